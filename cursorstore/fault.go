@@ -56,7 +56,7 @@ var symptoms = []symptom{
 	{"OOM", bridge.Transient, "oom", "the server is at its maxmemory: raise it, or free memory; do not allow eviction"},
 	{"MISCONF", bridge.Transient, "misconf", "the server cannot write its data to disk: check its disk and log"},
 	{"NOREPLICAS", bridge.Transient, "noreplicas", "min-replicas-to-write is not met: start the replicas"},
-	{"LOADING", bridge.Transient, "loading", "the server is loading its data; retrying until it is ready"},
+	{"LOADING", bridge.Transient, "loading", "wait until the server has loaded its data"},
 	{"MASTERDOWN", bridge.Transient, "masterdown", "the replica has lost its primary; wait for the fail-over or start the primary"},
 	{"CLUSTERDOWN", bridge.Transient, "clusterdown", "the cluster does not serve all slots: check cluster info"},
 	{"max number of clients", bridge.Transient, "maxclients", "the server is at its maxclients: raise it, or close other clients"},

@@ -298,10 +298,10 @@ func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
 	switch {
 	case code == http.StatusTooManyRequests:
 		f.Class, f.RetryAfter = bridge.Throttled, delay.Of(refused.Response)
-		f.Hint = "retrying after the requested delay"
+		f.Hint = "wait for the requested delay"
 	case code >= 500 || code == http.StatusRequestTimeout:
 		f.RetryAfter = delay.Of(refused.Response)
-		f.Hint = "server-side failure where tokens are issued; retrying"
+		f.Hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
 		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_OAUTH2_CLIENT_ID, EXPORT_API_KEY (the client secret), EXPORT_OAUTH2_SCOPES and EXPORT_OAUTH2_PARAMS"

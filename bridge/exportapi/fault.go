@@ -40,7 +40,7 @@ const (
 // one's 429.
 const (
 	codeThrottled = "429"
-	hintThrottled = "retrying after the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
+	hintThrottled = "wait for the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
 )
 
 // faults describes a client's failed requests. It may be used concurrently.
@@ -75,10 +75,10 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 			Hint: "the address serves cloud instance metadata and credentials; check EXPORT_URL and DNS, or set EXPORT_ALLOW_LINK_LOCAL=true"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &bridge.Fault{Code: codeTimeout, Err: errors.New(late),
-			Hint: "retrying; if it persists, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}
+			Hint: "if it persists, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}
 	case errors.As(err, &unreachable) && unreachable.Timeout():
 		return &bridge.Fault{Code: codeTimeout, Err: text,
-			Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
+			Hint: "if it persists, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
 	case isPlain(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
 			Hint: "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL, which sends the key in clear text"}
@@ -92,7 +92,7 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 			Hint: "check EXPORT_URL and the system clock; for a private certificate authority set EXPORT_TLS_CA"}
 	}
 	return &bridge.Fault{Code: codeNetwork, Err: text,
-		Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY, DNS and the firewall"}
+		Hint: "if it persists, check EXPORT_URL, EXPORT_PROXY, DNS and the firewall"}
 }
 
 // unquoted returns the text of an error without the data it quotes: for a
@@ -154,7 +154,7 @@ func (c *Client) notJSON(at bridge.Position, resp *http.Response, begun []byte) 
 	}
 	return &bridge.Fault{Code: codeDecode,
 		Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.faults.clean(at, kind)),
-		Hint: "retrying; if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
+		Hint: "if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
 }
 
 // namesJSON reports whether a Content-Type is JSON.
@@ -181,7 +181,7 @@ func (e *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 		return e.size()
 	case errors.Is(err, body.ErrEncoding):
 		return &bridge.Fault{Code: codeDecode, Err: errors.New(e.clean(at, err.Error())),
-			Hint: "retrying; if it persists, check for a proxy that corrupts compressed responses"}
+			Hint: "if it persists, check for a proxy that corrupts compressed responses"}
 	}
 	f := e.connection(at, err, fmt.Sprintf("body not complete within %s", e.cfg.Timeout))
 	f.Err = fmt.Errorf("body ended after %d bytes: %w", got, f.Err)
@@ -203,7 +203,7 @@ func schemaFault(err error) *bridge.Fault {
 	}
 	if errors.Is(err, errCutShort) {
 		return &bridge.Fault{Code: codeDecode, Err: err,
-			Hint: "retrying; if it persists, check EXPORT_PROXY for a proxy that truncates responses, or lower EXPORT_PAGE_SIZE"}
+			Hint: "if it persists, check EXPORT_PROXY for a proxy that truncates responses, or lower EXPORT_PAGE_SIZE"}
 	}
 	hint := "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"
 	if part, ok := errors.AsType[*partError](err); ok && part.setting != "" {
@@ -246,7 +246,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = e.authHint()
 	case code >= 500 || code == http.StatusRequestTimeout:
 		f.RetryAfter = delay.Of(resp)
-		f.Hint = "server-side failure of the export API; retrying"
+		f.Hint = "if it persists, report it to the operator of the API: the failure is on its side"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
 		text, hint := e.redirect(at, resp)

@@ -100,7 +100,7 @@ func (e *faults) inPage(at bridge.Position, said string) *bridge.Fault {
 		text = said + ": " + text
 	}
 	return &bridge.Fault{Code: codeDecode, Err: errors.New(text),
-		Hint: "retrying; if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
+		Hint: "if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
 }
 
 // emptyBody is the fault of a 200 without a body.

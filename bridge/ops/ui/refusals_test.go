@@ -25,6 +25,7 @@ var refusals = []struct {
 	{answer{421, object{"error": "unknown Host name", "hint": "add it to HTTP_ALLOWED_HOSTS, or use the IP address"}}, "Unknown Host name. Add it to HTTP_ALLOWED_HOSTS, or use the IP address."},
 	{answer{429, object{"error": "the admin token is wrong; too many wrong tokens from 10.0.0.7", "hint": "send the right one"}}, "The admin token is wrong; too many wrong tokens from 10.0.0.7."},
 	{answer{503, object{"error": "Redis does not answer", "hint": "redis-cli ping"}}, "Redis does not answer. Run redis-cli ping."},
+	{answer{400, object{"error": "datetime: 2030-01-01T00:00:00Z is in the future", "hint": `"latest": true`}}, "Datetime: 2030-01-01T00:00:00Z is in the future."},
 	{answer{401, nil}, "HTTP status 401, not from the bridge. Reload the page to sign in to the proxy."},
 	{answer{403, nil}, "HTTP status 403, not from the bridge. Check the access rules of the proxy."},
 	{answer{429, nil}, "HTTP status 429, not from the bridge. Wait a minute and retry: the proxy limits requests."},

@@ -1,6 +1,10 @@
 package cli
 
-import "exportbridge/bridge"
+import (
+	"regexp"
+
+	"exportbridge/bridge"
+)
 
 // EngineHints says what the engine advises, by this program's commands and
 // settings.
@@ -34,7 +38,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintOwned:                  "stop that process, or let it do the work: exportbridge cursor show",
 	bridge.HintOwner:                  "if this repeats, another process outside this group runs the stream: stop it, or set the same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",
 	bridge.HintRequest:                "restore the settings, or accept the list that they request by the source that the error names: exportbridge cursor reset --to-current --accept-source SOURCE --execute (--to-datetime TIME if the cursor is not of that list)",
-	bridge.HintPageFails:              "run exportbridge check: if the API works, it fails at this cursor only: lower EXPORT_PAGE_SIZE, or go past it, which leaves out its events: exportbridge cursor reset --to-datetime TIME --execute; retrying meanwhile",
+	bridge.HintPageFails:              "run exportbridge check: if the API works, it fails at this cursor only: lower EXPORT_PAGE_SIZE, or go past it, which leaves out its events: exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintResume:                 "run exportbridge resume",
 	bridge.HintFullPage:               "if more items follow, set EXPORT_CURSOR_FIELD to where the next cursor is, or raise EXPORT_PAGE_SIZE above the number of items of one time",
 	bridge.HintSharedID:               "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these events are published",
@@ -45,4 +49,17 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintTwoHistories:           "compare the two histories with exportbridge cursor history, then set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
 	bridge.HintUntil:                  "raise --until to continue, since it was reached",
 	bridge.HintUntilBefore:            "raise --until to continue, since it was reached before",
+}
+
+// streamCommand matches a command of a hint that needs --stream where there are
+// several streams.
+var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor \w+|resume|pause|tail|verify)\b`)
+
+// hintsOf returns the hints whose commands name the stream.
+func hintsOf(stream string) map[bridge.Hint]string {
+	hints := make(map[bridge.Hint]string, len(EngineHints))
+	for advice, text := range EngineHints {
+		hints[advice] = streamCommand.ReplaceAllString(text, "$0 --stream "+stream)
+	}
+	return hints
 }

@@ -48,3 +48,24 @@ func TestEngineHints(t *testing.T) {
 		}
 	}
 }
+
+// TestHintsOfSeveralStreams: the commands of a hint name the stream.
+func TestHintsOfSeveralStreams(t *testing.T) {
+	t.Parallel()
+	hints := hintsOf("users")
+	for h, want := range map[bridge.Hint]string{
+		bridge.HintResume:      "run exportbridge resume --stream users",
+		bridge.HintDeadLetters: "inspect them: exportbridge tail --stream users --dlq",
+		bridge.HintStartLater:  "run exportbridge cursor reset --stream users --to-datetime TIME --execute",
+	} {
+		if hints[h] != want {
+			t.Errorf("%s: %q, want %q", h, hints[h], want)
+		}
+	}
+	for h, text := range hints {
+		if strings.Count(text, "--stream users") != strings.Count(EngineHints[h], "exportbridge cursor")+strings.Count(EngineHints[h], "exportbridge resume")+
+			strings.Count(EngineHints[h], "exportbridge tail")+strings.Count(EngineHints[h], "exportbridge verify") {
+			t.Errorf("%s: %q", h, text)
+		}
+	}
+}

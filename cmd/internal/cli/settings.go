@@ -22,7 +22,11 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 	s, err := config.Load(config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ)}, need)
 	if s != nil {
 		for i := range s.Streams {
-			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = EngineHints, EngineHints
+			hints := EngineHints
+			if len(s.Streams) > 1 {
+				hints = hintsOf(s.Streams[i].Name)
+			}
+			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = hints, hints
 		}
 		if a.logs && process.LogsJSON(a.Stderr, &s.Process) {
 			a.log = slog.New(slog.NewJSONHandler(a.Stderr, nil))

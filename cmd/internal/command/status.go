@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -232,12 +233,22 @@ func (s *streamStatus) membersText() string {
 	var texts []string
 	for _, m := range s.Members {
 		role := "is standby"
-		if m.Owner {
+		switch {
+		case m.Owner && s.rival(m):
+			role = "is the owner in its group, but " + s.Live.Owner + " reports from outside: " + cli.EngineHints[bridge.HintOwner]
+		case m.Owner:
 			role = "is the owner"
 		}
 		texts = append(texts, fmt.Sprintf("%s %s", m, role))
 	}
 	return strings.Join(texts, "; ")
+}
+
+// rival reports whether another process than the group's owner, and none of the group,
+// says that it runs the stream.
+func (s *streamStatus) rival(owner bridge.Member) bool {
+	return s.Live != nil && s.Live.Leader && s.Live.Owner != owner.Name() &&
+		!slices.ContainsFunc(s.Members, func(m bridge.Member) bool { return m.Name() == s.Live.Owner })
 }
 
 // overlapText says what was read again after a refused cursor.

@@ -177,3 +177,22 @@ func TestJSONHidesTheCursor(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusOfTwoGroups: a process outside the group says that it runs the stream.
+func TestStatusOfTwoGroups(t *testing.T) {
+	t.Parallel()
+	s := streamStatus{control.Report{
+		Live:    &bridge.Status{Owner: "two", Leader: true},
+		Members: []bridge.Member{{Process: "one", Host: "10.0.0.1", Owner: true}},
+	}}
+	if got := s.membersText(); !strings.Contains(got, "one at 10.0.0.1 is the owner in its group, but two reports from outside: ") || !strings.Contains(got, "BRIDGE_GROUP") {
+		t.Errorf("%q", got)
+	}
+	for _, owner := range []string{"one", "three"} { // three is a standby that has not yet given the stream up
+		s.Live.Owner = owner
+		s.Members = append(s.Members[:1], bridge.Member{Process: "three", Host: "10.0.0.3"})
+		if got := s.membersText(); got != "one at 10.0.0.1 is the owner; three at 10.0.0.3 is standby" {
+			t.Errorf("%s: %q", owner, got)
+		}
+	}
+}

@@ -82,8 +82,9 @@ export function sentence(text) {
   return /[.!?]$/.test(text) ? begun : `${begun}.`;
 }
 
-// remedyOf is an error's hint, unless it is for the command line.
-export const remedyOf = ({ hint }) => (hint && !/(^|\s)--\w/.test(hint) ? sentence(hint) : '');
+// remedyOf is an error's hint, unless it is for the command line or a member of a
+// request's body.
+export const remedyOf = ({ hint }) => (hint && !/(^|\s)--\w|"\w+":/.test(hint) ? sentence(hint) : '');
 
 // explain says in sentences what went wrong, and what to do.
 export const explain = (error, begin = '') => `${sentence(begin + error.message)} ${remedyOf(error)}`.trim();

@@ -179,7 +179,7 @@ func sampleOf(items []exportapi.SampledItem, st *config.Stream) *[]sampledItem {
 // check tries once.
 func failedRequest(err error) finding {
 	f := failure(err)
-	f.Hint = strings.TrimPrefix(strings.TrimPrefix(f.Hint, "retrying; "), "if it persists, ")
+	f.Hint = strings.TrimPrefix(f.Hint, "if it persists, ")
 	return f
 }
 
