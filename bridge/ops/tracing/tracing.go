@@ -3,6 +3,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,14 @@ import (
 type Scope struct {
 	// Stream and Topic are the target of pages, Host and Path their source.
 	Stream, Topic, Host, Path string
+	// Method is the method of requests; empty is GET.
+	Method string
 	// Mode is the delivery guarantee.
 	Mode bridge.Mode
 }
 
-// Tracer records a trace of each page: span poll with the children GET, send and
-// commit cursor. It wraps the ports of one stream. Spans contain no payload, no key
+// Tracer records a trace of each page: span poll with the children request,
+// which has the name of its method, send and commit cursor. It wraps the ports of one stream. Spans contain no payload, no key
 // and no cursor except its hash.
 type Tracer struct {
 	about  Scope
@@ -141,8 +144,9 @@ func (t *Tracer) depart(at bridge.Position) *trip {
 		attribute.String("exportbridge.stream", t.about.Stream),
 		attribute.String("exportbridge.cursor.hash", bridge.CursorHash(at.Cursor)),
 	))
-	_, get := t.tracer.Start(ctx, "GET "+t.about.Path, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("http.request.method", "GET"),
+	method := cmp.Or(t.about.Method, "GET")
+	_, get := t.tracer.Start(ctx, method+" "+t.about.Path, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("http.request.method", method),
 		attribute.String("server.address", t.about.Host),
 		attribute.String("url.path", t.about.Path),
 	))

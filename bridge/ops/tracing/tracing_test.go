@@ -189,3 +189,22 @@ func TestTracesOfPages(t *testing.T) {
 		}
 	}
 }
+
+// TestMethod: a request has the method that it is sent with.
+func TestMethod(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Path: "/search", Method: "POST"})
+	page, err := tracer.Source(&ports{}).Fetch(t.Context(), bridge.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page.Release()
+	for _, s := range spans.Started() {
+		if s.Name() == "POST /search" {
+			return
+		}
+	}
+	t.Errorf("no span POST /search among %v", spans.Started())
+}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,15 +102,78 @@ func (p *Process) Run(ctx context.Context, line *StatusLine) error {
 }
 
 func (p *Process) show(ctx context.Context, line *StatusLine) {
-	began := time.Now()
+	began, progress := time.Now(), new(progressLog)
 	line.Keep(ctx, func(now time.Time) string {
 		running := now.Sub(began)
 		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, p.options.Describe(p.statuses(), now))
-	}, func(time.Time) {
-		for _, s := range p.statuses() {
-			p.plain.Info("progress", progressOf(&s)...)
+	}, func(now time.Time) {
+		for _, fields := range progress.lines(p.statuses(), now) {
+			p.plain.Info("progress", fields...)
 		}
 	})
+}
+
+// restInterval is how often streams at rest are logged.
+const restInterval = 5 * time.Minute
+
+// progressLog decides which streams are logged. The zero value logs all at first.
+type progressLog struct {
+	resting map[string]bool // the streams that were at rest when they were logged
+	rested  time.Time       // when the streams at rest were logged
+}
+
+// lines returns the fields of the lines at now: a line for each stream that works or
+// has just come to rest, and every five minutes one for all streams at rest.
+func (l *progressLog) lines(all []bridge.Status, now time.Time) (lines [][]any) {
+	due := now.Sub(l.rested) >= restInterval
+	var resting []*bridge.Status
+	was := l.resting
+	l.resting = make(map[string]bool, len(all))
+	for i := range all {
+		s := &all[i]
+		switch l.resting[s.Stream] = atRest(s); {
+		case l.resting[s.Stream] && was[s.Stream]:
+			resting = append(resting, s)
+		default:
+			lines = append(lines, progressOf(s))
+		}
+	}
+	switch {
+	case was == nil:
+		l.rested = now
+	case due && len(resting) > 0:
+		l.rested = now
+		lines = append(lines, restOf(resting))
+	}
+	return lines
+}
+
+// atRest reports whether nothing is to be done for a stream, or by this process.
+func atRest(s *bridge.Status) bool {
+	switch s.State {
+	case bridge.StateIdle, bridge.StateRunning:
+		return s.CaughtUp && !s.FullPage && s.Error == ""
+	case bridge.StatePaused, bridge.StateStandby:
+		return s.Error == ""
+	}
+	return false
+}
+
+// restOf are the fields of the line of all streams at rest.
+func restOf(resting []*bridge.Status) []any {
+	if len(resting) == 1 {
+		return progressOf(resting[0])
+	}
+	states, published := make(map[bridge.State][]string), int64(0)
+	for _, s := range resting {
+		states[s.State] = append(states[s.State], s.Stream)
+		published += s.Published
+	}
+	fields := []any{"published", published}
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		fields = append(fields, string(state), strings.Join(states[state], ","))
+	}
+	return fields
 }
 
 func progressOf(s *bridge.Status) []any {
