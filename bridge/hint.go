@@ -14,6 +14,7 @@ const (
 	HintCursorBeside     Hint = "cursor-beside"      // send it alone, or rewind or reset
 	HintCursorForm       Hint = "cursor-form"        // restore the settings, or reset
 	HintCursorRefused    Hint = "cursor-refused"     // rewind or reset
+	HintCursorSuspect    Hint = "cursor-suspect"     // wait: whether it is the cursor shows a request without one
 	HintCursorTooLong    Hint = "cursor-too-long"    // the API's operator must know
 	HintCycle            Hint = "cycle"              // reset past it
 	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
@@ -59,7 +60,7 @@ const (
 
 // Hints lists all of them.
 var Hints = []Hint{
-	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored, HintCursorRefused,
+	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored, HintCursorRefused, HintCursorSuspect,
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,

@@ -100,15 +100,25 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 		r.after(time.Second)
 		r.source.Refuse(func(at bridge.Position) error {
 			if at.Cursor == "" {
-				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Err: errors.New("404")}
+				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Hint: "check the path", Err: errors.New("404")}
 			}
-			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
+			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused, Err: errors.New("404")}
 		})
+		hints := make(map[string]bool)
 		for range 60 {
 			r.after(10 * time.Second)
-			if s := r.bridge.Status().State; s == bridge.StateBlocked {
-				t.Fatalf("blocked by an outage: %+v", r.bridge.Status())
+			s := r.bridge.Status()
+			if s.State == bridge.StateBlocked {
+				t.Fatalf("blocked by an outage: %+v", s)
 			}
+			if s.Reason != "" {
+				t.Errorf("the reason is %q", s.Reason)
+			}
+			hints[s.Hint] = true
+		}
+		delete(hints, string(bridge.HintCursorSuspect)) // before the first request without a cursor
+		if len(hints) != 1 || !hints["check the path"] {
+			t.Errorf("hints %v, want only that of the request without a cursor", hints)
 		}
 		r.source.Refuse(nil)
 		r.source.Grow(5)

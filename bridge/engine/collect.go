@@ -177,7 +177,7 @@ func howEnded(empties int) string {
 func (f *follower) confirmBadCursor(hard context.Context) error {
 	f.discard()
 	fault := *f.schedule.suspect
-	f.schedule.suspect = nil
+	f.schedule.suspect, f.schedule.outage = nil, nil
 	if moved, err := f.recoverInvalidCursor(hard, &fault); moved || err != nil {
 		return err
 	}

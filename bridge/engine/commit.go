@@ -25,7 +25,7 @@ func (f *follower) commit(hard context.Context) error {
 	f.at.batch = batch{}
 	if b.pages > 0 {
 		f.schedule.fetches.reset()
-		f.schedule.blockedOn, f.schedule.suspect = "", nil
+		f.schedule.blockedOn, f.schedule.suspect, f.schedule.outage = "", nil, nil
 	}
 	if !f.at.worthCommit(b, f.run.committed) {
 		return nil

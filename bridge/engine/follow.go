@@ -264,7 +264,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	if f.schedule.probing() && !fault.Unsent {
 		// Not even a request without a cursor works: the API is down, and
 		// the cursor is not to blame.
-		f.schedule.suspect = nil
+		f.schedule.suspect, f.schedule.outage = nil, fault
 		if fault.Reason != bridge.ReasonAuth && fault.Class != bridge.Throttled {
 			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Advice: fault.Advice, Err: fault.Err}
 		}
@@ -288,6 +288,9 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		f.schedule.suspect = fault
 		f.schedule.due = time.Now()
 		return nil
+	}
+	if fault.Class == bridge.BadCursor {
+		fault = f.schedule.unconfirmed(fault)
 	}
 	return f.wait(soft, v, fault)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -97,6 +98,8 @@ type schedule struct {
 	// suspect is set while a request without a cursor is to show whether the
 	// API works at all, or this fault is the cursor's.
 	suspect *bridge.Fault
+	// outage is the fault of the last request without a cursor, until a page comes.
+	outage *bridge.Fault
 	// blockedOn is what a blocked stream answers to commands about.
 	blockedOn bridge.Reason
 }
@@ -111,6 +114,19 @@ func newSchedule(c *Config) schedule {
 
 // probing reports whether the next request is only to show whether the API works.
 func (s *schedule) probing() bool { return s.suspect != nil }
+
+// unconfirmed returns a fault of a cursor as it is shown before a request without one
+// has come: nothing says yet that the cursor is to blame, and moving it would help as
+// little as it helped that request.
+func (s *schedule) unconfirmed(f *bridge.Fault) *bridge.Fault {
+	shown := *f
+	shown.Reason, shown.Hint, shown.Advice = "", "", bridge.HintCursorSuspect
+	if o := s.outage; o != nil {
+		shown.Err = fmt.Errorf("%w; the request without a cursor fails too: %w", f.Err, o.Err)
+		shown.Hint, shown.Advice = o.Hint, o.Advice
+	}
+	return &shown
+}
 
 // polls is the wait between requests when caught up: it grows while nothing
 // new comes. Owned by the commit loop.
