@@ -362,12 +362,15 @@ func (at *progress) noteTimes(p *bridge.Page) {
 }
 
 // worthCommit reports whether head is worth a commit: it has events, ended a
-// window or an overlap, or moved over empty pages long after the last commit.
+// window or an overlap, saw for the first time how the API marks its end, or moved
+// over empty pages long after the last commit.
 func (at *progress) worthCommit(b batch, last time.Time) bool {
 	switch {
 	case b.events > 0, b.due:
 		return true
 	case at.e.cfg.window() && at.head.Drained && !at.cp.Drained:
+		return true
+	case at.head.MarksEnd && !at.cp.MarksEnd && !at.e.cfg.MarksEnd:
 		return true
 	case at.head.Overlap != nil && at.head.Overlap.Done && (at.cp.Overlap == nil || !at.cp.Overlap.Done):
 		return true

@@ -68,6 +68,27 @@ func TestSparseExportIsFollowed(t *testing.T) {
 	}
 }
 
+// That the API marks its end is committed with the page that shows it first, also where
+// that has no events: jobs and comparisons read it in the checkpoint.
+func TestEndMarkIsCommitted(t *testing.T) {
+	t.Parallel()
+	for _, once := range []bool{true, false} {
+		inModes(t, bridgetest.Export{Latency: time.Second}, func(r *harness) { // each page is a batch
+			r.cfg.Limits.Once = once
+			r.source.Serve(sparse(3, func(string) string { return "" }))
+			r.start()
+			r.after(20 * time.Second)
+			if c := r.store.Checkpoint(); !c.MarksEnd {
+				r.t.Errorf("checkpoint %s, once %t, does not say that the API marks its end", c.Version, once)
+			}
+			commits := len(r.store.History())
+			if r.after(10 * time.Second); len(r.store.History()) != commits { // less than a heartbeat
+				r.t.Error("it is committed again")
+			}
+		})
+	}
+}
+
 // An API that gives a new cursor for ever at the end of its results is asked
 // as rarely as any other, in the end: also where the last event is old, and so
 // could be followed by a sparse part.
