@@ -47,10 +47,11 @@ lint: ## check the format, run the linter
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "$$unformatted: run gofmt -w ."; exit 1; }
 	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
-docs: ## regenerate the settings page and the alert rules
+docs: ## regenerate the settings page, the alert rules and the licences
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write cmd/exportbridge/docs/settings.md
 	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
 	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
+	$(GO) test $(PLAIN) -run TestNotices ./cmd/exportbridge -update
 
 ##@ Run in containers
 
@@ -105,7 +106,7 @@ image: ## build the container image
 
 release: ## build all PLATFORMS into dist/, with checksums (10 min)
 	rm -rf "$(DIST)" && mkdir -p "$(DIST)"
-	cp LICENSE "$(DIST)"
+	cp LICENSE cmd/exportbridge/THIRD_PARTY_NOTICES.txt "$(DIST)"
 	@set -e; for platform in $(PLATFORMS); do \
 	  os=$${platform%/*} arch=$${platform#*/}; \
 	  file=exportbridge-$(VERSION)-$$os-$$arch; \

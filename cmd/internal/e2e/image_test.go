@@ -152,6 +152,11 @@ func TestImageBuilds(t *testing.T) {
 		"exportbridge-dev": {buildDev, dev},
 	} {
 		out := buildImage(t, slices.Concat(source[1:], test.build[1:]), test.final)
+		for _, file := range []string{"LICENSE", "THIRD_PARTY_NOTICES.txt"} {
+			if _, err := os.Stat(filepath.Join(out, "licenses", file)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 		binary := filepath.Join(out, name)
 		wantStatic(t, binary)
 		if runtime.GOOS != "linux" {
