@@ -26,7 +26,7 @@ type counted struct {
 func (c *counted) read() {
 	c.most.Store(max(c.most.Load(), c.now.Add(1)))
 	c.all.Add(1)
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	c.now.Add(-1)
 }
 
@@ -108,7 +108,7 @@ func TestQueriesReadOnce(t *testing.T) {
 				t.Errorf("%s: %d reads, %d at once; want 1 at once, shared by the requests that waited", tc.line, all, most)
 			}
 			all := tc.all.Load()
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			s.do(ask{line: tc.line})
 			if tc.all.Load() != all+1 {
 				t.Errorf("%s: the answer of a minute ago is still given", tc.line)
