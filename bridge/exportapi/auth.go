@@ -41,7 +41,7 @@ type Auth struct {
 	OAuth2ClientID string        `env:"EXPORT_OAUTH2_CLIENT_ID" stream:"yes" desc:"client ID for EXPORT_AUTH=oauth2; its secret is EXPORT_API_KEY" example:"exportbridge"`
 	OAuth2Scopes   []string      `env:"EXPORT_OAUTH2_SCOPES" stream:"yes" desc:"scopes of the token" example:"read:logs"`
 	OAuth2Params   []string      `env:"EXPORT_OAUTH2_PARAMS" stream:"yes" desc:"further parameters of the token request" example:"audience=https://api.example.com/"`
-	TLSCert        string        `env:"EXPORT_TLS_CERT" stream:"yes" desc:"client certificate (PEM), for mutual TLS"`
+	TLSCert        string        `env:"EXPORT_TLS_CERT" stream:"yes" desc:"client certificate (PEM), for mutual TLS with the host of EXPORT_URL"`
 	TLSKey         bridge.Secret `env:"EXPORT_TLS_KEY" secret:"yes" stream:"yes" desc:"private key of the client certificate (PEM)"`
 }
 

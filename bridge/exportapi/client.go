@@ -31,15 +31,15 @@ import (
 // goroutine at a time, which may be another. Pages may be released
 // concurrently. Close is the last call.
 type Client struct {
-	cfg      Config
-	endpoint *url.URL
-	http     *http.Transport
-	turns    *turns
-	auth     *credentials
-	faults   faults
-	memory   memory.Pages
-	readers  body.Readers
-	behind   transfers
+	cfg          Config
+	endpoint     *url.URL
+	http, tokens *http.Transport // for pages and for token requests; may be the same
+	turns        *turns
+	auth         *credentials
+	faults       faults
+	memory       memory.Pages
+	readers      body.Readers
+	behind       transfers
 	// recycle is bound once, so that a page allocates no closure.
 	recycle func(*bridge.Page)
 	// early counts consecutive pages with the cursor at the beginning that
@@ -48,10 +48,9 @@ type Client struct {
 	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
 	listed atomic.Bool
 
-	reporting sync.Mutex // held while cfg.Report is called
-	simple    bool       // see Config.simple
-	// cursorName is the member of a simple page with the cursor.
-	cursorName string
+	reporting  sync.Mutex // held while cfg.Report is called
+	simple     bool       // see Config.simple
+	cursorName string     // the member of a simple page with the cursor
 
 	// Owned by the goroutine that calls Fetch.
 	requests       requests
@@ -97,12 +96,13 @@ func New(cfg Config) (*Client, error) {
 		cfg:            cfg,
 		endpoint:       urls.first,
 		http:           transport,
+		tokens:         tokenTransport(&cfg, transport),
 		turns:          cfg.Limits.of(&cfg, own),
 		earlyThreshold: earlyAfter,
 		ahead:          ahead,
 		decoder:        decoder,
 	}
-	if c.auth, err = newCredentials(&c.cfg, transport); err != nil {
+	if c.auth, err = newCredentials(&c.cfg, c.tokens); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	if err := c.ingestion.init(&cfg, preset); err != nil {
@@ -132,6 +132,7 @@ func New(cfg Config) (*Client, error) {
 func (c *Client) Close() {
 	c.behind.abandon()
 	c.http.CloseIdleConnections()
+	c.tokens.CloseIdleConnections()
 	c.readers.Close()
 }
 

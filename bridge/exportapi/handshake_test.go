@@ -8,8 +8,10 @@ import (
 	"log"
 	"maps"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"exportbridge/bridge"
@@ -39,6 +41,31 @@ func TestCertificateRefused(t *testing.T) {
 			if f.Class != bridge.Transient || f.Code != "tls" || !strings.Contains(f.Hint, "EXPORT_TLS_CERT and EXPORT_TLS_KEY") || strings.Contains(f.Hint, "EXPORT_OAUTH2_TOKEN_URL") != tokens {
 				t.Errorf("%s, token request %t: %v %s: %v (%s)", name, tokens, f.Class, f.Code, f, f.Hint)
 			}
+		}
+	}
+}
+
+// TestCertificateIsForTheAPI: where another host issues the tokens, it is not offered the
+// client certificate of the API.
+func TestCertificateIsForTheAPI(t *testing.T) {
+	t.Parallel()
+	cert, key := selfSigned(t, "client")
+	for host, want := range map[string]int{"https://127.0.0.1:1": 1, "https://localhost:1": 0} {
+		var offered atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			offered.Store(int64(len(r.TLS.PeerCertificates)))
+			w.WriteHeader(http.StatusTeapot)
+		}))
+		server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		vars := oauth2Vars(server.URL)
+		vars["EXPORT_URL"] = host
+		vars["EXPORT_TLS_CA"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		vars["EXPORT_TLS_CERT"], vars["EXPORT_TLS_KEY"] = cert, key
+		_, err := fetchAll(t, connect(t, config(t, vars)), bridge.Position{})
+		if f := wantFault(t, err); f.Code != "418" || offered.Load() != int64(want) {
+			t.Errorf("API at %s: %s, %d certificates offered, want %d", host, f.Code, offered.Load(), want)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"exportbridge/bridge/exportapi/internal/linklocal"
@@ -56,4 +58,17 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil
+}
+
+// tokenTransport returns the connections for token requests: those of pages, or, where
+// another host issues the tokens, some that offer it no client certificate.
+func tokenTransport(cfg *Config, pages *http.Transport) *http.Transport {
+	api, errAPI := url.Parse(cfg.URL)
+	issuer, err := url.Parse(cfg.OAuth2TokenURL)
+	if cfg.TLSCert == "" || errAPI != nil || err != nil || strings.EqualFold(api.Hostname(), issuer.Hostname()) {
+		return pages
+	}
+	t := pages.Clone()
+	t.TLSClientConfig.GetClientCertificate = nil
+	return t
 }
