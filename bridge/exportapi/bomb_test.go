@@ -182,7 +182,7 @@ func TestEscapeBomb(t *testing.T) {
 		vars string // the pointers that differ
 	}{
 		`\u0041`:       {size, "/a"},
-		`\n`:           {size, "/a"},
+		`\"`:           {size, "/a"},
 		`\u00e9`:       {2 * size, "/a"},
 		`\u20ac`:       {3 * size, "/a"},
 		`\ud83d\ude00`: {4 * size, "/a"},

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -420,7 +421,7 @@ func (v oracleValue) text() (text []byte, exact bool) {
 
 // name returns a text that says something, nil for an empty one.
 func (v oracleValue) name() []byte {
-	if text, _ := v.text(); len(text) > 0 {
+	if text, _ := v.text(); len(text) > 0 && !bytes.ContainsFunc(text, unicode.IsControl) {
 		return text
 	}
 	return nil
@@ -431,7 +432,7 @@ func (v oracleValue) name() []byte {
 // them would be taken for a repetition.
 func (v oracleValue) id() []byte {
 	text, exact := v.text()
-	if !exact || len(text) == 0 || jsontext.Value(v).Kind() == 't' || jsontext.Value(v).Kind() == 'f' {
+	if !exact || len(text) == 0 || jsontext.Value(v).Kind() == 't' || jsontext.Value(v).Kind() == 'f' || bytes.ContainsFunc(text, unicode.IsControl) {
 		return nil
 	}
 	return text

@@ -18,7 +18,7 @@ import (
 
 // PrintJSON prints v as one indented JSON document.
 func PrintJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(process.Exact(w))
+	enc := json.NewEncoder(process.JSON(w))
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {

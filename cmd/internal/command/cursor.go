@@ -56,7 +56,7 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 			return err
 		}
 		if raw {
-			_, err := fmt.Fprintln(process.Exact(a.Stdout), c.Cursor)
+			_, err := fmt.Fprintln(process.Raw(a.Stdout), c.Cursor)
 			return err
 		}
 		live, alive, err := h.Live(cmd.Context())

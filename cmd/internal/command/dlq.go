@@ -290,7 +290,7 @@ item's bytes.`,
 		case raw:
 			return printItem(a, place, &letter)
 		case *asJSON:
-			_, err := process.Exact(a.Stdout).Write(appendRecordJSON(nil, records[0]))
+			_, err := process.JSON(a.Stdout).Write(appendRecordJSON(nil, records[0]))
 			return err
 		}
 		return showLetter(ctx, a, l, records[0], &letter)
@@ -315,7 +315,7 @@ func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter
 			Hint: "exportbridge dlq show " + place.String(),
 		}
 	}
-	_, err := process.Exact(a.Stdout).Write(letter.Item)
+	_, err := process.Raw(a.Stdout).Write(letter.Item)
 	return err
 }
 

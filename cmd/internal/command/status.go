@@ -101,7 +101,7 @@ func unreachable(all []streamStatus) error {
 func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 	switch {
 	case asJSON && watch:
-		if err := json.NewEncoder(process.Exact(a.Stdout)).Encode(all); err != nil {
+		if err := json.NewEncoder(process.JSON(a.Stdout)).Encode(all); err != nil {
 			return fmt.Errorf("print JSON: %w", err)
 		}
 		return nil

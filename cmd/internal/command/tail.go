@@ -98,7 +98,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	if err != nil {
 		return cli.WrongUsage("exportbridge tail --help", "-o: %w", err)
 	}
-	show, err := newRecordPrinter(o, a.Width())
+	show, err := newRecordPrinter(o, a.Width(), process.IsTerminal(a.Stdout))
 	if err != nil {
 		return cli.WrongUsage(`exportbridge tail -f '%d %k %v\n'`, "-f: %w", err)
 	}

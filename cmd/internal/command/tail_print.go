@@ -19,9 +19,14 @@ import (
 const recordTime = "2006-01-02T15:04:05.000Z"
 
 // newRecordPrinter returns a function that appends a record in the form that
-// the options ask for, as a line of that width at most; 0 is no limit.
-func newRecordPrinter(o *tailOptions, width int) (func([]byte, *kgo.Record) []byte, error) {
+// the options ask for, as a line of that width at most; 0 is no limit. For a terminal,
+// what misleads its reader is escaped in JSON and replaced elsewhere.
+func newRecordPrinter(o *tailOptions, width int, terminal bool) (func([]byte, *kgo.Record) []byte, error) {
 	switch {
+	case (o.json || o.format == "json") && terminal:
+		return func(to []byte, r *kgo.Record) []byte {
+			return append(to, process.PrintableJSON(string(appendRecordJSON(nil, r)))...)
+		}, nil
 	case o.json, o.format == "json": // the latter is rpk's
 		return appendRecordJSON, nil
 	case o.format != "":
@@ -29,7 +34,14 @@ func newRecordPrinter(o *tailOptions, width int) (func([]byte, *kgo.Record) []by
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", o.format, err)
 		}
-		return f.AppendRecord, nil
+		if !terminal {
+			return f.AppendRecord, nil
+		}
+		return func(to []byte, r *kgo.Record) []byte {
+			line := bytes.NewBuffer(to)
+			_, _ = process.Text{To: line}.Write(f.AppendRecord(nil, r)) // a buffer takes all
+			return line.Bytes()
+		}, nil
 	}
 	return func(to []byte, r *kgo.Record) []byte {
 		line := recordLine(r, o.meta)

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -32,6 +33,45 @@ func Exact(w io.Writer) io.Writer {
 		return t.To
 	}
 	return w
+}
+
+// JSON returns a writer for JSON documents, each written whole: Exact, or for a terminal
+// one that escapes what can mislead its reader, which leaves the documents the same.
+func JSON(w io.Writer) io.Writer {
+	if IsTerminal(w) {
+		return jsonText{Exact(w)}
+	}
+	return Exact(w)
+}
+
+type jsonText struct{ to io.Writer }
+
+func (t jsonText) Write(p []byte) (int, error) {
+	_, err := io.WriteString(t.to, PrintableJSON(string(p)))
+	return len(p), err
+}
+
+// PrintableJSON escapes in JSON documents what can mislead the reader of a terminal, as
+// encoders do with control characters, and bytes that are not UTF-8.
+func PrintableJSON(documents string) string {
+	var b strings.Builder
+	for _, r := range documents {
+		if r == utf8.RuneError || bridge.Misleads(r) && r != '\n' && r != '\t' {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// Raw returns a writer for bytes as they are, but not on a terminal: Exact, or there
+// the writer itself.
+func Raw(w io.Writer) io.Writer {
+	if IsTerminal(w) {
+		return w
+	}
+	return Exact(w)
 }
 
 // Printable returns the text as one line that cannot mislead the reader of a

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -33,5 +34,23 @@ func TestStatusLineOnATerminal(t *testing.T) {
 		if !strings.Contains(output, "evil") || strings.Contains(output, "\x1b]") || strings.ContainsAny(output, "\u202e\u009b\a") {
 			t.Errorf("the log misleads: %q", output)
 		}
+	}
+}
+
+// JSON and raw bytes are exact, but not on a terminal.
+func TestExactNotOnATerminal(t *testing.T) {
+	t.Parallel()
+	const doc, bytes = "{\"a\":\"\u009b2J\u202e\"}", "\x1b[2Jx\u202e"
+	terminal := ptytest.Open(t, 80)
+	var file strings.Builder
+	for _, to := range []io.Writer{terminal.File, &file} {
+		_, _ = io.WriteString(JSON(Text{To: to}), doc+"\n")
+		_, _ = io.WriteString(Raw(Text{To: to}), bytes+"\n")
+	}
+	if got := file.String(); got != doc+"\n"+bytes+"\n" {
+		t.Errorf("a file has %q", got)
+	}
+	if got := terminal.Output(); !strings.Contains(got, `{"a":"\u009b2J\u202e"}`) || strings.ContainsAny(got, "\x1b\u009b\u202e") {
+		t.Errorf("the terminal shows %q", got)
 	}
 }

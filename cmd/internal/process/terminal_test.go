@@ -2,6 +2,9 @@ package process
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -49,5 +52,26 @@ func TestCut(t *testing.T) {
 		if got := Cut(test.text, test.n); got != test.want || Width(got) > test.n {
 			t.Errorf("Cut(%q, %d) = %q, want %q", test.text, test.n, got, test.want)
 		}
+	}
+}
+
+// TestPrintableJSON: the same document, without what misleads.
+func TestPrintableJSON(t *testing.T) {
+	t.Parallel()
+	want := "a" + poison + "\u0085\u009b\u202e\u2066\u200f\u2028\x7f é世"
+	doc, err := json.Marshal(map[string]string{want: want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exact, got map[string]string
+	text := PrintableJSON("{\n\t" + string(doc[1:]))
+	if err := errors.Join(json.Unmarshal(doc, &exact), json.Unmarshal([]byte(text), &got)); err != nil || !maps.Equal(got, exact) {
+		t.Errorf("%q: %v", text, err)
+	}
+	if shown := strings.NewReplacer("\n", "", "\t", "").Replace(text); strings.ContainsFunc(shown, bridge.Misleads) || !strings.Contains(shown, "é世") {
+		t.Errorf("%q misleads", text)
+	}
+	if got := PrintableJSON("\"a\x9bb\""); got != `"a\ufffdb"` {
+		t.Errorf("no UTF-8: %q", got)
 	}
 }

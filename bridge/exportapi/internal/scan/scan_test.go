@@ -130,3 +130,24 @@ func TestInteger(t *testing.T) {
 		t.Error("a string is no integer")
 	}
 }
+
+// TestControlCharacters: a text that no CloudEvents attribute can be is no id and no
+// name.
+func TestControlCharacters(t *testing.T) {
+	t.Parallel()
+	for literal, want := range map[string]bool{
+		`a`: true, `a b`: true, `a\"b`: true, `a\\b\/c`: true, "\u00e9\u20ac": true, "\u00a0": true, `\u00e9`: true, `\u202e`: true, "abcdefghijklmnop\u00e9": true,
+		`a\n`: false, `\u0000a`: false, `a\tb`: false, `\u001b[31m`: false, "a\x7f": false, `\u007f`: false, "a\u0085": false, `abcdefghijklmnop\u009b`: false, "\u00e9\u009b": false, `a\u0080`: false,
+	} {
+		v := StringIn([]byte(`"` + literal + `"`))
+		if v.Kind == None {
+			t.Fatalf("%q is no string", literal)
+		}
+		text, _ := v.Text()
+		for _, v := range []Value{v, {Raw: text, Kind: String}} { // as it is, and unescaped
+			if (v.ID() != nil) != want || (v.Name() != nil) != want {
+				t.Errorf("%q: id %q, name %q", literal, v.ID(), v.Name())
+			}
+		}
+	}
+}

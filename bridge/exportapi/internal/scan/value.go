@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"strconv"
 
 	"exportbridge/bridge"
@@ -86,9 +87,10 @@ func (v Value) Text() (text []byte, exact bool) {
 	return nil, true
 }
 
-// Name returns a non-empty text, or nil.
+// Name returns a non-empty text without control characters, or nil: no attribute of
+// CloudEvents can have them.
 func (v Value) Name() []byte {
-	if text, _ := v.Text(); len(text) > 0 {
+	if text, _ := v.Text(); len(text) > 0 && !hasControl(text) {
 		return text
 	}
 	return nil
@@ -96,13 +98,23 @@ func (v Value) Name() []byte {
 
 // ID returns a text that identifies an item, or nil: an id that is empty,
 // boolean or inexact is shared by different items, of which one would be taken
-// for a duplicate.
+// for a duplicate, and one with control characters cannot be sent.
 func (v Value) ID() []byte {
 	text, exact := v.Text()
-	if !exact || len(text) == 0 || v.Kind == Boolean {
+	if !exact || len(text) == 0 || v.Kind == Boolean || hasControl(text) {
 		return nil
 	}
 	return text
+}
+
+// hasControl reports whether a text has a control character (C0, DEL or C1).
+func hasControl(text []byte) bool {
+	for i := skipPlain(text, 0); i < len(text); i = skipPlain(text, i+1) {
+		if c := text[i]; c < ' ' || c == 0xc2 && i+1 < len(text) && text[i+1] < 0xa0 {
+			return true
+		}
+	}
+	return bytes.IndexByte(text, 0x7f) >= 0
 }
 
 // Integer returns a number written as an integer that fits 64 bits and is not
