@@ -40,7 +40,7 @@ type Auth struct {
 	OAuth2TokenURL string        `env:"EXPORT_OAUTH2_TOKEN_URL" stream:"yes" desc:"URL that issues tokens, for EXPORT_AUTH=oauth2" example:"https://login.example.com/oauth/token"`
 	OAuth2ClientID string        `env:"EXPORT_OAUTH2_CLIENT_ID" stream:"yes" desc:"client ID for EXPORT_AUTH=oauth2; its secret is EXPORT_API_KEY" example:"exportbridge"`
 	OAuth2Scopes   []string      `env:"EXPORT_OAUTH2_SCOPES" stream:"yes" desc:"scopes of the token" example:"read:logs"`
-	OAuth2Params   []string      `env:"EXPORT_OAUTH2_PARAMS" stream:"yes" desc:"further parameters of the token request" example:"audience=https://api.example.com/"`
+	OAuth2Params   []string      `env:"EXPORT_OAUTH2_PARAMS" secret:"yes" stream:"yes" desc:"further parameters of the token request" example:"audience=https://api.example.com/"`
 	TLSCert        string        `env:"EXPORT_TLS_CERT" stream:"yes" desc:"client certificate (PEM), for mutual TLS with the host of EXPORT_URL"`
 	TLSKey         bridge.Secret `env:"EXPORT_TLS_KEY" secret:"yes" stream:"yes" desc:"private key of the client certificate (PEM)"`
 }
@@ -118,10 +118,10 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 // oauth2Params returns EXPORT_OAUTH2_PARAMS.
 func (c *Config) oauth2Params() (url.Values, error) {
 	params := url.Values{}
-	for _, param := range c.OAuth2Params {
+	for i, param := range c.OAuth2Params {
 		name, value, ok := strings.Cut(param, "=")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS", "%q is not name=value, for example audience=https://api.example.com/", param)
+			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS", "has no name=value as parameter %d, for example audience=https://api.example.com/", i+1)
 		}
 		params.Add(name, strings.TrimSpace(value))
 	}

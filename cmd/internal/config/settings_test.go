@@ -383,3 +383,20 @@ func TestPageLimitFollowsMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenParametersAreSecret: they may be an assertion or a password.
+func TestTokenParametersAreSecret(t *testing.T) {
+	t.Parallel()
+	s, err := loadFrom(t, UsesAll, "EXPORT_AUTH=oauth2", "EXPORT_OAUTH2_TOKEN_URL=https://login.example.com/t", "EXPORT_OAUTH2_CLIENT_ID=a", "EXPORT_OAUTH2_PARAMS=client_assertion=s3cret,audience=x")
+	if err != nil || len(s.Streams[0].Export.OAuth2Params) != 2 {
+		t.Fatal(err)
+	}
+	for _, row := range s.Effective {
+		if strings.Contains(row.Value, "s3cret") || row.Variable == "EXPORT_OAUTH2_PARAMS" && (!row.Secret || row.Value != "***") {
+			t.Errorf("%s=%s", row.Variable, row.Value)
+		}
+	}
+	if _, err = loadFrom(t, UsesAll, "EXPORT_AUTH=oauth2", "EXPORT_OAUTH2_PARAMS=s3cret"); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a problem shows the value: %v", err)
+	}
+}
