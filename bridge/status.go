@@ -165,6 +165,15 @@ func (s *Status) ApplyDependencies() {
 	}
 }
 
+// DeadShare is the share of the events since the start of the process that are dead
+// letters, from 0 to 1.
+func (s *Status) DeadShare() float64 {
+	if s.DeadLettered == 0 {
+		return 0
+	}
+	return float64(s.DeadLettered) / float64(s.DeadLettered+s.Published)
+}
+
 // Fenced reports whether another bridge has fenced this one off the stream, which
 // then applies no requests.
 func (s *Status) Fenced() bool { return s.State == StateBlocked && s.Reason == ReasonOwner }

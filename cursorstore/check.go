@@ -176,7 +176,7 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 	case err != nil: // managed servers refuse CONFIG
 		return Finding{Level: Warn, Text: "append-only off, snapshots unknown: a restart may lose the last commits", Hint: hint}
 	case save == "":
-		return Finding{Level: Warn, Text: "no persistence: a restart loses the history and the checkpoint, exactly once its copy", Hint: hint}
+		return Finding{Level: Warn, Text: "no persistence: a restart loses the history and, in at-least-once mode, the checkpoint", Hint: hint}
 	}
 	return Finding{Level: Warn, Text: "snapshots only (save " + save + "): a restart loses the last commits", Hint: hint}
 }

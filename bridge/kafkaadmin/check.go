@@ -102,6 +102,10 @@ func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) (
 	if err != nil {
 		return []Finding{failed(client.Explain(fmt.Errorf("ask %s: %w", strings.Join(s.Brokers, ", "), err), s.Topics.Events))}, false
 	}
+	if len(resp.Brokers) == 0 {
+		return []Finding{{Level: LevelFail, Text: "Kafka: " + strings.Join(s.Brokers, ", ") + " names no broker of the cluster",
+			Hint: "wait until the brokers have started, or check KAFKA_BROKERS"}}, false
+	}
 	var found []Finding
 	for i := range resp.Brokers {
 		b := &resp.Brokers[i]

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -48,12 +49,26 @@ func describeState(s *bridge.Status, now time.Time) string {
 	case s.State == bridge.StatePaused:
 		state = pauseText(s.PausedUntil, now)
 	case s.State == bridge.StateBlocked:
-		state = fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
+		return fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
+	}
+	if share := s.DeadShare(); share >= manyDead && (s.State == bridge.StateIdle || s.State == bridge.StateRunning) {
+		state += ", " + percent(share) + " dead letters"
 	}
 	if n := len(s.Warnings); n > 0 {
 		state += ", " + cli.Counted(n, "warning")
 	}
 	return state
+}
+
+// manyDead is the share of dead letters from which a state names it.
+const manyDead = 0.01
+
+// percent formats a share of something: what is there is not 0 %.
+func percent(share float64) string {
+	if share > 0 && share < 0.01 {
+		return "< 1 %"
+	}
+	return fmt.Sprintf("%.0f %%", math.Floor(100*share))
 }
 
 // positionText says how far a stream is: as committed, and as its bridge, if any

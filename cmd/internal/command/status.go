@@ -160,7 +160,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("borders", humanize.Comma(s.Live.BorderRepeats)+" items listed again at the beginning of the next page and dropped")
 		}
 		if s.Live.DeadLettered > 0 {
-			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the start: exportbridge tail --dlq")
+			add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list", humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))
 		}
 	}
 	add("processes", s.membersText())

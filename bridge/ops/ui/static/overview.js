@@ -26,16 +26,42 @@ const healthy = (state) => ['running', 'idle'].includes(state);
 function look(stream) {
   const r = report(stream);
   const state = stateOf(r);
-  const away = healthy(state) ? down(stream) : [];
-  const warned = healthy(state) ? warnings(r).length : 0;
-  const doubts = [away.length > 0 ? `${away.map(shortName).join(' and ')} down` : '', warned > 0 ? plural(warned, 'warning') : ''].filter(Boolean);
-  return doubts.length === 0 ? { state, css: state, name: names[state] } : { state, css: 'degraded', name: [names[state], ...doubts].join(', ') };
+  const behind = state === 'running' && r.lag > 60;
+  const name = behind ? 'Catching up' : names[state];
+  const doubts = healthy(state) ? doubtsOf(r, down(stream)) : [];
+  if (doubts.length > 0) return { state, css: 'degraded', name: [name, ...doubts].join(', ') };
+  return { state, css: behind ? 'behind' : state, name };
+}
+
+// manyDead is the share of dead letters from which the state names it.
+const manyDead = 0.01;
+
+const deadShare = (l) => (l?.dead_lettered > 0 ? l.dead_lettered / (l.dead_lettered + l.published) : 0);
+
+const percent = (share) => (share > 0 && share < 0.01 ? '< 1 %' : `${Math.floor(100 * share)} %`);
+
+// doubtsOf is what keeps a stream that flows from being shown as well.
+function doubtsOf(r, away) {
+  const share = deadShare(r.live);
+  const warned = warnings(r).length;
+  return [
+    away.length > 0 ? `${away.map(shortName).join(' and ')} down` : '',
+    share >= manyDead ? `${percent(share)} dead letters` : '',
+    warned > 0 ? plural(warned, 'warning') : '',
+  ].filter(Boolean);
 }
 
 const warnings = (r) => r.live?.warnings ?? [];
 
 // endDoubtful says that the end of the results may not be their end.
 const endDoubtful = (r) => warnings(r).some((w) => ['full_page_without_next', 'older_page', 'unread_cursor', 'future_start'].includes(w.code));
+
+// atRest says what the topic has of a stream that has nothing to read.
+function atRest(r) {
+  const l = r.live;
+  if (deadShare(l) >= manyDead) return `${count(l.dead_lettered)} of the events since the start are in the dead-letter topic.`;
+  return endDoubtful(r) ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.';
+}
 
 const shortName = (server) => serverNames[server].replace('the export ', '');
 
@@ -100,7 +126,7 @@ function phrase(r, state, away) {
     case 'running':
       if (r.left > 0) return `${duration(r.lag)} behind; caught up in about ${duration(r.left)}.`;
       return l.pace > 0 && r.lag > 60 ? `${duration(r.lag)} behind, not catching up at this pace.` : 'Reading and publishing.';
-    case 'idle': return `${endDoubtful(r) ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.'} Next poll ${wait(l)}.`;
+    case 'idle': return `${atRest(r)} Next poll ${wait(l)}.`;
     case 'backoff': return `${away.length > 0 ? `${areDown(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
     case 'blocked': return `Stopped without losing or skipping events. Resumes once the cause is fixed; next check ${wait(l)}.`;
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
@@ -191,7 +217,7 @@ export function renderFigures() {
   figure('rate', l ? rate(l.rate) : '–', pace ? `${l.pace.toFixed(1)} × real time` : 'over 10 s');
   const events = l?.events ?? c?.events;
   figure('events', events === undefined ? '–' : count(events), `in ${plural(l?.pages ?? c?.pages ?? 0, 'page')}`);
-  figure('dead', l ? count(l.dead_lettered) : '–', 'since the process started');
+  figure('dead', l ? count(l.dead_lettered) : '–', `${l?.dead_lettered > 0 ? `${percent(deadShare(l))} of events ` : ''}since the process started`);
   $('figure-dead').classList.toggle('is-bad', l?.dead_lettered > 0);
   figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? plural(l.prefetched_pages, 'page') : '');
   const committed = instant(r.head?.at);

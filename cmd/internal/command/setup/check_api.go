@@ -186,7 +186,7 @@ func failedRequest(err error) finding {
 // connectionOf describes the connection and judges the certificate.
 func connectionOf(got exportapi.Findings, now time.Time) finding {
 	skew := ""
-	if got.ClockSkew.Abs() <= skewLimit && got.ClockSkew != 0 {
+	if got.ClockSkew.Abs() <= skewLimit && got.ClockSkew.Abs() >= time.Second { // the header Date has whole seconds
 		skew = fmt.Sprintf(", clock skew %.1f s", got.ClockSkew.Abs().Seconds())
 	}
 	if got.CertificateExpires.IsZero() {
