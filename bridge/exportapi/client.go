@@ -311,7 +311,7 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 		return nil, answer{}, c.faults.of(at, impossible(err))
 	}
 	t.asked, t.url = time.Now(), req.URL
-	resp, err := c.http.RoundTrip(req)
+	resp, err := c.http.RoundTrip(req) //nolint:bodyclose // body.Discard and the transfer close it
 	if err != nil {
 		t.cancel()
 		return nil, answer{}, c.faults.of(at, c.faults.connection(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))

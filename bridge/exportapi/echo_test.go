@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -49,9 +50,7 @@ func TestEchoedCredentials(t *testing.T) {
 						_, _ = io.WriteString(w, body)
 					}))
 					all := map[string]string{"EXPORT_URL": server.URL}
-					for k, v := range vars {
-						all[k] = v
-					}
+					maps.Copy(all, vars)
 					if name == "token" {
 						all["EXPORT_OAUTH2_TOKEN_URL"] = server.URL + "/token"
 					} else {

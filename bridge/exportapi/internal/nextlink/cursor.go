@@ -14,8 +14,8 @@ import (
 // No next URL has one, because it begins a fragment.
 const mark = "#"
 
-// ErrCredential: a cursor names a credential that requests do not have in their URL.
-// It would be in the logs of servers and proxies.
+// ErrCredential is the error of a cursor that names a credential which requests do not
+// have in their URL: it would be in the logs of servers and proxies.
 var ErrCredential = errors.New("the cursor names a credential, which goes into no URL")
 
 // Secret is a value that no cursor has, whatever its parameter.
