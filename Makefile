@@ -27,7 +27,9 @@ help:
 ##@ Everyday
 
 demo: ## run the demo: API, Kafka and Redis embedded in one process
-	$(GO) run $(PLAIN) ./cmd/exportbridge-dev demo
+	@echo "building the demo: the first time this compiles all libraries, which takes some minutes"
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && trap : INT && \
+	$(GO) build -v $(PLAIN) -o "$$dir/exportbridge-dev" ./cmd/exportbridge-dev && "$$dir/exportbridge-dev" demo
 
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build $(SHIP) -o exportbridge ./cmd/exportbridge

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -190,9 +192,21 @@ func suggest(w io.Writer, s *config.Settings, v *demoServers) {
 	if v.redis != nil && v.redis.Addr != embedded.DefaultRedis {
 		redis = "REDIS_URL=" + v.redis.URL + " "
 	}
-	fmt.Fprintf(w, "  try:  exportbridge tail -n 5%s\n", kafka)
+	program := programName()
+	fmt.Fprintf(w, "  try:  %s tail -n 5%s\n", program, kafka)
 	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.Kafka.Brokers[0], st.Kafka.Topic)
-	fmt.Fprintf(w, "        %sexportbridge cursor rewind --shift-by -3 --execute\n", redis)
+	fmt.Fprintf(w, "        %s%s cursor rewind --shift-by -3 --execute\n", redis, program)
+}
+
+// programName is how exportbridge is called: from its source if it is not installed
+// and the source is here.
+func programName() string {
+	const installed, source = "exportbridge", "./cmd/exportbridge"
+	_, missing := exec.LookPath(installed)
+	if _, err := os.Stat(source + "/main.go"); missing != nil && err == nil {
+		return "go run -pgo=off " + source
+	}
+	return installed
 }
 
 // parseRun reads how long a demo goes on.

@@ -1,0 +1,25 @@
+package dev
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestProgramName: what the demo suggests works before an install, in the source.
+func TestProgramName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", "")
+	if got := programName(); got != "exportbridge" {
+		t.Errorf("elsewhere: %q", got)
+	}
+	if err := os.MkdirAll("cmd/exportbridge", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.FromSlash("cmd/exportbridge/main.go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := programName(); got != "go run -pgo=off ./cmd/exportbridge" {
+		t.Errorf("in the source: %q", got)
+	}
+}
