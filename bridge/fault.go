@@ -112,6 +112,18 @@ func FaultOf(err error) *Fault {
 	return &Fault{Class: Transient, Code: "error", Err: err}
 }
 
+// CodeStoreNeeded is the code of StoreNeeded.
+const CodeStoreNeeded = "store-needed"
+
+// StoreNeeded returns the fault of a stream of which the sink has no checkpoint, while
+// the store does not answer with err.
+func StoreNeeded(err error) *Fault {
+	f := *FaultOf(err)
+	f.Code = CodeStoreNeeded
+	f.Err = fmt.Errorf("the first start of a stream needs Redis, which alone shows whether Kafka lost an earlier checkpoint: %w", f.Err)
+	return &f
+}
+
 // BlockedError ends a bounded run (engine.Limits, or a window) that becomes
 // blocked.
 type BlockedError struct {

@@ -48,7 +48,7 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (bridge.Checkp
 	}
 	switch {
 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
-		return bridge.Checkpoint{}, fmt.Errorf("no checkpoint in the sink, and the store is unavailable: %w", k.storeErr)
+		return bridge.Checkpoint{}, bridge.StoreNeeded(k.storeErr)
 	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != bridge.ExactlyOnce:
 		return bridge.Checkpoint{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w", k.storeErr)
 	case k.sink.Zero() && k.store.Zero():

@@ -116,7 +116,7 @@ func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Clie
 			c = known
 		case err != nil && c.Zero() && h.cfg.CreateTopics && !errors.Is(err, bridge.ErrNoCheckpoint):
 			// A topic must not be made while this is open.
-			return c, fmt.Errorf("look for a checkpoint of %s: %w", h.cfg.Stream, err)
+			return c, bridge.StoreNeeded(err)
 		}
 	}
 	if c.Zero() {

@@ -41,6 +41,10 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
+		if bridge.FaultOf(err).Code == bridge.CodeStoreNeeded { // Kafka answers
+			s.cfg.Tell(nil)
+			return bridge.Checkpoint{}, err
+		}
 		s.cfg.Tell(err)
 		if kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) {
 			return bridge.Checkpoint{}, err
