@@ -49,6 +49,7 @@ const (
 	HintDeadLetters    Hint = "dead-letters"       // where they can be seen
 	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or name what marks the end
 	HintFullPage       Hint = "full-page"          // how to find out whether more items follow
+	HintKeyless        Hint = "keyless"            // correct the pointer, or want no key
 	HintNoPosition     Hint = "no-position"        // reset first
 	HintOverlapRepeats Hint = "overlap-repeats"    // what may come twice after a walk back
 	HintSharedID       Hint = "shared-id"          // what consumers must compare
@@ -64,5 +65,5 @@ var Hints = []Hint{
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
-	HintDeadLetters, HintEmptyEnd, HintFullPage, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
+	HintDeadLetters, HintEmptyEnd, HintFullPage, HintKeyless, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

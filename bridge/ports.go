@@ -350,6 +350,8 @@ type Observation struct {
 	// items that the API no longer lists, Changed tail items listed again with
 	// other bytes.
 	Repeated, Shared, Vanished, Changed int
+	// Keyless counts events without a key.
+	Keyless int
 	// AtBorder counts items that ended the page before and were dropped.
 	AtBorder int
 	// Unaccounted counts events that were sent but are missing from the

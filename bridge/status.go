@@ -129,6 +129,8 @@ const (
 	WarningUnread = "unread_cursor"
 	// WarningStart: the stream starts later than it is by the API's clock.
 	WarningStart = "future_start"
+	// WarningKeyless: none of the events of this run has a key.
+	WarningKeyless = "keyless"
 )
 
 // Warning is a reason to doubt a healthy State.

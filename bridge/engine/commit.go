@@ -223,6 +223,11 @@ func (f *follower) account(r bridge.Receipt, b batch) {
 		f.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", f.at.found.AtBorder)
 	}
 	f.run.totals.atBorder += int64(f.at.found.AtBorder)
+	f.run.totals.keyless += int64(f.at.found.Keyless)
+	if n := f.run.totals.keyless; !f.run.keylessLogged && f.keyless() {
+		f.run.keylessLogged = true
+		f.log.Warn("no event has a key", "events", n, "pointer", f.e.cfg.KeyPointer, "hint", f.e.cfg.words(bridge.HintKeyless))
+	}
 	f.run.totals.rate.add(time.Now(), r.Published+dead, f.at.cp.PositionTime)
 	if dead > 0 && time.Since(f.run.deadLettersLogged) > time.Minute {
 		f.run.deadLettersLogged = time.Now()

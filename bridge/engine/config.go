@@ -44,6 +44,9 @@ type Config struct {
 	// EndExplicit is set if a member of each page says whether more pages follow: a
 	// full page without a next one is then the end of the results.
 	EndExplicit bool
+	// KeyPointer is where the key of an item was set to be, for a warning if it is
+	// nowhere; empty if items need no key.
+	KeyPointer string
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
 	// Limits bound the run; the zero value is unbounded.

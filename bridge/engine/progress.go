@@ -339,8 +339,12 @@ func (at *progress) count(p *bridge.Page) {
 	h := &at.head
 	h.Events += int64(len(p.Events))
 	for i := range p.Events {
-		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time > h.LastEventTime {
+		e := &p.Events[i]
+		if e.Defect == bridge.DefectNone && e.Time > h.LastEventTime {
 			h.LastEventTime = min(e.Time, bridge.MaxNumber)
+		}
+		if e.Defect == bridge.DefectNone && e.Key == nil {
+			at.found.Keyless++
 		}
 	}
 }

@@ -17,6 +17,7 @@ type run struct {
 	totals            totals
 	deadLettersLogged time.Time // when dead letters were last spoken of
 	sharedLogged      time.Time // when items of one id were last spoken of
+	keylessLogged     bool      // that no event has a key
 	fullLogged        time.Time // when a full last page was last warned about
 }
 

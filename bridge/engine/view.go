@@ -8,8 +8,8 @@ import (
 
 // totals counts the work of this process. Owned by the commit loop.
 type totals struct {
-	published, deadLettered, repeated, atBorder int64
-	rate                                        rate
+	published, deadLettered, repeated, atBorder, keyless int64
+	rate                                                 rate
 }
 
 const rateSeconds = 10

@@ -24,7 +24,22 @@ func (f *follower) warnings() (all []bridge.Warning) {
 				h.Origin.StartText(), describeInstant(h.PositionTime)), Hint: f.e.cfg.words(bridge.HintStartLater),
 		})
 	}
+	if f.keyless() {
+		all = append(all, bridge.Warning{
+			Code: bridge.WarningKeyless, Text: fmt.Sprintf("none of %d events has a key at %s: their records have no order", f.run.totals.keyless, f.e.cfg.KeyPointer),
+			Hint: f.e.cfg.words(bridge.HintKeyless),
+		})
+	}
 	return all
+}
+
+// keylessFrom is how many events without a key are no chance.
+const keylessFrom = 100
+
+// keyless reports whether events were to have a key, and none of this run has one.
+func (f *follower) keyless() bool {
+	n := f.run.totals.keyless
+	return f.e.cfg.KeyPointer != "" && n >= keylessFrom && n >= f.run.totals.published
 }
 
 // startSlack is how far a start may be ahead of the API's clock: "now" is by ours.

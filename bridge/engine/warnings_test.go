@@ -59,3 +59,40 @@ func TestFutureStart(t *testing.T) {
 		}
 	})
 }
+
+// TestKeyless: where a key was set and no event has one, the stream warns; where some
+// have one, or none is wanted, it does not.
+func TestKeyless(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		pointer string
+		events  int
+		keyed   bool
+		warns   bool
+	}{
+		"matches nothing": {"/tenant", 150, false, true}, "few": {"/tenant", 5, false, false}, "matches some": {"/tenant", 150, true, false}, "no key wanted": {"", 150, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{PageSize: 1000}, func(r *harness) {
+				r.cfg.KeyPointer = tc.pointer
+				items := ""
+				for i := range tc.events {
+					user := ""
+					if tc.keyed && i == 7 {
+						user = `"userId":"u",`
+					}
+					items += fmt.Sprintf(`,{"eventId":"%d",%s"timestamp":%d}`, i, user, time.Now().UnixMilli())
+				}
+				page := `{"items":[` + items[1:] + `],"nextCursor":""}`
+				r.source.Serve(func(bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page} })
+				r.start()
+				r.after(time.Minute)
+				s := r.bridge.Status()
+				if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns || s.EndDoubtful() {
+					t.Errorf("warnings %+v", s.Warnings)
+				}
+			})
+		})
+	}
+}

@@ -92,7 +92,7 @@ type Sample struct {
 // SampledItem is how one item is read. Its texts are copies, empty where the
 // item has none.
 type SampledItem struct {
-	ID, Type, Key string
+	ID, Type, Subject, Key string
 	// Time is as in bridge.Event.
 	Time   int64
 	Defect bridge.Defect
@@ -119,7 +119,7 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 	s := Sample{Next: page.Next, Unread: page.Unread, EndsFull: page.Next == "" && c.cfg.MoreField == "" && page.Items >= size}
 	for i := range page.Events[:min(size, len(page.Events))] {
 		e := &page.Events[i]
-		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Key: string(e.Key), Time: e.Time, Defect: e.Defect, digest: sha256.Sum256(e.Raw)}
+		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key), Time: e.Time, Defect: e.Defect, digest: sha256.Sum256(e.Raw)}
 		item.Why, item.Remedy = c.diagnose(e)
 		s.Items = append(s.Items, item)
 	}

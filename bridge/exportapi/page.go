@@ -51,7 +51,7 @@ type pageDecoder struct {
 func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 	item, err := newItemReader(cfg, preset)
 	if err != nil {
-		return nil, fmt.Errorf("key %q: %w", cfg.KeyPointer, err)
+		return nil, fmt.Errorf("KAFKA_KEY %q: %w, for example %s", cfg.KeyPointer, err, bridge.PointerLike(cfg.KeyPointer))
 	}
 	identity, err := newIdentityReader()
 	if err != nil {

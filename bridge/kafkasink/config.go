@@ -46,7 +46,7 @@ type Config struct {
 	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic for events; empty for export.<stream>" example:"export.events"`
 	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic for dead letters; empty for dlq.<topic>" example:"dlq.export.events"`
 	Timestamp   string `env:"KAFKA_TIMESTAMP" stream:"yes" values:"event,publish" desc:"record timestamp: event time or publish time"`
-	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer to the record key in an item, or none" example:"/sessionId"`
+	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer to the record key in an item: records of one key keep their order; or none, for records without a key, whose order is kept nowhere" example:"/sessionId"`
 	Source      string `env:"KAFKA_CE_SOURCE" stream:"yes" desc:"value of ce_source, a URI reference; empty for that of the export's metadata, or /<stream> where it has none" example:"/acme/main/users"`
 	TypePrefix  string `env:"KAFKA_CE_TYPE_PREFIX" stream:"yes" desc:"what ce_type begins with, before the event's type; empty for com.croct.event, com.croct.session or com.croct.user" example:"com.example.order"`
 	Compression string `env:"KAFKA_COMPRESSION" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression codec of record batches"`
@@ -120,7 +120,7 @@ func (c *Config) Validate() error {
 	p.Check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
 		"KAFKA_CHECKPOINT_TOPIC", "must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
 	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
-	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example /userId", c.Key)
+	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example %s", c.Key, bridge.PointerLike(c.Key))
 	p.Check(c.Source == "" || uriReference.MatchString(c.Source) && len(c.Source) <= 1000, "KAFKA_CE_SOURCE", "%.100q is not a URI reference, for example /acme/main/users", c.Source)
 	p.Check(c.TypePrefix == "" || typePattern.MatchString(c.TypePrefix), "KAFKA_CE_TYPE_PREFIX", "%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
 	p.Add(c.Config.Validate())

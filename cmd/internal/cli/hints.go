@@ -31,6 +31,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintForeign:                "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds other data under this name, which is not overwritten",
 	bridge.HintMapping:                "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, exportbridge cursor reset --to-datetime TIME --execute skips them",
 	bridge.HintMaxEvents:              "start again to continue, since --max-events was reached",
+	bridge.HintKeyless:                "correct KAFKA_KEY, which exportbridge check --sample 5 tests, or set KAFKA_KEY=none if the order of events does not matter",
 	bridge.HintNoPosition:             "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest) --execute",
 	bridge.HintOrigin:                 "restore the setting, choose another stream name, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
 	bridge.HintOtherTopic:             "check KAFKA_TOPIC. To continue in this topic and keep the position: exportbridge cursor reset --to-current --execute. If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX",

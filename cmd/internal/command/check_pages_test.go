@@ -108,6 +108,17 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 			path: "/", env: map[string]string{"EXPORT_CURSOR_FIELD": "nextPage"}, code: cli.ExitCheck,
 			want: []string{`FAIL the first page names no next page, but has /nextCursor, which looks like a next cursor$`, `Try: .*EXPORT_CURSOR_FIELD=/nextCursor`, `, 1 failure$`},
 		},
+		"a key that no item has": {
+			path: "/", env: map[string]string{"KAFKA_KEY": "/tenant", "EXPORT_ITEM_TYPE": "/kind"},
+			want: []string{
+				`warn 100 of the first 100 items have no value at /tenant \(KAFKA_KEY\): their records get no key, and no order among them$`, `Try: correct KAFKA_KEY`,
+				`warn 100 of the first 100 items have no value at /kind \(EXPORT_ITEM_TYPE\)`, ` 2 warnings, 0 failures$`,
+			},
+		},
+		"a key that is no pointer": {
+			path: "/", env: map[string]string{"KAFKA_KEY": "userId"}, code: cli.ExitCheck,
+			want: []string{`FAIL .*KAFKA_KEY "userId": a JSON pointer must begin with /, for example /userId$`},
+		},
 		"ignored": {
 			path: "/", env: map[string]string{"EXPORT_CURSOR_PARAM": "after"}, code: cli.ExitCheck,
 			want: []string{`FAIL the second page has the same items as the first one$`, `Try: check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API ignores`, `, 1 failure$`},

@@ -327,6 +327,9 @@ func (l *loader) fillKafka(st *Stream) {
 		st.Kafka.Retention = d.String()
 	}
 	st.Export.KeyPointer = st.Kafka.Key
+	if key := st.Kafka.Key; key != "none" && key != kafkasink.DefaultConfig().Key { // which not every list has
+		st.Engine.KeyPointer = key
+	}
 }
 
 func defaultTopic(stream string) string { return "export." + stream }

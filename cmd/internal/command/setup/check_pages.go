@@ -53,6 +53,7 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		if f, ok := identities(items, s.st); ok {
 			found = append(found, f)
 		}
+		found = append(found, unmatched(items, s.st)...)
 	case s.show > 0:
 		found = []finding{{Level: levelInfo, Text: "no items from " + origin.StartText() + " on", Hint: "set an earlier EXPORT_START to see some"}}
 	}
