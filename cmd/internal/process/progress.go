@@ -152,7 +152,7 @@ func (l *progressLog) lines(all []bridge.Status, now time.Time) (lines [][]any) 
 func atRest(s *bridge.Status) bool {
 	switch s.State {
 	case bridge.StateIdle, bridge.StateRunning:
-		return s.CaughtUp && !s.FullPage && s.Error == ""
+		return s.CaughtUp && len(s.Warnings) == 0 && s.Error == ""
 	case bridge.StatePaused, bridge.StateStandby:
 		return s.Error == ""
 	}
