@@ -9,26 +9,21 @@ import (
 
 // warnings are the reasons to doubt that all is well with a stream that runs.
 func (f *follower) warnings() (all []bridge.Warning) {
+	warn := func(code, text string, hint bridge.Hint) {
+		all = append(all, bridge.Warning{Code: code, Text: text, Hint: f.e.cfg.words(hint)})
+	}
 	if w := f.doubtfulEnd(); w != nil {
 		all = append(all, *w)
 	}
 	if f.at.older.trusted != 0 {
-		all = append(all, bridge.Warning{
-			Code: bridge.StuckOlder, Text: "the last page lists older items than before: the API may have forgotten the cursor",
-			Hint: f.e.cfg.words(bridge.HintCursorRefused),
-		})
+		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRefused)
 	}
 	if h := &f.at.head; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
-		all = append(all, bridge.Warning{
-			Code: bridge.WarningStart, Text: fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
-				h.Origin.StartText(), describeInstant(h.PositionTime)), Hint: f.e.cfg.words(bridge.HintStartLater),
-		})
+		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
+			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}
 	if f.keyless() {
-		all = append(all, bridge.Warning{
-			Code: bridge.WarningKeyless, Text: fmt.Sprintf("none of %d events has a key at %s: their records have no order", f.run.totals.keyless, f.e.cfg.KeyPointer),
-			Hint: f.e.cfg.words(bridge.HintKeyless),
-		})
+		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", f.run.totals.keyless, f.e.cfg.KeyPointer), bridge.HintKeyless)
 	}
 	return all
 }
@@ -45,16 +40,13 @@ func (f *follower) keyless() bool {
 // startSlack is how far a start may be ahead of the API's clock: "now" is by ours.
 const startSlack = time.Minute
 
-// doubtfulEnd is the warning of a last page that may not be the end of the results,
-// or nil.
+// doubtfulEnd is the warning of a last page that may not be the end, or nil.
 func (f *follower) doubtfulEnd() *bridge.Warning {
 	switch {
 	case f.at.unread.Where != "":
 		return &bridge.Warning{Code: bridge.WarningUnread, Text: f.at.unread.Fault().Error(), Hint: f.at.unread.Hint}
 	case f.at.full:
-		return &bridge.Warning{
-			Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: f.e.cfg.words(bridge.HintFullPage),
-		}
+		return &bridge.Warning{Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: f.e.cfg.words(bridge.HintFullPage)}
 	}
 	return nil
 }
