@@ -68,7 +68,7 @@ func TestFaults(t *testing.T) {
 		{"WRONGPASS invalid username-password pair or user is disabled.", bridge.Permanent, "REDIS_USERNAME"},
 		{"NOPERM this user has no permissions to run the 'evalsha' command", bridge.Permanent, "+evalsha"},
 		{"OOM command not allowed when used memory > 'maxmemory'.", bridge.Transient, "maxmemory"},
-		{"LOADING Redis is loading the dataset in memory", bridge.Transient, "loading"},
+		{"LOADING Redis is loading the dataset in memory", bridge.Transient, "loaded its data"},
 		{"NOREPLICAS Not enough good replicas to write.", bridge.Transient, "min-replicas-to-write"},
 		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", bridge.Transient, "disk"},
 		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", bridge.Transient, "primary"},

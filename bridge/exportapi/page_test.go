@@ -153,7 +153,7 @@ func TestEvents(t *testing.T) {
 		"number as id":             {item: `{"eventId":12345678901234567890,"timestamp":1}`, want: event{"12345678901234567890", absent, absent, absent, 1, ""}},
 		"boolean as id":            {item: `{"eventId":true,"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
 		"id with half a char":      {item: `{"eventId":"a\ud800","timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"escapes":                  {item: `{"event\u0049d":"\u0041","user\u0049d":"\n\ud83d\ude00","timestamp":1}`, want: event{"A", "\n\U0001F600", absent, "\n\U0001F600", 1, ""}},
+		"escapes":                  {item: `{"event\u0049d":"\u0041","user\u0049d":"\n\ud83d\ude00","timestamp":1}`, want: event{"A", "\n\U0001F600", absent, absent, 1, ""}},
 		"empty key":                {item: `{"userId":"","timestamp":1}`, want: event{absent, "", absent, absent, 1, ""}},
 		"null key":                 {item: `{"userId":null,"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
 		"object as key":            {item: `{"userId":{},"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},

@@ -56,10 +56,14 @@ func TestFaultsOfTheConnection(t *testing.T) {
 
 func TestFaultStall(t *testing.T) {
 	t.Parallel()
-	arrived := make(chan struct{}, 2)
+	arrived := make(chan struct{})
 	h, api := newServer(t, exportsim.Config{
 		Events: 10, Faults: always(exportsim.FaultStall),
-		OnRequest: func(*http.Request) { arrived <- struct{}{} },
+		OnRequest: func(r *http.Request) {
+			if r.FormValue("perPage") == "7" { // the first may end before it arrives
+				close(arrived)
+			}
+		},
 	})
 	api.client.Timeout = 50 * time.Millisecond
 	var timeout interface{ Timeout() bool }
@@ -70,10 +74,9 @@ func TestFaultStall(t *testing.T) {
 	api.client.Timeout = 0
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := api.do("/events")
+		_, _, err := api.do("/events?perPage=7")
 		done <- err
 	}()
-	<-arrived
 	<-arrived
 	h.Close()
 	if err := <-done; err != nil {

@@ -21,7 +21,7 @@ func TestProgressLines(t *testing.T) {
 	busy := bridge.Status{Stream: "users", State: bridge.StateRunning}
 	failing := bridge.Status{Stream: "users", State: bridge.StateBackoff, CaughtUp: true, Error: "503"}
 	full := idle("users")
-	full.FullPage = true
+	full.Warnings = []bridge.Warning{{Code: bridge.StuckFullPage}}
 	var log progressLog
 	now := time.Now()
 	for i, step := range []struct {
