@@ -157,7 +157,7 @@ func findTimes(item any, above string, level int) (found []foundTime) {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		pointer := above + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		pointer := jsonpointer.Append(above, name)
 		if level < 3 {
 			found = append(found, findTimes(object[name], pointer, level+1)...)
 		}

@@ -1,4 +1,4 @@
-// Package jsonpointer reads JSON pointers (RFC 6901).
+// Package jsonpointer reads and writes JSON pointers (RFC 6901).
 package jsonpointer
 
 import (
@@ -28,6 +28,11 @@ func Parse(pointer string) ([]string, error) {
 	}
 	return names, nil
 }
+
+// Append returns the pointer to a member of what a pointer leads to.
+func Append(pointer, name string) string { return pointer + "/" + escape.Replace(name) }
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Path returns the names on the way to a member, which is named alone or
 // by a JSON pointer.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
@@ -65,7 +66,7 @@ func (s *search) object(i int, at string, depth int) (int, bool) {
 			return i, false
 		}
 		text, _ := name.Text()
-		pointer := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(string(text))
+		pointer := jsonpointer.Append(at, string(text))
 		if s.scan.KindAt(i) == scan.Object && depth < maxUnreadDepth {
 			i, ok = s.object(i, pointer, depth+1)
 		} else {
