@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -86,10 +85,7 @@ func (c *Config) Validate() error {
 // another machine.
 func (c *Config) Unsafe() []string {
 	t, err := c.URL.parse(redisPort)
-	elsewhere := func(addr string) bool {
-		host, _, err := net.SplitHostPort(addr)
-		return err != nil || !bridge.Loopback(host)
-	}
+	elsewhere := func(addr string) bool { return !bridge.LoopbackAddr(addr) }
 	if err == nil && !t.tls && !t.socket && slices.ContainsFunc(t.addrs, elsewhere) {
 		return []string{"REDIS_URL"}
 	}

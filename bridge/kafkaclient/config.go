@@ -78,10 +78,7 @@ func (c *Config) Validate() error {
 // off and a broker is on another machine.
 func (c *Config) Unsafe() []string {
 	var list []string
-	elsewhere := func(broker string) bool {
-		host, _, err := net.SplitHostPort(broker)
-		return err != nil || !bridge.Loopback(host)
-	}
+	elsewhere := func(broker string) bool { return !bridge.LoopbackAddr(broker) }
 	if !c.TLSEnabled && slices.ContainsFunc(c.Brokers, elsewhere) {
 		list = append(list, "KAFKA_TLS_ENABLED")
 	}

@@ -33,10 +33,7 @@ func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080"} }
 func (c Config) Off() bool { return c.Addr == "off" }
 
 // Local reports whether the server listens on localhost only.
-func (c Config) Local() bool {
-	host, _, err := net.SplitHostPort(c.Addr)
-	return err == nil && bridge.Loopback(host)
-}
+func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 
 // minToken is the length below which a token can be guessed.
 const minToken = 16
