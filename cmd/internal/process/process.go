@@ -190,11 +190,7 @@ func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 	if cfg.AdminToken == "" && !cfg.Local() {
 		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}
-	for _, unsafe := range cfg.Unsafe() {
-		why, remedy := config.UnsafeReason(unsafe)
-		log.Warn("unsafe setting", "setting", unsafe, "why", why, logAddr, cfg.Addr, logHint, remedy)
-		p.metrics.Unsafe("", unsafe)
-	}
+	p.warnUnsafe(log.With(logAddr, cfg.Addr), "", cfg.Unsafe())
 }
 
 // wire makes one stream's adapters and its bridge.
@@ -365,16 +361,18 @@ func (p *Process) Announce(s *config.Settings) {
 		st := &s.Streams[i]
 		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
 			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
-		for _, unsafe := range st.Unsafe() {
-			why, remedy := config.UnsafeReason(unsafe)
-			p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe, "why", why, logHint, remedy)
-			p.metrics.Unsafe(st.Name, unsafe)
-		}
+		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 	}
-	for _, unsafe := range s.Cursor.Unsafe() {
-		why, remedy := config.UnsafeReason(unsafe)
-		p.log.Warn("unsafe setting", "setting", unsafe, "why", why, logHint, remedy)
-		p.metrics.Unsafe("", unsafe)
+	p.warnUnsafe(p.log, "", s.Cursor.Unsafe())
+}
+
+// warnUnsafe logs and counts the unsafe settings of a stream, or of the process if stream
+// is empty.
+func (p *Process) warnUnsafe(log *slog.Logger, stream string, settings []string) {
+	for _, setting := range settings {
+		why, remedy := config.UnsafeReason(setting)
+		log.Warn("unsafe setting", "setting", setting, "why", why, logHint, remedy)
+		p.metrics.Unsafe(stream, setting)
 	}
 }
 
