@@ -7,7 +7,6 @@ import (
 	"io"
 	"log"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // TestCertificateRefused: the server demands another client certificate, or one
@@ -95,37 +95,13 @@ func TestOtherScheme(t *testing.T) {
 	t.Cleanup(secure.Close)
 	for name, test := range map[string]struct{ url, hint string }{
 		"https to plain HTTP":      {strings.Replace(plain.URL, "http:", "https:", 1), "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL"},
-		"https to another server":  {"https://" + oneLiner(t, "-ERR unknown command"), "the server does not use TLS at this port"},
+		"https to another server":  {"https://" + servers.Answering(t, servers.Say("-ERR unknown command")), "the server does not use TLS at this port"},
 		"http to TLS, answered":    {strings.Replace(secure.URL, "https:", "http:", 1), "; if the server requires TLS at this port, use https:// in EXPORT_URL"},
-		"http to TLS, with alerts": {"http://" + oneLiner(t, "\x15\x03\x01\x00\x02\x02\x16"), "the server uses TLS at this port: use https:// in EXPORT_URL"},
+		"http to TLS, with alerts": {"http://" + servers.Answering(t, servers.Say("\x15\x03\x01\x00\x02\x02\x16")), "the server uses TLS at this port: use https:// in EXPORT_URL"},
 	} {
 		_, err := fetchAll(t, connect(t, config(t, map[string]string{"EXPORT_URL": test.url})), bridge.Position{})
 		if f := wantFault(t, err); !strings.Contains(f.Hint, test.hint) {
 			t.Errorf("%s: %v (%s), want %q", name, f, f.Hint, test.hint)
 		}
 	}
-}
-
-// oneLiner is the address of a server that answers each connection with a text.
-func oneLiner(t *testing.T, text string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	t.Cleanup(func() { _ = l.Close(); <-done })
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 4096))
-			_, _ = io.WriteString(conn, text)
-			_ = conn.Close()
-		}
-	}()
-	return l.Addr().String()
 }

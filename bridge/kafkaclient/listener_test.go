@@ -13,42 +13,6 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// listener is a server that reads the beginning of each connection and passes it
-// on to answer, which may be nil, then closes the connection.
-func listener(t *testing.T, answer func(conn net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	t.Cleanup(func() { _ = l.Close(); <-done })
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if answer != nil {
-				answer(conn)
-			} else {
-				_, _ = conn.Read(make([]byte, 4096))
-			}
-			_ = conn.Close()
-		}
-	}()
-	return l.Addr().String()
-}
-
-// says is a listener that answers anything with text.
-func says(text string) func(net.Conn) {
-	return func(conn net.Conn) {
-		_, _ = conn.Read(make([]byte, 4096))
-		_, _ = conn.Write([]byte(text))
-	}
-}
-
 // withoutSASL is a broker that answers a SASL handshake as a plaintext listener of
 // Apache Kafka does.
 func withoutSASL(t *testing.T) string {
@@ -79,21 +43,21 @@ func TestListenerOfAnotherKind(t *testing.T) {
 		has     string
 		missing string
 	}{
-		"closed":               {nil, nil, "", "set KAFKA_TLS_ENABLED=true; if it requires SASL, set KAFKA_SASL_MECHANISM", "unset"},
-		"TLS, closed":          {nil, []func(*kafkaclient.Config){encrypt}, "", "set KAFKA_TLS_ENABLED=false", "=true"},
-		"TLS and SASL, closed": {nil, []func(*kafkaclient.Config){encrypt, login}, "", "set KAFKA_TLS_ENABLED=false; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "set KAFKA_SASL_MECHANISM="},
-		"SASL, closed":         {nil, []func(*kafkaclient.Config){login}, "", "set KAFKA_TLS_ENABLED=true; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "=false"},
-		"plain client, TLS":    {says(tlsAlert), nil, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
-		"SASL without TLS":     {says(tlsAlert), []func(*kafkaclient.Config){login}, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
-		"TLS, HTTP":            {says("HTTP/1.1 400 Bad Request\r\n\r\n"), []func(*kafkaclient.Config){encrypt}, bridge.ReasonConfig, "does not use TLS: set KAFKA_TLS_ENABLED=false", "SASL"},
-		"HTTP":                 {says("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, bridge.ReasonConfig, "HTTP server", "TLS"},
-		"SASL, hangs up":       {nil, []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = servers.EmbeddedKafka(t).ListenAddrs() }}, bridge.ReasonAuth, "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM", "TLS"},
-		"SASL, plain listener": {nil, []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},
+		"closed":               {servers.Say(""), nil, "", "set KAFKA_TLS_ENABLED=true; if it requires SASL, set KAFKA_SASL_MECHANISM", "unset"},
+		"TLS, closed":          {servers.Say(""), []func(*kafkaclient.Config){encrypt}, "", "set KAFKA_TLS_ENABLED=false", "=true"},
+		"TLS and SASL, closed": {servers.Say(""), []func(*kafkaclient.Config){encrypt, login}, "", "set KAFKA_TLS_ENABLED=false; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "set KAFKA_SASL_MECHANISM="},
+		"SASL, closed":         {servers.Say(""), []func(*kafkaclient.Config){login}, "", "set KAFKA_TLS_ENABLED=true; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "=false"},
+		"plain client, TLS":    {servers.Say(tlsAlert), nil, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
+		"SASL without TLS":     {servers.Say(tlsAlert), []func(*kafkaclient.Config){login}, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
+		"TLS, HTTP":            {servers.Say("HTTP/1.1 400 Bad Request\r\n\r\n"), []func(*kafkaclient.Config){encrypt}, bridge.ReasonConfig, "does not use TLS: set KAFKA_TLS_ENABLED=false", "SASL"},
+		"HTTP":                 {servers.Say("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, bridge.ReasonConfig, "HTTP server", "TLS"},
+		"SASL, hangs up":       {servers.Say(""), []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = servers.EmbeddedKafka(t).ListenAddrs() }}, bridge.ReasonAuth, "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM", "TLS"},
+		"SASL, plain listener": {servers.Say(""), []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := kafkaclient.DefaultConfig()
-			cfg.Brokers = []string{listener(t, test.answer)}
+			cfg.Brokers = []string{servers.Answering(t, test.answer)}
 			for _, set := range test.set {
 				set(&cfg)
 			}

@@ -1,0 +1,39 @@
+package servers
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// Answering returns the address of a server that passes each connection, one after the
+// other, to answer and closes it then. The end of the test stops it.
+func Answering(t testing.TB, answer func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			answer(conn)
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Say is what Answering takes to answer the beginning of anything with a text.
+func Say(text string) func(net.Conn) {
+	return func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 4096))
+		_, _ = io.WriteString(conn, text)
+	}
+}
