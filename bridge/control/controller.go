@@ -17,8 +17,9 @@ type Entries interface {
 	// Entry returns the entry with this name.
 	Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error)
 	// EntryAt returns the newest entry of the current branch that was committed
-	// at or before t, Back the newest one at least this many pages before page from. Both also return the next newer entry of the branch, nil if there
-	// is none, and bridge.ErrNoCheckpoint if there is no checkpoint.
+	// at or before t, Back the newest one at least this many pages before page from.
+	// Both also return the next newer entry of the branch, nil if there is none, and
+	// bridge.ErrNoCheckpoint if there is no checkpoint.
 	EntryAt(ctx context.Context, t time.Time) (e bridge.Entry, next *bridge.Entry, err error)
 	Back(ctx context.Context, from, pages int64) (e bridge.Entry, next *bridge.Entry, err error)
 	// Around returns the newest entry of the current branch whose PositionTime is

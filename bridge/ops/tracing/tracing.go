@@ -27,9 +27,9 @@ type Scope struct {
 	Mode bridge.Mode
 }
 
-// Tracer records a trace of each page: span poll with the children request,
-// which has the name of its method, send and commit cursor. It wraps the ports of one stream. Spans contain no payload, no key
-// and no cursor except its hash.
+// Tracer records a trace of each page: span poll with the children request, which has
+// the name of its method, send and commit cursor. It wraps the ports of one stream.
+// Spans contain no payload, no key and no cursor except its hash.
 type Tracer struct {
 	about  Scope
 	tracer trace.Tracer
