@@ -154,9 +154,8 @@ const SmallBody = 4 << 10
 
 // Page is one response of the export API.
 //
-// Its body has arrived when Fetch returns the page, or arrives until Decode
-// returns; see Source. One goroutine owns a page at a time: the fetcher, the
-// decoder, the commit loop, then the Sink, which releases it once.
+// One goroutine owns a page at a time: the fetcher, the decoder, the commit loop,
+// then the Sink, which releases it once.
 type Page struct {
 	// At is the requested position.
 	At Position
@@ -173,25 +172,20 @@ type Page struct {
 	Items int
 	// Source is the identity in the page's metadata, set by Decode.
 	Source SourceIdentity
-	// Body is the decompressed page. Events point into it. Nil while the page
-	// is arriving.
+	// Body is the decompressed page. Events point into it.
 	Body []byte
-	// Size is the size of the body in bytes. While the page is arriving it is
-	// an estimate of at least SmallBody.
-	Size int64
 	// Extra is what the events' texts take beside the body, in bytes, set by Decode:
 	// those that had escapes, and types, which a Sink copies.
 	Extra int64
 	// RequestedAt is when the request was sent, ArrivedAt when the last byte of
-	// the body arrived, zero before.
+	// the body arrived.
 	RequestedAt, ArrivedAt time.Time
 	// ServerTime is the response's Date header, zero if absent.
 	ServerTime time.Time
 	// Traceparent is the page's W3C trace context, empty if it is not traced. A
 	// Sink adds it to each record.
 	Traceparent string
-	// Recycle, if not nil, reclaims the page's memory and ends a transfer under
-	// way. Called by Release.
+	// Recycle, if not nil, reclaims the page's memory. Called by Release.
 	Recycle func(*Page)
 }
 

@@ -10,26 +10,17 @@ import (
 // Fetch is called by one goroutine at a time. Decode may run at the same time
 // as a later Fetch, on one page at a time, in the pages' order.
 type Source interface {
-	// Fetch requests one page and returns as soon as the page's Next is
-	// certain: Decode finds the same cursor, or fails. The cursor is sent byte
-	// for byte. Errors are Faults; a cancelled context returns its error.
-	//
-	// The body has arrived by then, or is still arriving if ArrivedAt is zero.
-	// A page that is still arriving is no Tail, was requested with a cursor,
-	// and is at least SmallBody large. ctx applies until its body has arrived.
-	// At most three bodies arrive at once; to keep to that Fetch never waits
-	// for a call of the caller. It may be ended as overdue unless it tells by
-	// Waiting that it waits on purpose.
+	// Fetch requests one page, and returns it with its Body and Next. Decode finds
+	// the same cursor, or fails. The cursor is sent byte for byte. Errors are Faults;
+	// a cancelled context returns its error. Fetch may be ended as overdue unless it
+	// tells by Waiting that it waits on purpose.
 	Fetch(ctx context.Context, at Position) (*Page, error)
 	// Decode splits the page into Events and sets Items and Source. Of a window it
 	// drops the events that lie outside of it by their time, where the API returns
 	// such; Items counts them. Items are untouched bytes of the body. A page may leave out
 	// its items, or have null for them, where it names a cursor or the end. Any
-	// other body that is not exactly one page is a Fault, never an empty page. If the page is still arriving, Decode first
-	// reads the rest and sets Body, Size and ArrivedAt; an interrupted transfer
-	// returns the Fault, or the context's error, that Fetch would have
-	// returned. The caller releases the page in any case. Releasing a page
-	// before it is decoded ends its transfer.
+	// other body that is not exactly one page is a Fault, never an empty page. The
+	// caller releases the page in any case.
 	Decode(p *Page) error
 }
 

@@ -20,7 +20,7 @@ const Poison = 0xfe
 
 // NewPage returns an undecoded page whose memory is poisoned on release.
 func NewPage(at bridge.Position, body []byte) *bridge.Page {
-	return &bridge.Page{At: at, Body: body, Size: int64(len(body)), RequestedAt: time.Now(), ArrivedAt: time.Now(), ServerTime: time.Now(), Recycle: poisonPage}
+	return &bridge.Page{At: at, Body: body, RequestedAt: time.Now(), ArrivedAt: time.Now(), ServerTime: time.Now(), Recycle: poisonPage}
 }
 
 func poisonPage(p *bridge.Page) {
@@ -261,9 +261,6 @@ type Answer struct {
 	Outage bool
 	// Hang sends nothing until the client gives up.
 	Hang bool
-	// Rest, if not nil, holds the second half of Body, or what Cut does, back
-	// until it is closed or the client gives up.
-	Rest <-chan struct{}
 	// Unread is the page's, as its Source found it.
 	Unread bridge.Unread
 }

@@ -41,9 +41,6 @@ type Export struct {
 	NoIDs bool
 	// Latency is how long each request takes to its answer's beginning.
 	Latency time.Duration
-	// Transfer is how long the link takes for each page behind that, one after
-	// the other. A page that may be on its way still is handed out before.
-	Transfer time.Duration
 	// Pad is how many bytes of white space follow each page.
 	Pad int
 	// Identity is what the pages' metadata says.
@@ -54,13 +51,9 @@ type Export struct {
 // concurrently, but it fails the test where Fetch or Decode is called by two
 // goroutines at once, a page is decoded out of order or twice, a cursor comes
 // back that it never gave, or a page is still unreleased when the test ends.
-//
-// Its pages are small. Where their bodies are to arrive behind Fetch, Pad must
-// make them large enough.
 type Source struct {
-	t        testing.TB
-	export   Export
-	arriving arrivals // of the pages that are not released
+	t      testing.TB
+	export Export
 
 	mu       sync.Mutex // guards all below
 	list     []listed
@@ -73,9 +66,7 @@ type Source struct {
 	failures map[int]error
 	serve    func(bridge.Position) Answer
 	refuse   func(bridge.Position) error
-	broken   map[int]error
 	pages    map[*bridge.Page]int // fetched and not released, by number
-	free     time.Time            // when the link has sent all that was asked for
 	fetching bool
 	decoding bool
 	decoded  int // number of the last page decoded
@@ -112,8 +103,8 @@ func NewSource(t testing.TB, e Export) *Source {
 	}
 	s := &Source{
 		t: t, export: e, cursors: map[string]int{"": 0},
-		failures: make(map[int]error), broken: make(map[int]error),
-		pages: make(map[*bridge.Page]int),
+		failures: make(map[int]error),
+		pages:    make(map[*bridge.Page]int),
 	}
 	t.Cleanup(func() {
 		if n := s.Unreleased(); n > 0 {
@@ -211,14 +202,6 @@ func (s *Source) FailRequest(n int, err error) {
 	s.failures[n] = err
 }
 
-// BreakBody makes the body of request n, counted from 1, end in the middle with
-// err, which must be a Fault.
-func (s *Source) BreakBody(n int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.broken[n] = err
-}
-
 // Refuse makes every request return what refuse returns, where that is not
 // nil. Nil ends it.
 func (s *Source) Refuse(refuse func(at bridge.Position) error) {
@@ -276,45 +259,35 @@ func (s *Source) Unreleased() int {
 
 // Fetch implements bridge.Source.
 func (s *Source) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	s.arriving.makeRoom()
 	n := s.begin(at)
 	defer s.end(&s.fetching)
 	if err := wait(ctx, s.export.Latency); err != nil {
 		return nil, fmt.Errorf("fetch page: %w", err)
 	}
-	page, body, err := s.answer(ctx, n, at)
-	if err != nil {
-		return nil, err
-	}
-	return s.deliver(ctx, page, body)
+	return s.answer(ctx, n, at)
 }
 
-// answer makes the answer to request n: a page, and what its body waits for.
-func (s *Source) answer(ctx context.Context, n int, at bridge.Position) (*bridge.Page, *arrival, error) {
+// answer makes the answer to request n.
+func (s *Source) answer(ctx context.Context, n int, at bridge.Position) (*bridge.Page, error) {
 	if serve := s.script(); serve != nil {
 		return s.scripted(ctx, n, at, serve(asked(at)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failures[n]; err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if s.refuse != nil {
 		if err := s.refuse(at); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	from, known := s.cursors[at.Cursor]
 	if !known {
 		s.t.Errorf("source: request %d has cursor %q, which was never given", n, at.Cursor)
-		return nil, nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
+		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
 	}
-	now := time.Now()
-	if s.free.Before(now) {
-		s.free = now
-	}
-	s.free = s.free.Add(s.export.Transfer)
-	return s.hand(n, at, from), &arrival{due: s.free, fault: s.broken[n]}, nil
+	return s.hand(n, at, from), nil
 }
 
 // Decode implements bridge.Source.
@@ -332,9 +305,6 @@ func (s *Source) Decode(p *bridge.Page) error {
 	s.decoding, s.decoded = true, n
 	s.mu.Unlock()
 	defer s.end(&s.decoding)
-	if err := s.arrive(p); err != nil {
-		return err
-	}
 	return DecodePage(p)
 }
 
@@ -378,17 +348,15 @@ func (s *Source) end(busy *bool) {
 }
 
 // scripted turns an answer into what a client makes of it.
-func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answer) (*bridge.Page, *arrival, error) {
+func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answer) (*bridge.Page, error) {
 	switch {
 	case a.Hang:
 		<-ctx.Done()
-		return nil, nil, fmt.Errorf("fetch page: %w", ctx.Err())
+		return nil, fmt.Errorf("fetch page: %w", ctx.Err())
 	case a.Outage:
-		return nil, nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
-	}
-	body := &arrival{rest: a.Rest}
-	if a.Cut {
-		body.fault = &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
+		return nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
+	case a.Cut:
+		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
 	}
 	probe := NewPage(at, []byte(a.Body))
 	if err := DecodePage(probe); err != nil {
@@ -398,7 +366,7 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	defer s.mu.Unlock()
 	page := s.give(n, at, []byte(a.Body), probe.Next)
 	page.Unread = a.Unread
-	return page, body, nil
+	return page, nil
 }
 
 // hand gives out the page that begins at the item from. The caller holds mu.
@@ -433,7 +401,6 @@ func (s *Source) give(n int, at bridge.Position, body []byte, next string) *brid
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.pages, p)
-		s.arriving.forget(p)
 		poisonPage(p)
 	}
 	s.pages[p] = n

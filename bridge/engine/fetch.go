@@ -136,7 +136,7 @@ const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 
 // recharge counts what the page has turned out to take.
 func (c *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
-	now := max(p.Size, int64(len(p.Body))) + p.Extra + int64(items)*itemCost
+	now := int64(len(p.Body)) + p.Extra + int64(items)*itemCost
 	c.load.bytes.Store(c.buffered.Add(now - *size))
 	*size = now
 }
@@ -170,7 +170,7 @@ func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 		at.Cursor = p.Next // before the page is handed over: it is not ours then
 		// Whether a small page is empty is to be known before the next request,
 		// or a run of them would be followed further than the rules allow.
-		small := p.Size < bridge.SmallBody
+		small := len(p.Body) < bridge.SmallBody
 		c.fetched <- fetchResult{page: p, charged: charged, last: last}
 		handed++
 		if last || len(at.Cursor) > bridge.MaxCursor {
@@ -246,9 +246,6 @@ func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.P
 	c.load.requests.Add(1)
 	if err == nil {
 		c.load.lastPoll.Store(time.Now().UnixMilli())
-		if p.ArrivedAt.IsZero() {
-			return p, nil // the request goes on until the page is decoded
-		}
 	}
 	c.observeFetch(p, time.Since(began), err)
 	return p, err
@@ -260,27 +257,19 @@ func (c *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error)
 	if err != nil {
 		o.Code = bridge.FaultOf(err).Code
 	} else {
-		o.Bytes = p.Size
+		o.Bytes = int64(len(p.Body))
 	}
 	c.observe(o)
 }
 
-// decodePage decodes a page, of which the rest may have to arrive first.
+// decodePage decodes a page.
 func (c *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
-	began, arriving := time.Now(), p.ArrivedAt.IsZero()
+	began := time.Now()
 	c.calls.decode.begin(c.timeout)
 	err := c.source.Decode(p)
 	c.calls.decode.end()
 	if ctx.Err() != nil && err != nil {
 		return c.ended(ctx)
-	}
-	if arriving && err != nil && p.ArrivedAt.IsZero() {
-		c.observeFetch(p, time.Since(p.RequestedAt), err)
-		return err
-	}
-	if arriving {
-		began = p.ArrivedAt
-		c.observeFetch(p, began.Sub(p.RequestedAt), nil)
 	}
 	if err == nil {
 		c.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items, Code: fullness(p.Items, c.pageSize)})

@@ -202,7 +202,13 @@ func (r *harness) end() error {
 
 // run starts a bounded run and waits for it.
 func (r *harness) run() error {
-	r.start()
+	r.t.Helper()
+	return r.runWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+}
+
+func (r *harness) runWith(p engine.Ports) error {
+	r.t.Helper()
+	r.startWith(p)
 	err := <-r.ended
 	r.stop()
 	r.stop = nil

@@ -39,24 +39,11 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case a.Outage:
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case a.Cut, a.Rest != nil:
+	case a.Cut:
 		w.Header().Set("Content-Type", "application/json")
-		if a.Rest == nil { // held bodies come without, so that their size is not known
-			w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
-		}
-		half := len(a.Body) / 2
-		_, _ = strings.NewReader(a.Body[:half]).WriteTo(w)
-		if a.Rest != nil {
-			_ = http.NewResponseController(w).Flush()
-			select {
-			case <-a.Rest:
-			case <-r.Context().Done():
-			}
-		}
-		if a.Cut {
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = strings.NewReader(a.Body[half:]).WriteTo(w)
+		w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
+		_, _ = strings.NewReader(a.Body[:len(a.Body)/2]).WriteTo(w)
+		panic(http.ErrAbortHandler)
 	default:
 		answer(a.Body)(w, r)
 	}

@@ -49,7 +49,7 @@ type faults struct {
 	urls     endpoints
 	endpoint *url.URL // of the first page
 	auth     *credentials
-	readers  *body.Readers
+	reader   *body.Reader
 	hidden   []bridge.Secret // the values of static parameters and headers, and the password of a proxy
 }
 

@@ -3,6 +3,7 @@ package exportapi_test
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -74,4 +75,14 @@ func BenchmarkFetch(b *testing.B) {
 			}
 		})
 	}
+}
+
+// noise is text that does not compress, so that bodies are large on the wire.
+func noise(seed uint64, n int) string {
+	r := rand.New(rand.NewPCG(seed, seed))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[r.IntN(36)]
+	}
+	return string(b)
 }

@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"fmt"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -31,7 +32,9 @@ func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 		return status
 	}
 	// What could be read is tried: the status alone decides.
-	body, _ := e.readers.Read(resp, nil, maxProblem)
+	e.reader.Open(resp)
+	defer e.reader.Done()
+	body, _ := e.reader.Read(nil, math.MaxInt, maxProblem)
 	said := problem.Text(body, resp.StatusCode)
 	if plain && said == "" {
 		said = string(body)

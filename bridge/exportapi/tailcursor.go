@@ -48,40 +48,6 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 	return last.AppendCursor(scratch)
 }
 
-// headCursor finds the next cursor of a page that names it before its items,
-// in the beginning of the body alone: the rest may not have arrived yet.
-//
-// It scans the beginning as the parse scans the whole, from left to right, up
-// to the comma behind the field's member. What follows cannot change what it
-// found: the parse comes by the same member with the same cursor, unless it
-// has refused the page before, and refuses the page if the member comes again.
-//
-// Any other layout is not ok. The cursor is appended to scratch, nothing for null.
-func headCursor(head []byte, field string, scratch []byte) (cursor []byte, ok bool) {
-	s := scan.Scanner{Body: head}
-	i := scan.SkipSpace(head, 0)
-	if s.KindAt(i) != scan.Object {
-		return nil, false
-	}
-	i, step := s.Open(i)
-	for step == scan.More {
-		var name, v scan.Value
-		if name, i, ok = s.Name(i); !ok {
-			break
-		}
-		if i, ok = scan.SkipColon(head, i); !ok {
-			break
-		}
-		if v, i, ok = s.Read(i); !ok {
-			break
-		}
-		if i, step = s.Next(i, '}'); step == scan.More && name.Is(field) {
-			return v.AppendCursor(scratch)
-		}
-	}
-	return nil, false
-}
-
 // cutLast removes trailing white space and then the character.
 func cutLast(b []byte, char byte) ([]byte, bool) {
 	b = trimRight(b)

@@ -33,8 +33,7 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 		dialer.Control = linklocal.Refuse
 	}
 	// A cursor gives one request after the other: it gains nothing from HTTP/2,
-	// which costs twice the processor time. Where the next one leaves before a
-	// body has arrived, it takes another connection.
+	// which costs twice the processor time.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	t := &http.Transport{
@@ -43,7 +42,7 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 		TLSHandshakeTimeout:    connect,
 		ResponseHeaderTimeout:  2 * connect,
 		DisableCompression:     true, // decompressed here, with a limit
-		MaxIdleConnsPerHost:    maxTransfers,
+		MaxIdleConnsPerHost:    1,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 		Protocols:              &protocols,

@@ -26,9 +26,7 @@ const (
 // SourceFixture is a Source and the server that it asks.
 type SourceFixture struct {
 	// Source asks for the resource "events" with the default names of fields
-	// and parameters. It makes one request per Fetch. After a few pages that
-	// begin with their cursor it returns such pages before their bodies have
-	// arrived.
+	// and parameters. It makes one request per Fetch.
 	Source bridge.Source
 	// Serve sets how the server answers all later requests. The answer
 	// function is called on the server's goroutines.
@@ -52,7 +50,7 @@ func TestSource(t *testing.T, newFixture func(t *testing.T) SourceFixture) {
 		{"the caller releases the page in any case", sourceRelease},
 		{"decode runs beside a later fetch", sourceOverlap},
 	}
-	for _, c := range append(cases, arrivalCases...) {
+	for _, c := range cases {
 		t.Run(c.sentence, func(t *testing.T) { c.test(t, newFixture(t)) })
 	}
 }

@@ -104,9 +104,7 @@ func (s tracedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Pa
 	s.t.mu.Lock()
 	s.t.pages[p] = r
 	s.t.mu.Unlock()
-	if !p.ArrivedAt.IsZero() {
-		r.gotten(p.ArrivedAt, nil)
-	}
+	r.gotten(p.ArrivedAt, nil)
 	recycle := p.Recycle
 	p.Recycle = func(p *bridge.Page) {
 		s.t.take(p)
@@ -125,11 +123,6 @@ func (s tracedSource) Decode(p *bridge.Page) error {
 	if r == nil {
 		return err
 	}
-	arrived := p.ArrivedAt
-	if arrived.IsZero() {
-		arrived = time.Now()
-	}
-	r.gotten(arrived, err)
 	if err != nil {
 		r.end("failed", err)
 		return err

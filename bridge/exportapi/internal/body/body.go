@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -36,58 +34,8 @@ var (
 	ErrEncoding = errors.New("body cannot be decompressed")
 )
 
-// Readers is a free list of body readers, one per body that was in flight
-// at once. It may be used concurrently.
-type Readers struct {
-	mu   sync.Mutex // guards free
-	free []*Reader
-}
-
-// Take returns an unused reader.
-func (b *Readers) Take() *Reader {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := len(b.free)
-	if n == 0 {
-		return new(Reader)
-	}
-	last := b.free[n-1]
-	b.free = b.free[:n-1]
-	return last
-}
-
-// Give returns a reader to the list.
-func (b *Readers) Give(r *Reader) {
-	r.wire, r.plain = wire{}, nil
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.free = append(b.free, r)
-}
-
-// Read appends a whole body of at most limit bytes to dst. It returns the
-// errors of Reader.Read.
-func (b *Readers) Read(resp *http.Response, dst []byte, limit int64) ([]byte, error) {
-	r := b.Take()
-	defer b.Give(r)
-	r.Open(resp)
-	dst, _, err := r.Read(dst, math.MaxInt, limit)
-	return dst, err
-}
-
-// Close frees the decompressors. All readers must have been returned.
-func (b *Readers) Close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range b.free {
-		if r.zstd != nil {
-			r.zstd.Close()
-		}
-	}
-	b.free = nil
-}
-
-// Reader reads a response body and reuses its decompressors for the next
-// one. One goroutine at a time.
+// Reader reads one response body after the other and reuses its decompressors.
+// One goroutine at a time. The zero value is ready for use.
 type Reader struct {
 	wire     wire
 	encoding string
@@ -118,22 +66,33 @@ func (w *wire) Read(p []byte) (int, error) {
 }
 
 // Read appends the decompressed body to dst until dst has enough bytes or the
-// body ends, and reports whether it ended. The error is ErrTooLarge if dst
-// exceeds limit, wraps ErrEncoding, or comes from the connection.
-func (b *Reader) Read(dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
+// body ends. The error is ErrTooLarge if dst exceeds limit, wraps ErrEncoding, or
+// comes from the connection.
+func (b *Reader) Read(dst []byte, enough int, limit int64) (out []byte, err error) {
 	if b.plain == nil {
 		b.plain, err = b.decompress(b.encoding)
 	}
 	if err == nil {
-		dst, all, err = readUpTo(b.plain, dst, enough, limit)
+		dst, err = readUpTo(b.plain, dst, enough, limit)
 	}
 	switch {
 	case b.wire.err != nil:
-		return dst, false, b.wire.err
+		return dst, b.wire.err
 	case err == nil, errors.Is(err, ErrTooLarge), errors.Is(err, ErrEncoding):
-		return dst, all, err
+		return dst, err
 	}
-	return dst, false, fmt.Errorf("%w: %w", ErrEncoding, err)
+	return dst, fmt.Errorf("%w: %w", ErrEncoding, err)
+}
+
+// Done forgets the body, and does not close it.
+func (b *Reader) Done() { b.wire, b.plain = wire{}, nil }
+
+// Close frees the decompressors.
+func (b *Reader) Close() {
+	if b.zstd != nil {
+		b.zstd.Close()
+		b.zstd = nil
+	}
 }
 
 // decompress returns a reader of the decompressed body.
@@ -173,9 +132,9 @@ func (b *Reader) unzstd() (io.Reader, error) {
 	return b.zstd, b.zstd.Reset(&b.wire)
 }
 
-// readUpTo appends r to dst until dst has enough bytes or r ends, and reports
-// whether it ended. It returns ErrTooLarge if dst exceeds limit.
-func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
+// readUpTo appends r to dst until dst has enough bytes or r ends. It returns
+// ErrTooLarge if dst exceeds limit.
+func readUpTo(r io.Reader, dst []byte, enough int, limit int64) ([]byte, error) {
 	for len(dst) < enough {
 		if len(dst) == cap(dst) {
 			dst = slices.Grow(dst, max(cap(dst)/2, 4<<10))
@@ -184,14 +143,14 @@ func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all
 		dst = dst[:len(dst)+n]
 		switch {
 		case int64(len(dst)) > limit:
-			return dst, false, ErrTooLarge
+			return dst, ErrTooLarge
 		case err == io.EOF:
-			return dst, true, nil
+			return dst, nil
 		case err != nil:
-			return dst, false, err
+			return dst, err
 		}
 	}
-	return dst, false, nil
+	return dst, nil
 }
 
 // Plain reports whether a body is not encoded, so that Content-Length is the
