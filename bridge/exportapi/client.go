@@ -316,7 +316,7 @@ func (c *Client) read(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	defer c.reader.Done()
 	var err error
 	kind := resp.Header.Get("Content-Type")
-	if !namesJSON(kind) {
+	if kind != c.kind && !namesJSON(kind) {
 		p.Body, err = c.reader.Read(p.Body, 1, c.cfg.MaxResponse)
 		begun := p.Body
 		if strings.HasPrefix(kind, "text/html") && isEmpty(begun) && len(begun) > 0 {

@@ -22,14 +22,13 @@ import (
 // items. And nothing must show that the items are elsewhere, or that this is an
 // error with status 200.
 func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
-	var page any // null where it is the array
+	var object map[string]any
 	if empty := p.Items == 0 && p.Next == ""; d.foreign && (!d.listed || empty) {
 		if len(p.Body) > maxSearched { // decoded, it takes many times its bytes
 			return schemaFault(d.items.fault("it has no items, and more than %d bytes that are none", maxSearched))
 		}
-		_ = json.Unmarshal(p.Body, &page) // decoded before
+		object = objectIn(p.Body)
 	}
-	object, _ := page.(map[string]any)
 	if d.listed { // an end, unless it is an error beside an empty list
 		if said, failed := problem.InPage(object); failed {
 			return c.faults.inPage(p.At, said)
@@ -52,6 +51,14 @@ func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 		return nil
 	}
 	return schemaFault(d.items.fault("it has no %s", d.items))
+}
+
+// objectIn returns a body that was decoded before, nil for one that is an array.
+func objectIn(body []byte) map[string]any {
+	var page any
+	_ = json.Unmarshal(body, &page)
+	object, _ := page.(map[string]any)
+	return object
 }
 
 // elsewhere returns where a page without items has a list of objects, or the

@@ -3,11 +3,13 @@
 package secrets
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -46,7 +48,7 @@ type Finder struct{ all []found }
 
 type found struct {
 	name  string
-	forms []string
+	forms [][]byte
 }
 
 // NewFinder returns a finder of secrets.
@@ -54,7 +56,11 @@ func NewFinder(secrets []Secret) Finder {
 	var f Finder
 	for _, s := range secrets {
 		if len(s.Value) >= shortest {
-			f.all = append(f.all, found{s.Name, Forms(s.Value)})
+			one := found{name: s.Name}
+			for _, form := range Forms(s.Value) {
+				one.forms = append(one.forms, []byte(form))
+			}
+			f.all = append(f.all, one)
 		}
 	}
 	return f
@@ -63,68 +69,70 @@ func NewFinder(secrets []Secret) Finder {
 // In returns the name of the secret that a text has, "" without one, however often
 // the text is escaped for URLs or in JSON.
 func (f Finder) In(text string) (name string) {
+	var room [512]byte // an ordinary cursor takes no memory
+	plain := append(room[:0], text...)
 	for range 2 * (escapes + 1) {
 		for i := range f.all {
 			for _, form := range f.all[i].forms {
-				if strings.Contains(text, form) {
+				if bytes.Contains(plain, form) {
 					return f.all[i].name
 				}
 			}
 		}
-		plain := unescape(text, '\\')
-		if plain == text {
-			plain = unescape(text, '%')
+		was := len(plain)
+		if plain = unescape(plain, '\\'); len(plain) == was {
+			plain = unescape(plain, '%')
 		}
-		if plain == text {
+		if len(plain) == was { // each escape is longer than what it stands for
 			break
 		}
-		text = plain
 	}
 	return ""
 }
 
-// unescape undoes the escapes of a text that begin with mark: %41 and %u0041, or
-// \u0041 and \/. It leaves what is none as it is.
-func unescape(text string, mark byte) string {
-	if strings.IndexByte(text, mark) < 0 {
+// unescape undoes, in place, the escapes of a text that begin with mark: %41 and
+// %u0041, or \u0041 and \/. It leaves what is none as it is.
+func unescape(text []byte, mark byte) []byte {
+	first := bytes.IndexByte(text, mark)
+	if first < 0 {
 		return text
 	}
-	out := make([]byte, 0, len(text))
-	for rest := text; rest != ""; {
+	out := text[:first]
+	for rest := text[first:]; len(rest) > 0; {
+		char, size := rune(rest[0]), 1
 		if rest[0] == mark {
-			if char, size := escaped(rest[1:], mark); size > 0 {
-				out = append(out, char...)
-				rest = rest[1+size:]
-				continue
+			if escaped, behind := escape(rest[1:], mark); behind > 0 {
+				char, size = escaped, 1+behind
 			}
 		}
-		out = append(out, rest[0])
-		rest = rest[1:]
+		if size > 3 { // \u0041: a character, of fewer bytes than its escape
+			out = utf8.AppendRune(out, char)
+		} else {
+			out = append(out, byte(char))
+		}
+		rest = rest[size:]
 	}
-	return string(out)
+	return out
 }
 
-// escaped reads what stands behind the mark of an escape, and returns its length, 0 if
+// escape reads what stands behind the mark of an escape, and returns its length, 0 if
 // it is none.
-func escaped(text string, mark byte) (char string, size int) {
+func escape(text []byte, mark byte) (char rune, size int) {
 	from, to := 0, 2
 	switch {
-	case mark == '\\' && strings.HasPrefix(text, "/"):
-		return "/", 1
-	case strings.HasPrefix(text, "u"):
+	case mark == '\\' && bytes.HasPrefix(text, []byte("/")):
+		return '/', 1
+	case bytes.HasPrefix(text, []byte("u")):
 		from, to = 1, 5
 	case mark == '\\':
-		return "", 0
+		return 0, 0
 	}
 	if len(text) < to {
-		return "", 0
+		return 0, 0
 	}
-	n, err := strconv.ParseUint(text[from:to], 16, 16)
-	switch {
-	case err != nil:
-		return "", 0
-	case from > 0:
-		return string(rune(n)), to
+	n, err := strconv.ParseUint(string(text[from:to]), 16, 16)
+	if err != nil {
+		return 0, 0
 	}
-	return string([]byte{byte(n)}), to
+	return rune(n), to
 }

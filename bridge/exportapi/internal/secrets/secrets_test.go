@@ -49,3 +49,11 @@ func TestIn(t *testing.T) {
 		}
 	}
 }
+
+// TestInAllocatesNothing: each page's cursor is searched.
+func TestInAllocatesNothing(t *testing.T) {
+	f := NewFinder([]Secret{{"key", "s3cret-token-0123456789"}})
+	if n := testing.AllocsPerRun(100, func() { f.In("eyJjIjoi%2BMTIzNDU2Nzg5MA%3D%3D" + `\u0041`) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
