@@ -66,8 +66,9 @@ down: ## stop the containers and delete their data
 
 ##@ Deep checks
 
-test-real: ## run all tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./...
+# Packages that test on no server are those of `make test`.
+test-real: ## run the tests on real Apache Kafka and Redis
+	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
 
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
