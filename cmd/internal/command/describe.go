@@ -91,7 +91,7 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	case caughtUp:
 		return text + ", at the end of the export"
 	case live == nil && c.Drained:
-		return fmt.Sprintf("%s, %s ago, at the end of the export", text, age)
+		return fmt.Sprintf("%s, %s ago, at the end of what was read", text, age)
 	}
 	return fmt.Sprintf("%s, %s behind", text, age)
 }

@@ -110,7 +110,7 @@ func TestRunMapped(t *testing.T) {
 				})
 			}
 			status := runProgram(t, w.env, "status")
-			if !strings.Contains(status.stdout, "at the end of the export") {
+			if !strings.Contains(status.stdout, "at the end of what was read") {
 				t.Errorf("status after the end:\n%s%s", status.stdout, status.stderr)
 			}
 			if timeless {

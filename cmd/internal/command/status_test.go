@@ -60,7 +60,7 @@ func TestStatusRows(t *testing.T) {
 			"position": "2026-11-20 12:00:00Z, 1h0m behind", "speed": "",
 		}},
 		"just paused":         {live(bridge.StateRunning, time.Minute), paused, map[string]string{"state": "paused (by one); to go on: exportbridge resume", "speed": ""}},
-		"not running":         {nil, drained, map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of the export", "speed": "", "published": ""}},
+		"not running":         {nil, drained, map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of what was read", "speed": "", "published": ""}},
 		"nothing is read yet": {nil, fresh, map[string]string{"position": "the start of the export: the earliest event"}},
 	} {
 		report := control.NewReport("events", bridge.ExactlyOnce)
