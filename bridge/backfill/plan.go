@@ -258,7 +258,7 @@ func (s *Stream) checkOverlap(ctx context.Context, p *Plan, allowed bool) error 
 	case len(overlaps) > 0 && !allowed:
 		return refuse(Overlaps, &p.Job, "%s", overlaps[0])
 	case !begun:
-		p.Notes = append(p.Notes, "the stream has not started; its first run will find these events in the topic and require a start: exportbridge cursor reset")
+		p.Notes = append(p.Notes, "the stream has not started; its first run will find these events in the topic and be blocked until a reset sets its position")
 	}
 	for _, text := range overlaps {
 		p.Notes = append(p.Notes, text+"; it is published again, with the same ce_id")

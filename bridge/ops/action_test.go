@@ -321,7 +321,6 @@ func TestFailures(t *testing.T) {
 	for name, f := range map[string]failing{
 		"refused":  {&ops.Error{Status: http.StatusConflict, Err: errors.New("moved meanwhile"), Hint: "again"}, 409, "again"},
 		"away":     {fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("redis: refused"), Hint: "check"}), 503, "check"},
-		"unread":   {fmt.Errorf("list: %w", &kafkaclient.IncompleteError{Err: errTimeout}), 503, "run exportbridge dlq list --timeout 10m, which waits longer"},
 		"too late": {fmt.Errorf("read: %w", errTimeout), 504, "run exportbridge check"},
 		"other":    {errors.New("strange"), 500, ""},
 	} {
@@ -330,6 +329,14 @@ func TestFailures(t *testing.T) {
 			f.want(t, records)
 		})
 	}
+}
+
+// A topic that is not read to its end is answered by what reads it with more time.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("list: %w", &kafkaclient.IncompleteError{Err: errTimeout})
+	(&failing{err, 503, "run exportbridge check"}).want(t, records[:1])
+	(&failing{err, 503, "run exportbridge dlq list --stream events --timeout 10m, which waits longer"}).want(t, records[1:])
 }
 
 // Each error of a controller has a status.

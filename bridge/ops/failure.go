@@ -33,7 +33,7 @@ func failure(err error) *Error {
 		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: fault.Hint}
 	}
 	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); ok {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "run exportbridge dlq list --timeout 10m, which waits longer"}
+		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "run exportbridge check"}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "run exportbridge check"}

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
@@ -108,6 +109,9 @@ func (h *handler) deadLetters(r *http.Request) (string, reader, error) {
 	limit, err := limitOf(r, defaultDeadLetters, maxDeadLetters)
 	return fmt.Sprint(stream, "/", limit), func(ctx context.Context) (any, error) {
 		all, err := h.Records.DeadLetters(ctx, stream, limit+1)
+		if _, cut := errors.AsType[*kafkaclient.IncompleteError](err); cut {
+			err = &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "run exportbridge dlq list --stream " + stream + " --timeout 10m, which waits longer"}
+		}
 		return deadLettersOf(all, limit), err
 	}, err
 }

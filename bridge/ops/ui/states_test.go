@@ -48,7 +48,7 @@ func loseKafka(f *fakeBridge) {
 		r.Notes = []string{"group members unknown: dial tcp 10.2.0.9:9092: connect: connection refused"}
 	}
 	f.letters, f.jobs = nil, nil
-	f.recordsErr = &answer{503, object{"error": "Kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused", "hint": "run exportbridge dlq list --timeout 10m, which waits longer"}}
+	f.recordsErr = &answer{503, object{"error": "Kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused", "hint": "run exportbridge dlq list --stream events --timeout 10m, which waits longer"}}
 }
 
 // conditions are those that an operator meets.

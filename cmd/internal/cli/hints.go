@@ -1,9 +1,10 @@
 package cli
 
 import (
-	"regexp"
+	"cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/process"
 )
 
 // EngineHints says what the engine advises, by this program's commands and
@@ -53,15 +54,28 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintUntilBefore:            "raise --until to continue, since it was reached before",
 }
 
-// streamCommand matches a command of a hint that needs --stream where there are
-// several streams.
-var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor \w+|resume|pause|tail|verify)\b`)
+// Advice returns a text whose commands name the stream, where that is needed: the one
+// that --stream names if stream is empty.
+func (a *App) Advice(text, stream string) string {
+	if !a.several && a.stream == "" {
+		return text
+	}
+	return process.NameStream(text, cmp.Or(stream, a.stream))
+}
+
+// Advised is Advice for each of the fields, which it changes.
+func (a *App) Advised(fields [][2]string, stream string) [][2]string {
+	for i := range fields {
+		fields[i][1] = a.Advice(fields[i][1], stream)
+	}
+	return fields
+}
 
 // hintsOf returns the hints whose commands name the stream.
 func hintsOf(stream string) map[bridge.Hint]string {
 	hints := make(map[bridge.Hint]string, len(EngineHints))
 	for advice, text := range EngineHints {
-		hints[advice] = streamCommand.ReplaceAllString(text, "$0 --stream "+stream)
+		hints[advice] = process.NameStream(text, stream)
 	}
 	return hints
 }

@@ -54,6 +54,8 @@ type App struct {
 	Given   map[string]string // settings from flags, by variable
 	envFile string
 	path    string       // of the command that failed
+	stream  string       // that --stream names, "" for none
+	several bool         // the settings have several streams
 	started bool         // the arguments were understood
 	logs    bool         // the command logs to Stderr
 	log     *slog.Logger // of a command that logs JSON; else nil
@@ -90,6 +92,7 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		a.path = cmd.CommandPath()
+		a.takeNamed(cmd)
 		err = a.classify(ctx, err)
 		a.reportError(err)
 	}
@@ -120,7 +123,10 @@ func (p *Program) build(a *App) *cobra.Command {
 		SilenceErrors:         true,
 		SilenceUsage:          true,
 		// No other command may have a PersistentPreRun: cobra runs only one.
-		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.started = true
+			a.takeNamed(cmd)
+		},
 	}
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
@@ -268,23 +274,38 @@ func exitCode(err error) int {
 // JSON, since whatever collects the log reads nothing else.
 func (a *App) reportError(err error) {
 	if a.log == nil {
-		printError(a.Stderr, err)
+		printError(a.Stderr, err, a.hint(err))
 		return
 	}
 	fields := []any{"code", exitCode(err), "error", strings.TrimSpace(err.Error())}
-	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
-		fields = append(fields, "hint", e.Hint)
+	if hint := a.hint(err); hint != "" {
+		fields = append(fields, "hint", hint)
 	}
 	a.log.Error("exit", fields...)
 }
 
-// printError shows an error to people, with its hint.
-func printError(w io.Writer, err error) {
+// takeNamed notes the stream that --stream names.
+func (a *App) takeNamed(cmd *cobra.Command) {
+	if f := cmd.Flags().Lookup("stream"); f != nil {
+		a.stream = f.Value.String()
+	}
+}
+
+// hint is the hint of an error, "" for none.
+func (a *App) hint(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return a.Advice(e.Hint, "")
+	}
+	return ""
+}
+
+// printError shows an error to people, with its hint if that is not empty.
+func printError(w io.Writer, err error, hint string) {
 	// Each further line is indented, so that none can pass for the hint.
 	text := strings.NewReplacer("\n  ", "\n  ", "\n", "\n  ").Replace(strings.TrimSpace(err.Error()))
 	fmt.Fprintf(w, "error: %s\n", text)
-	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
-		fmt.Fprintf(w, "Try: %s\n", e.Hint)
+	if hint != "" {
+		fmt.Fprintf(w, "Try: %s\n", hint)
 	}
 }
 

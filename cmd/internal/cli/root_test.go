@@ -40,7 +40,7 @@ func TestClassify(t *testing.T) {
 func TestPrintError(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	printError(&b, &Error{Code: 1, Err: errors.New("broken\n"), Hint: "mend it"})
+	printError(&b, errors.New("broken\n"), "mend it")
 	if b.String() != "error: broken\nTry: mend it\n" {
 		t.Errorf("printed %q", b.String())
 	}

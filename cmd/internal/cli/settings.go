@@ -21,9 +21,10 @@ import (
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
 	s, err := config.Load(config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ)}, need)
 	if s != nil {
+		a.several = len(s.Streams) > 1
 		for i := range s.Streams {
 			hints := EngineHints
-			if len(s.Streams) > 1 {
+			if a.several {
 				hints = hintsOf(s.Streams[i].Name)
 			}
 			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = hints, hints

@@ -123,7 +123,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 	if c.Note != "" {
 		rows = append(rows, [2]string{"note", c.Note})
 	}
-	return cli.PrintFields(a.Stdout, rows, a.Width())
+	return cli.PrintFields(a.Stdout, a.Advised(rows, c.Stream), a.Width())
 }
 
 const timeLayout = "2006-01-02 15:04:05Z"

@@ -232,7 +232,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 		return err
 	}
 	if _, stays := to.(control.ResetToCurrent); stays {
-		planned.Notes = append(planned.Notes, "to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute")
+		planned.Notes = append(planned.Notes, m.app.Advice("to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute", ""))
 	}
 	if !*m.json {
 		m.show(&planned.Plan)

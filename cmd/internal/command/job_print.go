@@ -52,7 +52,7 @@ func (p *jobPlan) print() error {
 
 // announce says at the start what is done, and under which id.
 func (p *jobPlan) announce() {
-	_ = p.write(p.app.Stderr, fmt.Sprintf("job %s; to resume after an interruption: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID))
+	_ = p.write(p.app.Stderr, p.app.Advice(fmt.Sprintf("job %s; to resume after an interruption: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID), ""))
 }
 
 func (p *jobPlan) write(to io.Writer, last string) error {

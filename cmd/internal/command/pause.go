@@ -101,7 +101,7 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 	if kind == bridge.KindPause {
 		what, then = pauseText(done.PausedUntil, time.Now()), resumeText(done.PausedUntil)
 	}
-	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s%s\n", what, done.Answer.By, cli.RoundDuration(time.Since(asked)), done.Answer.Version, then)
+	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s%s\n", what, done.Answer.By, cli.RoundDuration(time.Since(asked)), done.Answer.Version, c.app.Advice(then, ""))
 	return err
 }
 

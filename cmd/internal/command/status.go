@@ -118,7 +118,7 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 			text.WriteString("\n")
 		}
 		var rows strings.Builder
-		_ = cli.PrintFields(&rows, all[i].rows(time.Now()), a.Columns) // a Builder takes all
+		_ = cli.PrintFields(&rows, a.Advised(all[i].rows(time.Now()), all[i].Stream), a.Columns) // a Builder takes all
 		shown := rows.String()
 		if terminal && !process.NoColor(a.Environ) && all[i].Live != nil && all[i].Live.State == bridge.StateBlocked {
 			shown = strings.Replace(shown, " BLOCKED ", " \x1b[1;31mBLOCKED\x1b[0m ", 1)

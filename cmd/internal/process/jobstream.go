@@ -193,18 +193,24 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	events, _, _ := j.Counts()
 	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows", fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", j.Kind, j.ID)
+	advice := func(text string) string {
+		if len(p.streams) > 1 {
+			return NameStream(text, j.Stream)
+		}
+		return text
+	}
 	switch {
 	case err == nil:
 		log.Info("job done")
 	case errors.Is(err, backfill.ErrCancelled):
 		log.Info("job cancelled", logError, err)
 	case errors.Is(err, context.Canceled):
-		log.Info("job interrupted", logHint, resume)
+		log.Info("job interrupted", logHint, advice(resume))
 	default:
 		if hint := JobHint(err, j); hint != "" {
 			resume = hint + "; then " + resume
 		}
-		log.Error("job stopped", logError, err, logHint, resume)
+		log.Error("job stopped", logError, err, logHint, advice(resume))
 	}
 }
 

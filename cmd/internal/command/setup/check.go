@@ -304,11 +304,13 @@ func eachStream(ctx context.Context, s *config.Settings, find func(context.Conte
 	var all []finding
 	for i, list := range found {
 		for _, f := range list {
-			switch {
+			switch name := s.Streams[i].Name; {
 			case !shared(f):
-				f.Text = s.Streams[i].Name + ": " + f.Text
+				f.Text, f.Hint = name+": "+f.Text, process.NameStream(f.Hint, name)
 			case i > 0:
 				continue
+			case len(found) > 1:
+				f.Hint = process.NameStream(f.Hint, "")
 			}
 			all = append(all, f)
 		}

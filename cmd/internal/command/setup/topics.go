@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 	"exportbridge/cursorstore"
 )
 
@@ -151,7 +152,7 @@ func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 		}
 	}
 	if len(missing) > 0 {
-		if err := r.addLost(ctx, needs); err != nil {
+		if err := r.addLost(ctx, needs, create); err != nil {
 			return err
 		}
 	}
@@ -172,14 +173,19 @@ func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 	return nil
 }
 
-// addLost says which of the missing topics held records.
-func (r *TopicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream) error {
+// addLost says which of the missing topics held records, and what to do where they are
+// created again.
+func (r *TopicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream, create bool) error {
 	gone, err := needs.Vanished(ctx)
 	if err != nil {
 		return cli.Explain(err)
 	}
 	for _, fault := range gone {
 		f := finding{Level: levelWarn, Text: fault.Error(), Hint: fault.Hint}
+		if create { // the fault's own hint begins with what is done here
+			f.Text += "; it was created again, empty"
+			f.Hint = process.NameStream("publish everything again: exportbridge cursor reset --to-earliest --execute; or keep the position: exportbridge cursor reset --to-current --execute", needs.Name)
+		}
 		if !slices.Contains(r.Lost, f) {
 			r.Lost = append(r.Lost, f)
 		}
@@ -291,10 +297,6 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 		return fmt.Errorf("print topics: %w", err)
 	}
 	for _, f := range r.Lost {
-		if r.Changed { // the finding's own hint begins with what has just been done
-			f.Text += "; it was created again, empty"
-			f.Hint = "publish everything again: exportbridge cursor reset --to-earliest --execute; or keep the position: exportbridge cursor reset --to-current --execute"
-		}
 		fmt.Fprintf(a.Stderr, "  warning: %s\n  The stream is blocked (topic) until an operator decides. Try: %s\n", f.Text, f.Hint)
 	}
 	return nil

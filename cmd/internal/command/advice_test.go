@@ -1,0 +1,84 @@
+package command
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
+)
+
+// Every command that requires --stream where there are several is named with it, and
+// no other one.
+func TestNameStream(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		want := "run " + cmd.CommandPath()
+		if f := cmd.Flags().Lookup("stream"); f != nil && strings.Contains(f.Usage, "required") {
+			seen++
+			want += " --stream users"
+		}
+		want += " --json; and so on"
+		text := "run " + cmd.CommandPath() + " --json; and so on"
+		if got := process.NameStream(text, "users"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := process.NameStream(want, "users"); got != want {
+			t.Errorf("named again: %q, want %q", got, want)
+		}
+	}
+	walk(Program.Root())
+	if seen < 15 {
+		t.Errorf("%d commands require --stream: the test looks at too few", seen)
+	}
+}
+
+// What a command advises works as it is where there are several streams.
+func TestAdviceWithSeveralStreams(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, value := range map[string]string{
+		"HTTP_ADDR": "off", "BRIDGE_STREAMS": "events,users", "STREAM_USERS_KAFKA_TOPIC": "export.events", "KAFKA_CREATE_TOPICS": "true",
+	} {
+		w.env[name] = value
+	}
+	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	needs := regexp.MustCompile(`exportbridge (?:cursor|backfill|dlq|replay|pause|resume|tail|verify)\b[^;:,]*`)
+	for _, args := range []string{
+		"pause --stream users", "status", "status --json", "cursor show --stream users", "cursor reset --to-current --stream users",
+		"cursor rewind --shift-by -900 --stream users", "cursor rewind --to-entry 7.7 --stream users", "dlq show 0:17 --stream users",
+		"dlq show 1 --stream users", "backfill cancel x --stream users", "backfill --resume aaaaaa --stream users",
+	} {
+		got := runProgram(t, w.env, strings.Fields(args)...)
+		for _, advised := range needs.FindAllString(got.stdout+got.stderr, -1) {
+			if !strings.Contains(advised, " --stream users") {
+				t.Errorf("%s advises %q", args, advised)
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"pause --stream users":                         "; to go on: exportbridge resume --stream users\n",
+		"status":                                       "; to go on: exportbridge resume --stream users\n",
+		"cursor show --stream users":                   "; to go on: exportbridge resume --stream users\n",
+		"cursor reset --to-current --stream users":     "exportbridge verify --stream users --repair --from TIME",
+		"cursor rewind --to-entry 7.7 --stream users":  "exportbridge cursor reset --stream users --to-datetime TIME --execute\n",
+		"dlq show 1 --stream users":                    "Try: exportbridge dlq list --stream users\n",
+		"backfill --resume aaaaaa --stream users":      "Try: exportbridge backfill list --stream users\n",
+		"cursor rewind --to-entry 7 --execute":         "Try: exportbridge cursor history\n", // before the settings are read
+		"cursor rewind --to-entry 7 --stream sessions": "Try: exportbridge cursor history --stream sessions\n",
+	} {
+		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout+got.stderr, want) {
+			t.Errorf("%s: %s%s, want %q", args, got.stdout, got.stderr, want)
+		}
+	}
+}

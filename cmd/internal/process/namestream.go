@@ -1,0 +1,23 @@
+package process
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+)
+
+// streamCommand matches a command of a text that needs --stream where there are
+// several streams, with the flag if it has one.
+var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor (?:export|history|import|reset|rewind|show)|backfill(?: list| cancel)?|` +
+	`dlq (?:list|retry|show)|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
+
+// NameStream returns a text whose commands name the stream. NAME stands for one that
+// is unknown, "".
+func NameStream(text, stream string) string {
+	return streamCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.Contains(command, " --stream ") {
+			return command
+		}
+		return command + " --stream " + cmp.Or(stream, "NAME")
+	})
+}
