@@ -90,6 +90,8 @@ type Retry struct {
 	// Elsewhere are the parts of a request by which the settings request another list
 	// than the live stream, so that no page is fetched.
 	Elsewhere []string
+	// FetchTimeout is how long a call of the Source may take; see engine.Config.
+	FetchTimeout time.Duration
 	// By is the operator, recorded in the marks.
 	By string
 	// Done is called with each result. Its error ends the retry.
@@ -219,7 +221,7 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed", strings.Join(r.Elsewhere, ", "))
 	}
 	at := bridge.Position{Cursor: l.Cursor, Start: r.Origin.Start, End: r.Origin.End, Window: r.Origin.End != 0}
-	page, err = pageread.Fetch(ctx, r.Source, at)
+	page, err = pageread.Fetch(ctx, r.Source, at, r.FetchTimeout)
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.BadCursor {
 		return nil, "", &unusable{"the API rejects its cursor: " + fault.Error()}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/sourcecall"
 )
 
 // Ports are what an engine is connected to.
@@ -61,7 +62,7 @@ func New(cfg Config, ports Ports) (*Engine, error) {
 	if cfg.OnInvalidCursor != invalidStop && (ports.Published == nil || ports.History == nil) {
 		return nil, fmt.Errorf("the invalid-cursor policy %q requires the ports History and Published", cfg.OnInvalidCursor)
 	}
-	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, defaultFetchTimeout)
+	cfg.FetchTimeout = sourcecall.Timeout(cfg.FetchTimeout)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

@@ -3,13 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/sourcecall"
 )
 
 // prefetcher is one uninterrupted run along the cursor: it ends at the end of the
@@ -33,8 +33,7 @@ type prefetcher struct {
 	progress chan struct{}    // filled when decoded has grown
 	cancel   context.CancelCauseFunc
 	done     sync.WaitGroup
-	calls    *watchdog
-	timeout  time.Duration // of a call of the source
+	calls    *sourcecall.Calls
 
 	maxPages int
 	maxBytes int64
@@ -73,22 +72,14 @@ type prefetchStart struct {
 // startPrefetch begins to fetch. The caller takes results until one has an error or
 // is the last, releases every page sooner or later, and calls c.stop.
 func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := e.watchdog.source.Bound(ctx, e.cfg.FetchTimeout)
 	depth := e.cfg.PrefetchPages
 	c := &prefetcher{
 		source: e.ports.Source, observe: e.observe,
 		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
-		cancel:   cancel, calls: &e.watchdog, timeout: e.cfg.FetchTimeout, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load,
+		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load,
 	}
-	for _, call := range []*sourceCall{&c.calls.fetch, &c.calls.decode} {
-		call.deadline = time.AfterFunc(c.timeout, func() { cancel(errOverdue) })
-		call.end()
-	}
-	ctx = bridge.WithWaiting(ctx, func() (resume func()) {
-		c.calls.fetch.end()
-		return func() { c.calls.fetch.begin(c.timeout) }
-	})
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
 	return c
@@ -215,22 +206,9 @@ func (c *prefetcher) note(pages int) {
 // errNoPage is a Source's that does not keep to its contract.
 var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
 
-// errOverdue is why a prefetcher ends whose source takes too long.
-var errOverdue = errors.New("the source does not answer")
-
-// ended returns why ctx has ended.
-func (c *prefetcher) ended(ctx context.Context) error {
-	if !errors.Is(context.Cause(ctx), errOverdue) {
-		return ctx.Err()
-	}
-	return &bridge.Fault{Code: "timeout", Err: fmt.Errorf("fetch a page: no result within %s", c.timeout), Advice: bridge.HintOverdue}
-}
-
 func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	began := time.Now()
-	c.calls.fetch.begin(c.timeout)
-	p, err := c.source.Fetch(ctx, at)
-	c.calls.fetch.end()
+	p, err := c.calls.Fetch(ctx, c.source, at)
 	if p == nil && err == nil {
 		err = &bridge.Fault{Class: bridge.Permanent, Code: "no-page", Reason: bridge.ReasonConfig, Err: errNoPage}
 	}
@@ -238,7 +216,7 @@ func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.P
 		if p != nil {
 			p.Release()
 		}
-		return nil, c.ended(ctx)
+		return nil, c.calls.Ended(ctx)
 	}
 	if err != nil && bridge.FaultOf(err).Unsent {
 		return nil, err
@@ -265,11 +243,9 @@ func (c *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error)
 // decodePage decodes a page.
 func (c *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 	began := time.Now()
-	c.calls.decode.begin(c.timeout)
-	err := c.source.Decode(p)
-	c.calls.decode.end()
+	err := c.calls.Decode(c.source, p)
 	if ctx.Err() != nil && err != nil {
-		return c.ended(ctx)
+		return c.calls.Ended(ctx)
 	}
 	if err == nil {
 		c.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items, Code: fullness(p.Items, c.pageSize)})
@@ -323,7 +299,7 @@ func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
 		default:
 		}
 	}
-	if errors.Is(context.Cause(ctx), errOverdue) { // else whoever ended it knows
-		c.results <- fetchResult{err: c.ended(ctx)}
+	if sourcecall.Overdue(ctx) { // else whoever ended it knows
+		c.results <- fetchResult{err: c.calls.Ended(ctx)}
 	}
 }

@@ -50,6 +50,8 @@ type Config struct {
 	LateThreshold time.Duration
 	// EmptyPages in a row end the range; see engine.Config.
 	EmptyPages int
+	// FetchTimeout is how long a call of the Source may take; see engine.Config.
+	FetchTimeout time.Duration
 	// Unmarked is set if records have no headers: those that name no stream are this
 	// stream's then, otherwise only where the export has the event.
 	Unmarked bool
@@ -205,7 +207,7 @@ type comparison struct {
 // ports, or a *RefusedError.
 func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c := &comparison{
-		Config: cfg, Ports: ports, window: exportWindow{source: ports.Source, emptyPages: cfg.EmptyPages},
+		Config: cfg, Ports: ports, window: exportWindow{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
 		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
 	}
 	c.window.check = c.checkSource

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine/position"
@@ -13,7 +14,8 @@ const cycleMemory = 4096
 
 // exportWindow reads a past range of the export.
 type exportWindow struct {
-	source bridge.Source
+	source  bridge.Source
+	timeout time.Duration // of a call of the source
 	// emptyPages in a row end a window, as does a page without a next cursor.
 	emptyPages int
 	// check returns why a page must not be used.
@@ -31,7 +33,7 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 	empties := make(map[string]bool) // the cursors of empty pages since the last one with items
 	var border bridge.Border         // of the page before
 	for empty := 0; ; {
-		page, err := pageread.Fetch(ctx, w.source, at)
+		page, err := pageread.Fetch(ctx, w.source, at, w.timeout)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/sourcecall"
 )
 
 const (
@@ -20,21 +21,19 @@ const (
 )
 
 // Fetch asks for a page and decodes it. What may pass by waiting is tried
-// again, for some minutes at most. The caller releases the page.
-func Fetch(ctx context.Context, source bridge.Source, at bridge.Position) (*bridge.Page, error) {
+// again, for some minutes at most. A call of the source may take timeout, as
+// engine.Config.FetchTimeout says. The caller releases the page.
+func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
 	for try := 0; ; try++ {
-		page, err := source.Fetch(ctx, at)
+		page, err := once(ctx, source, at, sourcecall.Timeout(timeout))
 		if err == nil {
-			if err = source.Decode(page); err == nil {
-				return page, nil
-			}
-			page.Release()
+			return page, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		fault, ok := errors.AsType[*bridge.Fault](err)
-		last := try == tries
+		last := try == tries || ok && fault.Advice == bridge.HintOverdue // that has been waited for long enough
 		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
 			last = try >= badTries
 		}
@@ -50,4 +49,24 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position) (*brid
 			return nil, err
 		}
 	}
+}
+
+// once asks for a page once.
+func once(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
+	var calls sourcecall.Calls
+	ctx, cancel := calls.Bound(ctx, timeout)
+	defer cancel(nil)
+	page, err := calls.Fetch(ctx, source, at)
+	if err == nil {
+		if err = calls.Decode(source, page); err != nil {
+			page.Release()
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = calls.Ended(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
 }

@@ -36,7 +36,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintNoPosition:             "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest) --execute",
 	bridge.HintOrigin:                 "restore the setting, choose another stream name, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
 	bridge.HintOtherTopic:             "check KAFKA_TOPIC. To continue in this topic and keep the position: exportbridge cursor reset --to-current --execute. If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX",
-	bridge.HintOverdue:                "retrying; if it persists, check the export API and any proxy with exportbridge check: a request outlasted EXPORT_TIMEOUT many times over; please report it",
+	bridge.HintOverdue:                "check the export API and any proxy with exportbridge check, and report it if it persists: a request outlasted EXPORT_TIMEOUT many times over",
 	bridge.HintOverlapRepeats:         "expect duplicates of events that were listed more than EXPORT_OVERLAP after their time",
 	bridge.HintOwned:                  "stop that process, or let it do the work: exportbridge cursor show",
 	bridge.HintOwner:                  "if this repeats, another process outside this group runs the stream: stop it, or set the same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",

@@ -167,7 +167,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
-		EmptyPages: st.Engine.EmptyPages, Unmarked: st.Kafka.Headers == "none", By: operator(),
+		EmptyPages: st.Engine.EmptyPages, FetchTimeout: st.Engine.FetchTimeout, Unmarked: st.Kafka.Headers == "none", By: operator(),
 	}, ports)
 	if err != nil {
 		return verifyError(err)
