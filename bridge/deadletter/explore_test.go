@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,7 +73,7 @@ func ask[T any](x *explored, name string, call func() (T, error)) (T, error) {
 func (x *explored) happen(what, before string) {
 	x.trace = append(x.trace, "("+what+")")
 	switch {
-	case what == "remake" && (before == "" || !slices.Contains([]string{"Publish", "Ends", "Read"}, before)): // nor here: a reader fails where its spans are gone
+	case what == "remake" && before != "Ends" && before != "Read": // not here: a reader fails where its spans are gone
 		x.events.Remake("second")
 		clear(x.holds)
 	case what == "retention":
@@ -134,11 +133,14 @@ type failingPublisher struct {
 
 func (p failingPublisher) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	return ask(p.x, "Publish", func() (bridge.Receipt, error) {
-		id := string(page.Events[0].ID)
-		if p.x.holds[id]++; p.x.holds[id] > 1 {
-			p.x.broken = append(p.x.broken, id+" is published again")
+		id, before := string(page.Events[0].ID), len(p.published)
+		receipt, err := p.publisher.Publish(ctx, page, mark, value)
+		if len(p.published) > before {
+			if p.x.holds[id]++; p.x.holds[id] > 1 {
+				p.x.broken = append(p.x.broken, id+" is published again")
+			}
 		}
-		return p.publisher.Publish(ctx, page, mark, value)
+		return receipt, err
 	})
 }
 
@@ -167,6 +169,7 @@ func (p retryPlan) run(t *testing.T) (first []string, broken string) {
 		x.trace, x.calls, x.failed = append(x.trace, "|"), 0, false
 		time.Sleep(time.Second) //nolint:forbidigo // virtual time: another mark has another one
 		reported := 0
+		x.publisher.open()
 		r := &deadletter.Retry{
 			Topic: x.topic, Source: failingSource{x.source, x}, Publisher: failingPublisher{x.publisher, x}, Events: failingEvents{x.events, x},
 			Done: func(one deadletter.Retried) error {

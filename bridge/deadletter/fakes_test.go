@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -42,10 +43,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	log, events := fakelog.New("dlq.export.events", 2), fakelog.New("export.events", 1)
-	return &world{
+	w := &world{
 		t: t, log: log, topic: &deadletter.Topic{Log: log, Stream: stream},
 		source: bridgetest.NewSource(t, bridgetest.Export{PageSize: 3}), publisher: &publisher{t: t, marks: make(map[string][]byte), events: events}, events: events,
 	}
+	w.publisher.open()
+	return w
 }
 
 // add writes a dead letter and returns its place. Headers are pairs.
@@ -75,6 +78,7 @@ func (w *world) position(item, id, cursor string, index int) deadletter.Place {
 func (w *world) retry(places ...deadletter.Place) ([]deadletter.Retried, error) {
 	w.t.Helper()
 	var all []deadletter.Retried
+	w.publisher.open()
 	r := &deadletter.Retry{
 		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, Elsewhere: w.elsewhere, Events: w.events, By: "a test",
 		Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
@@ -116,6 +120,20 @@ type publisher struct {
 	indexes   []int    // of the items on their pages
 	sources   []bridge.SourceIdentity
 	events    *fakelog.Log
+	topicID   string // of events when it was opened
+}
+
+// open begins a session.
+func (p *publisher) open() {
+	p.topicID = p.topicNow()
+}
+
+func (p *publisher) topicNow() string {
+	kept, err := p.events.Kept(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return kept.ID
 }
 
 func (p *publisher) Marks() map[string][]byte { return p.marks }
@@ -134,6 +152,9 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	}
 	if f, ok := p.fails[p.calls]; ok && f == bridgetest.Failed {
 		return bridge.Receipt{}, bridgetest.ErrDown
+	}
+	if p.topicNow() != p.topicID {
+		return bridge.Receipt{}, errors.New("the topic was made again meanwhile")
 	}
 	if there := p.marks[mark]; string(there) == string(value) {
 		p.t.Errorf("mark %s is put again", mark)

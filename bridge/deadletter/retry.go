@@ -27,14 +27,14 @@ type Source interface {
 }
 
 // Publisher publishes events beside the live stream, each with a mark in the same
-// transaction.
+// transaction. It was opened before the retry.
 type Publisher interface {
 	// Marks returns the marks of all retries, by key.
 	Marks() map[string][]byte
 	// Publish publishes the page's events and the mark, all or nothing. A
 	// bridge.ErrRefused means that the topic rejects them. Once the topic was made
-	// again, or another process has added marks, it publishes nothing and returns an
-	// error. The page stays the caller's.
+	// again since the Publisher was opened, or another process has added marks, it
+	// publishes nothing and returns an error. The page stays the caller's.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 }
 
@@ -163,9 +163,6 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
 	}
-	if err := r.sameTopic(ctx); err != nil {
-		return one, err
-	}
 	switch _, err := r.Publisher.Publish(ctx, page, l.mark(), value); {
 	case errors.Is(err, bridge.ErrRefused):
 		one.Result, one.Detail = Refused, Rejection(err)
@@ -178,16 +175,6 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		}
 	}
 	return one, nil
-}
-
-// sameTopic refuses a topic that was made again since the marks were read: a mark of
-// the other one would not count for it.
-func (r *Retry) sameTopic(ctx context.Context) error {
-	kept, err := r.Events.Kept(ctx)
-	if err == nil && kept.ID != r.topicID {
-		err = errors.New("the stream's topic was made again meanwhile: repeat the command")
-	}
-	return err
 }
 
 // Rejection returns why the topic rejects an event: the fault, without the steps

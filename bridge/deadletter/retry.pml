@@ -19,7 +19,7 @@
  *   deadletter/retry.go      one                        each letter
  *
  * Not modelled: where an item comes from (its bytes or a page), what the topic
- * rejects, marks of older versions, and sameTopic, which only refuses earlier.
+ * rejects, and marks of older versions.
  *
  * Assertions
  *   ONCE   an event is published once into a topic with one id, truncation apart

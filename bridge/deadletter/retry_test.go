@@ -1,6 +1,7 @@
 package deadletter_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/fakelog"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // TestRetry: letters are published with a mark each, in the order that was asked
@@ -341,4 +343,52 @@ func TestRetryTopicMade(t *testing.T) {
 			})
 		})
 	}
+}
+
+// hangingSource answers no request.
+type hangingSource struct{ *bridgetest.Source }
+
+func (hangingSource) Fetch(ctx context.Context, _ bridge.Position) (*bridge.Page, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRetrySourceHangs: a source that hangs ends the retry by the engine's deadline.
+func TestRetrySourceHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		place := w.position(item("c"), "c", "", 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		r := &deadletter.Retry{Topic: w.topic, Source: hangingSource{w.source}, FetchTimeout: 5 * time.Minute, Publisher: w.publisher, Events: w.events}
+		err := r.Run(ctx, []deadletter.Place{place})
+		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Advice != bridge.HintOverdue {
+			t.Errorf("hangs: %v", err)
+		}
+	})
+}
+
+// TestRetryAsksOnce: what the topic keeps is asked for once, not for each letter: each
+// time is a connection.
+func TestRetryAsksOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	events := &countedEvents{Log: w.events}
+	places := []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime), w.whole(item("c"), bridge.DefectTime)}
+	r := &deadletter.Retry{Topic: w.topic, Source: w.source, Publisher: w.publisher, Events: events, Done: func(deadletter.Retried) error { return nil }}
+	if err := r.Run(t.Context(), places); err != nil || events.kept != 1 || len(w.publisher.published) != 3 {
+		t.Errorf("asked %d times for %d letters: %v", events.kept, len(w.publisher.published), err)
+	}
+}
+
+// countedEvents counts the calls of Kept.
+type countedEvents struct {
+	*fakelog.Log
+	kept int
+}
+
+func (e *countedEvents) Kept(ctx context.Context) (kafkaclient.Kept, error) {
+	e.kept++
+	return e.Log.Kept(ctx)
 }
