@@ -19,7 +19,7 @@ import (
 // sets by itself: stronger than the environment, weaker than flags. With an
 // error about settings the returned ones hold the effective values all the same.
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
-	s, err := config.Load(config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ)}, need)
+	s, err := config.Load(a.sources(preset), need)
 	if s != nil {
 		a.several = len(s.Streams) > 1
 		for i := range s.Streams {
@@ -42,6 +42,19 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 		wrong.Hint = wrongSettings(err) + "; exportbridge config docs describes the settings"
 	}
 	return s, wrong
+}
+
+func (a *App) sources(preset map[string]string) config.Sources {
+	return config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ)}
+}
+
+// Profile returns the profile that the settings name, empty for none.
+func (a *App) Profile() (string, error) {
+	name, err := config.ProfileIn(a.sources(nil))
+	if err != nil {
+		err = &Error{Code: ExitUsage, Err: err, Hint: "exportbridge config profile"}
+	}
+	return name, err
 }
 
 // wrongSettings says which variables of an error to set or to correct.

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -98,5 +100,42 @@ func TestFlagHints(t *testing.T) {
 		if got.code != cli.ExitUsage || !strings.HasSuffix(got.stderr, "\nTry: "+hint+"\n") {
 			t.Errorf("%s: %d %s, want the hint %s", args, got.code, got.stderr, hint)
 		}
+	}
+}
+
+// The file that config env prints has the defaults of the profile, wherever that is
+// named, and changes nothing as it is.
+func TestConfigEnvOfProfile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("EXPORT_PROFILE=generic\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := runProgram(t, map[string]string{"EXPORT_PROFILE": "generic"}, "config", "env")
+	for _, line := range []string{
+		"EXPORT_PROFILE=generic", "#EXPORT_KEY_HEADER=Authorization", "#EXPORT_ITEM_TIME=/timestamp", "#KAFKA_KEY=none", "# To be set for this profile:\n#EXPORT_URL=https://api.example.com/v1",
+	} {
+		if !strings.Contains(want.stdout, "\n"+line+"\n") {
+			t.Errorf("%s is not in\n%s", line, want.stdout)
+		}
+	}
+	for _, args := range []string{"--export-profile generic", "--env-file " + file} {
+		if got := runProgram(t, nil, strings.Fields("config env "+args)...); got != want {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	if got := runProgram(t, nil, "config", "env"); !strings.Contains(got.stdout, "\n#EXPORT_PROFILE=croct\n") || got.stdout == want.stdout {
+		t.Errorf("without a profile: %+v", got)
+	}
+	if got := runProgram(t, map[string]string{"EXPORT_PROFILE": "x"}, "config", "env"); got.code != cli.ExitUsage || !strings.Contains(got.stderr, "EXPORT_PROFILE") {
+		t.Errorf("an unknown profile: %+v", got)
+	}
+	if err := os.WriteFile(file, []byte(want.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"EXPORT_API_KEY": "key", "EXPORT_PROFILE": "generic"}
+	plain := runProgram(t, env, "config", "show", "--wide")
+	if got := runProgram(t, env, "config", "show", "--wide", "--env-file", file); got != plain {
+		t.Errorf("the file as it is changes the settings:\n%+v, want\n%+v", got, plain)
 	}
 }

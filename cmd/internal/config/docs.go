@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -53,23 +54,28 @@ func (v *Variable) docsMeaning() string {
 	return strings.Join(notes, "; ")
 }
 
-// EnvTemplate is an environment file that sets nothing as it is, except to
-// show what is required.
-func EnvTemplate(vars []Variable) string {
+// EnvTemplate is an environment file that sets nothing as it is, except to show what is
+// required, and the profile, whose defaults it has. An unknown profile is the default one.
+func EnvTemplate(vars []Variable, named string) string {
+	p := profiles[named]
 	var b strings.Builder
 	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
 		"# X_FILE=path in place of X=value reads the value from a file.\n")
 	for _, v := range vars {
 		fmt.Fprintf(&b, "\n# %s\n", v.docsMeaning())
-		value := v.def
-		if value == "" {
-			value = v.sample
+		if p.examples[v.Name] != "" {
+			b.WriteString("# To be set for this profile:\n")
+		}
+		value := cmp.Or(p.values[v.Name], p.examples[v.Name], v.def, v.sample)
+		chosen := v.Name == profileVariable && p.values != nil
+		if chosen {
+			value = named
 		}
 		if strings.ContainsAny(value, " #\"'") {
 			value = "'" + value + "'"
 		}
 		hash := "#"
-		if v.required {
+		if v.required || chosen {
 			hash = ""
 		}
 		fmt.Fprintf(&b, "%s%s=%s\n", hash, v.Name, value)

@@ -137,6 +137,19 @@ func with(common, own map[string]string) map[string]string {
 	return all
 }
 
+// ProfileIn returns the profile that the settings name, empty for none.
+func ProfileIn(from Sources) (string, error) {
+	src, err := from.open()
+	if err != nil {
+		return "", err
+	}
+	name, at, err := src.given(&Variable{Name: profileVariable}, "")
+	if _, known := profiles[name]; err == nil && name != "" && !known {
+		err = fmt.Errorf("%s: %q is not one of: %s", at.describe(profileVariable), name, strings.Join(ProfileNames(), ", "))
+	}
+	return name, err
+}
+
 // ProfileNames lists the profiles, the default first.
 func ProfileNames() []string {
 	names := slices.Sorted(maps.Keys(profiles))

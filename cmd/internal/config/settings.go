@@ -134,19 +134,27 @@ type Sources struct {
 // Load loads the settings that a command needs. If EnvFile cannot be read it returns
 // no settings. With Problems it returns the effective settings too.
 func Load(from Sources, need Uses) (*Settings, error) {
-	var envFile map[string]string
-	if from.EnvFile != "" {
-		vars, err := readEnvFile(from.EnvFile)
-		if err != nil {
-			return nil, fmt.Errorf("--env-file: %w", err)
-		}
-		envFile = vars
-	}
 	if need&WithoutKey != 0 {
 		from.Command = exportSecrets()
 	}
-	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile), memory: from.Memory}
+	src, err := from.open()
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{src: src, memory: from.Memory}
 	return l.load(need, time.Now())
+}
+
+// open reads the environment file.
+func (from *Sources) open() (sources, error) {
+	var envFile map[string]string
+	if from.EnvFile != "" {
+		var err error
+		if envFile, err = readEnvFile(from.EnvFile); err != nil {
+			return sources{}, fmt.Errorf("--env-file: %w", err)
+		}
+	}
+	return newSources(from.Flags, from.Command, from.Environ, envFile), nil
 }
 
 func (l *loader) load(need Uses, now time.Time) (*Settings, error) {

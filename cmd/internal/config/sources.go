@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,8 +42,8 @@ type sources struct {
 }
 
 // newSources orders what was given on the command line, what the command sets
-// itself, the environment and an environment file. The environment wins over
-// the file name by name; an empty variable counts as unset everywhere.
+// itself, the environment and an environment file. Each wins over the next name by
+// name. An empty value counts as unset, and hides the same name in the next ones.
 func newSources(flags, preset map[string]string, environ []string, envFile map[string]string) sources {
 	env := make(map[string]string, len(environ))
 	for _, entry := range environ {
@@ -53,21 +54,21 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 	return sources{[]layer{{FromFlag, flags}, {FromCommand, preset}, {FromEnv, env}, {FromEnvFile, envFile}}, new(valueFiles)}
 }
 
-func (l layer) get(name string) (string, bool) {
-	value := l.vars[name]
-	return value, value != ""
-}
-
 // ranks groups layers that are one to the user: naming X in the environment and
 // X_FILE in the environment file is the same mistake as naming both in one.
 func (s sources) ranks() []sources {
 	return []sources{{s.layers[:1], s.files}, {s.layers[1:2], s.files}, {s.layers[2:], s.files}}
 }
 
+// get returns the value of a variable, where it is set, empty or not, and whether it has
+// a value.
 func (s sources) get(name string) (string, Origin, bool) {
 	for _, l := range s.layers {
-		if value, ok := l.get(name); ok {
+		switch value, given := l.vars[name]; {
+		case value != "":
 			return value, l.kind, true
+		case given:
+			return "", l.kind, false
 		}
 	}
 	return "", FromDefault, false
@@ -104,6 +105,10 @@ func (s sources) given(v *Variable, stream string) (string, place, error) {
 				return text, from, err
 			}
 		}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			_, emptied, _ := rank.get(name)
+			return emptied != FromDefault
+		})
 	}
 	return "", place{kind: FromDefault}, nil
 }

@@ -37,6 +37,34 @@ func TestFind(t *testing.T) {
 			name: "empty counts as unset everywhere", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": ""},
 			env: []string{"SHOP_COUNT=", "SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT": ""}, place: place{kind: FromDefault},
 		},
+		{
+			name: "empty in the environment hides the environment file", env: []string{"SHOP_COUNT="}, file: vars{"SHOP_COUNT": "4"},
+			place: place{kind: FromDefault},
+		},
+		{
+			name: "empty file name in the environment hides the environment file", env: []string{"SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT_FILE": file},
+			place: place{kind: FromDefault},
+		},
+		{
+			name: "empty in the environment, a file beside it", env: []string{"SHOP_COUNT="}, file: vars{"SHOP_COUNT_FILE": file},
+			want: "from file", place: place{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
+		},
+		{
+			name: "empty flag hides all others of the name", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": "2"},
+			env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"}, place: place{kind: FromDefault},
+		},
+		{
+			name: "empty flag hides the file of a value", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT_FILE=" + file},
+			place: place{kind: FromDefault},
+		},
+		{
+			name: "empty flag does not hide a stream's", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT=4"}, stream: "a",
+			want: "4", place: place{kind: FromEnv, name: "STREAM_A_SHOP_COUNT"},
+		},
+		{
+			name: "empty for a stream hides that of all in no place", env: []string{"STREAM_A_SHOP_COUNT=", "SHOP_COUNT=3"}, file: vars{"STREAM_A_SHOP_COUNT": "4"}, stream: "a",
+			want: "3", place: place{kind: FromEnv, name: "SHOP_COUNT"},
+		},
 		{name: "environment", env: []string{"SHOP_COUNT=1=2"}, want: "1=2", place: place{kind: FromEnv, name: "SHOP_COUNT"}},
 		{
 			name: "flag before all", flags: vars{"SHOP_COUNT": "1"}, preset: vars{"SHOP_COUNT": "2"},

@@ -179,17 +179,26 @@ func docsIn(path string) (text, updated string, err error) {
 var errNoMarkers = errors.New("no lines " + docsBegin + " and " + docsEnd)
 
 func newConfigEnvCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Print a commented .env file with all settings",
+		Long: `Print a commented .env file with all settings and their defaults: those of the
+profile, if EXPORT_PROFILE names one. Other settings are not printed.`,
 		Example: `  exportbridge config env > .env
+  exportbridge config env --export-profile generic > .env
   exportbridge config show --env-file .env`,
 		Args: cli.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := io.WriteString(a.Stdout, config.EnvTemplate(config.Variables()))
-			return err
-		},
 	}
+	a.TakeSettings(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		profile, err := a.Profile()
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(a.Stdout, config.EnvTemplate(config.Variables(), profile))
+		return err
+	}
+	return cmd
 }
 
 func newConfigSchemaCommand(a *cli.App) *cobra.Command {
