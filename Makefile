@@ -28,8 +28,9 @@ help:
 
 demo: ## run the demo: API, Kafka and Redis embedded in one process
 	@echo "building the demo: the first time this compiles all libraries, which takes some minutes"
-	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && trap : INT && \
-	$(GO) build -v $(PLAIN) -o "$$dir/exportbridge-dev" ./cmd/exportbridge-dev && "$$dir/exportbridge-dev" demo
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && trap : INT TERM && \
+	$(GO) build -v $(PLAIN) -o "$$dir/exportbridge-dev" ./cmd/exportbridge-dev && \
+	{ test ! -t 0 || set -m; "$$dir/exportbridge-dev" demo; } # in the foreground of a terminal: a Ctrl-C would end make, as an error
 
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build $(SHIP) -o exportbridge ./cmd/exportbridge

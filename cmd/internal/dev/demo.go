@@ -43,7 +43,7 @@ func newDemoCommand(a *cli.App) *cobra.Command {
 		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge
 in one process. Other Kafka and Redis clients can connect. If a default port is
 in use, the demo takes a free one. --data-dir keeps Kafka's data between runs;
-an exactly-once stream resumes from it.`,
+an exactly-once stream resumes from it. Ctrl-C stops the demo.`,
 		Example: `  exportbridge-dev demo
   exportbridge-dev demo --rate 500/s --chaos
   exportbridge-dev demo --duration 30s --data-dir /tmp/demo`,
@@ -137,7 +137,10 @@ func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Setting
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	welcome(a.Stdout, s, inside, d, p)
-	return command.RunError(p.Run(ctx, line))
+	began := time.Now()
+	err = command.RunError(p.Run(ctx, line))
+	fmt.Fprintf(a.Stdout, "  stopped after %s: %s published\n", cli.RoundDuration(time.Since(began)), cli.Counted(p.Published(), "event"))
+	return err
 }
 
 // freeIfTaken replaces the usual address by a free one where somebody else
@@ -193,9 +196,15 @@ func suggest(w io.Writer, s *config.Settings, v *demoServers) {
 		redis = "REDIS_URL=" + v.redis.URL + " "
 	}
 	program := programName()
-	fmt.Fprintf(w, "  try:  %s tail -n 5%s\n", program, kafka)
+	name := func(command string) string {
+		if len(s.Streams) > 1 {
+			return process.NameStream(command, st.Name)
+		}
+		return command
+	}
+	fmt.Fprintf(w, "  try:  %s\n", name(program+" tail -n 5"+kafka))
 	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.Kafka.Brokers[0], st.Kafka.Topic)
-	fmt.Fprintf(w, "        %s%s cursor rewind --shift-by -3 --execute\n", redis, program)
+	fmt.Fprintf(w, "        %s\n", name(redis+program+" cursor rewind --shift-by -3 --execute"+kafka))
 }
 
 // programName is how exportbridge is called: from its source if it is not installed

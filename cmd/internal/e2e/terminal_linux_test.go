@@ -4,7 +4,10 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +29,8 @@ func TestDemoOnATerminal(t *testing.T) {
 		cmd.Args = strings.Fields("exportbridge-dev demo --duration 3s --rate 100/s --events 2500 --log-level info --kafka-addr 127.0.0.1:0 --redis-addr 127.0.0.1:0 --api-addr 127.0.0.1:0 --http-addr off")
 		cmd.Env = append(os.Environ(), "NO_COLOR=1")
 		terminal := ptytest.Open(t, columns)
-		cmd.Stderr = terminal.File
+		var stdout strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, terminal.File
 		if err := cmd.Run(); err != nil {
 			t.Error(err)
 		}
@@ -35,10 +39,59 @@ func TestDemoOnATerminal(t *testing.T) {
 		if len(lines) == 0 || !strings.Contains(output, " INF session started ") || strings.Contains(output, `"msg"`) {
 			t.Errorf("%d columns: %s", columns, output)
 		}
+		if !regexp.MustCompile(`\n  stopped after [0-9.]+s: [0-9,]+ events published\n$`).MatchString(stdout.String()) {
+			t.Errorf("it ends with no summary: %s", stdout.String())
+		}
 		for _, line := range lines {
 			if process.Width(line) >= columns || strings.ContainsAny(line, "\r\n") {
 				t.Errorf("a status line of %d columns, the terminal has %d: %q", process.Width(line), columns, line)
 			}
 		}
+	}
+}
+
+// fakeGo builds a demo that waits for a Ctrl-C, in place of go.
+const fakeGo = `#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+cat >"$2" <<'END'
+#!/bin/sh
+trap 'kill $!; echo stopped; exit 0' INT
+sleep 600 &
+: >"$READY"
+wait
+END
+chmod +x "$2"
+`
+
+// A Ctrl-C ends make demo as the demo ends: in order.
+func TestMakeDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("make")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	ready, compiler := filepath.Join(dir, "ready"), filepath.Join(dir, "go")
+	if err := os.WriteFile(compiler, []byte(fakeGo), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "demo", "GO="+compiler)
+	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "READY="+ready, "MAKEFLAGS=", "MAKELEVEL=")
+	terminal := ptytest.Open(t, 80)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal.File, terminal.File, terminal.File
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, stepTimeout, "the demo", func() bool {
+		_, err := os.Stat(ready)
+		return err == nil
+	})
+	terminal.Type("\x03")
+	err = cmd.Wait()
+	if output := terminal.Output(); err != nil || !strings.Contains(output, "stopped") || strings.Contains(output, "***") {
+		t.Errorf("%v: %s", err, output)
 	}
 }

@@ -317,6 +317,14 @@ func (p *Process) statuses() []bridge.Status {
 	return all
 }
 
+// Published counts the events that the process has published.
+func (p *Process) Published() (events int64) {
+	for _, st := range p.streams {
+		events += st.bridge.Status().Published
+	}
+	return events
+}
+
 // runStreams runs all streams until ctx ends or their bounded runs are done. Streams
 // are isolated: the end of one does not affect the others.
 func (p *Process) runStreams(ctx context.Context) error {

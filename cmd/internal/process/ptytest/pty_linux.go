@@ -51,6 +51,14 @@ func Open(t testing.TB, columns int) *Terminal {
 	return p
 }
 
+// Type types a text.
+func (p *Terminal) Type(text string) {
+	p.t.Helper()
+	if _, err := p.master.WriteString(text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // Resize sets the width.
 func (p *Terminal) Resize(columns int) {
 	p.t.Helper()
