@@ -33,6 +33,19 @@ func ParseInstant(text string, now time.Time) (int64, error) {
 	return ms, err
 }
 
+// ErrFuture means that a time is in the future, where it must not be.
+var ErrFuture = errors.New("is in the future")
+
+// ParsePast is ParseInstant of a time that is not after now; else it returns an
+// ErrFuture.
+func ParsePast(text string, now time.Time) (int64, error) {
+	ms, err := ParseInstant(text, now)
+	if err == nil && ms > now.UnixMilli() {
+		return 0, fmt.Errorf("%s %w", text, ErrFuture)
+	}
+	return ms, err
+}
+
 var errNoInstant = errors.New("not a time")
 
 // parseInstant is ParseInstant with errNoInstant for a text in no form of a time.

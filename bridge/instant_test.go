@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -77,6 +78,20 @@ func TestParseISODuration(t *testing.T) {
 		}
 		if same, _ := ParseDuration(want); err != nil || got != same {
 			t.Errorf("%s reads as %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestParsePast(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"now": "", "earliest": "", "-1s": "", "2026-11-21": "", "2026-11-21T12:00:00Z": "",
+		"2026-11-21T12:00:00.001Z": "2026-11-21T12:00:00.001Z is in the future", "2999-01-01": "2999-01-01 is in the future",
+	} {
+		_, err := ParsePast(text, now)
+		if (want != "") != errors.Is(err, ErrFuture) || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

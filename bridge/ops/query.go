@@ -89,7 +89,7 @@ func (h *handler) history(r *http.Request) (string, reader, error) {
 		return "", nil, err
 	}
 	if text := r.URL.Query().Get("since"); text != "" {
-		ms, err := bridge.ParseInstant(shorten(text), time.Now())
+		ms, err := bridge.ParsePast(shorten(text), time.Now())
 		if err != nil {
 			return "", nil, badRequest("since=2026-11-20T13:00:00Z", "since: %w", err)
 		}

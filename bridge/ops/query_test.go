@@ -31,6 +31,7 @@ func TestQueries(t *testing.T) {
 		{"GET /api/v1/streams/events/history?limit=1001", 400, "limit"},
 		{"GET /api/v1/streams/events/history?limit=many", 400, "limit"},
 		{"GET /api/v1/streams/events/history?since=yesterday", 400, "since"},
+		{"GET /api/v1/streams/events/history?since=2999-01-01", 400, "since: 2999-01-01 is in the future"},
 		{"GET /api/v1/streams/events/dead-letters?limit=-1", 400, "limit"},
 		{"GET /api/v1/streams/users/history", 404, "unknown stream"},
 		{"GET /api/v1/streams/../status/history", 307, ""},

@@ -175,7 +175,7 @@ days. cursor rewind finds the commits between entries too.
 			return cli.WrongUsage("--limit 50", "--limit %d is below 0", limit)
 		}
 		if since != "" {
-			ms, err := bridge.ParseInstant(since, time.Now())
+			ms, err := bridge.ParsePast(since, time.Now())
 			if err != nil {
 				return cli.WrongUsage("--since -2h", "--since: %w", err)
 			}

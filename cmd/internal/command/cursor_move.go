@@ -120,12 +120,9 @@ func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (cont
 		}
 		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
 	case flags.Changed("to-datetime"):
-		ms, err := bridge.ParseInstant(at, time.Now())
+		ms, err := bridge.ParsePast(at, time.Now())
 		if err != nil {
 			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
-		}
-		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, cli.WrongUsage("--to-datetime -2h", "--to-datetime %s is in the future", at)
 		}
 		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-entry"):
@@ -193,12 +190,12 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error
 		}
 		return control.ResetToCursor{Cursor: cursor}, nil
 	case flags.Changed("to-datetime"):
-		ms, err := bridge.ParseInstant(at, time.Now())
+		ms, err := bridge.ParsePast(at, time.Now())
+		if errors.Is(err, bridge.ErrFuture) {
+			return nil, cli.WrongUsage("--to-latest", "--to-datetime: %w", err)
+		}
 		if err != nil {
 			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
-		}
-		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, cli.WrongUsage("--to-latest", "--to-datetime %s is in the future", at)
 		}
 		return control.ResetToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-latest"):

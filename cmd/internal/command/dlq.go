@@ -186,7 +186,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	q := deadletter.Query{Reason: o.reason, Limit: o.limit}
 	if o.since != "" {
 		var err error
-		if q.Since, err = bridge.ParseInstant(o.since, time.Now()); err != nil {
+		if q.Since, err = bridge.ParsePast(o.since, time.Now()); err != nil {
 			return cli.WrongUsage("--since -24h", "--since: %w", err)
 		}
 	}

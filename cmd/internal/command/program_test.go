@@ -139,3 +139,18 @@ func TestConfigEnvOfProfile(t *testing.T) {
 		t.Errorf("the file as it is changes the settings:\n%+v, want\n%+v", got, plain)
 	}
 }
+
+// A time that must be in the past is refused in the future, whatever command takes it.
+func TestFutureTimes(t *testing.T) {
+	t.Parallel()
+	const later = "2999-01-01"
+	for _, args := range []string{
+		"cursor reset --to-datetime " + later, "cursor rewind --to-datetime " + later, "cursor history --since " + later, "dlq list --since " + later,
+		"tail -o @" + later, "verify --from -1d --to " + later, "verify --to now --from " + later, "backfill --from -1d --to " + later, "replay --from -1d --to " + later,
+	} {
+		got := runProgram(t, nil, strings.Fields(args)...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, later+" is in the future\nTry: ") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}

@@ -251,7 +251,7 @@ func parseTailStart(text string, now time.Time) (tailStart, error) {
 		return tailStart{kind: fromEnd}, nil
 	}
 	if at, ok := strings.CutPrefix(text, "@"); ok {
-		ms, err := bridge.ParseInstant(at, now)
+		ms, err := bridge.ParsePast(at, now)
 		return tailStart{kind: fromTime, n: ms}, err
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n < 0 {

@@ -86,15 +86,15 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	if o.from == "" || o.to == "" {
 		return wrong(example, "--from and --to are required")
 	}
-	if from, err = bridge.ParseInstant(o.from, now); err != nil {
+	if from, err = bridge.ParsePast(o.from, now); err != nil {
 		return wrong(example, "--from: %w", err)
 	}
-	if to, err = bridge.ParseInstant(o.to, now); err != nil {
+	if to, err = bridge.ParsePast(o.to, now); errors.Is(err, bridge.ErrFuture) {
+		return wrong("--to now", "--to: %w", err)
+	} else if err != nil {
 		return wrong(example, "--to: %w", err)
 	}
 	switch {
-	case to > now.UnixMilli():
-		return wrong("--to now", "--to %s is in the future", o.to)
 	case from >= to:
 		return wrong(example, "--from %s is not before --to %s", o.from, o.to)
 	case o.batch < 1:
