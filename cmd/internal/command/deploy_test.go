@@ -51,7 +51,7 @@ func TestKubernetesIsSafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Concat(s.HTTP.Unsafe(), s.Cursor.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, []string{"HTTP_ADDR"}) {
+	if got := slices.Concat(s.HTTP.Unsafe(), s.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, []string{"HTTP_ADDR"}) {
 		t.Errorf("unsafe settings: %q", got)
 	}
 }

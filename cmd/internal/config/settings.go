@@ -108,10 +108,13 @@ type Settings struct {
 	HTTP   ops.Config
 	Cursor cursorstore.Config
 
-	Streams   []Stream
-	TraceURL  string    // empty is nowhere
-	Warnings  []string  // unknown variables that look like settings, secrets that all users can read
-	Effective []Setting // for config show
+	Streams  []Stream
+	TraceURL string // empty is nowhere
+	// ClearTraces is the variable that sends traces to another machine without TLS, empty
+	// for none.
+	ClearTraces string
+	Warnings    []string  // unknown variables that look like settings, secrets that all users can read
+	Effective   []Setting // for config show
 }
 
 // Stream has the settings of one stream.
@@ -388,21 +391,6 @@ func (l *loader) instant(name, text string, places map[string]place, now time.Ti
 		l.add(name, places[name].describe(name)+": "+err.Error())
 	}
 	return ms
-}
-
-// Unsafe lists the settings that disable a protection.
-func (st *Stream) Unsafe() []string {
-	var list []string
-	add := func(on bool, name string) {
-		if on {
-			list = append(list, name)
-		}
-	}
-	add(st.Export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
-	add(st.Export.LinkLocal, "EXPORT_ALLOW_LINK_LOCAL")
-	list = append(list, st.Kafka.Unsafe()...)
-	add(st.Engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")
-	return list
 }
 
 // validate validates the settings that all streams share.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+
+	"exportbridge/bridge"
 )
 
 // The variables of OpenTelemetry that are read here. The others that concern
@@ -43,6 +45,9 @@ func (l *loader) traceURL(s *Settings) string {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		l.add(variable, variable+" is not a URL, for example http://localhost:4318") // it may hold a password
 		return ""
+	}
+	if u.Scheme == "http" && !bridge.Loopback(u.Hostname()) {
+		s.ClearTraces = variable
 	}
 	return u.JoinPath(path).String()
 }

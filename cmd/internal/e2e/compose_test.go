@@ -231,7 +231,7 @@ func TestComposeRunsOurCommands(t *testing.T) {
 	network := []string{"HTTP_ADDR", "REDIS_URL", "KAFKA_TLS_ENABLED"}
 	for _, c := range []struct{ environ, unsafe []string }{{realEnv, network}, {environ, append(slices.Clip(network[:2]), "EXPORT_INSECURE_HTTP", network[2])}} {
 		s := wantSettings(t, loadCompose(t, c.environ).Services["bridge"])
-		if got := slices.Concat(s.HTTP.Unsafe(), s.Cursor.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, c.unsafe) {
+		if got := slices.Concat(s.HTTP.Unsafe(), s.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, c.unsafe) {
 			t.Errorf("with %q, the bridge has the unsafe settings %q, want %q", c.environ, got, c.unsafe)
 		}
 	}

@@ -371,7 +371,7 @@ func (p *Process) Announce(s *config.Settings) {
 			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 	}
-	p.warnUnsafe(p.log, "", s.Cursor.Unsafe())
+	p.warnUnsafe(p.log, "", s.Unsafe())
 }
 
 // warnUnsafe logs and counts the unsafe settings of a stream, or of the process if stream

@@ -337,7 +337,7 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 	for _, line := range s.Warnings {
 		found = append(found, finding{Level: levelWarn, Text: line})
 	}
-	unsafe := slices.Concat(s.HTTP.Unsafe(), s.Cursor.Unsafe())
+	unsafe := slices.Concat(s.HTTP.Unsafe(), s.Unsafe())
 	for i := range s.Streams {
 		unsafe = append(unsafe, s.Streams[i].Unsafe()...)
 	}
