@@ -172,13 +172,11 @@ func (l *deadLetter) message(x *session) string {
 	}[l.defect], string(l.defect))
 }
 
-// nameItem identifies an item in messages. A page without a cursor is the first one,
-// or a dead letter's item alone.
+// nameItem identifies an item in messages, by its place: its id may be personal data. A
+// page without a cursor is the first one, or a dead letter's item alone.
 func nameItem(page *bridge.Page, ev *bridge.Event) string {
-	id := ev.AppendRecordID(nil)
-	place := ""
-	if page.At.Cursor != "" {
-		place = fmt.Sprintf(" of the page at cursor %q", bridge.CursorHash(page.At.Cursor))
+	if page.At.Cursor == "" {
+		return fmt.Sprintf("item %d", ev.Index)
 	}
-	return fmt.Sprintf("item %d%s, id %q", ev.Index, place, id[:min(len(id), maxKeptHeader)])
+	return fmt.Sprintf("item %d of the page at cursor %q", ev.Index, bridge.CursorHash(page.At.Cursor))
 }

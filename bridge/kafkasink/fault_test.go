@@ -80,8 +80,8 @@ func TestBadEventStops(t *testing.T) {
 			s := recovered(t, cfg)
 			_, err := tryPublish(t, s, page(event("first", "u"), c.bad))
 			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonEvent)
-			if f.Code != c.code || !strings.Contains(f.Error(), "item 1") || !strings.Contains(f.Error(), string(c.bad.ID)) {
-				t.Errorf("fault %v with code %s: want %s, the index and the id", f, f.Code, c.code)
+			if f.Code != c.code || !strings.Contains(f.Error(), "item 1 of the page at cursor ") || strings.Contains(f.Error(), string(c.bad.ID)) {
+				t.Errorf("fault %v with code %s: want %s, the place of the item, and not its id", f, f.Code, c.code)
 			}
 			if got := consume(t, cfg, cfg.Topic); len(got) != 0 {
 				t.Errorf("%d records were produced before the stop", len(got))
