@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,7 +29,6 @@ type options struct {
 	delivery string
 	kafka    string // address of a real one, "" is the embedded one
 	redis    string // URL of a real one, "" is the embedded one
-	against  string // another program
 	profile  string // directory, "" is none
 }
 
@@ -58,17 +56,7 @@ created there are deleted afterwards.
 
 broker_cpu rows need Linux. They measure the embedded Kafka, or all brokers of
 --kafka if each is a process of this user on this machine, outside a container;
-otherwise the rows are left out. Nothing else may use Kafka or Redis meanwhile.
-
---against measures another program in the same rounds: it starts COMMAND, split
-at spaces, for each run, with the variables below. The program gets SIGTERM when
-a read_committed consumer has read as many records as the export has events, and
-then has ten seconds to end.
-
-  EXPORT_URL EXPORT_API_KEY EXPORT_PAGE_SIZE    follow GET $EXPORT_URL/events
-  KAFKA_BROKERS KAFKA_TOPIC KAFKA_DLQ_TOPIC KAFKA_CHECKPOINT_TOPIC
-  KAFKA_DELIVERY KAFKA_COMPRESSION              as for the bridge
-  REDIS_URL CURSOR_PREFIX BRIDGE_GROUP          unique to each run`
+otherwise the rows are left out. Nothing else may use Kafka or Redis meanwhile.`
 
 // NewCommand makes the command bench, in the help's group of that name.
 func NewCommand(a *cli.App, group string) *cobra.Command {
@@ -81,8 +69,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 		Example: `  exportbridge-dev bench
   exportbridge-dev bench --list
   exportbridge-dev bench --quick --kafka localhost:9092
-  exportbridge-dev bench serial_fraction raw_fraction_none --rounds 5 --json
-  exportbridge-dev bench against --against "./other --config other.yaml"`,
+  exportbridge-dev bench serial_fraction raw_fraction_none --rounds 5 --json`,
 		GroupID: group,
 	}
 	asJSON := cli.TakeJSON(cmd)
@@ -95,7 +82,6 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	cli.Offer(cmd, "delivery", string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
 	flags.StringVar(&o.redis, "redis", "", "`URL` of a real Redis (default embedded)")
-	flags.StringVar(&o.against, "against", "", "`COMMAND` of another program to measure")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the bridge to `DIR`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.rows = args
@@ -139,7 +125,6 @@ func (o *options) validate() error {
 	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce), "--delivery %q is neither exactly-once nor at-least-once", o.delivery)
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
-	check(o.against == "" || strings.TrimSpace(o.against) != "", "--against names no program, for example \"./other --config other.yaml\"")
 	if o.redis != "" {
 		_, err := redis.ParseURL(o.redis)
 		check(err == nil, "--redis is not the URL of a Redis, for example redis://localhost:6379/0")
@@ -149,7 +134,7 @@ func (o *options) validate() error {
 
 // choose returns the rows to measure on so many brokers.
 func (o *options) choose(brokers int) ([]row, error) {
-	p := &planner{pages: o.pages, mode: bridge.Mode(o.delivery), brokers: brokers, against: o.against != ""}
+	p := &planner{pages: o.pages, mode: bridge.Mode(o.delivery), brokers: brokers}
 	return choose(p.rows(), o.rows, o.quick)
 }
 
@@ -206,7 +191,7 @@ func newReport(o *options) *report {
 	build := cli.ReadBuildInfo()
 	r := &report{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(), Date: time.Now().UTC().Truncate(time.Second),
-		Kafka: "embedded", Redis: "embedded", Pages: o.pages, Rounds: o.rounds, Against: o.against,
+		Kafka: "embedded", Redis: "embedded", Pages: o.pages, Rounds: o.rounds,
 	}
 	if o.kafka != "" {
 		r.Kafka = o.kafka

@@ -54,11 +54,8 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	profiles := t.TempDir()
 	// Each kind of process and of server once.
-	want := []string{
-		"serial_fraction_20_slow_commit", "raw_fraction_lz4", "commit_overhead_far", "split_allocs_per_page", "against_0",
-	}
-	// Another program need not be another one.
-	args := append([]string{"--json", "--rounds", "1", "--pages", "2", "--profile", profiles, "--against", "exportbridge run"}, want...)
+	want := []string{"serial_fraction_20_slow_commit", "raw_fraction_lz4", "commit_overhead_far", "split_allocs_per_page"}
+	args := append([]string{"--json", "--rounds", "1", "--pages", "2", "--profile", profiles}, want...)
 	cmd, temp := benchCommand(t, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -206,26 +203,26 @@ func TestBenchInterrupted(t *testing.T) {
 	wantEmpty(t, temp)
 }
 
-func TestAgainstThatFails(t *testing.T) {
+// A process that ends while it is read is an error, with what it said.
+func TestProcessThatEndsTooSoon(t *testing.T) {
 	t.Parallel()
-	for program, says := range map[string]string{
-		"exportbridge-dev nonsense":  "run against: it ended too soon",
-		filepath.Join("no", "where"): "start against: ",
-	} {
-		cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--against", program, "against_0")
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), says) {
-			t.Errorf("%s: %v, %s", program, err, stderr.Bytes())
-		}
-		wantEmpty(t, temp)
+	profiles := t.TempDir() // where one is already, and is no file
+	if err := os.Mkdir(filepath.Join(profiles, "bridge_growing-export.cpu"), 0o700); err != nil {
+		t.Fatal(err)
 	}
+	cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--profile", profiles, "tail_freshness_p50")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "run bridge: it ended too soon: write profile: ") {
+		t.Errorf("%v, %s", err, stderr.Bytes())
+	}
+	wantEmpty(t, temp)
 }
 
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "--delivery=never", "--against= ", "nonsense", "against_0", "part",
+		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "--delivery=never", "nonsense", "part",
 	} {
 		var stderr bytes.Buffer
 		if code := program.Run(t.Context(), []string{"bench", args}, nil, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stderr, Stderr: &stderr}); code != cli.ExitUsage {
@@ -244,15 +241,15 @@ func TestBenchList(t *testing.T) {
 		}
 		return stdout.String()
 	}
-	for line := range strings.Lines(list("--against", "other")) {
+	for line := range strings.Lines(list()) {
 		if len(line) > 81 {
 			t.Errorf("longer than 80 columns: %s", line)
 		}
 	}
-	if all := list(); strings.Count(all, "\n") != 2*len((&planner{}).rows()) || !strings.Contains(all, "rss_flat_out") || strings.Contains(all, "against") {
+	if all := list(); strings.Count(all, "\n") != 2*len((&planner{}).rows()) || !strings.Contains(all, "rss_flat_out") {
 		t.Error(all)
 	}
-	if some := list("serial_fraction_5", "raw_fraction_none", "--against", "other"); !strings.HasPrefix(some, "serial_fraction_5 ") || !strings.Contains(some, ">= 0.95") || strings.Count(some, "\n") != 4 {
+	if some := list("serial_fraction_5", "raw_fraction_none"); !strings.HasPrefix(some, "serial_fraction_5 ") || !strings.Contains(some, ">= 0.95") || strings.Count(some, "\n") != 4 {
 		t.Error(some)
 	}
 	var listed []result

@@ -15,7 +15,8 @@ type work string
 const (
 	// workFetch follows the cursor and discards the pages.
 	workFetch work = "fetch only"
-	// workBridge is exportbridge run --once, or run where the cell is followed.
+	// workBridge is exportbridge run, with --once unless the cell is growing or has
+	// kills.
 	workBridge work = "bridge"
 	// workBackfill is exportbridge backfill.
 	workBackfill work = "backfill"
@@ -27,8 +28,6 @@ const (
 	workSequential work = "best sequential loop"
 	// workSplit splits pages and counts allocations.
 	workSplit work = "split"
-	// workAgainst is the program of --against.
-	workAgainst work = "against"
 )
 
 // kafkaPath is how a measured process reaches Kafka.
@@ -88,9 +87,6 @@ type cell struct {
 	without omitted
 	// redisFar puts Redis farRoundTrip away.
 	redisFar bool
-	// followed is measured up to the last record that a consumer reads, and
-	// then stopped. Other processes end by themselves.
-	followed bool
 	// growing follows a growing export and measures the age of its events when
 	// they are read.
 	growing bool
@@ -124,7 +120,6 @@ func (c cell) String() string {
 	add(c.without.Store, "no Redis")
 	add(c.without.Observer, "no metrics")
 	add(c.redisFar, "Redis 5ms away")
-	add(c.followed && c.work != workAgainst, "read")
 	add(c.kills > 0, cli.Counted(c.kills, "kill"))
 	return strings.Join(parts, ", ")
 }

@@ -98,7 +98,7 @@ func (p *planner) catchUpRows() []row {
 // as --pages: of fewer than 100, the 99th percentile is the maximum.
 func (p *planner) refetchRow() row {
 	c := p.bridge(20).in(bridge.ExactlyOnce)
-	c.pages, c.kills, c.followed = killPages*p.pages, p.pages, true
+	c.pages, c.kills = killPages*p.pages, p.pages
 	return row{
 		name: "refetch_after_kill_p99", about: "20 ms x pages fetched again after a kill -9 at a random moment",
 		unit: unitMillis, direction: atMost, goal: 250, cells: []cell{c}, value: func(of []measurement) float64 { return of[0].RefetchedP99 },

@@ -17,50 +17,25 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// shutdownGrace is how long a followed process may take to end.
+// shutdownGrace is how long a process may take to end.
 const shutdownGrace = 10 * time.Second
-
-// follow measures a process that does not end: from the first request to
-// the last record that a read_committed consumer reads.
-func (b *bench) follow(ctx context.Context, c cell, name string) (measurement, error) {
-	api, events := b.apis[c.api], c.pages*pageEvents
-	if _, err := api.restart(ctx, events); err != nil {
-		return measurement{}, err
-	}
-	var ended time.Time
-	seen := 0
-	cpu, err := b.whileRuns(ctx, c, b.settings(c, name), endGently, func(ctx context.Context) error {
-		return b.read(ctx, name, func(records []*kgo.Record, at time.Time) bool {
-			seen, ended = seen+len(records), at
-			return seen < events
-		})
-	})
-	if err != nil {
-		return measurement{}, err
-	}
-	clock, err := api.restart(ctx, 0)
-	if err != nil {
-		return measurement{}, err
-	}
-	return measurement{
-		Seconds: ended.Sub(clock.First).Seconds(), Requests: clock.Requests, Events: events, CPUSeconds: cpu,
-	}, nil
-}
 
 // ending ends a process, and waits for that.
 type ending func(cmd *exec.Cmd, ended <-chan struct{}) error
 
 // whileRuns runs do beside a cell's process, and then ends the process. It is
 // an error if the process ends first.
-func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending, do func(context.Context) error) (cpuSeconds float64, err error) {
-	cmd, err := b.followed(ctx, c, env)
+func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending, do func(context.Context) error) error {
+	p := b.part(c)
+	p.Follow = true
+	cmd, err := b.processes.command(ctx, env, p.args())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var said strings.Builder
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("start %s: %w", c.work, err)
+		return fmt.Errorf("start %s: %w", c.work, err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -81,23 +56,9 @@ func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending,
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("run %s: %w%s", c.work, err, lastWords([]byte(said.String())))
+		return fmt.Errorf("run %s: %w%s", c.work, err, lastWords([]byte(said.String())))
 	}
-	return cpuOf(cmd.ProcessState), nil
-}
-
-// followed makes the command of a process that is followed.
-func (b *bench) followed(ctx context.Context, c cell, env []string) (*exec.Cmd, error) {
-	if c.work != workAgainst {
-		p := b.part(c)
-		p.Follow = true
-		return b.processes.command(ctx, env, p.args())
-	}
-	words := strings.Fields(b.against)
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the user's own program
-	cmd.Env = slices.Concat(b.processes.environ, env)
-	cmd.WaitDelay = shutdownGrace
-	return cmd, nil
+	return nil
 }
 
 // endGently ends a process by SIGTERM, and after shutdownGrace kills it.
@@ -180,7 +141,7 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 	}
 	var ages []time.Duration
 	var from time.Time
-	_, err = b.whileRuns(ctx, c, env, endGently, func(ctx context.Context) error {
+	err = b.whileRuns(ctx, c, env, endGently, func(ctx context.Context) error {
 		return b.read(ctx, name, func(records []*kgo.Record, at time.Time) bool {
 			if from.IsZero() {
 				from = at.Add(agesSkipped)

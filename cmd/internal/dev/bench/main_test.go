@@ -8,7 +8,6 @@ import (
 
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/command"
 )
 
 // program is exportbridge-dev with this package's command alone.
@@ -19,7 +18,6 @@ var program = cli.Program{
 
 func TestMain(m *testing.M) {
 	testscript.Main(servers.Leakless{M: m}, map[string]func(){
-		"exportbridge":     command.Program.Execute,
 		"exportbridge-dev": program.Execute,
 	})
 }

@@ -22,7 +22,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // run measures one cell, on topics and a prefix of its own, and checks that
 // Kafka has every event.
-func (b *bench) run(ctx context.Context, c cell) (s measurement, err error) {
+func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.Latency
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
 	defer cancel()
@@ -38,18 +38,11 @@ func (b *bench) run(ctx context.Context, c cell) (s measurement, err error) {
 		return b.refetch(ctx, c, name)
 	case c.growing:
 		return b.age(ctx, c, name)
-	case c.followed:
-		s, err = b.follow(ctx, c, name)
-	default:
-		s, err = b.drain(ctx, c, name)
 	}
-	if err != nil {
-		return measurement{}, err
-	}
-	if c.writes() {
+	if m, err = b.drain(ctx, c, name); err == nil && c.writes() {
 		err = b.verify(ctx, c, name)
 	}
-	return s, err
+	return m, err
 }
 
 // verify checks that the topic has at least as many offsets as the cell has

@@ -60,7 +60,8 @@ func (p *processes) run(ctx context.Context, env []string, what part) (output, e
 		}
 		return output{}, fmt.Errorf("run %s: %w%s", what.Kind, err, lastWords(stderr.Bytes()))
 	}
-	return output{stdout.Bytes(), stderr.Bytes(), cpuOf(cmd.ProcessState)}, nil
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return output{stdout.Bytes(), stderr.Bytes(), cpu.Seconds()}, nil
 }
 
 // lastWords returns the error that a process printed, or else its last line.
@@ -76,8 +77,6 @@ func lastWords(said []byte) string {
 	}
 	return last
 }
-
-func cpuOf(state *os.ProcessState) float64 { return (state.UserTime() + state.SystemTime()).Seconds() }
 
 // server is a process that serves until it is stopped. It also ends with this
 // process, even if that is killed: its stdin is closed then.

@@ -52,7 +52,7 @@ func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiS
 		if i == kills {
 			end = endGently // its group can be deleted then
 		}
-		_, err := b.whileRuns(ctx, c, env, end, func(ctx context.Context) (err error) {
+		err := b.whileRuns(ctx, c, env, end, func(ctx context.Context) (err error) {
 			if clock, err = api.firstPage(ctx); err == nil && i < kills {
 				err = pause(ctx, rand.N(killWithin))
 			}

@@ -26,7 +26,6 @@ type report struct {
 	Kafka   string  `json:"kafka"`
 	Brokers int     `json:"brokers"`
 	Redis   string  `json:"redis"`
-	Against string  `json:"against,omitempty"`
 	Pages   int     `json:"pages"`
 	Rounds  int     `json:"rounds"`
 

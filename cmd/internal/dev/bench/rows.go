@@ -89,7 +89,6 @@ type planner struct {
 	pages   int
 	mode    bridge.Mode
 	brokers int
-	against bool
 }
 
 func ms(n int) apiKind { return apiKind{Latency: time.Duration(n) * time.Millisecond} }
@@ -115,7 +114,7 @@ func (p *planner) flat(mode bridge.Mode, codec string) cell {
 // rows returns the whole table.
 func (p *planner) rows() []row {
 	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(), p.catchUpRows(), p.memoryRows(),
-		p.freshnessRows(), p.linkRows(), p.againstRows())
+		p.freshnessRows(), p.linkRows())
 }
 
 // serialRows say how close the bridge comes to a loop that only fetches.
@@ -268,7 +267,7 @@ func (p *planner) memoryRows() []row {
 
 // freshnessRows say how old events are when a consumer reads them.
 func (p *planner) freshnessRows() []row {
-	growing := cell{work: workBridge, mode: p.mode, growing: true, followed: true}
+	growing := cell{work: workBridge, mode: p.mode, growing: true}
 	extra := 12 * time.Millisecond
 	if p.brokers > 1 {
 		extra = 50 * time.Millisecond // of a transaction where brokers replicate
@@ -303,32 +302,6 @@ func (p *planner) linkRows() []row {
 	}}
 }
 
-// againstRows compare with the program of --against.
-func (p *planner) againstRows() []row {
-	if !p.against {
-		return nil
-	}
-	var rows []row
-	for _, latency := range []int{0, 5, 20} {
-		ours := p.bridge(latency)
-		if latency == 0 {
-			ours.pages *= flatOut
-		}
-		ours.followed = true
-		theirs := cell{work: workAgainst, api: ours.api, pages: ours.pages, followed: true}
-		rows = append(rows, row{
-			name:  fmt.Sprintf("against_%d", latency),
-			about: fmt.Sprintf("time of the other program / of the bridge, to the last record, %d ms", latency),
-			unit:  unitTimes, cells: []cell{theirs, ours}, value: wallShare,
-		}, row{
-			name:  fmt.Sprintf("against_cpu_%d", latency),
-			about: fmt.Sprintf("CPU of the other program / of the bridge, %d ms", latency),
-			unit:  unitTimes, cells: []cell{theirs, ours}, value: cpuShare,
-		})
-	}
-	return rows
-}
-
 // choose returns the rows of these names, in the order of the table. A name that
 // no row has selects all rows with that prefix. No names select all rows, or
 // those of the short benchmark.
@@ -348,7 +321,7 @@ func choose(all []row, names []string, quick bool) ([]row, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r row) bool {
 		if len(names) == 0 {
-			return quick && !r.quick && !strings.HasPrefix(r.name, "against")
+			return quick && !r.quick
 		}
 		return !chosen[r.name]
 	}), nil

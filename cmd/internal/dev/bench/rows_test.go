@@ -18,7 +18,7 @@ import (
 )
 
 func testPlanner() *planner {
-	return &planner{pages: 100, mode: bridge.ExactlyOnce, brokers: 1, against: true}
+	return &planner{pages: 100, mode: bridge.ExactlyOnce, brokers: 1}
 }
 
 func names(rows []row) []string {
@@ -102,8 +102,6 @@ func TestBenchValues(t *testing.T) {
 		"tail_freshness_p99":            {[]measurement{{AgeP50: 4, AgeP99: 5}}, 5},
 		"gzip_gain_100mbit_20":          {wall(6, 2), 3},
 		"early_gain_100mbit_20":         {wall(6, 4), 1.5},
-		"against_5":                     {wall(6, 4), 1.5},
-		"against_cpu_5":                 {[]measurement{{CPUSeconds: 6, Events: 10}, {CPUSeconds: 3, Events: 10}}, 2},
 	} {
 		r := rowNamed(t, name)
 		if got := r.value(c.of); math.Abs(got-c.want) > 1e-9 || len(c.of) != len(r.cells) {
