@@ -50,10 +50,9 @@ const (
 
 // apiKind is how an export API answers. There is one server for each.
 type apiKind struct {
-	Latency     time.Duration
-	Mbit        int // of its link, 0 is no limit
-	Gzip        bool
-	CursorFirst bool
+	Latency time.Duration
+	Mbit    int // of its link, 0 is no limit
+	Gzip    bool
 }
 
 func (k apiKind) String() string {
@@ -63,9 +62,6 @@ func (k apiKind) String() string {
 	}
 	if k.Gzip {
 		text += " gzip"
-	}
-	if k.CursorFirst {
-		text += " cursor first"
 	}
 	return text
 }

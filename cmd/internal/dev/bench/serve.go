@@ -67,7 +67,7 @@ func serveAPI(_ context.Context, a *cli.App, p *part) (err error) {
 	api := new(timedAPI)
 	config := exportsim.Config{
 		Seed: 1, Start: exportStart, Every: exportEvery, Events: p.Events, OnRequest: api.note,
-		Latency: p.API.Latency, BandwidthBits: int64(p.API.Mbit) * 1e6, Gzip: p.API.Gzip, CursorFirst: p.API.CursorFirst,
+		Latency: p.API.Latency, BandwidthBits: int64(p.API.Mbit) * 1e6, Gzip: p.API.Gzip,
 	}
 	if p.Growing {
 		config.Rate, config.Start, config.Every = growthRate, time.Now(), 0
