@@ -22,8 +22,6 @@ type backends struct {
 	addr  string // of Kafka
 	kafka *kgo.Client
 	redis *redis.Client
-	// writing says of each command of Redis whether it writes; nil until asked.
-	writing map[string]bool
 }
 
 func newBackends(kafkaAddr, redisURL string) (*backends, error) {

@@ -56,7 +56,7 @@ created there are deleted afterwards.
 
 broker_cpu rows need Linux. They measure the embedded Kafka, or all brokers of
 --kafka if each is a process of this user on this machine, outside a container;
-otherwise the rows are left out. Nothing else may use Kafka or Redis meanwhile.`
+otherwise the rows are left out. Nothing else may use Kafka meanwhile.`
 
 // NewCommand makes the command bench, in the help's group of that name.
 func NewCommand(a *cli.App, group string) *cobra.Command {

@@ -136,7 +136,7 @@ func TestBenchWindows(t *testing.T) {
 
 func TestBenchCosts(t *testing.T) {
 	t.Parallel()
-	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "2", "transactions", "produce", "redis", "bridge_cpu", "broker_cpu", "refetch")
+	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "2", "transactions", "bridge_cpu", "broker_cpu", "refetch")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -154,17 +154,12 @@ func TestBenchCosts(t *testing.T) {
 		}
 		values[row.Name] = row.Value
 	}
-	want := 3*5 + 2
+	want := 3*3 + 2
 	if runtime.GOOS != "linux" {
 		want -= 3 + 1 // CPU of the broker
 	}
-	if len(values) != want || len(got.Warnings) < 17-want {
+	if len(values) != want || len(got.Warnings) < 11-want {
 		t.Errorf("%d rows, want %d: %+v, %q", len(values), want, got.Rows, got.Warnings)
-	}
-	for _, latency := range []string{"_0", "_5", "_20"} {
-		if ended, sent := values["transactions_per_million"+latency], values["produce_requests_per_million"+latency]; sent < ended {
-			t.Errorf("%v produce requests in %v transactions", sent, ended)
-		}
 	}
 	if again := values["refetch_after_kill_p99"]; math.Mod(again, 20) != 0 || again > 20*killPages*2 {
 		t.Errorf("%v ms fetched again, want 20 ms for each page", again)

@@ -33,24 +33,18 @@ type partEnd struct {
 	PageAllocs float64   `json:"allocs_per_page,omitempty"`
 	Mallocs    uint64    `json:"mallocs"`
 	PeakRSS    int64     `json:"peak_rss_bytes"`
-	// Transactions and ProduceRequests are requests to Kafka that end one, or
-	// carry records.
-	Transactions    int64 `json:"transactions,omitempty"`
-	ProduceRequests int64 `json:"produce_requests,omitempty"`
+	// Transactions are requests to Kafka that end one.
+	Transactions int64 `json:"transactions,omitempty"`
 }
 
-// requestCount counts requests that Kafka clients send. It is a hook of theirs,
-// called when a request is answered, or has failed.
-type requestCount struct{ produce, endTxn atomic.Int64 }
+// transactionCount counts the requests of Kafka clients that end a transaction. It
+// is a hook of theirs, called when a request is answered, or has failed.
+type transactionCount struct{ atomic.Int64 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E.
-func (n *requestCount) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, request kgo.BrokerE2E) {
-	switch {
-	case request.WriteErr != nil:
-	case key == kmsg.Produce.Int16():
-		n.produce.Add(1)
-	case key == kmsg.EndTxn.Int16():
-		n.endTxn.Add(1)
+func (n *transactionCount) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, request kgo.BrokerE2E) {
+	if key == kmsg.EndTxn.Int16() && request.WriteErr == nil {
+		n.Add(1)
 	}
 }
 
@@ -67,9 +61,9 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 	if err != nil {
 		return err
 	}
-	var sent requestCount
+	var ended transactionCount
 	for i := range s.Streams {
-		s.Streams[i].Kafka.Hooks = []kgo.Hook{&sent}
+		s.Streams[i].Kafka.Hooks = []kgo.Hook{&ended}
 	}
 	stop, err := profile(p.CPUFile, p.AllocsFile)
 	if err != nil {
@@ -79,7 +73,7 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
-	return printEnd(a, partEnd{Transactions: sent.endTxn.Load(), ProduceRequests: sent.produce.Load()})
+	return printEnd(a, partEnd{Transactions: ended.Load()})
 }
 
 // runBackfill runs the command of the other program, which prints its report.

@@ -153,11 +153,11 @@ type measurement struct {
 	// AgeP50 and AgeP99 are the age of events when they were read.
 	AgeP50 float64 `json:"age_p50_ms,omitempty"`
 	AgeP99 float64 `json:"age_p99_ms,omitempty"`
-	// Transactions and ProduceRequests are what the bridge sent.
-	Transactions    int64 `json:"transactions,omitempty"`
-	ProduceRequests int64 `json:"produce_requests,omitempty"`
-	// Used is what Kafka and Redis have done meanwhile.
-	Used usage `json:"used,omitzero"`
+	// Transactions are those that the bridge ended.
+	Transactions int64 `json:"transactions,omitempty"`
+	// BrokerCPUSeconds is of all brokers, from before the process started to its
+	// end. 0 is not known.
+	BrokerCPUSeconds float64 `json:"broker_cpu_seconds,omitempty"`
 	// RefetchedP99 is of kills: the latency of the pages that are fetched again,
 	// together.
 	RefetchedP99 float64 `json:"refetched_p99_ms,omitempty"`

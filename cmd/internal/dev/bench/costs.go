@@ -48,7 +48,7 @@ func (p *planner) catchUp(latency int) cell {
 	return p.bridge(latency).times(quickPages).in(bridge.ExactlyOnce)
 }
 
-// catchUpRows say what it costs the bridge and its servers to catch up. Goals are
+// catchUpRows say what it costs the bridge and the brokers to catch up. Goals are
 // by latency.
 func (p *planner) catchUpRows() []row {
 	var rows []row
@@ -61,12 +61,6 @@ func (p *planner) catchUpRows() []row {
 		{
 			"transactions_per_million", "requests of the bridge that end a transaction, per million events", "", unitPerMillion,
 			map[int]float64{20: 120}, func(m measurement) float64 { return float64(m.Transactions) },
-		}, {
-			"produce_requests_per_million", "produce requests of the bridge, per million events", "", unitPerMillion,
-			nil, func(m measurement) float64 { return float64(m.ProduceRequests) },
-		}, {
-			"redis_writes_per_million", "write commands that Redis ran, per million events", "INFO and COMMAND of Redis", unitPerMillion,
-			nil, func(m measurement) float64 { return float64(m.Used.RedisWrites) },
 		}, {
 			"bridge_cpu_per_million", "CPU seconds of the bridge per million events", "", unitSeconds,
 			map[int]float64{0: 2.6, 5: 2.8, 20: 3.2}, func(m measurement) float64 { return m.CPUSeconds },
@@ -107,7 +101,7 @@ func (p *planner) refetchRow() row {
 
 const brokersHere = "Linux, and brokers run by this user on this machine"
 
-func brokerCPU(m measurement) float64 { return m.Used.BrokerCPUSeconds }
+func brokerCPU(m measurement) float64 { return m.BrokerCPUSeconds }
 
 // perMillion returns what a cell takes for a million events. No cell takes
 // nothing: 0 is not known.

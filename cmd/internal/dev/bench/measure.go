@@ -114,12 +114,12 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
 		return measurement{}, err
 	}
-	before := b.usage(ctx)
+	before := b.brokerCPU()
 	out, err := b.processes.run(ctx, b.settings(c, name), b.part(c))
 	if err != nil {
 		return measurement{}, err
 	}
-	used := b.usage(ctx).since(before)
+	used := max(0, b.brokerCPU()-before)
 	var end partEnd
 	var job struct {
 		Changed int64 `json:"changed"` // milliseconds since the epoch
@@ -147,7 +147,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 		return measurement{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
 	}
 	m := c.measured(end, clock, out.cpuSeconds)
-	m.Used = used
+	m.BrokerCPUSeconds = used
 	return m, nil
 }
 
@@ -156,7 +156,7 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 	s := measurement{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: cpuSeconds,
 		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, PageAllocs: end.PageAllocs,
-		Transactions: end.Transactions, ProduceRequests: end.ProduceRequests,
+		Transactions: end.Transactions,
 	}
 	began := clock.First
 	if !end.Began.IsZero() { // its clock starts after the last request

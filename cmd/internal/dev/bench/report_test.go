@@ -94,7 +94,7 @@ func TestBenchReportJSON(t *testing.T) {
 func TestRowsThatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, needs := range map[string]string{
-		"broker_cpu_per_million_20": "it needs Linux, and brokers run by this user on this machine", "redis_writes_per_million_20": "COMMAND of Redis", "rss_flat": "it needs Linux",
+		"broker_cpu_per_million_20": "it needs Linux, and brokers run by this user on this machine", "rss_flat": "it needs Linux",
 	} {
 		r := new(report)
 		r.summarize([]row{rowNamed(t, name)}, []map[cell]measurement{{}})

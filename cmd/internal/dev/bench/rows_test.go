@@ -89,12 +89,10 @@ func TestBenchValues(t *testing.T) {
 		"raw_fraction_exactly_once":      {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
 		"transactions_per_million_0":     {[]measurement{{Transactions: 7}}, 7},
 		"transactions_per_million_20":    {[]measurement{{Transactions: 40}}, 100},
-		"produce_requests_per_million_5": {[]measurement{{ProduceRequests: 4}}, 10},
-		"redis_writes_per_million_20":    {[]measurement{{Used: usage{RedisWrites: 4}}}, 10},
 		"bridge_cpu_per_million_0":       {[]measurement{{CPUSeconds: 3, Events: 1_000_000}}, 3},
-		"broker_cpu_per_million_20":      {[]measurement{{Used: usage{BrokerCPUSeconds: 4}}}, 10},
+		"broker_cpu_per_million_20":      {[]measurement{{BrokerCPUSeconds: 4}}, 10},
 		// Of all records, while the time and the CPU of producing leave the first page out.
-		"broker_cpu_per_million_memory": {[]measurement{{Used: usage{BrokerCPUSeconds: 3}, Events: 299_000}}, 10},
+		"broker_cpu_per_million_memory": {[]measurement{{BrokerCPUSeconds: 3, Events: 299_000}}, 10},
 		"refetch_after_kill_p99":        {[]measurement{{RefetchedP99: 200}}, 200},
 		"rss_latency_bound":             {[]measurement{{PeakRSS: 5}}, 5},
 		"rss_flat":                      {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
@@ -155,7 +153,7 @@ func TestBenchCells(t *testing.T) {
 	if long.pages != 10*short.pages {
 		t.Errorf("%+v %+v", long, short)
 	}
-	for _, name := range []string{"transactions", "produce_requests", "redis_writes", "bridge_cpu", "broker_cpu"} {
+	for _, name := range []string{"transactions", "bridge_cpu", "broker_cpu"} {
 		for _, latency := range []int{0, 5, 20} {
 			c := rowNamed(t, fmt.Sprintf("%s_per_million_%d", name, latency)).cells[0]
 			if c != testPlanner().catchUp(latency) || c.api != ms(latency) || c.mode != bridge.ExactlyOnce || c.codec != "" || c.without != (omitted{}) {
@@ -287,7 +285,7 @@ func TestRowResult(t *testing.T) {
 	if got, ok := flat.result([]map[cell]measurement{{}}, false); ok {
 		t.Errorf("memory that the system does not tell: %+v", got)
 	}
-	for _, name := range []string{"transactions_per_million_20", "redis_writes_per_million_0", "broker_cpu_per_million_5", "broker_cpu_per_million_memory"} {
+	for _, name := range []string{"transactions_per_million_20", "broker_cpu_per_million_5", "broker_cpu_per_million_memory"} {
 		unread := rowNamed(t, name)
 		if got, ok := unread.result([]map[cell]measurement{{}}, false); ok {
 			t.Errorf("%s that cannot be read: %+v", name, got)

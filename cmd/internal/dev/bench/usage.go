@@ -2,73 +2,22 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 )
 
-// usage is what the servers of a benchmark have done: since they were started, or
-// from before a measured process started to its end. 0 is not known.
-type usage struct {
-	BrokerCPUSeconds float64 `json:"broker_cpu_seconds,omitempty"`
-	// RedisWrites are write commands, those of scripts included.
-	RedisWrites int64 `json:"redis_writes,omitempty"`
-}
-
-func (u usage) since(before usage) usage {
-	return usage{max(0, u.BrokerCPUSeconds-before.BrokerCPUSeconds), max(0, u.RedisWrites-before.RedisWrites)}
-}
-
-// usage reads what the servers have done by now. Rows that need what cannot be
-// read are left out.
-func (b *bench) usage(ctx context.Context) usage {
-	var u usage
+// brokerCPU is the CPU time of all brokers since they were started, in seconds,
+// 0 if it is not known. Rows that need it are left out then.
+func (b *bench) brokerCPU() (seconds float64) {
 	for _, pid := range b.brokerPIDs {
-		seconds, err := processCPU(pid)
+		of, err := processCPU(pid)
 		if err != nil {
-			return usage{}
+			return 0
 		}
-		u.BrokerCPUSeconds += seconds
+		seconds += of
 	}
-	if writes, err := b.backends.redisWrites(ctx); err == nil {
-		u.RedisWrites = writes
-	}
-	return u
-}
-
-// redisWrites counts the write commands that Redis has executed, by its own
-// statistics and its own list of commands.
-func (t *backends) redisWrites(ctx context.Context) (writes int64, err error) {
-	if t.writing == nil {
-		commands, err := t.redis.Command(ctx).Result()
-		if err != nil {
-			return 0, fmt.Errorf("list the commands of Redis: %w", err)
-		}
-		t.writing = make(map[string]bool)
-		for name, info := range commands {
-			t.writing[name] = slices.Contains(info.Flags, "write")
-		}
-	}
-	stats, err := t.redis.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return 0, fmt.Errorf("read the statistics of Redis: %w", err)
-	}
-	for line := range strings.Lines(stats) {
-		rest, ok := strings.CutPrefix(line, "cmdstat_")
-		name, values, _ := strings.Cut(rest, ":calls=")
-		if !ok || !t.writing[name] {
-			continue
-		}
-		values, _, _ = strings.Cut(strings.TrimSpace(values), ",")
-		calls, err := strconv.ParseInt(values, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the statistics of Redis: %w", err)
-		}
-		writes += calls
-	}
-	return writes, nil
+	return seconds
 }
 
 // brokerPrograms are the programs of brokers. Another one that listens, such as

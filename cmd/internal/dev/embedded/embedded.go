@@ -203,7 +203,6 @@ func StartRedis(addr string) (*Redis, error) {
 	if err != nil {
 		return nil, notStarted("embedded Redis", addr, err)
 	}
-	server.Server().SetPreHook(new(commandStats).answer)
 	r.Addr = server.Addr()
 	r.URL = "redis://" + r.Addr + "/0"
 	return r, nil
