@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -357,6 +358,46 @@ func TestAPIClock(t *testing.T) {
 		t.Errorf("after it was asked %+v", c)
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// Pages are fetched again from the earliest one that the next process requests up
+// to the last one that its predecessor had.
+func TestPagesOfAnAPIAreNumbered(t *testing.T) {
+	t.Parallel()
+	w := new(timedAPI)
+	var err error
+	if w.Handler, err = exportsim.New(exportsim.Config{Events: 10, OnRequest: w.note}); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ask := func(method, target string, gone bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if gone {
+			cancel()
+		}
+		w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, http.NoBody).WithContext(ctx))
+	}
+	want := func(earliest, next int) {
+		t.Helper()
+		if diff := cmp.Diff([]int{earliest, next}, []int{w.clock.Earliest, w.clock.Next}); diff != "" {
+			t.Error(diff)
+		}
+	}
+	ask(http.MethodGet, "/events", false)
+	ask(http.MethodGet, "/events?cursor=a", false)
+	want(0, 2)
+	ask(http.MethodGet, "/events?cursor=b", true) // nobody has this page
+	want(0, 2)
+	ask(http.MethodPost, clockPath, false)
+	want(0, 0)
+	ask(http.MethodGet, "/events?cursor=b", false)
+	want(2, 3)
+	ask(http.MethodGet, "/events?cursor=a", false)
+	want(1, 3)
+	ask(http.MethodPost, clockPath+"?events=5", false) // another export
+	ask(http.MethodGet, "/events?cursor=b", false)
+	want(0, 1)
 }
 
 func TestLastCommit(t *testing.T) {

@@ -3,6 +3,9 @@ package bench
 import (
 	"context"
 	"math"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,6 +35,35 @@ type cpuReading struct {
 
 func readCPU() cpuReading {
 	return cpuReading{at: time.Now(), busy: machineCPU(), own: ownCPU()}
+}
+
+// clockTicks is the number of ticks in a second of CPU time, the same on all
+// platforms that Go knows.
+const clockTicks = 100
+
+// machineCPU is the CPU time that everything on the machine has used, in
+// seconds, 0 where the system does not report it.
+func machineCPU() float64 {
+	raw, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	// cpu user nice system idle iowait irq softirq steal guest guest_nice;
+	// guests are part of user and nice.
+	fields := strings.Fields(first)
+	var ticks float64
+	for i, field := range fields {
+		if i == 0 || i == 4 || i == 5 || i > 8 {
+			continue
+		}
+		n, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0
+		}
+		ticks += n
+	}
+	return ticks / clockTicks
 }
 
 // othersSince is how many cores others took on average since a reading.

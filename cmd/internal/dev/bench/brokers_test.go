@@ -11,10 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"exportbridge/bridge/exportapi/exportsim"
 )
 
 // The transactions that are counted are those that Kafka has.
@@ -106,44 +103,4 @@ func TestProcessCPU(t *testing.T) {
 	if _, err := processCPU(1 << 22); err == nil {
 		t.Error("a process that does not exist has a clock")
 	}
-}
-
-// Pages are fetched again from the earliest one that the next process requests up
-// to the last one that its predecessor had.
-func TestPagesOfAnAPIAreNumbered(t *testing.T) {
-	t.Parallel()
-	w := new(timedAPI)
-	var err error
-	if w.Handler, err = exportsim.New(exportsim.Config{Events: 10, OnRequest: w.note}); err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	ask := func(method, target string, gone bool) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if gone {
-			cancel()
-		}
-		w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, http.NoBody).WithContext(ctx))
-	}
-	want := func(earliest, next int) {
-		t.Helper()
-		if diff := cmp.Diff([]int{earliest, next}, []int{w.clock.Earliest, w.clock.Next}); diff != "" {
-			t.Error(diff)
-		}
-	}
-	ask(http.MethodGet, "/events", false)
-	ask(http.MethodGet, "/events?cursor=a", false)
-	want(0, 2)
-	ask(http.MethodGet, "/events?cursor=b", true) // nobody has this page
-	want(0, 2)
-	ask(http.MethodPost, clockPath, false)
-	want(0, 0)
-	ask(http.MethodGet, "/events?cursor=b", false)
-	want(2, 3)
-	ask(http.MethodGet, "/events?cursor=a", false)
-	want(1, 3)
-	ask(http.MethodPost, clockPath+"?events=5", false) // another export
-	ask(http.MethodGet, "/events?cursor=b", false)
-	want(0, 1)
 }
