@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -31,7 +30,6 @@ type partEnd struct {
 	Ended      time.Time `json:"ended,omitzero"`
 	CPUSeconds float64   `json:"cpu_seconds,omitempty"`
 	Events     int       `json:"events,omitempty"`
-	Pages      int       `json:"pages,omitempty"`
 	PageAllocs float64   `json:"allocs_per_page,omitempty"`
 	Mallocs    uint64    `json:"mallocs"`
 	PeakRSS    int64     `json:"peak_rss_bytes"`
@@ -154,7 +152,11 @@ func profile(cpu, allocs string) (stop func() error, err error) {
 		stops = append(stops, func() error {
 			runtime.GC() // what was allocated since the one before the last is not
 			runtime.GC() // in the profile yet
-			return writeProfile(allocs, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
+			file, err := os.Create(allocs)
+			if err != nil {
+				return err
+			}
+			return errors.Join(pprof.Lookup("allocs").WriteTo(file, 0), file.Close())
 		})
 	}
 	if cpu != "" {
@@ -168,12 +170,4 @@ func profile(cpu, allocs string) (stop func() error, err error) {
 		stops = append(stops, func() error { pprof.StopCPUProfile(); return file.Close() })
 	}
 	return stop, nil
-}
-
-func writeProfile(name string, write func(io.Writer) error) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(file), file.Close())
 }

@@ -115,16 +115,10 @@ const (
 
 // age measures how old the events of a growing export are when they are read.
 func (b *bench) age(ctx context.Context, c cell, name string) (measurement, error) {
-	p := part{Kind: serverAPI, Growing: true}
-	s, err := b.processes.serve(ctx, "growing api", p.args())
+	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api *apiServer) ([]time.Duration, error) { return b.ages(ctx, c, name, api) })
 	if err != nil {
 		return measurement{}, err
 	}
-	ages, err := b.ages(ctx, c, name, &apiServer{url: s.addr})
-	if err := errors.Join(err, s.stop()); err != nil {
-		return measurement{}, err
-	}
-	slices.Sort(ages)
 	return measurement{Events: len(ages), AgeP50: milliseconds(quantile(ages, 0.5)), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
 }
 
@@ -133,8 +127,7 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 	if err != nil {
 		return nil, err
 	}
-	env := append(b.settings(c, name), exportSettings(api)...) // the last one of a variable counts
-	env = append(env, "EXPORT_POLL_INTERVAL="+pollInterval.String(), "EXPORT_POLL_INTERVAL_MAX="+pollInterval.String())
+	env := append(b.settings(c, name, api), "EXPORT_POLL_INTERVAL="+pollInterval.String(), "EXPORT_POLL_INTERVAL_MAX="+pollInterval.String())
 	wanted := agesWanted
 	if c.warming {
 		wanted /= 10
@@ -155,6 +148,18 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 		})
 	})
 	return ages, err
+}
+
+// onOwnAPI does what needs an API of its own, and sorts what that returns.
+func (b *bench) onOwnAPI(ctx context.Context, p part, do func(*apiServer) ([]time.Duration, error)) ([]time.Duration, error) {
+	p.Kind = serverAPI
+	s, err := b.processes.serve(ctx, "API of one run", p.args())
+	if err != nil {
+		return nil, err
+	}
+	values, err := do(&apiServer{url: s.addr})
+	slices.Sort(values)
+	return values, errors.Join(err, s.stop())
 }
 
 // quantile is that of sorted values.

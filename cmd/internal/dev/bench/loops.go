@@ -60,7 +60,6 @@ func eachPageOf(ctx context.Context, source bridge.Source, do func(bridge.Source
 		if err := do(source, page); err != nil {
 			return partEnd{}, err
 		}
-		end.Pages++
 		last := page.Tail()
 		at.Cursor = page.Next
 		page.Release()
@@ -149,7 +148,6 @@ func usualLoop(ctx context.Context, st *config.Stream, s *config.Settings) (end 
 		if err := sinks.ship(ctx, records, page.NextCursor); err != nil {
 			return partEnd{}, err
 		}
-		end.Pages++
 		if page.NextCursor == "" {
 			end.Ended = time.Now()
 			return end, nil

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -55,21 +56,16 @@ func (b *bench) verify(ctx context.Context, c cell, name string) error {
 	return err
 }
 
-// settings are the environment of a cell's process.
-func (b *bench) settings(c cell, name string) []string {
-	mode := c.mode
-	if mode == "" {
-		mode = bridge.Mode(b.delivery)
+// settings are the environment of a cell's process that follows the API.
+func (b *bench) settings(c cell, name string, api *apiServer) []string {
+	mode := cmp.Or(c.mode, bridge.Mode(b.delivery))
+	set := []string{
+		"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
+		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name), "KAFKA_DELIVERY=" + string(mode),
+		"KAFKA_CHECKPOINT_TOPIC=" + checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP=" + name,
+		"REDIS_URL=" + b.redisURL, "CURSOR_PREFIX=" + name,
+		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info",
 	}
-	var set []string
-	if api := b.apis[c.api]; api != nil {
-		set = exportSettings(api)
-	}
-	set = append(set,
-		"KAFKA_BROKERS="+b.kafkaAddr[c.kafka], "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name), "KAFKA_DELIVERY="+string(mode),
-		"KAFKA_CHECKPOINT_TOPIC="+checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP="+name,
-		"REDIS_URL="+b.redisURL, "CURSOR_PREFIX="+name,
-		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info")
 	if c.redisFar {
 		set = append(set, "REDIS_URL="+b.redisFar) // the last one of a variable counts
 	}
@@ -77,10 +73,6 @@ func (b *bench) settings(c cell, name string) []string {
 		set = append(set, "KAFKA_COMPRESSION="+c.codec)
 	}
 	return set
-}
-
-func exportSettings(api *apiServer) []string {
-	return []string{"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents)}
 }
 
 // part is what a cell's process is started with.
@@ -115,7 +107,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 		return measurement{}, err
 	}
 	before := b.brokerCPU()
-	out, err := b.processes.run(ctx, b.settings(c, name), b.part(c))
+	out, err := b.processes.run(ctx, b.settings(c, name, api), b.part(c))
 	if err != nil {
 		return measurement{}, err
 	}

@@ -2,10 +2,8 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -22,24 +20,18 @@ const (
 // refetch kills bridges that follow one export, one after the other, and counts
 // the pages that each one had and the next one fetches again.
 func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, error) {
-	p := part{Kind: serverAPI, API: c.api, Events: c.pages * pageEvents}
-	s, err := b.processes.serve(ctx, "API of kills", p.args())
+	p := part{API: c.api, Events: c.pages * pageEvents}
+	again, err := b.onOwnAPI(ctx, p, func(api *apiServer) ([]time.Duration, error) { return b.fetchedAgain(ctx, c, name, api) })
 	if err != nil {
 		return measurement{}, err
 	}
-	again, err := b.fetchedAgain(ctx, c, name, &apiServer{url: s.addr})
-	if err := errors.Join(err, s.stop()); err != nil {
-		return measurement{}, err
-	}
-	slices.Sort(again)
 	return measurement{RefetchedP99: milliseconds(quantile(again, 0.99))}, nil
 }
 
 // fetchedAgain returns for each kill the latency of the pages that were fetched
 // again, together.
 func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
-	env := append(b.settings(c, name), exportSettings(api)...)
-	env = append(env, "BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
+	env := append(b.settings(c, name, api), "BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
 	kills := c.kills
 	if c.warming {
 		kills = max(1, kills/10)
