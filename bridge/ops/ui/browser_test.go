@@ -150,23 +150,6 @@ func (p *tab) sees(selector, text string) {
 	p.wait(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.innerText.includes(%q))`, selector, text))
 }
 
-// click clicks as a mouse does: on what lies on top there. It goes by places,
-// since the page may replace an element at any time.
-func (p *tab) click(selector string) {
-	p.Helper()
-	// What loads above it moves it: it is clicked once it has kept its place.
-	p.wait(fmt.Sprintf(`(() => {
-		const e = document.querySelector(%q);
-		if (!e?.checkVisibility() || e.disabled) return false;
-		e.scrollIntoView({block: 'center'});
-		const box = e.getBoundingClientRect(), was = window.clickAt;
-		window.clickAt = [box.x + box.width / 2, box.y + box.height / 2];
-		return String(was) === String(window.clickAt) && e.contains(document.elementFromPoint(...window.clickAt));
-	})()`, selector))
-	at := read[[]float64](p, `window.clickAt`)
-	p.do(chromedp.MouseClickXY(at[0], at[1]))
-}
-
 // write types into a field, after what is there.
 func (p *tab) write(selector, text string) {
 	p.Helper()
