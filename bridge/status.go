@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -149,8 +150,8 @@ func (s *Status) EndDoubtful() bool {
 	})
 }
 
-// ApplyDependencies turns a healthy state into back-off while the stream waits
-// for an unreachable server.
+// ApplyDependencies turns a healthy state into a retry while the stream waits for
+// a server that is not up.
 func (s *Status) ApplyDependencies() {
 	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
 		return
@@ -161,7 +162,7 @@ func (s *Status) ApplyDependencies() {
 		}
 		if d := s.Dependencies[name]; !d.Up {
 			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
-			s.Error = name + " does not answer: " + d.Error
+			s.Error = name + " " + d.Trouble + ": " + d.Error
 			return
 		}
 	}
@@ -182,10 +183,38 @@ func (s *Status) Fenced() bool { return s.State == StateBlocked && s.Reason == R
 
 // Dependency is the availability of a server that the stream needs.
 type Dependency struct {
-	// Up holds since Since; Error is why the server is down.
-	Up    bool      `json:"up"`
-	Since time.Time `json:"since"`
-	Error string    `json:"error,omitempty"`
+	// Up and Trouble hold since Since. Trouble says in a few words why the server is
+	// not up, such as "is down" or "refuses the key", Error in full.
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`
+	Trouble string    `json:"trouble,omitempty"`
+	Error   string    `json:"error,omitempty"`
+}
+
+// troubleOf says what a server does that fails with err: one that answers is not down.
+func troubleOf(name string, err error) string {
+	f := FaultOf(err)
+	status, _ := strconv.Atoi(f.Code) // 0 if it is none
+	is := func(codes ...string) bool { return slices.Contains(codes, f.Code) }
+	switch {
+	case f.Reason == ReasonAuth && name == DependencySource:
+		return "refuses the key"
+	case f.Reason == ReasonAuth:
+		return "refuses access"
+	case is("tls"):
+		return "fails the TLS handshake"
+	case is("network") && f.Class == Permanent, is("request", "leak"):
+		return "is not asked"
+	case is("network", "timeout", "closed", "error"):
+		return "is down"
+	case is("decode", "schema", "size", "next_url"):
+		return "sends no valid page"
+	case status >= 300 && status < 400:
+		return "redirects requests"
+	case f.Class != Transient && f.Class != Throttled:
+		return "refuses requests"
+	}
+	return "answers with errors"
 }
 
 // The names of a stream's dependencies.
@@ -203,7 +232,7 @@ type Health struct {
 }
 
 // Reporter returns a function for one dependency's adapter to call: with nil
-// after a response, with the error after a failure.
+// after a good response, with the error after a failure.
 func (h *Health) Reporter(name string) func(error) {
 	return func(err error) {
 		h.mu.Lock()
@@ -214,9 +243,9 @@ func (h *Health) Reporter(name string) func(error) {
 		was, known := h.seen[name]
 		now := Dependency{Up: err == nil, Since: was.Since}
 		if err != nil {
-			now.Error = err.Error()
+			now.Trouble, now.Error = troubleOf(name, err), err.Error()
 		}
-		if !known || was.Up != now.Up {
+		if !known || was.Trouble != now.Trouble {
 			now.Since = time.Now()
 		}
 		h.seen[name] = now

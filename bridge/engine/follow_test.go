@@ -397,7 +397,7 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 			t.Errorf("%+v, want caught up", s)
 		}
 		health.Reporter("kafka")(errors.New("connection refused"))
-		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff || !strings.Contains(s.Error, "kafka does not answer: connection refused") {
+		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff || !strings.Contains(s.Error, "kafka is down: connection refused") {
 			t.Errorf("state %s %q, caught up %v", s.State, s.Error, s.CaughtUp)
 		}
 		health.Reporter("kafka")(nil)

@@ -291,21 +291,45 @@ func TestConnectionsAreKept(t *testing.T) {
 
 func TestHealthIsReported(t *testing.T) {
 	t.Parallel()
-	for code, wantUp := range map[int]bool{200: true, 429: true, 410: true, 500: false, 401: false} {
+	const cursor = "c"
+	for _, tc := range []struct {
+		code          int
+		cursor, kind  string
+		scheme, wants string // the trouble; "" is none
+	}{
+		{code: 200}, {code: 429}, {code: 410, cursor: cursor},
+		{code: 401, wants: "refuses the key"}, {code: 403, wants: "refuses the key"},
+		{code: 404, wants: "refuses requests"}, {code: 302, wants: "redirects requests"},
+		{code: 500, wants: "answers with errors"}, {code: 408, wants: "answers with errors"},
+		{code: 200, kind: "text/html", wants: "sends no valid page"},
+		{code: 200, scheme: "https", wants: "fails the TLS handshake"},
+		{scheme: "closed", wants: "is down"},
+	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if code == 200 {
+			if tc.code == 200 && tc.kind == "" {
 				answer(emptyPage)(w, r)
 				return
 			}
-			w.WriteHeader(code)
+			w.Header().Set("Content-Type", tc.kind)
+			w.WriteHeader(tc.code)
 		}))
 		t.Cleanup(server.Close)
-		cfg := config(t, map[string]string{"EXPORT_URL": server.URL})
-		var reports []error
-		cfg.Report = func(err error) { reports = append(reports, err) }
-		_, _ = fetchAll(t, connect(t, cfg), bridge.Position{Cursor: "c"})
-		if len(reports) != 1 || (reports[0] == nil) != wantUp {
-			t.Errorf("%d: reported %v, want one report, up %v", code, reports, wantUp)
+		at := server.URL
+		switch tc.scheme {
+		case "https":
+			at = strings.Replace(at, "http:", "https:", 1)
+		case "closed":
+			server.Close()
+		}
+		cfg := config(t, map[string]string{"EXPORT_URL": at})
+		health, reports := new(bridge.Health), 0
+		cfg.Report = func(err error) {
+			reports++
+			health.Reporter(bridge.DependencySource)(err)
+		}
+		_, _ = fetchAll(t, connect(t, cfg), bridge.Position{Cursor: tc.cursor})
+		if got := health.Snapshot()[bridge.DependencySource]; reports != 1 || got.Trouble != tc.wants || got.Up != (tc.wants == "") {
+			t.Errorf("%+v: %d reports, the last one %+v", tc, reports, got)
 		}
 	}
 }

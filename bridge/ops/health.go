@@ -62,7 +62,7 @@ func describe(s bridge.Status) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
-			lines = append(lines, fmt.Sprintf("%s down since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
+			lines = append(lines, fmt.Sprintf("%s %s since %s: %s", name, d.Trouble, d.Since.UTC().Format(time.RFC3339), d.Error))
 		}
 	}
 	return strings.Join(lines, "; ")

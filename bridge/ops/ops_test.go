@@ -37,7 +37,7 @@ func handlerOf(s *fakeStream) http.Handler {
 
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	kafkaDown := map[string]bridge.Dependency{"kafka": {Up: false, Error: "dial refused"}}
+	kafkaDown := map[string]bridge.Dependency{"kafka": {Up: false, Trouble: "is down", Error: "dial refused"}}
 	for _, tc := range []struct {
 		name   string
 		stream fakeStream
@@ -55,7 +55,7 @@ func TestEndpoints(t *testing.T) {
 		{"not ready when stopped by an error", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped}, true}, "/readyz", 503, "stream events: stopped"},
 		{"ready when a window is done", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped, Ended: "the window ended"}, true}, "/readyz?verbose", 200, "stream events: stopped: the window ended"},
 		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200, "stream events: idle"},
-		{"verbose names who is away", fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true}, "/readyz?verbose", 200, "kafka down since"},
+		{"verbose names who is away", fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true}, "/readyz?verbose", 200, "kafka is down since"},
 		{"ready by its other name", fakeStream{bridge.Status{State: bridge.StateStandby}, true}, "/ready", 200, "ok"},
 		{"alive by its other name", fakeStream{turning: true}, "/ping", 200, "ok"},
 		{"nothing else", fakeStream{turning: true}, "/", 404, "not found"},

@@ -217,7 +217,7 @@ func TestFiguresMove(t *testing.T) {
 	p.sees("#figure-rate .value", "411")
 	p.sees("#figure-events .value", "48,300,000")
 	f.set(func() {
-		down := bridge.Dependency{Since: time.Now(), Error: "dial tcp 10.2.0.9:9092: connection refused"}
+		down := bridge.Dependency{Since: time.Now(), Trouble: "is down", Error: "dial tcp 10.2.0.9:9092: connection refused"}
 		f.reports[0].Live.State, f.reports[0].Live.Error = bridge.StateBackoff, down.Error
 		f.reports[0].Live.Dependencies["kafka"] = down
 	})
@@ -438,7 +438,7 @@ func TestInert(t *testing.T) {
 	r := running(attack("stream"))
 	r.Live.State, r.Live.Reason = bridge.StateBlocked, bridge.Reason(attack("why"))
 	r.Live.Error, r.Live.Hint, r.Live.Owner, r.Live.CursorHash = attack("error"), attack("hint"), attack("owner"), attack("hash")
-	r.Live.Dependencies["api"] = bridge.Dependency{Error: attack("api")}
+	r.Live.Dependencies["api"] = bridge.Dependency{Trouble: attack("trouble"), Error: attack("api")}
 	r.Guarantee, r.Notes = attack("guarantee"), []string{attack("note")}
 	r.Members = []object{{"client_id": attack("member"), "host": attack("host"), "owner": true}}
 	f := newFakeBridge(t, r)
@@ -459,7 +459,7 @@ func TestInert(t *testing.T) {
 	}
 	p := open(t, f, 1280, "status of 503")
 	for selector, texts := range map[string][]string{
-		"#streams": {"stream"}, "#state": {"stream", "why", "error", "hint", "owner", "note"}, "#position-hash": {"hash"}, "#server-api": {"api"},
+		"#streams": {"stream"}, "#state": {"stream", "why", "error", "hint", "owner", "note"}, "#position-hash": {"hash"}, "#server-api": {"trouble", "api"},
 		"#members": {"member", "host"}, "footer": {"guarantee"}, "#history-rows": {"cursor", "reason", "who"}, "#letters-rows": {"defect", "message", "page"},
 		"#jobs-rows": {"job", "kind", "of", "state", "topic"}, "#log": {"logged", "name", "attr"},
 		"#samples-rows": {"type", "sample-id", "sample-key_hash", "sample-origin", "sample-value"},

@@ -301,3 +301,19 @@ func TestFarBehind(t *testing.T) {
 		t.Errorf("class %q", css)
 	}
 }
+
+// A server that answers is not down: its box and the sentence say what it does.
+func TestTroubles(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	block(f)
+	p := open(t, f, 1280)
+	p.sees("#server-api .badge", "refuses the key")
+	f.set(func() {
+		l := f.reports[0].Live
+		l.State, l.Dependencies["api"] = bridge.StateBackoff, bridge.Dependency{Since: time.Now(), Trouble: "fails the TLS handshake", Error: "x509"}
+		l.Dependencies["redis"] = bridge.Dependency{Since: time.Now(), Error: "from an older version"}
+	})
+	p.sees("#server-api .badge", "fails the TLS handshake")
+	p.sees("#server-redis .badge", "down")
+	p.sees("#state-text", "The export API fails the TLS handshake and Redis is down; the stream waits")
+}

@@ -25,7 +25,7 @@ func block(f *fakeBridge) {
 	r.Live.Error = `GET /events answered 401 Unauthorized: "The API key is not valid"`
 	r.Live.Hint, r.LagSeconds = "exportbridge check, after renewing EXPORT_API_KEY_FILE", 702
 	r.Live.LastCommit, r.Live.PrefetchedPages, r.Live.PrefetchedBytes = ago, 0, 0
-	r.Live.Dependencies["api"] = bridge.Dependency{Since: ago, Error: "401 Unauthorized"}
+	r.Live.Dependencies["api"] = bridge.Dependency{Since: ago, Trouble: "refuses the key", Error: "401 Unauthorized"}
 	for _, e := range f.history {
 		e["at"], e["position"] = e["at"].(time.Time).Add(-11*time.Minute), e["position"].(time.Time).Add(-11*time.Minute)
 	}
@@ -33,7 +33,7 @@ func block(f *fakeBridge) {
 
 func loseRedis(f *fakeBridge) {
 	for _, r := range f.reports {
-		r.Live.Dependencies["redis"] = bridge.Dependency{Since: time.Now().Add(-3 * time.Minute), Error: "dial tcp 10.2.0.7:6379: connect: connection refused"}
+		r.Live.Dependencies["redis"] = bridge.Dependency{Since: time.Now().Add(-3 * time.Minute), Trouble: "is down", Error: "dial tcp 10.2.0.7:6379: connect: connection refused"}
 	}
 	f.reports[0].Notes = []string{"live status unknown: dial tcp 10.2.0.7:6379: connect: connection refused"}
 }
@@ -41,9 +41,9 @@ func loseRedis(f *fakeBridge) {
 func loseKafka(f *fakeBridge) {
 	for i := range f.reports {
 		r := &f.reports[i]
-		r.Live.Dependencies["kafka"] = bridge.Dependency{Since: time.Now().Add(-2 * time.Minute), Error: "dial tcp 10.2.0.9:9092: connect: connection refused"}
+		r.Live.Dependencies["kafka"] = bridge.Dependency{Since: time.Now().Add(-2 * time.Minute), Trouble: "is down", Error: "dial tcp 10.2.0.9:9092: connect: connection refused"}
 		r.Live.State, r.Live.CaughtUp, r.Live.Rate, r.Live.Pace, r.LagSeconds = bridge.StateBackoff, false, 0, 0, 162
-		r.Live.Error, r.Live.NextTry = "kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused", time.Now().Add(24*time.Second)
+		r.Live.Error, r.Live.NextTry = "kafka is down: dial tcp 10.2.0.9:9092: connect: connection refused", time.Now().Add(24*time.Second)
 		r.Members, r.Known = nil, false
 		r.Notes = []string{"group members unknown: dial tcp 10.2.0.9:9092: connect: connection refused"}
 	}

@@ -387,7 +387,7 @@ func TestE2EAliveWhileServersAreAway(t *testing.T) {
 			if text := <-died; text != "" {
 				t.Errorf("without %s %s", away, text)
 			}
-			if code, body := s.get("/readyz?verbose"); code != 200 || !bytes.Contains(body, []byte(name+" down since")) {
+			if code, body := s.get("/readyz?verbose"); code != 200 || !bytes.Contains(body, []byte(name+" is down since")) {
 				t.Errorf("/readyz without %s: %d %s", away, code, body)
 			}
 			run.stop()

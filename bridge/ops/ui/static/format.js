@@ -77,8 +77,10 @@ export function again(least, most = least, why = '') {
 // command is a hint that is a command line.
 export const command = /^(exportbridge|kafka-[a-z-]+\.sh|redis-cli)\b/;
 
+export const capital = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+
 export function sentence(text) {
-  const begun = command.test(text) ? `Run ${text}` : `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+  const begun = command.test(text) ? `Run ${text}` : capital(text);
   return /[.!?]$/.test(text) ? begun : `${begun}.`;
 }
 

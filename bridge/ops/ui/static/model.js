@@ -1,6 +1,6 @@
 // What the page knows, and which of it counts.
 
-import { instant } from './format.js';
+import { capital, instant } from './format.js';
 
 export const model = {
   session: null,
@@ -55,11 +55,19 @@ export const mayAct = () => Boolean(model.session?.write);
 
 export const serverNames = { api: 'the export API', kafka: 'Kafka', redis: 'Redis' };
 
-// down lists the servers that do not answer: those of the stream's owner, or of
-// this process, which sends the requests.
-export function down(stream) {
-  const all = [report(stream).live, model.live.get(stream)?.live];
-  return Object.keys(serverNames).filter((name) => all.some((l) => l?.dependencies?.[name]?.up === false));
+// down lists the servers that are not up: those of the stream's owner, or of this
+// process, which sends the requests.
+export const down = (stream) => Object.keys(serverNames).filter((name) => failing(stream, name));
+
+const failing = (stream, name) => [report(stream).live, model.live.get(stream)?.live]
+  .map((l) => l?.dependencies?.[name]).find((d) => d?.up === false);
+
+// trouble is what a server does that is not up: one that answers is not down.
+export const trouble = (d) => d.trouble || 'is down';
+
+// downText is "Redis is down", or "Redis is down and the export API refuses the key".
+export function downText(stream, servers) {
+  return capital(servers.map((name) => `${serverNames[name]} ${trouble(failing(stream, name))}`).join(' and '));
 }
 
 // whyNot says why an action cannot work now; '' is that it can.
@@ -67,9 +75,9 @@ export function whyNot(stream, action) {
   const away = down(stream);
   const r = report(stream);
   if (!mayAct() && !model.session?.needs_token) return 'Read-only: HTTP actions are restricted to localhost unless HTTP_ADMIN_TOKEN_FILE is set.';
-  if (action === 'job') return away.includes('kafka') ? 'Actions wait: Kafka is down, and jobs are kept in Kafka.' : '';
-  if (away.includes('redis')) return 'Actions wait: Redis is down, and requests reach the stream through Redis.';
-  if (away.includes('kafka') && (r.live?.mode ?? r.checkpoint?.mode) !== 'at-least-once') return 'Actions wait: Kafka is down, and changes are committed to Kafka.';
+  if (action === 'job') return away.includes('kafka') ? `Actions wait: ${downText(stream, ['kafka'])}, and jobs are kept in Kafka.` : '';
+  if (away.includes('redis')) return `Actions wait: ${downText(stream, ['redis'])}, and requests reach the stream through Redis.`;
+  if (away.includes('kafka') && (r.live?.mode ?? r.checkpoint?.mode) !== 'at-least-once') return `Actions wait: ${downText(stream, ['kafka'])}, and changes are committed to Kafka.`;
   if (action === 'pause' && !r.head && model.full.has(stream) && !model.statusError) return 'Pausing requires a first commit.';
   return '';
 }

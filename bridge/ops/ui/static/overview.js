@@ -2,7 +2,7 @@
 
 import { $, copyButton, el, fill, forbid, setText, time } from './dom.js';
 import { age, bytes, clock, command, count, duration, explain, instant, place, plural, rate } from './format.js';
-import { down, model, now, report, serverNames, whyNot } from './model.js';
+import { down, downText, model, now, report, trouble, whyNot } from './model.js';
 
 const names = {
   starting: 'Starting', standby: 'Standby', running: 'Running', idle: 'Caught up', backoff: 'Backing off',
@@ -45,7 +45,7 @@ function doubtsOf(r, away) {
   const share = deadShare(r.live);
   const warned = warnings(r).length;
   return [
-    away.length > 0 ? `${away.map(shortName).join(' and ')} down` : '',
+    away.length > 0 ? downText(r.stream, away).replaceAll(' is down', ' down') : '',
     share >= manyDead ? `${percent(share)} dead letters` : '',
     warned > 0 ? plural(warned, 'warning') : '',
   ].filter(Boolean);
@@ -62,13 +62,6 @@ function atRest(r) {
   if (deadShare(l) >= manyDead) return `${count(l.dead_lettered)} of the events since the start are in the dead-letter topic.`;
   return endDoubtful(r) ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.';
 }
-
-const shortName = (server) => serverNames[server].replace('the export ', '');
-
-const capital = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
-
-// areDown is "Redis is down", "Kafka and Redis are down".
-const areDown = (servers) => `${capital(servers.map((s) => serverNames[s]).join(' and '))} ${servers.length > 1 ? 'are' : 'is'} down`;
 
 let shownStreams = '';
 
@@ -117,7 +110,7 @@ function sentence(r, state, away) {
   const text = phrase(r, state, away);
   const without = away.filter((server) => server !== 'api');
   if (without.length === 0 || state === 'backoff') return text;
-  return `${areDown(without)}; ${['running', 'idle'].includes(state) ? 'events flow; ' : ''}actions wait. ${text}`;
+  return `${downText(r.stream, without)}; ${['running', 'idle'].includes(state) ? 'events flow; ' : ''}actions wait. ${text}`;
 }
 
 function phrase(r, state, away) {
@@ -127,7 +120,7 @@ function phrase(r, state, away) {
       if (r.left > 0) return `${duration(r.lag)} behind; caught up in about ${duration(r.left)}.`;
       return l.pace > 0 && r.lag > 60 ? `${duration(r.lag)} behind, not catching up at this pace.` : 'Reading and publishing.';
     case 'idle': return `${atRest(r)} Next poll ${wait(l)}.`;
-    case 'backoff': return `${away.length > 0 ? `${areDown(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
+    case 'backoff': return `${away.length > 0 ? `${downText(r.stream, away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
     case 'blocked': return `Stopped without losing or skipping events. Resumes once the cause is fixed; next check ${wait(l)}.`;
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
     case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
@@ -247,7 +240,7 @@ export function renderServers(meter) {
     const d = dependencies[key];
     const state = d ? (d.up ? 'up' : 'down') : 'unknown';
     box.className = `card server is-${state}`;
-    setText(box.querySelector('.badge'), { up: 'up', down: 'down', unknown: 'unknown' }[state]);
+    setText(box.querySelector('.badge'), state === 'down' ? trouble(d).replace(/^is /, '') : state);
     const since = instant(d?.since);
     setText(box.querySelector('.since'), since ? `for ${ageSince(since)}` : '');
     setText(box.querySelector('.error'), d?.error ?? '');
@@ -294,7 +287,8 @@ export function renderMembers() {
   const r = report(model.stream);
   const members = r.members ?? [];
   $('members-empty').hidden = members.length > 0;
-  setText($('members-empty'), membersUnknown(r) ? `Not known: ${down(model.stream).includes('kafka') ? 'Kafka is down' : 'the group cannot be read'}.` : 'No known members.');
+  const kafka = down(model.stream).includes('kafka');
+  setText($('members-empty'), membersUnknown(r) ? `Not known: ${kafka ? downText(model.stream, ['kafka']) : 'the group cannot be read'}.` : 'No known members.');
   fill($('members'), members.map((m) => el('li', null,
     el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'owner' : 'standby'),
     el('span', { class: 'mono' }, m.process || m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));

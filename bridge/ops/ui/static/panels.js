@@ -2,7 +2,7 @@
 
 import { $, el, fill, setText, time } from './dom.js';
 import { bytes, clock, count, explain, instant } from './format.js';
-import { down, model, now } from './model.js';
+import { down, downText, model, now } from './model.js';
 
 const samplesKept = 50;
 const logKept = 200;
@@ -113,7 +113,7 @@ export class Listing {
 
   show(rows, total, more = false) {
     const away = down(model.stream).includes('kafka');
-    this.say(rows.length > 0 ? '' : away ? 'Not known: Kafka is down.' : this.empty);
+    this.say(rows.length > 0 ? '' : away ? `Not known: ${downText(model.stream, ['kafka'])}.` : this.empty);
     setText($(`${this.name}-total`), total > 0 ? `${count(total)}${more ? '+' : ''}` : '');
     fill($(`${this.name}-rows`), rows);
   }
