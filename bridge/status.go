@@ -27,6 +27,18 @@ const (
 // States lists all states, for metrics.
 var States = []State{StateStarting, StateStandby, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped}
 
+// Text is the state for people: the values of StateIdle and StateBackoff are only of
+// JSON, metrics and spans.
+func (s State) Text() string {
+	switch s {
+	case StateIdle:
+		return "caught up"
+	case StateBackoff:
+		return "retrying"
+	}
+	return string(s)
+}
+
 // Contract is how an API marks the end of its results.
 type Contract string
 

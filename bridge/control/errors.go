@@ -72,7 +72,7 @@ func (e *ForeignCursorError) Error() string {
 
 // liveText summarizes the status of a bridge.
 func liveText(s *bridge.Status) string {
-	text := fmt.Sprintf("%s is %s", s.Owner, s.State)
+	text := fmt.Sprintf("%s is %s", s.Owner, s.State.Text())
 	if s.Reason != "" {
 		text += fmt.Sprintf(" (%s)", s.Reason)
 	}

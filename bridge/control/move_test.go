@@ -111,7 +111,7 @@ func TestUnacknowledged(t *testing.T) {
 					if e.State != c.state || e.Interrupted != c.interrupted || !strings.Contains(err.Error(), c.text) {
 						t.Errorf("%v, %+v", err, e)
 					}
-					if withdrawn := e.State == bridge.RequestWithdrawn && !e.Interrupted; withdrawn != strings.HasSuffix(err.Error(), "; pod-1 is backoff: 503") {
+					if withdrawn := e.State == bridge.RequestWithdrawn && !e.Interrupted; withdrawn != strings.HasSuffix(err.Error(), "; pod-1 is retrying: 503") {
 						t.Errorf("what the bridge does: %v", err)
 					}
 				})

@@ -111,9 +111,9 @@ func (f *follower) setState(state bridge.State, fault *bridge.Fault) {
 	}
 	switch {
 	case fault == nil && (was == bridge.StateBlocked || was == bridge.StateBackoff) && state != bridge.StateStopped && state != bridge.StateStandby:
-		f.log.Info("recovered", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
+		f.log.Info("recovered", "after", time.Since(since).Round(time.Millisecond).String(), "was", was.Text())
 	case fault == nil:
-		f.log.Debug("state", "state", string(state))
+		f.log.Debug("state", "state", state.Text())
 	case state == bridge.StateBlocked:
 		f.log.Error("blocked", f.e.cfg.faultAttrs(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:

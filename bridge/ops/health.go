@@ -46,7 +46,7 @@ func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func describe(s bridge.Status) string {
-	line := fmt.Sprintf("stream %s: %s", s.Stream, s.State)
+	line := fmt.Sprintf("stream %s: %s", s.Stream, s.State.Text())
 	if s.Reason != "" {
 		line += fmt.Sprintf(" (%s)", s.Reason)
 	}

@@ -221,7 +221,7 @@ func TestFiguresMove(t *testing.T) {
 		f.reports[0].Live.State, f.reports[0].Live.Error = bridge.StateBackoff, down.Error
 		f.reports[0].Live.Dependencies["kafka"] = down
 	})
-	p.sees("#state-name", "Backing off")
+	p.sees("#state-name", "Retrying")
 	p.sees("#server-kafka .badge", "down")
 	p.sees("#server-kafka .error", "connection refused")
 }
@@ -540,9 +540,9 @@ func TestStates(t *testing.T) {
 			r.Live.State, r.Live.Reason = bridge.StateBlocked, bridge.ReasonAuth
 			r.Live.Error, r.Live.Hint = "GET /events answered 401: the key is not valid", "exportbridge check; then EXPORT_API_KEY_FILE"
 		}), map[string]string{"#state-name": "Blocked", "#cause": "auth", "#cause dd": "the key is not valid", "#cause code": "exportbridge check"}},
-		"backing off": {with(func(r *report) {
+		"retrying": {with(func(r *report) {
 			r.Live.State, r.Live.Error, r.Live.NextTry = bridge.StateBackoff, "GET /events: connection reset", now.Add(20*time.Minute)
-		}), map[string]string{"#state-name": "Backing off", "#state-text": "no event is lost. Next attempt in", "#cause": "connection reset"}},
+		}), map[string]string{"#state-name": "Retrying", "#state-text": "no event is lost. Next attempt in", "#cause": "connection reset"}},
 		"paused without end": {with(func(r *report) { r.Live.State, r.Live.PausedUntil = bridge.StatePaused, bridge.Forever }),
 			map[string]string{"#state-name": "Paused", "#state-text": "until resumed", "#resume": "Resume"}},
 		"stopped":              {with(func(r *report) { r.Live.State, r.Live.Ended = bridge.StateStopped, "after 500 events" }), map[string]string{"#state-text": "Ended: after 500 events."}},

@@ -296,7 +296,7 @@ func TestFarBehind(t *testing.T) {
 	late := running("events")
 	late.LagSeconds = (8 * time.Hour).Seconds() // the position follows
 	p := open(t, newFakeBridge(t, late), 1280)
-	p.sees("#state-name", "Catching up")
+	p.sees("#state-name", "Behind")
 	if css := read[string](p, `document.getElementById('state').className`); css != "card state is-behind" {
 		t.Errorf("class %q", css)
 	}

@@ -36,14 +36,12 @@ func placed(live *bridge.Status, c *bridge.Checkpoint) *bridge.Status {
 
 // describeState says in a few words what a stream does.
 func describeState(s *bridge.Status, now time.Time) string {
-	state := string(s.State)
+	state := s.State.Text()
 	switch {
-	case s.State == bridge.StateIdle:
-		state = "caught up"
 	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
 		state = "behind " + cli.RoundDuration(now.Sub(s.Position))
 	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
-		state = "retrying: " + process.Cut(s.Error, 80)
+		state += ": " + process.Cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
 		state = fmt.Sprintf("retry in %s: %s", cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	case s.State == bridge.StatePaused:

@@ -171,14 +171,14 @@ func restOf(resting []*bridge.Status) []any {
 	}
 	fields := []any{"published", published}
 	for _, state := range slices.Sorted(maps.Keys(states)) {
-		fields = append(fields, string(state), strings.Join(states[state], ","))
+		fields = append(fields, strings.ReplaceAll(state.Text(), " ", "_"), strings.Join(states[state], ","))
 	}
 	return fields
 }
 
 func progressOf(s *bridge.Status) []any {
 	fields := []any{
-		logStream, s.Stream, "state", string(s.State), "events", s.Events, "pages", s.Pages, "published", s.Published,
+		logStream, s.Stream, "state", s.State.Text(), "events", s.Events, "pages", s.Pages, "published", s.Published,
 		"rate", fmt.Sprintf("%.0f/s", s.Rate), "caught_up", s.CaughtUp,
 	}
 	if !s.Position.IsZero() {

@@ -35,7 +35,7 @@ func TestProgressLines(t *testing.T) {
 		{10 * time.Second, []bridge.Status{idle("events"), full}, []string{"stream users"}},
 		{10 * time.Second, []bridge.Status{idle("events"), idle("users")}, []string{"stream users"}},
 		{10 * time.Second, []bridge.Status{idle("events"), idle("users")}, nil},
-		{restInterval, []bridge.Status{idle("events"), idle("users")}, []string{"published 4 idle events,users"}},
+		{restInterval, []bridge.Status{idle("events"), idle("users")}, []string{"published 4 caught_up events,users"}},
 		{restInterval - time.Second, []bridge.Status{idle("events"), idle("users")}, nil},
 		{time.Second, []bridge.Status{idle("events"), busy}, []string{"stream users", "stream events"}},
 	} {

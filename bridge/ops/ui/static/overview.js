@@ -5,7 +5,7 @@ import { age, bytes, clock, command, count, duration, explain, instant, place, p
 import { down, downText, model, now, report, trouble, whyNot } from './model.js';
 
 const names = {
-  starting: 'Starting', standby: 'Standby', running: 'Running', idle: 'Caught up', backoff: 'Backing off',
+  starting: 'Starting', standby: 'Standby', running: 'Running', idle: 'Caught up', backoff: 'Retrying',
   paused: 'Paused', blocked: 'Blocked', stopped: 'Stopped', none: 'Not running', unknown: 'Unknown',
 };
 
@@ -27,7 +27,7 @@ function look(stream) {
   const r = report(stream);
   const state = stateOf(r);
   const behind = state === 'running' && r.lag > 60;
-  const name = behind ? 'Catching up' : names[state];
+  const name = behind ? 'Behind' : names[state];
   const doubts = healthy(state) ? doubtsOf(r, down(stream)) : [];
   if (doubts.length > 0) return { state, css: 'degraded', name: [name, ...doubts].join(', ') };
   return { state, css: behind ? 'behind' : state, name };
