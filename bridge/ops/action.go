@@ -174,24 +174,26 @@ type moveTarget struct {
 	Datetime string `json:"datetime"`
 	// Shift is a number of pages, negative to go back.
 	Shift int64 `json:"shift"`
-	// Earliest goes to the first event of the export, Latest to the events from
-	// now on. Current keeps the position and accepts the topics as they are.
-	Earliest bool `json:"earliest"`
-	Current  bool `json:"current"`
-	Latest   bool `json:"latest"`
+	// EventTime goes to the events from this time on, read like Datetime; an API that
+	// takes no start refuses it. Earliest goes to the first event of the export,
+	// Latest to the events from now on. Current keeps the position and accepts the topics as they are.
+	EventTime string `json:"event_time"`
+	Earliest  bool   `json:"earliest"`
+	Current   bool   `json:"current"`
+	Latest    bool   `json:"latest"`
 }
 
 // parse checks that exactly one field is set, and its value.
 func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
 	given := 0
-	for _, is := range []bool{t.Entry != "", t.Datetime != "", t.Shift != 0, t.Earliest, t.Current, t.Latest} {
+	for _, is := range []bool{t.Entry != "", t.Datetime != "", t.Shift != 0, t.EventTime != "", t.Earliest, t.Current, t.Latest} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return "", nil, badRequest(`"to": {"shift": -5}`, "to: has %d targets, want one of entry, datetime, shift, earliest, current, latest", given)
+		return "", nil, badRequest(`"to": {"shift": -5}`, "to: has %d targets, want one of entry, datetime, shift, event_time, earliest, current, latest", given)
 	case t.Shift > 0:
 		return "", nil, badRequest(`"shift": -5`, "shift: %d is not negative", t.Shift)
 	}
@@ -204,14 +206,11 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 		}
 		return rewind, control.RewindToEntry{Entry: version}, nil
 	case t.Datetime != "":
-		ms, err := millis("datetime", t.Datetime)
-		if err != nil {
-			return "", nil, err
-		}
-		if ms > now.UnixMilli() {
-			return "", nil, badRequest(`"latest": true`, "datetime: %s is in the future", shorten(t.Datetime))
-		}
-		return rewind, control.RewindToTime{Time: time.UnixMilli(ms).UTC()}, nil
+		at, err := past("datetime", t.Datetime, now)
+		return rewind, control.RewindToTime{Time: at}, err
+	case t.EventTime != "":
+		at, err := past("event_time", t.EventTime, now)
+		return reset, control.ResetToTime{Time: at}, err
 	case t.Earliest:
 		return reset, control.ResetToEarliest{}, nil
 	case t.Current:
@@ -220,6 +219,15 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 		return reset, control.ResetToLatest{}, nil
 	}
 	return rewind, control.RewindPages{Pages: -t.Shift}, nil
+}
+
+// past reads a time that is not after now.
+func past(field, text string, now time.Time) (time.Time, error) {
+	ms, err := millis(field, text)
+	if err == nil && ms > now.UnixMilli() {
+		err = badRequest(`"latest": true`, "%s: %s is in the future", field, shorten(text))
+	}
+	return time.UnixMilli(ms).UTC(), err
 }
 
 // do executes a change and logs it with its caller.

@@ -185,6 +185,8 @@ func TestActionBodies(t *testing.T) {
 		{"two places", ask{line: movePath, body: move(`{"shift":-5,"earliest":true}`, "")}, 400, "2 targets"},
 		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "is not negative"},
 		{"the future", ask{line: movePath, body: move(`{"datetime":"2999-01-01T00:00:00Z"}`, "")}, 400, "future"},
+		{"a future event time", ask{line: movePath, body: move(`{"event_time":"2999-01-01T00:00:00Z"}`, "")}, 400, "event_time: 2999-01-01T00:00:00Z is in the future"},
+		{"both times", ask{line: movePath, body: move(`{"event_time":"2026-01-01","datetime":"2026-01-01"}`, "")}, 400, "2 targets"},
 		{"no time", ask{line: movePath, body: move(`{"datetime":"yesterday"}`, "")}, 400, "not a time: use "},
 		{"an unknown place", ask{line: movePath, body: move(`{"cursor":"abc"}`, "")}, 400, "cursor"},
 		{"no reason for a plan", ask{line: movePath, body: `{"to":{"shift":-5}}`}, 400, "reason is empty"},
@@ -236,6 +238,10 @@ func TestActions(t *testing.T) {
 		{
 			movePath, `{"to":{"datetime":"2026-01-02 03:04Z"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,
 			control.RewindToTime{Time: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)}, order{Action: "move", BaseEpoch: 7},
+		},
+		{
+			movePath, `{"to":{"event_time":"2026-01-02"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,
+			control.ResetToTime{Time: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}, order{Action: "move", BaseEpoch: 7},
 		},
 	} {
 		s.control.orders, s.control.plans, s.control.epoch = nil, nil, tc.want.BaseEpoch

@@ -286,6 +286,7 @@ func TestMoveTargets(t *testing.T) {
 	}{
 		{"shift", "shift", "250", object{"shift": -250.0}},
 		{"datetime", "datetime", "2026-11-20T13:05:30", object{"datetime": "2026-11-20T13:05:30Z"}},
+		{"event_time", "event_time", "2026-11-20", object{"event_time": "2026-11-20T00:00:00Z"}},
 		{"earliest", "", "", object{"earliest": true}},
 		{"current", "", "", object{"current": true}},
 		{"latest", "", "", object{"latest": true}},

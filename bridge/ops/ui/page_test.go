@@ -317,3 +317,17 @@ func TestTroubles(t *testing.T) {
 	p.sees("#server-redis .badge", "down")
 	p.sees("#state-text", "The export API fails the TLS handshake and Redis is down; the stream waits")
 }
+
+// An API without a start refuses an event time: the dialog says why, and what works.
+func TestNoStart(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.answers = []answer{{409, object{"error": "EXPORT_START_PARAM is empty: the export cannot start at a time", "hint": "use a rewind, or the earliest event"}}}
+	p := open(t, f, 1280, "status of 409")
+	p.click("#move")
+	p.click("#move-form [value=event_time]")
+	p.set("#move-form [name=event_time]", "2026-11-20 13:00")
+	p.write("#move-form [name=reason]", "why")
+	p.click("#move-submit")
+	p.sees("#move-problem", "the export cannot start at a time.")
+	p.sees("#move-problem", "Use a rewind, or the earliest event.")
+}

@@ -124,7 +124,7 @@ export class Actions {
 
 // chosen enables what the choice needs.
 function chosen(fields) {
-  for (const field of ['entry', 'datetime', 'shift']) {
+  for (const field of ['entry', 'shift', 'datetime', 'event_time']) {
     fields[field].disabled = fields.to.value !== field;
     fields[field].required = fields.to.value === field;
   }
@@ -139,7 +139,8 @@ function accepted(answer) {
 function target(fields) {
   switch (fields.to.value) {
     case 'entry': return { entry: fields.entry.value.trim() };
-    case 'datetime': return { datetime: utc(fields.datetime.value) };
+    case 'datetime':
+    case 'event_time': return { [fields.to.value]: utc(fields[fields.to.value].value) };
     case 'shift': return { shift: -Math.abs(Number(fields.shift.value)) };
     case 'earliest': return { earliest: true };
     case 'current': return { current: true };
