@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,6 +75,9 @@ type DeadLetter struct {
 	// index in the page, from 0.
 	CursorHash string
 	Index      int
+	// Headers are the record's that show nothing of a person: those about the failure,
+	// ce_type, ce_time and ce_source. List sets them.
+	Headers map[string]string
 	// Cursor and SHA256, the hash of the item in hexadecimal, are set if Whole is
 	// false. CursorLost is true if the cursor was too long to be kept.
 	Cursor     string
@@ -114,6 +118,19 @@ func Read(r *kgo.Record) DeadLetter {
 	l.ID, l.Size, l.Cursor, l.SHA256 = sub.ID, sub.Size, sub.Cursor, sub.SHA256
 	l.CursorLost = sub.Cursor == "" && l.CursorHash != ""
 	return l
+}
+
+// openHeaders are the headers of a record that show nothing of a person, each cut to
+// 256 bytes.
+func openHeaders(r *kgo.Record) map[string]string {
+	open := make(map[string]string)
+	for _, h := range r.Headers {
+		own := strings.HasPrefix(h.Key, "__dlq.errors.") || strings.HasPrefix(h.Key, "eb-")
+		if own || slices.Contains([]string{kafkasink.HeaderType, kafkasink.HeaderTime, kafkasink.HeaderSource, "content-type"}, h.Key) {
+			open[h.Key] = strings.ToValidUTF8(string(h.Value[:min(len(h.Value), keptID)]), "\uFFFD")
+		}
+	}
+	return open
 }
 
 // identityOf parses ce_source; it returns zero for a foreign form.

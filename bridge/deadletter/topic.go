@@ -60,7 +60,11 @@ func (t *Topic) List(ctx context.Context, q Query) ([]DeadLetter, error) {
 	all, err := kafkaclient.Newest(ctx, t, spans, q.Limit, func(r *kgo.Record) (DeadLetter, bool) {
 		l := Read(r)
 		l.Item = nil
-		return l, l.Stream == t.Stream && l.because(q.Reason) && (q.Since == 0 || r.Timestamp.UnixMilli() >= q.Since)
+		wanted := l.Stream == t.Stream && l.because(q.Reason) && (q.Since == 0 || r.Timestamp.UnixMilli() >= q.Since)
+		if wanted {
+			l.Headers = openHeaders(r)
+		}
+		return l, wanted
 	})
 	slices.Reverse(all)
 	return all, err

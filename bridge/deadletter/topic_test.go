@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/fakelog"
 	"exportbridge/bridge/deadletter"
@@ -60,6 +62,24 @@ func TestList(t *testing.T) {
 	}
 	if l := all[1]; !l.Whole || l.Item != nil || l.Size != len(item("e5")) || l.Reason != bridge.DefectTime || l.CursorHash != bridge.CursorHash("c") || l.Index != 5 {
 		t.Errorf("a letter that holds its item, in a list without it: %+v", l)
+	}
+}
+
+// TestHeaders: a list shows the headers of a letter, but none that may name a person.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.log.Append(1, fakelog.Record(written, item("a"), "eb-stream", w.topic.Stream, "eb-reason", "bad-timestamp", "ce_type", "orderPlaced\xff",
+		"ce_id", "an-id", "ce_subject", "somebody", "of-others", "somebody", "__dlq.errors.message", strings.Repeat("m", 300)))
+	all, err := w.topic.List(t.Context(), deadletter.Query{Limit: 1})
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	want := map[string]string{
+		"eb-stream": w.topic.Stream, "eb-reason": "bad-timestamp", "ce_type": "orderPlaced\uFFFD", "__dlq.errors.message": strings.Repeat("m", 256),
+	}
+	if diff := cmp.Diff(want, all[0].Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 }
 

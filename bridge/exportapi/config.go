@@ -111,6 +111,11 @@ func (c *Config) keyPointer() string {
 	return c.KeyPointer
 }
 
+// TimePointer is where the time of an item is looked for, for messages.
+func (c *Config) TimePointer() string {
+	return strings.Join(c.over(presets[c.Resource].pointers).times, " or ")
+}
+
 // endpoints are the URLs of requests without and with a cursor, without a
 // query; with a next URL it is not the second.
 type endpoints struct{ first, after *url.URL }

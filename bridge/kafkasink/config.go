@@ -34,6 +34,8 @@ type Config struct {
 	// Known, if not nil, returns the stream's checkpoint stored outside of
 	// Kafka, or bridge.ErrNoCheckpoint. It is called when a topic is missing.
 	Known func(context.Context) (bridge.Checkpoint, error)
+	// TimePointer is where an item's time is, for the messages of dead letters.
+	TimePointer string
 	// job names the job of a Repair; empty for the stream itself.
 	job string
 

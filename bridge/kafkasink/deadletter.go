@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -166,7 +167,7 @@ func (l *deadLetter) message(x *session) string {
 	}
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",
-		bridge.DefectTime:      "the item has no readable time",
+		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+x.cfg.TimePointer, " at "),
 		bridge.DefectBadText:   "the item has bytes that are no text",
 		bridge.DefectSharedID:  "another item of its page has the same id",
 	}[l.defect], string(l.defect))

@@ -76,12 +76,15 @@ func TestBadEventStops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.OnBadEvent = "stop" })
+			cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.OnBadEvent, cfg.TimePointer = "stop", "/at" })
 			s := recovered(t, cfg)
 			_, err := tryPublish(t, s, page(event("first", "u"), c.bad))
 			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonEvent)
 			if f.Code != c.code || !strings.Contains(f.Error(), "item 1 of the page at cursor ") || strings.Contains(f.Error(), string(c.bad.ID)) {
 				t.Errorf("fault %v with code %s: want %s, the place of the item, and not its id", f, f.Code, c.code)
+			}
+			if strings.HasSuffix(f.Error(), "the item has no readable time at /at") != (c.bad.Defect == bridge.DefectTime) {
+				t.Errorf("fault %v: want the pointer of the time", f)
 			}
 			if got := consume(t, cfg, cfg.Topic); len(got) != 0 {
 				t.Errorf("%d records were produced before the stop", len(got))

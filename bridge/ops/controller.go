@@ -96,7 +96,7 @@ type deadLetters struct {
 	More  bool `json:"more"`
 }
 
-// deadLetter is a dead letter, without its item and key.
+// deadLetter is a dead letter, without its item, id and key.
 type deadLetter struct {
 	// Partition and Offset are where it is, Time is when it was written.
 	Partition int32     `json:"partition"`
@@ -110,6 +110,8 @@ type deadLetter struct {
 	// Index is the item's place on its page, from 0; Bytes its size.
 	Index int `json:"index"`
 	Bytes int `json:"bytes"`
+	// Headers are as in deadletter.DeadLetter.
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
@@ -118,7 +120,7 @@ func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
 		l := &all[i]
 		found.DeadLetters = append(found.DeadLetters, deadLetter{
 			Partition: l.Partition, Offset: l.Offset, Time: l.Time.UTC(), Reason: l.Reason, Message: l.Message,
-			CursorHash: l.CursorHash, Index: l.Index, Bytes: l.Size,
+			CursorHash: l.CursorHash, Index: l.Index, Bytes: l.Size, Headers: l.Headers,
 		})
 	}
 	return found

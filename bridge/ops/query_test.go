@@ -65,14 +65,14 @@ func TestRecords(t *testing.T) {
 	s := newSite(ops.Config{})
 	for i := range 3 {
 		s.records.dead = append(s.records.dead, deadletter.DeadLetter{
-			Place: deadletter.Place{Partition: 1, Offset: int64(9 - i)}, Time: time.UnixMilli(1000), Reason: bridge.DefectTime, Size: 7, Item: []byte("secret"),
+			Place: deadletter.Place{Partition: 1, Offset: int64(9 - i)}, Time: time.UnixMilli(1000), Reason: bridge.DefectTime, Size: 7, Item: []byte("secret"), Headers: map[string]string{"ce_type": "orderPlaced"},
 		})
 	}
 	s.records.jobs = []backfill.Listed{{Job: backfill.Job{
 		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000, Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5}, {From: 2000, To: 3000}},
 	}}}
 	for line, want := range map[string]string{
-		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7}],"total":1,"more":true}`,
+		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7,"headers":{"ce_type":"orderPlaced"}}],"total":1,"more":true}`,
 		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
 	} {
 		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {

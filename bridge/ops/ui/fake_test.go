@@ -67,6 +67,7 @@ type fakeBridge struct {
 	recordsErr *answer           // of dead letters and jobs
 	refuse     map[string]answer // to all requests of a path; without a body, a proxy's page
 	letters    []object
+	more       bool // older letters
 	jobs       []object
 	metrics    string
 	first      []message // sent at the beginning of each connection
@@ -92,7 +93,7 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	})
 	mux.HandleFunc("GET /api/v1/streams/{stream}/history", f.listHistory)
 	mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", func(w http.ResponseWriter, _ *http.Request) {
-		f.records(w, func() any { return object{"letters": f.letters, "total": len(f.letters)} })
+		f.records(w, func() any { return object{"letters": f.letters, "total": len(f.letters), "more": f.more} })
 	})
 	mux.HandleFunc("POST /api/v1/streams/{stream}/{action}", f.act)
 	mux.HandleFunc("POST /api/v1/jobs", f.act)

@@ -278,14 +278,41 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestManyDeadLetters: the state is amber while many events are dead letters.
+// TestManyDeadLetters: the state is amber while many events are dead letters, and says
+// which are most frequent. A row opens the letter's headers, and commands for it.
 func TestManyDeadLetters(t *testing.T) {
 	caught := idle("events")
 	caught.Live.DeadLettered, caught.Live.Published = 84, 16
-	p := open(t, newFakeBridge(t, caught), 1280)
+	f := newFakeBridge(t, caught)
+	p := open(t, f, 1280)
 	p.sees("#state-name", "Caught up, 84 % dead letters")
 	p.sees("#state-text", "84 of the events since the start are in the dead-letter topic.")
 	p.sees("#figure-dead .note", "84 % of events since the process started")
+	f.set(func() {
+		f.more, f.reports[0].Live.DeadLettered, f.reports[0].Live.Published = true, 56_821, 16
+		for i, reason := range []string{"too-large", "bad-timestamp", "bad-timestamp", "bad-timestamp"} {
+			f.letters = append(f.letters, object{
+				"partition": 0, "offset": i, "time": time.Now(), "reason": reason, "message": "the item has no readable time at /at", "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611,
+				"headers": object{"ce_type": "orderPlaced", "eb-stage": "decode"},
+			})
+		}
+	})
+	p.sees("#letters-total", "newest 4 of 56,821 since the process started")
+	p.sees("#letters-most", "Most often bad-timestamp at /at: 3 of the newest 4.")
+	p.sees("#cause", "most often bad-timestamp at /at: 3 of the newest 4")
+	p.click(`#letters-rows [data-key="0:2"]`)
+	p.sees("#letters-rows .details", "orderPlaced")
+	for _, command := range []string{"show 0:2", "retry 0:2", "list --reason bad-timestamp", "retry --all --reason bad-timestamp"} {
+		p.sees("#letters-rows .details code", "exportbridge dlq "+command+" --stream events")
+	}
+	p.click("#letters-refresh") // what is open stays open
+	p.sees("#letters-rows .details", "orderPlaced")
+	p.resize(360, 900)
+	p.fits()
+	p.whole()
+	p.obeys()
+	p.click(`#letters-rows [data-key="0:2"]`)
+	p.wait(`[...document.querySelectorAll('#letters-rows .details')].every((e) => e.hidden)`)
 	if css := read[string](p, `document.getElementById('state').className`); css != "card state is-degraded" {
 		t.Errorf("class %q", css)
 	}

@@ -101,8 +101,8 @@ func busy(t *testing.T) *fakeBridge {
 	now := time.Now()
 	f.reports[0].Live.DeadLettered = 2
 	f.letters = []object{
-		{"partition": 2, "offset": 1, "time": now.Add(-19 * time.Minute), "reason": "too-large", "message": "1,203,441 bytes, the topic takes 1,048,588", "cursor_hash": "77b0c1d2e3f4", "index": 412, "bytes": 1_203_441},
-		{"partition": 0, "offset": 0, "time": now.Add(-3 * time.Hour), "reason": "bad-timestamp", "message": `/timestamp is "yesterday", not a number`, "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611},
+		{"partition": 2, "offset": 1, "time": now.Add(-19 * time.Minute), "reason": "too-large", "message": "the record takes 1203441 bytes, topic export.events takes 1048588", "cursor_hash": "77b0c1d2e3f4", "index": 412, "bytes": 1_203_441},
+		{"partition": 0, "offset": 0, "time": now.Add(-3 * time.Hour), "reason": "bad-timestamp", "message": "the item has no readable time at /timestamp", "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611},
 	}
 	f.jobs = []object{
 		{"id": "backfill-q3", "kind": "backfill", "stream": "events", "state": "running", "topic": "export.events", "from": "2026-07-01T00:00:00Z", "to": "2026-10-01T00:00:00Z", "windows": 12, "done": 7, "events": 18_442_019, "progress": 0.61},

@@ -327,7 +327,7 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 func (l *loader) fillKafka(st *Stream) {
 	st.Kafka = kafkasink.DefaultConfig()
 	places := l.fill(&st.Kafka, st.Name)
-	st.Kafka.Resource = st.Export.Resource
+	st.Kafka.Resource, st.Kafka.TimePointer = st.Export.Resource, st.Export.TimePointer()
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
 	if st.Kafka.Topic == "" {
 		st.Kafka.Topic = defaultTopic(st.Name)

@@ -46,8 +46,11 @@ export function forbid(button, why) {
   if (button.title !== why) button.title = why;
 }
 
+// copyable is a command with a button that copies it.
+export const copyable = (text, what) => [el('code', null, text), copyButton(text, what)];
+
 // copyButton copies a text, and says so.
-export function copyButton(text, what) {
+function copyButton(text, what) {
   const button = el('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy ${what}` }, 'Copy');
   button.addEventListener('click', async () => {
     try {

@@ -7,6 +7,7 @@ export const model = {
   stream: '', // the one that is shown
   live: new Map(), // stream -> what this process says, from the live connection
   full: new Map(), // stream -> what Redis and Kafka know too, asked for now and then
+  deadLetters: '', // which are most frequent
   statusError: null, // why the last such question failed
   connected: false,
   refused: null, // why the live connection was

@@ -1,6 +1,6 @@
 // The upper half: is it moving, and if not, why and what helps.
 
-import { $, copyButton, el, fill, forbid, setText, time } from './dom.js';
+import { $, copyable, el, fill, forbid, setText, time } from './dom.js';
 import { age, bytes, clock, command, count, duration, explain, instant, place, plural, rate } from './format.js';
 import { down, downText, model, now, report, trouble, whyNot } from './model.js';
 
@@ -172,6 +172,7 @@ function cause(r, state, act) {
     rows.push(['Warning', w.text]);
     if (w.hint) rows.push(['Try', w.hint]);
   }
+  if (deadShare(l) >= manyDead && model.deadLetters) rows.push(['Dead letters', `most often ${model.deadLetters}`]);
   if (l?.border_repeats > 0) rows.push(['Borders', `${plural(l.border_repeats, 'item')} listed again at the beginning of the next page and dropped`]);
   const change = r.changes?.[0];
   if (state === 'paused' && change?.kind === 'pause') rows.push(['Reason', change.reason || 'no reason'], ['By', change.who || 'unknown']);
@@ -195,9 +196,8 @@ function remedy(hint, act) {
   const here = [[/\bresume\b/i, 'resume', 'Resume…'], [/\b(rewind|reset)\b/i, 'move', 'Move the cursor…']].find(([word]) => word.test(hint));
   const why = here ? whyNot(model.stream, here[1]) : '';
   return [
-    command.test(hint) ? el('code', null, hint) : hint,
+    ...(command.test(hint) ? copyable(hint, 'the hint') : [hint]),
     here ? el('button', { type: 'button', disabled: why !== '', title: why, onclick: () => act(here[1]) }, here[2]) : null,
-    command.test(hint) ? copyButton(hint, 'the hint') : null,
   ];
 }
 

@@ -1,8 +1,8 @@
 // The lower half: events as they pass, log, dead letters.
 
-import { $, el, fill, setText, time } from './dom.js';
+import { $, copyable, el, fill, setText, time } from './dom.js';
 import { bytes, clock, count, explain, instant } from './format.js';
-import { down, downText, model, now } from './model.js';
+import { down, downText, model, now, report } from './model.js';
 
 const samplesKept = 50;
 const logKept = 200;
@@ -111,10 +111,11 @@ export class Listing {
 
   fail(error) { this.say(explain(error, 'not known: '), true); }
 
-  show(rows, total, more = false) {
+  // show takes the rows, and how many there are: a number or words.
+  show(rows, total) {
     const away = down(model.stream).includes('kafka');
     this.say(rows.length > 0 ? '' : away ? `Not known: ${downText(model.stream, ['kafka'])}.` : this.empty);
-    setText($(`${this.name}-total`), total > 0 ? `${count(total)}${more ? '+' : ''}` : '');
+    setText($(`${this.name}-total`), typeof total === 'string' ? total : total > 0 ? count(total) : '');
     fill($(`${this.name}-rows`), rows);
   }
 
@@ -128,20 +129,76 @@ export class Listing {
 }
 
 export class Letters extends Listing {
+  open = new Set(); // the letters whose details are shown
+
   constructor() {
     super('letters', 'No dead letters. Events that cannot be published are listed here; none is skipped.');
   }
 
-  list({ letters, total, more }) {
-    this.show((letters ?? []).map((l) => {
-      const at = instant(l.time);
-      return el('tr', null,
-        el('td', null, at ? time(at, clock(at, now())) : '–'),
-        el('td', null, el('span', { class: 'badge is-error' }, l.reason)),
-        el('td', { class: 'why' }, l.message),
-        el('td', { class: 'mono num wide' }, `${l.partition}:${l.offset}`),
-        el('td', { class: 'mono dim wide' }, `${l.cursor_hash || 'start'}#${l.index}`),
-        el('td', { class: 'num wide' }, bytes(l.bytes)));
-    }), total, more);
+  clear() {
+    this.open.clear();
+    super.clear();
+  }
+
+  list({ letters, more }) {
+    const all = letters ?? [];
+    const known = report(model.stream).live?.dead_lettered ?? 0;
+    const of = known > all.length ? ` of ${count(known)} since the process started` : '; there are older ones';
+    this.show(all.flatMap((l) => this.rows(l)), more ? `newest ${count(all.length)}${of}` : all.length);
+    model.deadLetters = all.length > 0 ? mostOften(all) : '';
+    setText($('letters-most'), model.deadLetters && `Most often ${model.deadLetters}.`);
+    $('letters-most').hidden = all.length < 2;
+  }
+
+  say(message, failed) {
+    super.say(message, failed);
+    if (message === '') return;
+    model.deadLetters = '';
+    $('letters-most').hidden = true;
+  }
+
+  rows(l) {
+    const at = instant(l.time);
+    const letter = `${l.partition}:${l.offset}`;
+    const details = this.details(l, letter);
+    const toggle = el('button', { type: 'button', class: 'quiet small fold', 'data-key': letter, 'aria-label': `Details of letter ${letter}` });
+    const render = () => {
+      details.hidden = !this.open.has(letter);
+      toggle.setAttribute('aria-expanded', String(!details.hidden));
+    };
+    toggle.addEventListener('click', () => {
+      if (!this.open.delete(letter)) this.open.add(letter);
+      render();
+    });
+    render();
+    return [el('tr', null,
+      el('td', { class: 'folding' }, toggle, at ? time(at, clock(at, now())) : '–'),
+      el('td', null, el('span', { class: 'badge is-error' }, l.reason)),
+      el('td', { class: 'why' }, l.message),
+      el('td', { class: 'mono num wide' }, letter),
+      el('td', { class: 'mono dim wide' }, `${l.cursor_hash || 'start'}#${l.index}`),
+      el('td', { class: 'num wide' }, bytes(l.bytes))), details];
+  }
+
+  // details are a letter's headers, and the commands that show and retry it.
+  details(l, letter) {
+    const commands = [['show it', `show ${letter}`], ['plan its retry', `retry ${letter}`], ['list its kind', `list --reason ${l.reason}`], ['plan their retry', `retry --all --reason ${l.reason}`]];
+    const facts = [['letter', letter], ['page#item', `${l.cursor_hash || 'start'}#${l.index}`], ['size', bytes(l.bytes)], ...Object.entries(l.headers ?? {}).sort()];
+    return el('tr', { class: 'details' }, el('td', { colspan: 6 }, el('dl', { class: 'facts' },
+      ...facts.flatMap(([name, value]) => [el('dt', null, name), el('dd', { class: 'mono' }, value)]),
+      ...commands.flatMap(([name, command]) => [el('dt', null, name), el('dd', null, ...copyable(`exportbridge dlq ${command} --stream ${quoted(model.stream)}`, name))]))));
   }
 }
+
+// mostOften is the reason that most letters have, with the pointer that most of these
+// name.
+function mostOften(letters) {
+  const most = (names) => Object.entries(Object.groupBy(names, (n) => n)).map(([n, all]) => [n, all.length]).sort(([, a], [, b]) => b - a)[0];
+  const [reason, n] = most(letters.map((l) => l.reason));
+  const pointers = letters.filter((l) => l.reason === reason).flatMap((l) => /(?<=^|\s)\/[^\s,]+/.exec(l.message) ?? []);
+  const at = pointers.length > 0 ? ` at ${most(pointers)[0]}` : '';
+  return `${reason}${at}: ${count(n)} of the newest ${count(letters.length)}`;
+}
+
+// quoted is a name as a shell takes it.
+const quoted = (name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
