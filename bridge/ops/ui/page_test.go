@@ -358,3 +358,26 @@ func TestNoStart(t *testing.T) {
 	p.sees("#move-problem", "the export cannot start at a time.")
 	p.sees("#move-problem", "Use a rewind, or the earliest event.")
 }
+
+// A peak does not press the other rates flat: it is above the scale, and named.
+func TestPeak(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.history = entries(200)
+	p := open(t, f, 1280)
+	p.sees("#history-rows", "3.88411")
+	p.wait(`document.getElementById('clipped').innerText === ''`)
+	for name, tc := range map[string]struct{ values, want string }{
+		"steady":          {"Array.from({length: 100}, (_, i) => 100 + i)", "199"},
+		"a peak":          {"Array.from({length: 100}, (_, i) => (i < 5 ? 90000 : 100))", "300"},
+		"bursts":          {"Array.from({length: 100}, (_, i) => (i % 10 ? 0 : 50))", "50"},
+		"little is known": {"[5, 90000, 7]", "90000"},
+		"nothing":         {"[null, null]", "0"},
+	} {
+		got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`import('./charts.js').then(({usualTop}) => String(usualTop(`+tc.values+`)))`, chromedp.EvalAwaitPromise))
+		if err != nil || got != tc.want {
+			t.Errorf("%s: the scale ends at %s, want %s; %v", name, got, tc.want, err)
+		}
+	}
+	f.set(func() { f.reports[0].Live.Rate = 900_000 })
+	p.sees("#clipped", "▲ peak of 900,000 at ")
+}

@@ -17,7 +17,7 @@ const meter = new Meter();
 const series = new Map();
 const charts = [
   new Chart($('chart-lag'), 'lag', { format: duration, tick: span, ticks: times }),
-  new Chart($('chart-rate'), 'rate', { format: rate, tick: compact }),
+  new Chart($('chart-rate'), 'rate', { format: rate, tick: compact, clipped: $('clipped') }),
 ];
 const samples = new Samples();
 const log = new Log();

@@ -1,7 +1,7 @@
 // Lag and rate over the last hour: seeded from the cursor's history, carried on
 // from the live status.
 
-import { el } from './dom.js';
+import { el, setText } from './dom.js';
 
 /* global uPlot */
 
@@ -78,6 +78,8 @@ export class Series {
   }
 }
 
+const hour = (seconds) => `${new Date(seconds * 1000).toISOString().slice(11, 19)}Z`;
+
 // colour resolves a CSS variable for the canvas.
 function colour(name, opacity = 1) {
   const probe = el('span');
@@ -94,16 +96,22 @@ function alone(plot, i, show, gaps) {
   return data.flatMap((value, n) => (value !== null && (data[n - 1] ?? null) === null && (data[n + 1] ?? null) === null ? [n] : []));
 }
 
+// usualTop is where a scale ends that shows the usual values: a peak must not press all
+// others flat.
+export function usualTop(values) {
+  const some = values.filter((v) => v > 0).sort((a, b) => a - b);
+  const most = some.at(-1) ?? 0;
+  const usual = 3 * (some[Math.floor(0.75 * some.length)] ?? 0);
+  return some.length >= 20 && most > 2 * usual ? usual : most;
+}
+
 // Chart draws one figure of a Series into a box.
 export class Chart {
   // format writes a value, ticks are the steps that the axis may have, if
-  // they are not those of plain numbers.
-  constructor(box, figure, { format, tick = format, ticks }) {
-    this.box = box;
-    this.figure = figure;
-    this.format = format;
-    this.tick = tick;
-    this.ticks = ticks;
+  // they are not those of plain numbers. clipped is where it says which peak is above
+  // the scale; without it the scale reaches to the peak.
+  constructor(box, figure, { format, tick = format, ticks, clipped }) {
+    Object.assign(this, { box, figure, format, tick, ticks, clipped });
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(box);
   }
 
@@ -116,7 +124,11 @@ export class Chart {
   }
 
   draw(series) {
-    const data = [series.at, series[this.figure]];
+    const values = series[this.figure];
+    const data = [series.at, values];
+    const most = values.reduce((a, b) => Math.max(a, b), 0);
+    this.top = this.clipped ? usualTop(values) : most;
+    if (this.clipped) setText(this.clipped, most > this.top ? `▲ peak of ${this.format(most)} at ${hour(series.at[values.indexOf(most)])}, above the scale` : '');
     this.box.classList.toggle('none', series.at.length < 2);
     if (this.plot) this.plot.setData(data);
     else this.plot = new uPlot(this.options(), data, this.box);
@@ -129,11 +141,11 @@ export class Chart {
       padding: [8, 16, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 6 } },
-      hooks: { setCursor: [(plot) => this.point(plot)] },
+      hooks: { setCursor: [(plot) => this.point(plot)], draw: [(plot) => this.mark(plot)] },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'UTC'),
       scales: {
         x: { range: (_, min, max) => (max ? [Math.min(min, max - least), max] : [Date.now() / 1000 - least, Date.now() / 1000]) },
-        y: { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.15)] },
+        y: { range: () => [0, Math.max(1, this.top * 1.15)] },
       },
       axes: [
         { ...axis, size: 22, space: 64, incrs: [60, 120, 300, 600, 900, 1800], values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) },
@@ -143,10 +155,26 @@ export class Chart {
     };
   }
 
+  // mark draws a triangle where values are above the scale.
+  mark(plot) {
+    const top = Math.max(1, this.top * 1.15);
+    const size = 4 * devicePixelRatio;
+    plot.ctx.fillStyle = colour('--warn');
+    plot.data[1].forEach((value, i) => {
+      if (value <= top) return;
+      const x = plot.valToPos(plot.data[0][i], 'x', true);
+      plot.ctx.beginPath();
+      plot.ctx.moveTo(x, plot.bbox.top);
+      plot.ctx.lineTo(x - size, plot.bbox.top + 2 * size);
+      plot.ctx.lineTo(x + size, plot.bbox.top + 2 * size);
+      plot.ctx.fill();
+    });
+  }
+
   // point shows the value under the pointer.
   point(plot) {
     const i = plot.cursor.idx;
     const value = i === null || i === undefined ? null : plot.data[1][i];
-    this.box.dataset.at = value === null ? '' : `${this.format(value)} at ${new Date(plot.data[0][i] * 1000).toISOString().slice(11, 19)}Z`;
+    this.box.dataset.at = value === null ? '' : `${this.format(value)} at ${hour(plot.data[0][i])}`;
   }
 }
