@@ -381,3 +381,26 @@ func TestPeak(t *testing.T) {
 	f.set(func() { f.reports[0].Live.Rate = 900_000 })
 	p.sees("#clipped", "▲ peak of 900,000 at ")
 }
+
+// A long type keeps its end on a phone, and shows where it is shortened.
+func TestLongTypes(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	const begin, end = "com.example.a-company-with-a-name.and-a-department.event.", "tabVisibilityChanged"
+	f.first = []message{sampled("events", begin+end, 0), sampled("events", strings.Repeat("endless", 20), 1)}
+	p := open(t, f, 360)
+	p.sees("#samples-rows", end)
+	for _, show := range []bool{false, true} {
+		f.set(func() { f.showEvents = show })
+		p.do(chromedp.Reload())
+		p.sees("#samples-rows", end)
+		cut := `[...document.querySelectorAll('td.type bdi')].map((e) => e.innerText.slice(0, 7) + ' ' + (e.scrollWidth > e.clientWidth) + ' ' + (e.clientWidth > 10)).join(' | ')`
+		if got := read[string](p, cut); !show && got != "endless true true | com.exa true true | tabVisi false true" {
+			t.Errorf("shown: %s", got)
+		}
+		if got := read[string](p, `document.querySelector('td.type:has(.begin)').title`); got != begin+end {
+			t.Errorf("the title is %q", got)
+		}
+		p.fits()
+	}
+	p.whole()
+}

@@ -47,11 +47,18 @@ function sampleRow(s, payload) {
   const at = instant(s.time);
   return el('tr', null,
     el('td', null, at ? time(at, clock(at, now())) : '–'),
-    el('td', { class: 'type', title: s.type }, el('bdi', null, s.type || '–'), s.origin && s.origin !== 'live' ? el('span', { class: 'badge' }, s.origin) : null),
+    typeCell(s),
     payload ? el('td', { class: 'mono dim wide' }, s.key_hash || 'no key') : null,
     el('td', { class: 'mono num wide' }, `${s.partition}@${s.offset}`),
     payload ? el('td', { class: 'mono dim cut', title: s.id }, s.id) : null,
     payload ? el('td', { class: 'mono cut', title: text(s.value) }, text(s.value)) : null);
+}
+
+// typeCell shortens a long type within: what tells types apart is at their end.
+function typeCell({ type, origin }) {
+  const [, begin, end] = /^(.*\.)?(.*)$/s.exec(type || '–');
+  return el('td', { class: 'type', title: type }, el('div', null,
+    begin ? el('bdi', { class: 'begin' }, begin) : null, el('bdi', null, end), origin && origin !== 'live' ? el('span', { class: 'badge' }, origin) : null));
 }
 
 const text = (value) => (value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value));
