@@ -140,19 +140,30 @@ func (j *Job) EndedEmpty() (n int) {
 	return n
 }
 
-// Progress returns the finished share of the range, from 0 to 1. A window from the
-// earliest event has an unknown length and counts when it has ended.
-func (j *Job) Progress() float64 {
-	sum := 0.0
+// Progress returns the finished share of the range, from 0 to 1, and how much of it is
+// in windows with events: an empty window takes no time, so only these tell the pace.
+func (j *Job) Progress() (share, worked float64) {
 	for i := range j.Windows {
-		switch w := &j.Windows[i]; {
-		case w.Ended != "":
-			sum++
-		case w.From > 0 && w.Position > w.From:
-			sum += min(1, float64(w.Position-w.From)/float64(w.To-w.From))
+		w := &j.Windows[i]
+		share += w.finished()
+		if w.Events > 0 {
+			worked += w.finished()
 		}
 	}
-	return sum / float64(max(1, len(j.Windows)))
+	n := float64(max(1, len(j.Windows)))
+	return share / n, worked / n
+}
+
+// finished returns the finished share of the window. One from the earliest event has an
+// unknown length and counts when it has ended.
+func (w *Window) finished() float64 {
+	switch {
+	case w.Ended != "":
+		return 1
+	case w.From > 0 && w.Position > w.From:
+		return min(1, float64(w.Position-w.From)/float64(w.To-w.From))
+	}
+	return 0
 }
 
 // Counts returns the sums over all windows.

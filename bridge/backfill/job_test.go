@@ -64,15 +64,17 @@ func TestJobProgress(t *testing.T) {
 	t.Parallel()
 	for want, windows := range map[float64][]Window{
 		0:     {{From: 1000, To: 2000}, {From: 2000, To: 3000, Position: 1500}},
+		0.75:  {{From: 1000, To: 2000, Position: 1500, Events: 5}, {From: 2000, To: 3000, Ended: "empty"}},
 		0.375: {{From: 1000, To: 2000, Position: 1500}, {From: 2000, To: 3000, Position: 2250}},
 		0.5:   {{To: 2000, Position: 1999}, {From: 2000, To: 3000, Position: 2100, Ended: "on its last page"}},
 		1:     {{From: 1000, To: 2000, Position: 2500}},
 	} {
-		if got := (&Job{Windows: windows}).Progress(); got != want {
-			t.Errorf("%+v are at %v, want %v", windows, got, want)
+		got, worked := (&Job{Windows: windows}).Progress()
+		if wantWorked := map[float64]float64{0.75: 0.25}[want]; got != want || worked != wantWorked {
+			t.Errorf("%+v are at %v, %v of it with events, want %v and %v", windows, got, worked, want, wantWorked)
 		}
 	}
-	if got := new(Job).Progress(); got != 0 {
+	if got, _ := new(Job).Progress(); got != 0 {
 		t.Errorf("a job without windows is at %v", got)
 	}
 }
@@ -84,7 +86,7 @@ func TestRunProgress(t *testing.T) {
 	all[1].Position, all[1].Events = 2500, 10
 	all[2].Position = 99_000 // at its end, and not recorded yet
 	all[3].Position = 3999   // before its first event
-	if got, want := NewRun(Job{Windows: all}, Worker{}).Progress(), (Progress{Ended: 1, Windows: 4, Events: 40, Share: 0.625}); got != want {
+	if got, want := NewRun(Job{Windows: all}, Worker{}).Progress(), (Progress{Ended: 1, Windows: 4, Events: 40, Share: 0.625, Worked: 0.375}); got != want {
 		t.Errorf("after two and a half windows of four: %+v", got)
 	}
 }

@@ -383,8 +383,8 @@ type Progress struct {
 	// Ended of Windows have ended.
 	Ended, Windows int
 	Events         int64
-	// Share is the published share of the range, from 0 to 1.
-	Share float64
+	// Share and Worked are those of Job.Progress, by the length of the windows.
+	Share, Worked float64
 	// Trouble is why a window waits, or empty.
 	Trouble string
 }
@@ -394,7 +394,7 @@ func (r *Run) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := Progress{Windows: len(r.windows)}
-	var passed, all float64
+	var passed, worked, all float64
 	for n := range r.windows {
 		w := r.windows[n]
 		if b := r.parts[n]; b != nil {
@@ -410,14 +410,14 @@ func (r *Run) Progress() Progress {
 		length := float64(w.To - w.From)
 		all += length
 		p.Events += w.Events
-		switch {
-		case w.Ended != "":
+		passed += length * w.finished()
+		if w.Events > 0 {
+			worked += length * w.finished()
+		}
+		if w.Ended != "" {
 			p.Ended++
-			passed += length
-		case w.Position > w.From:
-			passed += float64(min(w.Position, w.To) - w.From)
 		}
 	}
-	p.Share = passed / all
+	p.Share, p.Worked = passed/all, worked/all
 	return p
 }

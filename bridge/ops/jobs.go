@@ -39,8 +39,10 @@ type job struct {
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
-	// Progress is how much of the range is done, from 0 to 1.
+	// Progress is how much of the range is done, from 0 to 1, Worked how much of it in
+	// windows with events.
 	Progress float64 `json:"progress"`
+	Worked   float64 `json:"progress_with_events"`
 	// Parallel is how many windows run at a time, RateLimit the maximum number of
 	// requests per second, 0 for no limit.
 	Parallel  int     `json:"parallel"`
@@ -57,10 +59,11 @@ type job struct {
 
 func jobOf(l *backfill.Listed) job {
 	events, _, _ := l.Counts()
+	share, worked := l.Progress()
 	j := job{
 		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
 		To:      time.UnixMilli(l.To).UTC(),
-		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: l.Progress(),
+		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: share, Worked: worked,
 		Parallel: l.AtOnce(), RateLimit: l.RateLimit, Who: l.Who, Reason: l.Reason, Begun: time.UnixMilli(l.Created).UTC(),
 	}
 	if l.From > 0 {

@@ -102,7 +102,7 @@ func TestStartJob(t *testing.T) {
 	delete(plan, "plan_hash")
 	want := map[string]any{
 		"id": "aaaaaa", "kind": "backfill", "stream": "events", "state": "planned", "topic": "export.events", "from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
-		"windows": 4.0, "done": 0.0, "events": 0.0, "progress": 0.0, "parallel": 2.0, "rate_limit": 5.0, "who": "http:127.0.0.1", "reason": "why", "begun": "1970-01-01T00:00:05Z",
+		"windows": 4.0, "done": 0.0, "events": 0.0, "progress": 0.0, "progress_with_events": 0.0, "parallel": 2.0, "rate_limit": 5.0, "who": "http:127.0.0.1", "reason": "why", "begun": "1970-01-01T00:00:05Z",
 		"page_size": 100.0, "notes": []any{"a note"},
 	}
 	if diff := cmp.Diff(want, plan); diff != "" || len(hash) != 16 {

@@ -73,7 +73,7 @@ func TestRecords(t *testing.T) {
 	}}}
 	for line, want := range map[string]string{
 		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7,"headers":{"ce_type":"orderPlaced"}}],"total":1,"more":true}`,
-		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
+		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5,"progress_with_events":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
 	} {
 		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
 			t.Errorf("%s: %d %s, want %s", line, w.Code, w.Body, want)

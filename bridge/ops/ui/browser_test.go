@@ -602,24 +602,27 @@ func TestHistoryUnreadable(t *testing.T) {
 // How long a job takes yet is known from two looks on.
 func TestJobTakesYet(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
-	one := func(state string, progress float64) {
+	one := func(state string, progress, worked float64) {
 		f.set(func() {
-			f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": state, "windows": 4, "done": 1, "events": 3, "progress": progress}}
+			f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": state, "windows": 4, "done": 1, "events": 3, "progress": progress, "progress_with_events": worked}}
 		})
 		f.drop() // the page looks again when it is connected again
 	}
-	one("running", 0.25)
+	one("running", 0.25, 0.1)
 	p := open(t, f, 1280)
 	p.sees("#jobs-rows", "1 of 4")
 	if got := read[string](p, "document.getElementById('jobs-rows').textContent"); strings.Contains(got, "left") {
 		t.Errorf("one look says %q", got)
 	}
-	one("running", 0.5)
+	one("running", 0.4, 0.1) // through empty windows, which take no time
+	p.wait(`document.querySelector('#jobs-rows progress').value === 0.4`)
+	p.sees("#jobs-rows", "remaining time unknown")
+	one("running", 0.5, 0.2)
 	p.sees("#jobs-rows", "s left")
 	if got := read[float64](p, "document.querySelector('#jobs-rows progress').value"); got != 0.5 {
 		t.Errorf("the bar is at %v", got)
 	}
-	one("interrupted", 0.5)
+	one("interrupted", 0.5, 0.2)
 	p.sees("#jobs-rows", "interrupted")
 	if got := read[string](p, "document.getElementById('jobs-rows').textContent"); strings.Contains(got, "left") {
 		t.Errorf("an interrupted job says %q", got)

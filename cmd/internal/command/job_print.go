@@ -168,8 +168,12 @@ func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.R
 func progressText(p, first *backfill.Progress, took time.Duration) string {
 	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.Ended, p.Windows, 100*p.Share, humanize.Comma(p.Events),
 		float64(p.Events-first.Events)/took.Seconds())
-	if gone := p.Share - first.Share; gone > 0 && p.Share < 1 {
+	switch gone := p.Worked - first.Worked; {
+	case p.Share == 1:
+	case gone > 0:
 		text += "   eta " + cli.RoundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
+	default: // empty windows tell no pace
+		text += "   eta unknown"
 	}
 	if p.Trouble != "" {
 		text += "   retrying: " + process.Cut(p.Trouble, 80)

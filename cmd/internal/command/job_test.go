@@ -16,10 +16,15 @@ import (
 func TestProgressText(t *testing.T) {
 	t.Parallel()
 	first := backfill.Progress{Windows: 4}
-	now := backfill.Progress{Ended: 1, Windows: 4, Events: 40, Share: 0.625}
-	want := "  [1/4]   62 %  40 events   4/s   eta 6s"
-	if got := progressText(&now, &first, 10*time.Second); got != want {
-		t.Errorf("shows %q, want %q", got, want)
+	for want, now := range map[string]backfill.Progress{
+		"  [1/4]   62 %  40 events   4/s   eta 6s":     {Ended: 1, Windows: 4, Events: 40, Share: 0.625, Worked: 0.625},
+		"  [1/4]   75 %  40 events   4/s   eta 10s":    {Ended: 1, Windows: 4, Events: 40, Share: 0.75, Worked: 0.25},
+		"  [2/4]   50 %  0 events   0/s   eta unknown": {Ended: 2, Windows: 4, Share: 0.5},
+		"  [4/4]  100 %  40 events   4/s":              {Ended: 4, Windows: 4, Events: 40, Share: 1, Worked: 0.25},
+	} {
+		if got := progressText(&now, &first, 10*time.Second); got != want {
+			t.Errorf("shows %q, want %q", got, want)
+		}
 	}
 }
 

@@ -25,16 +25,18 @@ export class Jobs extends Listing {
     });
   }
 
-  // left says how long a job takes yet at the pace of the last minutes.
+  // left says how long a job takes yet at the pace of the last minutes, in windows with
+  // events: empty ones take no time.
   left(job) {
     const at = performance.now() / 1000;
     const seen = this.seen.get(job.id) ?? [];
     this.seen.set(job.id, seen);
     if (job.state !== 'running') seen.length = 0;
-    seen.push({ at, progress: job.progress });
+    seen.push({ at, worked: job.progress_with_events });
     while (at - seen[0].at > paceSeconds) seen.shift();
-    const made = job.progress - seen[0].progress;
-    return made > 0 && job.progress < 1 ? `, ${duration(Math.ceil((1 - job.progress) * (at - seen[0].at) / made))} left` : '';
+    if (job.state !== 'running' || job.progress === 1) return '';
+    const made = job.progress_with_events - seen[0].worked;
+    return made > 0 ? `, ${duration(Math.ceil((1 - job.progress) * (at - seen[0].at) / made))} left` : ', remaining time unknown';
   }
 
   list({ jobs }) {
