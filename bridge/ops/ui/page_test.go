@@ -300,7 +300,7 @@ func TestManyDeadLetters(t *testing.T) {
 	p.sees("#letters-total", "newest 4 of 56,821 since the process started")
 	p.sees("#letters-most", "Most often bad-timestamp at /at: 3 of the newest 4.")
 	p.sees("#cause", "most often bad-timestamp at /at: 3 of the newest 4")
-	p.click(`#letters-rows [data-key="0:2"]`)
+	p.click(`#letters-rows [data-key="fold 0:2"]`)
 	p.sees("#letters-rows .details", "orderPlaced")
 	for _, command := range []string{"show 0:2", "retry 0:2", "list --reason bad-timestamp", "retry --all --reason bad-timestamp"} {
 		p.sees("#letters-rows .details code", "exportbridge dlq "+command+" --stream events")
@@ -311,8 +311,8 @@ func TestManyDeadLetters(t *testing.T) {
 	p.fits()
 	p.whole()
 	p.obeys()
-	p.click(`#letters-rows [data-key="0:2"]`)
-	p.wait(`[...document.querySelectorAll('#letters-rows .details')].every((e) => e.hidden)`)
+	p.click(`#letters-rows [data-key="fold 0:2"]`)
+	p.wait(`document.querySelector('#letters-rows .details') === null`)
 	if css := read[string](p, `document.getElementById('state').className`); css != "card state is-degraded" {
 		t.Errorf("class %q", css)
 	}
@@ -403,4 +403,41 @@ func TestLongTypes(t *testing.T) {
 		p.fits()
 	}
 	p.whole()
+}
+
+// Entries of empty pages and messages that repeat are one row each, which opens.
+func TestFolds(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.history = entries(20)
+	for i := 3; i < 9; i++ {
+		f.history[i]["events"] = f.history[9]["events"]
+	}
+	for n := range 5 {
+		f.first = append(f.first, logged("WARN", "retrying", object{"stream": "events", "error": "503", "failures": n}))
+	}
+	f.first = append(f.first, logged("WARN", "retrying", object{"stream": "events", "error": "another"}))
+	p := open(t, f, 1280)
+	rows := func(selector string, want int) {
+		t.Helper()
+		p.wait(fmt.Sprintf(`document.querySelectorAll(%q).length === %d`, selector, want))
+	}
+	p.sees("#history-rows", "6 entries without new events")
+	rows("#history-rows tr", 15)
+	rows("#log li", 2)
+	p.sees("#log", "× 5")
+	p.sees("#log", "failures=4") // the newest
+	p.click(`#history-rows .fold`)
+	rows("#history-rows tr", 20)
+	p.click(`#history-rows .fold`)
+	rows("#history-rows tr", 15)
+	p.click(`#log .fold`)
+	rows("#log li", 6)
+	p.press("h")
+	p.press(strings.Repeat(kb.ArrowLeft, 5)) // an entry within the fold
+	p.sees("#history-rows tr.chosen", "3.88407")
+	rows("#history-rows tr", 20)
+	p.resize(360, 900)
+	p.fits()
+	p.whole()
+	p.obeys()
 }

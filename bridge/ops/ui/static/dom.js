@@ -30,6 +30,35 @@ export function fill(parent, children) {
   if (active) parent.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
 }
 
+// Folds remembers what a reader has opened, by key.
+export class Folds {
+  open = new Set();
+
+  // button opens and closes; render draws what has changed.
+  button(key, label, render) {
+    return el('button', {
+      type: 'button', class: 'quiet small fold', 'data-key': `fold ${key}`, 'aria-label': label, 'aria-expanded': String(this.open.has(key)),
+      onclick: () => {
+        if (!this.open.delete(key)) this.open.add(key);
+        render();
+      },
+    });
+  }
+}
+
+// runs groups neighbours that have the same key; null has no equal.
+export function runs(list, keyOf) {
+  const all = [];
+  let last = null;
+  for (const one of list) {
+    const key = keyOf(one);
+    if (key !== null && key === last) all.at(-1).push(one);
+    else all.push([one]);
+    last = key;
+  }
+  return all;
+}
+
 // time is a <time> in UTC, with the reader's own time on hover. A line may end
 // between the date and the time of day, not within them.
 export function time(when, text) {

@@ -1,7 +1,7 @@
 // The cursor's history: a slider over time and a table. Choosing an entry opens
 // the plan of a move to it, and nothing more.
 
-import { $, el, fill, forbid, setText, time } from './dom.js';
+import { $, el, fill, Folds, forbid, runs, setText, time } from './dom.js';
 import { again, clock, count, explain, instant, place } from './format.js';
 import { down, model, now, report, whyNot } from './model.js';
 
@@ -17,6 +17,7 @@ export class History {
   entries = []; // the stream's newest commit, which the rest of the page shows too, and those before it
   chosen = null; // place of the chosen entry; null is the newest
   why = ''; // a rewind cannot work now
+  folds = new Folds(); // of entries without events
   reach = null; // place of the row that the Tab key reaches; null is the first
 
   constructor(move) {
@@ -92,7 +93,7 @@ export class History {
   // walk moves the focus from row to row: the table's buttons are one stop of the
   // Tab key.
   walk(event) {
-    const all = [...$('history-rows').querySelectorAll('button:not(:disabled)')];
+    const all = [...$('history-rows').querySelectorAll('button:not(.fold, :disabled)')];
     const at = all.indexOf(event.target);
     const to = { ArrowUp: at - 1, ArrowDown: at + 1, PageUp: at - 10, PageDown: at + 10, Home: 0, End: all.length - 1 }[event.key];
     if (at < 0 || to === undefined) return;
@@ -101,7 +102,7 @@ export class History {
   }
 
   reachable(button) {
-    if (!button.dataset.key) return;
+    if (!button.dataset.key || button.matches('.fold')) return;
     for (const other of $('history-rows').querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
     button.tabIndex = 0;
     this.reach = button.dataset.key;
@@ -181,24 +182,38 @@ export class History {
     const only = $('changes-only').checked;
     const rows = this.entries.map((e, i) => ({ e, before: this.entries[i + 1] })).filter(({ e }) => !only || isChange(e));
     $('history-none').hidden = rows.length > 0 || this.entries.length === 0;
-    fill($('history-rows'), rows.map(({ e, before }) => this.row(e, before)));
-    const first = $('history-rows').querySelector('[tabindex="0"]') ?? $('history-rows').querySelector('button');
+    fill($('history-rows'), runs(rows, (r) => this.empty(r)).flatMap((run) => this.rows(run)));
+    const first = $('history-rows').querySelector('[tabindex="0"]') ?? $('history-rows').querySelector('button:not(.fold)');
     if (first) first.tabIndex = 0;
   }
 
-  row(e, before) {
+  // empty is equal for entries that committed pages without events, but the newest.
+  empty({ e, before }) { return e !== this.entries[0] && !isChange(e) && before?.epoch === e.epoch && before.events === e.events ? e.epoch : null; }
+
+  // rows shows the newest of a run of empty entries, and the others on demand, or where
+  // one of them is chosen.
+  rows(run) {
+    const key = place(run.at(-1).e);
+    if (run.length === 1) return [this.row(run[0].e, run[0].before)];
+    const text = `${count(run.length)} entries without new events`;
+    const fold = this.folds.button(key, text, () => this.renderTable());
+    const open = this.folds.open.has(key) || run.some(({ e }) => place(e) === this.chosen);
+    return (open ? run : run.slice(0, 1)).map(({ e, before }, i) => (i === 0 ? this.row(e, before, fold, text) : this.row(e, before)));
+  }
+
+  row(e, before, fold = null, folded = '') {
     const position = instant(e.position);
     const more = before && before.epoch === e.epoch ? e.events - before.events : 0;
     const newest = e === this.entries[0];
     return el('tr', { class: newest ? 'newest' : place(e) === this.chosen ? 'chosen' : null },
-      el('td', { class: 'mono' }, place(e)),
+      el('td', { class: fold ? 'mono folding' : 'mono' }, fold, place(e)),
       el('td', null, time(new Date(e.at), clock(new Date(e.at), now()))),
       el('td', { class: 'wide' }, position ? time(position, clock(position, now())) : '–'),
       el('td', { class: 'wide' }, el('span', { class: isChange(e) ? `badge ${look(e)}` : 'dim' }, kindOf(e))),
       el('td', { class: 'num wide' }, more > 0 ? `+${count(more)}` : ''),
       el('td', { class: 'num wide' }, count(e.events)),
       el('td', { class: 'mono wide dim' }, e.cursor_hash || 'start'),
-      el('td', { class: 'why' }, isChange(e) ? el('span', { class: 'narrow' }, `${kindOf(e)}: `) : null, isChange(e) ? whyText(e) : ''),
+      el('td', { class: 'why' }, isChange(e) ? el('span', { class: 'narrow' }, `${kindOf(e)}: `) : null, isChange(e) ? whyText(e) : el('span', { class: 'dim' }, folded)),
       el('td', { class: 'end' }, newest ? el('span', { class: 'dim' }, 'now') : el('button', {
         type: 'button', class: 'quiet small', 'data-key': place(e), 'aria-label': `Rewind to entry ${place(e)}`, onclick: () => this.move(e),
         disabled: this.why !== '', title: this.why || null, tabindex: place(e) === this.reach ? '0' : '-1',

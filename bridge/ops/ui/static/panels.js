@@ -1,7 +1,7 @@
 // The lower half: events as they pass, log, dead letters.
 
-import { $, copyable, el, fill, setText, time } from './dom.js';
-import { bytes, clock, count, explain, instant } from './format.js';
+import { $, copyable, el, fill, Folds, runs, setText, time } from './dom.js';
+import { bytes, clock, count, explain, instant, plural } from './format.js';
 import { down, downText, model, now, report } from './model.js';
 
 const samplesKept = 50;
@@ -67,6 +67,7 @@ const text = (value) => (value === undefined ? '' : typeof value === 'string' ? 
 export class Log {
   all = []; // newest first
   known = new Set();
+  folds = new Folds();
 
   constructor() {
     $('log-warnings').addEventListener('change', () => this.render());
@@ -87,7 +88,16 @@ export class Log {
     const rows = this.all.filter((e) => !only || severity(e) !== 'info');
     $('log-empty').hidden = rows.length > 0;
     setText($('log-empty'), this.all.length > 0 ? 'No warnings.' : 'No messages. Changes of state and warnings are listed here.');
-    fill($('log'), rows.map(logLine));
+    fill($('log'), runs(rows, sameAs).flatMap((run) => this.lines(run)));
+  }
+
+  // lines shows the newest of equal messages, and the others on demand.
+  lines(run) {
+    const { key } = run.at(-1);
+    const [first, ...others] = run;
+    if (others.length === 0) return [logLine(first)];
+    const fold = this.folds.button(key, `${plural(run.length, 'equal message')}`, () => this.render());
+    return [logLine(first, el('span', { class: 'count' }, `× ${count(run.length)}`), fold), ...(this.folds.open.has(key) ? others.map((e) => logLine(e)) : [])];
   }
 }
 
@@ -97,12 +107,15 @@ function severity(e) {
   return level.startsWith('WARN') ? 'warn' : 'info';
 }
 
-function logLine(e) {
+// sameAs is equal for messages that only repeat.
+const sameAs = ({ level, msg, attrs }) => JSON.stringify([level, msg, attrs?.stream, attrs?.error]);
+
+function logLine(e, ...folded) {
   const at = instant(e.time);
   const attrs = Object.entries(e.attrs ?? {});
   return el('li', null,
     at ? time(at, clock(at, now())) : el('span', null, '–'),
-    el('span', { class: `badge is-${severity(e)}` }, severity(e)),
+    el('span', { class: `badge is-${severity(e)}` }, severity(e)), ...folded,
     el('span', { class: 'message' }, String(e.msg ?? ''), ' ',
       el('span', { class: 'dim mono' }, attrs.map(([name, value]) => `${name}=${text(value)}`).join(' '))));
 }
@@ -136,14 +149,14 @@ export class Listing {
 }
 
 export class Letters extends Listing {
-  open = new Set(); // the letters whose details are shown
+  folds = new Folds();
 
   constructor() {
     super('letters', 'No dead letters. Events that cannot be published are listed here; none is skipped.');
   }
 
   clear() {
-    this.open.clear();
+    this.folds.open.clear();
     super.clear();
   }
 
@@ -151,6 +164,7 @@ export class Letters extends Listing {
     const all = letters ?? [];
     const known = report(model.stream).live?.dead_lettered ?? 0;
     const of = known > all.length ? ` of ${count(known)} since the process started` : '; there are older ones';
+    this.render = () => fill($('letters-rows'), all.flatMap((l) => this.rows(l)));
     this.show(all.flatMap((l) => this.rows(l)), more ? `newest ${count(all.length)}${of}` : all.length);
     model.deadLetters = all.length > 0 ? mostOften(all) : '';
     setText($('letters-most'), model.deadLetters && `Most often ${model.deadLetters}.`);
@@ -167,24 +181,13 @@ export class Letters extends Listing {
   rows(l) {
     const at = instant(l.time);
     const letter = `${l.partition}:${l.offset}`;
-    const details = this.details(l, letter);
-    const toggle = el('button', { type: 'button', class: 'quiet small fold', 'data-key': letter, 'aria-label': `Details of letter ${letter}` });
-    const render = () => {
-      details.hidden = !this.open.has(letter);
-      toggle.setAttribute('aria-expanded', String(!details.hidden));
-    };
-    toggle.addEventListener('click', () => {
-      if (!this.open.delete(letter)) this.open.add(letter);
-      render();
-    });
-    render();
     return [el('tr', null,
-      el('td', { class: 'folding' }, toggle, at ? time(at, clock(at, now())) : '–'),
+      el('td', { class: 'folding' }, this.folds.button(letter, `Details of letter ${letter}`, () => this.render()), at ? time(at, clock(at, now())) : '–'),
       el('td', null, el('span', { class: 'badge is-error' }, l.reason)),
       el('td', { class: 'why' }, l.message),
       el('td', { class: 'mono num wide' }, letter),
       el('td', { class: 'mono dim wide' }, `${l.cursor_hash || 'start'}#${l.index}`),
-      el('td', { class: 'num wide' }, bytes(l.bytes))), details];
+      el('td', { class: 'num wide' }, bytes(l.bytes))), this.folds.open.has(letter) && this.details(l, letter)].filter(Boolean);
   }
 
   // details are a letter's headers, and the commands that show and retry it.
