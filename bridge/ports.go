@@ -304,8 +304,9 @@ const (
 	// items any more, but older ones, or StuckBorder for a page that begins with all
 	// items kept of the page before, so that earlier ones may be published twice.
 	ObserveStuck What = "stuck"
-	// ObserveTopic: a topic changed. Code: TopicLost, once for each loss of
-	// what a checkpoint implies, or TopicGrew for added partitions.
+	// ObserveTopic: a topic changed. Code: TopicLost, once for each loss of what a
+	// checkpoint implies, or of a checkpoint that the store has, or TopicGrew for
+	// added partitions.
 	ObserveTopic What = "topic"
 )
 

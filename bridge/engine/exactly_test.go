@@ -105,6 +105,7 @@ type row struct {
 	lost   int           // events of the first run that are never seen
 	epoch  int64         // that it goes on in
 	reason bridge.Reason // or why it is blocked
+	losses int           // that are counted, of what Kafka had
 }
 
 func TestMerge(t *testing.T) {
@@ -113,14 +114,14 @@ func TestMerge(t *testing.T) {
 		{name: "kafka only", before: func(r *harness) { r.store.Wipe() }},
 		{name: "redis behind", before: func(r *harness) { r.store.RollBack(1) }},
 		{name: "both gone, events there", before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
-		{name: "kafka behind, kafka", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, again: -1},
-		{name: "kafka behind, redis", policy: "redis", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1},
-		{name: "kafka behind, stop", policy: "stop", before: func(r *harness) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint},
-		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint},
-		{name: "kafka of another history, kafka", before: rival, epoch: 1},
-		{name: "redis only", before: func(r *harness) { r.forgetCheckpoints() }, epoch: 1},
-		{name: "redis only, and behind", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1},
-		{name: "redis only, and behind, redis", policy: "redis", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1},
+		{name: "kafka behind, kafka", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, again: -1, losses: 1},
+		{name: "kafka behind, redis", policy: "redis", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1, losses: 1},
+		{name: "kafka behind, stop", policy: "stop", before: func(r *harness) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint, losses: 1},
+		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint, losses: 1},
+		{name: "kafka of another history, kafka", before: rival, epoch: 1, losses: 1},
+		{name: "redis only", before: func(r *harness) { r.forgetCheckpoints() }, epoch: 1, losses: 1},
+		{name: "redis only, and behind", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1, losses: 1},
+		{name: "redis only, and behind, redis", policy: "redis", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1, losses: 1},
 		{name: "both behind, redis", policy: "redis", before: func(r *harness) {
 			rollBackEvents(r)
 			c := r.store.Checkpoint()
@@ -129,8 +130,8 @@ func TestMerge(t *testing.T) {
 					r.topic.Rewrite(older)
 				}
 			}
-		}, epoch: 1},
-		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
+		}, epoch: 1, losses: 1},
+		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint, losses: 1},
 		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
 		{name: "becomes at least once", mode: bridge.AtLeastOnce, epoch: 1},
 		{name: "was at least once, redis lost", first: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1, again: -1},
@@ -184,6 +185,7 @@ func mergeRow(r *harness, m row) {
 	r.source.Grow(10)
 	r.start()
 	r.after(time.Minute)
+	r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, m.losses)
 	if m.reason != "" {
 		r.wantState(bridge.StateBlocked, m.reason)
 		if n := len(r.values()); n != held {
@@ -280,6 +282,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 		r.source.Grow(20)
 		r.after(time.Minute)
 		r.wantOnce() // policy kafka, and Kafka lost nothing
+		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
 		r.wantState(bridge.StateIdle, "")
 		if n := r.topic.Recovers(); n != 2 {
 			t.Errorf("%d sessions, want 2", n)

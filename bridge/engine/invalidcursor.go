@@ -21,11 +21,8 @@ const (
 // observeRefused is the code of the program's own ObserveReset.
 const observeRefused = "refused-cursor"
 
-const (
-	// So many rejected cursors within cursorRecoveryWindow are no accident.
-	maxCursorRecoveries  = 5
-	cursorRecoveryWindow = time.Hour
-)
+// More than so many rejected cursors within cursorRecoveryWindow block the stream.
+const maxCursorRecoveries, cursorRecoveryWindow = 5, time.Hour
 
 // recoverInvalidCursor applies Config.OnInvalidCursor to a rejected cursor: it
 // begins a new epoch at another position, from which events already in the

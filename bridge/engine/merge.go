@@ -73,10 +73,11 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 		have = "checkpoint " + k.sink.Version.String()
 	}
 	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
+	r.incidents.countLoss(r.e, &bridge.Fault{Code: bridge.CodeTopicLost, Err: lost})
 	switch policy := r.e.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
-		fault := bridge.Fault{Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, Advice: bridge.HintCheckpointBehind}
-		return bridge.Checkpoint{}, &fault
+		return bridge.Checkpoint{}, &bridge.Fault{
+			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, Advice: bridge.HintCheckpointBehind}
 	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
 		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():

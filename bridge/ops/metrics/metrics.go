@@ -201,7 +201,7 @@ func (m *Metrics) CountLosses(stream string, losses func() int64) {
 	}
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Losses of acknowledged records: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.",
+		Help: "Losses of acknowledged records or checkpoints: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.",
 	}, func() float64 { return float64(losses() + found.Load()) }))
 }
 
