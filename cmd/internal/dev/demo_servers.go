@@ -59,6 +59,8 @@ func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error
 				return nil, err
 			}
 			st.Export.URL = v.api.URL
+			// Whoever asks this address for the default list asks for the same one.
+			st.Engine.Origin.Request = st.Export.Fingerprint(func(string) bool { return false })
 		}
 	}
 	if s.Cursor.URL == notStartedRedis {
