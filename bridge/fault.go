@@ -30,7 +30,8 @@ var (
 // Class is how the engine handles a fault.
 type Class int
 
-// The classes, from harmless to serious. The rules per class are DESIGN §4.
+// The classes, from harmless to serious. How each is retried stands in
+// engine/policy.go.
 const (
 	// Transient is retried with back-off, for ever: 5xx, 408, network,
 	// time-outs, truncated bodies, answers that are not JSON.
