@@ -153,10 +153,10 @@ func newCursorHistoryCommand(a *cli.App) *cobra.Command {
 		Use:   "history",
 		Short: "List committed cursors, newest first",
 		Long: `List committed cursors, newest first: at most one per second for the last 24
-hours (one per ten seconds while only the last page grows), one per minute up to
-CURSOR_HISTORY_AGE, and every operator action. Entries older than those in Redis
-are read from the checkpoint topic, which keeps all commits of the last seven
-days. cursor rewind finds the commits between entries too.
+hours, one per minute up to CURSOR_HISTORY_AGE, fewer while only the last page
+grows, and every operator action. Entries older than those in Redis are read
+from the checkpoint topic, which keeps all commits of the last seven days.
+cursor rewind finds the commits between entries too.
 
 "other branch" marks the entries that a later rewind or reset left.`,
 		Example: `  exportbridge cursor history --limit 20
