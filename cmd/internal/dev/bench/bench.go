@@ -77,7 +77,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	flags.BoolVar(&list, "list", false, "list the rows without measuring")
 	flags.IntVar(&o.rounds, "rounds", 3, "measured rounds")
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
-	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run: under a minute")
+	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run")
 	flags.StringVar(&o.delivery, "delivery", string(bridge.ExactlyOnce), "exactly-once or at-least-once")
 	cli.Offer(cmd, "delivery", string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
