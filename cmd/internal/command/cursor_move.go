@@ -43,7 +43,7 @@ acknowledges the change; without one, the command applies it itself.
 Redis keeps some of the commits, the checkpoint topic all of the last seven
 days; both are searched. All targets but --to-entry are on the current branch:
 the commits that led to the stream's position, without those that an earlier
-rewind or reset left.
+rewind or reset left. If it begins after a time, another branch is used.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor rewind --shift-by -100
