@@ -318,14 +318,19 @@ func TestManyDeadLetters(t *testing.T) {
 	}
 }
 
-// TestFarBehind: a stream that is far behind is not just running.
+// TestFarBehind: a stream that is far behind is not just running, and catches up
+// only if its pace shows it.
 func TestFarBehind(t *testing.T) {
-	late := running("events")
-	late.LagSeconds = (8 * time.Hour).Seconds() // the position follows
-	p := open(t, newFakeBridge(t, late), 1280)
-	p.sees("#state-name", "Behind")
-	if css := read[string](p, `document.getElementById('state').className`); css != "card state is-behind" {
-		t.Errorf("class %q", css)
+	for name, pace := range map[string]float64{"Catching up": 4, "Behind": 0.5} {
+		t.Run(name, func(t *testing.T) {
+			late := running("events")
+			late.LagSeconds, late.Live.Pace = (8 * time.Hour).Seconds(), pace // the position follows
+			p := open(t, newFakeBridge(t, late), 1280)
+			p.sees("#state-name", name)
+			if css := read[string](p, `document.getElementById('state').className`); css != "card state is-behind" {
+				t.Errorf("class %q", css)
+			}
+		})
 	}
 }
 

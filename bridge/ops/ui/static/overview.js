@@ -27,7 +27,7 @@ function look(stream) {
   const r = report(stream);
   const state = stateOf(r);
   const behind = state === 'running' && r.lag > 60;
-  const name = behind ? 'Behind' : names[state];
+  const name = behind ? (r.left > 0 ? 'Catching up' : 'Behind') : names[state];
   const doubts = healthy(state) ? doubtsOf(r, down(stream)) : [];
   if (doubts.length > 0) return { state, css: 'degraded', name: [name, ...doubts].join(', ') };
   return { state, css: behind ? 'behind' : state, name };
