@@ -1,6 +1,7 @@
 package command
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,11 +46,9 @@ func TestNameStream(t *testing.T) {
 func TestAdviceWithSeveralStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for name, value := range map[string]string{
+	maps.Copy(w.env, map[string]string{
 		"HTTP_ADDR": "off", "BRIDGE_STREAMS": "events,users", "STREAM_USERS_KAFKA_TOPIC": "export.events", "KAFKA_CREATE_TOPICS": "true",
-	} {
-		w.env[name] = value
-	}
+	})
 	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
 		t.Fatalf("run: %+v", got)
 	}
