@@ -306,6 +306,10 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 func (r *TopicsReport) outcome(o topicsOptions) string {
 	missing, later := r.missing()
 	onDemand := cli.Counted(later, "topic") + " for jobs will be created on demand"
+	lacking := cli.Counted(missing+later, "topic") + " missing"
+	if later > 0 {
+		lacking += fmt.Sprintf(" (%d for jobs, otherwise created on demand)", later)
+	}
 	switch {
 	case r.Changed:
 		return cli.Counted(len(r.Created), "topic") + " created."
@@ -316,9 +320,9 @@ func (r *TopicsReport) outcome(o topicsOptions) string {
 	case missing == 0:
 		return "Every required topic exists; nothing was changed. " + onDemand + "."
 	case o.create:
-		return fmt.Sprintf("dry run: nothing was changed, %s missing. Add --execute to create.", cli.Counted(missing+later, "topic"))
+		return fmt.Sprintf("dry run: nothing was changed, %s. Add --execute to create.", lacking)
 	}
-	return fmt.Sprintf("Nothing was changed, %s missing. Try: exportbridge topics create --execute", cli.Counted(missing, "topic"))
+	return fmt.Sprintf("Nothing was changed, %s. Try: exportbridge topics create --execute", lacking)
 }
 
 // notes are the lines about a topic below the table.
