@@ -94,9 +94,18 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	return fmt.Sprintf("%s, %s behind", text, age)
 }
 
+// moves reports whether a stream publishes events, or is expected to: at rest a rate of 0
+// says nothing.
+func moves(s *bridge.Status) bool {
+	return s.Rate > 0.5 || s.State == bridge.StateRunning && !s.CaughtUp // up to 0.5 is shown as 0
+}
+
 // describeStatus adds to that how far the stream is.
 func describeStatus(s *bridge.Status, now time.Time) string {
-	text := fmt.Sprintf("%s   %s events   %s pages   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
+	text := fmt.Sprintf("%s   %s events   %s pages", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages))
+	if moves(s) {
+		text += fmt.Sprintf("   %.0f/s", s.Rate)
+	}
 	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
 		text += "   at " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
 	}

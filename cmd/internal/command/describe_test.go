@@ -40,3 +40,22 @@ func TestManyDeadLetters(t *testing.T) {
 		}
 	}
 }
+
+// A rate is shown where events move, or should.
+func TestDescribeRate(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		state    bridge.State
+		rate     float64
+		caughtUp bool
+		want     bool
+	}{
+		{bridge.StateRunning, 120, false, true}, {bridge.StateRunning, 0, false, true}, {bridge.StateRunning, 0.2, true, false},
+		{bridge.StateIdle, 50, true, true}, {bridge.StateIdle, 0.2, true, false}, {bridge.StatePaused, 0, false, false}, {bridge.StateStandby, 0, false, false},
+	} {
+		s := &bridge.Status{State: test.state, Rate: test.rate, CaughtUp: test.caughtUp, PausedUntil: bridge.Forever}
+		if got := describeStatus(s, time.Now()); strings.Contains(got, "/s") != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}

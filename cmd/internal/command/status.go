@@ -216,7 +216,7 @@ func (s *streamStatus) stateText(now time.Time) string {
 
 // speedText is empty where nothing is expected to move.
 func (s *streamStatus) speedText(now time.Time) string {
-	if s.Live == nil || s.Live.State != bridge.StateRunning && s.Live.State != bridge.StateIdle || s.Checkpoint.Paused(now) {
+	if s.Live == nil || s.Live.State != bridge.StateRunning && s.Live.State != bridge.StateIdle || s.Checkpoint.Paused(now) || !moves(s.Live) {
 		return ""
 	}
 	text := fmt.Sprintf("%.0f events/s over the last 10 s", s.Live.Rate)

@@ -36,6 +36,8 @@ func TestStatusRows(t *testing.T) {
 	fresh.Cursor, fresh.PositionTime = "", 0
 	drained.Drained = true
 	paused.PausedUntil, paused.Seq = bridge.Forever, 6
+	resting, stuck := live(bridge.StateIdle, 0), live(bridge.StateRunning, 5*time.Minute)
+	resting.Rate, stuck.Rate, stuck.Pace = 0.1, 0, 0
 	expiring := live(bridge.StatePaused, time.Minute)
 	expiring.Version.Seq, expiring.PausedUntil = 6, now.Add(time.Minute).UnixMilli()
 	for name, test := range map[string]struct {
@@ -55,7 +57,9 @@ func TestStatusRows(t *testing.T) {
 		"caught up, the last page was empty": {live(bridge.StateIdle, 0), committed(5 * time.Minute), map[string]string{
 			"state": "caught up, for 1h0m (by one)", "position": "2026-11-20 13:00:00Z, at the end of the export", "speed": "120 events/s over the last 10 s",
 		}},
-		"just moved": {live(bridge.StateIdle, 0), moved, map[string]string{"state": "running (by one)", "position": "2026-11-20 12:00:00Z, 1h0m behind"}},
+		"at rest":          {resting, committed(5 * time.Minute), map[string]string{"state": "caught up, for 1h0m (by one)", "speed": ""}},
+		"behind and stuck": {stuck, committed(5 * time.Minute), map[string]string{"state": "behind 5m0s, for 1h0m (by one)", "speed": "0 events/s over the last 10 s"}},
+		"just moved":       {live(bridge.StateIdle, 0), moved, map[string]string{"state": "running (by one)", "position": "2026-11-20 12:00:00Z, 1h0m behind"}},
 		"Kafka is away": {live(bridge.StateBackoff, time.Hour), drained, map[string]string{
 			"position": "2026-11-20 12:00:00Z, 1h0m behind", "speed": "",
 		}},
