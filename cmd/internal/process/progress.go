@@ -107,45 +107,46 @@ func (p *Process) show(ctx context.Context, line *StatusLine) {
 		running := now.Sub(began)
 		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, p.options.Describe(p.statuses(), now))
 	}, func(now time.Time) {
-		for _, fields := range progress.lines(p.statuses(), now) {
-			p.plain.Info("progress", fields...)
+		all := p.statuses()
+		if len(all) > 1 {
+			for i := range all {
+				p.plain.Debug("stream progress", progressOf(&all[i])...)
+			}
+		}
+		if progress.due(all, now) {
+			p.plain.Info("progress", progressOfAll(all)...)
 		}
 	})
 }
 
-// restInterval is how often streams at rest are logged.
-const restInterval = 5 * time.Minute
+const (
+	// workInterval is how often a process is logged while a stream is behind or in
+	// trouble, restInterval how often while all are at rest.
+	workInterval = time.Minute
+	restInterval = 5 * time.Minute
+)
 
-// progressLog decides which streams are logged. The zero value logs all at first.
+// progressLog decides when a process is logged. The zero value logs it at once.
 type progressLog struct {
-	resting map[string]bool // the streams that were at rest when they were logged
-	rested  time.Time       // when the streams at rest were logged
+	last   time.Time // when it was logged
+	atWork bool      // as it was logged
 }
 
-// lines returns the fields of the lines at now: a line for each stream that works or
-// has just come to rest, and every five minutes one for all streams at rest.
-func (l *progressLog) lines(all []bridge.Status, now time.Time) (lines [][]any) {
-	due := now.Sub(l.rested) >= restInterval
-	var resting []*bridge.Status
-	was := l.resting
-	l.resting = make(map[string]bool, len(all))
+// due reports whether the process is to be logged now: by its interval, or because all
+// streams have come to rest since it was logged.
+func (l *progressLog) due(all []bridge.Status, now time.Time) bool {
+	atWork, interval := false, restInterval
 	for i := range all {
-		s := &all[i]
-		switch l.resting[s.Stream] = atRest(s); {
-		case l.resting[s.Stream] && was[s.Stream]:
-			resting = append(resting, s)
-		default:
-			lines = append(lines, progressOf(s))
-		}
+		atWork = atWork || !atRest(&all[i])
 	}
-	switch {
-	case was == nil:
-		l.rested = now
-	case due && len(resting) > 0:
-		l.rested = now
-		lines = append(lines, restOf(resting))
+	if atWork {
+		interval = workInterval
 	}
-	return lines
+	due := l.last.IsZero() || now.Sub(l.last) >= interval || l.atWork && !atWork
+	if due {
+		l.last, l.atWork = now, atWork
+	}
+	return due
 }
 
 // atRest reports whether nothing is to be done for a stream, or by this process.
@@ -159,21 +160,61 @@ func atRest(s *bridge.Status) bool {
 	return false
 }
 
-// restOf are the fields of the line of all streams at rest.
-func restOf(resting []*bridge.Status) []any {
-	if len(resting) == 1 {
-		return progressOf(resting[0])
+// progressOfAll are the fields of the line of a process: of several streams the sums, how
+// many are in each state, and which of them need a look.
+func progressOfAll(all []bridge.Status) []any {
+	if len(all) == 1 {
+		return progressOf(&all[0])
 	}
-	states, published := make(map[bridge.State][]string), int64(0)
-	for _, s := range resting {
-		states[s.State] = append(states[s.State], s.Stream)
-		published += s.Published
+	var published, dead int64
+	var rate float64
+	var behind, warned, failing []string
+	oldest, states := time.Time{}, make(map[string]int)
+	for i := range all {
+		s := &all[i]
+		states[strings.ReplaceAll(s.State.Text(), " ", "_")]++
+		published, dead, rate = published+s.Published, dead+s.DeadLettered, rate+s.Rate
+		if s.State == bridge.StateRunning && !s.CaughtUp {
+			behind = append(behind, s.Stream)
+			if oldest.IsZero() || !s.Position.IsZero() && s.Position.Before(oldest) {
+				oldest = s.Position
+			}
+		}
+		if len(s.Warnings) > 0 {
+			warned = append(warned, s.Stream)
+		}
+		if s.Error != "" {
+			failing = append(failing, s.Stream)
+		}
 	}
-	fields := []any{"published", published}
+	fields := []any{"streams", len(all), "published", published, "rate", fmt.Sprintf("%.0f/s", rate)}
 	for _, state := range slices.Sorted(maps.Keys(states)) {
-		fields = append(fields, strings.ReplaceAll(state.Text(), " ", "_"), strings.Join(states[state], ","))
+		fields = append(fields, state, states[state])
+	}
+	if !oldest.IsZero() {
+		fields = append(fields, "position", oldest.UTC().Format(time.RFC3339))
+	}
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"behind", behind}, {"warned", warned}, {"failing", failing}} {
+		if len(list.names) > 0 {
+			fields = append(fields, list.key, someOf(list.names))
+		}
+	}
+	if dead > 0 {
+		fields = append(fields, "dead_lettered", dead)
 	}
 	return fields
+}
+
+// someOf lists the first names, and says how many there are besides.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ",")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ","), len(names)-most)
 }
 
 func progressOf(s *bridge.Status) []any {
