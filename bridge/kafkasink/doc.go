@@ -1,11 +1,11 @@
 // Package kafkasink publishes the events of a bridge to a Kafka topic.
 //
-// Exactly once, a [Sink] publishes each batch and its checkpoint in one
-// transaction (transaction.go), whose partitions it names to several brokers at
-// once (enlist.go). At least once, it uses an idempotent producer, acks from all
-// in-sync replicas, no transactions, and copies checkpoints into the checkpoint
-// topic every few seconds (copier.go). In both modes the stream's transactional
-// id fences older sessions.
+// In exactly-once mode, a [Sink] publishes each batch and its checkpoint in one
+// transaction (transaction.go); where there are several brokers, it adds the
+// partitions in one request (enlist.go). In at-least-once mode, it uses an
+// idempotent producer, acks from all in-sync replicas, no transactions, and
+// copies checkpoints into the checkpoint topic every few seconds (copier.go). In
+// both modes the stream's transactional id fences older sessions.
 //
 // Sink.Recover begins a session, which is new Kafka clients and what they
 // learned about the topics (session.go, recover.go). It takes the producer id,
@@ -22,7 +22,7 @@
 // not keep are replaced (timestamp.go). Checkpoints have a compacted topic of
 // their own (checkpoints.go).
 //
-// Who only reads needs no Sink: [CheckpointHistory] has the checkpoints,
+// Readers need no Sink: [CheckpointHistory] has the checkpoints,
 // [Published] what the topics hold. Jobs and repairs publish beside the stream
 // ([Jobs], [Repair]). What a stream needs of the cluster is for package
 // kafkaadmin to make ([Config.Needs]), which process runs it for kafkagroup to

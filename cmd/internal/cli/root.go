@@ -27,10 +27,10 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2 // wrong usage or configuration
-	ExitCheck       = 3 // check found a blocking problem
-	ExitNotOwner    = 4 // the stream is somebody else's by now
-	ExitRefused     = 5 // refused by the other side, or blocked
-	ExitEmptyEnd    = 6 // done as far as read: empty pages ended it, not the API's mark
+	ExitCheck       = 3 // check found a blocking problem, verify missing events, a run dead letters only
+	ExitNotOwner    = 4 // another process owns the stream, or runs the job
+	ExitRefused     = 5 // rejected by a server, or the stream is blocked
+	ExitEmptyEnd    = 6 // done as far as read: more may follow
 	ExitInterrupted = 130
 )
 
