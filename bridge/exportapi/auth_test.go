@@ -362,12 +362,13 @@ func TestForbiddenForAWhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		header map[string]string
 		class  bridge.Class
+		code   string // of the metrics: the alert about a rejected key counts 403
 		wait   time.Duration
 	}{
-		"refused":                {nil, bridge.Permanent, 0},
-		"Retry-After":            {map[string]string{"Retry-After": "60"}, bridge.Throttled, time.Minute},
-		"no request left":        {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "30"}, bridge.Throttled, 30 * time.Second},
-		"refused, requests left": {map[string]string{"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "30"}, bridge.Permanent, 0},
+		"refused":                {nil, bridge.Permanent, "403", 0},
+		"Retry-After":            {map[string]string{"Retry-After": "60"}, bridge.Throttled, "429", time.Minute},
+		"no request left":        {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "30"}, bridge.Throttled, "429", 30 * time.Second},
+		"refused, requests left": {map[string]string{"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "30"}, bridge.Permanent, "403", 0},
 	} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			for k, v := range tc.header {
@@ -376,8 +377,8 @@ func TestForbiddenForAWhile(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		}, nil)
 		_, err := fetchAll(t, c, bridge.Position{})
-		if f := wantFault(t, err); f.Class != tc.class || f.RetryAfter != tc.wait {
-			t.Errorf("%s: got %v after %s, want %v after %s", name, f.Class, f.RetryAfter, tc.class, tc.wait)
+		if f := wantFault(t, err); f.Class != tc.class || f.RetryAfter != tc.wait || f.Code != tc.code {
+			t.Errorf("%s: got %v (%s) after %s, want %v (%s) after %s", name, f.Class, f.Code, f.RetryAfter, tc.class, tc.code, tc.wait)
 		}
 	}
 }

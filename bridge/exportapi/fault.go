@@ -36,8 +36,8 @@ const (
 	codeLeak    = "leak"
 )
 
-// codeThrottled is also the code of a request that was not sent because of another
-// one's 429.
+// codeThrottled is also the code of a 403 that is a limit, and of a request that was
+// not sent because of another one's.
 const (
 	codeThrottled = "429"
 	hintThrottled = "wait for the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
@@ -239,7 +239,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
 	switch {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden && delay.Of(resp) > 0:
-		f.Class, f.RetryAfter = bridge.Throttled, delay.Of(resp)
+		f.Class, f.Code, f.RetryAfter = bridge.Throttled, codeThrottled, delay.Of(resp)
 		f.Hint = hintThrottled
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth

@@ -101,7 +101,7 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 }
 
 func (m *Metrics) defineSource() {
-	m.requests = m.bounded("source_requests_total", "Requests to the export API, by HTTP status or kind of failure.", "code",
+	m.requests = m.bounded("source_requests_total", "Requests to the export API, by HTTP status or kind of failure; 429 is every rate limit.", "code",
 		"200", "401", "403", "429", "500", "502", "503", "504", "timeout", "network", "tls", "decode", "schema", "size")
 	m.request = m.histogram("source_request_duration_seconds", "Duration of requests to the export API, including the body.", latencyBuckets)
 	m.body = m.counter("source_response_bytes_total", "Bytes of pages received, after decompression.")
