@@ -24,7 +24,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCursorBeside:           "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintCursorForm:             "restore EXPORT_CURSOR_IN and EXPORT_URL as they were; or, to continue with the new ones, set the position: exportbridge cursor reset --to-datetime TIME (or --to-earliest) --execute",
 	bridge.HintCursorRefused:          "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintCursorSuspect:          "retrying; after three tries a request without the cursor shows whether the cursor or the API is to blame",
+	bridge.HintCursorSuspect:          "wait: the request is repeated, and after three tries one without the cursor shows whether the cursor or the API is to blame",
 	bridge.HintCursorTooLong:          "ask the operator of the API for shorter cursors: this one is too long for a request",
 	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
 	bridge.HintDeadLetters:            "inspect them: exportbridge tail --dlq",

@@ -15,7 +15,7 @@ func TestEngineHints(t *testing.T) {
 		if EngineHints[h] == "" {
 			t.Errorf("%s has no words", h)
 		}
-		if first, _, _ := strings.Cut(EngineHints[h], " "); slices.Contains([]string{"exportbridge", "the", "a", "an", "another"}, first) || strings.HasPrefix(first, "-") {
+		if first, _, _ := strings.Cut(EngineHints[h], " "); slices.Contains([]string{"exportbridge", "the", "a", "an", "another"}, first) || strings.HasPrefix(first, "-") || strings.HasSuffix(strings.Trim(first, ",;"), "ing") {
 			t.Errorf("%s begins without a verb: %q", h, EngineHints[h])
 		}
 	}

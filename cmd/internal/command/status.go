@@ -206,6 +206,8 @@ func (s *streamStatus) stateText(now time.Time) string {
 		return fmt.Sprintf("%s (by %s)%s", text, s.Live.Owner, resumeText(live.PausedUntil))
 	case paused:
 		return pauseText(s.Checkpoint.PausedUntil, now) + ", not running" + resumeText(s.Checkpoint.PausedUntil)
+	case len(s.Members) > 0 && slices.Contains(s.Unreachable, bridge.DependencyStore):
+		return "running; what it does is unknown, since Redis does not answer"
 	case len(s.Members) > 0:
 		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, or has another REDIS_URL or CURSOR_PREFIX"
 	case !s.MembersKnown:

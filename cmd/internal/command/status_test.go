@@ -83,6 +83,21 @@ func TestStatusRows(t *testing.T) {
 	}
 }
 
+// A status does not blame the bridge for a Redis that does not answer.
+func TestStatusOfAnOwnerWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for unreachable, want := range map[string]string{
+		bridge.DependencyStore: "running; what it does is unknown, since Redis does not answer", "": "running, but this Redis has no status of it: ",
+	} {
+		report := control.NewReport("events", bridge.ExactlyOnce)
+		report.Members, report.MembersKnown, report.Unreachable = []bridge.Member{{Owner: true}}, true, []string{unreachable}
+		s := streamStatus{report}
+		if got := s.rows(time.Now())[1][1]; !strings.HasPrefix(got, want) {
+			t.Errorf("unreachable %q: %q, want %q", unreachable, got, want)
+		}
+	}
+}
+
 // BLOCKED stands out on a terminal only, and where colours are wanted.
 func TestStatusColour(t *testing.T) {
 	t.Parallel()

@@ -296,10 +296,20 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	if selected == defaultProfile {
 		l.chooseResource(st, places["EXPORT_RESOURCE"])
 	}
-	return st.Export.Fingerprint(func(variable string) bool {
-		kind := places[variable].kind
-		return kind == FromDefault || kind == FromProfile
-	})
+	return st.Export.Fingerprint(func(variable string) bool { return places[variable].kind.preset() })
+}
+
+// Preset returns what reports whether the value of a stream's variable is a default or of
+// a profile.
+func (s *Settings) Preset(stream string) func(variable string) bool {
+	return func(variable string) (preset bool) {
+		for i := range s.Effective {
+			if row := &s.Effective[i]; row.Variable == variable || row.Variable == streamPrefix(stream)+variable {
+				preset = row.Origin.preset() // that of the stream follows that of all
+			}
+		}
+		return preset
+	}
 }
 
 // fillEngine fills the settings of the engine, which follow from the export's.

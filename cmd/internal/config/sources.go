@@ -21,6 +21,8 @@ const (
 	FromDefault Origin = "default"
 )
 
+func (o Origin) preset() bool { return o == FromDefault || o == FromProfile }
+
 // place is where one value came from: the variable that gave it, which may
 // be a per-stream one or end in _FILE, and that file's path.
 type place struct {

@@ -59,8 +59,7 @@ func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error
 				return nil, err
 			}
 			st.Export.URL = v.api.URL
-			// Whoever asks this address for the default list asks for the same one.
-			st.Engine.Origin.Request = st.Export.Fingerprint(func(string) bool { return false })
+			st.Engine.Origin.Request = st.Export.Fingerprint(s.Preset(st.Name))
 		}
 	}
 	if s.Cursor.URL == notStartedRedis {

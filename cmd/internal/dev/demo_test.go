@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/dev/embedded"
 )
@@ -36,3 +39,30 @@ func TestSuggestions(t *testing.T) {
 		}
 	}
 }
+
+// A checkpoint of the demo is of the same request as that of a program that is given the
+// demo's export API.
+func TestDemoRequest(t *testing.T) {
+	t.Parallel()
+	s, err := demoSettings(&cli.App{Given: make(map[string]string)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const free = "127.0.0.1:0"
+	inside, err := startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free, simulator: exportsim.Config{Events: 1, Seed: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.CloseAtEnd(t, closer(inside.close))
+	given, err := config.Load(config.Sources{Environ: []string{"EXPORT_URL=" + inside.api.URL, "EXPORT_API_KEY=any"}}, config.UsesAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Streams[0].Engine.Origin.Request, given.Streams[0].Engine.Origin.Request; got != want || !got.Known() {
+		t.Errorf("the demo requests %s, others %s", got, want)
+	}
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
