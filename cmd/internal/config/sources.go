@@ -100,14 +100,19 @@ func (s sources) given(v *Variable, stream string) (string, place, error) {
 	if v.stream && stream != "" {
 		names = []string{streamPrefix(stream) + v.Name, v.Name}
 	}
+	left := slices.Clone(names)
 	for _, rank := range s.ranks() {
-		for _, name := range names {
+		sought := left
+		if rank.layers[0].kind == FromCommand { // in place of the default, which nothing hides
+			sought = names
+		}
+		for _, name := range sought {
 			text, from, err := rank.findName(name)
 			if err != nil || from.kind != FromDefault {
 				return text, from, err
 			}
 		}
-		names = slices.DeleteFunc(names, func(name string) bool {
+		left = slices.DeleteFunc(left, func(name string) bool {
 			_, emptied, _ := rank.get(name)
 			return emptied != FromDefault
 		})

@@ -50,8 +50,12 @@ func TestFind(t *testing.T) {
 			want: "from file", place: place{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
 		},
 		{
-			name: "empty flag hides all others of the name", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": "2"},
-			env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"}, place: place{kind: FromDefault},
+			name: "empty flag hides all others of the name", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"},
+			place: place{kind: FromDefault},
+		},
+		{
+			name: "empty flag does not hide what the command sets", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": "2"}, env: []string{"SHOP_COUNT=3"},
+			want: "2", place: place{kind: FromCommand, name: "SHOP_COUNT"},
 		},
 		{
 			name: "empty flag hides the file of a value", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT_FILE=" + file},
