@@ -461,7 +461,7 @@ func TestInert(t *testing.T) {
 	p := open(t, f, 1280, "status of 503")
 	for selector, texts := range map[string][]string{
 		"#streams": {"stream"}, "#state": {"stream", "why", "error", "hint", "owner", "note"}, "#position-hash": {"hash"}, "#server-api": {"trouble", "api"},
-		"#members": {"member", "host"}, "footer": {"guarantee"}, "#history-rows": {"cursor", "reason", "who"}, "#letters-rows": {"defect", "message", "page"},
+		"#members": {"member", "host"}, "footer": {"guarantee"}, "#history-rows": {"cursor", "reason", "who"}, "#letters-rows": {"defect", "message"},
 		"#jobs-rows": {"job", "kind", "of", "state", "topic"}, "#log": {"logged", "name", "attr"},
 		"#samples-rows": {"type", "sample-id", "sample-key_hash", "sample-origin", "sample-value"},
 	} {

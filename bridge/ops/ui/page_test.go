@@ -384,7 +384,7 @@ func TestPeak(t *testing.T) {
 		}
 	}
 	f.set(func() { f.reports[0].Live.Rate = 900_000 })
-	p.sees("#clipped", "▲ peak of 900,000 at ")
+	p.sees("#clipped", "▲ peak 900,000 at ")
 }
 
 // A long type keeps its end on a phone, and shows where it is shortened.

@@ -109,10 +109,10 @@ func busy(t *testing.T) *fakeBridge {
 		{"id": "replay-fraud", "kind": "replay", "stream": "events", "state": "done", "topic": "replay.fraud", "from": "2026-11-18T00:00:00Z", "to": "2026-11-19T00:00:00Z", "windows": 4, "done": 4, "events": 1_204_551, "progress": 1},
 	}
 	f.first = []message{
-		logged("INFO", "owner of the stream", object{"stream": "events", "epoch": 3}),
-		logged("WARN", "retry", object{"stream": "events", "error": "GET /events answered 429", "wait": "1.2s"}),
-		logged("INFO", "running", object{"stream": "events", "after": "1.2s"}),
-		logged("WARN", "dead letter", object{"stream": "events", "reason": "too-large", "count": 1}),
+		logged("INFO", "ownership acquired", object{"stream": "events"}),
+		logged("WARN", "retrying", object{"stream": "events", "error": "429 Too Many Requests", "in": "1.2s"}),
+		logged("INFO", "recovered", object{"stream": "events", "after": "1.2s", "was": "retrying"}),
+		logged("WARN", "items sent to the dead-letter topic", object{"stream": "events", "items": object{"too-large": 1}}),
 	}
 	for n := range 24 {
 		f.first = append(f.first, sampled("events", "com.croct.event."+[]string{"pageOpened", "interestShown", "orderPlaced", "tabVisibilityChanged", "goalCompleted"}[(n*n+n/3)%5], 24-n))

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	widths  = []int64{390, 768, 1024, 1400, 1920}
+	widths  = []int64{360, 768, 1024, 1280, 1920}
 	schemes = []string{"light", "dark"}
 )
 
@@ -49,6 +49,16 @@ func loseKafka(f *fakeBridge) {
 	}
 	f.letters, f.jobs = nil, nil
 	f.recordsErr = &answer{503, object{"error": "Kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused", "hint": "run exportbridge dlq list --stream events --timeout 10m, which waits longer"}}
+}
+
+// because puts the first stream into a state for a reason.
+func because(state bridge.State, reason bridge.Reason, err, hint string) func(f *fakeBridge) {
+	return func(f *fakeBridge) {
+		l := f.reports[0].Live
+		l.State, l.Reason, l.Error, l.Hint, l.Since = state, reason, err, hint, time.Now().Add(-4*time.Minute)
+		l.NextTry, l.Rate, l.Pace, l.Failures = time.Now().Add(40*time.Second), 0, 0, 7
+		f.reports[0].LagSeconds = 282
+	}
 }
 
 // conditions are those that an operator meets.
@@ -88,6 +98,44 @@ var conditions = []struct {
 		f.reports[0].Changes = []object{{"kind": "pause", "who": "ada@ops-1", "reason": "the vendor migrates"}}
 	}},
 	{name: "blocked", change: block},
+	{name: "behind", change: func(f *fakeBridge) {
+		f.reports[0].LagSeconds, f.reports[0].Live.Rate = 8*3600, 41_200
+	}},
+	{name: "retrying", change: func(f *fakeBridge) {
+		because(bridge.StateBackoff, "", `fetch page at cursor 9f3c21a07be4 from api.example.com: 503 Service Unavailable: "maintenance until 15:00"`,
+			"if it persists, report it to the operator of the API: the failure is on its side")(f)
+		f.reports[0].Live.Dependencies["api"] = bridge.Dependency{Since: time.Now().Add(-4 * time.Minute), Trouble: "answers with errors", Error: "503 Service Unavailable"}
+		for n := range 6 {
+			f.first = append(f.first, logged("WARN", "retrying", object{"stream": "events", "error": "503 Service Unavailable", "failures": n + 1, "in": "12s"}))
+		}
+	}},
+	{name: "blocked-cursor", change: because(bridge.StateBlocked, bridge.ReasonCursor, `fetch page at cursor 9f3c21a07be4 from api.example.com: 410 Gone: "The cursor has expired"`,
+		"exportbridge cursor rewind --shift-by -1 --stream events --execute")},
+	{name: "blocked-config", change: because(bridge.StateBlocked, bridge.ReasonConfig, `fetch first page from api.example.com: 404 Not Found: "No route for GET /v1/event"`, "check EXPORT_URL and EXPORT_PATH")},
+	{name: "dead-letters", change: func(f *fakeBridge) {
+		caught := idle("events")
+		caught.Live.DeadLettered, caught.Live.Published = 56_821, 11_020
+		f.reports[0], f.more = caught, true
+		for n := range 48 {
+			f.letters = append(f.letters, object{
+				"partition": n % 3, "offset": 56_800 - n, "time": time.Now().Add(-time.Duration(n) * time.Second), "reason": "bad-timestamp", "message": "the item has no readable time at /timestamp",
+				"cursor_hash": "0a94be51c7d8", "index": n, "bytes": 611, "headers": object{
+					"__dlq.errors.topic": "export.events", "__dlq.errors.message": "the item has no readable time at /timestamp", "ce_type": "com.croct.event.orderPlaced", "eb-stage": "decode", "eb-stream": "events",
+				},
+			})
+		}
+	}, act: func(p *tab) {
+		p.click(`#letters-rows [data-key="fold 0:56800"]`)
+		p.sees("#letters-rows .details", "decode")
+	}},
+	{name: "peak", change: func(f *fakeBridge) {
+		for i, e := range f.history[:150] {
+			e["events"] = 48_211_907 - 40*i
+		}
+		for _, e := range f.history[150:] {
+			e["events"] = e["events"].(int) - 900_000
+		}
+	}},
 	{name: "kafka-away", change: loseKafka, expected: []string{"status of 503"}},
 	{name: "redis-away", change: loseRedis},
 	{name: "standby", change: func(f *fakeBridge) { f.standby = true }},

@@ -128,7 +128,7 @@ export class Chart {
     const data = [series.at, values];
     const most = values.reduce((a, b) => Math.max(a, b), 0);
     this.top = this.clipped ? usualTop(values) : most;
-    if (this.clipped) setText(this.clipped, most > this.top ? `▲ peak of ${this.format(most)} at ${hour(series.at[values.indexOf(most)])}, above the scale` : '');
+    if (this.clipped) setText(this.clipped, most > this.top ? `▲ peak ${this.format(most)} at ${hour(series.at[values.indexOf(most)])}, off the scale` : '');
     this.box.classList.toggle('none', series.at.length < 2);
     if (this.plot) this.plot.setData(data);
     else this.plot = new uPlot(this.options(), data, this.box);

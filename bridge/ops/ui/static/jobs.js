@@ -49,7 +49,7 @@ export class Jobs extends Listing {
     return el('tr', { title: j.reason ? `${j.reason}${j.who ? ` (${j.who})` : ''}` : null },
       el('td', { class: 'job' }, el('div', { class: 'mono' }, j.id), `${j.kind} of `, name(j.stream)),
       el('td', null, el('span', { class: 'badge' }, j.state)),
-      el('td', { class: 'wide job' }, el('div', null, range(j)), 'to ', el('code', null, j.topic || '–')),
+      el('td', { class: 'wide job' }, el('div', null, ...range(j).split(/(?<=–) /).flatMap((part) => [el('span', { class: 'whole' }, part), ' '])), 'to ', el('code', null, j.topic || '–')),
       el('td', { class: 'job' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }),
         el('div', null, `${count(j.done)} of ${plural(j.windows, 'window')}${left}`), el('div', { class: 'dim' }, plural(j.events, 'event')),
         j.trouble ? el('div', { class: 'trouble' }, j.trouble) : null),

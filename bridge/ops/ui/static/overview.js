@@ -251,6 +251,13 @@ export function renderServers(meter) {
 const mean = (name, seconds) => (seconds === null ? [] : [`${name} ${duration(seconds)}`]);
 const parts = (...all) => all.flat().join(' · ');
 
+// failed counts failures, where anything was tried.
+function failed(meter, name, bad, noun) {
+  const results = meter.change(name, model.stream, 'result');
+  const sum = (keys) => keys.reduce((n, key) => n + (results.get(key) ?? 0), 0);
+  return sum([...results.keys()]) > 0 ? plural(sum(bad), `failed ${noun}`) : [];
+}
+
 // What is measured of each server, in the last minute.
 const measured = {
   api(meter) {
@@ -260,14 +267,10 @@ const measured = {
     return parts(mean('request', meter.mean('source_request_duration_seconds', model.stream)), shares);
   },
   kafka(meter) {
-    const results = meter.change('transactions_total', model.stream, 'result');
-    const failed = (results.get('fenced') ?? 0) + (results.get('unknown') ?? 0);
-    return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), results.size > 0 ? plural(failed, 'failed transaction') : []);
+    return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), failed(meter, 'transactions_total', ['fenced', 'unknown'], 'transaction'));
   },
   redis(meter) {
-    const results = meter.change('checkpoint_store_writes_total', model.stream, 'result');
-    const failed = (results.get('error') ?? 0) + (results.get('conflict') ?? 0);
-    return parts(mean('write', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? plural(failed, 'failed write') : []);
+    return parts(mean('write', meter.mean('cursor_commit_duration_seconds', model.stream)), failed(meter, 'checkpoint_store_writes_total', ['error', 'conflict'], 'write'));
   },
 };
 

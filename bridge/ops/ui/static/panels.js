@@ -166,9 +166,9 @@ export class Letters extends Listing {
     const of = known > all.length ? ` of ${count(known)} since the process started` : '; there are older ones';
     this.render = () => fill($('letters-rows'), all.flatMap((l) => this.rows(l)));
     this.show(all.flatMap((l) => this.rows(l)), more ? `newest ${count(all.length)}${of}` : all.length);
-    model.deadLetters = all.length > 0 ? mostOften(all) : '';
+    model.deadLetters = mostOften(all);
     setText($('letters-most'), model.deadLetters && `Most often ${model.deadLetters}.`);
-    $('letters-most').hidden = all.length < 2;
+    $('letters-most').hidden = model.deadLetters === '';
   }
 
   say(message, failed) {
@@ -186,25 +186,25 @@ export class Letters extends Listing {
       el('td', null, el('span', { class: 'badge is-error' }, l.reason)),
       el('td', { class: 'why' }, l.message),
       el('td', { class: 'mono num wide' }, letter),
-      el('td', { class: 'mono dim wide' }, `${l.cursor_hash || 'start'}#${l.index}`),
       el('td', { class: 'num wide' }, bytes(l.bytes))), this.folds.open.has(letter) && this.details(l, letter)].filter(Boolean);
   }
 
-  // details are a letter's headers, and the commands that show and retry it.
+  // details are the commands that show and retry a letter, and its headers.
   details(l, letter) {
     const commands = [['show it', `show ${letter}`], ['plan its retry', `retry ${letter}`], ['list its kind', `list --reason ${l.reason}`], ['plan their retry', `retry --all --reason ${l.reason}`]];
     const facts = [['letter', letter], ['page#item', `${l.cursor_hash || 'start'}#${l.index}`], ['size', bytes(l.bytes)], ...Object.entries(l.headers ?? {}).sort()];
-    return el('tr', { class: 'details' }, el('td', { colspan: 6 }, el('dl', { class: 'facts' },
-      ...facts.flatMap(([name, value]) => [el('dt', null, name), el('dd', { class: 'mono' }, value)]),
-      ...commands.flatMap(([name, command]) => [el('dt', null, name), el('dd', null, ...copyable(`exportbridge dlq ${command} --stream ${quoted(model.stream)}`, name))]))));
+    return el('tr', { class: 'details' }, el('td', { colspan: 5 }, el('dl', { class: 'facts' },
+      ...commands.flatMap(([name, command]) => [el('dt', null, name), el('dd', null, ...copyable(`exportbridge dlq ${command} --stream ${quoted(model.stream)}`, name))]),
+      ...facts.flatMap(([name, value]) => [el('dt', null, name), el('dd', { class: 'mono' }, value)]))));
   }
 }
 
 // mostOften is the reason that most letters have, with the pointer that most of these
-// name.
+// name; '' where none stands out.
 function mostOften(letters) {
-  const most = (names) => Object.entries(Object.groupBy(names, (n) => n)).map(([n, all]) => [n, all.length]).sort(([, a], [, b]) => b - a)[0];
+  const most = (names) => Object.entries(Object.groupBy(names, (n) => n)).map(([n, all]) => [n, all.length]).sort(([, a], [, b]) => b - a)[0] ?? ['', 0];
   const [reason, n] = most(letters.map((l) => l.reason));
+  if (n < 2) return '';
   const pointers = letters.filter((l) => l.reason === reason).flatMap((l) => /(?<=^|\s)\/[^\s,]+/.exec(l.message) ?? []);
   const at = pointers.length > 0 ? ` at ${most(pointers)[0]}` : '';
   return `${reason}${at}: ${count(n)} of the newest ${count(letters.length)}`;
