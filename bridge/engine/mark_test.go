@@ -45,8 +45,7 @@ func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Engine{}, nil)
 	f.at.rewind = rewind{loaded: true, index: &fixedTopic{holds: "a"}}
-	f.at.emptyCursors.Add("c")
-	f.at.emptyCursors.Commit()
+	f.at.emptyCursors = f.at.emptyCursors.Add("c")
 	f.forget()
 	if f.at.rewind.loaded || f.at.rewind.index != nil || f.at.emptyCursors.Has("c") {
 		t.Error("the next ownership goes by what the topic held in the last one, or by its empty pages")

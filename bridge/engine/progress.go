@@ -25,8 +25,9 @@ type progress struct {
 	// must not count them twice.
 	empty, committedEmpty position.EmptyRun
 	left, committedLeft   uint64 // of the last page with items that was left behind
-	visited               *position.Visited
-	emptyCursors          *position.Visited // the empty pages since the last one with items
+	visited               position.Visited
+	emptyCursors          position.Visited // the empty pages since the last one with items
+	committedVisited      [2]position.Visited
 	trimmer               *position.Trimmer
 	batch                 batch
 	repeats               position.Repeats // of the page taken last
@@ -49,9 +50,9 @@ type progress struct {
 func newProgress(e *Engine, c bridge.Checkpoint) progress {
 	at := progress{
 		e: e, cp: c, head: c, empty: position.EmptyRun{Allowance: position.EmptyAllowance}, committedEmpty: position.EmptyRun{Allowance: position.EmptyAllowance},
-		visited: position.NewVisited(), emptyCursors: position.NewVisited(), trimmer: position.NewTrimmer(e.cfg.divertsShared()),
+		visited: position.RecentVisited(c.RecentCursors), trimmer: position.NewTrimmer(e.cfg.divertsShared()),
 	}
-	at.visited.Begin(c.RecentCursors)
+	at.committedVisited[0] = at.visited
 	return at
 }
 
@@ -61,9 +62,8 @@ func (at *progress) adopt(c bridge.Checkpoint) {
 	at.cp, at.head, at.committedEmpty, at.committedLeft = c, c, at.empty, at.left
 	at.head.MarksEnd = c.MarksEnd || at.e.cfg.MarksEnd
 	at.stale, at.rival = false, bridge.Checkpoint{}
-	at.visited.Commit()
+	at.committedVisited = [2]position.Visited{at.visited, at.emptyCursors}
 	at.trimmer.Commit()
-	at.emptyCursors.Commit()
 	if c.RewindEnd == nil {
 		at.rewind = rewind{}
 	}
@@ -74,8 +74,7 @@ func (at *progress) adopt(c bridge.Checkpoint) {
 // it is another's too, and so are the items that were seen there.
 func (at *progress) rejoin(c bridge.Checkpoint) {
 	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor || c.Session != at.cp.Session {
-		at.visited.Begin(c.RecentCursors)
-		at.emptyCursors.Clear()
+		at.visited, at.emptyCursors = position.RecentVisited(c.RecentCursors), position.Visited{}
 		at.trimmer.Forget()
 		at.left = 0
 	}
@@ -89,9 +88,8 @@ func (at *progress) rollback() {
 	at.head, at.empty, at.left = at.cp, at.committedEmpty, at.committedLeft
 	at.head.MarksEnd = at.cp.MarksEnd || at.e.cfg.MarksEnd
 	at.batch, at.found, at.published = batch{}, bridge.Observation{}, nil
-	at.visited.BackTo(0)
+	at.visited, at.emptyCursors = at.committedVisited[0], at.committedVisited[1]
 	at.trimmer.BackTo(0)
-	at.emptyCursors.BackTo(0)
 }
 
 // mark is where the stream stands between two pages.
@@ -100,20 +98,19 @@ type mark struct {
 	empty        position.EmptyRun
 	left         uint64
 	found        bridge.Observation
-	visited      int
+	visited      position.Visited
+	emptyCursors position.Visited
 	forms        int
-	emptyCursors int
 }
 
 func (at *progress) mark() mark {
-	return mark{head: at.head, empty: at.empty, left: at.left, found: at.found, visited: at.visited.Pending(), emptyCursors: at.emptyCursors.Pending(), forms: at.trimmer.Pending()}
+	return mark{head: at.head, empty: at.empty, left: at.left, found: at.found, visited: at.visited, emptyCursors: at.emptyCursors, forms: at.trimmer.Pending()}
 }
 
 func (at *progress) backTo(m mark) {
 	at.head, at.empty, at.left, at.found = m.head, m.empty, m.left, m.found
-	at.visited.BackTo(m.visited)
+	at.visited, at.emptyCursors = m.visited, m.emptyCursors
 	at.trimmer.BackTo(m.forms)
-	at.emptyCursors.BackTo(m.emptyCursors)
 }
 
 // take moves head over one page: it checks that the page belongs to the
@@ -237,8 +234,7 @@ func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.AsOf())))
 	at.empty.AtTail, at.empty.Circles = false, false
 	if p.Items > 0 && !at.repeats.Whole {
-		at.visited.Add(p.At.Cursor)
-		at.emptyCursors.Clear()
+		at.visited, at.emptyCursors = at.visited.Add(p.At.Cursor), position.Visited{}
 		at.empty.Filled(p, h.LastEventTime)
 		at.left = digest
 		return
@@ -265,7 +261,7 @@ func (at *progress) endMark(p *bridge.Page) bridge.Contract {
 func (at *progress) noteEmpty(p *bridge.Page) {
 	h := &at.head
 	at.empty.Circles = at.emptyCursors.Has(p.Next)
-	at.emptyCursors.Add(p.At.Cursor)
+	at.emptyCursors = at.emptyCursors.Add(p.At.Cursor)
 	at.empty.Skipped(p, max(h.LastEventTime, h.Origin.Start))
 	if !at.empty.Continues(h.MarksEnd) {
 		h.RewindEnd = nil

@@ -3,7 +3,6 @@ package position
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 
 	"exportbridge/bridge"
 )
@@ -21,79 +20,74 @@ func cursorDigest(cursor string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// Visited remembers the last cursors that the stream went through. Cursors of
-// pages that are not committed yet are kept apart, since a restart goes
-// through them again. Not for concurrent use.
+// Visited is the last cursors that the stream went through. It is a value: one with
+// a cursor added leaves the other as it was, up to cycleMemory cursors behind. Those
+// made of one value share a memory, and of two that went apart only the later one
+// counts. The zero value is no cursor. Not for concurrent use.
 type Visited struct {
-	known   map[uint64]struct{}
-	ring    []uint64
-	next    int
-	pending []uint64
+	memory *cursorMemory
+	n      int // how many were added
 }
 
-// NewVisited remembers no cursor.
-func NewVisited() *Visited { return &Visited{known: make(map[uint64]struct{})} }
+// cursorMemory holds the cursors of one value and of those it was made of: the cursor
+// that was added as the nth is in ring[n%len]. It is twice as large as what one value
+// remembers.
+type cursorMemory struct {
+	known map[uint64]int
+	ring  []uint64
+}
+
+// RecentVisited is the memory of a checkpoint that this process has not written.
+func RecentVisited(t bridge.RecentCursors) (v Visited) {
+	for _, digest := range t {
+		v = v.add(digest)
+	}
+	return v
+}
 
 // Has reports whether the stream has been at the cursor.
-func (v *Visited) Has(cursor string) bool {
-	h := cursorDigest(cursor)
-	if _, ok := v.known[h]; ok {
-		return true
-	}
-	return slices.Contains(v.pending, h)
-}
+func (v Visited) Has(cursor string) bool { return v.n > 0 && v.has(cursorDigest(cursor)) }
 
 // Add notes that the stream left the cursor behind.
-func (v *Visited) Add(cursor string) {
-	v.pending = append(v.pending, cursorDigest(cursor))
+func (v Visited) Add(cursor string) Visited { return v.add(cursorDigest(cursor)) }
+
+func (v Visited) has(digest uint64) bool {
+	if v.memory == nil {
+		return false
+	}
+	i, ok := v.memory.known[digest]
+	return ok && i < v.n && i >= v.n-cycleMemory && v.memory.ring[i%(2*cycleMemory)] == digest
 }
 
-// Commit makes what was added since the last commit part of the memory.
-func (v *Visited) Commit() {
-	for _, h := range v.pending {
-		if len(v.ring) < cycleMemory {
-			v.ring = append(v.ring, h)
-		} else {
-			delete(v.known, v.ring[v.next])
-			v.ring[v.next] = h
-			v.next = (v.next + 1) % cycleMemory
-		}
-		v.known[h] = struct{}{}
+func (v Visited) add(digest uint64) Visited {
+	if v.has(digest) {
+		return v
 	}
-	v.pending = v.pending[:0]
+	if v.memory == nil {
+		v.memory = &cursorMemory{known: make(map[uint64]int)}
+	}
+	m, slot := v.memory, v.n%(2*cycleMemory)
+	if slot == len(m.ring) {
+		m.ring = append(m.ring, digest)
+	} else {
+		if was := m.ring[slot]; m.known[was]%(2*cycleMemory) == slot {
+			delete(m.known, was)
+		}
+		m.ring[slot] = digest
+	}
+	m.known[digest] = v.n
+	v.n++
+	return v
 }
 
 // Last returns the newest cursors, for a checkpoint.
-func (v *Visited) Last() bridge.RecentCursors {
-	t := make(bridge.RecentCursors, 0, maxRecentCursors)
-	for i := range min(maxRecentCursors, len(v.pending)) {
-		t = append(t, v.pending[len(v.pending)-1-i])
-	}
-	for i := 1; i <= len(v.ring) && len(t) < maxRecentCursors; i++ {
-		t = append(t, v.ring[(v.next+len(v.ring)-i)%len(v.ring)])
-	}
-	if len(t) == 0 {
+func (v Visited) Last() bridge.RecentCursors {
+	if v.n == 0 {
 		return nil
 	}
-	slices.Reverse(t)
+	t := make(bridge.RecentCursors, min(maxRecentCursors, v.n))
+	for i := range t {
+		t[i] = v.memory.ring[(v.n-len(t)+i)%(2*cycleMemory)]
+	}
 	return t
-}
-
-// Begin goes on from a checkpoint that this process has not written.
-func (v *Visited) Begin(t bridge.RecentCursors) {
-	v.Clear()
-	v.pending = append(v.pending, t...)
-	v.Commit()
-}
-
-// Pending is how many cursors were added since the last commit.
-func (v *Visited) Pending() int { return len(v.pending) }
-
-// BackTo forgets what was added since Pending was n: with 0, since the last commit.
-func (v *Visited) BackTo(n int) { v.pending = v.pending[:min(n, len(v.pending))] }
-
-// Clear forgets everything: the stream was moved.
-func (v *Visited) Clear() {
-	clear(v.known)
-	v.ring, v.next, v.pending = v.ring[:0], 0, v.pending[:0]
 }
