@@ -8,19 +8,11 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/internal/failpoint"
 )
 
 // warnCursor is the length from which a cursor is suspicious, in bytes.
 const warnCursor = 2 << 10
-
-// usualPage is the API's largest page. It bounds a tail even if the configured
-// page is smaller: the tail may have been read with a larger one.
-const usualPage = 1000
-
-// tailLimit is how many items a tail has at most.
-func (c *Config) tailLimit() int { return position.TailFactor * max(c.PageSize, usualPage) }
 
 // handleFetched adds a fetched page to the batch, commits a full batch, and
 // schedules what follows the last page.
@@ -40,11 +32,11 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		if _, over := errors.AsType[*sessionError](err); over {
 			return err
 		}
-		f.at.batch.due = f.at.head.Cursor != f.at.cp.Cursor // an API may take a cursor only once
-		return cmp.Or(f.commit(hard), err)                  // first what came before it
+		f.batch.due = f.at.Cursor != f.committed.Cursor // an API may take a cursor only once
+		return cmp.Or(f.commit(hard), err)              // first what came before it
 	}
-	l.last = l.last || f.at.repeatsEnd()
-	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
+	l.last = l.last || f.repeatsEnd()
+	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.Checkpoint) == "" && !f.sizer.full(f.batch) {
 		return nil
 	}
 	if err := f.commit(hard); err != nil {
@@ -59,11 +51,11 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 
 // repeatsEnd reports whether the last page, which only repeats the page before,
 // ends the prefetching, as it would if it were empty.
-func (at *progress) repeatsEnd() bool {
-	if at.e.cfg.ends() && !at.head.MarksEnd {
-		return at.repeats.Whole && at.empty.Empties >= at.e.cfg.EmptyPages
+func (f *follower) repeatsEnd() bool {
+	if f.e.cfg.ends() && !f.at.KnowsEnd(&f.e.rules) {
+		return f.last.Whole && f.at.Empty.Empties >= f.e.cfg.EmptyPages
 	}
-	return at.repeats.Whole && at.empty.Allowance == 0
+	return f.last.Whole && f.at.Empty.Allowance == 0
 }
 
 // stopFetching ends the prefetcher; head stays.
@@ -80,31 +72,30 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 	if l.err != nil {
 		return l.err
 	}
-	before := f.at.mark()
-	if err := f.session.identify(l.page, &f.at); err != nil {
+	before, foundBefore := f.at, f.found
+	if err := f.session.identify(l.page, &f.committed); err != nil {
 		l.release()
 		return err
 	}
-	if err := f.at.take(hard, l.page); err != nil {
+	if err := f.take(hard, l.page); err != nil {
 		l.release()
-		f.at.backTo(before)
 		return err
 	}
 	if w := f.doubtfulEnd(); w != nil && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
 		f.run.fullLogged = time.Now()
 		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", l.page.Items, "page_size", f.e.cfg.PageSize, "hint", w.Hint)
 	}
-	if mark := f.at.endMark(l.page); mark != bridge.ContractUnknown {
+	if mark := f.endMark(l.page); mark != bridge.ContractUnknown {
 		f.run.contract = mark
 	}
-	if f.at.batch.pages == 0 {
-		f.at.batch.began = time.Now()
+	if f.batch.pages == 0 {
+		f.batch.began = time.Now()
 	}
-	f.at.batch.short = f.sizer.short(l.page.Items) && (l.page.Items > 0 || !f.at.empty.Continues(f.at.head.MarksEnd))
+	f.batch.short = f.sizer.short(l.page.Items) && (l.page.Items > 0 || !f.at.Continues(&f.e.rules))
 	events := len(l.page.Events)
 	if events == 0 {
 		l.release()
-		f.at.batch.pages++
+		f.batch.pages++
 		return nil
 	}
 	if f.state == bridge.StateIdle {
@@ -115,15 +106,15 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 	f.e.watchdog.work()
 	switch {
 	case errors.Is(err, bridge.ErrRefused):
-		f.at.backTo(before)
+		f.at, f.found = before, foundBefore
 		return err
 	case err != nil:
 		f.session.open = false
-		f.observePublish(time.Since(f.at.batch.began), f.at.batch.pages+1, err)
-		return &sessionError{fmt.Errorf("send the page at cursor %s: %w", bridge.CursorHash(before.head.Cursor), err)}
+		f.observePublish(time.Since(f.batch.began), f.batch.pages+1, err)
+		return &sessionError{fmt.Errorf("send the page at cursor %s: %w", bridge.CursorHash(before.Cursor), err)}
 	}
-	f.at.batch.pages++
-	f.at.batch.events += events
+	f.batch.pages++
+	f.batch.events += events
 	return nil
 }
 
@@ -131,19 +122,19 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 // next poll, or nothing while fetching continues.
 func (f *follower) finish(last bool) {
 	l := f.e.cfg.Limits
-	switch enough := f.run.limitReached(l, f.at.cp); {
+	switch enough := f.run.limitReached(l, f.committed.Checkpoint); {
 	case enough != "":
 		f.run.ended = f.e.cfg.words(enough)
 	case !last:
 		f.setState(bridge.StateRunning, nil)
-	case f.e.cfg.window() && f.at.head.Drained:
-		f.run.end(f.e, "the window ended", f.at.head.EndedEmpty)
-	case l.Once && f.at.empty.Ended():
+	case f.e.cfg.window() && f.at.Drained:
+		f.run.end(f.e, "the window ended", f.at.EndedEmpty)
+	case l.Once && f.at.Empty.Ended():
 		f.run.end(f.e, "drained", 0)
-	case l.Once && !f.at.head.MarksEnd && f.at.empty.Empties >= f.e.cfg.EmptyPages:
-		f.run.end(f.e, "drained", f.at.empty.Empties)
-	case f.at.empty.Continues(f.at.head.MarksEnd):
-		f.schedule.due = time.Now().Add(f.at.empty.Wait(f.e.cfg.PollInterval))
+	case l.Once && !f.at.KnowsEnd(&f.e.rules) && f.at.Empty.Empties >= f.e.cfg.EmptyPages:
+		f.run.end(f.e, "drained", f.at.Empty.Empties)
+	case f.at.Continues(&f.e.rules):
+		f.schedule.due = time.Now().Add(f.at.Empty.Wait(f.e.cfg.PollInterval))
 		f.setState(bridge.StateRunning, nil)
 	default:
 		if f.run.contract == bridge.ContractUnknown {

@@ -33,13 +33,13 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	if f.ownership.doubted == cmd.ID && !f.session.restored {
 		return nil // still looking; it is offered again
 	}
-	if cmd.BaseEpoch > f.at.cp.Epoch && f.ownership.doubted != cmd.ID {
+	if cmd.BaseEpoch > f.committed.Epoch && f.ownership.doubted != cmd.ID {
 		// The operator saw a later epoch: the stream was moved. Recover first.
 		f.ownership.doubted, f.session.restored = cmd.ID, false
-		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
+		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch, f.committed.Epoch)}
 	}
 	by := bridge.Claim{Owner: f.e.cfg.Owner, Session: f.session.id}
-	if f.at.cp.Applied(cmd.ID) { // applied before, and the answer got lost
+	if f.committed.Applied(cmd.ID) { // applied before, and the answer got lost
 		return r.answer(hard, cmd, by, bridge.Answer{Applied: true})
 	}
 	// A refusal requires the claim too: another session may be applying it.
@@ -65,7 +65,7 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	}
 	next := r.derive(cmd)
 	if f.session.open {
-		if _, err := f.publish(hard, bridge.Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
+		if _, err := f.publish(hard, bridge.Batch{Checkpoint: next, From: f.committed.Checkpoint}, 0); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	// Committed: a crash from here on finds the change in the checkpoint, and
 	// the answer is given by whoever comes next.
 	f.log.Info("command applied", "id", cmd.ID, "kind", next.Change.Kind, "who", cmd.Who, "reason", cmd.Reason,
-		"from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
+		"from", f.committed.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
 	f.move(next)
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: string(cmd.Kind)})
 	f.ownership.mirror.flush(hard) // so that who asked finds it there
@@ -86,7 +86,7 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 // can be committed to.
 func (r *requests) canApply() bool {
 	f := r.f
-	known := f.session.ready || !f.at.stale && (!f.at.cp.Zero() && f.at.cp.Mode == f.e.cfg.Mode || f.schedule.blockedOn == bridge.ReasonCheckpointLost)
+	known := f.session.ready || !f.stale && (!f.committed.Zero() && f.committed.Mode == f.e.cfg.Mode || f.schedule.blockedOn == bridge.ReasonCheckpointLost)
 	return known && (f.session.open || !f.e.cfg.exactlyOnce())
 }
 
@@ -102,10 +102,10 @@ func (r *requests) wakesBlocked() bool {
 // storedNow is the store's checkpoint, as far as known.
 func (r *requests) storedNow() bridge.Checkpoint {
 	f := r.f
-	if !f.at.rival.Zero() {
-		return f.at.rival
+	if !f.rival.Zero() {
+		return f.rival
 	}
-	return f.at.cp
+	return f.committed.Checkpoint
 }
 
 // seenClaim is the claim of a command, and the session that saw it.
@@ -155,11 +155,11 @@ func (r *requests) expire(hard context.Context, cmd bridge.Command, by bridge.Cl
 	if by.Over != "" {
 		detail = "the bridge that claimed it stopped before applying it"
 	}
-	if by.Over != "" && !f.e.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
+	if by.Over != "" && !f.e.cfg.exactlyOnce() && !r.claimed.fenced && !f.committed.Zero() && f.rival.Zero() {
 		f.discard()
-		next := f.session.stamp(f.at.cp, bridge.KindReset, bridge.Version{Epoch: f.at.cp.Epoch + 1})
-		next.Change = f.e.ownChange(f.at.cp, "command "+cmd.ID+" expired")
-		if err := f.commitCheckpoint(hard, f.at.cp, next); err != nil {
+		next := f.session.stamp(f.committed.Checkpoint, bridge.KindReset, bridge.Version{Epoch: f.committed.Epoch + 1})
+		next.Change = f.e.ownChange(f.committed.Checkpoint, "command "+cmd.ID+" expired")
+		if err := f.commitCheckpoint(hard, f.committed.Checkpoint, next); err != nil {
 			return err
 		}
 		began := f.run.began
@@ -179,17 +179,17 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		return invalid.Error()
 	case cmd.Kind != bridge.KindReset && cmd.Kind != bridge.KindPause && cmd.Kind != bridge.KindResume:
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
-	case cmd.BaseEpoch != f.at.cp.Epoch && (cmd.Kind != bridge.KindReset || f.at.rival.Zero() || cmd.BaseEpoch != f.at.rival.Epoch):
+	case cmd.BaseEpoch != f.committed.Epoch && (cmd.Kind != bridge.KindReset || f.rival.Zero() || cmd.BaseEpoch != f.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", f.at.cp.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", f.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
-	case len(cmd.Target.Tail) > f.e.cfg.tailLimit():
-		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), f.e.cfg.tailLimit())
-	case len(cmd.Target.Border.Items) > f.e.cfg.tailLimit():
-		return fmt.Sprintf("the border has %d items, the limit is %d", len(cmd.Target.Border.Items), f.e.cfg.tailLimit())
+	case len(cmd.Target.Tail) > f.e.rules.TailLimit:
+		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), f.e.rules.TailLimit)
+	case len(cmd.Target.Border.Items) > f.e.rules.TailLimit:
+		return fmt.Sprintf("the border has %d items, the limit is %d", len(cmd.Target.Border.Items), f.e.rules.TailLimit)
 	}
 	if cmd.Kind == bridge.KindReset {
 		if refusal := r.validateSource(cmd); refusal != "" {
@@ -208,9 +208,9 @@ func (r *requests) validatePause(cmd bridge.Command) string {
 	f := r.f
 	now := time.Now()
 	switch {
-	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == bridge.ReasonCheckpointLost || f.schedule.blockedOn == bridge.ReasonCheckpoint:
+	case f.committed.Zero() || !f.rival.Zero() || f.schedule.blockedOn == bridge.ReasonCheckpointLost || f.schedule.blockedOn == bridge.ReasonCheckpoint:
 		return "the stream's position is unknown: " + f.e.cfg.words(bridge.HintNoPosition)
-	case cmd.Kind == bridge.KindResume && !f.at.cp.Paused(now):
+	case cmd.Kind == bridge.KindResume && !f.committed.Paused(now):
 		return bridge.NotPaused
 	case cmd.Kind == bridge.KindPause && cmd.PausedUntil != bridge.Forever && cmd.PausedUntil <= now.UnixMilli():
 		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
@@ -224,14 +224,14 @@ func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
 	f := r.f
 	var c bridge.Checkpoint
 	if cmd.Kind == bridge.KindReset {
-		c = bridge.Reset(f.at.cp, f.e.cfg.Origin, cmd)
+		c = bridge.Reset(f.committed.Checkpoint, f.e.cfg.Origin, cmd)
 	} else {
-		c = bridge.Pause(f.at.cp, cmd)
+		c = bridge.Pause(f.committed.Checkpoint, cmd)
 	}
 	c = f.session.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if cmd.Kind == bridge.KindReset && f.session.topics == nil {
 		if c.Topics = f.session.found; f.session.found == nil { // not seen: they are compared when they are
-			c.Topics = f.at.cp.Topics
+			c.Topics = f.committed.Topics
 		}
 	}
 	return c
@@ -249,7 +249,7 @@ func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command) (string
 			return "", &sessionError{err}
 		}
 	}
-	fault := bridge.TopicsLost(f.at.cp, f.session.found)
+	fault := bridge.TopicsLost(f.committed.Checkpoint, f.session.found)
 	if fault == nil {
 		return "", nil
 	}
@@ -265,7 +265,7 @@ func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command) (string
 // leaves the answer to another session: for Apply that is ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
 	f := r.f
-	a.By, a.Version, a.At = f.e.cfg.Owner, f.at.cp.Version, time.Now().UnixMilli()
+	a.By, a.Version, a.At = f.e.cfg.Owner, f.committed.Version, time.Now().UnixMilli()
 	first, err := f.e.ports.Inbox.Answer(ctx, cmd, by, a)
 	switch {
 	case err == nil && (first.Applied || !a.Applied):

@@ -21,18 +21,18 @@ const advanceRetryMax = 5 * time.Second
 // A crash before the first is done repeats at most these pages; one between
 // the two repeats exactly them; after the second nothing comes again.
 func (f *follower) commit(hard context.Context) error {
-	b := f.at.batch
-	f.at.batch = batch{}
+	b := f.batch
+	f.batch = batch{}
 	if b.pages > 0 {
 		f.schedule.fetches.reset()
 		f.schedule.blockedOn, f.schedule.suspect, f.schedule.outage = "", nil, nil
 	}
-	if !f.at.worthCommit(b, f.run.committed) {
+	if !f.worthCommit(b) {
 		return nil
 	}
-	next := f.session.stamp(f.at.head, bridge.KindData, f.at.cp.Version.Next())
-	next.RecentCursors = f.at.visited.Last()
-	from := f.at.cp
+	next := f.nextCheckpoint(bridge.KindData)
+	next.RecentCursors = f.at.Recent()
+	from := f.committed.Checkpoint
 	if failpoint.Broken(failpoint.BreakAdopt) {
 		f.adopt(next)
 	}
@@ -44,7 +44,7 @@ func (f *follower) commit(hard context.Context) error {
 		return err
 	}
 	f.adopt(next)
-	f.at.reportOverlap(from.Overlap)
+	f.reportOverlap(from.Overlap)
 	f.schedule.sessions.reset()
 	f.account(receipt, b)
 	return nil
@@ -76,7 +76,7 @@ func (f *follower) publish(ctx context.Context, batch bridge.Batch, pages int) (
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Version, err)}
 	}
 	if err == nil && f.session.topics != nil && receipt.Topics != nil {
-		f.session.topics = f.session.carryOver(f.session.topics, receipt.Topics, f.at.cp.Version)
+		f.session.topics = f.session.carryOver(f.session.topics, receipt.Topics, f.committed.Version)
 	}
 	f.observePublish(took, pages, err)
 	return receipt, err
@@ -124,7 +124,7 @@ func (f *follower) advance(ctx context.Context, from, to bridge.Checkpoint) erro
 			o.Code = "conflict"
 			f.e.observe(o)
 			stored, loadErr := f.e.ports.Store.Load(ctx)
-			if loadErr != nil || n > triesBeforeBlock || !f.run.rolledBack(stored, f.at.cp, to) {
+			if loadErr != nil || n > triesBeforeBlock || !f.run.rolledBack(stored, f.committed.Checkpoint, to) {
 				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)}
 			}
 			from = stored
@@ -161,29 +161,45 @@ func foreign(err error) *bridge.Fault {
 
 // adopt makes a durable checkpoint the current one.
 func (f *follower) adopt(c bridge.Checkpoint) {
-	f.at.adopt(c)
+	f.progress.adopt(c)
 	f.run.seenIDs[c.ChangeID()] = struct{}{}
 	f.run.committed = time.Now()
 }
 
+// rejoin adopts a checkpoint that may come from another process.
+func (f *follower) rejoin(c bridge.Checkpoint) {
+	if c.Epoch != f.committed.Epoch || c.ChangeID() != f.committed.ChangeID() { // who began it may have accepted another topic
+		f.forgetRewind()
+	}
+	f.at = f.committed.Rejoin(c)
+	f.adopt(c)
+}
+
+// nextCheckpoint is the checkpoint of the next commit, in this epoch.
+func (f *follower) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
+	c := f.session.stamp(f.at.Checkpoint, kind, f.committed.Version.Next())
+	c.MarksEnd = f.at.KnowsEnd(&f.e.rules)
+	return c
+}
+
 // flush commits the empty pages between the last commit and head.
 func (f *follower) flush(ctx context.Context) error {
-	if !f.session.ready || f.at.head.Cursor == f.at.cp.Cursor {
+	if !f.session.ready || f.at.Cursor == f.committed.Cursor {
 		return nil
 	}
-	f.at.batch.due = true
+	f.batch.due = true
 	return f.commit(ctx)
 }
 
 // heartbeat commits a heartbeat: it confirms ownership and restores a store
 // that lost the checkpoint.
 func (f *follower) heartbeat(ctx context.Context) error {
-	if f.at.head.Cursor != f.at.cp.Cursor {
+	if f.at.Cursor != f.committed.Cursor {
 		return f.flush(ctx)
 	}
-	next := f.session.stamp(f.at.head, bridge.KindHeartbeat, f.at.cp.Version.Next())
+	next := f.nextCheckpoint(bridge.KindHeartbeat)
 	state, fault := f.state, f.fault
-	if err := f.commitCheckpoint(ctx, f.at.cp, next); err != nil {
+	if err := f.commitCheckpoint(ctx, f.committed.Checkpoint, next); err != nil {
 		return err
 	}
 	f.adopt(next)
@@ -206,7 +222,7 @@ func (f *follower) drain(hard context.Context) {
 			f.log.Warn("final commit failed", "error", err.Error())
 		}
 	}
-	f.log.Info("stream stopped", "checkpoint", f.at.cp.Version.String(), "cursor", bridge.CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
+	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor), "published", f.run.totals.published)
 }
 
 // account reports a commit to the observer and the status.
@@ -218,31 +234,31 @@ func (f *follower) account(r bridge.Receipt, b batch) {
 	f.schedule.newEvents = f.schedule.newEvents || r.Published+dead > 0
 	f.run.totals.published += int64(r.Published)
 	f.run.totals.deadLettered += int64(dead)
-	f.run.totals.repeated += int64(f.at.found.Repeated)
-	if f.run.totals.atBorder == 0 && f.at.found.AtBorder > 0 {
-		f.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", f.at.found.AtBorder)
+	f.run.totals.repeated += int64(f.found.Repeated)
+	if f.run.totals.atBorder == 0 && f.found.AtBorder > 0 {
+		f.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", f.found.AtBorder)
 	}
-	f.run.totals.atBorder += int64(f.at.found.AtBorder)
-	f.run.totals.keyless += int64(f.at.found.Keyless)
+	f.run.totals.atBorder += int64(f.found.AtBorder)
+	f.run.totals.keyless += int64(f.found.Keyless)
 	if n := f.run.totals.keyless; !f.run.keylessLogged && f.keyless() {
 		f.run.keylessLogged = true
 		f.log.Warn("no event has a key", "events", n, "pointer", f.e.cfg.KeyPointer, "hint", f.e.cfg.words(bridge.HintKeyless))
 	}
-	f.run.totals.rate.add(time.Now(), r.Published+dead, f.at.cp.PositionTime)
+	f.run.totals.rate.add(time.Now(), r.Published+dead, f.committed.PositionTime)
 	if dead > 0 && time.Since(f.run.deadLettersLogged) > time.Minute {
 		f.run.deadLettersLogged = time.Now()
 		f.log.Warn("items sent to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
 			"hint", f.e.cfg.words(bridge.HintDeadLetters))
 	}
-	if f.at.found.Shared > 0 && time.Since(f.run.sharedLogged) > time.Minute {
+	if f.found.Shared > 0 && time.Since(f.run.sharedLogged) > time.Minute {
 		f.run.sharedLogged = time.Now()
-		f.log.Warn("different items share an id", "items", f.at.found.Shared,
+		f.log.Warn("different items share an id", "items", f.found.Shared,
 			"on_shared_id", f.e.cfg.OnSharedID, "hint", f.e.cfg.words(bridge.HintSharedID))
 	}
-	o := f.at.found
+	o := f.found
 	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, r.Published, r
 	o.Unaccounted = max(0, b.events-r.Published-dead)
 	f.e.observe(o)
-	f.at.found = bridge.Observation{Times: o.Times[:0]}
+	f.found = bridge.Observation{Times: o.Times[:0]}
 	f.publishStatus()
 }

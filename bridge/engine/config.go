@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 )
 
 // Config configures the engine for one stream. Start from DefaultConfig.
@@ -85,9 +86,6 @@ const (
 	sharedBadEvent = "bad-event"
 )
 
-// divertsShared reports whether items whose id is taken become bad events.
-func (c *Config) divertsShared() bool { return c.OnSharedID == sharedBadEvent }
-
 // The values of Config.OnCheckpointLoss.
 const (
 	lossKafka = "kafka"
@@ -108,6 +106,18 @@ type Limits struct {
 }
 
 func (l Limits) bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
+
+// usualPage is the API's largest page. It bounds a tail even if the configured
+// page is smaller: the tail may have been read with a larger one.
+const usualPage = 1000
+
+// rules are the settings that say how pages are taken.
+func (c *Config) rules() position.Rules {
+	return position.Rules{
+		PageSize: c.PageSize, TailLimit: position.TailFactor * max(c.PageSize, usualPage), End: c.Origin.End, EmptyPages: c.EmptyPages,
+		MarksEnd: c.MarksEnd, EndExplicit: c.EndExplicit, DivertAll: c.DivertAll, DivertShared: c.OnSharedID == sharedBadEvent, Overlap: c.Overlap,
+	}
+}
 
 // window reports whether the stream is a stateless window, which ends.
 func (c *Config) window() bool { return c.Origin.End != 0 }

@@ -12,7 +12,8 @@
 //	fetch     asks at the cursor; the next request leaves as soon as the next
 //	          cursor is known, within a budget of pages and bytes
 //	decode    splits the body into events without copying
-//	trim      drops the events already published from this page
+//	take      checks the page, drops the events already published, and moves the
+//	          position over it
 //	collect   gathers ready pages into one batch
 //	commit    derives the next checkpoint and publishes both
 //	mirror    copies the checkpoint to the store concurrently
@@ -26,8 +27,9 @@
 //	recoverInvalidCursor moves away from a cursor that the API rejects, if
 //	                     configured, and drops events already in the sink
 //
-// Package position is the algorithm as values: what a page changes in the stream's
-// position. progress.go holds the committed value and the one ahead of it.
+// Package position is the algorithm as values: Position.Take gives the position after
+// a page, and what was found on it. progress.go holds the committed position and the
+// one ahead of it.
 //
 // The loop's state has four lifetimes: a session of the sink (session.go), the
 // stream's position (progress.go), an ownership (own.go), and the run (run.go).

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/internal/sourcecall"
 )
 
@@ -41,6 +42,7 @@ type Ports struct {
 // Engine moves one stream.
 type Engine struct {
 	cfg      Config
+	rules    position.Rules // those of cfg
 	ports    Ports
 	log      *slog.Logger
 	load     load
@@ -66,7 +68,7 @@ func New(cfg Config, ports Ports) (*Engine, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{cfg: cfg, ports: ports, log: cfg.Log.With("stream", cfg.Stream)}
+	e := &Engine{cfg: cfg, rules: cfg.rules(), ports: ports, log: cfg.Log.With("stream", cfg.Stream)}
 	e.view.Store(&view{status: bridge.Status{Stream: cfg.Stream, Owner: cfg.Owner, Mode: cfg.Mode, State: bridge.StateStarting, Since: time.Now()}})
 	return e, nil
 }

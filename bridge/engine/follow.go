@@ -20,8 +20,8 @@ type follower struct {
 	// One assignment resets each of these: session at the next recovery,
 	// progress and schedule when the stream is moved, all of them and ownership
 	// when it is lost. The others last as long as Run.
-	session   session
-	at        progress
+	session session
+	progress
 	schedule  schedule
 	ownership ownership
 	run       run
@@ -48,12 +48,12 @@ func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
 // forget drops all state of the stream after another process has taken it over.
 func (f *follower) forget() {
 	f.ownership, f.session = ownership{}, session{e: f.e}
-	f.at, f.schedule = newProgress(f.e, bridge.Checkpoint{}), newSchedule(&f.e.cfg)
+	f.progress, f.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&f.e.cfg)
 }
 
 // move resumes from a checkpoint that moved the stream.
 func (f *follower) move(c bridge.Checkpoint) {
-	f.at, f.schedule = newProgress(f.e, c), newSchedule(&f.e.cfg)
+	f.progress, f.schedule = newProgress(c), newSchedule(&f.e.cfg)
 	f.adopt(c)
 	if c.Kind == bridge.KindReset && c.Overlap == nil { // else the events go on counting
 		f.run.began = c.Events
@@ -89,7 +89,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 	for f.run.ended == "" {
 		var err error
 		in := f.next(soft)
-		if in.kind != inputFetched && in.kind != inputAhead && f.at.batch.pages > 0 {
+		if in.kind != inputFetched && in.kind != inputAhead && f.batch.pages > 0 {
 			if err = f.commit(hard); err == nil {
 				f.finish(false)
 			}
@@ -113,7 +113,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 				f.schedule.due, f.incidents.resumed = time.Now(), time.Now()
 			}
 		case in.kind == inputAhead:
-			err = f.incidents.onStoreAhead(in.cp, f.at.cp.Version)
+			err = f.incidents.onStoreAhead(in.cp, f.committed.Version)
 		}
 		if err == nil {
 			continue
@@ -126,8 +126,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 		// All events are committed; the next run reads some empty pages again.
 		f.log.Warn("final commit failed", "error", err.Error())
 	}
-	f.log.Info("run ended", "why", f.run.ended, "events", f.at.cp.Events-f.run.began, "dead_lettered", f.run.totals.deadLettered,
-		"checkpoint", f.at.cp.Version.String(), "cursor", bridge.CursorHash(f.at.cp.Cursor))
+	f.log.Info("run ended", "why", f.run.ended, "events", f.committed.Events-f.run.began, "dead_lettered", f.run.totals.deadLettered,
+		"checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor))
 	return nil
 }
 
@@ -153,13 +153,13 @@ func (f *follower) next(ctx context.Context) input {
 	var due, beat, look, ripe <-chan time.Time
 	if f.fetching != nil {
 		results = f.fetching.results
-		if f.at.batch.pages > 0 {
+		if f.batch.pages > 0 {
 			select {
 			case l, open := <-results:
 				return f.fetchedInput(l, open, 0)
 			default:
 			}
-			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch))
+			ripe = f.alarms[0].at(f.sizer.ripe(f.batch))
 		}
 	} else {
 		due = f.alarms[0].at(f.schedule.due)
@@ -217,16 +217,16 @@ func (f *follower) step(ctx context.Context) error {
 	if paused, err := f.checkPaused(); paused {
 		return err
 	}
-	if err := f.at.loadPublished(ctx); err != nil {
+	if err := f.loadPublished(ctx); err != nil {
 		return &sessionError{err}
 	}
-	start := prefetchStart{at: f.at.head.Position(), empties: f.at.empty.Allowance, refill: position.EmptyAllowance}
+	start := prefetchStart{at: f.at.Position(), empties: f.at.Empty.Allowance, refill: position.EmptyAllowance}
 	if f.schedule.probing() {
 		start.at.Cursor, start.single = "", true
 	}
-	if f.e.cfg.ends() && !f.at.head.MarksEnd {
+	if f.e.cfg.ends() && !f.at.KnowsEnd(&f.e.rules) {
 		start.refill = f.e.cfg.EmptyPages - 1
-		start.empties = start.refill - f.at.empty.Empties
+		start.empties = start.refill - f.at.Empty.Empties
 	}
 	f.sizer.begin(f.e.cfg.PageSize)
 	f.fetching = f.e.startPrefetch(ctx, start)
@@ -236,14 +236,14 @@ func (f *follower) step(ctx context.Context) error {
 // discard stops the prefetcher and rolls back to the last commit.
 func (f *follower) discard() {
 	f.stopFetching()
-	f.at.rollback()
+	f.rollback()
 }
 
 // handleError drops what is in flight and schedules the retry. It returns an
 // error if the run cannot continue.
 func (f *follower) handleError(soft, hard context.Context, err error) error {
 	_, doubt := errors.AsType[*sessionError](err)
-	if f.at.batch.events > 0 { // the sink cannot take back what was sent
+	if f.batch.events > 0 { // the sink cannot take back what was sent
 		f.session.ready, f.session.open = false, false
 	}
 	f.session.ready = f.session.ready && !doubt
@@ -273,7 +273,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	if doubt {
 		f.incidents.noteCut(err)
 		tries = &f.schedule.sessions
-		f.at.stale = f.at.stale || errors.Is(err, bridge.ErrConflict)
+		f.stale = f.stale || errors.Is(err, bridge.ErrConflict)
 		switch {
 		case errors.Is(err, bridge.ErrConflict):
 			f.e.observe(bridge.Observation{What: bridge.ObserveRejected, Code: bridge.DependencyStore})
@@ -284,7 +284,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		}
 	}
 	v := tries.after(fault)
-	if v.crossCheck || fault.Code == codeOlder {
+	if v.crossCheck || fault.Code == position.CodeOlder {
 		f.schedule.suspect = fault
 		f.schedule.due = time.Now()
 		return nil

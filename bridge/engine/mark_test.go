@@ -14,9 +14,12 @@ import (
 func TestEventWithoutTimeIsMarked(t *testing.T) {
 	t.Parallel()
 	h := &fixedTopic{holds: "ab"}
-	at := &progress{e: &Engine{ports: Ports{Published: h}}, head: bridge.Checkpoint{RewindEnd: &bridge.RewindEnd{CursorHash: "x"}}}
+	f := newFollower(&Engine{ports: Ports{Published: h}}, nil)
+	f.at.RewindEnd = &bridge.RewindEnd{CursorHash: "x"}
 	p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d", Events: []bridge.Event{{Raw: []byte("a"), Time: bridge.NoTime}, {Raw: []byte("b"), Time: 5}, {Raw: []byte("c"), Time: bridge.NoTime}}}
-	at.markRepublished(t.Context(), p)
+	if err := f.take(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
 	if !p.Events[0].Republished || !p.Events[1].Republished || p.Events[2].Republished {
 		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished, p.Events[2].Republished)
 	}
@@ -44,10 +47,18 @@ func (h *fixedTopic) Match(e *bridge.Event) bool { return strings.Contains(h.hol
 func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Engine{}, nil)
-	f.at.rewind = rewind{loaded: true, index: &fixedTopic{holds: "a"}}
-	f.at.emptyCursors = f.at.emptyCursors.Add("c")
+	f.known.Marks, f.marksLoaded = &fixedTopic{holds: "a"}, true
+	leads := func(from, to string) (circles bool) {
+		if err := f.take(t.Context(), &bridge.Page{At: bridge.Position{Cursor: from}, Next: to}); err != nil {
+			t.Fatal(err)
+		}
+		return f.at.Empty.Circles
+	}
+	if leads("b", "c") || !leads("c", "b") {
+		t.Error("two empty pages that lead to each other are no circle")
+	}
 	f.forget()
-	if f.at.rewind.loaded || f.at.rewind.index != nil || f.at.emptyCursors.Has("c") {
+	if f.marksLoaded || f.known.Marks != nil || leads("c", "b") {
 		t.Error("the next ownership goes by what the topic held in the last one, or by its empty pages")
 	}
 }

@@ -40,8 +40,8 @@ func (r *recovery) merge(ctx context.Context, k recovered) (bridge.Checkpoint, e
 // one that is newer means that the sink lost data, or that the stream was
 // delivered at least once before.
 func (r *recovery) mergeExactly(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
-	if r.at.cp.Mode == bridge.ExactlyOnce && r.at.cp.Version.Compare(k.newest().Version) > 0 {
-		k.store = r.at.cp // this process saw it committed, whatever the store says
+	if r.committed.Mode == bridge.ExactlyOnce && r.committed.Version.Compare(k.newest().Version) > 0 {
+		k.store = r.committed.Checkpoint // this process saw it committed, whatever the store says
 	}
 	if failpoint.Broken(failpoint.BreakMirror) && !k.store.Zero() {
 		return k.store, nil
@@ -123,11 +123,11 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (bridge.Checkp
 	c, from := k.store, k.store
 	switch {
 	case k.store.Zero():
-		c = r.at.cp
-	case !r.at.cp.Zero() && !r.run.ours(k.store, r.at.cp) && k.store.Epoch == r.at.cp.Epoch:
-		return bridge.Checkpoint{}, bridge.DivergedFault(r.at.cp, k.store)
-	case r.at.cp.Version.Compare(k.store.Version) > 0:
-		c = r.at.cp
+		c = r.committed.Checkpoint
+	case !r.committed.Zero() && !r.run.ours(k.store, r.committed.Checkpoint) && k.store.Epoch == r.committed.Epoch:
+		return bridge.Checkpoint{}, bridge.DivergedFault(r.committed.Checkpoint, k.store)
+	case r.committed.Version.Compare(k.store.Version) > 0:
+		c = r.committed.Checkpoint
 	}
 	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
 		if bridge.Diverged(k.sink, c) {
@@ -191,7 +191,7 @@ func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
 // commitCheckpoint makes a checkpoint without events durable, where the delivery mode
 // has its truth. from is what the store holds.
 func (f *follower) commitCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
-	if _, err := f.publish(ctx, bridge.Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
+	if _, err := f.publish(ctx, bridge.Batch{Checkpoint: next, From: f.committed.Checkpoint}, 0); err != nil {
 		return err
 	}
 	return f.storeCheckpoint(ctx, from, next)

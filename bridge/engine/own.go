@@ -153,7 +153,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 		err = errLetGo
 	}
 	if errors.Is(err, errLetGo) {
-		f.log.Info("ownership released", "checkpoint", f.at.cp.Version.String())
+		f.log.Info("ownership released", "checkpoint", f.committed.Version.String())
 	}
 	return err
 }

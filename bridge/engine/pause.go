@@ -14,21 +14,21 @@ const pauseLook = time.Minute
 // bounded run has nothing to wait for.
 func (f *follower) checkPaused() (bool, error) {
 	now := time.Now()
-	if !f.at.cp.Paused(now) {
-		if f.at.cp.PausedUntil != 0 {
-			f.at.head.PausedUntil = 0 // with the next commit
+	if !f.committed.Paused(now) {
+		if f.committed.PausedUntil != 0 {
+			f.at.PausedUntil = 0 // with the next commit
 			if f.state == bridge.StatePaused {
-				f.log.Info("pause expired", "was_until", describeInstant(f.at.cp.PausedUntil))
+				f.log.Info("pause expired", "was_until", describeInstant(f.committed.PausedUntil))
 			}
 		}
 		return false, nil
 	}
-	text, how := "the stream is paused", []any{"checkpoint", f.at.cp.Version.String(), "hint", f.e.cfg.words(bridge.HintResume)}
+	text, how := "the stream is paused", []any{"checkpoint", f.committed.Version.String(), "hint", f.e.cfg.words(bridge.HintResume)}
 	f.schedule.due = now.Add(pauseLook)
-	if f.at.cp.PausedUntil != bridge.Forever {
-		until := describeInstant(f.at.cp.PausedUntil)
+	if f.committed.PausedUntil != bridge.Forever {
+		until := describeInstant(f.committed.PausedUntil)
 		text, how = text+" until "+until, append(how, "until", until)
-		if end := time.UnixMilli(f.at.cp.PausedUntil); end.Before(f.schedule.due) {
+		if end := time.UnixMilli(f.committed.PausedUntil); end.Before(f.schedule.due) {
 			f.schedule.due = end
 		}
 	}

@@ -25,13 +25,13 @@ func (f *follower) recover(ctx context.Context) error {
 	}
 	f.session.ready, f.schedule.due = true, time.Now()
 	switch until := f.e.cfg.Limits.Until; {
-	case f.e.cfg.window() && f.at.cp.Drained:
-		f.run.end(f.e, "the window was done before: it ended", f.at.cp.EndedEmpty)
-	case until > 0 && f.at.cp.LastEventTime >= until:
+	case f.e.cfg.window() && f.committed.Drained:
+		f.run.end(f.e, "the window was done before: it ended", f.committed.EndedEmpty)
+	case until > 0 && f.committed.LastEventTime >= until:
 		f.run.ended = f.e.cfg.words(bridge.HintUntilBefore)
 	}
-	f.log.Info("session started", "session", f.session.id, "checkpoint", f.at.cp.Version.String(), "cursor", bridge.CursorHash(f.at.cp.Cursor),
-		"start", f.at.cp.Origin.Start, "tail", len(f.at.cp.Tail), "events", f.at.cp.Events)
+	f.log.Info("session started", "session", f.session.id, "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor),
+		"start", f.committed.Origin.Start, "tail", len(f.committed.Tail), "events", f.committed.Events)
 	if f.state != bridge.StateBlocked { // then the first commit ends it, or the next page
 		f.setState(bridge.StateRunning, nil)
 	}
@@ -59,20 +59,18 @@ func (r *recovery) restore(ctx context.Context) error {
 		switch {
 		case r.session.open && r.e.cfg.exactlyOnce():
 			r.adoptForReset(k)
-		case contradict && !r.e.cfg.exactlyOnce() && r.at.cp.Mode != r.e.cfg.Mode && !k.store.Zero():
-			r.at.rejoin(k.store) // no command can be applied to what was of the other mode
-			r.adopt(k.store)
+		case contradict && !r.e.cfg.exactlyOnce() && r.committed.Mode != r.e.cfg.Mode && !k.store.Zero():
+			r.rejoin(k.store) // no command can be applied to what was of the other mode
 		}
 		if contradict {
-			r.at.rival = k.store
+			r.rival = k.store
 		}
 		return err
 	}
-	if failpoint.Broken(failpoint.BreakMemory) && !r.at.cp.Zero() {
-		c = r.at.cp
+	if failpoint.Broken(failpoint.BreakMemory) && !r.committed.Zero() {
+		c = r.committed.Checkpoint
 	}
-	r.at.rejoin(c)
-	r.adopt(c)
+	r.rejoin(c)
 	if on := r.schedule.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
 		r.schedule.blockedOn = "" // it is there again, and nothing contradicts it
 	}
@@ -90,13 +88,12 @@ func (r *recovery) restore(ctx context.Context) error {
 func (r *recovery) adoptForReset(k recovered) {
 	newest := k.newest()
 	switch {
-	case bridge.Diverged(k.sink, newest) || bridge.Diverged(k.sink, r.at.cp):
+	case bridge.Diverged(k.sink, newest) || bridge.Diverged(k.sink, r.committed.Checkpoint):
 		newest = k.sink
-	case !r.at.cp.Zero() && newest.Version.Compare(r.at.cp.Version) <= 0:
+	case !r.committed.Zero() && newest.Version.Compare(r.committed.Version) <= 0:
 		return
 	}
-	r.at.rejoin(newest)
-	r.adopt(newest)
+	r.rejoin(newest)
 }
 
 // verify checks that the checkpoint is of what the configuration asks for, and
@@ -105,7 +102,7 @@ func (r *recovery) verify(ctx context.Context) error {
 	if err := r.updateOrigin(ctx); err != nil {
 		return err
 	}
-	if fault := bridge.OriginFault(&r.at.cp, r.e.cfg.Origin, r.e.cfg.Topic); fault != nil {
+	if fault := bridge.OriginFault(&r.committed.Checkpoint, r.e.cfg.Origin, r.e.cfg.Topic); fault != nil {
 		return fault
 	}
 	if err := r.checkRequest(ctx); err != nil {
@@ -140,7 +137,7 @@ func (r *recovery) loadBoth(ctx context.Context) (k recovered, err error) {
 // loadStore asks the store before the sink. At least once it is the truth, and
 // commands can be obeyed while the sink is away.
 func (r *recovery) loadStore(ctx context.Context) error {
-	if r.e.cfg.exactlyOnce() || !r.at.cp.Zero() && !r.at.stale {
+	if r.e.cfg.exactlyOnce() || !r.committed.Zero() && !r.stale {
 		return nil
 	}
 	stored, err := r.load(ctx)
@@ -149,11 +146,10 @@ func (r *recovery) loadStore(ctx context.Context) error {
 		return foreign(err)
 	case err != nil:
 		return err
-	case stored.Version.Compare(r.at.cp.Version) > 0 || r.at.cp.Zero() && !stored.Zero():
-		r.at.rejoin(stored)
-		r.adopt(stored)
+	case stored.Version.Compare(r.committed.Version) > 0 || r.committed.Zero() && !stored.Zero():
+		r.rejoin(stored)
 	}
-	r.at.stale = false
+	r.stale = false
 	return nil
 }
 
@@ -223,8 +219,8 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 // one is not: "now" would skip what came between restarts. Those of a command's machine
 // are not the stream's.
 func (r *recovery) updateOrigin(ctx context.Context) error {
-	have, want := r.at.cp.Origin, r.e.cfg.Origin
-	if !r.at.cp.Unread() || r.requests.applying {
+	have, want := r.committed.Origin, r.e.cfg.Origin
+	if !r.committed.Unread() || r.requests.applying {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
@@ -236,9 +232,9 @@ func (r *recovery) updateOrigin(ctx context.Context) error {
 	if want.Same(have) && want.Start == have.Start && want.Request == have.Request {
 		return nil
 	}
-	next := r.session.stamp(r.at.cp, bridge.KindStart, r.at.cp.Version.Next())
+	next := r.session.stamp(r.committed.Checkpoint, bridge.KindStart, r.committed.Version.Next())
 	next.Origin = want
-	if err := r.commitCheckpoint(ctx, r.at.cp, next); err != nil {
+	if err := r.commitCheckpoint(ctx, r.committed.Checkpoint, next); err != nil {
 		return err
 	}
 	r.adopt(next)

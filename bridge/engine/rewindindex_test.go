@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 )
 
 // TestMarksAreReadBetweenBatches: the index would have events that were sent and are not
@@ -12,13 +13,16 @@ import (
 func TestMarksAreReadBetweenBatches(t *testing.T) {
 	t.Parallel()
 	h := &fixedTopic{holds: "a"}
-	at := &progress{e: &Engine{ports: Ports{Published: h}}, head: bridge.Checkpoint{RewindEnd: &bridge.RewindEnd{CursorHash: "x"}}}
+	f := newFollower(&Engine{ports: Ports{Published: h}}, nil)
 	for _, sent := range []int{1, 0} {
 		p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d", Events: []bridge.Event{{Raw: []byte("a"), Time: 5}}}
-		at.batch.events = sent
-		at.markRepublished(t.Context(), p)
-		if marked := p.Events[0].Republished; marked != (sent == 0) || at.rewind.loaded != marked {
-			t.Errorf("with %d events sent: marked %t, topic read %t", sent, marked, at.rewind.loaded)
+		f.progress = newProgress(bridge.Checkpoint{RewindEnd: &bridge.RewindEnd{CursorHash: "x"}})
+		f.batch.events = sent
+		if err := f.take(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if marked := p.Events[0].Republished; marked != (sent == 0) || f.marksLoaded != marked {
+			t.Errorf("with %d events sent: marked %t, topic read %t", sent, marked, f.marksLoaded)
 		}
 	}
 }
@@ -39,14 +43,14 @@ func TestForgetsTheMarksOfAnotherTopic(t *testing.T) {
 	for id, kept := range map[string]bool{"a": true, "b": false} {
 		f := newFollower(&Engine{ports: Ports{Sink: topicsOnly{id: id}}}, nil)
 		f.session = newSession(f.e)
-		f.at.cp.Topics = []bridge.TopicState{{Name: "events", ID: "a"}}
-		f.at.rewind = rewind{loaded: true, index: &fixedTopic{holds: "a"}}
+		f.committed.Topics = []bridge.TopicState{{Name: "events", ID: "a"}}
+		f.known.Marks, f.marksLoaded = &fixedTopic{holds: "a"}, true
 		r := recovery{f}
 		if err := r.checkTopics(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if f.at.rewind.loaded != kept {
-			t.Errorf("topic %s: what topic a held is kept: %t", id, f.at.rewind.loaded)
+		if f.marksLoaded != kept {
+			t.Errorf("topic %s: what topic a held is kept: %t", id, f.marksLoaded)
 		}
 	}
 }
@@ -55,11 +59,14 @@ func TestForgetsTheMarksOfAnotherTopic(t *testing.T) {
 // tell which the overlap has dropped before, and the next one may be real.
 func TestOverlapDropsWhatTheMarksKnow(t *testing.T) {
 	t.Parallel()
-	at := &progress{e: &Engine{}, published: &fixedTopic{}, rewind: rewind{loaded: true, index: &fixedTopic{holds: "a"}}}
-	at.head.Overlap = &bridge.Overlap{}
+	f := newFollower(&Engine{}, nil)
+	f.known, f.marksLoaded = position.Known{Published: &fixedTopic{}, Marks: &fixedTopic{holds: "a"}}, true
+	f.at.Overlap = &bridge.Overlap{}
 	p := &bridge.Page{Next: "d", Events: []bridge.Event{{ID: []byte("1"), Raw: []byte("a")}, {Raw: []byte("a")}, {ID: []byte("2"), Raw: []byte("b")}}}
-	at.dropPublished(t.Context(), p)
-	if len(p.Events) != 2 || p.Events[0].ID != nil || at.head.Overlap.Dropped != 1 {
-		t.Errorf("left are %d events, %d dropped; want the known one with an id dropped", len(p.Events), at.head.Overlap.Dropped)
+	if err := f.take(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Events) != 2 || p.Events[0].ID != nil || f.at.Overlap.Dropped != 1 {
+		t.Errorf("left are %d events, %d dropped; want the known one with an id dropped", len(p.Events), f.at.Overlap.Dropped)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // checkRequest compares the request of the settings with the one that the
 // checkpoint's cursor came from, before anything is requested.
 func (r *recovery) checkRequest(ctx context.Context) error {
-	want, c := r.e.cfg.Origin.Request, r.at.cp
+	want, c := r.e.cfg.Origin.Request, r.committed.Checkpoint
 	if !want.Known() || failpoint.Broken(failpoint.BreakRequest) {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (r *recovery) checkRequest(ctx context.Context) error {
 // of the history: an older version drops it. It is empty if there is none, and with an
 // error if the history cannot be asked.
 func (r *recovery) knownRequest(ctx context.Context) (bridge.Fingerprint, error) {
-	c := &r.at.cp
+	c := &r.committed.Checkpoint
 	if c.Origin.Request.Known() || r.e.ports.History == nil {
 		return c.Origin.Request, nil
 	}
@@ -65,12 +65,12 @@ func (r *recovery) knownRequest(ctx context.Context) (bridge.Fingerprint, error)
 // settings leads to the stream's own list, where that is not known yet. A page
 // proves it by an item that was published before. A page that only leads on
 // proves as much where there is no earlier request.
-func (s *session) identify(p *bridge.Page, at *progress) error {
+func (s *session) identify(p *bridge.Page, at *position.Position) error {
 	want := s.e.cfg.Origin.Request
-	if s.request == want || !want.Known() || at.cp.Origin.Request == want {
+	if s.request == want || !want.Known() || at.Origin.Request == want {
 		return nil
 	}
-	shows := at.shows(p)
+	shows := at.Shows(p)
 	switch {
 	case shows && len(s.unproven) > 0:
 		s.e.log.Warn("the settings request the export in another way: accepted, the page lists items published before",
@@ -90,24 +90,6 @@ func (s *session) identify(p *bridge.Page, at *progress) error {
 	return nil
 }
 
-// shows reports whether a page lists an item that the checkpoint knows to be
-// published.
-func (at *progress) shows(p *bridge.Page) bool {
-	if p.At.Cursor == at.cp.Cursor && position.MarkBorder(p, &at.cp.Border).Items > 0 {
-		return true
-	}
-	known := make(map[bridge.Identity]bool, len(at.cp.Tail))
-	for _, id := range at.cp.Tail {
-		known[id] = true
-	}
-	for i := range p.Events {
-		if len(known) > 0 && known[p.Events[i].Identity()] {
-			return true
-		}
-	}
-	return false
-}
-
 // validateSource says why a reset leads to another list, or nothing. A command
 // without a bridge runs with the settings of its own machine, which decide
 // nothing.
@@ -115,7 +97,7 @@ func (r *requests) validateSource(cmd bridge.Command) string {
 	f := r.f
 	ours := f.e.cfg.Origin.Request
 	if !r.applying && ours.Known() {
-		change := f.at.cp.RequestChange(ours)
+		change := f.committed.RequestChange(ours)
 		switch {
 		case cmd.AcceptSource != "" && cmd.AcceptSource != ours.Digest():
 			return fmt.Sprintf("the settings of this bridge are source %s, not %s", ours.Digest(), cmd.AcceptSource)
@@ -123,7 +105,7 @@ func (r *requests) validateSource(cmd bridge.Command) string {
 			return fmt.Sprintf("the settings request another list than the stream's (%s); accept it with --accept-source %s, or restore the settings", change, ours.Digest())
 		}
 	}
-	next, to := bridge.Reset(f.at.cp, f.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
+	next, to := bridge.Reset(f.committed.Checkpoint, f.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
 	if change := to.Request.Changed(next, to.Cursor); len(change.Other) > 0 && to.Request.Digest() != cmd.AcceptSource {
 		return fmt.Sprintf("the target is a cursor of another request than the stream's (%s); its source is %s", change, to.Request.Digest())
 	}

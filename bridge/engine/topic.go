@@ -25,15 +25,15 @@ func (r *recovery) checkTopics(ctx context.Context) error {
 	if err := r.recordCut(ctx, found); err != nil {
 		return err
 	}
-	if fault := bridge.TopicsLost(r.at.cp, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
+	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
 		return fault
 	}
 	for i := range found {
-		if was := bridge.FindTopic(r.at.cp.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			r.at.rewind = rewind{} // it was of another topic
+		if was := bridge.FindTopic(r.committed.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
+			r.forgetRewind() // it was of another topic
 		}
 	}
-	r.session.topics = r.session.carryOver(r.at.cp.Topics, found, r.at.cp.Version)
+	r.session.topics = r.session.carryOver(r.committed.Topics, found, r.committed.Version)
 	return nil
 }
 
@@ -45,15 +45,15 @@ func (r *recovery) recordCut(ctx context.Context, found []bridge.TopicState) err
 	if cut == nil {
 		return nil
 	}
-	topics := slices.Clone(r.at.cp.Topics)
+	topics := slices.Clone(r.committed.Topics)
 	was, now := bridge.FindTopic(topics, cut.Topic), bridge.FindTopic(found, cut.Topic)
-	reset := r.at.cp.Change
+	reset := r.committed.Change
 	accepted := reset != nil && reset.Moves() && reset.At > bridge.Millis(r.incidents.cutAt)
 	if was != nil && now != nil && was.Same(now) && !accepted {
-		next := r.session.stamp(r.at.cp, bridge.KindHeartbeat, r.at.cp.Version.Next())
+		next := r.session.stamp(r.committed.Checkpoint, bridge.KindHeartbeat, r.committed.Version.Next())
 		was.End = max(was.End, now.End+cut.Offsets)
 		next.Topics = topics
-		if err := r.commitCheckpoint(ctx, r.at.cp, next); err != nil {
+		if err := r.commitCheckpoint(ctx, r.committed.Checkpoint, next); err != nil {
 			return err
 		}
 		r.adopt(next)

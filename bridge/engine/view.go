@@ -134,14 +134,14 @@ func (c *Config) faultAttrs(fault *bridge.Fault, more ...any) []any {
 func (f *follower) publishStatus() {
 	s := bridge.Status{
 		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode, Leader: f.ownership.active,
-		Version: f.at.cp.Version, CursorHash: bridge.CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
-		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
-		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.at.full, OlderPage: f.at.older.trusted != 0,
+		Version: f.committed.Version, CursorHash: bridge.CursorHash(f.committed.Cursor), CursorBytes: len(f.committed.Cursor), TailItems: len(f.committed.Tail),
+		Events: f.committed.Events, Pages: f.committed.Pages,
+		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
-		Overlap:  f.at.cp.Overlap,
+		Overlap:  f.committed.Overlap,
 		Warnings: f.warnings(),
 		CaughtUp: f.state == bridge.StateIdle, Contract: f.run.contract, Ended: f.run.ended, EndedEmpty: f.run.endedEmpty,
-		Position: bridge.Instant(f.at.head.PositionTime), LastEvent: bridge.Instant(f.at.cp.LastEventTime), LastCommit: f.run.committed,
+		Position: bridge.Instant(f.at.PositionTime), LastEvent: bridge.Instant(f.committed.LastEventTime), LastCommit: f.run.committed,
 	}
 	if f.fault != nil {
 		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.e.cfg.hintOf(f.fault)
@@ -150,7 +150,7 @@ func (f *follower) publishStatus() {
 		s.NextTry = f.schedule.due
 	}
 	if f.state == bridge.StatePaused {
-		s.PausedUntil = f.at.cp.PausedUntil
+		s.PausedUntil = f.committed.PausedUntil
 	}
 	f.e.view.Store(&view{status: s, rate: f.run.totals.rate})
 }

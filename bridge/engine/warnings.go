@@ -15,10 +15,10 @@ func (f *follower) warnings() (all []bridge.Warning) {
 	if w := f.doubtfulEnd(); w != nil {
 		all = append(all, *w)
 	}
-	if f.at.older.trusted != 0 {
+	if f.at.Trusted != 0 {
 		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRefused)
 	}
-	if h := &f.at.head; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
+	if h := &f.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
 		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
 			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}
@@ -43,9 +43,9 @@ const startSlack = time.Minute
 // doubtfulEnd is the warning of a last page that may not be the end, or nil.
 func (f *follower) doubtfulEnd() *bridge.Warning {
 	switch {
-	case f.at.unread.Where != "":
-		return &bridge.Warning{Code: bridge.WarningUnread, Text: f.at.unread.Fault().Error(), Hint: f.at.unread.Hint}
-	case f.at.full:
+	case f.last.Unread.Where != "":
+		return &bridge.Warning{Code: bridge.WarningUnread, Text: f.last.Unread.Fault().Error(), Hint: f.last.Unread.Hint}
+	case f.last.FullEnd:
 		return &bridge.Warning{Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: f.e.cfg.words(bridge.HintFullPage)}
 	}
 	return nil

@@ -72,6 +72,31 @@ func MarkInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 	*r = Repeats{Items: len(p.Events), Whole: true}
 }
 
+// nextBorder returns the border after a page, of which nothing is dropped yet. While
+// the cursor stays, and over a page without other items, that of the page before stays.
+func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) bridge.Border {
+	b, r := at.Border, found.Repeats
+	if p.Tail() {
+		b.TailFrom = TailFrom(p, b.TailFrom, len(at.Tail) == 0)
+		return b
+	}
+	b.TailFrom = 0
+	hold := Hold(b.Hold, r, max(rules.PageSize, len(p.Events)))
+	if r.Full && hold > max(b.Hold, LeastHold) { // said once: then as much is kept
+		found.Widened = hold
+	}
+	if b.Hold = hold; hold == LeastHold {
+		b.Hold = 0
+	}
+	if len(p.Events) > 0 && !r.Whole {
+		KeepItems(&b, p, hold)
+	}
+	if p.At.Cursor == "" && p.Items > 0 {
+		b.FirstNext = bridge.DigestCursor(p.Next)
+	}
+	return b
+}
+
 // endsAtBorder reports whether the last n items of a page are marked.
 func endsAtBorder(p *bridge.Page, n int) bool {
 	return !slices.ContainsFunc(p.Events[len(p.Events)-n:], func(e bridge.Event) bool { return !e.AtBorder })
@@ -129,13 +154,14 @@ func IsOlder(p *bridge.Page, tail bridge.Tail, from, margin int64) bool {
 		!slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return slices.Contains(tail, e.Identity()) })
 }
 
-var firstItemsSeed = maphash.MakeSeed()
+// seed is that of all hashes that only this process knows.
+var seed = maphash.MakeSeed()
 
 // FirstItems returns a hash of the first items of a page, as listed, which tells
 // within a process whether two pages begin with the same ones.
 func FirstItems(p *bridge.Page) uint64 {
 	var h maphash.Hash
-	h.SetSeed(firstItemsSeed)
+	h.SetSeed(seed)
 	for i := range p.Events[:min(firstItems, len(p.Events))] {
 		_, _ = h.Write(p.Events[i].Raw)
 	}

@@ -87,29 +87,28 @@ func TestBorderAllocates(t *testing.T) {
 func TestCarriedBesideBorder(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"in the process that published them": true, "after a restart": false} {
-		trimmer := NewTrimmer(false)
+		at, rules := Begin(bridge.Checkpoint{}), &Rules{TailLimit: 10}
 		item := func(raw string) bridge.Event { return bridge.Event{ID: []byte("x"), Raw: []byte(raw)} }
-		var tail bridge.Tail
 		if known {
 			last := &bridge.Page{Events: []bridge.Event{item("a"), item("b")}, Items: 2}
-			tail = trimmer.Trim(last, nil, 0, 10).Tail
-			trimmer.Commit()
+			if err := at.trim(last, rules, new(Findings)); err != nil {
+				t.Fatal(err)
+			}
 		} else {
 			e := item("a")
-			tail = bridge.Tail{e.Identity(), e.Identity()}
+			at.Tail = bridge.Tail{e.Identity(), e.Identity()}
 		}
 		short := &bridge.Page{Events: []bridge.Event{item("a")}, Items: 1, Next: "c"}
 		var border bridge.Border
 		KeepItems(&border, short, LeastHold)
-		got := trimmer.Trim(short, tail, 0, 10)
-		if len(short.Events) != 0 || len(got.Tail) != 1 {
-			t.Fatalf("%s: %d events, %d items carried", name, len(short.Events), len(got.Tail))
+		if err := at.trim(short, rules, new(Findings)); err != nil || len(short.Events) != 0 || len(at.Tail) != 1 {
+			t.Fatalf("%s: %d events, %d items carried, %v", name, len(short.Events), len(at.Tail), err)
 		}
 		next := &bridge.Page{At: bridge.Position{Cursor: "c"}, Events: []bridge.Event{item("a"), item("b")}, Items: 2, Next: "d"}
 		MarkBorder(next, &border)
-		got = trimmer.Trim(next, got.Tail, got.Carried, 10)
-		if DropBorder(next); len(next.Events) != 0 || len(got.Tail) != 0 {
-			t.Errorf("%s: %d items are published again, %d carried", name, len(next.Events), len(got.Tail))
+		err := at.trim(next, rules, new(Findings))
+		if DropBorder(next); err != nil || len(next.Events) != 0 || len(at.Tail) != 0 {
+			t.Errorf("%s: %d items are published again, %d carried, %v", name, len(next.Events), len(at.Tail), err)
 		}
 	}
 }

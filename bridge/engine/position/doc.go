@@ -1,4 +1,4 @@
-// Package position is the position of a stream as values, and how a page changes
+// Package position is the position of a stream as a value, and how a page changes
 // it: what was published of a page before, which cursors were read, and what an
-// empty page says. It has no clock, no context and no I/O.
+// empty page says. It has no clock, no context, no log and no I/O.
 package position

@@ -41,26 +41,26 @@ func (x *export) page(offset, size int) *bridge.Page {
 
 // reader is what the engine does with Trim, and nothing else.
 type reader struct {
-	trimmer   *Trimmer
+	at        Position
 	offset    int
-	tail      bridge.Tail
-	carried   int
 	published []string
 }
 
 // read takes one page. A crash before the commit forgets what it did.
 func (r *reader) read(x *export, size, limit int, crash bool) (advanced bool) {
 	p := x.page(r.offset, size)
-	got := r.trimmer.Trim(p, r.tail, r.carried, limit)
+	next := r.at
+	if err := next.trim(p, &Rules{TailLimit: limit}, new(Findings)); err != nil {
+		panic(err)
+	}
 	if crash {
-		r.trimmer = NewTrimmer(false)
+		r.at = Begin(r.at.Checkpoint)
 		return false
 	}
 	for _, e := range p.Events {
 		r.published = append(r.published, string(e.Raw))
 	}
-	r.trimmer.Commit()
-	r.tail, r.carried = got.Tail, got.Carried
+	r.at = next
 	if !p.Tail() {
 		fmt.Sscan(p.Next, &r.offset)
 	}
@@ -69,7 +69,7 @@ func (r *reader) read(x *export, size, limit int, crash bool) (advanced bool) {
 
 // reload stores and loads the position, as a restart would.
 func (r *reader) reload(t *rapid.T) {
-	b, err := json.Marshal(bridge.Checkpoint{Format: 1, Stream: "s", Tail: r.tail, Carried: r.carried})
+	b, err := json.Marshal(bridge.Checkpoint{Format: 1, Stream: "s", Tail: r.at.Tail, Carried: r.at.Carried})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (r *reader) reload(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.tail, r.carried, r.trimmer = c.Tail, c.Carried, NewTrimmer(false)
+	r.at = Begin(c)
 }
 
 // TestTrimPublishesEachItemOnce reads a changing export to its end: each item
@@ -87,7 +87,7 @@ func TestTrimPublishesEachItemOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := &export{withIDs: rapid.Bool().Draw(t, "ids"), eager: rapid.Bool().Draw(t, "eager")}
-		r := &reader{trimmer: NewTrimmer(false)}
+		r := &reader{at: Begin(bridge.Checkpoint{})}
 		const most = 8
 		limit := 1 << 20 // what a carried tail outlives is tested elsewhere
 		n := 0
@@ -137,7 +137,7 @@ func TestTrimTellsItemsOfOneIDApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := &export{withIDs: true, eager: rapid.Bool().Draw(t, "eager")}
-		r := &reader{trimmer: NewTrimmer(false)}
+		r := &reader{at: Begin(bridge.Checkpoint{})}
 		const most, limit = 8, 1 << 20
 		n := 0
 		fresh := func() string {
@@ -244,25 +244,24 @@ func TestTrim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := NewTrimmer(false)
-			var tail bridge.Tail
-			carried, at := 0, "1"
+			at, cursor := Begin(bridge.Checkpoint{}), "1"
 			for i, s := range steps {
-				p := letterPage(at, s.ids, s.next)
-				got := tr.Trim(p, tail, carried, limit)
-				tr.Commit()
+				p := letterPage(cursor, s.ids, s.next)
+				var got Findings
+				if err := at.trim(p, &Rules{TailLimit: limit}, &got); err != nil {
+					t.Fatal(err)
+				}
 				if pub := letters(p); pub != s.published {
 					t.Errorf("step %d published %q, want %q", i, pub, s.published)
 				}
-				if want := letterTail(s.tail); !slices.Equal(got.Tail, want) {
-					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(got.Tail), len(want))
+				if want := letterTail(s.tail); !slices.Equal(at.Tail, want) {
+					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(at.Tail), len(want))
 				}
-				if got.Repeated != s.repeated || got.Vanished != s.vanished || got.Changed != s.change || got.Shared != s.shared || got.Carried != s.carried {
-					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.Repeated, got.Vanished, got.Changed, got.Carried, s)
+				if got.Repeated != s.repeated || got.Vanished != s.vanished || got.Changed != s.change || got.Shared != s.shared || at.Carried != s.carried {
+					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.Repeated, got.Vanished, got.Changed, at.Carried, s)
 				}
-				tail, carried = got.Tail, got.Carried
 				if s.next != "" {
-					at = s.next
+					cursor = s.next
 				}
 			}
 		})
@@ -273,17 +272,16 @@ func TestTrim(t *testing.T) {
 // that a checkpoint cannot grow for ever.
 func TestTrimForgetsCarriedItems(t *testing.T) {
 	t.Parallel()
-	tr, tail, carried := NewTrimmer(false), letterTail("XYZ"), 0
+	at := Begin(bridge.Checkpoint{Tail: letterTail("XYZ")})
 	for i, want := range []int{3, 3, 3, 0} {
 		p := letterPage(fmt.Sprint(i), string(rune('A'+2*i))+string(rune('B'+2*i)), fmt.Sprint(i+1))
-		got := tr.Trim(p, tail, carried, 8)
-		if len(got.Tail) != want {
-			t.Fatalf("after %d items %d are carried, want %d", 2*(i+1), len(got.Tail), want)
+		var got Findings
+		if err := at.trim(p, &Rules{TailLimit: 8}, &got); err != nil || len(at.Tail) != want {
+			t.Fatalf("after %d items %d are carried, want %d (%v)", 2*(i+1), len(at.Tail), want, err)
 		}
 		if want == 0 && got.Vanished != 3 {
 			t.Errorf("%d counted as vanished, want 3", got.Vanished)
 		}
-		tail, carried = got.Tail, got.Carried
 	}
 }
 
@@ -315,30 +313,32 @@ func letterTail(ids string) bridge.Tail {
 	return t
 }
 
-func TestDropTwinsAllocatesNothing(t *testing.T) {
-	tr := NewTrimmer(false)
-	full := make([]bridge.Event, 1000)
-	for i := range full {
-		full[i] = bridge.Event{ID: fmt.Appendf(nil, "id-%d", i), Raw: []byte("x")}
-	}
-	p := &bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}
+func TestTakeAllocatesNothing(t *testing.T) {
+	at, p, full := manyItems()
 	if n := testing.AllocsPerRun(20, func() {
 		p.Events = full
-		tr.Trim(p, nil, 0, 4000)
-	}); n > 0 {
-		t.Errorf("%v allocations a page, want none", n)
+		if _, _, err := at.Take(p, &Rules{PageSize: 1000, TailLimit: 4000}, Known{}); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 1 { // the border
+		t.Errorf("%v allocations a page, want one", n)
 	}
 }
 
-func BenchmarkTrim(b *testing.B) {
-	tr := NewTrimmer(false)
+func BenchmarkTake(b *testing.B) {
+	at, p, full := manyItems()
+	for b.Loop() {
+		p.Events = full
+		if _, _, err := at.Take(p, &Rules{PageSize: 1000, TailLimit: 4000}, Known{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func manyItems() (Position, *bridge.Page, []bridge.Event) {
 	full := make([]bridge.Event, 1000)
 	for i := range full {
 		full[i] = bridge.Event{ID: fmt.Appendf(nil, "00000000-0000-7000-8000-%012d", i), Raw: []byte("x")}
 	}
-	p := &bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}
-	for b.Loop() {
-		p.Events = full
-		tr.Trim(p, nil, 0, 4000)
-	}
+	return Begin(bridge.Checkpoint{RecentCursors: bridge.RecentCursors{1}}), &bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}, full
 }

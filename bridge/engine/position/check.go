@@ -1,0 +1,124 @@
+package position
+
+import (
+	"fmt"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// CodeOlder is the code of the fault of a page that may be another one than the
+	// cursor's, CodeCycle that of one that leads nowhere.
+	CodeOlder = "older-page"
+	CodeCycle = "cycle"
+)
+
+// Dead letters are for exceptions. Where all items are unreadable, what reads
+// them is wrong, and the stream stops before it fills their topic.
+const (
+	// mappingPage is from how many items on the first page of a stream is
+	// judged by itself: a few may all be exceptions.
+	mappingPage = 10
+	// mappingFirst is how many items a stream may have from its beginning on of
+	// which none could be read, mappingLast how many later in a row.
+	mappingFirst = 100
+	mappingLast  = 1000
+)
+
+// checkOlder suspects a page that lists nothing of the tail, but older items: an API
+// that has forgotten the cursor may answer with another page. It is refused only where
+// the request without a cursor begins with the same items.
+func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) error {
+	if at.Carried > 0 || !IsOlder(p, at.Tail, at.Border.TailFrom, rules.Overlap.Milliseconds()) {
+		return nil
+	}
+	if found.Suspect = FirstItems(p); found.Suspect == at.Trusted {
+		return nil
+	}
+	return &bridge.Fault{
+		Class: bridge.BadCursor, Code: CodeOlder, Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused,
+		Err: fmt.Errorf("the page at cursor %s lists none of the %d items that were its last ones, but older ones, as the first page does", bridge.CursorHash(p.At.Cursor), len(at.Tail)),
+	}
+}
+
+// checkPage refuses pages that must not be published.
+func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) error {
+	switch {
+	case len(p.Next) > bridge.MaxCursor:
+		return &bridge.Fault{
+			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor,
+			Advice: bridge.HintCursorTooLong,
+			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
+		}
+	case IsFirstPage(p, at.Border.FirstNext) && !found.Whole:
+		return &bridge.Fault{
+			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused,
+			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
+		}
+	case !p.Tail() && at.visited.Has(p.Next):
+		return stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)))
+	case digest != 0 && digest == at.left && p.Items > 1, found.Same:
+		return stuck(bridge.HintCursorIgnored, fmt.Errorf("page at cursor %s has the same %d items as the page before", bridge.CursorHash(p.At.Cursor), p.Items))
+	}
+	return at.checkSource(p.Source)
+}
+
+func stuck(advice bridge.Hint, err error) error {
+	return &bridge.Fault{Class: bridge.Malformed, Code: CodeCycle, Reason: bridge.ReasonCycle, Advice: advice, Err: err}
+}
+
+// checkSource keeps two tenants from mixing in one topic.
+func (at *Position) checkSource(got bridge.SourceIdentity) error {
+	have := &at.Source
+	if got == (bridge.SourceIdentity{}) || got == *have {
+		return nil
+	}
+	if *have == (bridge.SourceIdentity{}) {
+		if news := at.RewindEnd; news != nil && news.Source != (bridge.SourceIdentity{}) && news.Source != got {
+			at.RewindEnd = nil
+		}
+		*have = got
+		return nil
+	}
+	return have.Conflict(got)
+}
+
+// checkReadable counts the unreadable items in a row and refuses a page that makes them
+// too many. The count goes with the checkpoint: pages that are read again count
+// once, and restarts do not begin anew.
+func (at *Position) checkReadable(p *bridge.Page, rules *Rules) error {
+	row, none := at.Unreadable, at.Unreadable == at.Events
+	first := -1
+	for i := range p.Events {
+		if !p.Events[i].Defect.Unreadable() {
+			row, none, first = 0, false, -1
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		row++
+		if !rules.DivertAll && (row >= mappingLast || none && row >= mappingFirst) {
+			return mappingFault(p, first, row)
+		}
+	}
+	if !rules.DivertAll && none && at.Events == 0 && row >= mappingPage {
+		return mappingFault(p, first, row)
+	}
+	at.Unreadable = row
+	return nil
+}
+
+// mappingFault says of a page that its items cannot be read, with one of them
+// as a sample, never what is in it.
+func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
+	e, page := &p.Events[sample], "first page"
+	if p.At.Cursor != "" {
+		page = "page at cursor " + bridge.CursorHash(p.At.Cursor)
+	}
+	return &bridge.Fault{
+		Class: bridge.Permanent, Code: "mapping", Reason: bridge.ReasonMapping,
+		Advice: bridge.HintMapping,
+		Err:    fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
+	}
+}

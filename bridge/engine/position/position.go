@@ -1,0 +1,260 @@
+package position
+
+import (
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Position is where a stream is, and what is remembered of the way there. It is a
+// value: Take returns the next one and leaves this one as it was, so that going back
+// is an assignment. Values made of one share what they look things up in, so all of
+// them are for one goroutine.
+type Position struct {
+	// Checkpoint is what a commit at the position writes. What only the commit knows,
+	// such as version and writer, is that of the one before.
+	bridge.Checkpoint
+	// Empty goes with the checkpoint: a restart reads pages once more, and must not
+	// count them twice.
+	Empty EmptyRun
+	// Trusted is FirstItems of a page that lists only items from before the tail of
+	// its cursor, and yet is not the first page; 0 is none.
+	Trusted uint64
+
+	left         uint64 // of the last page with items that was left behind
+	visited      Visited
+	emptyCursors Visited // the empty pages since the last one with items
+	forms        forms
+	passed       bool // the page where the rewind began was read
+	scratch      *scratch
+}
+
+// Rules are the settings that say how pages are taken.
+type Rules struct {
+	// PageSize is the number of items requested per page, TailLimit how many items a
+	// tail has at most.
+	PageSize, TailLimit int
+	// End bounds a window, as Origin.End does. It ends after EmptyPages empty pages
+	// where the API has never marked the end of its results.
+	End        int64
+	EmptyPages int
+	// MarksEnd is set if the API is known to mark the end of its results, EndExplicit
+	// if a member of each page says whether more pages follow.
+	MarksEnd, EndExplicit bool
+	// DivertAll diverts unreadable items even if all are, DivertShared those whose id
+	// is taken by another one of their page.
+	DivertAll, DivertShared bool
+	// Overlap is how late an event may be listed.
+	Overlap time.Duration
+}
+
+func (r *Rules) window() bool { return r.End != 0 }
+
+// Known is what the topic holds already, loaded before a page is taken.
+type Known struct {
+	// Published is needed while Overlaps: all that was published since Overlap.From.
+	Published bridge.PublishedIndex
+	// Marks is needed from where MarksFrom says so: a part of what was published
+	// before a rewind, nil if nothing is known.
+	Marks bridge.PublishedIndex
+}
+
+// Findings is what was found on a page, besides the position after it.
+type Findings struct {
+	// Repeats is what the page has of the page before. AtBorder of its items were
+	// dropped for it.
+	Repeats
+	AtBorder int
+	Trimmed
+	Keyless int // events without a key
+	// Widened is how many items of a page are kept from now on where the page had all
+	// those kept of the page before: earlier ones may be published twice. 0 elsewhere.
+	Widened int
+	// FullEnd is true if the page was full, and named no other page; Unread is what it
+	// had in place of a next page.
+	FullEnd bool
+	Unread  bridge.Unread
+	// Suspect is FirstItems of a page that is refused with CodeOlder.
+	Suspect uint64
+}
+
+// Begin goes on from c with nothing else remembered: the zero Checkpoint is a stream
+// of which nothing is known.
+func Begin(c bridge.Checkpoint) Position {
+	return Position{
+		Checkpoint: c, Empty: EmptyRun{Allowance: EmptyAllowance},
+		visited: RecentVisited(c.RecentCursors), scratch: newScratch(),
+	}
+}
+
+// Rejoin goes on from a checkpoint that may come from another process: where it is
+// not the one that this process was at, the way to it is another's too, and so are
+// the items that were seen there.
+func (at Position) Rejoin(c bridge.Checkpoint) Position {
+	if c.Version != at.Version || c.Cursor != at.Cursor || c.Session != at.Session {
+		at.visited, at.emptyCursors = RecentVisited(c.RecentCursors), Visited{}
+		at.forms, at.left = forms{}, 0
+	}
+	at.Checkpoint = c
+	return at
+}
+
+// ForgetRewind forgets what was read of a rewind.
+func (at Position) ForgetRewind() Position {
+	at.passed = false
+	return at
+}
+
+// Recent returns the newest cursors, for a checkpoint.
+func (at *Position) Recent() bridge.RecentCursors { return at.visited.Last() }
+
+// KnowsEnd reports whether the API is known to mark the end of its results.
+func (at *Position) KnowsEnd(rules *Rules) bool { return at.MarksEnd || rules.MarksEnd }
+
+// Continues reports whether the export goes on behind the position.
+func (at *Position) Continues(rules *Rules) bool { return at.Empty.Continues(at.KnowsEnd(rules)) }
+
+// Overlaps reports whether the stream is reading an overlap.
+func (at *Position) Overlaps() bool { return at.Overlap != nil && !at.Overlap.Done }
+
+// Shows reports whether a page lists an item that the checkpoint knows to be
+// published.
+func (at *Position) Shows(p *bridge.Page) bool {
+	if p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 {
+		return true
+	}
+	known := make(map[bridge.Identity]bool, len(at.Tail))
+	for _, id := range at.Tail {
+		known[id] = true
+	}
+	for i := range p.Events {
+		if len(known) > 0 && known[p.Events[i].Identity()] {
+			return true
+		}
+	}
+	return false
+}
+
+// Take moves over one page: it checks that the page belongs to the stream, drops and
+// marks its events, and returns the position after it. On an error the position is
+// at, and the page is not to be published.
+func (at Position) Take(p *bridge.Page, rules *Rules, known Known) (Position, Findings, error) {
+	next, found := at, Findings{}
+	if err := next.take(p, rules, known, &found); err != nil {
+		return at, found, err
+	}
+	return next, found, nil
+}
+
+// take is Take on a copy.
+func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findings) error {
+	digest := p.Digest()
+	found.Repeats = MarkBorder(p, &at.Border)
+	if found.Same || digest != 0 && digest == at.left {
+		MarkInclusiveEnd(p, rules.PageSize, &found.Repeats)
+	}
+	if found.Whole && (digest != at.left || p.Tail()) {
+		digest = 0 // as an empty page
+	}
+	if rules.window() && p.Unread.Where != "" {
+		return p.Unread.Fault()
+	}
+	if err := at.checkOlder(p, rules, found); err != nil {
+		return err
+	}
+	if err := at.checkPage(p, digest, found); err != nil {
+		return err
+	}
+	border := at.nextBorder(p, rules, found)
+	if err := at.trim(p, rules, found); err != nil {
+		return err
+	}
+	at.Border = border
+	found.AtBorder = DropBorder(p)
+	at.dropPublished(p, known)
+	if err := at.checkReadable(p, rules); err != nil {
+		return err
+	}
+	at.count(p, found)
+	at.markRepublished(p, known)
+	if p.Tail() {
+		at.noteTail(p, rules, found)
+	} else {
+		at.advance(p, digest, rules, found)
+	}
+	return nil
+}
+
+// count adds the page's events to the checkpoint.
+func (at *Position) count(p *bridge.Page, found *Findings) {
+	at.Events += int64(len(p.Events))
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Defect == bridge.DefectNone && e.Time > at.LastEventTime {
+			at.LastEventTime = min(e.Time, bridge.MaxNumber)
+		}
+		if e.Defect == bridge.DefectNone && e.Key == nil {
+			found.Keyless++
+		}
+	}
+}
+
+// noteTail notes a page that is the end of the results.
+func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
+	at.MarksEnd = at.MarksEnd || p.Next == "" || at.Empty.AtTail
+	at.Drained, at.EndedEmpty = rules.endIsFinal(p) && p.Unread.Where == "", 0
+	at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
+	if p.Unread.Where != "" { // what is missing is not known to be published
+		at.PositionTime = min(at.LastEventTime, at.PositionTime)
+	}
+	at.Empty.Tail()
+	found.Unread = p.Unread
+	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
+}
+
+// advance moves on to the cursor that a page names.
+func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *Findings) {
+	at.Cursor, at.Drained = p.Next, false
+	at.Trusted = 0
+	at.Pages++
+	at.AdvanceTime = bridge.Millis(p.Time())
+	// A client's clock may be years ahead; the export is not.
+	at.PositionTime = max(at.PositionTime, min(at.LastEventTime, bridge.Millis(p.AsOf())))
+	at.Empty.AtTail, at.Empty.Circles = false, false
+	if p.Items > 0 && !found.Whole {
+		at.visited, at.emptyCursors = at.visited.Add(p.At.Cursor), Visited{}
+		at.Empty.Filled(p, at.LastEventTime)
+		at.left = digest
+		return
+	}
+	at.noteEmpty(p, rules)
+}
+
+// noteEmpty notes an empty page that leads on. One that leads back to an empty page
+// is the end of the results, since nothing lies between: some APIs hand out two
+// cursors in turn there. The stream follows it all the same, because what comes
+// next may be listed under either.
+func (at *Position) noteEmpty(p *bridge.Page, rules *Rules) {
+	at.Empty.Circles = at.emptyCursors.Has(p.Next)
+	at.emptyCursors = at.emptyCursors.Add(p.At.Cursor)
+	at.Empty.Skipped(p, max(at.LastEventTime, at.Origin.Start))
+	if !at.Continues(rules) {
+		at.RewindEnd = nil
+	}
+	switch {
+	case rules.window() && (at.Empty.Circles || !at.KnowsEnd(rules)) && at.Empty.Empties >= rules.EmptyPages && rules.endIsFinal(p):
+		if at.Drained = true; !at.Empty.Circles {
+			at.EndedEmpty = at.Empty.Empties
+		}
+	case at.Empty.Circles && !rules.window():
+		at.Drained, at.MarksEnd = true, true
+		at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
+	}
+}
+
+// endIsFinal reports whether the end of the results at p is final for what the
+// stream exports. A window that lies partly in the future is not over before
+// its end has passed, by the server's clock if it tells.
+func (r *Rules) endIsFinal(p *bridge.Page) bool {
+	return !r.window() || !p.Time().Before(time.UnixMilli(r.End))
+}
