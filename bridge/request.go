@@ -154,6 +154,30 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	return c
 }
 
+// GoBack derives the checkpoint of a reset to a target in the same list, from where on
+// the events that the topic holds already are dropped: those since a time, and behind
+// topics. What was published stays counted, and dropped events do not count. The caller
+// sets the Change.
+func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkpoint {
+	c := Reset(from, from.Origin, Command{Kind: KindReset, Target: to})
+	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
+	c.Events, c.Unreadable = from.Events, from.Unreadable
+	c.LastEventTime, c.AdvanceTime = from.LastEventTime, from.AdvanceTime
+	c.BeginOverlap(&from, since, topics)
+	return c
+}
+
+// BeginOverlap begins an overlap of a stream that is at from. It takes over one that is
+// not done.
+func (c *Checkpoint) BeginOverlap(from *Checkpoint, since int64, topics []TopicState) {
+	o := Overlap{From: since, Until: from.LastEventTime}
+	if was := from.Overlap; was != nil && !was.Done {
+		o.From, o.Dropped = min(was.From, o.From), was.Dropped
+		topics = EarlierTopics(topics, from.OverlapTopics)
+	}
+	c.Overlap, c.OverlapTopics = &o, topics
+}
+
 // requestAfter returns the fingerprint after a reset: that of the settings only
 // if the command names it, since they may be those of another machine.
 func requestAfter(from Checkpoint, settings Fingerprint, cmd Command) Fingerprint {

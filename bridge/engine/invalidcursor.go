@@ -39,56 +39,53 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 		fault.Err = fmt.Errorf("%w; %d rejected cursors within %s", fault.Err, len(f.incidents.cursorRecoveries), cursorRecoveryWindow)
 		return false, nil
 	}
-	next := f.committed.Checkpoint
-	switch policy {
-	case invalidPrevious:
-		before, err := f.e.ports.History.Before(hard, f.committed.Checkpoint, func(p *bridge.Checkpoint) bool { return p.Cursor != f.committed.Cursor })
-		switch {
-		case errors.Is(err, bridge.ErrNoCheckpoint):
-			fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
-			return false, nil
-		case err != nil:
-			return false, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
+	was := f.committed.Checkpoint
+	since := f.e.overlapStart(&was, &was)
+	to := bridge.Target{Start: since, Pages: was.Pages, PositionTime: was.PositionTime}
+	var topics []bridge.TopicState
+	if policy == invalidPrevious {
+		before, err := f.previousCursor(hard, fault)
+		if before.Zero() {
+			return false, err
 		}
-		if other := before.Origin.Request.Changed(f.e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
-			fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err, strings.Join(other, ", "))
-			return false, nil
+		// Pages is the entry's: the history is searched by it.
+		to = bridge.Target{
+			Cursor: before.Cursor, Tail: before.Tail, Carried: before.Carried, Border: before.Border, Start: before.Origin.Start,
+			Pages: before.Pages, PositionTime: before.PositionTime,
 		}
-		next = before
-		// Dropped events do not count. Pages is the entry's: the history is
-		// searched by it.
-		start := before.Origin.Start
-		next.Origin, next.Source = f.committed.Origin, f.committed.Source
-		next.Origin.Start = start
-		next.Events, next.LastEventTime, next.AdvanceTime = f.committed.Events, f.committed.LastEventTime, f.committed.AdvanceTime
-		next.Overlap = &bridge.Overlap{From: f.e.overlapStart(&f.committed.Checkpoint, min(before.LastEventTime, before.AdvanceTime)), Until: f.committed.LastEventTime}
-		next.OverlapTopics = before.Topics
-	case invalidTime:
-		next.Origin.Start = f.e.overlapStart(&f.committed.Checkpoint, min(f.committed.LastEventTime, f.committed.AdvanceTime))
-		next.Cursor, next.Tail, next.Carried, next.Border, next.OverlapTopics = "", nil, 0, bridge.Border{}, nil
-		next.Overlap = &bridge.Overlap{From: next.Origin.Start, Until: f.committed.LastEventTime}
+		since, topics = f.e.overlapStart(&was, &before), before.Topics
 	}
-	if o := f.committed.Overlap; o != nil && !o.Done { // refused again before the end
-		next.Overlap.From, next.Overlap.Dropped = min(o.From, next.Overlap.From), o.Dropped
-		next.OverlapTopics = bridge.EarlierTopics(next.OverlapTopics, f.committed.OverlapTopics)
-	}
-	if next.RewindEnd = f.committed.RewindEnd; next.RewindEnd == nil {
-		next.RewindEnd = &bridge.RewindEnd{CursorHash: bridge.CursorHash(f.committed.Cursor), Source: f.committed.Source}
-	}
-	next.Drained, next.PausedUntil = false, f.committed.PausedUntil
-	next.RecentCursors, next.MarksEnd = nil, f.committed.MarksEnd
-	next = f.session.stamp(next, bridge.KindReset, bridge.Version{Epoch: f.committed.Epoch + 1})
-	next.Change = f.e.ownChange(f.committed.Checkpoint, "cursor rejected by the API ("+fault.Code+"): "+policy)
-	if err := f.commitCheckpoint(hard, f.committed.Checkpoint, next); err != nil {
+	next := bridge.GoBack(was, to, since, topics)
+	next = f.session.stamp(next, bridge.KindReset, next.Version)
+	next.Change = f.e.ownChange(was, "cursor rejected by the API ("+fault.Code+"): "+policy)
+	if err := f.commitCheckpoint(hard, was, next); err != nil {
 		return false, err
 	}
 	f.incidents.cursorRecoveries = append(f.incidents.cursorRecoveries, time.Now())
 	f.log.Warn("cursor rejected by the API; resuming at another position and dropping events already published", "error", fault.Error(),
-		"how", policy, "from", f.committed.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
+		"how", policy, "from", was.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
 		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.e.cfg.bound(policy))
 	f.move(next)
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: observeRefused})
 	return true, nil
+}
+
+// previousCursor returns the checkpoint before the refused cursor, the zero one with the
+// cause in the fault if there is none.
+func (f *follower) previousCursor(ctx context.Context, fault *bridge.Fault) (bridge.Checkpoint, error) {
+	before, err := f.e.ports.History.Before(ctx, f.committed.Checkpoint, func(p *bridge.Checkpoint) bool { return p.Cursor != f.committed.Cursor })
+	switch {
+	case errors.Is(err, bridge.ErrNoCheckpoint):
+		fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
+		return bridge.Checkpoint{}, nil
+	case err != nil:
+		return bridge.Checkpoint{}, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
+	}
+	if other := before.Origin.Request.Changed(f.e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
+		fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err, strings.Join(other, ", "))
+		return bridge.Checkpoint{}, nil
+	}
+	return before, nil
 }
 
 // bound describes the limit of the guarantee after that.
@@ -99,9 +96,10 @@ func (c *Config) bound(policy string) string {
 	return c.words(bridge.HintOverlapRepeats)
 }
 
-// overlapStart is where an overlap begins for a stream at c with events up to t, at
+// overlapStart is where an overlap begins for a stream at c that goes on from to, at
 // the start of the export at the earliest.
-func (e *Engine) overlapStart(c *bridge.Checkpoint, t int64) int64 {
+func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
+	t := min(to.LastEventTime, to.AdvanceTime)
 	if t == 0 {
 		return c.Origin.Start
 	}

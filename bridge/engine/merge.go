@@ -104,13 +104,7 @@ func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 	if e.ports.Published == nil {
 		return c
 	}
-	o := bridge.Overlap{From: e.overlapStart(&c, min(c.LastEventTime, c.AdvanceTime)), Until: c.LastEventTime}
-	topics := c.Topics
-	if was := c.Overlap; was != nil && !was.Done {
-		o.From, o.Dropped = min(was.From, o.From), was.Dropped
-		topics = bridge.EarlierTopics(topics, c.OverlapTopics)
-	}
-	c.Overlap, c.OverlapTopics = &o, topics
+	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)
 	return c
 }
 
