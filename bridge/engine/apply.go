@@ -23,8 +23,8 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (br
 	}
 	f := newFollower(e, nil)
 	f.requests.applying = true
-	f.ownership.mirror = startMirror(e, f.log)
-	defer f.ownership.mirror.stop()
+	f.mirror = startMirror(e, f.log)
+	defer f.mirror.stop()
 	for n := 1; ; n++ {
 		err := f.recover(ctx)
 		fault := bridge.FaultOf(err)

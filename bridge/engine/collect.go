@@ -81,13 +81,11 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 		l.release()
 		return err
 	}
-	if w := f.doubtfulEnd(); w != nil && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
+	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
 		f.run.fullLogged = time.Now()
 		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", l.page.Items, "page_size", f.e.cfg.PageSize, "hint", w.Hint)
 	}
-	if mark := f.endMark(l.page); mark != bridge.ContractUnknown {
-		f.run.contract = mark
-	}
+	f.run.contract = cmp.Or(f.last.Mark, f.run.contract)
 	if f.batch.pages == 0 {
 		f.batch.began = time.Now()
 	}

@@ -78,7 +78,7 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 		"from", f.committed.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
 	f.move(next)
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: string(cmd.Kind)})
-	f.ownership.mirror.flush(hard) // so that who asked finds it there
+	f.mirror.flush(hard) // so that who asked finds it there
 	return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Detail: note})
 }
 

@@ -2,16 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/internal/failpoint"
 )
-
-// advanceRetryMax is the longest wait between two tries to reach the store.
-const advanceRetryMax = 5 * time.Second
 
 // commit makes the batch at hand and head durable.
 //
@@ -48,138 +43,6 @@ func (f *follower) commit(hard context.Context) error {
 	f.schedule.sessions.reset()
 	f.account(receipt, b)
 	return nil
-}
-
-// storeCheckpoint advances the store from from to the checkpoint just
-// published: at least once this is the commit itself, exactly once a copy that
-// the mirror writes.
-func (f *follower) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
-	if f.e.cfg.exactlyOnce() {
-		f.ownership.mirror.offer(next)
-		return nil
-	}
-	return f.advance(ctx, from, next)
-}
-
-// publish commits a batch that has so many pages.
-func (f *follower) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
-	if err := batch.Checkpoint.Validate(); err != nil { // no session could go on from it
-		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version, bridge.ErrForeign, err))}
-	}
-	began := time.Now()
-	f.e.watchdog.wait()
-	receipt, err := f.e.ports.Sink.Publish(ctx, batch)
-	f.e.watchdog.work()
-	took := time.Since(began)
-	if err != nil {
-		f.session.open = false
-		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Version, err)}
-	}
-	if err == nil && f.session.topics != nil && receipt.Topics != nil {
-		f.session.topics = f.session.carryOver(f.session.topics, receipt.Topics, f.committed.Version)
-	}
-	f.observePublish(took, pages, err)
-	return receipt, err
-}
-
-// observePublish reports the outcome of a batch and adapts the batch size to
-// it.
-func (f *follower) observePublish(took time.Duration, pages int, err error) {
-	o := bridge.Observation{What: bridge.ObservePublish, Took: took, Code: "ok"}
-	if err != nil {
-		o.Code = bridge.FaultOf(err).Code
-	}
-	f.e.observe(o)
-	f.sizer.committed(pages, took, err)
-	if f.e.cfg.exactlyOnce() {
-		f.e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: transactionCode(err)})
-	}
-}
-
-func transactionCode(err error) string {
-	switch {
-	case err == nil:
-		return "committed"
-	case errors.Is(err, bridge.ErrFenced):
-		return "fenced"
-	}
-	return "unknown" // the next session finds out
-}
-
-// advance moves the stored checkpoint and retries while the store is
-// unreachable: after a lost response the outcome is unknown, and only repeating
-// the same step settles it.
-func (f *follower) advance(ctx context.Context, from, to bridge.Checkpoint) error {
-	for n := 1; ; n++ {
-		began := time.Now()
-		f.e.watchdog.wait()
-		err := f.e.ports.Store.Advance(ctx, from, to)
-		f.e.watchdog.work()
-		o := bridge.Observation{What: bridge.ObserveCheckpoint, Took: time.Since(began), Code: "ok"}
-		switch {
-		case err == nil:
-			f.e.observe(o)
-			return nil
-		case errors.Is(err, bridge.ErrConflict):
-			o.Code = "conflict"
-			f.e.observe(o)
-			stored, loadErr := f.e.ports.Store.Load(ctx)
-			if loadErr != nil || n > triesBeforeBlock || !f.run.rolledBack(stored, f.committed.Checkpoint, to) {
-				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)}
-			}
-			from = stored
-			continue
-		case errors.Is(err, bridge.ErrForeign):
-			return &sessionError{foreign(err)}
-		}
-		o.Code = "error"
-		f.e.observe(o)
-		if ctx.Err() != nil {
-			return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, ctx.Err())}
-		}
-		fault := *bridge.FaultOf(err)
-		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)
-		if fault.Class == bridge.Permanent { // waiting does not help: block, and say so
-			return &sessionError{&fault}
-		}
-		f.schedule.due = time.Now().Add(backoff(n, advanceRetryMax))
-		f.setState(bridge.StateBackoff, &fault)
-		f.e.sleepUntil(ctx, f.schedule.due)
-	}
-}
-
-// foreign is the fault for a foreign value in the store. The store's own hint,
-// which names the key, has precedence.
-func foreign(err error) *bridge.Fault {
-	if known, ok := errors.AsType[*bridge.Fault](err); ok && known.Reason == bridge.ReasonCheckpoint && known.Hint != "" {
-		f := *known
-		f.Err = err
-		return &f
-	}
-	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err, Advice: bridge.HintForeign}
-}
-
-// adopt makes a durable checkpoint the current one.
-func (f *follower) adopt(c bridge.Checkpoint) {
-	f.progress.adopt(c)
-	f.run.seenIDs[c.ChangeID()] = struct{}{}
-	f.run.committed = time.Now()
-}
-
-// rejoin adopts a checkpoint that may come from another process.
-func (f *follower) rejoin(c bridge.Checkpoint) {
-	if c.Epoch != f.committed.Epoch || c.ChangeID() != f.committed.ChangeID() { // who began it may have accepted another topic
-		f.forgetRewind()
-	}
-	f.at = f.committed.Rejoin(c)
-	f.adopt(c)
-}
-
-// nextCheckpoint is the checkpoint of the next commit, in this epoch.
-func (f *follower) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
-	c := f.session.stamp(f.at.Checkpoint, kind, f.committed.Version.Next())
-	c.MarksEnd = f.at.KnowsEnd(&f.e.rules)
-	return c
 }
 
 // flush commits the empty pages between the last commit and head.

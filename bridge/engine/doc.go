@@ -33,6 +33,8 @@
 //
 // The loop's state has four lifetimes: a session of the sink (session.go), the
 // stream's position (progress.go), an ownership (own.go), and the run (run.go).
+// stream.go changes the stream's by a commit; the recovery of a session does so too,
+// and nothing else of the loop.
 //
 // Fetching and decoding run on goroutines of their own. Everything from collect
 // on runs on one goroutine, the commit loop, which owns the checkpoint; its

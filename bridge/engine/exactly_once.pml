@@ -47,11 +47,13 @@
  *   kafkasink/newest.go      awaitBarrier, newest       read_kafka
  *   engine/recover.go        recover, load              a session's start; what Redis holds
  *   engine/merge.go          mergeExactly, mergeAtLeast the choice between the two
- *   engine/merge.go          newEpoch, commitCheckpoint a new epoch where the mode changes
- *   engine/commit.go         commit, publish            one transaction of the loop
+ *   engine/merge.go          newEpoch                   a new epoch where the mode changes
+ *   engine/commit.go         commit                     one step of the loop
+ *   engine/stream.go         publish, commitCheckpoint  its transaction, with pages and without
  *   kafkasink/transaction.go transact, endTransaction   records, checkpoint, END_TXN
  *   kafkasink/publish.go     await, settle              a record that is refused
- *   engine/commit.go         adopt, heartbeat           adopt; the heartbeat
+ *   engine/commit.go         heartbeat                  the heartbeat
+ *   engine/stream.go         adopt                      adopt
  *   engine/mirror.go         offer, write, settle       mirror, with cursorstore/advance.lua
  *   engine/command.go        applyCommand, derive       requests, with cursorstore/inbox.lua
  *   engine/command.go        validateCommand            requests that are refused
@@ -61,7 +63,7 @@
  *   engine/follow.go         handleError, step          unknown: throw the session away
  *   engine/apply.go          Apply                      Command
  *   kafkagroup/group.go      Members                    Command: nobody runs the stream
- *   engine/commit.go         advance                    at least once: compare and set in Redis
+ *   engine/stream.go         advance                    at least once: compare and set in Redis
  *   kafkasink/copier.go      offer, copy                at least once: keep
  *
  * Not modelled: what is inside a page (the tail set has property tests), other

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"exportbridge/bridge"
@@ -13,23 +12,17 @@ import (
 // follower is the commit loop: one goroutine that owns everything below.
 // External input reaches it only through next and through the ports' results.
 type follower struct {
-	e        *Engine
-	log      *slog.Logger
-	commands <-chan bridge.Command
-
 	// One assignment resets each of these: session at the next recovery,
 	// progress and schedule when the stream is moved, all of them and ownership
 	// when it is lost. The others last as long as Run.
-	session session
-	progress
+	stream
 	schedule  schedule
 	ownership ownership
-	run       run
 	requests  requests
 	incidents incidents
 
+	commands <-chan bridge.Command
 	fetching *prefetcher // nil while nothing is fetched
-	sizer    sizer
 
 	state                   bridge.State
 	fault                   *bridge.Fault // why, for StateBackoff and StateBlocked
@@ -39,8 +32,12 @@ type follower struct {
 }
 
 func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
-	f := &follower{e: e, log: e.log, commands: commands, run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages}}
+	f := &follower{commands: commands, stream: stream{e: e, log: e.log, run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages}}}
 	f.requests.f = f
+	f.away = func(retry time.Time, why *bridge.Fault) {
+		f.schedule.due = retry
+		f.setState(bridge.StateBackoff, why)
+	}
 	f.forget()
 	return f
 }
@@ -182,7 +179,7 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputHeartbeat}
 	case <-look:
 		return input{kind: inputRival}
-	case c := <-f.ownership.mirror.ahead:
+	case c := <-f.mirror.ahead:
 		return input{kind: inputAhead, cp: c}
 	case <-ripe:
 		f.sizer.waiting += time.Since(waited)

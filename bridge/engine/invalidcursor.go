@@ -106,16 +106,6 @@ func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 	return max(c.Origin.Start, t-e.cfg.Overlap.Milliseconds(), 0)
 }
 
-// reportOverlap logs an overlap whose end is committed.
-func (f *follower) reportOverlap(was *bridge.Overlap) {
-	now := f.committed.Overlap
-	if was == nil || was.Done || now == nil || !now.Done {
-		return
-	}
-	f.known.Published = nil
-	f.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
-}
-
 // trustOlder goes on from a suspect page that is not the first one, given the first
 // one. It reports false if it is.
 func (f *follower) trustOlder(first *bridge.Page) bool {

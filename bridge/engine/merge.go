@@ -164,7 +164,7 @@ func (r *recovery) registerEpoch(ctx context.Context, k recovered, c bridge.Chec
 // written apart can so never be taken for one.
 func (r *recovery) newEpoch(ctx context.Context, k recovered, c bridge.Checkpoint, why string) (bridge.Checkpoint, error) {
 	next := r.session.stamp(c, bridge.KindReset, bridge.Version{Epoch: max(k.newest().Epoch, c.Epoch) + 1})
-	if r.requests.applying { // the command's own epoch follows
+	if r.applying { // the command's own epoch follows
 		c.Version = k.newest().Version
 		return c, nil
 	}
@@ -180,13 +180,4 @@ func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
 		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version, At: time.Now().UnixMilli(),
 		After: c.LastRequest(), AcceptSource: c.PendingSource(),
 	}
-}
-
-// commitCheckpoint makes a checkpoint without events durable, where the delivery mode
-// has its truth. from is what the store holds.
-func (f *follower) commitCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
-	if _, err := f.publish(ctx, bridge.Batch{Checkpoint: next, From: f.committed.Checkpoint}, 0); err != nil {
-		return err
-	}
-	return f.storeCheckpoint(ctx, from, next)
 }

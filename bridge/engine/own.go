@@ -26,9 +26,8 @@ const (
 // ownership is the state of one ownership of the stream.
 type ownership struct {
 	grant   bridge.Ownership // nil where nobody else can own the stream
-	mirror  *mirror
-	active  bool   // the stream is ours
-	doubted string // the command that made us look whether the stream was moved
+	active  bool             // the stream is ours
+	doubted string           // the command that made us look whether the stream was moved
 }
 
 // confirm asks whether the stream is still ours.
@@ -175,7 +174,7 @@ func (o *ownerLoop) awaitLoss(ctx context.Context) {
 func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	f := o.f
 	m := startMirror(f.e, f.log)
-	f.ownership.mirror, f.ownership.active = m, true
+	f.mirror, f.ownership.active = m, true
 	f.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "owner"})
 	err := f.follow(soft, hard)
 	f.discard()

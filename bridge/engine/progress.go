@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine/position"
@@ -33,17 +31,6 @@ type progress struct {
 func newProgress(c bridge.Checkpoint) progress {
 	at := position.Begin(c)
 	return progress{committed: at, at: at}
-}
-
-// adopt makes a durable checkpoint, and what was remembered on the way to it,
-// the state that everything goes on from.
-func (s *progress) adopt(c bridge.Checkpoint) {
-	s.at.Checkpoint = c
-	s.stale, s.rival = false, bridge.Checkpoint{}
-	if c.RewindEnd == nil {
-		s.forgetRewind()
-	}
-	s.committed = s.at
 }
 
 // forgetRewind forgets what the topic held before a rewind, and its way.
@@ -111,73 +98,4 @@ func (f *follower) take(ctx context.Context, p *bridge.Page) error {
 
 func (f *follower) observeStuck(code string) {
 	f.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
-}
-
-// endMark is how the page that was taken last marked the end of the results, or
-// ContractUnknown if it did not.
-func (f *follower) endMark(p *bridge.Page) bridge.Contract {
-	switch {
-	case p.Tail() && p.Next == "":
-		return bridge.ContractEmptyCursor
-	case p.Tail(), f.at.Empty.Circles && !f.e.cfg.window():
-		return bridge.ContractEmptyItems
-	}
-	return bridge.ContractUnknown
-}
-
-// worthCommit reports whether at is worth a commit: it has events, ended a
-// window or an overlap, saw for the first time how the API marks its end, or moved
-// over empty pages long after the last commit.
-func (f *follower) worthCommit(b batch) bool {
-	at, was, since := &f.at, &f.committed, time.Since(f.run.committed)
-	switch {
-	case b.events > 0, b.due:
-		return true
-	case f.e.cfg.window() && at.Drained && !was.Drained:
-		return true
-	case at.MarksEnd && !was.KnowsEnd(&f.e.rules):
-		return true
-	case at.Overlap != nil && !at.Overlaps() && (was.Overlap == nil || was.Overlaps()):
-		return true
-	case at.Continues(&f.e.rules):
-		return at.Cursor != was.Cursor && since >= emptyCommit
-	}
-	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may bring another
-}
-
-// rewindIndexTimeout bounds the wait for marks: they are only a hint.
-const rewindIndexTimeout = 10 * time.Second
-
-// loadMarks reads back the topic once, for the first page with events that may be in
-// what a rewind publishes again.
-func (f *follower) loadMarks(ctx context.Context, p *bridge.Page) {
-	if f.at.RewindEnd == nil || f.marksLoaded || f.batch.events > 0 || f.e.ports.Published == nil {
-		return
-	}
-	from, source, ok := f.at.MarksFrom(p)
-	if !ok {
-		return
-	}
-	defer f.e.watchdog.wait()()
-	ctx, cancel := context.WithTimeout(ctx, rewindIndexTimeout)
-	defer cancel()
-	marks, err := f.e.ports.Published.PartialIndex(ctx, from.Add(-f.e.cfg.Overlap), source)
-	if err != nil {
-		f.log.Warn("republished events not marked: reading the topic failed", "error", err.Error())
-	}
-	f.known.Marks, f.marksLoaded = marks, true
-}
-
-// loadPublished reads back the topic before an overlap is read.
-func (f *follower) loadPublished(ctx context.Context) error {
-	if !f.at.Overlaps() || f.known.Published != nil {
-		return nil
-	}
-	defer f.e.watchdog.wait()()
-	held, err := f.e.ports.Published.Index(ctx, bridge.Since{Time: time.UnixMilli(f.at.Overlap.From), Topics: f.at.OverlapTopics}, f.at.Source)
-	if err != nil {
-		return fmt.Errorf("read the published events: %w", err)
-	}
-	f.known.Published = held
-	return nil
 }

@@ -16,9 +16,12 @@ import (
 func (f *follower) recover(ctx context.Context) error {
 	defer f.e.watchdog.wait()()
 	f.session = newSession(f.e)
-	r := recovery{f}
+	r := recovery{stream: &f.stream, incidents: &f.incidents, confirm: f.ownership.confirm, applying: f.requests.applying}
 	if err := r.restore(ctx); err != nil {
 		return &sessionError{err}
+	}
+	if on := f.schedule.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
+		f.schedule.blockedOn = "" // it is there again, and nothing contradicts it
 	}
 	if err := r.verify(ctx); err != nil {
 		return &sessionError{err}
@@ -38,9 +41,14 @@ func (f *follower) recover(ctx context.Context) error {
 	return nil
 }
 
-// recovery is the beginning of one session of a loop: it alone may take a
+// recovery is the beginning of one session of a stream: it alone may take a
 // checkpoint for the stream's that the loop has not committed.
-type recovery struct{ *follower }
+type recovery struct {
+	*stream
+	incidents *incidents
+	confirm   func(context.Context) error // that the stream is still ours
+	applying  bool                        // the session is for one command only
+}
 
 // restore determines the checkpoint to resume from and adopts it.
 func (r *recovery) restore(ctx context.Context) error {
@@ -51,7 +59,7 @@ func (r *recovery) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.ownership.mirror.begin(k.store)
+	r.mirror.begin(k.store)
 	c, err := r.merge(ctx, k)
 	contradict := err != nil && k.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent // else the next session may get further
 	r.session.restored = err == nil || contradict
@@ -71,11 +79,8 @@ func (r *recovery) restore(ctx context.Context) error {
 		c = r.committed.Checkpoint
 	}
 	r.rejoin(c)
-	if on := r.schedule.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
-		r.schedule.blockedOn = "" // it is there again, and nothing contradicts it
-	}
 	if r.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
-		r.ownership.mirror.offer(c)
+		r.mirror.offer(c)
 	}
 	if r.run.began < 0 {
 		r.run.began = c.Events
@@ -186,7 +191,7 @@ func (r *recovery) recoverSink(ctx context.Context) (bridge.Checkpoint, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return r.e.ports.Sink.Recover(ctx, r.ownership.confirm)
+	return r.e.ports.Sink.Recover(ctx, r.confirm)
 }
 
 // startStream begins a new stream, unless the topic already holds events of it:
@@ -207,7 +212,7 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	}
 	r.log.Info("starting a new stream", "start", r.e.cfg.Origin.StartText())
 	first := r.session.stamp(bridge.Checkpoint{Origin: r.e.cfg.Origin}, bridge.KindStart, bridge.Version{})
-	if r.requests.applying { // the machine of a command does not request the list
+	if r.applying { // the machine of a command does not request the list
 		first.Origin.Request = ""
 	}
 	// Committed before the first request: "now" must not move by a restart.
@@ -220,7 +225,7 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 // are not the stream's.
 func (r *recovery) updateOrigin(ctx context.Context) error {
 	have, want := r.committed.Origin, r.e.cfg.Origin
-	if !r.committed.Unread() || r.requests.applying {
+	if !r.committed.Unread() || r.applying {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {

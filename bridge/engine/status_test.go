@@ -48,7 +48,7 @@ func TestPace(t *testing.T) {
 func TestCaughtUpSince(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &follower{e: &Engine{log: slog.New(slog.DiscardHandler)}, log: slog.New(slog.DiscardHandler)}
+		f := newFollower(&Engine{log: slog.New(slog.DiscardHandler)}, nil)
 		began := time.Now()
 		for _, step := range []struct {
 			after time.Duration

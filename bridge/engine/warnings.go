@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 )
 
 // warnings are the reasons to doubt that all is well with a stream that runs.
@@ -12,7 +13,7 @@ func (f *follower) warnings() (all []bridge.Warning) {
 	warn := func(code, text string, hint bridge.Hint) {
 		all = append(all, bridge.Warning{Code: code, Text: text, Hint: f.e.cfg.words(hint)})
 	}
-	if w := f.doubtfulEnd(); w != nil {
+	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil {
 		all = append(all, *w)
 	}
 	if f.at.Trusted != 0 {
@@ -41,12 +42,12 @@ func (f *follower) keyless() bool {
 const startSlack = time.Minute
 
 // doubtfulEnd is the warning of a last page that may not be the end, or nil.
-func (f *follower) doubtfulEnd() *bridge.Warning {
+func (c *Config) doubtfulEnd(last *position.Findings) *bridge.Warning {
 	switch {
-	case f.last.Unread.Where != "":
-		return &bridge.Warning{Code: bridge.WarningUnread, Text: f.last.Unread.Fault().Error(), Hint: f.last.Unread.Hint}
-	case f.last.FullEnd:
-		return &bridge.Warning{Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: f.e.cfg.words(bridge.HintFullPage)}
+	case last.Unread.Where != "":
+		return &bridge.Warning{Code: bridge.WarningUnread, Text: last.Unread.Fault().Error(), Hint: last.Unread.Hint}
+	case last.FullEnd:
+		return &bridge.Warning{Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: c.words(bridge.HintFullPage)}
 	}
 	return nil
 }

@@ -74,6 +74,8 @@ type Findings struct {
 	// had in place of a next page.
 	FullEnd bool
 	Unread  bridge.Unread
+	// Mark is how the page marked the end of the results, ContractUnknown if it did not.
+	Mark bridge.Contract
 	// Suspect is FirstItems of a page that is refused with CodeOlder.
 	Suspect uint64
 }
@@ -208,6 +210,9 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 		at.PositionTime = min(at.LastEventTime, at.PositionTime)
 	}
 	at.Empty.Tail()
+	if found.Mark = bridge.ContractEmptyItems; p.Next == "" {
+		found.Mark = bridge.ContractEmptyCursor
+	}
 	found.Unread = p.Unread
 	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
 }
@@ -227,14 +232,14 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 		at.left = digest
 		return
 	}
-	at.noteEmpty(p, rules)
+	at.noteEmpty(p, rules, found)
 }
 
 // noteEmpty notes an empty page that leads on. One that leads back to an empty page
 // is the end of the results, since nothing lies between: some APIs hand out two
 // cursors in turn there. The stream follows it all the same, because what comes
 // next may be listed under either.
-func (at *Position) noteEmpty(p *bridge.Page, rules *Rules) {
+func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 	at.Empty.Circles = at.emptyCursors.Has(p.Next)
 	at.emptyCursors = at.emptyCursors.Add(p.At.Cursor)
 	at.Empty.Skipped(p, max(at.LastEventTime, at.Origin.Start))
@@ -247,7 +252,7 @@ func (at *Position) noteEmpty(p *bridge.Page, rules *Rules) {
 			at.EndedEmpty = at.Empty.Empties
 		}
 	case at.Empty.Circles && !rules.window():
-		at.Drained, at.MarksEnd = true, true
+		at.Drained, at.MarksEnd, found.Mark = true, true, bridge.ContractEmptyItems
 		at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
 	}
 }

@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// stream is the stream as this process knows it, and how checkpoints of it become
+// durable. The loop and the recovery of a session change it, nothing else does. Owned by
+// the commit loop.
+type stream struct {
+	e   *Engine
+	log *slog.Logger
+
+	session session // begun anew by the next recovery
+	progress
+	run    run // as long as Run
+	sizer  sizer
+	mirror *mirror                                  // of the ownership
+	away   func(retry time.Time, why *bridge.Fault) // says that the store is not reached
+}
+
+// advanceRetryMax is the longest wait between two tries to reach the store.
+const advanceRetryMax = 5 * time.Second
+
+// nextCheckpoint is the checkpoint of the next commit, in this epoch.
+func (s *stream) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
+	c := s.session.stamp(s.at.Checkpoint, kind, s.committed.Version.Next())
+	c.MarksEnd = s.at.KnowsEnd(&s.e.rules)
+	return c
+}
+
+// worthCommit reports whether at is worth a commit: it has events, ended a
+// window or an overlap, saw for the first time how the API marks its end, or moved
+// over empty pages long after the last commit.
+func (s *stream) worthCommit(b batch) bool {
+	at, was, since := &s.at, &s.committed, time.Since(s.run.committed)
+	switch {
+	case b.events > 0, b.due:
+		return true
+	case s.e.cfg.window() && at.Drained && !was.Drained:
+		return true
+	case at.MarksEnd && !was.KnowsEnd(&s.e.rules):
+		return true
+	case at.Overlap != nil && !at.Overlaps() && (was.Overlap == nil || was.Overlaps()):
+		return true
+	case at.Continues(&s.e.rules):
+		return at.Cursor != was.Cursor && since >= emptyCommit
+	}
+	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may bring another
+}
+
+// publish commits a batch that has so many pages.
+func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
+	if err := batch.Checkpoint.Validate(); err != nil { // no session could go on from it
+		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version, bridge.ErrForeign, err))}
+	}
+	began := time.Now()
+	s.e.watchdog.wait()
+	receipt, err := s.e.ports.Sink.Publish(ctx, batch)
+	s.e.watchdog.work()
+	took := time.Since(began)
+	if err != nil {
+		s.session.open = false
+		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Version, err)}
+	}
+	if err == nil && s.session.topics != nil && receipt.Topics != nil {
+		s.session.topics = s.session.carryOver(s.session.topics, receipt.Topics, s.committed.Version)
+	}
+	s.observePublish(took, pages, err)
+	return receipt, err
+}
+
+// observePublish reports the outcome of a batch and adapts the batch size to
+// it.
+func (s *stream) observePublish(took time.Duration, pages int, err error) {
+	o := bridge.Observation{What: bridge.ObservePublish, Took: took, Code: "ok"}
+	if err != nil {
+		o.Code = bridge.FaultOf(err).Code
+	}
+	s.e.observe(o)
+	s.sizer.committed(pages, took, err)
+	if s.e.cfg.exactlyOnce() {
+		s.e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: transactionCode(err)})
+	}
+}
+
+func transactionCode(err error) string {
+	switch {
+	case err == nil:
+		return "committed"
+	case errors.Is(err, bridge.ErrFenced):
+		return "fenced"
+	}
+	return "unknown" // the next session finds out
+}
+
+// advance moves the stored checkpoint and retries while the store is
+// unreachable: after a lost response the outcome is unknown, and only repeating
+// the same step settles it.
+func (s *stream) advance(ctx context.Context, from, to bridge.Checkpoint) error {
+	for n := 1; ; n++ {
+		began := time.Now()
+		s.e.watchdog.wait()
+		err := s.e.ports.Store.Advance(ctx, from, to)
+		s.e.watchdog.work()
+		o := bridge.Observation{What: bridge.ObserveCheckpoint, Took: time.Since(began), Code: "ok"}
+		switch {
+		case err == nil:
+			s.e.observe(o)
+			return nil
+		case errors.Is(err, bridge.ErrConflict):
+			o.Code = "conflict"
+			s.e.observe(o)
+			stored, loadErr := s.e.ports.Store.Load(ctx)
+			if loadErr != nil || n > triesBeforeBlock || !s.run.rolledBack(stored, s.committed.Checkpoint, to) {
+				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)}
+			}
+			from = stored
+			continue
+		case errors.Is(err, bridge.ErrForeign):
+			return &sessionError{foreign(err)}
+		}
+		o.Code = "error"
+		s.e.observe(o)
+		if ctx.Err() != nil {
+			return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, ctx.Err())}
+		}
+		fault := *bridge.FaultOf(err)
+		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)
+		if fault.Class == bridge.Permanent { // waiting does not help: block, and say so
+			return &sessionError{&fault}
+		}
+		due := time.Now().Add(backoff(n, advanceRetryMax))
+		s.away(due, &fault)
+		s.e.sleepUntil(ctx, due)
+	}
+}
+
+// foreign is the fault for a foreign value in the store. The store's own hint,
+// which names the key, has precedence.
+func foreign(err error) *bridge.Fault {
+	if known, ok := errors.AsType[*bridge.Fault](err); ok && known.Reason == bridge.ReasonCheckpoint && known.Hint != "" {
+		f := *known
+		f.Err = err
+		return &f
+	}
+	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err, Advice: bridge.HintForeign}
+}
+
+// storeCheckpoint advances the store from from to the checkpoint just
+// published: at least once this is the commit itself, exactly once a copy that
+// the mirror writes.
+func (s *stream) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
+	if s.e.cfg.exactlyOnce() {
+		s.mirror.offer(next)
+		return nil
+	}
+	return s.advance(ctx, from, next)
+}
+
+// commitCheckpoint makes a checkpoint without events durable, where the delivery mode
+// has its truth. from is what the store holds.
+func (s *stream) commitCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
+	if _, err := s.publish(ctx, bridge.Batch{Checkpoint: next, From: s.committed.Checkpoint}, 0); err != nil {
+		return err
+	}
+	return s.storeCheckpoint(ctx, from, next)
+}
+
+// adopt makes a durable checkpoint, and what was remembered on the way to it,
+// the state that everything goes on from.
+func (s *stream) adopt(c bridge.Checkpoint) {
+	s.at.Checkpoint = c
+	s.stale, s.rival = false, bridge.Checkpoint{}
+	if c.RewindEnd == nil {
+		s.forgetRewind()
+	}
+	s.committed = s.at
+	s.run.seenIDs[c.ChangeID()] = struct{}{}
+	s.run.committed = time.Now()
+}
+
+// rejoin adopts a checkpoint that may come from another process.
+func (s *stream) rejoin(c bridge.Checkpoint) {
+	if c.Epoch != s.committed.Epoch || c.ChangeID() != s.committed.ChangeID() { // who began it may have accepted another topic
+		s.forgetRewind()
+	}
+	s.at = s.committed.Rejoin(c)
+	s.adopt(c)
+}
+
+// reportOverlap logs an overlap whose end is committed.
+func (s *stream) reportOverlap(was *bridge.Overlap) {
+	now := s.committed.Overlap
+	if was == nil || was.Done || now == nil || !now.Done {
+		return
+	}
+	s.known.Published = nil
+	s.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+}
+
+// rewindIndexTimeout bounds the wait for marks: they are only a hint.
+const rewindIndexTimeout = 10 * time.Second
+
+// loadMarks reads back the topic once, for the first page with events that may be in
+// what a rewind publishes again.
+func (s *stream) loadMarks(ctx context.Context, p *bridge.Page) {
+	if s.at.RewindEnd == nil || s.marksLoaded || s.batch.events > 0 || s.e.ports.Published == nil {
+		return
+	}
+	from, source, ok := s.at.MarksFrom(p)
+	if !ok {
+		return
+	}
+	defer s.e.watchdog.wait()()
+	ctx, cancel := context.WithTimeout(ctx, rewindIndexTimeout)
+	defer cancel()
+	marks, err := s.e.ports.Published.PartialIndex(ctx, from.Add(-s.e.cfg.Overlap), source)
+	if err != nil {
+		s.log.Warn("republished events not marked: reading the topic failed", "error", err.Error())
+	}
+	s.known.Marks, s.marksLoaded = marks, true
+}
+
+// loadPublished reads back the topic before an overlap is read.
+func (s *stream) loadPublished(ctx context.Context) error {
+	if !s.at.Overlaps() || s.known.Published != nil {
+		return nil
+	}
+	defer s.e.watchdog.wait()()
+	held, err := s.e.ports.Published.Index(ctx, bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics}, s.at.Source)
+	if err != nil {
+		return fmt.Errorf("read the published events: %w", err)
+	}
+	s.known.Published = held
+	return nil
+}
