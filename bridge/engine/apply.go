@@ -30,8 +30,8 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (br
 		fault := bridge.FaultOf(err)
 		repairable := fault.Reason == bridge.ReasonCheckpointLost || fault.Reason == bridge.ReasonCheckpoint || fault.Reason == bridge.ReasonSource || fault.Code == bridge.CodeTopicLost
 		if err == nil || f.session.open && repairable {
-			f.schedule.blockedOn = fault.Reason
-			if err = f.requests.applyCommand(ctx, cmd); err == nil && f.requests.answered != nil {
+			f.blockedOn = fault.Reason
+			if err = f.applyCommand(ctx, cmd); err == nil && f.requests.answered != nil {
 				return *f.requests.answered, nil
 			}
 			fault = bridge.FaultOf(err)

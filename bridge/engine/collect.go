@@ -51,11 +51,11 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 
 // repeatsEnd reports whether the last page, which only repeats the page before,
 // ends the prefetching, as it would if it were empty.
-func (f *follower) repeatsEnd() bool {
-	if f.e.cfg.ends() && !f.at.KnowsEnd(&f.e.rules) {
-		return f.last.Whole && f.at.Empty.Empties >= f.e.cfg.EmptyPages
+func (s *stream) repeatsEnd() bool {
+	if s.e.cfg.ends() && !s.at.KnowsEnd(&s.e.rules) {
+		return s.last.Whole && s.at.Empty.Empties >= s.e.cfg.EmptyPages
 	}
-	return f.last.Whole && f.at.Empty.Allowance == 0
+	return s.last.Whole && s.at.Empty.Allowance == 0
 }
 
 // stopFetching ends the prefetcher; head stays.

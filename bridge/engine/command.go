@@ -11,9 +11,10 @@ import (
 )
 
 // requests is the state of the operator's commands, across sessions and
-// ownerships. Owned by the commit loop.
+// ownerships: what it says about a command it says of the stream as it is, and
+// changes nothing of it. Owned by the commit loop.
 type requests struct {
-	f        *follower
+	*stream
 	wokenBy  string         // the command that made a blocked stream look again
 	claimed  seenClaim      // the last one of a command
 	answered *bridge.Answer // the last one given
@@ -22,8 +23,8 @@ type requests struct {
 
 // applyCommand applies an operator's command, or refuses it with an answer. The
 // command takes effect when its checkpoint is committed.
-func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error {
-	f := r.f
+func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error {
+	r := &f.requests
 	if !r.applying && !r.canApply() { // it is offered again
 		if r.wokenBy != cmd.ID {
 			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
@@ -43,8 +44,11 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 		return r.answer(hard, cmd, by, bridge.Answer{Applied: true})
 	}
 	// A refusal requires the claim too: another session may be applying it.
-	mine, err := r.claim(hard, cmd, by)
-	if err != nil || !mine {
+	mine, late, err := r.claim(hard, cmd, by)
+	switch {
+	case late != nil:
+		return f.expire(hard, cmd, *late)
+	case err != nil || !mine:
 		return err
 	}
 	if refusal := r.validateCommand(cmd); refusal != "" {
@@ -59,7 +63,7 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	if failpoint.Broken(failpoint.BreakAnswer) {
 		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})
 	}
-	note, err := r.acceptTopics(hard, cmd)
+	note, err := r.acceptTopics(hard, cmd, &f.incidents)
 	if err != nil {
 		return err
 	}
@@ -82,66 +86,12 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Detail: note})
 }
 
-// canApply reports whether a command can be applied now: the epoch is known and
-// can be committed to.
-func (r *requests) canApply() bool {
-	f := r.f
-	known := f.session.ready || !f.stale && (!f.committed.Zero() && f.committed.Mode == f.e.cfg.Mode || f.schedule.blockedOn == bridge.ReasonCheckpointLost)
-	return known && (f.session.open || !f.e.cfg.exactlyOnce())
-}
-
 // wakesBlocked reports whether a command makes a blocked stream retry now: an
 // operator who has removed the cause resets next and should not wait for the
 // probe. A stream that another bridge runs is left alone: a retry would fence
 // it.
-func (r *requests) wakesBlocked() bool {
-	f := r.f
+func (f *follower) wakesBlocked() bool {
 	return !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
-}
-
-// storedNow is the store's checkpoint, as far as known.
-func (r *requests) storedNow() bridge.Checkpoint {
-	f := r.f
-	if !f.rival.Zero() {
-		return f.rival
-	}
-	return f.committed.Checkpoint
-}
-
-// seenClaim is the claim of a command, and the session that saw it.
-type seenClaim struct {
-	id, by, seen string
-	fenced       bool // the store has a change that the claimer does not know
-}
-
-// claim makes the command this session's to decide about, and reports whether
-// it is. The claim of another session counts until a session has begun after
-// the claim was seen: that one has fenced the claimer, and its checkpoint shows
-// what the claimer committed.
-func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Claim) (bool, error) {
-	f := r.f
-	if last := r.claimed; last.id == cmd.ID && last.by != f.session.id {
-		if !f.session.open || last.seen == f.session.id {
-			return false, nil // a session is about to begin; the command is offered again
-		}
-		by.Over = last.by
-	}
-	got, err := f.e.ports.Inbox.Claim(hard, cmd, by)
-	switch {
-	case err != nil:
-		return false, nil // the store is away: it comes again if it still counts
-	case got.Late && failpoint.Broken(failpoint.BreakClaim):
-		return true, nil
-	case got.Late:
-		return false, r.expire(hard, cmd, by)
-	case got.By == "":
-		return false, nil // withdrawn meanwhile
-	}
-	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: f.session.id}
-	if got.By == f.session.id || !f.session.open {
-		return got.By == f.session.id, nil
-	}
-	return false, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
 }
 
 // expire answers a command that was not applied before its deadline. by.Over is
@@ -149,8 +99,8 @@ func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Cla
 // at least once its change of the store may still be on its way, so the change
 // id is taken from under it first. A store that holds no checkpoint of ours has
 // none: there the operator moves the stream in any case.
-func (r *requests) expire(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
-	f := r.f
+func (f *follower) expire(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
+	r := &f.requests
 	detail := "no owner claimed it before its deadline"
 	if by.Over != "" {
 		detail = "the bridge that claimed it stopped before applying it"
@@ -170,26 +120,76 @@ func (r *requests) expire(hard context.Context, cmd bridge.Command, by bridge.Cl
 	return r.answer(hard, cmd, by, bridge.ExpiredAnswer(detail))
 }
 
+// canApply reports whether a command can be applied now: the epoch is known and
+// can be committed to.
+func (r *requests) canApply() bool {
+	known := r.session.ready || !r.stale && (!r.committed.Zero() && r.committed.Mode == r.e.cfg.Mode || r.blockedOn == bridge.ReasonCheckpointLost)
+	return known && (r.session.open || !r.e.cfg.exactlyOnce())
+}
+
+// storedNow is the store's checkpoint, as far as known.
+func (r *requests) storedNow() bridge.Checkpoint {
+	if !r.rival.Zero() {
+		return r.rival
+	}
+	return r.committed.Checkpoint
+}
+
+// seenClaim is the claim of a command, and the session that saw it.
+type seenClaim struct {
+	id, by, seen string
+	fenced       bool // the store has a change that the claimer does not know
+}
+
+// claim makes the command this session's to decide about, and reports whether
+// it is. The claim of another session counts until a session has begun after
+// the claim was seen: that one has fenced the claimer, and its checkpoint shows
+// what the claimer committed. A claim of a command that is too late is returned: under it
+// the command expires.
+func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
+	if last := r.claimed; last.id == cmd.ID && last.by != r.session.id {
+		if !r.session.open || last.seen == r.session.id {
+			return false, nil, nil // a session is about to begin; the command is offered again
+		}
+		by.Over = last.by
+	}
+	got, err := r.e.ports.Inbox.Claim(hard, cmd, by)
+	switch {
+	case err != nil:
+		return false, nil, nil // the store is away: it comes again if it still counts
+	case got.Late && failpoint.Broken(failpoint.BreakClaim):
+		return true, nil, nil
+	case got.Late:
+		return false, &by, nil
+	case got.By == "":
+		return false, nil, nil // withdrawn meanwhile
+	}
+	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: r.session.id}
+	if got.By == r.session.id || !r.session.open {
+		return got.By == r.session.id, nil, nil
+	}
+	return false, nil, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
+}
+
 // validateCommand says why a command cannot be applied, or nothing.
 func (r *requests) validateCommand(cmd bridge.Command) string {
-	f := r.f
 	invalid := cmd.Validate()
 	switch {
 	case invalid != nil:
 		return invalid.Error()
 	case cmd.Kind != bridge.KindReset && cmd.Kind != bridge.KindPause && cmd.Kind != bridge.KindResume:
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
-	case cmd.BaseEpoch != f.committed.Epoch && (cmd.Kind != bridge.KindReset || f.rival.Zero() || cmd.BaseEpoch != f.rival.Epoch):
+	case cmd.BaseEpoch != r.committed.Epoch && (cmd.Kind != bridge.KindReset || r.rival.Zero() || cmd.BaseEpoch != r.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", f.committed.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", r.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
-	case len(cmd.Target.Tail) > f.e.rules.TailLimit:
-		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), f.e.rules.TailLimit)
-	case len(cmd.Target.Border.Items) > f.e.rules.TailLimit:
-		return fmt.Sprintf("the border has %d items, the limit is %d", len(cmd.Target.Border.Items), f.e.rules.TailLimit)
+	case len(cmd.Target.Tail) > r.e.rules.TailLimit:
+		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), r.e.rules.TailLimit)
+	case len(cmd.Target.Border.Items) > r.e.rules.TailLimit:
+		return fmt.Sprintf("the border has %d items, the limit is %d", len(cmd.Target.Border.Items), r.e.rules.TailLimit)
 	}
 	if cmd.Kind == bridge.KindReset {
 		if refusal := r.validateSource(cmd); refusal != "" {
@@ -205,12 +205,11 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 
 // validatePause says why the stream can be neither paused nor resumed, or nothing.
 func (r *requests) validatePause(cmd bridge.Command) string {
-	f := r.f
 	now := time.Now()
 	switch {
-	case f.committed.Zero() || !f.rival.Zero() || f.schedule.blockedOn == bridge.ReasonCheckpointLost || f.schedule.blockedOn == bridge.ReasonCheckpoint:
-		return "the stream's position is unknown: " + f.e.cfg.words(bridge.HintNoPosition)
-	case cmd.Kind == bridge.KindResume && !f.committed.Paused(now):
+	case r.committed.Zero() || !r.rival.Zero() || r.blockedOn == bridge.ReasonCheckpointLost || r.blockedOn == bridge.ReasonCheckpoint:
+		return "the stream's position is unknown: " + r.e.cfg.words(bridge.HintNoPosition)
+	case cmd.Kind == bridge.KindResume && !r.committed.Paused(now):
 		return bridge.NotPaused
 	case cmd.Kind == bridge.KindPause && cmd.PausedUntil != bridge.Forever && cmd.PausedUntil <= now.UnixMilli():
 		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
@@ -221,17 +220,16 @@ func (r *requests) validatePause(cmd bridge.Command) string {
 // derive derives the checkpoint that a command asks for: a new epoch. A reset is
 // also how a changed origin or source is accepted.
 func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
-	f := r.f
 	var c bridge.Checkpoint
 	if cmd.Kind == bridge.KindReset {
-		c = bridge.Reset(f.committed.Checkpoint, f.e.cfg.Origin, cmd)
+		c = bridge.Reset(r.committed.Checkpoint, r.e.cfg.Origin, cmd)
 	} else {
-		c = bridge.Pause(f.committed.Checkpoint, cmd)
+		c = bridge.Pause(r.committed.Checkpoint, cmd)
 	}
-	c = f.session.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
-	if cmd.Kind == bridge.KindReset && f.session.topics == nil {
-		if c.Topics = f.session.found; f.session.found == nil { // not seen: they are compared when they are
-			c.Topics = f.committed.Topics
+	c = r.session.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
+	if cmd.Kind == bridge.KindReset && r.session.topics == nil {
+		if c.Topics = r.session.found; r.session.found == nil { // not seen: they are compared when they are
+			c.Topics = r.committed.Topics
 		}
 	}
 	return c
@@ -239,22 +237,21 @@ func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
 
 // acceptTopics has an operator's reset accept the topics as they are, and says what it
 // accepts with them: it may have been asked for before anybody knew.
-func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command) (string, error) {
-	f := r.f
-	if cmd.Kind != bridge.KindReset || f.session.topics != nil || !f.session.open {
+func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command, losses *incidents) (string, error) {
+	if cmd.Kind != bridge.KindReset || r.session.topics != nil || !r.session.open {
 		return "", nil
 	}
-	if f.session.found == nil { // the session came to something else first
-		if _, err := f.session.findTopics(ctx); err != nil {
+	if r.session.found == nil { // the session came to something else first
+		if _, err := r.session.findTopics(ctx); err != nil {
 			return "", &sessionError{err}
 		}
 	}
-	fault := bridge.TopicsLost(f.committed.Checkpoint, f.session.found)
+	fault := bridge.TopicsLost(r.committed.Checkpoint, r.session.found)
 	if fault == nil {
 		return "", nil
 	}
-	f.incidents.countLoss(f.e, fault)
-	f.log.Error("reset accepted a topic that lost events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
+	losses.countLoss(r.e, fault)
+	r.log.Error("reset accepted a topic that lost events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
 	return fault.Error(), nil
 }
 
@@ -264,9 +261,8 @@ func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command) (string
 // What was applied is said, whatever is recorded. A refusal that does not count
 // leaves the answer to another session: for Apply that is ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
-	f := r.f
-	a.By, a.Version, a.At = f.e.cfg.Owner, f.committed.Version, time.Now().UnixMilli()
-	first, err := f.e.ports.Inbox.Answer(ctx, cmd, by, a)
+	a.By, a.Version, a.At = r.e.cfg.Owner, r.committed.Version, time.Now().UnixMilli()
+	first, err := r.e.ports.Inbox.Answer(ctx, cmd, by, a)
 	switch {
 	case err == nil && (first.Applied || !a.Applied):
 		r.answered = &first
@@ -276,11 +272,11 @@ func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Cla
 	conflict := errors.Is(err, bridge.ErrConflict)
 	switch {
 	case conflict:
-		f.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
+		r.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
 	case err != nil:
-		f.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
+		r.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
 	case first == a && !a.Applied && !a.Expired():
-		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
+		r.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
 	}
 	if conflict && !a.Applied && r.applying {
 		return fmt.Errorf("the claim of command %s no longer stands: %w", cmd.ID, bridge.ErrFenced)

@@ -20,7 +20,7 @@ func (f *follower) commit(hard context.Context) error {
 	f.batch = batch{}
 	if b.pages > 0 {
 		f.schedule.fetches.reset()
-		f.schedule.blockedOn, f.schedule.suspect, f.schedule.outage = "", nil, nil
+		f.blockedOn, f.schedule.suspect, f.schedule.outage = "", nil, nil
 	}
 	if !f.worthCommit(b) {
 		return nil

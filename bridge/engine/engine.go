@@ -105,7 +105,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.ports.Inbox != nil {
 		background.Go(func() { e.readInbox(soft, commands) })
 	}
-	owner := ownerLoop{f: newFollower(e, commands), asking: retries{max: e.cfg.RetryMax}}
+	owner := ownerLoop{follower: newFollower(e, commands), asking: retries{max: e.cfg.RetryMax}}
 	err := owner.own(soft, hard)
 	e.watchdog.wait() // what has ended does not hang: other streams of the process go on
 	cancel()

@@ -33,7 +33,7 @@ type follower struct {
 
 func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
 	f := &follower{commands: commands, stream: stream{e: e, log: e.log, run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages}}}
-	f.requests.f = f
+	f.requests.stream = &f.stream
 	f.away = func(retry time.Time, why *bridge.Fault) {
 		f.schedule.due = retry
 		f.setState(bridge.StateBackoff, why)
@@ -101,7 +101,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputFetched:
 			err = f.handleFetched(hard, in.result)
 		case in.kind == inputCommand:
-			err = f.requests.applyCommand(hard, in.cmd)
+			err = f.applyCommand(hard, in.cmd)
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
 		case in.kind == inputRival:
@@ -138,7 +138,7 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan bridge.Command
-	if f.requests.canApply() || f.requests.wakesBlocked() {
+	if f.requests.canApply() || f.wakesBlocked() {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -300,7 +300,7 @@ func (f *follower) wait(ctx context.Context, v verdict, fault *bridge.Fault) err
 		f.setState(bridge.StateBackoff, fault)
 		return nil
 	}
-	f.schedule.blockedOn = fault.Reason
+	f.blockedOn = fault.Reason
 	f.incidents.countLoss(f.e, fault)
 	yields := !f.e.cfg.bounded() && f.ownership.shouldYield(ctx, f.e, fault)
 	if yields {

@@ -72,8 +72,8 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 
 // previousCursor returns the checkpoint before the refused cursor, the zero one with the
 // cause in the fault if there is none.
-func (f *follower) previousCursor(ctx context.Context, fault *bridge.Fault) (bridge.Checkpoint, error) {
-	before, err := f.e.ports.History.Before(ctx, f.committed.Checkpoint, func(p *bridge.Checkpoint) bool { return p.Cursor != f.committed.Cursor })
+func (s *stream) previousCursor(ctx context.Context, fault *bridge.Fault) (bridge.Checkpoint, error) {
+	before, err := s.e.ports.History.Before(ctx, s.committed.Checkpoint, func(p *bridge.Checkpoint) bool { return p.Cursor != s.committed.Cursor })
 	switch {
 	case errors.Is(err, bridge.ErrNoCheckpoint):
 		fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
@@ -81,7 +81,7 @@ func (f *follower) previousCursor(ctx context.Context, fault *bridge.Fault) (bri
 	case err != nil:
 		return bridge.Checkpoint{}, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
 	}
-	if other := before.Origin.Request.Changed(f.e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
+	if other := before.Origin.Request.Changed(s.e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
 		fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err, strings.Join(other, ", "))
 		return bridge.Checkpoint{}, nil
 	}
@@ -109,10 +109,10 @@ func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 // trustOlder goes on from a suspect page that is not the first one, given the first
 // one. It reports false if it is.
 func (f *follower) trustOlder(first *bridge.Page) bool {
-	if f.schedule.suspect.Code != position.CodeOlder || position.FirstItems(first) == f.schedule.suspectItems {
+	if f.schedule.suspect.Code != position.CodeOlder || position.FirstItems(first) == f.suspectItems {
 		return false
 	}
-	f.committed.Trusted = f.schedule.suspectItems
+	f.committed.Trusted = f.suspectItems
 	f.schedule.suspect = nil
 	f.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
 		"cursor", bridge.CursorHash(f.committed.Cursor), "tail", len(f.committed.Tail), "hint", f.e.cfg.words(bridge.HintCursorRefused))

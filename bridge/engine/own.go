@@ -43,15 +43,14 @@ func (t *ownership) confirm(ctx context.Context) error {
 
 // ownerLoop runs the commit loop for one ownership after the other, as long as Run.
 type ownerLoop struct {
-	f      *follower
+	*follower
 	asking retries
 }
 
 // own runs the stream while this process owns it, and stands by otherwise.
 func (o *ownerLoop) own(soft, hard context.Context) error {
-	f := o.f
-	defer f.setState(bridge.StateStopped, nil)
-	if f.e.ports.Owner == nil {
+	defer o.setState(bridge.StateStopped, nil)
+	if o.e.ports.Owner == nil {
 		return o.runOwned(soft, hard)
 	}
 	for {
@@ -61,11 +60,11 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 		}
 		switch err = o.serve(soft, hard, grant); {
 		case errors.Is(err, errYield):
-			f.e.sleepUntil(soft, f.schedule.due)
+			o.e.sleepUntil(soft, o.schedule.due)
 		case !errors.Is(err, errLetGo):
 			return err
 		}
-		f.forget()
+		o.forget()
 	}
 }
 
@@ -80,9 +79,8 @@ var (
 // run is to stop. A bounded run gives up if another process owns the stream,
 // but waits for an unreachable coordinator.
 func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
-	f := o.f
-	f.log.Info("waiting for ownership")
-	f.setState(bridge.StateStandby, nil)
+	o.log.Info("waiting for ownership")
+	o.setState(bridge.StateStandby, nil)
 	for {
 		grant, err := o.ask(soft)
 		switch {
@@ -90,46 +88,45 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 			return grant, nil
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before the stream was ours
-		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && f.e.cfg.bounded():
-			return nil, f.e.blocked(&bridge.Fault{
+		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.bounded():
+			return nil, o.e.blocked(&bridge.Fault{
 				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
 				Advice: bridge.HintOwned,
 				Err:    fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
 			})
 		case errors.Is(err, context.DeadlineExceeded):
-			f.setState(bridge.StateStandby, nil)
+			o.setState(bridge.StateStandby, nil)
 			continue
 		}
 		fault := bridge.FaultOf(err)
-		if err := f.wait(soft, o.asking.after(fault), fault); err != nil {
+		if err := o.wait(soft, o.asking.after(fault), fault); err != nil {
 			return nil, err
 		}
-		f.e.sleepUntil(soft, f.schedule.due)
+		o.e.sleepUntil(soft, o.schedule.due)
 	}
 }
 
 // ask tries to acquire ownership once: a bounded run for boundedPatience, a
 // refused process for refusedPatience.
 func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
-	f, patience := o.f, refusedPatience
-	if f.e.cfg.bounded() {
+	patience := refusedPatience
+	if o.e.cfg.bounded() {
 		patience = boundedPatience
 	}
-	if f.e.cfg.bounded() || f.state != bridge.StateStandby {
+	if o.e.cfg.bounded() || o.state != bridge.StateStandby {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	defer f.e.watchdog.wait()()
-	return f.e.ports.Owner.Acquire(ctx)
+	defer o.e.watchdog.wait()()
+	return o.e.ports.Owner.Acquire(ctx)
 }
 
 // serve runs the stream for one ownership. Losing ownership stops the loop in
 // order but does not end the run.
 func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) error {
-	f := o.f
 	o.asking.reset()
-	f.ownership.grant = grant
+	o.ownership.grant = grant
 	defer grant.Release()
 	ctx, cancel := context.WithCancel(soft)
 	var watching sync.WaitGroup
@@ -142,17 +139,17 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 	})
 	defer watching.Wait()
 	defer cancel()
-	f.setState(bridge.StateStarting, nil)
-	f.log.Info("ownership acquired")
+	o.setState(bridge.StateStarting, nil)
+	o.log.Info("ownership acquired")
 	err := o.runOwned(ctx, hard)
 	switch {
 	case errors.Is(err, errLetGo):
 		o.awaitLoss(soft)
-	case err == nil && soft.Err() == nil && ctx.Err() != nil && f.run.ended == "":
+	case err == nil && soft.Err() == nil && ctx.Err() != nil && o.run.ended == "":
 		err = errLetGo
 	}
 	if errors.Is(err, errLetGo) {
-		f.log.Info("ownership released", "checkpoint", f.committed.Version.String())
+		o.log.Info("ownership released", "checkpoint", o.committed.Version.String())
 	}
 	return err
 }
@@ -160,31 +157,29 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 // awaitLoss waits until the owner's client has noticed the loss: until then it
 // would grant the stream again.
 func (o *ownerLoop) awaitLoss(ctx context.Context) {
-	f := o.f
 	ctx, cancel := context.WithTimeout(ctx, lossWait)
 	defer cancel()
-	defer f.e.watchdog.wait()()
+	defer o.e.watchdog.wait()()
 	select {
-	case <-f.ownership.grant.Lost():
+	case <-o.ownership.grant.Lost():
 	case <-ctx.Done():
 	}
 }
 
 // runOwned is one ownership: the commit loop, and beside it the mirror.
 func (o *ownerLoop) runOwned(soft, hard context.Context) error {
-	f := o.f
-	m := startMirror(f.e, f.log)
-	f.mirror, f.ownership.active = m, true
-	f.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "owner"})
-	err := f.follow(soft, hard)
-	f.discard()
+	m := startMirror(o.e, o.log)
+	o.mirror, o.ownership.active = m, true
+	o.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "owner"})
+	err := o.follow(soft, hard)
+	o.discard()
 	m.stop()
-	f.ownership.active = false // shown before another process hears that it may begin
-	f.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "standby"})
+	o.ownership.active = false // shown before another process hears that it may begin
+	o.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "standby"})
 	if errors.Is(err, errYield) {
-		f.publishStatus()
+		o.publishStatus()
 	} else {
-		f.setState(bridge.StateStandby, nil)
+		o.setState(bridge.StateStandby, nil)
 	}
 	return err
 }

@@ -98,12 +98,8 @@ type schedule struct {
 	// suspect is set while a request without a cursor is to show whether the
 	// API works at all, or this fault is the cursor's.
 	suspect *bridge.Fault
-	// suspectItems are the first items of the page that suspect is about.
-	suspectItems uint64
 	// outage is the fault of the last request without a cursor, until a page comes.
 	outage *bridge.Fault
-	// blockedOn is what a blocked stream answers to commands about.
-	blockedOn bridge.Reason
 }
 
 // newSchedule has the next step taken at once.

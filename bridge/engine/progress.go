@@ -20,6 +20,10 @@ type progress struct {
 	known         position.Known     // what the topic holds, during an overlap or a rewind
 	marksLoaded   bool               // known has its marks, or there are none
 
+	suspectItems uint64 // the first ones of the page that schedule.suspect is about
+
+	// blockedOn is what a blocked stream answers to commands about.
+	blockedOn bridge.Reason
 	// stale is true while committed is known to be behind what the store holds.
 	stale bool
 	// rival is what the store holds in place of committed, while the two contradict
@@ -68,34 +72,34 @@ func (s *progress) note(p *bridge.Page, found *position.Findings) {
 }
 
 // take moves at over one page, and reports what was found.
-func (f *follower) take(ctx context.Context, p *bridge.Page) error {
-	f.loadMarks(ctx, p)
-	next, found, err := f.at.Take(p, &f.e.rules, f.known)
+func (s *stream) take(ctx context.Context, p *bridge.Page) error {
+	s.loadMarks(ctx, p)
+	next, found, err := s.at.Take(p, &s.e.rules, s.known)
 	if err != nil {
-		f.schedule.suspectItems = found.Suspect
+		s.suspectItems = found.Suspect
 		if bridge.FaultOf(err).Code == position.CodeCycle {
-			f.observeStuck(position.CodeCycle)
+			s.observeStuck(position.CodeCycle)
 		}
 		return err
 	}
-	if len(p.Next) > warnCursor && len(f.at.Cursor) <= warnCursor {
-		f.log.Warn("long cursor", "bytes", len(p.Next), "limit", bridge.MaxCursor)
+	if len(p.Next) > warnCursor && len(s.at.Cursor) <= warnCursor {
+		s.log.Warn("long cursor", "bytes", len(p.Next), "limit", bridge.MaxCursor)
 	}
 	if found.Widened > 0 {
-		f.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", found.Items, "kept_next", found.Widened)
-		f.observeStuck(bridge.StuckBorder)
+		s.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", found.Items, "kept_next", found.Widened)
+		s.observeStuck(bridge.StuckBorder)
 	}
 	switch {
 	case found.FullEnd && p.Next == "":
-		f.observeStuck(bridge.StuckFullPage)
+		s.observeStuck(bridge.StuckFullPage)
 	case found.FullEnd && len(p.Events) == 0:
-		f.observeStuck("full-tail")
+		s.observeStuck("full-tail")
 	}
-	f.at = next
-	f.note(p, &found)
+	s.at = next
+	s.note(p, &found)
 	return nil
 }
 
-func (f *follower) observeStuck(code string) {
-	f.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
+func (s *stream) observeStuck(code string) {
+	s.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
 }

@@ -20,8 +20,8 @@ func (f *follower) recover(ctx context.Context) error {
 	if err := r.restore(ctx); err != nil {
 		return &sessionError{err}
 	}
-	if on := f.schedule.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
-		f.schedule.blockedOn = "" // it is there again, and nothing contradicts it
+	if on := f.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
+		f.blockedOn = "" // it is there again, and nothing contradicts it
 	}
 	if err := r.verify(ctx); err != nil {
 		return &sessionError{err}

@@ -9,22 +9,22 @@ import (
 )
 
 // warnings are the reasons to doubt that all is well with a stream that runs.
-func (f *follower) warnings() (all []bridge.Warning) {
+func (s *stream) warnings() (all []bridge.Warning) {
 	warn := func(code, text string, hint bridge.Hint) {
-		all = append(all, bridge.Warning{Code: code, Text: text, Hint: f.e.cfg.words(hint)})
+		all = append(all, bridge.Warning{Code: code, Text: text, Hint: s.e.cfg.words(hint)})
 	}
-	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil {
+	if w := s.e.cfg.doubtfulEnd(&s.last); w != nil {
 		all = append(all, *w)
 	}
-	if f.at.Trusted != 0 {
+	if s.at.Trusted != 0 {
 		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRefused)
 	}
-	if h := &f.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
+	if h := &s.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
 		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
 			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}
-	if f.keyless() {
-		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", f.run.totals.keyless, f.e.cfg.KeyPointer), bridge.HintKeyless)
+	if s.keyless() {
+		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", s.run.totals.keyless, s.e.cfg.KeyPointer), bridge.HintKeyless)
 	}
 	return all
 }
@@ -33,9 +33,9 @@ func (f *follower) warnings() (all []bridge.Warning) {
 const keylessFrom = 100
 
 // keyless reports whether events were to have a key, and none of this run has one.
-func (f *follower) keyless() bool {
-	n := f.run.totals.keyless
-	return f.e.cfg.KeyPointer != "" && n >= keylessFrom && n >= f.run.totals.published
+func (s *stream) keyless() bool {
+	n := s.run.totals.keyless
+	return s.e.cfg.KeyPointer != "" && n >= keylessFrom && n >= s.run.totals.published
 }
 
 // startSlack is how far a start may be ahead of the API's clock: "now" is by ours.
