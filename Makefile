@@ -78,7 +78,9 @@ model: ## check the models of the protocols, and each broken rule, with spin
 	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
 
 broken: ## remove each rule of the protocol: a test must fail
-	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./cmd/internal/e2e
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	$(GO) run $(PLAIN) ./bridge/bridgetest/rules/overlay "$$dir" && \
+	$(GO) test $(PLAIN) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
 	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge/engine

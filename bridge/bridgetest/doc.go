@@ -9,5 +9,6 @@
 //
 // The suites that every adapter must pass are in bridgetest/conformance, servers
 // to run them against in bridgetest/servers, proxies that inject faults in
-// bridgetest/faultproxy. bridgetest/model checks the protocols' models.
+// bridgetest/faultproxy. bridgetest/model checks the protocols' models, and
+// bridgetest/rules takes their rules away, one at a time.
 package bridgetest

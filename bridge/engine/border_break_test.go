@@ -9,20 +9,20 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
-	"exportbridge/bridge/internal/failpoint"
+	"exportbridge/bridge/bridgetest/rules"
 )
 
 // TestBorderBroken takes the rules about borders away, one at a time: events come twice
 // where its rule is missing, and nowhere else. The rules are the process's, so nothing
 // runs beside it.
 func TestBorderBroken(t *testing.T) {
-	defer failpoint.SetBroken("")
+	defer rules.Break("")
 	overlapping := inclusive(func() int { return 12 }, 5, 1, "none")
-	for _, rule := range []failpoint.Break{"", failpoint.BreakBorder, failpoint.BreakFirstPage} {
-		failpoint.SetBroken(rule)
-		for breaks, serve := range map[failpoint.Break][2]func(bridge.Position) bridgetest.Answer{
-			failpoint.BreakBorder:    {overlapping, overlapping},
-			failpoint.BreakFirstPage: {forgetful(false), forgetful(true)},
+	for _, rule := range []string{"", "any-border", "trust-any-page"} {
+		rules.Break(rule)
+		for breaks, serve := range map[string][2]func(bridge.Position) bridgetest.Answer{
+			"any-border":     {overlapping, overlapping},
+			"trust-any-page": {forgetful(false), forgetful(true)},
 		} {
 			inBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
 				for _, answers := range serve {

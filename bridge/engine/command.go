@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // requests is the state of the operator's commands, across sessions and
@@ -60,9 +59,6 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 		}
 	}
 	f.discard()
-	if failpoint.Broken(failpoint.BreakAnswer) {
-		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})
-	}
 	note, err := r.acceptTopics(hard, cmd, &f.incidents)
 	if err != nil {
 		return err
@@ -157,8 +153,6 @@ func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Cla
 	switch {
 	case err != nil:
 		return false, nil, nil // the store is away: it comes again if it still counts
-	case got.Late && failpoint.Broken(failpoint.BreakClaim):
-		return true, nil, nil
 	case got.Late:
 		return false, &by, nil
 	case got.By == "":

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // commit makes the batch at hand and head durable.
@@ -28,9 +27,6 @@ func (f *follower) commit(hard context.Context) error {
 	next := f.nextCheckpoint(bridge.KindData)
 	next.RecentCursors = f.at.Recent()
 	from := f.committed.Checkpoint
-	if failpoint.Broken(failpoint.BreakAdopt) {
-		f.adopt(next)
-	}
 	receipt, err := f.publish(hard, bridge.Batch{Checkpoint: next, From: from}, b.pages)
 	if err != nil {
 		return err

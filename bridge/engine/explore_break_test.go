@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"exportbridge/bridge/internal/failpoint"
+	"exportbridge/bridge/bridgetest/rules"
 )
 
 // TestExploreBroken takes the rules of the engine away, one at a time: the
 // explorer must notice each, and must not complain about the whole engine. The
 // rules are the process's, so nothing runs beside it.
 func TestExploreBroken(t *testing.T) {
-	defer failpoint.SetBroken("")
+	defer rules.Break("")
 	const most = 5000
-	for _, rule := range []failpoint.Break{"", failpoint.BreakMirror, failpoint.BreakAnswer, failpoint.BreakMemory, failpoint.BreakAdopt, failpoint.BreakTail, failpoint.BreakClaim, failpoint.BreakTopic, failpoint.BreakEpoch, failpoint.BreakBorder, failpoint.BreakFirstPage, failpoint.BreakRequest} {
-		failpoint.SetBroken("")
+	for _, rule := range append([]string{""}, rules.Names(rules.Engine)...) {
+		rules.Break("")
 		x := newExplorer(t, nil)
-		failpoint.SetBroken(rule)
+		rules.Break(rule)
 		x.enough = func(n int64) bool { return n >= most }
 		x.explore(t)
 		switch {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // recovered is what a session finds when it begins. Zero Checkpoints stand for
@@ -42,9 +41,6 @@ func (r *recovery) merge(ctx context.Context, k recovered) (bridge.Checkpoint, e
 func (r *recovery) mergeExactly(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
 	if r.committed.Mode == bridge.ExactlyOnce && r.committed.Version.Compare(k.newest().Version) > 0 {
 		k.store = r.committed.Checkpoint // this process saw it committed, whatever the store says
-	}
-	if failpoint.Broken(failpoint.BreakMirror) && !k.store.Zero() {
-		return k.store, nil
 	}
 	switch {
 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
@@ -90,9 +86,6 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 			k.store.Topics = bridge.AsFound(k.store.Topics, found)
 		}
 		return r.newEpoch(ctx, k, r.e.overlapped(k.store), "Kafka lost its checkpoint")
-	}
-	if failpoint.Broken(failpoint.BreakEpoch) {
-		return k.sink, nil
 	}
 	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
 	return r.newEpoch(ctx, k, k.sink, "Kafka lost data")

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // recover begins a session: it recovers the sink, which ends earlier sessions,
@@ -74,9 +73,6 @@ func (r *recovery) restore(ctx context.Context) error {
 			r.rival = k.store
 		}
 		return err
-	}
-	if failpoint.Broken(failpoint.BreakMemory) && !r.committed.Zero() {
-		c = r.committed.Checkpoint
 	}
 	r.rejoin(c)
 	if r.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {

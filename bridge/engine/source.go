@@ -8,14 +8,13 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine/position"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // checkRequest compares the request of the settings with the one that the
 // checkpoint's cursor came from, before anything is requested.
 func (r *recovery) checkRequest(ctx context.Context) error {
 	want, c := r.e.cfg.Origin.Request, r.committed.Checkpoint
-	if !want.Known() || failpoint.Broken(failpoint.BreakRequest) {
+	if !want.Known() {
 		return nil
 	}
 	if c.Accepts(want) {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 	"fmt"
 	"slices"
 )
@@ -25,7 +24,7 @@ func (r *recovery) checkTopics(ctx context.Context) error {
 	if err := r.recordCut(ctx, found); err != nil {
 		return err
 	}
-	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
+	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil {
 		return fault
 	}
 	for i := range found {

@@ -57,14 +57,6 @@ func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 }
 
 func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
-	if failpoint.Broken(failpoint.BreakSplit) || failpoint.Broken(failpoint.BreakAbort) {
-		x.withheld = append(x.withheld, page) // these rules send a batch's pages when they please
-		return nil
-	}
-	if failpoint.Broken(failpoint.BreakGrow) && x.open != nil {
-		page.Release()
-		return nil
-	}
 	p := s.pages.take()
 	p.page = page
 	if err := s.dispatch(ctx, x, p, page); err != nil {
@@ -310,7 +302,7 @@ func (d *delivery) settle(r *kgo.Record, err error) {
 	if t := d.reaches.of(r.Topic); err == nil && t != nil {
 		err = t.follows(r)
 	}
-	if err != nil && !failpoint.Broken(failpoint.BreakPromise) {
+	if err != nil {
 		d.fail(r.Topic, err)
 	}
 }

@@ -113,10 +113,6 @@ func (x *session) prepare(ctx context.Context) error {
 // is the protocol: once the producer id is ours, no earlier session can commit
 // any more, so everything up to the barrier is final.
 func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	if failpoint.Broken(failpoint.BreakRead) {
-		c, err := s.checkpoints.newest(ctx, x, nil)
-		return c, errors.Join(err, x.takeProducer(ctx))
-	}
 	if err := x.takeProducer(ctx); err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -125,9 +121,6 @@ func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Cont
 		if err := owned(ctx); err != nil {
 			return bridge.Checkpoint{}, &disownedError{err}
 		}
-	}
-	if failpoint.Broken(failpoint.BreakBarrier) {
-		return s.checkpoints.newest(ctx, x, nil)
 	}
 	b, err := x.commitBarrier(ctx)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -24,16 +23,8 @@ type session struct {
 	// reaches are the known ends of the topics of events and dead letters.
 	reaches reaches
 	// open is the current batch, nil before its first record; receipt tells of it.
-	open     *delivery
-	receipt  tally
-	withheld []*bridge.Page // by a rule broken on purpose
-}
-
-func (x *session) releaseWithheld() {
-	for _, page := range x.withheld {
-		page.Release()
-	}
-	x.withheld = nil
+	open    *delivery
+	receipt tally
 }
 
 func (x *session) noteLoss(topic string, partition int32) {
@@ -144,7 +135,6 @@ func (x *session) close() {
 		x.open.seal()
 		<-x.open.done
 	}
-	x.releaseWithheld()
 }
 
 // lost is closed when the session must end although nothing in it failed.

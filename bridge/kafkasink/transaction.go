@@ -57,20 +57,7 @@ func (x *transactions) strict() bool { return x.version.Load() >= kafkaclient.St
 // next session aborts. After it both are durable. In between the next session's
 // barrier decides.
 func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
-	defer x.releaseWithheld()
-	if failpoint.Broken(failpoint.BreakSplit) && len(x.withheld) > 0 {
-		if err := s.commit(ctx, x, &b.Checkpoint); err != nil {
-			return err
-		}
-	}
-	if err := s.sendWithheld(ctx, x); err != nil {
-		return err
-	}
-	return s.commit(ctx, x, &b.Checkpoint)
-}
-
-func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) error {
-	rec, err := x.checkpointRecord(s.cfg.dataKey(), c)
+	rec, err := x.checkpointRecord(s.cfg.dataKey(), &b.Checkpoint)
 	if err != nil {
 		return err
 	}
@@ -81,14 +68,7 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endGrace, cancel) })()
 	failpoint.Reach(failpoint.Ending)
-	err = x.endTransaction(ending)
-	if err != nil && failpoint.Broken(failpoint.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
-		if err := s.sendWithheld(ctx, x); err != nil {
-			return err
-		}
-		return s.commit(ctx, x, c)
-	}
-	if err != nil {
+	if err := x.endTransaction(ending); err != nil {
 		return err
 	}
 	failpoint.Reach(failpoint.Ended)
@@ -126,16 +106,6 @@ func (x *session) complete(ctx context.Context, own ...kgo.Record) error {
 		return err
 	}
 	return x.follows(&p.records[len(own)-1])
-}
-
-// sendWithheld sends what a broken rule withheld.
-func (s *Sink) sendWithheld(ctx context.Context, x *session) error {
-	for _, page := range x.withheld {
-		if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // beginTransaction starts a transaction and returns the target of its records.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // LeastHold is the least number of items that are kept of the page before.
@@ -32,7 +31,7 @@ type Repeats struct {
 // chance. One pass over the ids finds the few whose bytes are worth a hash.
 func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	border := before.Items
-	if len(border) == 0 || failpoint.Broken(failpoint.BreakBorder) {
+	if len(border) == 0 {
 		return r
 	}
 	var filter [256]uint64 // of the border's prefixes, by 14 bits
@@ -139,7 +138,7 @@ func borderOf(p *bridge.Page, hold int) bridge.BorderItems {
 // where that one led. An API that has forgotten a cursor may answer so.
 func IsFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 	return first != bridge.CursorDigest{} && p.At.Cursor != "" && !p.Tail() && p.Items > 0 &&
-		bridge.DigestCursor(p.Next) == first && !failpoint.Broken(failpoint.BreakFirstPage)
+		bridge.DigestCursor(p.Next) == first
 }
 
 // IsOlder reports whether a page, read again at a cursor whose tail is published, lists

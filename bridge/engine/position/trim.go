@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // TailFactor bounds a tail, and how long a carried one is kept, in pages.
@@ -120,9 +119,6 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 			Advice: bridge.HintTail,
 			Err:    fmt.Errorf("the last page has %d items, the limit is %d", n, rules.TailLimit),
 		}
-	}
-	if failpoint.Broken(failpoint.BreakTail) {
-		at.Tail = nil
 	}
 	return nil
 }

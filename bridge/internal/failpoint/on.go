@@ -14,7 +14,6 @@ import (
 var (
 	crash   = readCrash(os.Getenv("PROOF_CRASH"))
 	reached atomic.Int64
-	broken  atomic.Value // of type Break
 )
 
 // plannedCrash is a PROOF_CRASH, POINT:N or POINT:N:stop.
@@ -37,14 +36,6 @@ func readCrash(text string) plannedCrash {
 	return plannedCrash{Point(name), n, how == "stop"}
 }
 
-func init() {
-	rule := Break(os.Getenv("PROOF_BREAK"))
-	if rule != "" && !slices.Contains(Breaks, rule) {
-		panic("PROOF_BREAK names no rule: " + rule)
-	}
-	SetBroken(rule)
-}
-
 // Reach marks that the process got to a point, and kills or stops it there if
 // PROOF_CRASH says so.
 func Reach(p Point) {
@@ -58,9 +49,3 @@ func Reach(p Point) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {} // nothing after the point may happen
 }
-
-// Broken reports whether a rule is taken away.
-func Broken(b Break) bool { return broken.Load() == b }
-
-// SetBroken takes one rule away, or none with "".
-func SetBroken(b Break) { broken.Store(b) }

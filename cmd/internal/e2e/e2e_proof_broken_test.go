@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/rules"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -57,6 +60,15 @@ var scenarios = []scenario{
 // wants the oracle to notice. The same scenario with all rules must be clean.
 func TestE2EProofBroken(t *testing.T) {
 	t.Parallel()
+	want, played := rules.Names(rules.Processes), make([]string, 0, len(scenarios))
+	for _, c := range scenarios {
+		played = append(played, c.rule)
+	}
+	slices.Sort(want)
+	slices.Sort(played)
+	if diff := cmp.Diff(want, played); diff != "" {
+		t.Errorf("the rules to notice (-) and the scenarios (+):\n%s", diff)
+	}
 	seed := seedOf(t)
 	each(t, false, scenarios, func(t *testing.T, c scenario) {
 		began, kills := time.Now(), 0
@@ -104,7 +116,7 @@ func (s *stage) complaints(weak bool) (all []string) {
 func brokenStage(t *testing.T, v *backends, rule string, config exportsim.Config) *stage {
 	t.Helper()
 	config.Rate = 200
-	s := proofStage(t, v, config)
+	s := proofStageOf(t, buildBroken, v, config)
 	s.settings["PROOF_BREAK"] = rule
 	s.simulate()
 	return s

@@ -31,12 +31,12 @@ import (
 // an export that keeps growing.
 func proofStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 	t.Helper()
-	s := newStage(t, v, config)
-	binary, err := buildProof()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.binary = binary
+	return proofStageOf(t, buildProof, v, config)
+}
+
+func proofStageOf(t *testing.T, build func() (string, error), v *backends, config exportsim.Config) *stage {
+	t.Helper()
+	s := stageOf(t, build, v, config)
 	s.settings["EXPORT_PAGE_SIZE"] = "100"
 	s.settings["EXPORT_POLL_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "50ms", "50ms"
 	s.settings["EXPORT_RETRY_MAX_INTERVAL"] = "1s"

@@ -28,6 +28,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/rules"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -74,22 +75,36 @@ func size(t *testing.T, name string, small, medium float64) float64 {
 	}
 }
 
-// build and buildProof build the program once, as users have it and with the
-// crash points; buildDev builds the one with the simulator. Their folder is the
-// one of the scripts' commands, which lasts as long as the test run.
+// build, buildProof and buildBroken build the program once, as users have it, with the
+// crash points, and with the patches that take rules away too; buildDev builds the one
+// with the simulator. Their folder is the one of the scripts' commands, which lasts as
+// long as the test run.
 var (
-	build      = sync.OnceValues(func() (string, error) { return buildWith("exportbridge", "") })
-	buildProof = sync.OnceValues(func() (string, error) { return buildWith("exportbridge", "proof") })
-	buildDev   = sync.OnceValues(func() (string, error) { return buildWith("exportbridge-dev", "") })
+	build       = sync.OnceValues(func() (string, error) { return buildWith("exportbridge", "") })
+	buildProof  = sync.OnceValues(func() (string, error) { return buildWith("exportbridge", "proof", "-tags", "proof") })
+	buildBroken = sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "exportbridge-patched")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(dir)
+		overlay, err := rules.Overlay(dir)
+		if err != nil {
+			return "", err
+		}
+		return buildWith("exportbridge", "broken", "-tags", "proof", "-overlay", overlay)
+	})
+	buildDev = sync.OnceValues(func() (string, error) { return buildWith("exportbridge-dev", "") })
 )
 
-func buildWith(name, tags string) (string, error) {
+func buildWith(name, kind string, flags ...string) (string, error) {
 	command, err := exec.LookPath("exportbridge")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(filepath.Dir(command), name+"-built"+tags)
-	if out, err := exec.Command("go", "build", "-pgo=off", "-tags", tags, "-ldflags", "-s -w", "-o", path, "exportbridge/cmd/"+name).CombinedOutput(); err != nil {
+	path := filepath.Join(filepath.Dir(command), name+"-built"+kind)
+	args := slices.Concat([]string{"build", "-pgo=off", "-ldflags", "-s -w", "-o", path}, flags, []string{"exportbridge/cmd/" + name})
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return path, nil
@@ -119,6 +134,12 @@ var stages atomic.Int64
 // newStage prepares a stage with a topic and keys of its own. The simulated
 // events are two days old, the same in every process.
 func newStage(t *testing.T, v *backends, config exportsim.Config) *stage {
+	t.Helper()
+	return stageOf(t, build, v, config)
+}
+
+// stageOf prepares a stage whose program is another build.
+func stageOf(t *testing.T, build func() (string, error), v *backends, config exportsim.Config) *stage {
 	t.Helper()
 	binary, err := build()
 	if err != nil {

@@ -1,0 +1,244 @@
+package rules
+
+import "slices"
+
+// All lists the rules of the protocol that can be taken away.
+var All = []Rule{
+	{
+		Name: "save-before-commit", Without: "the checkpoint is committed before its events",
+		Notice: Processes,
+		Edits: slices.Concat(withhold, []Edit{{"bridge/kafkasink/transaction.go", `
+ func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
++	defer x.releaseWithheld()
++	if protocol.Broken("save-before-commit") && len(x.withheld) > 0 {
++		if err := s.commit(ctx, x, b); err != nil {
++			return err
++		}
++	}
++	if err := s.sendWithheld(ctx, x); err != nil {
++		return err
++	}
++	return s.commit(ctx, x, b)
++}
++
++func (s *Sink) commit(ctx context.Context, x *session, b *bridge.Batch) error {
+`}}),
+	},
+	{
+		Name: "heal-with-tryabort", Without: "an unknown outcome is taken for an abort",
+		Notice: Processes,
+		Edits: []Edit{{"bridge/kafkasink/transaction.go", `
+ 	failpoint.Reach(failpoint.Ending)
+-	if err := x.endTransaction(ending); err != nil {
++	err = x.endTransaction(ending)
++	if err != nil && protocol.Broken("heal-with-tryabort") && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
++		if err := s.sendWithheld(ctx, x); err != nil {
++			return err
++		}
++		return s.commit(ctx, x, b)
++	}
++	if err != nil {
+ 		return err
+ 	}
+`}},
+	},
+	{
+		Name: "forget-grown", Without: "a batch is committed without the pages that it grew by",
+		Notice: Processes,
+		Edits: []Edit{{"bridge/kafkasink/publish.go", `
++	if protocol.Broken("forget-grown") && x.open != nil {
++		page.Release()
++		return nil
++	}
+ 	p := s.pages.take()
+ 	p.page = page
+`}},
+	},
+	{
+		Name: "ignore-promise", Without: "a record that failed does not stop the commit",
+		Notice: Processes,
+		Edits: []Edit{{"bridge/kafkasink/publish.go", `
+-	if err != nil {
++	if err != nil && !protocol.Broken("ignore-promise") {
+ 		d.fail(r.Topic, err)
+ 	}
+`}},
+	},
+	{
+		Name: "read-before-init", Without: "the checkpoint is read before the producer id is taken",
+		Notice: Processes,
+		Edits: []Edit{{"bridge/kafkasink/recover.go", `
++	if protocol.Broken("read-before-init") {
++		c, err := s.checkpoints.newest(ctx, x, nil)
++		return c, errors.Join(err, x.takeProducer(ctx))
++	}
+ 	if err := x.takeProducer(ctx); err != nil {
+ 		return bridge.Checkpoint{}, err
+ 	}
+`}},
+	},
+	{
+		Name: "skip-barrier", Without: "the checkpoint is read up to the last stable offset, without a barrier",
+		Notice: Processes,
+		Edits: []Edit{{"bridge/kafkasink/recover.go", `
++	if protocol.Broken("skip-barrier") {
++		return s.checkpoints.newest(ctx, x, nil)
++	}
+ 	b, err := x.commitBarrier(ctx)
+`}},
+	},
+	{
+		Name: "trust-redis", Without: "Redis is believed whenever it has a checkpoint",
+		Notice: Engine | Processes,
+		Edits: []Edit{{"bridge/engine/merge.go", `
++	if protocol.Broken("trust-redis") && !k.store.Zero() {
++		return k.store, nil
++	}
+ 	switch {
+ 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
+`}},
+	},
+	{
+		Name: "mix-epochs", Without: "the stream goes on in the epoch of which Kafka lost a part",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/merge.go", `
++	if protocol.Broken("mix-epochs") {
++		return k.sink, nil
++	}
+ 	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
+`}},
+	},
+	{
+		Name: "go-on-from-memory", Without: "a session goes on from what it remembers",
+		Notice: Engine | Processes,
+		Edits: []Edit{{"bridge/engine/recover.go", `
++	if protocol.Broken("go-on-from-memory") && !r.committed.Zero() {
++		c = r.committed.Checkpoint
++	}
+ 	r.rejoin(c)
+ 	if r.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
+`}},
+	},
+	{
+		Name: "adopt-before-publish", Without: "a checkpoint counts before its batch is published",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/commit.go", `
+ 	from := f.committed.Checkpoint
++	if protocol.Broken("adopt-before-publish") {
++		f.adopt(next)
++	}
+ 	receipt, err := f.publish(hard, bridge.Batch{Checkpoint: next, From: from}, b.pages)
+`}},
+	},
+	{
+		Name: "skip-tail", Without: "the identities at the end of the results are not kept",
+		Notice: Engine | Processes,
+		Edits: []Edit{{"bridge/engine/position/trim.go", `
++	if protocol.Broken("skip-tail") {
++		at.Tail = nil
++	}
+ 	return nil
+ }
+
+ // sift takes the page's items out of what is left of the tail, leaves in the
+`}},
+	},
+	{
+		Name: "answer-before-commit", Without: "a command is acknowledged before it is committed",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/command.go", `
++	if protocol.Broken("answer-before-commit") {
++		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})
++	}
+ 	note, err := r.acceptTopics(hard, cmd, &f.incidents)
+`}},
+	},
+	{
+		Name: "claim-outlives", Without: "a command is applied by whoever finds it claimed, past its deadline too",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/command.go", `
++	case got.Late && protocol.Broken("claim-outlives"):
++		return true, nil, nil
+ 	case got.Late:
+ 		return false, &by, nil
+`}},
+	},
+	{
+		Name: "any-topic", Without: "the topics are not compared with what the checkpoint says",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/topic.go", `
+-	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil {
++	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil && !protocol.Broken("any-topic") {
+ 		return fault
+ 	}
+`}},
+	},
+	{
+		Name: "any-border", Without: "what ended the page before is published again",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/position/border.go", `
+-	if len(border) == 0 {
++	if len(border) == 0 || protocol.Broken("any-border") {
+ 		return r
+ 	}
+`}},
+	},
+	{
+		Name: "trust-any-page", Without: "the first page is taken at any cursor",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/position/border.go", `
+-		bridge.DigestCursor(p.Next) == first
++		bridge.DigestCursor(p.Next) == first && !protocol.Broken("trust-any-page")
+`}},
+	},
+	{
+		Name: "any-request", Without: "the settings are not compared with the request that the cursor came from",
+		Notice: Engine,
+		Edits: []Edit{{"bridge/engine/source.go", `
+-	if !want.Known() {
++	if !want.Known() || protocol.Broken("any-request") {
+ 		return nil
+ 	}
+`}},
+	},
+}
+
+// withhold keeps the pages of a batch until its commit: the rules about when events are
+// sent send them when they please.
+var withhold = []Edit{
+	{"bridge/kafkasink/publish.go", `
+ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
++	if protocol.Broken("save-before-commit") || protocol.Broken("heal-with-tryabort") {
++		x.withheld = append(x.withheld, page)
++		return nil
++	}
+`},
+	{"bridge/kafkasink/transaction.go", `
+ 	newest int64
+-}
++	withheld []*bridge.Page
++}
++
++func (x *session) releaseWithheld() {
++	for _, page := range x.withheld {
++		page.Release()
++	}
++	x.withheld = nil
++}
++
++func (s *Sink) sendWithheld(ctx context.Context, x *session) error {
++	for _, page := range x.withheld {
++		if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
++			return err
++		}
++	}
++	return nil
++}
+`},
+	{"bridge/kafkasink/session.go", `
+ 		<-x.open.done
+ 	}
++	x.releaseWithheld()
+ }
+`},
+}
