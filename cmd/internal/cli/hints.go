@@ -2,6 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"regexp"
+	"strings"
+	"unicode"
 
 	"exportbridge/bridge"
 	"exportbridge/cmd/internal/process"
@@ -54,13 +57,37 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintUntilBefore:            "raise --until to continue, since it was reached before",
 }
 
-// Advice returns a text whose commands name the stream, where that is needed: the one
-// that --stream names if stream is empty.
+// settingsCommand matches a command of a text that takes settings, with --help if that
+// follows.
+var settingsCommand = regexp.MustCompile(`\bexportbridge (?:(?:cursor|dlq|topics) \w+|backfill(?: list| cancel)?|config (?:show|env)|` +
+	`check|healthcheck|pause|replay|resume|run|status|tail|verify)\b(?: --help)?`)
+
+// Advice returns a text whose commands work as they are: they name the stream, where
+// that is needed, and the environment file that was given. The stream is the one that
+// --stream names if it is empty.
 func (a *App) Advice(text, stream string) string {
-	if !a.several && a.stream == "" {
-		return text
+	if a.several || a.stream != "" {
+		text = process.NameStream(text, cmp.Or(stream, a.stream))
 	}
-	return process.NameStream(text, cmp.Or(stream, a.stream))
+	if a.envFile != "" {
+		text = Completed(text, a.envFile)
+	}
+	return text
+}
+
+// Completed returns a text whose commands name the environment file.
+func Completed(text, file string) string {
+	if strings.ContainsFunc(file, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
+	}) {
+		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+	}
+	return settingsCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if strings.HasSuffix(command, " --help") {
+			return command
+		}
+		return command + " --env-file " + file
+	})
 }
 
 // Advised is Advice for each of the fields, which it changes.

@@ -2,6 +2,8 @@ package command
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -79,5 +81,59 @@ func TestAdviceWithSeveralStreams(t *testing.T) {
 		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout+got.stderr, want) {
 			t.Errorf("%s: %s%s, want %q", args, got.stdout, got.stderr, want)
 		}
+	}
+}
+
+// Advice has the environment file that the command was given: without it, the settings
+// would be others.
+func TestAdviceWithEnvFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var lines strings.Builder
+	for name, value := range w.env {
+		lines.WriteString(name + "=" + value + "\n")
+	}
+	plain, spaced := filepath.Join(t.TempDir(), "env"), filepath.Join(t.TempDir(), "my env")
+	for _, name := range []string{plain, spaced} {
+		if err := os.WriteFile(name, []byte(lines.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		args, file, want string
+	}{
+		{"cursor rewind --to-entry 7.7", plain, "exportbridge cursor history --env-file " + plain + ", or run exportbridge cursor reset --env-file " + plain + " --to-datetime TIME"},
+		{"cursor show", spaced, "Try: exportbridge run --env-file '" + spaced + "'\n"},
+		{"topics plan --kafka-topic other", plain, "Try: exportbridge topics create --env-file " + plain + " --execute\n"},
+		{"check --only kafka --kafka-topic other", plain, "exportbridge topics create --env-file " + plain + " --execute, or set"},
+		{"tail -n 0", plain, "Try: exportbridge tail --help\n"},
+	} {
+		got := runProgram(t, nil, append(strings.Fields(test.args), "--env-file", test.file)...)
+		if !strings.Contains(got.stdout+got.stderr, test.want) {
+			t.Errorf("%s: %s%s, want %q", test.args, got.stdout, got.stderr, test.want)
+		}
+	}
+}
+
+// Every command that takes settings is completed by the environment file, and no other one.
+func TestAdviceOfEveryCommand(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.Flags().Lookup("env-file") == nil {
+			return
+		}
+		seen++
+		if got := cli.Completed(cmd.CommandPath()+" --json", "f"); got != cmd.CommandPath()+" --env-file f --json" {
+			t.Errorf("%q", got)
+		}
+	}
+	walk(Program.Root())
+	if seen < 20 {
+		t.Errorf("%d commands take settings: the test looks at too few", seen)
 	}
 }

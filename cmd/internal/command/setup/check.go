@@ -137,7 +137,7 @@ func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON b
 		results[i] = make(chan []finding, 1)
 		running.Go(func() { results[i] <- section.find(limited) })
 	}
-	report := CheckReport{columns: a.Columns, marks: a.Columns > 0 && !process.NoColor(a.Environ)}
+	report := CheckReport{advice: a.Advice, columns: a.Columns, marks: a.Columns > 0 && !process.NoColor(a.Environ)}
 	for i, section := range sections {
 		findings := <-results[i]
 		if ctx.Err() != nil {
@@ -176,6 +176,7 @@ type CheckReport struct {
 	Warnings int               `json:"warnings"`
 	Failures int               `json:"failures"`
 
+	advice  func(text, stream string) string // completes commands
 	columns int
 	marks   bool // colours for the levels
 }
@@ -205,7 +206,7 @@ func (r *CheckReport) text(name string, findings []finding) string {
 	for _, f := range findings {
 		fmt.Fprintf(&b, "  %-8s %s %s\n", name, r.mark(f.Level), r.wrapped(f.Text))
 		if f.Hint != "" {
-			fmt.Fprintf(&b, "%s%s\n", checkIndent, r.wrapped("Try: "+f.Hint))
+			fmt.Fprintf(&b, "%s%s\n", checkIndent, r.wrapped("Try: "+r.advice(f.Hint, "")))
 		}
 		if f.Items != nil {
 			b.WriteString(r.table(*f.Items))

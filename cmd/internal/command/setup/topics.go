@@ -292,12 +292,12 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 		text := strings.TrimLeft(note, " ")
 		notes[i] = note[:len(note)-len(text)] + strings.Join(cli.Wrap(text, a.Columns-4), "\n    ")
 	}
-	_, err := fmt.Fprintf(a.Stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), r.outcome(o))
+	_, err := fmt.Fprintf(a.Stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), a.Advice(r.outcome(o), ""))
 	if err != nil {
 		return fmt.Errorf("print topics: %w", err)
 	}
 	for _, f := range r.Lost {
-		fmt.Fprintf(a.Stderr, "  warning: %s\n  The stream is blocked (topic) until an operator decides. Try: %s\n", f.Text, f.Hint)
+		fmt.Fprintf(a.Stderr, "  warning: %s\n  The stream is blocked (topic) until an operator decides. Try: %s\n", f.Text, a.Advice(f.Hint, ""))
 	}
 	return nil
 }
