@@ -56,7 +56,7 @@ func (b *builder) divert(made *batch, l deadLetter) error {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
 			Hint: "BRIDGE_ON_BAD_EVENT=dlq sends such events to topic " + b.cfg.DeadTopic(),
-			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(x)),
+			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), b.message(x, &l)),
 		}
 	}
 	rec := b.deadLetter(made, l)
@@ -82,7 +82,7 @@ func (b *builder) deadLetter(made *batch, l deadLetter) kgo.Record {
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
 		text(headerErrorTopic, x.topics.Events.Name),
-		text(HeaderErrorMessage, l.message(x)),
+		text(HeaderErrorMessage, b.message(x, &l)),
 		text(headerStage, stage),
 		text(HeaderReason, string(l.defect)),
 		text(HeaderCursorHash, bridge.CursorHash(l.page.At.Cursor)),
@@ -161,13 +161,13 @@ func (s *Substitute) encode() []byte {
 }
 
 // message describes the defect of the event.
-func (l *deadLetter) message(x *session) string {
+func (b *builder) message(x *session, l *deadLetter) string {
 	if l.defect == bridge.DefectTooLarge {
 		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.topics.Events.Name, x.topics.Events.Settings.MaxMessage)
 	}
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",
-		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+x.cfg.TimePointer, " at "),
+		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+b.cfg.TimePointer, " at "),
 		bridge.DefectBadText:   "the item has bytes that are no text",
 		bridge.DefectSharedID:  "another item of its page has the same id",
 	}[l.defect], string(l.defect))

@@ -192,7 +192,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 // TestRepairRefuses: what the topic cannot take is told, and changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly, func(cfg *kafkasink.Config) { cfg.TimePointer = "/at" })
 	recoverTo(t, open(t, cfg), cfg, -1)
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
@@ -209,6 +209,11 @@ func TestRepairRefuses(t *testing.T) {
 		_, err := r.Publish(t.Context(), page(event("with it", "u"), large), "large", []byte("mark"))
 		if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "takes") {
 			t.Errorf("a large event: %v, want ErrRefused", err)
+		}
+		undated := event("undated", "u")
+		undated.Defect = bridge.DefectTime
+		if _, err := r.Publish(t.Context(), page(undated), "undated", []byte("mark")); !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "no readable time at /at") {
+			t.Errorf("an event without a time: %v, want ErrRefused", err)
 		}
 	}
 	wantRepaired(t, cfg)

@@ -245,7 +245,7 @@ func TestRemedies(t *testing.T) {
 	f.reports[0].Live.Hint = "exportbridge reset --to-current, which accepts the topic"
 	p := open(t, f, 1280)
 	p.sees("#cause code", "exportbridge reset")
-	p.click("#cause dd button")
+	p.click("#cause dd button:not(.small)")
 	p.sees("#move-title", "Move the cursor of events")
 }
 
