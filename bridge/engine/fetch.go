@@ -16,7 +16,7 @@ import (
 // results, after too many empty pages, or at the first error. Whoever started
 // it decides what happens then. Two goroutines serve it: one only asks and
 // reads, so that the next request leaves as soon as the next cursor is known;
-// one splits the pages, and takes in before that what is on its way of them.
+// one splits the pages.
 //
 // What a request carries is the cursor that the page before it was found to
 // name when it was split, or the page is refused, which ends it there.

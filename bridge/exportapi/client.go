@@ -337,7 +337,7 @@ func (c *Client) read(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	return nil
 }
 
-// whole judges a body that has arrived before it is decoded. One that is empty
+// whole judges a body before it is decoded. One that is empty
 // is an empty page if the status says so, or the settings.
 func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	switch {
@@ -350,8 +350,7 @@ func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	return emptyBody()
 }
 
-// next sets the cursor of a page that has arrived: of a simple one by its end
-// if that tells it.
+// next sets the cursor of a page: of a simple one by its end if that tells it.
 func (c *Client) next(p *bridge.Page, asked *url.URL, h http.Header) *bridge.Fault {
 	if c.simple {
 		if cursor, ok := tailCursor(p.Body, c.cursorName, c.scratch[:0]); ok {

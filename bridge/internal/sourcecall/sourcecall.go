@@ -44,7 +44,7 @@ var errOverdue = errors.New("the source does not answer")
 
 // Bound returns a context for Fetch. It ends when a call takes longer than timeout,
 // without its waits on purpose (bridge.Waiting). The caller cancels it before the next
-// Bound, once the bodies of its pages have arrived.
+// Bound.
 func (c *Calls) Bound(ctx context.Context, timeout time.Duration) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.timeout = timeout
