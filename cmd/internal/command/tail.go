@@ -103,7 +103,10 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 		return cli.WrongUsage(`exportbridge tail -f '%d %k %v\n'`, "-f: %w", err)
 	}
 	reader, err := openTail(ctx, a, o)
-	if err != nil {
+	switch {
+	case err != nil && o.bounded && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return ignoreEnd(ctx, err)
 	}
 	// A closed pipe shall end this command like a reader that has enough, and

@@ -336,3 +336,16 @@ func TestTailSince(t *testing.T) {
 		t.Errorf("%+v, want the records 1 and 3", got)
 	}
 }
+
+// A tail that is interrupted before it could connect has not shown its records either.
+func TestTailInterruptedEarly(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for args, want := range map[string]int{"tail -n 1": cli.ExitInterrupted, "tail": cli.ExitOK} {
+		std := cli.Stdio{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)}
+		if code := Program.Run(ctx, strings.Fields(args), []string{"KAFKA_BROKERS=" + servers.FreeAddress(t)}, std); code != want {
+			t.Errorf("%s: exit code %d, want %d", args, code, want)
+		}
+	}
+}
