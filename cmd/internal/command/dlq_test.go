@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,40 +55,59 @@ func listedLettersOf(t *testing.T, got result) []shownLetter {
 	return all
 }
 
+// awaited is an output that calls seen at the first write that has the text.
+type awaited struct {
+	all  strings.Builder
+	text string
+	seen func()
+}
+
+func (w *awaited) Write(p []byte) (int, error) {
+	if w.seen != nil && strings.Contains(string(p), w.text) {
+		w.seen()
+		w.seen = nil
+	}
+	return w.all.Write(p)
+}
+
 // A partition that shows nothing for a while holds its letters all the same,
 // and a list without them is an error.
 func TestLettersOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	kafka, env := lettersWorld(t, n)
-	release := kafka.Stall(1)
-	time.AfterFunc(7*time.Second, release)
-	got := runProgram(t, env, "dlq", "list", "--json")
-	if all := listedLettersOf(t, got); len(all) != n {
+	environ := []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_URL=" + env["EXPORT_URL"], "EXPORT_API_KEY=" + env["EXPORT_API_KEY"]}
+	var stdout bytes.Buffer
+	stderr := awaited{text: "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: throttled by the brokers' quota", seen: kafka.Stall(1)}
+	code := Program.Run(t.Context(), []string{"dlq", "list", "--json"}, environ, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr})
+	if all := listedLettersOf(t, result{code, stdout.String(), stderr.all.String()}); len(all) != n {
 		t.Errorf("%d letters are listed, want %d", len(all), n)
-	}
-	if !strings.Contains(got.stderr, "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: throttled by the brokers' quota") {
-		t.Errorf("stderr: %s", got.stderr)
 	}
 
 	defer kafka.Stall(1)()
+	var together sync.WaitGroup
 	for _, args := range []string{"dlq list", "dlq retry --all", "dlq retry --all --execute", "dlq show 1:3", "dlq list --json"} {
-		got := runProgram(t, env, append(strings.Fields(args), "--timeout", "3s")...)
-		if got.code != cli.ExitFailed || got.stdout != "" || !strings.Contains(got.stderr, "dlq.export.events was not read to its end: partition 1 is at offset") ||
-			!strings.Contains(got.stderr, "--timeout 10m") {
-			t.Errorf("%s: %+v, want an error that says how far it came and what to do", args, got)
-		}
+		together.Go(func() {
+			got := runProgram(t, env, append(strings.Fields(args), "--timeout", "8s")...)
+			if got.code != cli.ExitFailed || got.stdout != "" || !strings.Contains(got.stderr, "dlq.export.events was not read to its end: partition 1 is at offset") ||
+				!strings.Contains(got.stderr, "--timeout 10m") {
+				t.Errorf("%s: %+v, want an error that says how far it came and what to do", args, got)
+			}
+		})
 	}
 	for _, args := range []string{"tail --dlq -n 100", "tail --dlq -n 100 -o start"} {
-		var stdout, stderr bytes.Buffer
-		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(6*time.Second, interrupt)
-		code := Program.Run(ctx, strings.Fields(args), []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"]}, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr})
-		got := result{code, stdout.String(), stderr.String()}
-		if got.code != cli.ExitInterrupted {
-			t.Errorf("%s that is interrupted: %+v, want exit code %d: it has not shown all", args, got, cli.ExitInterrupted)
-		}
+		together.Go(func() {
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			var stdout bytes.Buffer
+			stderr := awaited{text: "waiting for Kafka", seen: interrupt}
+			code := Program.Run(ctx, strings.Fields(args), environ, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr})
+			if code != cli.ExitInterrupted {
+				t.Errorf("%s that is interrupted: %d %s%s, want exit code %d: it has not shown all", args, code, &stdout, stderr.all.String(), cli.ExitInterrupted)
+			}
+		})
 	}
+	together.Wait()
 }
 
 // The list over HTTP is an error too where it is not complete.
