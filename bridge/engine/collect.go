@@ -147,18 +147,12 @@ func (f *follower) finish(last bool) {
 // end ends the run at the end of the results, which so many empty pages in a row may
 // only seem to be.
 func (r *run) end(e *Engine, what string, empties int) {
-	r.ended, r.endedEmpty = what+" "+howEnded(empties), empties
+	how := "on its last page"
 	if empties > 0 {
+		how = fmt.Sprintf("after %d empty pages in a row", empties)
 		e.log.Warn("the results ended with empty pages only: more may follow", "empty_pages", empties, "hint", e.cfg.words(bridge.HintEmptyEnd))
 	}
-}
-
-// howEnded describes the end of an export: by empty pages, or by its last page.
-func howEnded(empties int) string {
-	if empties == 0 {
-		return "on its last page"
-	}
-	return fmt.Sprintf("after %d empty pages in a row", empties)
+	r.ended, r.endedEmpty = what+" "+how, empties
 }
 
 // confirmBadCursor ends a cross-check: the API works without a cursor, so the cursor

@@ -53,6 +53,12 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 	if refusal := r.validateCommand(cmd); refusal != "" {
 		return r.answer(hard, cmd, by, bridge.Answer{Detail: refusal})
 	}
+	return f.carryOut(hard, cmd, by)
+}
+
+// carryOut applies a command that is this session's.
+func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
+	r := &f.requests
 	if cmd.Kind != bridge.KindReset { // goes on from here: an API may take a cursor only once
 		if err := f.flush(hard); err != nil {
 			return err
@@ -69,7 +75,11 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 			return err
 		}
 	}
-	if err := f.storeCheckpoint(hard, r.storedNow(), next); err != nil {
+	stored := f.committed.Checkpoint // as far as known
+	if !f.rival.Zero() {
+		stored = f.rival
+	}
+	if err := f.storeCheckpoint(hard, stored, next); err != nil {
 		return err
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and
@@ -121,14 +131,6 @@ func (f *follower) expire(hard context.Context, cmd bridge.Command, by bridge.Cl
 func (r *requests) canApply() bool {
 	known := r.session.ready || !r.stale && (!r.committed.Zero() && r.committed.Mode == r.e.cfg.Mode || r.blockedOn == bridge.ReasonCheckpointLost)
 	return known && (r.session.open || !r.e.cfg.exactlyOnce())
-}
-
-// storedNow is the store's checkpoint, as far as known.
-func (r *requests) storedNow() bridge.Checkpoint {
-	if !r.rival.Zero() {
-		return r.rival
-	}
-	return r.committed.Checkpoint
 }
 
 // seenClaim is the claim of a command, and the session that saw it.

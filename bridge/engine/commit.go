@@ -58,10 +58,9 @@ func (f *follower) heartbeat(ctx context.Context) error {
 	}
 	next := f.nextCheckpoint(bridge.KindHeartbeat)
 	state, fault := f.state, f.fault
-	if err := f.commitCheckpoint(ctx, f.committed.Checkpoint, next); err != nil {
+	if err := f.record(ctx, next); err != nil {
 		return err
 	}
-	f.adopt(next)
 	f.schedule.sessions.reset()
 	f.setState(state, fault)
 	return nil

@@ -43,6 +43,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 	since := f.e.overlapStart(&was, &was)
 	to := bridge.Target{Start: since, Pages: was.Pages, PositionTime: was.PositionTime}
 	var topics []bridge.TopicState
+	bound := "events listed later with an earlier time are not read" // the limit of the guarantee after that
 	if policy == invalidPrevious {
 		before, err := f.previousCursor(hard, fault)
 		if before.Zero() {
@@ -53,7 +54,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 			Cursor: before.Cursor, Tail: before.Tail, Carried: before.Carried, Border: before.Border, Start: before.Origin.Start,
 			Pages: before.Pages, PositionTime: before.PositionTime,
 		}
-		since, topics = f.e.overlapStart(&was, &before), before.Topics
+		since, topics, bound = f.e.overlapStart(&was, &before), before.Topics, f.e.cfg.words(bridge.HintOverlapRepeats)
 	}
 	next := bridge.GoBack(was, to, since, topics)
 	next = f.session.stamp(next, bridge.KindReset, next.Version)
@@ -64,7 +65,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 	f.incidents.cursorRecoveries = append(f.incidents.cursorRecoveries, time.Now())
 	f.log.Warn("cursor rejected by the API; resuming at another position and dropping events already published", "error", fault.Error(),
 		"how", policy, "from", was.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
-		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.e.cfg.bound(policy))
+		"overlap_until", describeInstant(next.Overlap.Until), "bound", bound)
 	f.move(next)
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: observeRefused})
 	return true, nil
@@ -86,14 +87,6 @@ func (s *stream) previousCursor(ctx context.Context, fault *bridge.Fault) (bridg
 		return bridge.Checkpoint{}, nil
 	}
 	return before, nil
-}
-
-// bound describes the limit of the guarantee after that.
-func (c *Config) bound(policy string) string {
-	if policy == invalidTime {
-		return "events listed later with an earlier time are not read"
-	}
-	return c.words(bridge.HintOverlapRepeats)
 }
 
 // overlapStart is where an overlap begins for a stream at c that goes on from to, at

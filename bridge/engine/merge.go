@@ -26,15 +26,6 @@ func (k *recovered) newest() bridge.Checkpoint {
 	return k.sink
 }
 
-// merge finds the checkpoint to go on from, and makes it durable where it is
-// not what the delivery mode's truth already holds.
-func (r *recovery) merge(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
-	if r.e.cfg.exactlyOnce() {
-		return r.mergeExactly(ctx, k)
-	}
-	return r.mergeAtLeast(ctx, k)
-}
-
 // mergeExactly: what the sink committed is the truth. The store is a copy, so
 // one that is newer means that the sink lost data, or that the stream was
 // delivered at least once before.

@@ -20,12 +20,9 @@ type progress struct {
 	known         position.Known     // what the topic holds, during an overlap or a rewind
 	marksLoaded   bool               // known has its marks, or there are none
 
-	suspectItems uint64 // the first ones of the page that schedule.suspect is about
-
-	// blockedOn is what a blocked stream answers to commands about.
-	blockedOn bridge.Reason
-	// stale is true while committed is known to be behind what the store holds.
-	stale bool
+	suspectItems uint64        // the first ones of the page that schedule.suspect is about
+	blockedOn    bridge.Reason // what a blocked stream answers to commands about
+	stale        bool          // committed is known to be behind what the store holds
 	// rival is what the store holds in place of committed, while the two contradict
 	// each other and an operator must decide.
 	rival bridge.Checkpoint
@@ -37,11 +34,8 @@ func newProgress(c bridge.Checkpoint) progress {
 	return progress{committed: at, at: at}
 }
 
-// forgetRewind forgets what the topic held before a rewind, and its way.
-func (s *progress) forgetRewind() {
-	s.known.Marks, s.marksLoaded = nil, false
-	s.committed, s.at = s.committed.ForgetRewind(), s.at.ForgetRewind()
-}
+// forgetMarks forgets what the topic held before a rewind.
+func (s *progress) forgetMarks() { s.known.Marks, s.marksLoaded = nil, false }
 
 // rollback goes back to the last commit.
 func (s *progress) rollback() {

@@ -59,7 +59,11 @@ func (r *recovery) restore(ctx context.Context) error {
 		return err
 	}
 	r.mirror.begin(k.store)
-	c, err := r.merge(ctx, k)
+	merge := r.mergeAtLeast // finds the checkpoint to go on from, and makes it durable if the mode's truth has another
+	if r.e.cfg.exactlyOnce() {
+		merge = r.mergeExactly
+	}
+	c, err := merge(ctx, k)
 	contradict := err != nil && k.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent // else the next session may get further
 	r.session.restored = err == nil || contradict
 	if err != nil {
@@ -235,9 +239,5 @@ func (r *recovery) updateOrigin(ctx context.Context) error {
 	}
 	next := r.session.stamp(r.committed.Checkpoint, bridge.KindStart, r.committed.Version.Next())
 	next.Origin = want
-	if err := r.commitCheckpoint(ctx, r.committed.Checkpoint, next); err != nil {
-		return err
-	}
-	r.adopt(next)
-	return nil
+	return r.record(ctx, next)
 }

@@ -179,7 +179,7 @@ func (s *stream) adopt(c bridge.Checkpoint) {
 	s.at.Checkpoint = c
 	s.stale, s.rival = false, bridge.Checkpoint{}
 	if c.RewindEnd == nil {
-		s.forgetRewind()
+		s.forgetMarks()
 	}
 	s.committed = s.at
 	s.run.seenIDs[c.ChangeID()] = struct{}{}
@@ -189,10 +189,19 @@ func (s *stream) adopt(c bridge.Checkpoint) {
 // rejoin adopts a checkpoint that may come from another process.
 func (s *stream) rejoin(c bridge.Checkpoint) {
 	if c.Epoch != s.committed.Epoch || c.ChangeID() != s.committed.ChangeID() { // who began it may have accepted another topic
-		s.forgetRewind()
+		s.forgetMarks()
 	}
 	s.at = s.committed.Rejoin(c)
 	s.adopt(c)
+}
+
+// record commits a checkpoint without events and adopts it.
+func (s *stream) record(ctx context.Context, next bridge.Checkpoint) error {
+	if err := s.commitCheckpoint(ctx, s.committed.Checkpoint, next); err != nil {
+		return err
+	}
+	s.adopt(next)
+	return nil
 }
 
 // reportOverlap logs an overlap whose end is committed.

@@ -29,7 +29,7 @@ func (r *recovery) checkTopics(ctx context.Context) error {
 	}
 	for i := range found {
 		if was := bridge.FindTopic(r.committed.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			r.forgetRewind() // it was of another topic
+			r.forgetMarks() // it was of another topic
 		}
 	}
 	r.session.topics = r.session.carryOver(r.committed.Topics, found, r.committed.Version)
@@ -52,10 +52,9 @@ func (r *recovery) recordCut(ctx context.Context, found []bridge.TopicState) err
 		next := r.session.stamp(r.committed.Checkpoint, bridge.KindHeartbeat, r.committed.Version.Next())
 		was.End = max(was.End, now.End+cut.Offsets)
 		next.Topics = topics
-		if err := r.commitCheckpoint(ctx, r.committed.Checkpoint, next); err != nil {
+		if err := r.record(ctx, next); err != nil {
 			return err
 		}
-		r.adopt(next)
 	}
 	r.incidents.cut = nil
 	return nil

@@ -56,11 +56,11 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	return r
 }
 
-// MarkInclusiveEnd marks all items of a page that has the items of the page before, where
+// markInclusiveEnd marks all items of a page that has the items of the page before, where
 // it is the end of the results of an API that lists from its cursor on, inclusive: it
 // names its own cursor and is no full page, so that the API holds nothing back. Only
 // items with an id tell pages apart.
-func MarkInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
+func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 	noID := func(e bridge.Event) bool { return e.ID == nil }
 	if !p.Tail() || len(p.Events) == 0 || p.Items >= pageSize || slices.ContainsFunc(p.Events, noID) {
 		return
@@ -76,7 +76,7 @@ func MarkInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) bridge.Border {
 	b, r := at.Border, found.Repeats
 	if p.Tail() {
-		b.TailFrom = TailFrom(p, b.TailFrom, len(at.Tail) == 0)
+		b.TailFrom = tailFrom(p, b.TailFrom, len(at.Tail) == 0)
 		return b
 	}
 	b.TailFrom = 0
@@ -101,8 +101,8 @@ func endsAtBorder(p *bridge.Page, n int) bool {
 	return !slices.ContainsFunc(p.Events[len(p.Events)-n:], func(e bridge.Event) bool { return !e.AtBorder })
 }
 
-// DropBorder drops the marked items that are left in a page, and counts them.
-func DropBorder(p *bridge.Page) (dropped int) {
+// dropBorder drops the marked items that are left in a page, and counts them.
+func dropBorder(p *bridge.Page) (dropped int) {
 	listed := len(p.Events)
 	p.Events = slices.DeleteFunc(p.Events, func(e bridge.Event) bool { return e.AtBorder })
 	return listed - len(p.Events)
@@ -134,23 +134,11 @@ func borderOf(p *bridge.Page, hold int) bridge.BorderItems {
 	return items
 }
 
-// IsFirstPage reports whether a page at a later cursor is the first page: it leads
+// isFirstPage reports whether a page at a later cursor is the first page: it leads
 // where that one led. An API that has forgotten a cursor may answer so.
-func IsFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
+func isFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 	return first != bridge.CursorDigest{} && p.At.Cursor != "" && !p.Tail() && p.Items > 0 &&
 		bridge.DigestCursor(p.Next) == first
-}
-
-// IsOlder reports whether a page, read again at a cursor whose tail is published, lists
-// none of the tail and only items from before the time from minus margin milliseconds:
-// it may be another page. An unknown time, 0, says nothing.
-func IsOlder(p *bridge.Page, tail bridge.Tail, from, margin int64) bool {
-	if len(tail) == 0 || from == 0 {
-		return false
-	}
-	_, greatest, ok := Times(p)
-	return ok && greatest < from-margin &&
-		!slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return slices.Contains(tail, e.Identity()) })
 }
 
 // seed is that of all hashes that only this process knows.
@@ -170,9 +158,9 @@ func FirstItems(p *bridge.Page) uint64 {
 // firstItems is how many items tell two pages apart.
 const firstItems = 8
 
-// Times returns the least and the greatest time of the page's items; ok is false if
+// times returns the least and the greatest time of the page's items; ok is false if
 // one of them has none, or the page is empty.
-func Times(p *bridge.Page) (least, greatest int64, ok bool) {
+func times(p *bridge.Page) (least, greatest int64, ok bool) {
 	least, greatest = math.MaxInt64, math.MinInt64
 	for i := range p.Events {
 		e := &p.Events[i]
@@ -184,10 +172,10 @@ func Times(p *bridge.Page) (least, greatest int64, ok bool) {
 	return least, greatest, len(p.Events) > 0
 }
 
-// TailFrom returns the least time of the tail after a page that ends the results,
+// tailFrom returns the least time of the tail after a page that ends the results,
 // where from was that of the tail before: 0 if it is unknown.
-func TailFrom(p *bridge.Page, from int64, empty bool) int64 {
-	least, _, ok := Times(p)
+func tailFrom(p *bridge.Page, from int64, empty bool) int64 {
+	least, _, ok := times(p)
 	switch {
 	case !ok && len(p.Events) > 0:
 		return 0

@@ -48,7 +48,7 @@ func TestBorder(t *testing.T) {
 		if n := Hold(tc.hold, got, 100); n != tc.next {
 			t.Errorf("%s: %d are held next, want %d", name, n, tc.next)
 		}
-		if DropBorder(tc.page); len(tc.page.Events) != tc.left {
+		if dropBorder(tc.page); len(tc.page.Events) != tc.left {
 			t.Errorf("%s: %d items are left, want %d", name, len(tc.page.Events), tc.left)
 		}
 	}
@@ -74,7 +74,7 @@ func TestBorderAllocates(t *testing.T) {
 	p := borderPage("c", 0, 1000, "")
 	var border bridge.Border
 	KeepItems(&border, borderPage("", 2000, 3000, ""), LeastHold)
-	if n := testing.AllocsPerRun(20, func() { MarkBorder(p, &border); DropBorder(p) }); n > 0 {
+	if n := testing.AllocsPerRun(20, func() { MarkBorder(p, &border); dropBorder(p) }); n > 0 {
 		t.Errorf("%v allocations to look at a page, want none", n)
 	}
 	if n := testing.AllocsPerRun(20, func() { KeepItems(&border, p, LeastHold) }); n > 1 {
@@ -107,7 +107,7 @@ func TestCarriedBesideBorder(t *testing.T) {
 		next := &bridge.Page{At: bridge.Position{Cursor: "c"}, Events: []bridge.Event{item("a"), item("b")}, Items: 2, Next: "d"}
 		MarkBorder(next, &border)
 		err := at.trim(next, rules, new(Findings))
-		if DropBorder(next); err != nil || len(next.Events) != 0 || len(at.Tail) != 0 {
+		if dropBorder(next); err != nil || len(next.Events) != 0 || len(at.Tail) != 0 {
 			t.Errorf("%s: %d items are published again, %d carried, %v", name, len(next.Events), len(at.Tail), err)
 		}
 	}

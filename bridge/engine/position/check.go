@@ -25,11 +25,16 @@ const (
 	mappingLast  = 1000
 )
 
-// checkOlder suspects a page that lists nothing of the tail, but older items: an API
-// that has forgotten the cursor may answer with another page. It is refused only where
-// the request without a cursor begins with the same items.
+// checkOlder suspects a page that lists nothing of the tail, but only items older than
+// it by more than Rules.Overlap: an API that has forgotten the cursor may answer with
+// another page. It is refused only where the request without a cursor begins with the
+// same items. An unknown time says nothing.
 func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) error {
-	if at.Carried > 0 || !IsOlder(p, at.Tail, at.Border.TailFrom, rules.Overlap.Milliseconds()) {
+	from := at.Border.TailFrom
+	if at.Carried > 0 || len(at.Tail) == 0 || from == 0 {
+		return nil
+	}
+	if _, greatest, ok := times(p); !ok || greatest >= from-rules.Overlap.Milliseconds() || at.listsTail(p) {
 		return nil
 	}
 	if found.Suspect = FirstItems(p); found.Suspect == at.Trusted {
@@ -46,11 +51,10 @@ func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) er
 	switch {
 	case len(p.Next) > bridge.MaxCursor:
 		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor,
-			Advice: bridge.HintCursorTooLong,
-			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
+			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorTooLong,
+			Err: fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
 		}
-	case IsFirstPage(p, at.Border.FirstNext) && !found.Whole:
+	case isFirstPage(p, at.Border.FirstNext) && !found.Whole:
 		return &bridge.Fault{
 			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused,
 			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
@@ -117,8 +121,7 @@ func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
 		page = "page at cursor " + bridge.CursorHash(p.At.Cursor)
 	}
 	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "mapping", Reason: bridge.ReasonMapping,
-		Advice: bridge.HintMapping,
-		Err:    fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
+		Class: bridge.Permanent, Code: "mapping", Reason: bridge.ReasonMapping, Advice: bridge.HintMapping,
+		Err: fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
 	}
 }

@@ -1,6 +1,7 @@
 package position
 
 import (
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -29,23 +30,14 @@ type Position struct {
 	scratch      *scratch
 }
 
-// Rules are the settings that say how pages are taken.
+// Rules are the engine's settings that say how pages are taken.
 type Rules struct {
-	// PageSize is the number of items requested per page, TailLimit how many items a
-	// tail has at most.
-	PageSize, TailLimit int
-	// End bounds a window, as Origin.End does. It ends after EmptyPages empty pages
-	// where the API has never marked the end of its results.
-	End        int64
-	EmptyPages int
-	// MarksEnd is set if the API is known to mark the end of its results, EndExplicit
-	// if a member of each page says whether more pages follow.
-	MarksEnd, EndExplicit bool
-	// DivertAll diverts unreadable items even if all are, DivertShared those whose id
-	// is taken by another one of their page.
-	DivertAll, DivertShared bool
-	// Overlap is how late an event may be listed.
-	Overlap time.Duration
+	PageSize, EmptyPages    int
+	TailLimit               int   // how many items a tail has at most
+	End                     int64 // of a window, as Origin.End
+	MarksEnd, EndExplicit   bool
+	DivertAll, DivertShared bool // unreadable items, items whose id is taken
+	Overlap                 time.Duration
 }
 
 func (r *Rules) window() bool { return r.End != 0 }
@@ -65,8 +57,11 @@ type Findings struct {
 	// dropped for it.
 	Repeats
 	AtBorder int
-	Trimmed
-	Keyless int // events without a key
+	Repeated int // dropped: the same bytes under the same id came earlier in the page
+	Shared   int // left: other bytes under an id that an item before has
+	Vanished int // in the tail, but the API does not list it any more
+	Changed  int // in the tail, and came back with other bytes
+	Keyless  int // events without a key
 	// Widened is how many items of a page are kept from now on where the page had all
 	// those kept of the page before: earlier ones may be published twice. 0 elsewhere.
 	Widened int
@@ -85,7 +80,7 @@ type Findings struct {
 func Begin(c bridge.Checkpoint) Position {
 	return Position{
 		Checkpoint: c, Empty: EmptyRun{Allowance: EmptyAllowance},
-		visited: RecentVisited(c.RecentCursors), scratch: newScratch(),
+		visited: RecentVisited(c.RecentCursors), scratch: &scratch{left: make(map[bridge.Identity]int)},
 	}
 }
 
@@ -97,13 +92,8 @@ func (at Position) Rejoin(c bridge.Checkpoint) Position {
 		at.visited, at.emptyCursors = RecentVisited(c.RecentCursors), Visited{}
 		at.forms, at.left = forms{}, 0
 	}
+	at.passed = at.passed && c.Epoch == at.Epoch && c.ChangeID() == at.ChangeID()
 	at.Checkpoint = c
-	return at
-}
-
-// ForgetRewind forgets what was read of a rewind.
-func (at Position) ForgetRewind() Position {
-	at.passed = false
 	return at
 }
 
@@ -122,19 +112,11 @@ func (at *Position) Overlaps() bool { return at.Overlap != nil && !at.Overlap.Do
 // Shows reports whether a page lists an item that the checkpoint knows to be
 // published.
 func (at *Position) Shows(p *bridge.Page) bool {
-	if p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 {
-		return true
-	}
-	known := make(map[bridge.Identity]bool, len(at.Tail))
-	for _, id := range at.Tail {
-		known[id] = true
-	}
-	for i := range p.Events {
-		if len(known) > 0 && known[p.Events[i].Identity()] {
-			return true
-		}
-	}
-	return false
+	return p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 || at.listsTail(p)
+}
+
+func (at *Position) listsTail(p *bridge.Page) bool {
+	return len(at.Tail) > 0 && slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return slices.Contains(at.Tail, e.Identity()) })
 }
 
 // Take moves over one page: it checks that the page belongs to the stream, drops and
@@ -153,7 +135,7 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 	digest := p.Digest()
 	found.Repeats = MarkBorder(p, &at.Border)
 	if found.Same || digest != 0 && digest == at.left {
-		MarkInclusiveEnd(p, rules.PageSize, &found.Repeats)
+		markInclusiveEnd(p, rules.PageSize, &found.Repeats)
 	}
 	if found.Whole && (digest != at.left || p.Tail()) {
 		digest = 0 // as an empty page
@@ -172,7 +154,7 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 		return err
 	}
 	at.Border = border
-	found.AtBorder = DropBorder(p)
+	found.AtBorder = dropBorder(p)
 	at.dropPublished(p, known)
 	if err := at.checkReadable(p, rules); err != nil {
 		return err

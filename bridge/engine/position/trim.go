@@ -13,14 +13,6 @@ import (
 // TailFactor bounds a tail, and how long a carried one is kept, in pages.
 const TailFactor = 4
 
-// Trimmed is what Trim found besides the events it left in the page.
-type Trimmed struct {
-	Repeated int // dropped: the same bytes under the same id came earlier in the page
-	Shared   int // left: other bytes under an id that an item before has
-	Vanished int // in the tail, but the API does not list it any more
-	Changed  int // in the tail, and came back with other bytes
-}
-
 // form is an item with an id as it stands: its identity and a hash of its bytes.
 type form struct {
 	id  bridge.Identity
@@ -45,10 +37,6 @@ type scratch struct {
 	slots []int32
 	left  map[bridge.Identity]int // of the tail
 	fresh []form                  // of the items that are published from the page
-}
-
-func newScratch() *scratch {
-	return &scratch{left: make(map[bridge.Identity]int)}
 }
 
 // trimming is one call of trim.
@@ -115,9 +103,8 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	at.forms = t.forms
 	if n := len(at.Tail); n > rules.TailLimit {
 		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail,
-			Advice: bridge.HintTail,
-			Err:    fmt.Errorf("the last page has %d items, the limit is %d", n, rules.TailLimit),
+			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail, Advice: bridge.HintTail,
+			Err: fmt.Errorf("the last page has %d items, the limit is %d", n, rules.TailLimit),
 		}
 	}
 	return nil
