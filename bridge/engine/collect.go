@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/internal/failpoint"
 )
 
@@ -19,11 +20,11 @@ const warnCursor = 2 << 10
 func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
-		trusted := f.trustOlder(l.page)
+		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(l.page)
 		l.release()
 		if trusted {
 			f.discard()
-			f.schedule.due = time.Now()
+			f.schedule.suspect, f.schedule.due = nil, time.Now()
 			return nil
 		}
 		return f.confirmBadCursor(hard)
@@ -58,7 +59,7 @@ func (s *stream) repeatsEnd() bool {
 	return s.last.Whole && s.at.Empty.Allowance == 0
 }
 
-// stopFetching ends the prefetcher; head stays.
+// stopFetching ends the prefetcher; the position stays.
 func (f *follower) stopFetching() {
 	if f.fetching != nil {
 		f.fetching.stop()
@@ -66,8 +67,8 @@ func (f *follower) stopFetching() {
 	}
 }
 
-// add trims a page, advances head past it and sends its events. A page that
-// must not be published leaves batch and head unchanged.
+// add takes a page and sends its events. A page that must not be published leaves batch
+// and position unchanged.
 func (f *follower) add(hard context.Context, l fetchResult) error {
 	if l.err != nil {
 		return l.err

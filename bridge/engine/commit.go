@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// commit makes the batch at hand and head durable.
+// commit makes the batch at hand and the position after it durable.
 //
 // Exactly once that is one step of the sink: a crash before it leaves nothing
 // of the batch, one after it all. At least once there are two, in this order:
@@ -37,11 +37,12 @@ func (f *follower) commit(hard context.Context) error {
 	f.adopt(next)
 	f.reportOverlap(from.Overlap)
 	f.schedule.sessions.reset()
-	f.account(receipt, b)
+	f.schedule.newEvents = f.account(receipt, b) || f.schedule.newEvents
+	f.publishStatus()
 	return nil
 }
 
-// flush commits the empty pages between the last commit and head.
+// flush commits the empty pages since the last commit.
 func (f *follower) flush(ctx context.Context) error {
 	if !f.session.ready || f.at.Cursor == f.committed.Cursor {
 		return nil
@@ -83,40 +84,39 @@ func (f *follower) drain(hard context.Context) {
 	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor), "published", f.run.totals.published)
 }
 
-// account reports a commit to the observer and the status.
-func (f *follower) account(r bridge.Receipt, b batch) {
+// account reports a commit to the observer, counts it, and reports whether it has events.
+func (s *stream) account(r bridge.Receipt, b batch) (published bool) {
 	dead := 0
 	for _, n := range r.DeadLettered {
 		dead += n
 	}
-	f.schedule.newEvents = f.schedule.newEvents || r.Published+dead > 0
-	f.run.totals.published += int64(r.Published)
-	f.run.totals.deadLettered += int64(dead)
-	f.run.totals.repeated += int64(f.found.Repeated)
-	if f.run.totals.atBorder == 0 && f.found.AtBorder > 0 {
-		f.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", f.found.AtBorder)
+	s.run.totals.published += int64(r.Published)
+	s.run.totals.deadLettered += int64(dead)
+	s.run.totals.repeated += int64(s.found.Repeated)
+	if s.run.totals.atBorder == 0 && s.found.AtBorder > 0 {
+		s.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", s.found.AtBorder)
 	}
-	f.run.totals.atBorder += int64(f.found.AtBorder)
-	f.run.totals.keyless += int64(f.found.Keyless)
-	if n := f.run.totals.keyless; !f.run.keylessLogged && f.keyless() {
-		f.run.keylessLogged = true
-		f.log.Warn("no event has a key", "events", n, "pointer", f.e.cfg.KeyPointer, "hint", f.e.cfg.words(bridge.HintKeyless))
+	s.run.totals.atBorder += int64(s.found.AtBorder)
+	s.run.totals.keyless += int64(s.found.Keyless)
+	if n := s.run.totals.keyless; !s.run.keylessLogged && s.keyless() {
+		s.run.keylessLogged = true
+		s.log.Warn("no event has a key", "events", n, "pointer", s.e.cfg.KeyPointer, "hint", s.e.cfg.words(bridge.HintKeyless))
 	}
-	f.run.totals.rate.add(time.Now(), r.Published+dead, f.committed.PositionTime)
-	if dead > 0 && time.Since(f.run.deadLettersLogged) > time.Minute {
-		f.run.deadLettersLogged = time.Now()
-		f.log.Warn("items sent to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
-			"hint", f.e.cfg.words(bridge.HintDeadLetters))
+	s.run.totals.rate.add(time.Now(), r.Published+dead, s.committed.PositionTime)
+	if dead > 0 && time.Since(s.run.deadLettersLogged) > time.Minute {
+		s.run.deadLettersLogged = time.Now()
+		s.log.Warn("items sent to the dead-letter topic", "items", r.DeadLettered, "in_this_run", s.run.totals.deadLettered,
+			"hint", s.e.cfg.words(bridge.HintDeadLetters))
 	}
-	if f.found.Shared > 0 && time.Since(f.run.sharedLogged) > time.Minute {
-		f.run.sharedLogged = time.Now()
-		f.log.Warn("different items share an id", "items", f.found.Shared,
-			"on_shared_id", f.e.cfg.OnSharedID, "hint", f.e.cfg.words(bridge.HintSharedID))
+	if s.found.Shared > 0 && time.Since(s.run.sharedLogged) > time.Minute {
+		s.run.sharedLogged = time.Now()
+		s.log.Warn("different items share an id", "items", s.found.Shared,
+			"on_shared_id", s.e.cfg.OnSharedID, "hint", s.e.cfg.words(bridge.HintSharedID))
 	}
-	o := f.found
+	o := s.found
 	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, r.Published, r
 	o.Unaccounted = max(0, b.events-r.Published-dead)
-	f.e.observe(o)
-	f.found = bridge.Observation{Times: o.Times[:0]}
-	f.publishStatus()
+	s.e.observe(o)
+	s.found = bridge.Observation{Times: o.Times[:0]}
+	return r.Published+dead > 0
 }

@@ -6,17 +6,18 @@
 //
 // # Life of a page
 //
-//	Run       wires the loop, and stops it in two phases
-//	own       acquires and releases ownership of the stream
-//	follow    recovers, then takes one input after the other
-//	fetch     asks at the cursor; the next request leaves as soon as the next
-//	          cursor is known, within a budget of pages and bytes
-//	decode    splits the body into events without copying
-//	take      checks the page, drops the events already published, and moves the
-//	          position over it
-//	collect   gathers ready pages into one batch
-//	commit    derives the next checkpoint and publishes both
-//	mirror    copies the checkpoint to the store concurrently
+//	Run           wires the loop, and stops it in two phases
+//	own           acquires and releases ownership of the stream
+//	follow        recovers, then takes one input after the other
+//	next          waits for the next input
+//	step          begins a session, or to fetch at the position
+//	fetch         asks at the cursor, while earlier pages are decoded and published
+//	handleFetched adds the page to a batch, and commits a full one
+//	add           takes the page, and sends its events
+//	Take          checks it, drops events already published, gives the position after it
+//	commit        derives the next checkpoint, and publishes it with the batch
+//	adopt         makes the position the committed one
+//	mirror        copies the checkpoint to the store concurrently
 //
 // Beside it:
 //
@@ -28,15 +29,14 @@
 //	                     configured, and drops events already in the sink
 //
 // Package position is the algorithm as values: Position.Take gives the position after
-// a page, and what was found on it. progress.go holds the committed position and the
-// one ahead of it.
+// a page, and what was found on it. The loop holds the committed position and the one
+// ahead of it (progress.go).
 //
 // The loop's state has four lifetimes: a session of the sink (session.go), the
-// stream's position (progress.go), an ownership (own.go), and the run (run.go).
-// stream.go changes the stream's by a commit; the recovery of a session does so too,
-// and nothing else of the loop.
+// stream's position (progress.go), an ownership (own.go), and the run (run.go). Only
+// stream.go and the recovery of a session move the committed position.
 //
-// Fetching and decoding run on goroutines of their own. Everything from collect
+// Fetching and decoding run on goroutines of their own. Everything from handleFetched
 // on runs on one goroutine, the commit loop, which owns the checkpoint; its
 // only nondeterminism is what the ports return.
 package engine

@@ -101,14 +101,13 @@ func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 
 // trustOlder goes on from a suspect page that is not the first one, given the first
 // one. It reports false if it is.
-func (f *follower) trustOlder(first *bridge.Page) bool {
-	if f.schedule.suspect.Code != position.CodeOlder || position.FirstItems(first) == f.suspectItems {
+func (s *stream) trustOlder(first *bridge.Page) bool {
+	if position.FirstItems(first) == s.suspectItems {
 		return false
 	}
-	f.committed.Trusted = f.suspectItems
-	f.schedule.suspect = nil
-	f.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
-		"cursor", bridge.CursorHash(f.committed.Cursor), "tail", len(f.committed.Tail), "hint", f.e.cfg.words(bridge.HintCursorRefused))
-	f.observeStuck(bridge.StuckOlder)
+	s.committed.Trusted = s.suspectItems
+	s.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
+		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail), "hint", s.e.cfg.words(bridge.HintCursorRefused))
+	s.observeStuck(bridge.StuckOlder)
 	return true
 }

@@ -19,9 +19,6 @@ func (f *follower) recover(ctx context.Context) error {
 	if err := r.restore(ctx); err != nil {
 		return &sessionError{err}
 	}
-	if on := f.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
-		f.blockedOn = "" // it is there again, and nothing contradicts it
-	}
 	if err := r.verify(ctx); err != nil {
 		return &sessionError{err}
 	}
@@ -59,7 +56,7 @@ func (r *recovery) restore(ctx context.Context) error {
 		return err
 	}
 	r.mirror.begin(k.store)
-	merge := r.mergeAtLeast // finds the checkpoint to go on from, and makes it durable if the mode's truth has another
+	merge := r.mergeAtLeast // finds the checkpoint to go on from, and makes it durable where it is not
 	if r.e.cfg.exactlyOnce() {
 		merge = r.mergeExactly
 	}
@@ -79,6 +76,9 @@ func (r *recovery) restore(ctx context.Context) error {
 		return err
 	}
 	r.rejoin(c)
+	if on := r.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
+		r.blockedOn = "" // it is there again, and nothing contradicts it
+	}
 	if r.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
 		r.mirror.offer(c)
 	}

@@ -86,18 +86,14 @@ func (s *stream) observePublish(took time.Duration, pages int, err error) {
 	s.e.observe(o)
 	s.sizer.committed(pages, took, err)
 	if s.e.cfg.exactlyOnce() {
-		s.e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: transactionCode(err)})
+		outcome := "committed"
+		if errors.Is(err, bridge.ErrFenced) {
+			outcome = "fenced"
+		} else if err != nil {
+			outcome = "unknown" // the next session finds out
+		}
+		s.e.observe(bridge.Observation{What: bridge.ObserveTransaction, Took: took, Code: outcome})
 	}
-}
-
-func transactionCode(err error) string {
-	switch {
-	case err == nil:
-		return "committed"
-	case errors.Is(err, bridge.ErrFenced):
-		return "fenced"
-	}
-	return "unknown" // the next session finds out
 }
 
 // advance moves the stored checkpoint and retries while the store is

@@ -117,21 +117,16 @@ func Hold(held int, r Repeats, page int) int {
 // KeepItems makes the last items of a page, as listed, that have an id those of its
 // border.
 func KeepItems(b *bridge.Border, p *bridge.Page, hold int) {
-	b.Items, b.Of = borderOf(p, hold), len(p.Events)
-}
-
-func borderOf(p *bridge.Page, hold int) bridge.BorderItems {
 	last := p.Events[max(0, len(p.Events)-hold):]
-	items := make(bridge.BorderItems, 0, len(last))
+	b.Items, b.Of = make(bridge.BorderItems, 0, len(last)), len(p.Events)
 	for i := range last {
 		if last[i].ID != nil {
-			items = append(items, bridge.NewBorderItem(&last[i]))
+			b.Items = append(b.Items, bridge.NewBorderItem(&last[i]))
 		}
 	}
-	if len(items) == 0 {
-		return nil
+	if len(b.Items) == 0 {
+		b.Items = nil
 	}
-	return items
 }
 
 // isFirstPage reports whether a page at a later cursor is the first page: it leads
