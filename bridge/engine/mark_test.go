@@ -62,3 +62,30 @@ func TestForgetsWhatATopicHeld(t *testing.T) {
 		t.Error("the next ownership goes by what the topic held in the last one, or by its empty pages")
 	}
 }
+
+// TestRollbackForgetsWhatAPageTaught: what a page says of the tail is found again when it
+// is read once more, since the first time was not counted.
+func TestRollbackForgetsWhatAPageTaught(t *testing.T) {
+	t.Parallel()
+	e := &Engine{}
+	e.rules.TailLimit = 10
+	f := newFollower(e, nil)
+	take := func(items ...string) {
+		p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Items: len(items)}
+		for _, id := range items {
+			p.Events = append(p.Events, bridge.Event{ID: []byte(id[:1]), Raw: []byte(id)})
+		}
+		if err := f.take(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take("a", "b")
+	f.adopt(f.at.Checkpoint)
+	f.found = bridge.Observation{}
+	for range 2 {
+		if take("a2"); f.found.Changed != 1 || f.found.Vanished != 1 {
+			t.Errorf("%d items changed, %d vanished; want one each", f.found.Changed, f.found.Vanished)
+		}
+		f.rollback()
+	}
+}

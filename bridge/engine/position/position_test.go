@@ -136,3 +136,41 @@ func TestTailTooLong(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestMarksFrom: the topic is read from about the earliest of the events that a rewind may
+// publish again, of the source that the page names.
+func TestMarksFrom(t *testing.T) {
+	t.Parallel()
+	mine, other := bridge.SourceIdentity{Workspace: "mine"}, bridge.SourceIdentity{Workspace: "other"}
+	page := func(source bridge.SourceIdentity, times ...int64) *bridge.Page {
+		p := &bridge.Page{Source: source}
+		for _, ms := range times {
+			p.Events = append(p.Events, bridge.Event{Time: ms})
+		}
+		return p
+	}
+	many := []int64{1} // and one client's clock is wrong
+	for ms := range int64(19) {
+		many = append(many, 100-ms)
+	}
+	rewinds := bridge.Checkpoint{RewindEnd: &bridge.RewindEnd{Source: mine}}
+	overlaps := rewinds
+	overlaps.Overlap = &bridge.Overlap{From: 50}
+	for name, c := range map[string]struct {
+		at   bridge.Checkpoint
+		page *bridge.Page
+		from int64 // 0 is not at all
+	}{
+		"a rewind":                        {rewinds, page(mine, many...), 83},
+		"no rewind":                       {bridge.Checkpoint{}, page(mine, 5), 0},
+		"no event with a time":            {rewinds, page(mine, bridge.NoTime), 0},
+		"another source than the topic's": {rewinds, page(other, 5), 0},
+		"an overlap drops its own":        {overlaps, page(mine, 60, 40, 55), 40},
+		"nothing but what it drops":       {overlaps, page(mine, 60), 0},
+	} {
+		from, source, ok := Begin(c.at).MarksFrom(c.page)
+		if ok != (c.from > 0) || ok && (from.UnixMilli() != c.from || source != mine) {
+			t.Errorf("%s: from %v, %v, %t; want %d", name, from, source, ok, c.from)
+		}
+	}
+}
