@@ -151,6 +151,10 @@ var conditions = []struct {
 	}, act: func(p *tab) {
 		p.click(`#history-rows [data-key="3.88390"]`)
 		p.write("#move-form [name=reason]", "bad deploy of the consumer")
+		p.resize(360, 900)
+		p.whole()
+		p.obeys()
+		p.portrait("move-360", "light", 360)
 		p.click("#move-submit")
 		p.sees("#move-again", "251,170")
 	}},
