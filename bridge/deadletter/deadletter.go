@@ -124,9 +124,10 @@ func Read(r *kgo.Record) DeadLetter {
 // 256 bytes.
 func openHeaders(r *kgo.Record) map[string]string {
 	open := make(map[string]string)
+	described := []string{kafkasink.HeaderType, kafkasink.HeaderTime, kafkasink.HeaderSource, "content-type"}
 	for _, h := range r.Headers {
 		own := strings.HasPrefix(h.Key, "__dlq.errors.") || strings.HasPrefix(h.Key, "eb-")
-		if own || slices.Contains([]string{kafkasink.HeaderType, kafkasink.HeaderTime, kafkasink.HeaderSource, "content-type"}, h.Key) {
+		if own || slices.Contains(described, h.Key) {
 			open[h.Key] = strings.ToValidUTF8(string(h.Value[:min(len(h.Value), keptID)]), "\uFFFD")
 		}
 	}

@@ -176,7 +176,8 @@ type moveTarget struct {
 	Shift int64 `json:"shift"`
 	// EventTime goes to the events from this time on, read like Datetime; an API that
 	// takes no start refuses it. Earliest goes to the first event of the export,
-	// Latest to the events from now on. Current keeps the position and accepts the topics as they are.
+	// Latest to the events from now on. Current keeps the position and accepts the
+	// topics as they are.
 	EventTime string `json:"event_time"`
 	Earliest  bool   `json:"earliest"`
 	Current   bool   `json:"current"`
@@ -186,14 +187,17 @@ type moveTarget struct {
 // parse checks that exactly one field is set, and its value.
 func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
 	given := 0
-	for _, is := range []bool{t.Entry != "", t.Datetime != "", t.Shift != 0, t.EventTime != "", t.Earliest, t.Current, t.Latest} {
+	for _, is := range []bool{
+		t.Entry != "", t.Datetime != "", t.Shift != 0, t.EventTime != "", t.Earliest, t.Current, t.Latest,
+	} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return "", nil, badRequest(`"to": {"shift": -5}`, "to: has %d targets, want one of entry, datetime, shift, event_time, earliest, current, latest", given)
+		return "", nil, badRequest(`"to": {"shift": -5}`,
+			"to: has %d targets, want one of entry, datetime, shift, event_time, earliest, current, latest", given)
 	case t.Shift > 0:
 		return "", nil, badRequest(`"shift": -5`, "shift: %d is not negative", t.Shift)
 	}
