@@ -446,3 +446,19 @@ func TestFolds(t *testing.T) {
 	p.whole()
 	p.obeys()
 }
+
+// The first minutes after a start do not press the bars of the history flat.
+func TestBars(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.history = entries(200)
+	for i, e := range f.history[190:] {
+		e["events"] = e["events"].(int) - 4_000_000*(i+1)
+	}
+	p := open(t, f, 1280)
+	p.sees("#history-rows", "3.88411")
+	p.wait(`(() => {
+		const bars = document.getElementById('bars');
+		const line = bars.getContext('2d').getImageData(0, Math.floor(0.8 * bars.height), bars.width, 1).data;
+		return line.filter((v, i) => i % 4 === 3 && v > 0).length > bars.width / 2;
+	})()`)
+}

@@ -1,6 +1,7 @@
 // The cursor's history: a slider over time and a table. Choosing an entry opens
 // the plan of a move to it, and nothing more.
 
+import { usualTop } from './charts.js';
 import { $, el, fill, Folds, forbid, runs, setText, time } from './dom.js';
 import { again, clock, count, explain, instant, place } from './format.js';
 import { down, model, now, report, whyNot } from './model.js';
@@ -220,7 +221,7 @@ export class History {
       }, 'Rewind…')));
   }
 
-  // drawBars draws how many events were committed when.
+  // drawBars draws how many events were committed when, by the scale of the usual.
   drawBars() {
     const canvas = $('bars');
     const [w, h] = [canvas.clientWidth, canvas.clientHeight];
@@ -229,13 +230,14 @@ export class History {
     canvas.width = w * scale;
     canvas.height = h * scale;
     const sums = this.sums();
-    const most = Math.max(1, ...sums);
+    const most = Math.max(1, usualTop(sums));
     const paint = canvas.getContext('2d');
     paint.scale(scale, scale);
     paint.fillStyle = getComputedStyle(canvas).color;
     sums.forEach((sum, i) => {
-      const height = sum > 0 ? Math.max(1, (h * sum) / most) : 0;
+      const height = sum > 0 ? Math.max(1, h * Math.min(1, sum / most)) : 0;
       paint.fillRect((i * w) / bars, h - height, w / bars - 1, height);
+      if (sum > most) paint.clearRect((i * w) / bars, 5, w / bars, 3); // a bar that is cut is broken
     });
   }
 
