@@ -43,10 +43,11 @@ func ownRecords(records ...kgo.Record) *inflightPage {
 }
 
 // reserve allocates the memory of the whole page at once, with that many
-// headers per event: the client keeps pointers into it.
-func (p *inflightPage) reserve(events, headers int) {
+// headers per event: the client keeps pointers into it, also into outgrown pieces.
+func (p *inflightPage) reserve(events, headers, text int) {
 	p.records = slices.Grow(p.records, events)
 	p.headers = slices.Grow(p.headers, events*headers)
+	p.text = slices.Grow(p.text, text)
 }
 
 // keep is the promise of each record. It runs on the client's goroutine.

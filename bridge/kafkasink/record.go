@@ -84,7 +84,7 @@ func newBuilder(cfg Config) builder {
 func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.Receipt, error) {
 	now := time.Now()
 	b.to = p
-	p.reserve(len(page.Events), b.headersPerEvent(page))
+	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
 	made := batch{session: x, now: now, span: keptBy(&x.topics.Events.Settings, now)}
 	b.setSource(page.Source)
 	for i := range page.Events {
@@ -107,6 +107,15 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 	}
 	b.trace = kgo.RecordHeader{Key: headerTraceparent, Value: []byte(page.Traceparent)}
 	return maxHeaders + 1
+}
+
+// textOf bounds the bytes of the header values that are built for the page.
+func (b *builder) textOf(page *bridge.Page) (bytes int) {
+	const idAndTime = 64
+	for i := range page.Events {
+		bytes += len(b.typeOf) + len(page.Events[i].Type) + idAndTime
+	}
+	return bytes
 }
 
 // add builds the record of one event, or its dead letter.
@@ -258,8 +267,7 @@ func (d *dates) of(day int64) string {
 	return d.text
 }
 
-// header returns a header with its value in the batch's own memory. Earlier
-// values stay valid when that grows.
+// header returns a header with its value in the page's own memory.
 func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.RecordHeader {
 	from := len(b.to.text)
 	b.to.text = appendValue(b.to.text)

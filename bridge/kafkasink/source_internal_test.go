@@ -1,11 +1,14 @@
 package kafkasink
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // A stream whose KAFKA_CE_SOURCE is set while it runs knows its older records,
@@ -34,5 +37,22 @@ func TestSourcesOfRecords(t *testing.T) {
 		if mark, others := s.mayHave(r), s.isOthers(r); mark != c.mark || others != c.others {
 			t.Errorf("setting %q, source %+v, record %q: may be of it %t, another's %t", c.setting, c.of, c.record, mark, others)
 		}
+	}
+}
+
+// The header values of a page are in one piece of memory, however long they are: pieces
+// that were outgrown and are pointed to took five times as much as the values.
+func TestHeaderTextsShareMemory(t *testing.T) {
+	t.Parallel()
+	b := newBuilder(Config{Stream: "events", Resource: "events"})
+	p, page := ownRecords(), &bridge.Page{}
+	for range 500 {
+		page.Events = append(page.Events, bridge.Event{Raw: []byte("{}"), Type: bytes.Repeat([]byte("t"), 3000), Time: 1})
+	}
+	if _, err := b.build(p, page, &session{topics: kafkaadmin.Described{Events: &kafkaclient.Topic{Settings: kafkaclient.Settings{MaxMessage: 1 << 20}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if id := p.records[0].Headers[1]; id.Key != HeaderID || &id.Value[0] != &p.text[0] {
+		t.Error("the memory of the first header's value was outgrown")
 	}
 }
