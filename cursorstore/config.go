@@ -149,6 +149,7 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	}
 	o.TLSConfig, err = c.tls(t)
 	p.Add(err)
+	o.Dialer = dial(o)
 	return o, p.Err()
 }
 

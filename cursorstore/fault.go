@@ -68,7 +68,7 @@ var symptoms = []symptom{
 func (c *Client) explain(err error) error {
 	located := fmt.Errorf("redis at %s: %w", c.where, err)
 	message := err.Error()
-	if strings.Contains(message, "WRONGTYPE") {
+	if strings.Contains(message, "WRONGTYPE") || errors.Is(err, errLargeReply) {
 		return foreign("a key of the stream", err)
 	}
 	for _, s := range symptoms {
