@@ -98,8 +98,22 @@ func leadsElsewhere(segment string) bool {
 
 // lookalikes are overlong forms of UTF-8 and characters that some servers fold to
 // dots and slashes.
-var lookalikes = strings.NewReplacer("\xc0\xae", ".", "\xc0\xaf", "/", "\xc1\x9c", "\\",
-	"\uff0e", ".", "\u2024", ".", "\u2025", "..", "\u2026", "...", "\uff0f", "/", "\uff3c", "\\")
+var lookalikes = strings.NewReplacer(append(overlong(`./\`),
+	"\uff0e", ".", "\ufe52", ".", "\u2024", ".", "\u2025", "..", "\u2026", "...", "\ufe19", "...",
+	"\uff0f", "/", "\u2044", "/", "\u2215", "/", "\uff3c", "\\", "\ufe68", "\\", "\u2216", "\\")...)
+
+// overlong returns the forms of two to six bytes of ASCII characters, each with its
+// character.
+func overlong(ascii string) (pairs []string) {
+	for _, c := range []byte(ascii) {
+		last := string([]byte{0x80 | c&0x3f})
+		pairs = append(pairs, string([]byte{0xc0 | c>>6})+last, string(c))
+		for _, lead := range []string{"\xe0", "\xf0\x80", "\xf8\x80\x80", "\xfc\x80\x80\x80"} {
+			pairs = append(pairs, lead+string([]byte{0x80 | c>>6})+last, string(c))
+		}
+	}
+	return pairs
+}
 
 // names returns the unescaped segments of a path that lead nowhere else.
 func names(u *url.URL) (names []string) {

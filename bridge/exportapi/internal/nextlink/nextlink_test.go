@@ -41,6 +41,7 @@ func TestDisguisedDots(t *testing.T) {
 	known := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v1/events"}
 	for _, segment := range []string{
 		"..%20", "%20..", "..%2520", ".%20", "..%09", "..%0d%0a", "..%c2%a0", "..%e2%80%8b", "..%7f", "...", "..%20.", "..%20;a=b", "..%20%3b",
+		"%e0%80%ae%e0%80%ae", "%f0%80%80%ae%f0%80%80%ae", "%fc%80%80%80%80%ae", "..%e0%80%afa", "a%e0%81%9cb", "a%e2%81%84b", "a%e2%88%95b", "a%e2%88%96b", "%ef%b9%92.",
 		"%c0%ae%c0%ae", "a%c0%afb", "..%ef%bc%8f", "%ef%bc%8e%ef%bc%8e", "%e2%80%a5", "%e2%80%a4%e2%80%a4", "a%ef%bc%8fb", "a%ef%bc%bcb",
 		"..%ff", "..%00", "..%23", "..%3f",
 	} {
