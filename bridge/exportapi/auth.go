@@ -293,7 +293,7 @@ func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
 		return f
 	}
 	code := refused.Response.StatusCode
-	text := e.clean(at, fmt.Sprintf("%d %s %s", code, refused.ErrorCode, refused.ErrorDescription))
+	text := strings.TrimSpace(fmt.Sprintf("%d %s", code, e.clean(at, refused.ErrorCode+" "+refused.ErrorDescription)))
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: fmt.Errorf("request a token from %s: %s", e.tokenHost(), text)}
 	switch {
 	case code == http.StatusTooManyRequests:

@@ -108,7 +108,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
 	c.requests = newRequests(&c.cfg, urls, c.auth)
-	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader, hidden: c.requests.secrets()}
+	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader, hidden: c.requests.secrets(), withheld: c.requests.credentials}
 	c.recycle = func(p *bridge.Page) {
 		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil

@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
+	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
 func testDecoder(t testing.TB) *pageDecoder {
@@ -237,7 +238,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
 		}
 	}
-	e := &faults{auth: &credentials{cfg: &Config{}, secret: "k3y"}}
+	e := &faults{auth: &credentials{cfg: &Config{}, secret: "k3y"}, withheld: func() []secrets.Secret { return nil }}
 	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", linklocal.ErrAddress), "")
 	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_ALLOW_LINK_LOCAL") {
 		t.Errorf("got %+v", f)

@@ -67,3 +67,46 @@ func TestEchoedCredentials(t *testing.T) {
 		}
 	}
 }
+
+// TestEchoedInOtherForms: an error response that has a credential in a form that cannot be
+// cut out is withheld, and so is a parameter of the token request.
+func TestEchoedInOtherForms(t *testing.T) {
+	t.Parallel()
+	const secret, assertion = "s3cret-Key+0123456789", "4ssertion-0123456789"
+	base := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	each := func(format string) (all string) {
+		for _, b := range []byte(secret) {
+			all += fmt.Sprintf(format, b)
+		}
+		return all
+	}
+	for name, form := range map[string]string{
+		"base64 twice": base(base(secret)), "escaped": each("%%%02X"), "JSON": each(`\u%04x`), "HTML": each("&#%d;"), "bytes": each("%02x "),
+		"upper case": strings.ToUpper(secret), "a parameter": assertion, "a parameter in base64": base(assertion),
+	} {
+		for _, kind := range []string{"application/json", "text/plain"} {
+			body := "unknown " + form
+			if kind == "application/json" {
+				body = `{"error":` + quote(body) + `}`
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				if r.URL.Path == "/token" && kind != "application/json" {
+					_, _ = io.WriteString(w, `{"access_token":"t0k3n-0123456789"}`)
+					return
+				}
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, body)
+			}))
+			c := connect(t, config(t, map[string]string{
+				"EXPORT_URL": server.URL, "EXPORT_AUTH": "oauth2", "EXPORT_API_KEY": secret, "EXPORT_OAUTH2_CLIENT_ID": "client",
+				"EXPORT_OAUTH2_TOKEN_URL": server.URL + "/token", "EXPORT_OAUTH2_PARAMS": "client_assertion=" + assertion,
+			}))
+			_, err := fetchAll(t, c, bridge.Position{})
+			if f := wantFault(t, err); strings.Contains(f.Error(), form[:8]) || !strings.Contains(f.Error(), "400") {
+				t.Errorf("%s, %s: %q shows %s", name, kind, f.Error(), form)
+			}
+			server.Close()
+		}
+	}
+}

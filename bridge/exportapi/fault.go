@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/internal/secrets"
 	"exportbridge/bridge/exportapi/internal/stuck"
 )
 
@@ -50,7 +51,8 @@ type faults struct {
 	endpoint *url.URL // of the first page
 	auth     *credentials
 	reader   *body.Reader
-	hidden   []bridge.Secret // the values of static parameters and headers, and the password of a proxy
+	hidden   []bridge.Secret // the values of parameters and headers, and the password of a proxy
+	withheld func() []secrets.Secret
 }
 
 // of puts the request that failed in front of a fault's error.
@@ -267,6 +269,9 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 
 // impossible is the fault of a position that the API cannot be asked for.
 func impossible(err error) *bridge.Fault {
+	if errors.Is(err, errStoredLeak) {
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err, Advice: bridge.HintCursorRefused}
+	}
 	if errors.Is(err, errForm) || errors.Is(err, nextlink.ErrCredential) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, Advice: bridge.HintCursorForm}
 	}

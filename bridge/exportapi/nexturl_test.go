@@ -180,6 +180,28 @@ func TestSecretInCursor(t *testing.T) {
 	}
 }
 
+// TestSecretInStoredCursor: a cursor that has a credential in it is not requested either,
+// whoever has stored it.
+func TestSecretInStoredCursor(t *testing.T) {
+	t.Parallel()
+	for name, vars := range map[string]map[string]string{"plain": nil, "next URL": {"EXPORT_CURSOR_IN": "next-url"}, "POST": {"EXPORT_METHOD": "POST"}} {
+		var seen recorder
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			seen.saw(r)
+			answer(emptyPage)(w, r)
+		}, vars)
+		for range 2 {
+			_, err := fetchAll(t, c, bridge.Position{Cursor: "/events?t=" + url.QueryEscape(testKey)})
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Advice != bridge.HintCursorRefused || !strings.Contains(f.Error(), "contains EXPORT_API_KEY or") {
+				t.Errorf("%s: %v", name, f)
+			}
+		}
+		if n := len(seen.all()); n != 0 {
+			t.Errorf("%s: %d requests", name, n)
+		}
+	}
+}
+
 // TestCredentialIsInNoURL: a cursor, which anybody with access to Redis can request,
 // puts no credential of a header into a URL.
 func TestCredentialIsInNoURL(t *testing.T) {

@@ -34,10 +34,13 @@ func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 	// What could be read is tried: the status alone decides.
 	e.reader.Open(resp)
 	defer e.reader.Done()
-	body, _ := e.reader.Read(nil, math.MaxInt, maxProblem)
+	body, err := e.reader.Read(nil, math.MaxInt, maxProblem)
 	said := problem.Text(body, resp.StatusCode)
 	if plain && said == "" {
 		said = string(body)
+		if i := strings.LastIndexAny(said, " \t\r\n"); i >= 0 && err != nil { // it may end within a key
+			said = said[:i]
+		}
 	}
 	if text := e.clean(at, said); text != "" {
 		return status + ": " + text
@@ -46,7 +49,7 @@ func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 }
 
 // clean prepares foreign text for an error: without control characters, key and
-// cursor, and truncated.
+// cursor, and truncated. One with a key in a form that cannot be cut out is withheld.
 func (e *faults) clean(at bridge.Position, text string) string {
 	var hidden []problem.Hidden
 	for _, secret := range append(e.auth.secrets(), e.hidden...) {
@@ -59,7 +62,7 @@ func (e *faults) clean(at bridge.Position, text string) string {
 			hidden = append(hidden, problem.Hidden{Text: part, Shown: "cursor " + bridge.CursorHash(at.Cursor)})
 		}
 	}
-	return problem.Show(text, hidden)
+	return problem.Show(text, hidden, secrets.NewFinder(e.withheld()).In)
 }
 
 // cursorParts returns a cursor, and the parts of it that the API may repeat alone.

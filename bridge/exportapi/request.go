@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +23,9 @@ import (
 	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
+// errStoredLeak is the error of a cursor that no page named: one with a credential.
+var errStoredLeak = errors.New("the stored cursor")
+
 // paramEvents is the parameter of the event types.
 const paramEvents = "events"
 
@@ -39,6 +43,7 @@ type requests struct {
 	afterFirst [2]string
 	cursors    nextlink.Cursors
 	leaks      secrets.Finder // of what no cursor may have
+	sound      string         // the last cursor that has none of it
 }
 
 // newRequests returns the requests of a valid configuration.
@@ -65,6 +70,10 @@ func (r *requests) secrets() (values []bridge.Secret) {
 	}
 	for _, h := range r.headers {
 		texts = append(texts, secretParts(h.value)...)
+	}
+	granted, _ := r.cfg.oauth2Params() // validated
+	for _, values := range granted {
+		texts = append(texts, values...)
 	}
 	if proxy, _ := r.cfg.proxy(); proxy != nil && proxy.User != nil { // validated
 		password, _ := proxy.User.Password()
@@ -96,6 +105,14 @@ func (r *requests) credentials() (all []secrets.Secret) {
 			all = append(all, secrets.Secret{Name: "the parameter " + p.Name + " of EXPORT_PARAMS", Value: p.Value})
 		}
 	}
+	granted, _ := r.cfg.oauth2Params() // validated
+	for name, values := range granted {
+		for _, value := range values {
+			if isCredential(name) || strings.HasSuffix(name, "assertion") {
+				all = append(all, secrets.Secret{Name: "the parameter " + name + " of EXPORT_OAUTH2_PARAMS", Value: value})
+			}
+		}
+	}
 	return all
 }
 
@@ -105,7 +122,7 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 	if len(cursor) > bridge.MaxCursor { // is stored nowhere
 		return nil
 	}
-	name := r.leaks.In(cursor)
+	name := r.leak(cursor)
 	if name == "" {
 		return nil
 	}
@@ -115,6 +132,16 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Hint: hint,
 		Err: fmt.Errorf("the next cursor contains %s: it is not followed or stored", name)}
+}
+
+// leak returns the name of the credential that a cursor has, "" without one.
+func (r *requests) leak(cursor string) (name string) {
+	if cursor != r.sound {
+		if name = r.leaks.In(cursor); name == "" {
+			r.sound = cursor
+		}
+	}
+	return name
 }
 
 // secretHeader matches the names of headers that authenticate.
@@ -133,8 +160,10 @@ func secretParts(value string) []string {
 func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*http.Request, error) {
 	target, err := r.urls.of(at), r.cfg.refuse(at)
 	var body []byte
-	switch {
+	switch leak := r.leak(at.Cursor); {
 	case err != nil:
+	case leak != "":
+		return nil, fmt.Errorf("%w contains %s: it is not requested, which would write it into the logs of servers", errStoredLeak, leak)
 	case at.Cursor != "" && r.cfg.leads():
 		target, err = r.target(at, size)
 	case r.cfg.posts():
@@ -236,7 +265,7 @@ func (r *requests) prepare() {
 	if r.cfg.keyParam() != "" { // else it is in headers, and in no URL
 		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()}, {Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
 	}
-	r.leaks = secrets.NewFinder(r.credentials())
+	r.leaks, r.sound = secrets.NewFinder(r.credentials()), ""
 	beside := r.query(bridge.Position{}, r.cfg.PageSize)
 	if r.cfg.CursorAlone {
 		clear(beside)

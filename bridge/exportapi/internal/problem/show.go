@@ -14,8 +14,8 @@ const maxText = 200
 type Hidden struct{ Text, Shown string }
 
 // Show prepares foreign text for an error: without control characters and what
-// is hidden, and truncated.
-func Show(text string, hidden []Hidden) string {
+// is hidden, and truncated. It withholds a text in which find still finds something.
+func Show(text string, hidden []Hidden, find func(string) (name string)) string {
 	var forms []Hidden
 	for _, h := range hidden {
 		for _, form := range []string{url.QueryEscape(h.Text), url.PathEscape(h.Text), onePrintedLine(h.Text)} {
@@ -31,6 +31,9 @@ func Show(text string, hidden []Hidden) string {
 		pairs = append(pairs, form.Text, form.Shown)
 	}
 	text = strings.NewReplacer(pairs...).Replace(onePrintedLine(text))
+	if name := find(text); name != "" {
+		return "(a text that contains " + name + ")"
+	}
 	if runes := []rune(text); len(runes) > maxText {
 		return string(runes[:maxText]) + "..."
 	}

@@ -1,9 +1,11 @@
 package secrets
 
 import (
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -55,5 +57,51 @@ func TestInAllocatesNothing(t *testing.T) {
 	f := NewFinder([]Secret{{"key", "s3cret-token-0123456789"}})
 	if n := testing.AllocsPerRun(100, func() { f.In("eyJjIjoi%2BMTIzNDU2Nzg5MA%3D%3D" + `\u0041`) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestInWhatIsEncodedTwice finds a secret in forms of its forms, and one that is spread,
+// folded or listed byte by byte.
+func TestInWhatIsEncodedTwice(t *testing.T) {
+	t.Parallel()
+	const secret = "Sk-test/Key+93=%41-0123"
+	f := NewFinder([]Secret{{"it", secret}})
+	base := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	list := func(format, between string) string {
+		var bytes []string
+		for _, b := range []byte(secret) {
+			bytes = append(bytes, fmt.Sprintf(format, b))
+		}
+		return strings.Join(bytes, between)
+	}
+	for name, text := range map[string]string{
+		"base64 twice": base(base(secret)), "base64 twice, inside": base(`{"k":"` + base("user:"+secret) + `"}`), "base64 of escaped": base("t=" + url.QueryEscape(secret)),
+		"base64 of hex": base(hex.EncodeToString([]byte(secret))), "hex of base64": hex.EncodeToString([]byte(base(secret))),
+		"base64 of JSON": base(strings.ReplaceAll(`{"k":"`+secret+`"}`, "/", `\/`)),
+		"base32":         base32.StdEncoding.EncodeToString([]byte("a" + secret)), "upper case": strings.ToUpper(secret), "lower case": strings.ToLower(secret),
+		"spaced": strings.Join(strings.Split(secret, ""), " "), "with dots": strings.Join(strings.Split(secret, ""), "."),
+		"bytes": list("%02x", ":"), "0x": list("0x%02x", ", "), `\x`: list(`\x%02x`, ""), "decimal": list("%d", " "), "octal": list(`\%03o`, ""),
+		"HTML": list("&#%d;", ""), "HTML, hex": list("&#x%02x;", ""), "quoted-printable": list("=%02X", ""), "%u": list("%%u%04x", ""), `\u twice`: list(`\\u%04x`, ""),
+	} {
+		if f.In("x "+text+" y") == "" {
+			t.Errorf("%s: nothing in %s", name, text)
+		}
+	}
+	for _, text := range []string{base(base("Sk-test/Key+93=%41-9999")), "sktestkey", "0123456789abcdefghijklmnopqrstuvwxyz", strings.Repeat("93410123", 40)} {
+		if got := f.In(text); got != "" {
+			t.Errorf("%s in %q", got, text)
+		}
+	}
+}
+
+// BenchmarkIn is what a page's cursor costs.
+func BenchmarkIn(b *testing.B) {
+	f := NewFinder([]Secret{{"key", "sk-0123456789abcdefghijklmnopqrstuv"}, {"token", strings.Repeat("t0k3n", 60)}})
+	for name, cursor := range map[string]string{"short": "eyJhZnRlciI6MTcwMDAwMDAwMDAwMH0=", "long": strings.Repeat("eyJhZnRlciI6", 40)} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f.In(cursor)
+			}
+		})
 	}
 }
