@@ -111,7 +111,8 @@ func (c *Config) checkSource(p *bridge.Problems) {
 }
 
 // StrayCursor returns why a stored cursor is not of EXPORT_PATH, or nil: a next
-// URL is requested by its own path, whatever EXPORT_PATH says.
+// URL is requested by its own path, whatever EXPORT_PATH says. It does not show the
+// cursor: the path may have a token.
 func (c *Config) StrayCursor(cursor string) error {
 	urls, err := c.endpoints(presets[c.Resource])
 	if err != nil || !c.leads() {
@@ -124,11 +125,12 @@ func (c *Config) StrayCursor(cursor string) error {
 		values.Add(p.Name, p.Value)
 	}
 	if unset := nextlink.Unset(cursor, values); len(unset) > 0 {
-		return fmt.Errorf("the stored next URL has the parameter %s, which EXPORT_PARAMS no longer sets: it may be another list", strings.Join(unset, ", "))
+		return fmt.Errorf("the stored next URL has the parameter %.200q, which EXPORT_PARAMS no longer sets: it may be another list", strings.Join(unset, ", "))
 	}
 	path, _, _ := strings.Cut(cursor, "?")
 	if path = strings.TrimSuffix(path, "#"); path == endpoint.EscapedPath() {
 		return nil
 	}
-	return fmt.Errorf("the stored next URL leads to the path %s, and EXPORT_PATH to %s: it may be another list", path, endpoint.EscapedPath())
+	return fmt.Errorf("the stored next URL, cursor %s, leads to another path than EXPORT_PATH, which makes %s: it may be another list",
+		bridge.CursorHash(cursor), endpoint.EscapedPath())
 }

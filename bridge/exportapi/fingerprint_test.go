@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"exportbridge/bridge"
@@ -88,6 +89,11 @@ func TestStrayCursor(t *testing.T) {
 	} {
 		if err := c.StrayCursor(cursor); (err != nil) != stray {
 			t.Errorf("%s: %v", cursor, err)
+		}
+	}
+	for _, cursor := range []string{"/v1/t0ken-in-a-path/log", "/v1/" + strings.Repeat("x", 16000), "/v1/orgs/acme/log?" + strings.Repeat("x", 16000) + "=#1"} {
+		if err := c.StrayCursor(cursor); err == nil || strings.Contains(err.Error(), "t0ken") || len(err.Error()) > 500 {
+			t.Errorf("%.40s: %.600v", cursor, err)
 		}
 	}
 	c.Params = "order=asc,tag=x,tag=y"
