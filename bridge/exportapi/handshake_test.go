@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -67,6 +68,61 @@ func TestCertificateIsForTheAPI(t *testing.T) {
 		if f := wantFault(t, err); f.Code != "418" || offered.Load() != int64(want) {
 			t.Errorf("API at %s: %s, %d certificates offered, want %d", host, f.Code, offered.Load(), want)
 		}
+	}
+}
+
+// TestCertificateIsNotForTheProxy: an https proxy is not offered the client certificate of
+// the API, which the tunnel through it leads to.
+func TestCertificateIsNotForTheProxy(t *testing.T) {
+	t.Parallel()
+	cert, key := selfSigned(t, "client")
+	var atAPI, atProxy atomic.Int64
+	asking := func(h http.HandlerFunc) *httptest.Server {
+		s := httptest.NewUnstartedServer(h)
+		s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	api := asking(func(w http.ResponseWriter, r *http.Request) {
+		atAPI.Add(int64(len(r.TLS.PeerCertificates)))
+		answer(emptyPage)(w, r)
+	})
+	proxy := asking(func(w http.ResponseWriter, r *http.Request) {
+		atProxy.Add(int64(len(r.TLS.PeerCertificates)))
+		to, err := new(net.Dialer).DialContext(r.Context(), "tcp", r.Host)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		from, rest, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+		done := make(chan struct{})
+		go func() { defer close(done); _, _ = io.Copy(to, rest); _ = to.Close() }()
+		_, _ = io.Copy(from, to)
+		_ = from.Close()
+		<-done
+	})
+	trusted := ""
+	for _, s := range []*httptest.Server{api, proxy} {
+		trusted += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	}
+	vars := map[string]string{"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": trusted, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}
+	for _, through := range []string{"proxy", "direct"} {
+		if through == "direct" {
+			delete(vars, "EXPORT_PROXY")
+		}
+		atAPI.Store(0)
+		if _, err := fetchAll(t, connect(t, config(t, vars)), bridge.Position{}); err != nil || atAPI.Load() != 1 {
+			t.Errorf("%s: %d certificates at the API: %v", through, atAPI.Load(), err)
+		}
+	}
+	if n := atProxy.Load(); n != 0 {
+		t.Errorf("%d certificates at the proxy", n)
 	}
 }
 

@@ -1,6 +1,8 @@
 package exportapi
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -48,7 +50,8 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 		Protocols:              &protocols,
 	}
 	if cfg.TLSCert != "" {
-		t.TLSClientConfig.GetClientCertificate = cfg.clientCertificate
+		t.DialTLSContext = dialFirst(dialer, t, cfg)
+		t.TLSClientConfig.GetClientCertificate = cfg.clientCertificate // through a proxy's tunnel
 	}
 	switch {
 	case proxy != nil:
@@ -57,6 +60,26 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil
+}
+
+// dialFirst returns what dials the first server of a TLS connection: the API's host, which
+// is offered the client certificate, or a proxy, which is not.
+func dialFirst(dialer *net.Dialer, t *http.Transport, cfg *Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain, certified := t.TLSClientConfig.Clone(), t.TLSClientConfig.Clone()
+	certified.GetClientCertificate = cfg.clientCertificate
+	api, _ := url.Parse(cfg.URL) // validated
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := tls.Dialer{NetDialer: dialer, Config: plain}
+		isProxy := false
+		if t.Proxy != nil {
+			proxy, err := t.Proxy(&http.Request{URL: api})
+			isProxy = err == nil && proxy != nil && addr == net.JoinHostPort(proxy.Hostname(), cmp.Or(proxy.Port(), "443"))
+		}
+		if host, _, err := net.SplitHostPort(addr); err == nil && !isProxy && strings.EqualFold(host, api.Hostname()) {
+			d.Config = certified
+		}
+		return d.DialContext(ctx, network, addr)
+	}
 }
 
 // tokenTransport returns the connections for token requests: those of pages, or, where
@@ -68,6 +91,6 @@ func tokenTransport(cfg *Config, pages *http.Transport) *http.Transport {
 		return pages
 	}
 	t := pages.Clone()
-	t.TLSClientConfig.GetClientCertificate = nil
+	t.TLSClientConfig.GetClientCertificate, t.DialTLSContext = nil, nil
 	return t
 }
