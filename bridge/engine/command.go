@@ -182,10 +182,10 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
-	case len(cmd.Target.Tail) > r.e.rules.TailLimit:
-		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), r.e.rules.TailLimit)
-	case len(cmd.Target.Border.Items) > r.e.rules.TailLimit:
-		return fmt.Sprintf("the border has %d items, the limit is %d", len(cmd.Target.Border.Items), r.e.rules.TailLimit)
+	case r.e.cfg.LeakInCursor != nil && r.e.cfg.LeakInCursor(cmd.Target.Cursor) != "":
+		return "the cursor contains " + r.e.cfg.LeakInCursor(cmd.Target.Cursor) + ", which is not stored"
+	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > r.e.rules.TailLimit:
+		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), r.e.rules.TailLimit)
 	}
 	if cmd.Kind == bridge.KindReset {
 		if refusal := r.validateSource(cmd); refusal != "" {

@@ -39,6 +39,8 @@ type Config struct {
 	// StrayCursor returns why a stored cursor cannot be of the request of these
 	// settings, or nil; nil where cursors say nothing about it.
 	StrayCursor func(cursor string) error
+	// LeakInCursor names the credential that a cursor contains, or ""; nil for no check.
+	LeakInCursor func(cursor string) string
 	// MarksEnd is set if the API is known to mark the end of its results, by the live
 	// stream of a window: then empty pages end nothing. See Checkpoint.MarksEnd.
 	MarksEnd bool

@@ -273,6 +273,31 @@ func TestRequestUnknown(t *testing.T) {
 	})
 }
 
+// A target with a credential is refused: each checkpoint and the history would have it.
+func TestTargetWithCredential(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.LeakInCursor = func(cursor string) string {
+			if strings.Contains(cursor, "s3cret") {
+				return "EXPORT_API_KEY"
+			}
+			return ""
+		}
+		r.source.Grow(25)
+		r.start()
+		r.after(5 * time.Second)
+		if a := r.command("r1", bridge.Target{Cursor: "/events?t=s3cret"}); a.Applied || a.Detail != "the cursor contains EXPORT_API_KEY, which is not stored" {
+			r.t.Errorf("answer %+v", a)
+		}
+		if c := r.store.Checkpoint(); c.Epoch != 0 || c.Cursor == "/events?t=s3cret" {
+			r.t.Errorf("checkpoint %+v", c)
+		}
+		if a := r.command("r2", bridge.Target{}); !a.Applied {
+			r.t.Errorf("answer %+v", a)
+		}
+	})
+}
+
 // A target that another request gave is refused, and so is a previous cursor.
 func TestTargetOfAnotherRequest(t *testing.T) {
 	t.Parallel()

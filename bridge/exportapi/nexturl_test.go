@@ -202,6 +202,24 @@ func TestSecretInStoredCursor(t *testing.T) {
 	}
 }
 
+// TestLeakInCursor knows the credentials of all settings.
+func TestLeakInCursor(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, map[string]string{
+		"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_CLIENT_ID": "client", "EXPORT_OAUTH2_TOKEN_URL": "http://127.0.0.1:1", "EXPORT_API_KEY": "cl1ent-secret",
+		"EXPORT_OAUTH2_PARAMS": "client_assertion=4ssertion-01,audience=https://api", "EXPORT_HEADERS": "X-Token: Bearer st4tic-token", "EXPORT_PARAMS": "api_key=st4tic-key,actor=somebody",
+	})
+	for cursor, want := range map[string]string{
+		"a.cl1ent-secret.b": "EXPORT_API_KEY or its token", "?t=4ssertion-01": "the parameter client_assertion of EXPORT_OAUTH2_PARAMS",
+		"st4tic-token": "the header X-Token of EXPORT_HEADERS", "?a=st4tic-key": "the parameter api_key of EXPORT_PARAMS",
+		"": "", "https://api": "", "somebody": "", "client": "",
+	} {
+		if got := cfg.LeakInCursor(cursor); got != want {
+			t.Errorf("%s: %q, want %q", cursor, got, want)
+		}
+	}
+}
+
 // TestCredentialIsInNoURL: a cursor, which anybody with access to Redis can request,
 // puts no credential of a header into a URL.
 func TestCredentialIsInNoURL(t *testing.T) {

@@ -134,6 +134,14 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 		Err: fmt.Errorf("the next cursor contains %s: it is not followed or stored", name)}
 }
 
+// LeakInCursor names the credential of the settings that a cursor contains, "" for none.
+func (c *Config) LeakInCursor(cursor string) string {
+	r := requests{cfg: c, auth: &credentials{cfg: c, secret: c.APIKey}}
+	r.static, _ = c.static() // validated
+	r.headers, _ = parseHeaders(c.Headers.Reveal())
+	return secrets.NewFinder(r.credentials()).In(cursor)
+}
+
 // leak returns the name of the credential that a cursor has, "" without one.
 func (r *requests) leak(cursor string) (name string) {
 	if cursor != r.sound {

@@ -203,7 +203,8 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
 	st.Kafka.Log = log.With(LogComponent, "kafka")
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
-	st.Engine.Log, st.Engine.Limits, st.Engine.StrayCursor = p.log, p.options.Limits, st.Export.StrayCursor
+	st.Engine.Log, st.Engine.Limits = p.log, p.options.Limits
+	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)

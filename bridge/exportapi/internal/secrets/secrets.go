@@ -106,9 +106,11 @@ type found struct {
 func NewFinder(secrets []Secret) Finder {
 	var f Finder
 	for _, s := range secrets {
+		this := found{name: s.Name, traces: inBytes(traces(s.Value))}
 		if len(s.Value) >= shortest {
-			f.all = append(f.all, found{s.Name, inBytes(Forms(s.Value)), inBytes(traces(s.Value))})
+			this.forms = inBytes(Forms(s.Value))
 		}
+		f.all = append(f.all, this)
 	}
 	return f
 }

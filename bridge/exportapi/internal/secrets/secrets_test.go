@@ -87,6 +87,10 @@ func TestInWhatIsEncodedTwice(t *testing.T) {
 			t.Errorf("%s: nothing in %s", name, text)
 		}
 	}
+	short := NewFinder([]Secret{{"it", "pw12"}, {"empty", ""}})
+	if text := `the key \\u0070\\u0077\\u0031\\u0032`; short.In(text) != "it" || short.In("pw12 pw12") != "" {
+		t.Errorf("a short secret: %q in %s, %q alone", short.In(text), text, short.In("pw12 pw12"))
+	}
 	for _, text := range []string{base(base("Sk-test/Key+93=%41-9999")), "sktestkey", "0123456789abcdefghijklmnopqrstuvwxyz", strings.Repeat("93410123", 40)} {
 		if got := f.In(text); got != "" {
 			t.Errorf("%s in %q", got, text)
