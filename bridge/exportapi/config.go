@@ -57,7 +57,7 @@ type Config struct {
 	InsecureHTTP bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
 	LinkLocal    bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local and other addresses where clouds serve instance metadata and credentials"`
 	Proxy        bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
-	MaxResponse  int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; by default at most an eighth of the memory limit (GOMEMLIMIT, or 90% of the container's); a page has at most 10,000 items"`
+	MaxResponse  int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; by default at most an eighth of the memory limit (GOMEMLIMIT, or 90% of the container's), shared by the streams, or by the windows of a job that run at a time; a page has at most 10,000 items"`
 	CA           string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
 
 	ItemMapping

@@ -172,11 +172,21 @@ func (o *jobOptions) open() (*jobPlan, error) {
 	}
 	p := &jobPlan{jobOptions: o, line: process.NewStatusLine(o.app.Stderr)}
 	p.log = process.NewLogger(p.line, &s.Process, o.app.Environ)
+	st.LimitPages(o.readers())
 	if p.beside, err = process.JobStream(s, st, p.log); err != nil {
 		return nil, err
 	}
 	p.beside.Retrying = func(err error) { fmt.Fprintf(p.line, "  retrying: %s\n", process.Printable(err.Error())) }
 	return p, nil
+}
+
+// readers is the most windows that the job reads at a time. A resumed one is not known yet.
+func (o *jobOptions) readers() int {
+	most := cmp.Or(o.request.Parallel, backfill.DefaultParallel)
+	if o.resume != "" {
+		return most
+	}
+	return max(1, min(most, cmp.Or(o.request.Windows, o.request.Parallel)))
 }
 
 // perSecond is the limit of the job's requests, 0 for none.

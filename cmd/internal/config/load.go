@@ -19,6 +19,7 @@ import (
 type loader struct {
 	src      sources
 	memory   int64 // as in Sources
+	streams  int   // that share it
 	problems Problems
 }
 

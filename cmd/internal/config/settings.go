@@ -123,6 +123,8 @@ type Stream struct {
 	Engine engine.Config
 	Export exportapi.Config
 	Kafka  kafkasink.Config
+
+	PageMemory int64 // Sources.Memory, which limits pages; 0 where EXPORT_MAX_RESPONSE_BYTES is set
 }
 
 // Sources are the places where variables are set, in order of precedence.
@@ -172,6 +174,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 		s.TraceURL = l.traceURL(s)
 	}
 	names := l.streamNames(s.StreamNames)
+	l.streams = len(names)
 	vars := Variables()
 	voc := newVocabulary(vars, names)
 	voc.checkGiven(l, l.src.layers[0].vars)
@@ -193,28 +196,11 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC", func(st *Stream) string { return st.Kafka.DeadTopic() })
 	for i := range s.Effective {
 		if row := &s.Effective[i]; row.Variable == pageVariable && row.Origin == FromDefault {
-			row.Value = formatBytes(l.pageLimit())
+			row.Value = formatBytes(pageLimit(l.memory, len(names)))
 		}
 	}
 	s.Warnings = append(s.Warnings, checkReadable(s.Effective)...)
 	return s, l.err(vars)
-}
-
-// pageVariable names the limit of a page. By default pageShare of them fit the memory:
-// two pages are in memory, each with what their events take beside it.
-const (
-	pageVariable = "EXPORT_MAX_RESPONSE_BYTES"
-	pageShare    = 8
-	leastPage    = 1 << 20
-)
-
-// pageLimit is the default of the limit of a page, in whole MiB if less than usual.
-func (l *loader) pageLimit() int64 {
-	usual := exportapi.DefaultConfig().MaxResponse
-	if l.memory == 0 || l.memory/pageShare >= usual {
-		return usual
-	}
-	return max(leastPage, l.memory/pageShare/leastPage*leastPage)
 }
 
 // withTopics replaces the missing default of a variable with the streams' topics.
@@ -244,7 +230,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	// Records depend on the export's settings, and how items are read on those of
 	// records, so both are always read; their problems count only if the command
 	// uses the export, or Kafka.
-	export := &loader{src: l.src, memory: l.memory}
+	export := &loader{src: l.src, memory: l.memory, streams: l.streams}
 	request := export.fillExport(&st)
 	export.fillEngine(&st, now)
 	if need&WithoutKey == 0 { // its parameters and headers are secrets, which are not read
@@ -274,7 +260,8 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
 	if places[pageVariable].kind == FromDefault {
-		st.Export.MaxResponse = l.pageLimit()
+		st.PageMemory = l.memory
+		st.LimitPages(l.streams)
 	}
 	oauth2 := st.Export.Scheme == "oauth2"
 	if !oauth2 && places["EXPORT_OAUTH2_SCOPES"].kind == FromProfile {

@@ -384,6 +384,34 @@ func TestPageLimitFollowsMemory(t *testing.T) {
 	}
 }
 
+// TestPageLimitIsShared: the streams of a process, and what reads beside them, share the
+// memory for pages, unless the limit is set.
+func TestPageLimitIsShared(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		environ      string
+		memory       int64
+		want, beside string // with eight readers
+	}{
+		{"BRIDGE_STREAMS=events,users", 230 << 20, "14MiB", "3MiB"}, {"BRIDGE_STREAMS=events,users,sessions", 230 << 20, "9MiB", "3MiB"},
+		{"BRIDGE_STREAMS=events", 230 << 20, "28MiB", "3MiB"}, {"BRIDGE_STREAMS=events,users", 8 << 30, "64MiB", "64MiB"},
+		{"BRIDGE_STREAMS=events,users", 0, "64MiB", "64MiB"}, {"EXPORT_MAX_RESPONSE_BYTES=48MiB", 230 << 20, "48MiB", "48MiB"},
+	} {
+		l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY=sesame", c.environ}, nil), memory: c.memory}
+		s, err := l.load(UsesAll, testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := &s.Streams[0]
+		if got := formatBytes(st.Export.MaxResponse); got != c.want {
+			t.Errorf("%s, memory %d: limit %s, want %s", c.environ, c.memory, got, c.want)
+		}
+		if st.LimitPages(8); formatBytes(st.Export.MaxResponse) != c.beside {
+			t.Errorf("%s, memory %d: limit %s for eight readers, want %s", c.environ, c.memory, formatBytes(st.Export.MaxResponse), c.beside)
+		}
+	}
+}
+
 // TestTokenParametersAreSecret: they may be an assertion or a password.
 func TestTokenParametersAreSecret(t *testing.T) {
 	t.Parallel()

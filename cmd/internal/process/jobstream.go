@@ -176,6 +176,7 @@ func (p *Process) hostJobs(s *config.Settings) error {
 		st := &s.Streams[i]
 		st.Export.Limits = &p.limits
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
+		st.LimitPages(len(s.Streams) + backfill.HostedWindows)
 		log := p.log.With(logStream, st.Name)
 		js, err := JobStream(s, st, log)
 		if err != nil {
