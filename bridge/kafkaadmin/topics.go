@@ -173,7 +173,8 @@ func (s *Stream) replicas(ctx context.Context, client *kafkaclient.Client) int {
 		return int(s.Replication)
 	}
 	admin := kadm.NewClient(client.Client)
-	brokers, err := admin.ListBrokers(ctx)
+	cluster, err := admin.BrokerMetadata(ctx) // ListBrokers asks for all topics too
+	brokers := cluster.Brokers
 	if err != nil || len(brokers) == 0 {
 		return 0
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 )
@@ -232,5 +234,26 @@ func TestCreateLike(t *testing.T) {
 	got := plan.Topics[0]
 	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" || got.Configs["max.message.bytes"] != "2000000" {
 		t.Errorf("created %+v", got)
+	}
+}
+
+// TestPlanAsksForItsTopics: a plan asks for no other topics, of which a cluster may have
+// many thousands: each stream's client would keep them all.
+func TestPlanAsksForItsTopics(t *testing.T) {
+	t.Parallel()
+	cluster := servers.EmbeddedKafka(t)
+	var all atomic.Int64
+	cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if r.(*kmsg.MetadataRequest).Topics == nil {
+			all.Add(1)
+		}
+		return nil, nil, false
+	})
+	if _, err := needs(config(t, cluster.ListenAddrs())).Plan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := all.Load(); n != 0 {
+		t.Errorf("%d requests for all topics", n)
 	}
 }
