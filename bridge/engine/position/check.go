@@ -8,8 +8,9 @@ import (
 
 const (
 	// CodeOlder is the code of the fault of a page that may be another one than the
-	// cursor's, CodeCycle that of one that leads nowhere.
+	// cursor's.
 	CodeOlder = "older-page"
+	// CodeCycle is the code of the fault of a page that leads nowhere.
 	CodeCycle = "cycle"
 )
 
