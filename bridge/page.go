@@ -3,6 +3,7 @@ package bridge
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -133,10 +134,12 @@ func (s SourceIdentity) String() string {
 }
 
 // Unread is a part of a response that looks like the next cursor, and that no
-// setting selects. The zero value is none.
+// setting selects, or that says that more follow. The zero value is none.
 type Unread struct {
 	// Where is its JSON pointer or header, Hint says how to have it read.
 	Where, Hint string
+	// Says is what a part says that is no cursor, such as "is true".
+	Says string
 }
 
 // Fault returns the Permanent Fault of a page that has one, where the end of the
@@ -145,7 +148,11 @@ func (u Unread) Fault() error {
 	if u.Where == "" {
 		return nil
 	}
-	return &Fault{Class: Permanent, Code: "unread-cursor", Reason: ReasonConfig, Hint: u.Hint, Err: fmt.Errorf("the first page names no next page, but has %s, which looks like a next cursor", u.Where)}
+	text := "has " + u.Where + ", which looks like a next cursor"
+	if u.Says != "" {
+		text = "its " + u.Where + " " + u.Says
+	}
+	return &Fault{Class: Permanent, Code: "unread-cursor", Reason: ReasonConfig, Hint: u.Hint, Err: errors.New("the first page names no next page, but " + text)}
 }
 
 // SmallBody is the size of a body, in bytes, below which a page may be empty. A

@@ -92,10 +92,24 @@ func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.F
 	if d.told && (next == "" || next == p.At.Cursor) {
 		return schemaFault(d.more.fault("%s says that more results follow, but the page names no other cursor", d.more))
 	}
-	if p.Next = next; next == "" && p.At.Cursor == "" && p.Items > 0 && (d.cursor.part == nil || !d.cursor.seen) {
-		p.Unread = nextlink.Unread(p.Body, h)
+	if p.Next = next; next == "" && p.At.Cursor == "" && p.Items > 0 {
+		p.Unread = c.unread(p, h)
 	}
 	return nil
+}
+
+// unread returns what a first page without a next one has of one. Where the member
+// of the cursor is there, only a member that says that more follow counts.
+func (c *Client) unread(p *bridge.Page, h http.Header) bridge.Unread {
+	items, there := p.Items, c.ahead.cursor.part != nil && c.ahead.cursor.seen
+	if there || p.At.Start != 0 || p.At.End != 0 || len(c.cfg.Events) > 0 {
+		items = 0
+	}
+	u := nextlink.Unread(p.Body, h, items)
+	if there && u.Says == "" {
+		return bridge.Unread{}
+	}
+	return u
 }
 
 // untold judges a page that may not say whether more results follow. Some APIs

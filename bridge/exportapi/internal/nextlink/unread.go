@@ -1,10 +1,12 @@
 package nextlink
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"exportbridge/bridge"
@@ -20,15 +22,22 @@ var (
 	elsewhere = regexp.MustCompile(`(?i)prev|before|first|start|self|current|last|sync|delta|total|count`)
 	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
 	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end|exhausted)$`)
+	pages     = regexp.MustCompile(`(?i)^((total|num)_?pages|pages?(_?count)?|last_?page)$`)
+	totals    = regexp.MustCompile(`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
 )
+
+// unknownNext is the hint where a page says that more follow, but not where.
+const unknownNext = "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; an API that only numbers its pages cannot be followed"
 
 // maxUnreadDepth bounds how deep a page is searched.
 const maxUnreadDepth = 4
 
 // Unread returns what looks like the next cursor in a response that names no next
-// page where the settings look for it. It is zero if there is nothing of the kind,
-// or a member says that nothing follows. The body is a page that was decoded.
-func Unread(body []byte, h http.Header) bridge.Unread {
+// page where the settings look for it, or what says that more follow. It is zero if
+// there is nothing of the kind, or a member says that nothing follows. The body is
+// a page that was decoded. A total above items says that more follow; items is 0
+// if the request selects some of them.
+func Unread(body []byte, h http.Header, items int) bridge.Unread {
 	if next, err := Next(h); err == nil && next != "" {
 		return bridge.Unread{Where: "header Link with rel=next", Hint: "set EXPORT_CURSOR_IN=link"}
 	}
@@ -37,19 +46,35 @@ func Unread(body []byte, h http.Header) bridge.Unread {
 			return bridge.Unread{Where: "header " + name, Hint: "if it is the next cursor, set EXPORT_CURSOR_IN=header and EXPORT_CURSOR_FIELD=" + name}
 		}
 	}
-	s := search{}
+	s := search{items: items}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		s.count("header "+name, strings.ReplaceAll(strings.TrimPrefix(name, "X-"), "-", "_"), h.Get(name))
+	}
 	s.scan.Reset(body)
 	if i := scan.SkipSpace(body, scan.SkipMark(body)); s.scan.KindAt(i) == scan.Object {
-		if _, ok := s.object(i, "", 1); ok && !s.over {
-			return s.found
+		if _, ok := s.object(i, "", 1); !ok || s.over {
+			return bridge.Unread{}
 		}
 	}
-	return bridge.Unread{}
+	return s.found
+}
+
+// count judges a number of pages or items.
+func (s *search) count(where, name, text string) {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil || s.found.Where != "":
+	case pages.MatchString(name) && n > 1:
+		s.found = bridge.Unread{Where: where, Says: "is " + text, Hint: unknownNext}
+	case totals.MatchString(name) && s.items > 0 && n > s.items:
+		s.found = bridge.Unread{Where: where, Says: fmt.Sprintf("is %s, and it has %d items", text, s.items), Hint: unknownNext}
+	}
 }
 
 // search is a search in one page.
 type search struct {
 	scan  scan.Scanner
+	items int
 	found bridge.Unread
 	over  bool // a member says that nothing follows
 }
@@ -92,8 +117,10 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 		if follows := (text[0] == 't') == more.MatchString(name); !follows {
 			s.over = true
 		} else if s.found.Where == "" && text[0] == 't' {
-			s.found = bridge.Unread{Where: pointer + ", which is true", Hint: "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is"}
+			s.found = bridge.Unread{Where: pointer, Says: "is true", Hint: unknownNext}
 		}
+	case v.Kind == scan.Number && (pages.MatchString(name) || totals.MatchString(name)):
+		s.count(pointer, name, string(text))
 	case !leads.MatchString(pointer) || elsewhere.MatchString(pointer):
 	case v.Kind == scan.Number && text[0] != '-' && text[0] != '0' && strings.Contains(strings.ToLower(name), "next"):
 		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer}

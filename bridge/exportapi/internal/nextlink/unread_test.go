@@ -11,7 +11,8 @@ func TestUnread(t *testing.T) {
 	t.Parallel()
 	const items = `"items":[{"id":"1","next":"in an item"}],`
 	for name, tc := range map[string]struct {
-		body, header, want, hint string
+		body, header, want, hint, says string
+		part                           bool // of the items
 	}{
 		"a member":                 {body: `{` + items + `"next_cursor":"c2"}`, want: "/next_cursor", hint: "EXPORT_CURSOR_FIELD=/next_cursor"},
 		"nested":                   {body: `{` + items + `"paging":{"cursors":{"after":"c2","before":"c0"}}}`, want: "/paging/cursors/after"},
@@ -21,12 +22,19 @@ func TestUnread(t *testing.T) {
 		"OData":                    {body: `{` + items + `"@odata.nextLink":"https://api/x"}`, want: "/@odata.nextLink"},
 		"a token":                  {body: `{` + items + `"pageToken":"t"}`, want: "/pageToken"},
 		"escaped names":            {body: `{` + items + `"a/b":{"nextToken":"t"}}`, want: "/a~1b/nextToken"},
-		"more is true":             {body: `{` + items + `"has_more":true}`, want: "/has_more, which is true"},
+		"more is true":             {body: `{` + items + `"has_more":true}`, want: "/has_more", says: "is true"},
 		"more is true, and cursor": {body: `{` + items + `"has_more":true,"continuation":"c"}`, want: "/continuation"},
 		"header Link":              {body: `[]`, header: `Link: <https://api/x?page=2>; rel="next"`, want: "header Link with rel=next", hint: "EXPORT_CURSOR_IN=link"},
 		"a header":                 {body: `[]`, header: `X-Next-Cursor: c2`, want: "header X-Next-Cursor", hint: "EXPORT_CURSOR_FIELD=X-Next-Cursor"},
+		"more pages":               {body: `{` + items + `"page":1,"totalPages":10}`, want: "/totalPages", says: "is 10", hint: "only numbers its pages"},
+		"more items":               {body: `{` + items + `"meta":{"total_count":60000}}`, want: "/meta/total_count", says: "is 60000, and it has 3 items"},
+		"more items, and cursor":   {body: `{` + items + `"total":60000,"continuation":"c"}`, want: "/continuation"},
+		"more items in a header":   {body: `[]`, header: `X-Total-Count: 4`, want: "header X-Total-Count", says: "is 4, and it has 3 items"},
+		"more pages in a header":   {body: `[]`, header: `X-Total-Pages: 2`, want: "header X-Total-Pages", says: "is 2"},
 
-		"nothing":              {body: `{` + items + `"total":60000,"request":"abc"}`},
+		"all items":            {body: `{` + items + `"total":3,"count":3,"pages":1,"request":"abc"}`},
+		"more items, but over": {body: `{` + items + `"total":60000,"hasMore":false}`},
+		"a part":               {body: `{` + items + `"total":60000}`, header: `X-Total-Count: 60000`, part: true},
 		"null":                 {body: `{` + items + `"next_cursor":null,"paging":{"next":""}}`},
 		"more is false":        {body: `{` + items + `"endCursor":"c9","hasNextPage":false}`},
 		"done":                 {body: `{` + items + `"cursor":"c9","done":true}`},
@@ -43,8 +51,12 @@ func TestUnread(t *testing.T) {
 			if field, value, ok := strings.Cut(tc.header, ": "); ok {
 				h.Set(field, value)
 			}
-			got := Unread([]byte(tc.body), h)
-			if got.Where != tc.want || !strings.Contains(got.Hint, tc.hint) || (got.Hint == "") != (tc.want == "") {
+			n := 3
+			if tc.part {
+				n = 0
+			}
+			got := Unread([]byte(tc.body), h, n)
+			if got.Where != tc.want || got.Says != tc.says || !strings.Contains(got.Hint, tc.hint) || (got.Hint == "") != (tc.want == "") {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
 		})

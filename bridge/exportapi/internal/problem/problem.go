@@ -44,19 +44,35 @@ func Text(body []byte, code int) string {
 }
 
 // InPage returns the texts of a response with status 200 that is no page, and
-// whether it says by itself that it is an error: by a member error or errors, or
-// by ok or success that is false.
+// whether it says by itself that it is an error: by a member error or errors, an
+// error code or message, ok or success that is false, or a status or code that is
+// one of an error.
 func InPage(object map[string]any) (said string, failed bool) {
 	p := document{Title: object["title"], Error: object["error"], Message: object["message"], Description: object["error_description"],
 		Detail: object["detail"], Details: object["details"], Violations: object["violations"], Errors: object["errors"]}
 	failed = holds(p.Error) || holds(p.Errors)
-	for _, name := range []string{"ok", "success"} {
-		if fine, is := object[name].(bool); is && !fine {
-			failed = true
+	for name, member := range object {
+		switch name = strings.ToLower(strings.ReplaceAll(name, "_", "")); name {
+		case "ok", "success":
+			fine, is := member.(bool)
+			failed = failed || is && !fine
+		case "status", "statuscode", "code":
+			if n, is := member.(float64); is {
+				failed = failed || n >= http.StatusBadRequest && n < 600
+			} else if word, is := member.(string); is {
+				failed = failed || slices.Contains(failures, strings.ToLower(word))
+			}
+		case "errormessage", "errorcode":
+			if failed = failed || holds(member); name == "errormessage" || p.Description == nil {
+				p.Description = member
+			}
 		}
 	}
 	return p.text(http.StatusOK), failed
 }
+
+// failures are the words of a status that is an error.
+var failures = []string{"error", "fail", "failed", "failure"}
 
 // holds reports whether a member says something.
 func holds(member any) bool {

@@ -1,0 +1,39 @@
+package exportapi_test
+
+import (
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestUnread: a first page without a next one may say by itself that more follow. A
+// null for the cursor is an end unless a member says so; a total tells nothing where
+// the request asks for a part.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		body string
+		at   bridge.Position
+		want string
+	}{
+		"no cursor":             {`{"items":[` + one + `],"next_cursor":"c1"}`, bridge.Position{}, "/next_cursor"},
+		"null":                  {`{"items":[` + one + `],"nextCursor":null,"next_cursor":"c1"}`, bridge.Position{}, ""},
+		"null, more follow":     {`{"items":[` + one + `],"nextCursor":null,"has_next_page":true}`, bridge.Position{}, "/has_next_page"},
+		"null, in total":        {`{"items":[` + one + `],"nextCursor":null,"total":2}`, bridge.Position{}, ""},
+		"in total":              {`{"items":[` + one + `],"total":2}`, bridge.Position{}, "/total"},
+		"in total, from a time": {`{"items":[` + one + `],"total":2}`, bridge.Position{Start: 1}, ""},
+		"pages, from a time":    {`{"items":[` + one + `],"page":1,"total_pages":2}`, bridge.Position{Start: 1}, "/total_pages"},
+		"a later page":          {`{"items":[` + one + `],"total":2}`, bridge.Position{Cursor: "c1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := fetchAll(t, serve(t, answer(tc.body), nil), tc.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Unread.Where != tc.want || p.Next != "" {
+				t.Errorf("next %q, unread %+v, want %q", p.Next, p.Unread, tc.want)
+			}
+		})
+	}
+}
