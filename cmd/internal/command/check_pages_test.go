@@ -42,12 +42,18 @@ func pagedExport(t *testing.T) (url string) {
 		if query.Get("start") != "" && query.Get("end") == "" {
 			from, end = all, all // from now on
 		}
+		if path == "/empty" {
+			from, end = 0, 0
+		}
 		if path == "/inclusive" && from > 0 {
 			from--
 		}
 		items, next := []string{}, "null"
 		for i := from; i < end; i++ {
 			when := 1790000000000 + 1000*i
+			if path == "/ahead" {
+				when += 100 * 365 * 24 * 3600 * 1000
+			}
 			if path == "/backwards" {
 				if when = 1790000000000 - 1000*i; i%10 == 7 {
 					when -= 1500 // after the next one
@@ -114,6 +120,16 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 				`warn 100 of the first 100 items have no value at /tenant \(KAFKA_KEY\): their records get no key, and no order among them$`, `Try: correct KAFKA_KEY`,
 				`warn 100 of the first 100 items have no value at /kind \(EXPORT_ITEM_TYPE\)`, ` 2 warnings, 0 failures$`,
 			},
+		},
+		"no items": {path: "/empty", want: []string{`warn no items from the earliest event on: how they are read is not checked$`, `Try: .*EXPORT_START`, ` 1 warning, 0 failures$`}},
+		"a start that the API ignores": {
+			path: "/", env: map[string]string{"EXPORT_START": "2026-10-01", "EXPORT_START_PARAM": "since"},
+			want: []string{`warn the first 100 items are from before the start: `, `Try: check EXPORT_START_PARAM and EXPORT_TIME_FORMAT`, ` 1 warning, 0 failures$`},
+		},
+		"times ahead": {path: "/ahead", want: []string{`warn the first 100 items have a time in the future, the first one 2126-`, `Try: check EXPORT_ITEM_TIME`}},
+		"types that the API does not select": {
+			path: "/", env: map[string]string{"EXPORT_EVENTS": "signUp", "EXPORT_ITEM_TYPE": "/eventId"},
+			want: []string{`warn 100 of the first 100 items have a type that EXPORT_EVENTS does not name: `, `Try: check EXPORT_EVENTS`, ` 1 warning, 0 failures$`},
 		},
 		"a key that is no pointer": {
 			path: "/", env: map[string]string{"KAFKA_KEY": "userId"}, code: cli.ExitCheck,

@@ -182,7 +182,7 @@ func TestCheckSample(t *testing.T) {
 			items: `{"id":"a"},{"id":"b"}`, env: map[string]string{"EXPORT_ITEM_TIME": "/timestamp,none"},
 			want: []string{`ok   2 items sampled, all readable, without a time: records carry the publish time$`, `Try: set EXPORT_ITEM_TIME if they have one$`},
 		},
-		"nothing to show":  {args: []string{"--sample", "5"}, want: []string{`info no items from the earliest event on$`, `Try: set an earlier EXPORT_START`}},
+		"nothing to show":  {args: []string{"--sample", "5"}, want: []string{`warn no items from the earliest event on: `, `Try: set an earlier EXPORT_START`}},
 		"a sample of none": {args: []string{"--sample", "0"}, code: cli.ExitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {

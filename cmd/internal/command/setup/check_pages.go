@@ -25,8 +25,7 @@ type sampler struct {
 }
 
 // look judges how the first items of the export are read, and whether the API
-// takes their cursor. Where there are none, there is nothing to say unless it
-// is asked for.
+// takes their cursor.
 func (s *sampler) look(ctx context.Context) (found []finding) {
 	origin := &s.st.Engine.Origin
 	at := bridge.Position{Start: origin.Start, End: origin.End, Window: origin.End != 0}
@@ -54,8 +53,12 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 			found = append(found, f)
 		}
 		found = append(found, unmatched(items, s.st)...)
-	case s.show > 0:
-		found = []finding{{Level: levelInfo, Text: "no items from " + origin.StartText() + " on", Hint: "set an earlier EXPORT_START to see some"}}
+		found = append(found, misplaced(items, s.st, time.Now())...)
+	default:
+		found = []finding{{
+			Level: levelWarn, Text: "no items from " + origin.StartText() + " on: how they are read is not checked",
+			Hint: "set an earlier EXPORT_START to see some; if there must be some, check EXPORT_URL, EXPORT_START_PARAM, EXPORT_TIME_FORMAT, EXPORT_EVENTS, EXPORT_PARAMS and EXPORT_ITEMS_FIELD",
+		}}
 	}
 	found = append(found, s.follow(ctx, at, &first)...)
 	if lacking := s.client.Lacking(); len(lacking) > 0 {

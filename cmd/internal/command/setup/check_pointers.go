@@ -2,8 +2,11 @@ package setup
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
@@ -45,6 +48,51 @@ func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []findin
 			f.Level, f.Hint = levelWarn, "correct "+p.setting+", or set it to none; exportbridge check --sample 5 shows how items are read"
 		}
 		found = append(found, f)
+	}
+	return found
+}
+
+// farFuture is how far ahead the time of an item may be.
+const farFuture = 24 * time.Hour
+
+// misplaced says where the sampled items are not those that were asked for, or have
+// times that cannot be theirs.
+func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) (found []finding) {
+	start := st.Engine.Origin.Start
+	dated, before, ahead, others := 0, 0, 0, 0
+	for i := range items {
+		item := &items[i]
+		if item.Time != bridge.NoTime && item.Defect == bridge.DefectNone {
+			dated++
+			if item.Time < start {
+				before++
+			}
+			if item.Time > now.Add(farFuture).UnixMilli() {
+				ahead++
+			}
+		}
+		if item.Type != "" && len(st.Export.Events) > 0 && !slices.Contains(st.Export.Events, item.Type) {
+			others++
+		}
+	}
+	all := cli.Counted(len(items), "item")
+	if dated > 0 && before == dated {
+		found = append(found, finding{
+			Level: levelWarn, Text: "the first " + all + " are from before the start: the API ignores it, or reads it otherwise",
+			Hint: "check EXPORT_START_PARAM and EXPORT_TIME_FORMAT; without a start, backfill, replay, verify and reset --to-datetime do not work",
+		})
+	}
+	if dated > 0 && ahead == dated {
+		found = append(found, finding{
+			Level: levelWarn, Text: "the first " + all + " have a time in the future, the first one " + time.UnixMilli(items[0].Time).UTC().Format(time.RFC3339),
+			Hint: "check EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT, and this machine's clock",
+		})
+	}
+	if others > 0 {
+		found = append(found, finding{
+			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s have a type that EXPORT_EVENTS does not name: the API ignores it, and they are published", others, all),
+			Hint: "check EXPORT_EVENTS and EXPORT_ITEM_TYPE",
+		})
 	}
 	return found
 }
