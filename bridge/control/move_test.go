@@ -405,8 +405,16 @@ func TestStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		r.engine.Topic = "live"
 		stop := r.run()
 		time.Sleep(time.Minute) //nolint:forbidigo // virtual
+		r.engine.Topic = "other"
+		r.control()
+		if s = r.Status(t.Context()); len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "publishes to topic live, these settings name other") {
+			t.Errorf("notes of a status with another topic: %q", s.Notes)
+		}
+		r.engine.Topic = "live"
+		r.control()
 		s = r.Status(t.Context())
 		if s.Live == nil || s.Live.Owner != "pod-1" || len(s.Members) != 1 || len(s.Changes) != 5 || s.Changes[0].Reason != "6" || s.Changes[4].Reason != "2" || s.LagSeconds != 0 {
 			t.Errorf("pod-1 runs it: %+v", s)

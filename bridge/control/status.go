@@ -98,7 +98,7 @@ func LatestPosition(c *bridge.Checkpoint, live *bridge.Status) time.Time {
 func (c *Controller) Status(ctx context.Context) Report {
 	r := NewReport(c.Stream(), c.cfg.Mode)
 	var entries []bridge.Entry
-	var notes [3]string // in the order of what they are about
+	var notes [4]string // in the order of what they are about
 	var redisErr error
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
@@ -121,6 +121,9 @@ func (c *Controller) Status(ctx context.Context) Report {
 		r.Checkpoint = Mask(&p.Checkpoint)
 		if p.Note != "" {
 			notes[1] = "checkpoint " + p.Note
+		}
+		if there := p.Checkpoint.Topic; there != "" && c.cfg.Topic != "" && there != c.cfg.Topic {
+			notes[3] = "the stream publishes to topic " + there + ", these settings name " + c.cfg.Topic
 		}
 	})
 	asking.Go(func() {

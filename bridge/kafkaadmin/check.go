@@ -80,7 +80,7 @@ func (s *Stream) Check(ctx context.Context) []Finding {
 	if len(gone) == 0 {
 		found = append(found, s.checkHeld(ctx, client, &topics)...)
 	}
-	found = append(found, s.checkCheckpoints(topics.Checkpoints)...)
+	found = append(found, s.checkCheckpoints(ctx, topics.Checkpoints)...)
 	if topics.Jobs != nil {
 		found = append(found, s.checkJobs(topics.Jobs)...)
 	}
@@ -234,9 +234,12 @@ func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
 }
 
 // checkCheckpoints looks at the checkpoint topic.
-func (s *Stream) checkCheckpoints(t *kafkaclient.Topic) []Finding {
+func (s *Stream) checkCheckpoints(ctx context.Context, t *kafkaclient.Topic) []Finding {
 	if !t.Exists && s.CreateTopics {
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it if the stream is new", t.Name)}}
+		if err := s.checkpointsLost(ctx); err != nil {
+			return []Finding{failed(s.Fault(err, s.Topics.Events))}
+		}
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.Name)}}
 	}
 	if err := s.CanCheckpoint(t); err != nil {
 		return []Finding{failed(s.Fault(err, t.Name))}

@@ -320,10 +320,18 @@ func (s *Stream) wantedCheckpoints(name string, replicas int) PlannedTopic {
 	return t
 }
 
-// MakeCheckpoints creates the checkpoint topic of a new stream. If the event
-// topic already has events of the stream, the checkpoints were lost: an empty
-// topic would hide that.
+// MakeCheckpoints creates the checkpoint topic of a new stream.
 func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client) error {
+	if err := s.checkpointsLost(ctx); err != nil {
+		return err
+	}
+	return s.Make(ctx, client, s.Topics.Checkpoints)
+}
+
+// checkpointsLost returns an error if the event topic has events of a stream
+// without a checkpoint topic: its checkpoints were lost, and an empty topic would
+// hide that.
+func (s *Stream) checkpointsLost(ctx context.Context) error {
 	holds, err := s.Holds(ctx)
 	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
 		return err
@@ -335,7 +343,7 @@ func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client
 				s.Topics.Checkpoints, s.Topics.Events, s.Name),
 		}, bridge.HintCheckpointTopicLost)
 	}
-	return s.Make(ctx, client, s.Topics.Checkpoints)
+	return nil
 }
 
 // CreateLike creates a topic with the event topic's partitions, replicas and

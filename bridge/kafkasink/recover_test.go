@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,6 +287,14 @@ func TestCheckpointTopicLost(t *testing.T) {
 			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || f.Advice != bridge.HintCheckpointTopicLost {
 				t.Errorf("fault %v, advice %q", f, f.Advice)
+			}
+			// The check says what run would say.
+			needs := s.Needs()
+			needs.CreateTopics = true
+			if !slices.ContainsFunc(needs.Check(t.Context()), func(f kafkaadmin.Finding) bool {
+				return f.Level == kafkaadmin.LevelFail && f.Advice == bridge.HintCheckpointTopicLost
+			}) {
+				t.Error("check does not say that the checkpoints are lost")
 			}
 			if _, err := s.Needs().Create(t.Context()); err != nil { // what the hint says
 				t.Fatal(err)

@@ -452,7 +452,7 @@ func TestCheckOwner(t *testing.T) {
 		want   []string
 	}{
 		{bridge.Status{Owner: "pod-1", State: bridge.StateIdle, Since: now.Add(-3 * time.Hour), Version: bridge.Version{Epoch: 4}},
-			[]string{`^  owner    info pod-1, epoch 4, idle for 3h`, ` 0 warnings, 0 failures`}},
+			[]string{`^  owner    info pod-1, epoch 4, caught up for 3h`, ` 0 warnings, 0 failures`}},
 		{bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401 Unauthorized", Hint: "check EXPORT_API_KEY"},
 			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`, ` 1 warning, 0 failures`}},
 	} {

@@ -95,11 +95,15 @@ func areDeleted(n int64) string {
 }
 
 // lettersOf connects to the topic of a stream's dead letters. A topic that does
-// not exist is empty.
+// not exist is empty, unless that of the events does not exist either: then the
+// name is wrong, or nothing was published yet.
 func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	kafka := st.Kafka
 	kafka.Topic = kafka.DeadTopic()
 	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
+	if err == nil && !there {
+		_, err = eventReader(ctx, st)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +230,17 @@ func checkReason(reason string) error {
 	}
 }
 
+// shownName is the name of the topic, with a note if it does not exist.
+func (l *letters) shownName() string {
+	if l.Missing {
+		return l.Name + ", which does not exist"
+	}
+	return l.Name
+}
+
 func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(a.Stdout, "  no dead letters in %s\n", l.Name)
+		_, err := fmt.Fprintf(a.Stdout, "  no dead letters in %s\n", l.shownName())
 		return err
 	}
 	rows := [][]string{{"LETTER", "TIME", "REASON", "SIZE", "HOLDS", "RETRIED", "ID"}}

@@ -142,7 +142,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	}
 	switch {
 	case len(places) == 0:
-		fmt.Fprintf(a.Stderr, "no matching dead letters in %s\n", l.Name)
+		fmt.Fprintf(a.Stderr, "no matching dead letters in %s\n", l.shownName())
 	case !o.execute:
 		sayDryRun(a, count[deadletter.WouldPublish], "letter")
 	case count[deadletter.Refused] > 0:

@@ -70,6 +70,25 @@ func (w *awaited) Write(p []byte) (int, error) {
 	return w.all.Write(p)
 }
 
+// TestLettersOfNoTopic: a topic that does not exist has no letters, but a wrong name is
+// not taken for good news.
+func TestLettersOfNoTopic(t *testing.T) {
+	t.Parallel()
+	_, env := lettersWorld(t, 1)
+	env["KAFKA_TOPIC"] = "other"
+	for _, args := range []string{"dlq list", "dlq retry --all", "dlq show 0:0"} {
+		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "topic other does not exist\n") {
+			t.Errorf("%s: %+v, want an error that names the topic", args, got)
+		}
+	}
+	env["KAFKA_TOPIC"], env["KAFKA_DLQ_TOPIC"] = "export.events", "dlq.other"
+	for _, args := range []string{"dlq list", "dlq retry --all"} {
+		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitOK || !strings.Contains(got.stdout+got.stderr, "dead letters in dlq.other, which does not exist\n") {
+			t.Errorf("%s: %+v, want a note", args, got)
+		}
+	}
+}
+
 // A partition that shows nothing for a while holds its letters all the same,
 // and a list without them is an error.
 func TestLettersOfAStalledPartition(t *testing.T) {

@@ -83,7 +83,7 @@ func unseen(ctx context.Context, st *config.Stream, need config.Uses) finding {
 
 // ownerOf says what the owner of a stream is doing.
 func ownerOf(status *bridge.Status, now time.Time) finding {
-	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Version.Epoch, status.State)
+	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Version.Epoch, status.State.Text())
 	if status.Reason != "" {
 		text += fmt.Sprintf(" (%s)", status.Reason)
 	}
