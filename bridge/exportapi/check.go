@@ -87,6 +87,8 @@ type Sample struct {
 	EndsFull bool
 	// Unread is as in bridge.Page.
 	Unread bridge.Unread
+	// Elsewhere is where a page without items has a list of objects; none is "".
+	Elsewhere string
 }
 
 // SampledItem is how one item is read. Its texts are copies, empty where the
@@ -117,6 +119,11 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
 	s := Sample{Next: page.Next, Unread: page.Unread, EndsFull: page.Next == "" && c.cfg.MoreField == "" && page.Items >= size}
+	if page.Items == 0 {
+		object := objectIn(page.Body)
+		delete(object, c.cfg.ItemsField) // an empty one is where it should be
+		s.Elsewhere = c.elsewhere(object)
+	}
 	for i := range page.Events[:min(size, len(page.Events))] {
 		e := &page.Events[i]
 		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key), Time: e.Time, Defect: e.Defect, digest: sha256.Sum256(e.Raw)}

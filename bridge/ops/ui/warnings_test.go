@@ -14,6 +14,16 @@ var doubtfulEnd = []bridge.Warning{{
 	Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=/paging/next",
 }}
 
+// A stream without an event does not claim that all are in Kafka.
+func TestNoEventYet(t *testing.T) {
+	f := newFakeBridge(t, idle("events"))
+	live := f.reports[0].Live
+	live.Events, live.Published, live.DeadLettered = 0, 0, 0
+	p := open(t, f, 1280)
+	p.sees("#state-name", "Caught up")
+	p.sees("#state-text", "The API has listed no event so far.")
+}
+
 // A stream with a warning is amber and shows it, and does not claim what the warning
 // doubts.
 func TestWarnings(t *testing.T) {

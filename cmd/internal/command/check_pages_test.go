@@ -68,6 +68,10 @@ func pagedExport(t *testing.T) (url string) {
 			next = strconv.Quote(fmt.Sprintf("?cursor=%d&pageSize=%d", end, size))
 		}
 		w.Header().Set("Content-Type", "application/json")
+		if path == "/elsewhere" {
+			_, _ = fmt.Fprintf(w, `{"items":[],"results":[%s],"nextCursor":%s}`, strings.Join(items, ","), next)
+			return
+		}
 		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":%s}`, strings.Join(items, ","), next)
 	}))
 	t.Cleanup(api.Close)
@@ -121,7 +125,8 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 				`warn 100 of the first 100 items have no value at /kind \(EXPORT_ITEM_TYPE\)`, ` 2 warnings, 0 failures$`,
 			},
 		},
-		"no items": {path: "/empty", want: []string{`warn no items from the earliest event on: how they are read is not checked$`, `Try: .*EXPORT_START`, ` 1 warning, 0 failures$`}},
+		"no items":        {path: "/empty", want: []string{`warn no items from the earliest event on: how they are read is not checked$`, `Try: .*EXPORT_START`, ` 1 warning, 0 failures$`}},
+		"items elsewhere": {path: "/elsewhere", want: []string{`warn no items at EXPORT_ITEMS_FIELD, but a list of objects at /results$`, `Try: .*EXPORT_ITEMS_FIELD=/results$`, ` 1 warning, 0 failures$`}},
 		"a start that the API ignores": {
 			path: "/", env: map[string]string{"EXPORT_START": "2026-10-01", "EXPORT_START_PARAM": "since"},
 			want: []string{`warn the first 100 items are from before the start: `, `Try: check EXPORT_START_PARAM and EXPORT_TIME_FORMAT`, ` 1 warning, 0 failures$`},

@@ -49,6 +49,9 @@ func describeState(s *bridge.Status, now time.Time) string {
 	case s.State == bridge.StateBlocked:
 		return fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	}
+	if s.State == bridge.StateIdle && s.Events+s.Published+s.DeadLettered == 0 {
+		state += ", no event so far"
+	}
 	if share := s.DeadShare(); share >= manyDead && (s.State == bridge.StateIdle || s.State == bridge.StateRunning) {
 		state += ", " + percent(share) + " dead letters"
 	}

@@ -22,6 +22,7 @@ func TestManyDeadLetters(t *testing.T) {
 		{bridge.StateIdle, 1, 99_999, "caught up, 99 % dead letters", "99 % of the events"},
 		{bridge.StateIdle, 1_000, 1, "caught up", "1 dead letters since the start, < 1 % of the events"},
 		{bridge.StateIdle, 1_000, 0, "caught up", ""},
+		{bridge.StateIdle, 0, 0, "caught up, no event so far", ""},
 		{bridge.StateRunning, 50, 50, "running, 50 % dead letters", "50 % of the events"},
 	} {
 		live := &bridge.Status{State: test.state, Published: test.published, DeadLettered: test.dead}

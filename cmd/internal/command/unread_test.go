@@ -41,7 +41,7 @@ func TestWarningsInStatus(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := streamStatus{}
-	s.Live = &bridge.Status{State: bridge.StateIdle, CaughtUp: true, Position: now, Warnings: []bridge.Warning{{Code: bridge.WarningUnread, Text: "no next page", Hint: "set it"}}}
+	s.Live = &bridge.Status{State: bridge.StateIdle, Events: 1, CaughtUp: true, Position: now, Warnings: []bridge.Warning{{Code: bridge.WarningUnread, Text: "no next page", Hint: "set it"}}}
 	s.Checkpoint = control.Mask(&bridge.Checkpoint{PositionTime: now.UnixMilli(), Kind: bridge.KindData})
 	var text strings.Builder
 	for _, row := range s.rows(now) {

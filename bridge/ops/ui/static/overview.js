@@ -60,6 +60,7 @@ const endDoubtful = (r) => warnings(r).some((w) => ['full_page_without_next', 'o
 function atRest(r) {
   const l = r.live;
   if (deadShare(l) >= manyDead) return `${count(l.dead_lettered)} of the events since the start are in the dead-letter topic.`;
+  if (l.events + l.published + l.dead_lettered === 0) return 'The API has listed no event so far.';
   return endDoubtful(r) ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.';
 }
 

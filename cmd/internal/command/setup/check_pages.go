@@ -54,6 +54,11 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		}
 		found = append(found, unmatched(items, s.st)...)
 		found = append(found, misplaced(items, s.st, time.Now())...)
+	case first.Elsewhere != "":
+		found = []finding{{
+			Level: levelWarn, Text: "no items at EXPORT_ITEMS_FIELD, but a list of objects at " + first.Elsewhere,
+			Hint: "if those are the items, set EXPORT_ITEMS_FIELD=" + first.Elsewhere,
+		}}
 	default:
 		found = []finding{{
 			Level: levelWarn, Text: "no items from " + origin.StartText() + " on: how they are read is not checked",
