@@ -350,10 +350,11 @@ func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	return emptyBody()
 }
 
-// next sets the cursor of a page: of a simple one by its end if that tells it.
+// next sets the cursor of a page: of a simple one by its end if that tells it. A first
+// page that ends the results may say otherwise elsewhere.
 func (c *Client) next(p *bridge.Page, asked *url.URL, h http.Header) *bridge.Fault {
 	if c.simple {
-		if cursor, ok := tailCursor(p.Body, c.cursorName, c.scratch[:0]); ok {
+		if cursor, ok := tailCursor(p.Body, c.cursorName, c.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
 			p.Next = string(cursor)
 			c.scratch = cursor[:0]
 			return nil

@@ -19,6 +19,7 @@ func TestUnread(t *testing.T) {
 		"no cursor":             {`{"items":[` + one + `],"next_cursor":"c1"}`, bridge.Position{}, "/next_cursor"},
 		"null":                  {`{"items":[` + one + `],"nextCursor":null,"next_cursor":"c1"}`, bridge.Position{}, ""},
 		"null, more follow":     {`{"items":[` + one + `],"nextCursor":null,"has_next_page":true}`, bridge.Position{}, "/has_next_page"},
+		"null last, more":       {`{"items":[` + one + `],"has_next_page":true,"nextCursor":null}`, bridge.Position{}, "/has_next_page"},
 		"null, in total":        {`{"items":[` + one + `],"nextCursor":null,"total":2}`, bridge.Position{}, ""},
 		"in total":              {`{"items":[` + one + `],"total":2}`, bridge.Position{}, "/total"},
 		"in total, from a time": {`{"items":[` + one + `],"total":2}`, bridge.Position{Start: 1}, ""},
