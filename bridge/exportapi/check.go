@@ -27,12 +27,17 @@ type Findings struct {
 	Source bridge.SourceIdentity
 	// Items is the number of items on the page, normally 0.
 	Items int
+	// IgnoresStart is set if an item is older than the start that was asked for.
+	IgnoresStart bool
 	// Contract is how the page marks the end of the results; unknown if it has
 	// items.
 	Contract bridge.Contract
 	// Compression is the Content-Encoding of the page; empty for none.
 	Compression string
 }
+
+// startTolerance is how much older than a start of now an item may be.
+const startTolerance = 5 * time.Minute
 
 // Check requests one page of one item, starting now if the API has a parameter
 // for that. It returns the errors of
@@ -65,6 +70,10 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 		// The server answered about in the middle, and Date cuts off what is
 		// half a second on average.
 		f.ClockSkew = page.ServerTime.Add(500 * time.Millisecond).Sub(page.RequestedAt.Add(f.Latency / 2))
+	}
+	for i := range page.Events {
+		e := &page.Events[i]
+		f.IgnoresStart = f.IgnoresStart || e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < at.Start-startTolerance.Milliseconds()
 	}
 	if page.Items == 0 {
 		f.Contract = bridge.ContractEmptyCursor

@@ -129,7 +129,7 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 		"items elsewhere": {path: "/elsewhere", want: []string{`warn no items at EXPORT_ITEMS_FIELD, but a list of objects at /results$`, `Try: .*EXPORT_ITEMS_FIELD=/results$`, ` 1 warning, 0 failures$`}},
 		"a start that the API ignores": {
 			path: "/", env: map[string]string{"EXPORT_START": "2026-10-01", "EXPORT_START_PARAM": "since"},
-			want: []string{`warn the first 100 items are from before the start: `, `Try: check EXPORT_START_PARAM and EXPORT_TIME_FORMAT`, ` 1 warning, 0 failures$`},
+			want: []string{`warn asked for items from now on, the API lists older ones: `, `Try: check EXPORT_START_PARAM and EXPORT_TIME_FORMAT`, ` 1 warning, 0 failures$`},
 		},
 		"times ahead": {path: "/ahead", want: []string{`warn the first 100 items have a time in the future, the first one 2126-`, `Try: check EXPORT_ITEM_TIME`}},
 		"types that the API does not select": {

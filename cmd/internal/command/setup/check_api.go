@@ -51,6 +51,12 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	if ends := endOf(got.Contract, &st.Export); ends != "" {
 		found = append(found, finding{Level: levelInfo, Text: "end of results: " + ends})
 	}
+	if got.IgnoresStart {
+		found = append(found, finding{
+			Level: levelWarn, Text: "asked for items from now on, the API lists older ones: it ignores the start, or reads it otherwise",
+			Hint: "check EXPORT_START_PARAM and EXPORT_TIME_FORMAT, or set EXPORT_START_PARAM=none; without a start, EXPORT_START, backfill, replay, verify and reset --to-datetime do not work",
+		})
+	}
 	if st.Engine.Origin.Start != 0 {
 		found = append(found, finding{Level: levelInfo, Text: "a new stream begins at " + st.Engine.Origin.StartText() + " (EXPORT_START); one that has a checkpoint resumes there"})
 	}

@@ -58,15 +58,11 @@ const farFuture = 24 * time.Hour
 // misplaced says where the sampled items are not those that were asked for, or have
 // times that cannot be theirs.
 func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) (found []finding) {
-	start := st.Engine.Origin.Start
-	dated, before, ahead, others := 0, 0, 0, 0
+	dated, ahead, others := 0, 0, 0
 	for i := range items {
 		item := &items[i]
 		if item.Time != bridge.NoTime && item.Defect == bridge.DefectNone {
 			dated++
-			if item.Time < start {
-				before++
-			}
 			if item.Time > now.Add(farFuture).UnixMilli() {
 				ahead++
 			}
@@ -76,12 +72,6 @@ func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) 
 		}
 	}
 	all := cli.Counted(len(items), "item")
-	if dated > 0 && before == dated {
-		found = append(found, finding{
-			Level: levelWarn, Text: "the first " + all + " are from before the start: the API ignores it, or reads it otherwise",
-			Hint: "check EXPORT_START_PARAM and EXPORT_TIME_FORMAT; without a start, backfill, replay, verify and reset --to-datetime do not work",
-		})
-	}
 	if dated > 0 && ahead == dated {
 		found = append(found, finding{
 			Level: levelWarn, Text: "the first " + all + " have a time in the future, the first one " + time.UnixMilli(items[0].Time).UTC().Format(time.RFC3339),
