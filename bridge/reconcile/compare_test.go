@@ -327,6 +327,34 @@ func TestInclusivePages(t *testing.T) {
 	})
 }
 
+// unbounded is an export whose first event has a time before the range.
+type unbounded struct{ source }
+
+func (s unbounded) Decode(p *bridge.Page) error {
+	err := s.source.Decode(p)
+	for i := range p.Events {
+		if string(p.Events[i].ID) == "e0" {
+			p.Events[i].Time = second(-500)
+		}
+	}
+	return err
+}
+
+// TestCompareOutside: events that the API lists in a range without their time are counted.
+func TestCompareOutside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(10)
+		w := newWorld(t, all, all)
+		w.ports.Source = unbounded{source{w.source}}
+		r := w.must(reconcile.Compare)
+		want(t, "one outside", r, counts{API: 10, Held: 10})
+		if r.Outside != 1 {
+			t.Errorf("%d events outside the range, want 1", r.Outside)
+		}
+	})
+}
+
 // timeless is an export whose events have no time.
 type timeless struct{ source }
 

@@ -186,6 +186,8 @@ func (p *part) readPage(page *bridge.Page) error {
 			p.found.API++
 			if e.Time == bridge.NoTime {
 				p.found.Undated++
+			} else if e.Defect == bridge.DefectNone && (e.Time < p.From || e.Time >= p.To) {
+				p.found.Outside++
 			}
 			p.found.Late.note(e, system, p.LateThreshold)
 		}

@@ -165,6 +165,9 @@ type Report struct {
 	// Undated counts the API's events without a time. Records of such events that
 	// the API does not list are in no range, so Extra does not count them.
 	Undated int64 `json:"undated,omitempty"`
+	// Outside counts the API's events whose time is outside the range: the API selects
+	// by another time, or ignores a bound.
+	Outside int64 `json:"outside_range,omitempty"`
 	// Again counts further copies in the topic, for instance after a rewind.
 	Again int64    `json:"again"`
 	Late  Lateness `json:"late"`
@@ -271,6 +274,7 @@ func (c *comparison) run(ctx context.Context) error {
 func (r *Report) add(p *Report) {
 	r.API, r.Held, r.Missing, r.DeadLettered = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing, r.DeadLettered+p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
+	r.Outside += p.Outside
 	r.Undated, r.Deleted, r.KeptFrom = r.Undated+p.Undated, r.Deleted+p.Deleted, max(r.KeptFrom, p.KeptFrom)
 	r.Late.add(&p.Late)
 	r.MissingEvents = firstOf(slices.Concat(r.MissingEvents, p.MissingEvents))

@@ -339,13 +339,26 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 	if r.Repair != nil {
 		rows = append(rows, repairRows(r.Repair, o.execute)...)
 	}
+	return cli.PrintFields(a.Stdout, append(rows, verifyNotes(r)...), a.Width())
+}
+
+// verifyNotes says what the numbers do not tell.
+func verifyNotes(r *reconcile.Report) (rows [][2]string) {
+	note := func(text string) { rows = append(rows, [2]string{"note", text}) }
 	switch {
 	case r.Position < r.To:
-		rows = append(rows, [2]string{"note", "the stream has not reached the end of the range yet; it can still publish the missing events"})
+		note("the stream has not reached the end of the range yet; it can still publish the missing events")
 	case !r.AtEnd:
-		rows = append(rows, [2]string{"note", "the stream has not caught up; it can still publish the missing events"})
+		note("the stream has not caught up; it can still publish the missing events")
 	}
-	return cli.PrintFields(a.Stdout, rows, a.Width())
+	if r.API == 0 {
+		note("the API lists no event of the range: nothing was compared")
+	}
+	if r.Outside > 0 {
+		note(fmt.Sprintf("%s of the export's events have a time outside the range: the API selects by another time, or ignores a bound (EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_TIME_FORMAT)",
+			humanize.Comma(r.Outside)))
+	}
+	return rows
 }
 
 // eventRows lists the first events of a finding, and says how many there are besides.

@@ -35,6 +35,21 @@ func TestVerifyErrors(t *testing.T) {
 	}
 }
 
+// TestVerifyNotes: equal numbers are no proof where nothing, or something else, was compared.
+func TestVerifyNotes(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]reconcile.Report{
+		"": {API: 1, AtEnd: true},
+		"the API lists no event of the range: nothing was compared":  {AtEnd: true},
+		"1,234 of the export's events have a time outside the range": {API: 2000, Outside: 1234, AtEnd: true},
+	} {
+		rows := verifyNotes(&r)
+		if want == "" && len(rows) > 0 || want != "" && (len(rows) != 1 || !strings.HasPrefix(rows[0][1], want)) {
+			t.Errorf("notes %q, want %q", rows, want)
+		}
+	}
+}
+
 // TestEventRows: a list that is cut says so.
 func TestEventRows(t *testing.T) {
 	t.Parallel()
