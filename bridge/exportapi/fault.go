@@ -207,7 +207,7 @@ func schemaFault(err error) *bridge.Fault {
 		return &bridge.Fault{Code: codeDecode, Err: err,
 			Hint: "if it persists, check EXPORT_PROXY for a proxy that truncates responses, or lower EXPORT_PAGE_SIZE"}
 	}
-	hint := "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"
+	hint := "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD, to root if the page is the array itself, and EXPORT_CURSOR_FIELD"
 	if part, ok := errors.AsType[*partError](err); ok && part.setting != "" {
 		hint = "correct " + part.setting + "; if the page is not the API's, check EXPORT_URL and EXPORT_PATH"
 	}

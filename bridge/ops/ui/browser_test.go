@@ -549,7 +549,7 @@ func TestStates(t *testing.T) {
 		"stopped":              {with(func(r *report) { r.Live.State, r.Live.Ended = bridge.StateStopped, "after 500 events" }), map[string]string{"#state-text": "Ended: after 500 events."}},
 		"nobody runs it":       {with(func(r *report) { r.Live, r.Members = nil, nil }), map[string]string{"#state-name": "Not running", "#state-text": "the last commit", "#members-empty": "No known members"}},
 		"nothing committed":    {with(func(r *report) { r.Live, r.Members, r.Checkpoint = nil, nil, nil }), map[string]string{"#state-text": "no commits yet", "#position": "no commits"}},
-		"Redis away":           {with(func(r *report) { r.Live = nil }), map[string]string{"#state-text": "cannot reach Redis"}},
+		"Redis away":           {with(func(r *report) { r.Live = nil }), map[string]string{"#state-name": "Unknown", "#state-text": "cannot reach Redis"}},
 		"something is unknown": {with(func(r *report) { r.Notes = []string{"no checkpoint: Kafka does not answer"} }), map[string]string{"#cause": "Kafka does not answer"}},
 		"an unknown state":     {with(func(r *report) { r.Live.State = "toString" }), map[string]string{"#state-name": "Unknown", "#state-text": "toString"}},
 	} {

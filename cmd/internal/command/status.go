@@ -204,8 +204,10 @@ func (s *streamStatus) stateText(now time.Time) string {
 			text += ", for " + since
 		}
 		return fmt.Sprintf("%s (by %s)%s", text, s.Live.Owner, resumeText(live.PausedUntil))
-	case paused:
+	case paused && s.MembersKnown && len(s.Members) == 0:
 		return pauseText(s.Checkpoint.PausedUntil, now) + ", not running" + resumeText(s.Checkpoint.PausedUntil)
+	case paused:
+		return pauseText(s.Checkpoint.PausedUntil, now) + resumeText(s.Checkpoint.PausedUntil)
 	case len(s.Members) > 0 && slices.Contains(s.Unreachable, bridge.DependencyStore):
 		return "running; what it does is unknown, since Redis does not answer"
 	case len(s.Members) > 0:

@@ -98,6 +98,28 @@ func TestStatusOfAnOwnerWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestPausedUnseen: without a status in Redis the members of the group say whether the
+// bridge of a paused stream runs.
+func TestPausedUnseen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		known   bool
+		members []bridge.Member
+		want    string
+	}{
+		"nobody":  {true, nil, "paused, not running; to go on: exportbridge resume"},
+		"one":     {true, []bridge.Member{{ClientID: "one", Owner: true}}, "paused; to go on: exportbridge resume"},
+		"unknown": {false, nil, "paused; to go on: exportbridge resume"},
+	} {
+		s := streamStatus{control.NewReport("events", bridge.ExactlyOnce)}
+		s.Checkpoint = control.Mask(&bridge.Checkpoint{Kind: bridge.KindPause, PausedUntil: bridge.Forever})
+		s.MembersKnown, s.Members = test.known, test.members
+		if got := s.stateText(time.Now()); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // BLOCKED stands out on a terminal only, and where colours are wanted.
 func TestStatusColour(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,8 @@ export function stateOf(r) {
   if (r.live?.state === 'running' && r.live.caught_up) return 'idle';
   if (r.live) return Object.hasOwn(names, r.live.state) ? r.live.state : 'unknown';
   const until = r.checkpoint?.paused_until;
-  return until === -1 || until > now() ? 'paused' : 'none';
+  if (until === -1 || until > now()) return 'paused';
+  return r.members_known && !(r.members?.length > 0) ? 'none' : 'unknown';
 }
 
 const healthy = (state) => ['running', 'idle'].includes(state);
@@ -126,11 +127,12 @@ function phrase(r, state, away) {
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
     case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
     case 'starting': return 'Reading the checkpoint.';
-    case 'unknown': return `The owner reports the state “${l.state}”, unknown to this version.`;
     case 'stopped': return l.ended ? `Ended: ${l.ended}.` : 'This process has stopped the stream.';
   }
+  if (l) return `The owner reports the state “${l.state}”, unknown to this version.`;
   if (r.members?.length > 0) return 'The owner cannot reach Redis.';
-  if (r.members_known === false) return 'Not known whether a process runs this stream.';
+  if (r.members_known === undefined) return 'No status yet.';
+  if (!r.members_known) return 'Not known whether a process runs this stream.';
   return r.checkpoint ? 'No owner. The data on this page is the last commit.' : 'No owner and no commits yet.';
 }
 
