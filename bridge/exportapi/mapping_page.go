@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
@@ -69,6 +70,9 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	p.Check(c.CursorField != "" || in == inLink, cursorSetting, "is empty, for example nextCursor")
 	p.Check(slices.Contains([]string{inBody, inHeader, inLastItem, inNextURL, inLink}, in), inSetting, "%q is not one of: body, header, last-item, next-url, link", in)
 	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
+	field, ends := strings.CutPrefix(c.MoreField, "!")
+	p.Check(!nextlink.Contradicts(field, ends), moreSetting,
+		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write /%s if its name is wrong", c.MoreField, field)
 	switch in {
 	case inHeader:
 		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting, "%q is not the name of a header, for example X-Next-Cursor", c.CursorField)

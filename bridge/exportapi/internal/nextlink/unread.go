@@ -26,6 +26,15 @@ var (
 	totals    = regexp.MustCompile(`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
 )
 
+// Contradicts reports whether a member that is true at the end of the results, or before
+// it, has a name that says the opposite.
+func Contradicts(name string, ends bool) bool {
+	if ends {
+		return more.MatchString(name)
+	}
+	return done.MatchString(name)
+}
+
 // unknownNext is the hint where a page says that more follow, but not where.
 const unknownNext = "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; an API that only numbers its pages cannot be followed"
 
