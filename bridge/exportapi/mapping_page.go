@@ -72,7 +72,7 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
 	field, ends := strings.CutPrefix(c.MoreField, "!")
 	p.Check(!nextlink.Contradicts(field, ends), moreSetting,
-		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write /%s if its name is wrong", c.MoreField, field)
+		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write it as a pointer, with / in front of its name, if the name is wrong", c.MoreField)
 	switch in {
 	case inHeader:
 		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting, "%q is not the name of a header, for example X-Next-Cursor", c.CursorField)
