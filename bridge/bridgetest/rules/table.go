@@ -116,7 +116,7 @@ var All = []Rule{
 +		c = r.committed.Checkpoint
 +	}
  	r.rejoin(c)
- 	if r.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
+ 	if on := r.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
 `}},
 	},
 	{
