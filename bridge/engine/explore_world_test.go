@@ -113,10 +113,7 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 		w.minted(c)
 		return
 	case a == nil && c.Mode == bridge.AtLeastOnce && w.overdue(c.Change): // it may come late, after the delivery has changed
-		// A store that fell back is put right on the way, to where it was.
-		if n := reached(c) - reached(last); n > 0 && !w.store.been[reached(c)] || (n < 0 || n > 0 && !w.lossy) && !w.contested() {
-			w.fail(ruleReset, "%s expired, and took the stream from item %d to %d", c.Change.Reason, reached(last), reached(c))
-		}
+		w.expired(last, c)
 		return
 	case a == nil:
 		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Version, c.Change)
@@ -147,6 +144,21 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	}
 	a.applied++
 	w.accepted(c)
+}
+
+// expired checks an epoch that takes the change id from under whoever had claimed
+// a command that expired: the stream goes on where it was. Where the delivery has
+// changed, that is where the topic has it, if the store is behind. A store that
+// fell back is put right on the way, to where it was.
+func (w *world) expired(last, c bridge.Checkpoint) {
+	for _, k := range w.topic.log {
+		if k.Version.Compare(last.Version) > 0 && k.Version.Compare(c.Version) < 0 {
+			last = k
+		}
+	}
+	if n := reached(c) - reached(last); n > 0 && !w.store.been[reached(c)] || (n < 0 || n > 0 && !w.lossy) && !w.contested() {
+		w.fail(ruleReset, "%s, and took the stream from item %d to %d", c.Change.Reason, reached(last), reached(c))
+	}
 }
 
 // overdue reports whether a change says that a command expired which is past its
@@ -444,6 +456,25 @@ func TestWorldExpired(t *testing.T) {
 		})
 		if failed := w.broken != nil; failed == was {
 			t.Errorf("the store had item 2 %v, and the world finds %v", was, w.broken)
+		}
+	}
+}
+
+// TestWorldExpiredBehind: where the delivery has changed, the store may be behind
+// the topic. A command that expired takes the stream to where the topic has it.
+func TestWorldExpiredBehind(t *testing.T) {
+	t.Parallel()
+	for to, wrong := range []bool{true, true, false, true} {
+		w := &world{switched: true}
+		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}, claimed: "gone"}}
+		w.store.been = map[int]bool{0: true}
+		w.topic.log = []bridge.Checkpoint{{}, {Version: bridge.Version{Seq: 1}, Tail: make(bridge.Tail, 2)}, {Version: bridge.Version{Epoch: 2}, Tail: make(bridge.Tail, 1)}}
+		w.moved(w.topic.log[0], bridge.Checkpoint{
+			Version: bridge.Version{Epoch: 1}, Mode: bridge.AtLeastOnce, Kind: bridge.KindReset, Tail: make(bridge.Tail, to),
+			Change: &bridge.Change{ID: "x", Reason: "command r1 expired"},
+		})
+		if failed := w.broken != nil; failed != wrong {
+			t.Errorf("the topic is at item 2, the command takes the stream to item %d, and the world finds %v", to, w.broken)
 		}
 	}
 }
