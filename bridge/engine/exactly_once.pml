@@ -68,7 +68,9 @@
  *
  * Not modelled: what is inside a page (the tail set has property tests), other
  * streams except as holders of the last stable offset, lost Kafka data,
- * deleted topics, more than two processes, producer epochs that roll over.
+ * deleted topics, more than two processes, producer epochs that roll over,
+ * requests that are refused for the settings of a bridge: when Redis falls back
+ * they are as withdrawn ones (WITHDRAW).
  *
  * Assertions
  *   NOLOSS   a committed record never skips a position of its epoch, and a

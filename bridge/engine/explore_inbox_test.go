@@ -137,6 +137,6 @@ func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) 
 // expire answers for the owner what nobody claimed in time.
 func (w *world) expire() {
 	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
-		_, _ = w.answer(a.cmd, bridge.Claim{}, bridge.Answer{Detail: "expired"})
+		_, _ = w.answer(a.cmd, bridge.Claim{}, bridge.ExpiredAnswer("nobody claimed it"))
 	}
 }

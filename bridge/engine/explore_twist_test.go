@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"exportbridge/bridge"
@@ -281,12 +282,21 @@ func (w *world) revive() {
 		}
 		if a.answer != nil && !a.withdrawn {
 			w.inbox.pending = a
-			// Where nobody says whose the stream is, one refuses for want of a
-			// position what the other can apply, and nothing in Kafka tells.
-			a.forgotten = w.plan.free && !a.answer.Applied
+			if w.passes(a) { // the store has lost the answer, and nothing else tells
+				a.answer = nil
+			}
 			return
 		}
 	}
+}
+
+// passes reports whether a command was refused for a reason that may pass, and that
+// no checkpoint tells. A reset is refused for the settings of a bridge, which the next
+// one need not have. Where nobody says whose the stream is, one refuses for want of a
+// position what the other can apply. What is out of date, or expired, remains so.
+func (w *world) passes(a *asked) bool {
+	refused := !a.answer.Applied && !a.answer.Expired() && a.answer.Version.Epoch <= a.cmd.BaseEpoch
+	return refused && (w.plan.free || a.cmd.Kind == bridge.KindReset)
 }
 
 // request is an operator's reset, made for the epoch that the store shows.
@@ -329,5 +339,41 @@ func (w *world) push(cmd bridge.Command) {
 func (w *world) withdraw() {
 	if a := w.inbox.pending; a != nil && a.claimed == "" {
 		a.withdrawn, w.inbox.pending = true, nil
+	}
+}
+
+// TestWorldRevived: a refused command that comes back may be applied only where its
+// refusal had a reason that passes.
+func TestWorldRevived(t *testing.T) {
+	t.Parallel()
+	at := func(epoch int64) bridge.Version { return bridge.Version{Epoch: epoch} }
+	for _, test := range []struct {
+		what   string
+		kind   bridge.Kind
+		free   bool
+		answer bridge.Answer
+		passes bool
+	}{
+		{what: "a reset, by the settings of a bridge", kind: bridge.KindReset, answer: bridge.Answer{Version: at(1)}, passes: true},
+		{what: "a reset that is out of date", kind: bridge.KindReset, answer: bridge.Answer{Version: at(2)}},
+		{what: "a reset that is out of date, by one of two", kind: bridge.KindReset, free: true, answer: bridge.Answer{Version: at(2)}},
+		{what: "a reset that expired", kind: bridge.KindReset, answer: bridge.ExpiredAnswer("late")},
+		{what: "a pause", kind: bridge.KindPause, answer: bridge.Answer{Version: at(1)}},
+		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true, answer: bridge.Answer{Version: at(1)}, passes: true},
+	} {
+		w := &world{plan: plan{free: test.free}}
+		cmd := bridge.Command{ID: "r1", Kind: test.kind, BaseEpoch: 1}
+		w.inbox.all = []*asked{{cmd: cmd, claimed: "s", answer: &test.answer}}
+		w.revive()
+		if w.inbox.pending == nil {
+			t.Fatalf("%s: it does not come back", test.what)
+		}
+		w.moved(bridge.Checkpoint{Version: at(1)}, bridge.Checkpoint{Version: at(2), Kind: test.kind, Session: "s", Change: &bridge.Change{ID: "r1"}})
+		if failed := w.broken != nil; failed == test.passes {
+			t.Errorf("%s: it is applied, and the world finds %v", test.what, w.broken)
+		}
+		if a := w.inbox.all[0]; test.passes && (a.answer != nil || a.forgotten) {
+			t.Errorf("%s: its next answer is not checked: %+v", test.what, a)
+		}
 	}
 }
