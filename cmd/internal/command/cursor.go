@@ -83,11 +83,15 @@ type cursorShown struct {
 	Live *bridge.Status `json:"live,omitempty"`
 }
 
+// noStatus is the state of a stream of which Redis has no status. Whether a process runs
+// it, with another Redis perhaps, only its group in Kafka can tell: status asks it.
+const noStatus = "no status in Redis"
+
 // showCursor prints what is known of a stream. silent is true where Redis does
 // not say whether a bridge runs it.
 func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
-	state := "not running"
+	state := noStatus
 	var reported *bridge.Status
 	switch {
 	case alive:

@@ -98,14 +98,14 @@ func showList(a *cli.App, all []listed) error {
 	rows := [][]string{{"STREAM", "STATE", "POSITION", "ENTRY", "EVENTS", "OWNER", "NOTE"}}
 	for i := range all {
 		l := &all[i]
-		row := []string{l.Stream, "not running", "-", "-", "-", "-", l.Note}
+		row := []string{l.Stream, noStatus, "-", "-", "-", "-", l.Note}
 		if c := l.Checkpoint; c != nil {
 			row[3], row[4] = c.Version.String(), humanize.Comma(c.Events)
 			if c.PositionTime > 0 {
 				row[2] = time.UnixMilli(c.PositionTime).UTC().Format(timeLayout)
 			}
 			if c.Paused(now) {
-				row[1] = "paused, not running"
+				row[1] = "paused, " + noStatus
 			}
 			if ch := c.Change; ch != nil && l.Note == "" {
 				row[6] = fmt.Sprintf("%s from %s", ch.Kind, ch.From)

@@ -157,7 +157,7 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	s.wantSaid(p, "acknowledged by this command")
 	s.wantBlocked("paused")
 	p, _ = s.command(0, "cursor", "list")
-	s.wantSaid(p, "events", "paused, not running")
+	s.wantSaid(p, "events", "paused, no status in Redis")
 	s.claimedAndGone()
 	s.command(0, "resume")
 	s.finish()
