@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"exportbridge/bridge"
@@ -138,5 +139,32 @@ func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) 
 func (w *world) expire() {
 	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
 		_, _ = w.answer(a.cmd, bridge.Claim{}, bridge.ExpiredAnswer("nobody claimed it"))
+	}
+}
+
+// TestWorldCopied: exactly once, a reset that is in the newest copy of the topic is in
+// force, though the store has not got it.
+func TestWorldCopied(t *testing.T) {
+	t.Parallel()
+	at := func(epoch int64, change string) bridge.Checkpoint {
+		return bridge.Checkpoint{
+			Format: bridge.CheckpointFormat, Version: bridge.Version{Epoch: epoch}, Change: &bridge.Change{ID: change},
+		}
+	}
+	for _, test := range []struct{ exactly, later, wrong bool }{
+		{exactly: true},
+		{exactly: true, later: true, wrong: true},
+		{wrong: true},
+	} {
+		w := &world{exactly: test.exactly}
+		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}}}
+		w.topic.copied = at(1, "r1")
+		if test.later {
+			w.topic.log = []bridge.Checkpoint{at(2, "x")}
+		}
+		w.answerIsTrue(w.inbox.all[0].cmd, bridge.Answer{Applied: true})
+		if failed := w.broken != nil; failed != test.wrong {
+			t.Errorf("%+v: it is answered as applied, and the world finds %v", test, w.broken)
+		}
 	}
 }
