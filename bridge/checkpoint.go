@@ -73,6 +73,12 @@ func (o Origin) Same(p Origin) bool {
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 
+// Outside reports whether an event has a time outside the bounds of a window: the API
+// selects by another time, or ignores a bound.
+func (o *Origin) Outside(e *Event) bool {
+	return o.End != 0 && e.Defect == DefectNone && e.Time != NoTime && (e.Time >= o.End || o.Start != 0 && e.Time < o.Start)
+}
+
 // Version is where a checkpoint stands in the order of commits: epoch first, then seq.
 type Version struct {
 	// Epoch counts the rewinds, resets, pauses and resumes of the stream, Seq the
@@ -164,6 +170,9 @@ type Checkpoint struct {
 	// Events and Pages count what the cursor has passed, dead letters included.
 	Events int64 `json:"events"`
 	Pages  int64 `json:"pages"`
+	// Outside counts those of a window's events that are Origin.Outside. Older versions
+	// do not count them.
+	Outside int64 `json:"outside_range,omitempty"`
 	// Unreadable counts the consecutive unreadable items up to the last one
 	// passed.
 	Unreadable int64 `json:"unreadable,omitempty"`
@@ -307,7 +316,7 @@ const MaxNumber = 1 << 56
 
 // Validate rejects numbers out of range.
 func (c *Checkpoint) Validate() error {
-	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.Border.Of), int64(c.Border.Hold), int64(c.EndedEmpty)}
+	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Outside, c.Unreadable, int64(c.Carried), int64(c.Border.Of), int64(c.Border.Hold), int64(c.EndedEmpty)}
 	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
 	if c.Change != nil {
 		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)

@@ -58,6 +58,10 @@ func TestCheckpointGolden(t *testing.T) {
 				FirstNext: bridge.DigestCursor("c1"), TailFrom: 1700000000000,
 			},
 		},
+		"outside": {
+			Format: 1, Stream: "events.aaaaaa.w0.1-2", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events", Start: 1, End: 2},
+			Events: 617, Pages: 7, Outside: 417, WrittenAt: 1,
+		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {
 		got, err := c.Encode()
@@ -105,6 +109,7 @@ func TestDecodeCheckpointRefuses(t *testing.T) {
 		"pages wrap":     `{"v":1,"stream":"s","pages":9223372036854775807}`,
 		"carried wraps":  `{"v":1,"stream":"s","carried":9223372036854775807}`,
 		"negative pages": `{"v":1,"stream":"s","pages":-1}`,
+		"outside wraps":  `{"v":1,"stream":"s","outside_range":9223372036854775807}`,
 		"unreadable":     `{"v":1,"stream":"s","unreadable":9223372036854775807}`,
 		"topic's end":    `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":9223372036854775807}]}`,
 		"topic's growth": `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":1,"grew_at":-9223372036854775808}]}`,
@@ -176,5 +181,29 @@ func TestDecodeClampsEventTimes(t *testing.T) {
 	c, err := bridge.DecodeCheckpoint([]byte(`{"v":1,"stream":"s","last_event_time":9223372036854775807,"news_after":{"event_time":-9223372036854775808}}`))
 	if err != nil || c.LastEventTime != bridge.MaxNumber || c.RewindEnd.EventTime != -bridge.MaxNumber {
 		t.Errorf("read %+v, %v", c, err)
+	}
+}
+
+// TestOriginOutside: only a known time is outside of a window, and a window from the earliest
+// event on has no event before it.
+func TestOriginOutside(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		origin bridge.Origin
+		event  bridge.Event
+		want   bool
+	}{
+		"first":        {bridge.Origin{Start: 10, End: 20}, bridge.Event{Time: 10}, false},
+		"last":         {bridge.Origin{Start: 10, End: 20}, bridge.Event{Time: 19}, false},
+		"before":       {bridge.Origin{Start: 10, End: 20}, bridge.Event{Time: 9}, true},
+		"at the end":   {bridge.Origin{Start: 10, End: 20}, bridge.Event{Time: 20}, true},
+		"earliest":     {bridge.Origin{End: 20}, bridge.Event{Time: -5}, false},
+		"live stream":  {bridge.Origin{Start: 10}, bridge.Event{Time: 9}, false},
+		"without time": {bridge.Origin{Start: 10, End: 20}, bridge.Event{Time: bridge.NoTime}, false},
+		"unreadable":   {bridge.Origin{Start: 10, End: 20}, bridge.Event{Time: 9, Defect: bridge.DefectTime}, false},
+	} {
+		if got := c.origin.Outside(&c.event); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

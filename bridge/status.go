@@ -79,11 +79,12 @@ type Status struct {
 	CursorBytes int     `json:"cursor_bytes,omitempty"`
 	TailItems   int     `json:"tail_items,omitempty"`
 
-	// Events and Pages are the checkpoint's; the others count this process:
+	// Events, Pages and Outside are the checkpoint's; the others count this process:
 	// Published events, DeadLettered items, items Repeated by the API and
 	// dropped, Requests, and how many Failures there were since the last success.
 	Events       int64 `json:"events"`
 	Pages        int64 `json:"pages"`
+	Outside      int64 `json:"outside_range,omitempty"`
 	Published    int64 `json:"published"`
 	DeadLettered int64 `json:"dead_lettered"`
 	Repeated     int64 `json:"repeated"`

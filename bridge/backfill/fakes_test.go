@@ -3,6 +3,7 @@ package backfill_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -142,6 +143,8 @@ type world struct {
 	items []string
 
 	identity bridge.SourceIdentity // of the pages
+	endless  bool                  // the API ignores the end of a window
+	logged   *slog.Logger          // of the engines
 
 	mu      sync.Mutex                    // guards all below
 	sources map[string]*bridgetest.Source // by window: its cursors outlast the process
@@ -197,12 +200,29 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	}
 	source.Refuse(func(bridge.Position) error { return w.broken[n] })
 	cfg := engine.DefaultConfig()
-	cfg.PageSize, cfg.OnInvalidCursor, cfg.Origin.ItemID = j.PageSize, "previous", w.ids
-	return &backfill.Engine{Config: cfg, Source: source, Sink: w.topic.Open(name), Close: func() {
+	cfg.PageSize, cfg.OnInvalidCursor, cfg.Origin.ItemID, cfg.Log = j.PageSize, "previous", w.ids, w.logged
+	port := bridge.Source(source)
+	if w.endless {
+		port = endless{source}
+	}
+	return &backfill.Engine{Config: cfg, Source: port, Sink: w.topic.Open(name), Close: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.running--
 	}}, nil
+}
+
+// endless is a Source that ignores the end of a window.
+type endless struct{ bridge.Source }
+
+func (e endless) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	asked := at
+	asked.End = bridge.MaxNumber
+	p, err := e.Source.Fetch(ctx, asked)
+	if err == nil {
+		p.At = at
+	}
+	return p, err
 }
 
 // owner is an Owner in memory.

@@ -105,6 +105,8 @@ type Window struct {
 	// DeadLettered counts the dead letters of the process that ended the window,
 	// not those of earlier processes.
 	DeadLettered int64 `json:"dead_lettered,omitempty"`
+	// Outside counts those of Events that have a time outside the window.
+	Outside int64 `json:"outside_range,omitempty"`
 }
 
 // Split divides [from, to) into n windows whose lengths differ by at most a
@@ -173,6 +175,32 @@ func (j *Job) Counts() (events, pages, deadLettered int64) {
 		events, pages, deadLettered = events+w.Events, pages+w.Pages, deadLettered+w.DeadLettered
 	}
 	return events, pages, deadLettered
+}
+
+const (
+	// OutsideRange is what is said of the events outside a range.
+	OutsideRange = "have a time outside the requested range: " + outsideHint
+	outsideHint  = "the API selects by another time, or ignores a bound; check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
+)
+
+// Outside returns how many of all events have a time outside their window.
+func (j *Job) Outside() (outside, all int64) {
+	for i := range j.Windows {
+		outside += j.Windows[i].Outside
+	}
+	all, _, _ = j.Counts()
+	return outside, all
+}
+
+// missed is how many events prove that a job has not read its range.
+const missed = 10
+
+// Missed reports whether the job is done, but published nothing of its range: ten events or
+// more, all with a time outside. What one of several windows published may be of another
+// one, which ingestion later than a window is long explains.
+func (j *Job) Missed() bool {
+	outside, all := j.Outside()
+	return j.State == Done && !j.Reduced && len(j.Windows) == 1 && outside >= missed && outside == all
 }
 
 // WindowName is the stream name of window n, for its checkpoints and transactions.

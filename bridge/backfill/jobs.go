@@ -73,7 +73,7 @@ func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 			if job.Source = cmp.Or(job.Source, c.Source); w.Ended != "" {
 				continue
 			}
-			w.Events, w.Pages, w.Position = c.Events, c.Pages, c.PositionTime
+			w.Events, w.Pages, w.Outside, w.Position = c.Events, c.Pages, c.Outside, c.PositionTime
 		}
 		all = append(all, job)
 	}

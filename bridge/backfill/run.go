@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -76,6 +77,8 @@ type Run struct {
 	Worker
 	job   Job
 	limit *rate.Limiter // of all windows together; nil is none
+	// saysOutside logs that there are events outside the range.
+	saysOutside sync.Once
 
 	mu    sync.Mutex             // guards all below
 	parts map[int]*engine.Engine // the running windows
@@ -228,7 +231,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r}, Sink: ownSink{e.Sink, r}})
+	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r}, Sink: ownSink{e.Sink, r, cfg.Log}})
 	if err != nil {
 		return err
 	}
@@ -246,7 +249,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 // process.
 func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	result := r.job.Windows[n]
-	result.Events, result.Pages, result.DeadLettered = s.Events, s.Pages, s.DeadLettered
+	result.Events, result.Pages, result.DeadLettered, result.Outside = s.Events, s.Pages, s.DeadLettered, s.Outside
 	if !s.Position.IsZero() {
 		result.Position = s.Position.UnixMilli()
 	}
@@ -359,6 +362,7 @@ func (s ownSource) Decode(page *bridge.Page) error {
 type ownSink struct {
 	bridge.Sink
 	run *Run
+	log *slog.Logger // nil for none
 }
 
 // Recover implements bridge.Sink.
@@ -368,6 +372,17 @@ func (s ownSink) Recover(ctx context.Context, owned func(context.Context) error)
 		err = s.run.sameSource(c.Source)
 	}
 	return c, err
+}
+
+// Publish implements bridge.Sink. The first events outside the range are logged.
+func (s ownSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	receipt, err := s.Sink.Publish(ctx, b)
+	if c := &b.Checkpoint; err == nil && c.Outside > 0 && s.log != nil {
+		s.run.saysOutside.Do(func() {
+			s.log.Warn("events have a time outside the requested range", "events", c.Outside, "of", c.Events, "hint", outsideHint)
+		})
+	}
+	return receipt, err
 }
 
 // sameSource returns an error if a window has found another source than the job's.

@@ -56,6 +56,7 @@ func (j *Job) reduced() Job {
 		return short
 	}
 	all.Events, all.Pages, all.DeadLettered = j.Counts()
+	all.Outside, _ = j.Outside()
 	for i := range j.Windows {
 		all.Position, all.EndedEmpty = max(all.Position, j.Windows[i].Position), max(all.EndedEmpty, j.Windows[i].EndedEmpty)
 	}

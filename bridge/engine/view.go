@@ -135,7 +135,7 @@ func (f *follower) publishStatus() {
 	s := bridge.Status{
 		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode, Leader: f.ownership.active,
 		Version: f.committed.Version, CursorHash: bridge.CursorHash(f.committed.Cursor), CursorBytes: len(f.committed.Cursor), TailItems: len(f.committed.Tail),
-		Events: f.committed.Events, Pages: f.committed.Pages,
+		Events: f.committed.Events, Pages: f.committed.Pages, Outside: f.committed.Outside,
 		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.committed.Overlap,

@@ -39,6 +39,10 @@ type job struct {
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
+	// Outside is how many of Events have a time outside their window, and Note what
+	// that says.
+	Outside int64  `json:"outside_range,omitempty"`
+	Note    string `json:"note,omitempty"`
 	// Progress is how much of the range is done, from 0 to 1, Worked how much of it in
 	// windows with events.
 	Progress float64 `json:"progress"`
@@ -68,6 +72,9 @@ func jobOf(l *backfill.Listed) job {
 	}
 	if l.From > 0 {
 		j.From = time.UnixMilli(l.From).UTC()
+	}
+	if outside, all := l.Outside(); outside > 0 {
+		j.Outside, j.Note = outside, fmt.Sprintf("%d of %d events %s", outside, all, backfill.OutsideRange)
 	}
 	if len(l.Processes) > 0 {
 		j.Process = l.Processes[0].String()

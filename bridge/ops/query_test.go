@@ -69,11 +69,11 @@ func TestRecords(t *testing.T) {
 		})
 	}
 	s.records.jobs = []backfill.Listed{{Job: backfill.Job{
-		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000, Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5}, {From: 2000, To: 3000}},
+		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000, Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5, Outside: 2}, {From: 2000, To: 3000}},
 	}}}
 	for line, want := range map[string]string{
 		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7,"headers":{"ce_type":"orderPlaced"}}],"total":1,"more":true}`,
-		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5,"progress_with_events":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
+		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"outside_range":2,"note":"2 of 5 events have a time outside the requested range: the API selects by another time, or ignores a bound; check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT","progress":0.5,"progress_with_events":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
 	} {
 		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
 			t.Errorf("%s: %d %s, want %s", line, w.Code, w.Body, want)

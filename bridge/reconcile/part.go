@@ -186,7 +186,7 @@ func (p *part) readPage(page *bridge.Page) error {
 			p.found.API++
 			if e.Time == bridge.NoTime {
 				p.found.Undated++
-			} else if e.Defect == bridge.DefectNone && (e.Time < p.From || e.Time >= p.To) {
+			} else if (&bridge.Origin{Start: p.From, End: p.To}).Outside(e) {
 				p.found.Outside++
 			}
 			p.found.Late.note(e, system, p.LateThreshold)

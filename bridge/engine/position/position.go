@@ -180,6 +180,9 @@ func (at *Position) count(p *bridge.Page, found *Findings) {
 		if e.Defect == bridge.DefectNone && e.Key == nil {
 			found.Keyless++
 		}
+		if at.Origin.Outside(e) {
+			at.Outside++
+		}
 	}
 }
 

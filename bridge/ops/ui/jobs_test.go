@@ -51,12 +51,13 @@ func TestBackfill(t *testing.T) {
 	p.wait(`document.querySelector('#job-form [name=confirm]').value === ''`)
 	p.write("#job-form [name=confirm]", "events")
 	f.set(func() {
-		f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": "running", "windows": 8, "done": 1, "events": 3, "progress": 0.1, "trouble": "the API answered 429"}}
+		f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": "running", "windows": 8, "done": 1, "events": 3, "progress": 0.1, "trouble": "the API answered 429", "note": "2 of 3 events have a time outside"}}
 	})
 	p.click("#job-submit")
 	p.sees("#toast", "backfill k3xq7a of events started.")
 	p.sees("#jobs-rows", "1 of 8 windows")
 	p.sees("#jobs-rows", "the API answered 429")
+	p.sees("#jobs-rows", "2 of 3 events have a time outside")
 	f.set(func() { f.jobs[0]["done"], f.jobs[0]["progress"] = 2, 0.2 })
 	p.sees("#jobs-rows", "2 of 8 windows")
 	p.click(`#jobs-rows [data-key="k3xq7a cancel"]`)

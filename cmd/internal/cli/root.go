@@ -30,7 +30,7 @@ const (
 	ExitCheck       = 3 // check found a blocking problem, verify missing events, a run dead letters only
 	ExitNotOwner    = 4 // another process owns the stream, or runs the job
 	ExitRefused     = 5 // rejected by a server, or the stream is blocked
-	ExitEmptyEnd    = 6 // done as far as read: more may follow
+	ExitEmptyEnd    = 6 // done as far as read: more may follow; or nothing of the range
 	ExitInterrupted = 130
 )
 

@@ -129,6 +129,9 @@ func (r *jobReport) note() string {
 	if r.RateLimit > 0 {
 		text += fmt.Sprintf("; limit %g/s", r.RateLimit)
 	}
+	if r.TotalOutside > 0 {
+		text += "; " + outsideNote(r.TotalOutside, r.TotalEvents)
+	}
 	if r.State == backfill.Cancelled {
 		text += "; cancelled" + r.ByWhom()
 	}

@@ -24,6 +24,7 @@ type jobReport struct {
 	TotalEvents       int64    `json:"total_events"`
 	TotalPages        int64    `json:"total_pages"`
 	TotalDeadLettered int64    `json:"total_dead_lettered"`
+	TotalOutside      int64    `json:"total_outside_range,omitempty"`
 	WindowsDone       int      `json:"windows_done"`
 	RequestsPerSecond float64  `json:"requests_per_second,omitempty"`
 	Notes             []string `json:"notes,omitempty"`
@@ -34,6 +35,7 @@ type jobReport struct {
 func reportOf(j *backfill.Job) jobReport {
 	r := jobReport{Listed: backfill.Listed{Job: *j}, WindowsDone: j.Ended()}
 	r.TotalEvents, r.TotalPages, r.TotalDeadLettered = j.Counts()
+	r.TotalOutside, _ = j.Outside()
 	return r
 }
 
@@ -108,7 +110,7 @@ func limitText(perSecond float64) string {
 func (p *jobPlan) report(took time.Duration) error {
 	report := reportOf(&p.job)
 	report.Executed = true
-	cut := emptyEnd(&p.job)
+	cut := shortfall(&p.job)
 	if *p.json {
 		return cmp.Or(cli.PrintJSON(p.app.Stdout, report), cut)
 	}
@@ -126,13 +128,23 @@ func (p *jobPlan) report(took time.Duration) error {
 	}
 	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters; job %s %s\n", cli.Counted(report.TotalEvents, "event"),
 		cli.Counted(report.TotalPages, "page"), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
+	if err == nil && report.TotalOutside > 0 {
+		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", outsideNote(report.TotalOutside, report.TotalEvents))
+	}
 	return cmp.Or(err, cut)
 }
 
-// emptyEnd is the error of a job of which empty pages ended a window, nil if the API
-// marked the end of all.
-func emptyEnd(j *backfill.Job) error {
+// shortfall is the error of a job that is done and published nothing of its range, or of
+// which empty pages ended a window; nil if the API marked the end of all.
+func shortfall(j *backfill.Job) error {
 	n := j.EndedEmpty()
+	if j.Missed() {
+		return &cli.Error{
+			Code: cli.ExitEmptyEnd,
+			Err:  fmt.Errorf("job %s is done, but published nothing of the range: all events have a time outside", j.ID),
+			Hint: "correct EXPORT_START_PARAM, EXPORT_END_PARAM or EXPORT_TIME_FORMAT, then start a new job, a backfill with --allow-overlap; published events stay",
+		}
+	}
 	if n == 0 {
 		return nil
 	}
@@ -145,7 +157,10 @@ func emptyEnd(j *backfill.Job) error {
 // stateText is the state of a job for people.
 func stateText(l *backfill.Listed) string {
 	state := l.Status()
-	if state == backfill.Done && l.EndedEmpty() > 0 {
+	switch {
+	case l.Missed():
+		return "done, but nothing of the range"
+	case state == backfill.Done && l.EndedEmpty() > 0:
 		return "done, as far as read"
 	}
 	return string(state)

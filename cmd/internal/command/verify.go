@@ -355,10 +355,14 @@ func verifyNotes(r *reconcile.Report) (rows [][2]string) {
 		note("the API lists no event of the range: nothing was compared")
 	}
 	if r.Outside > 0 {
-		note(fmt.Sprintf("%s of the export's events have a time outside the range: the API selects by another time, or ignores a bound (EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_TIME_FORMAT)",
-			humanize.Comma(r.Outside)))
+		note(outsideNote(r.Outside, r.API))
 	}
 	return rows
+}
+
+// outsideNote says how many events of the export are outside the range.
+func outsideNote(outside, all int64) string {
+	return fmt.Sprintf("%s of %s events %s", humanize.Comma(outside), humanize.Comma(all), backfill.OutsideRange)
 }
 
 // eventRows lists the first events of a finding, and says how many there are besides.

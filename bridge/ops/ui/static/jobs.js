@@ -52,6 +52,7 @@ export class Jobs extends Listing {
       el('td', { class: 'wide job' }, el('div', null, ...range(j).split(/(?<=–) /).flatMap((part) => [el('span', { class: 'whole' }, part), ' '])), 'to ', el('code', null, j.topic || '–')),
       el('td', { class: 'job' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }),
         el('div', null, `${count(j.done)} of ${plural(j.windows, 'window')}${left}`), el('div', { class: 'dim' }, plural(j.events, 'event')),
+        j.note ? el('div', { class: 'trouble' }, j.note) : null,
         j.trouble ? el('div', { class: 'trouble' }, j.trouble) : null),
       el('td', { class: 'end' }, el('span', { class: 'acts' },
         j.state === 'interrupted' ? this.button(j, 'resume', 'Resume…') : null,

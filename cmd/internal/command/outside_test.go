@@ -1,0 +1,75 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// unboundedExport lists twenty events, one a second, on a page. It has a start parameter,
+// since, and none for the end.
+func unboundedExport(t *testing.T) (url string) {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		since, _ := strconv.ParseInt(r.FormValue("since"), 10, 64)
+		var items []string
+		for i := range 20 {
+			if at := firstEvent.UnixMilli() + int64(i)*1000; at >= since {
+				items = append(items, fmt.Sprintf(`{"eventId":"%d","userId":"u","timestamp":%d,"payload":{"@type":"x"}}`, i, at))
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":null}`, strings.Join(items, ","))
+	}))
+	t.Cleanup(api.Close)
+	return api.URL
+}
+
+// TestOutsideRange: a job of an API that ignores a bound says how many events are outside
+// its range, wherever the job is shown, and fails if all are.
+func TestOutsideRange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"], w.env["EXPORT_START_PARAM"] = unboundedExport(t), "since"
+	at := func(second int) string {
+		return firstEvent.Add(time.Duration(second) * time.Second).UTC().Format(time.RFC3339)
+	}
+	run := func(code int, args ...string) string {
+		t.Helper()
+		got := runProgram(t, w.env, args...)
+		if got.code != code {
+			t.Errorf("%s: %+v, want exit code %d", args, got, code)
+		}
+		return got.stdout + got.stderr
+	}
+	wants := func(output string, all ...string) {
+		t.Helper()
+		for _, want := range all {
+			if strings.Count(output, want) != 1 {
+				t.Errorf("%q is not there once:\n%s", want, output)
+			}
+		}
+	}
+	const some = "12 of 17 events have a time outside the requested range"
+	run(cli.ExitOK, "run", "--once", "--max-events", "1")
+	wants(run(cli.ExitOK, "replay", "--from", at(3), "--to", at(8), "--execute", "--wide"), some, "\"events\":12,\"of\":17", "done in ")
+	wants(run(cli.ExitOK, "verify", "--from", at(3), "--to", at(8)), some)
+	wants(run(cli.ExitEmptyEnd, "replay", "--from", at(-60), "--to", at(0), "--execute"), "done, but nothing of the range", "20 of 20 events have", "published nothing of the range")
+	wants(run(cli.ExitOK, "backfill", "list", "--wide"), some, "20 of 20 events have", "done, but nothing of the range")
+	var jobs []struct {
+		ID    string `json:"id"`
+		Total int64  `json:"total_outside_range"`
+	}
+	if err := json.Unmarshal([]byte(run(cli.ExitOK, "backfill", "list", "--json")), &jobs); err != nil || len(jobs) != 2 || jobs[0].Total != 12 || jobs[1].Total != 20 {
+		t.Errorf("%+v, %v", jobs, err)
+	} else {
+		wants(run(cli.ExitEmptyEnd, "replay", "--resume", jobs[1].ID, "--execute"), "was already done", "published nothing of the range")
+	}
+}
