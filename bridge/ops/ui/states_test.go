@@ -79,20 +79,7 @@ var conditions = []struct {
 		caught.Live.Warnings = doubtfulEnd
 		f.reports[0] = caught
 	}},
-	{name: "days-later", change: func(f *fakeBridge) { // each time with its date
-		for _, list := range [][]object{f.history, f.letters} {
-			for _, row := range list {
-				for _, field := range []string{"at", "position", "time"} {
-					if at, ok := row[field].(time.Time); ok {
-						row[field] = at.AddDate(0, 0, -20)
-					}
-				}
-			}
-		}
-		for _, m := range f.first {
-			m.data.(object)["time"] = time.Now().AddDate(0, 0, -20)
-		}
-	}},
+	{name: "days-later", change: daysLater},
 	{name: "paused", change: func(f *fakeBridge) {
 		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused, time.Now().Add(22*time.Minute).UnixMilli()
 		f.reports[0].Changes = []object{{"kind": "pause", "who": "ada@ops-1", "reason": "the vendor migrates"}}
@@ -129,6 +116,7 @@ var conditions = []struct {
 		p.sees("#letters-rows .details", "decode")
 	}},
 	{name: "peak", change: func(f *fakeBridge) {
+		daysLater(f) // as shortly after midnight: the widest rows
 		for i, e := range f.history[:150] {
 			e["events"] = 48_211_907 - 40*i
 		}
@@ -173,6 +161,22 @@ var conditions = []struct {
 		p.press(strings.Repeat(kb.ArrowLeft, 7))
 		p.sees("#slider-text", "come again")
 	}},
+}
+
+// daysLater makes each time one of another day, which is shown with its date.
+func daysLater(f *fakeBridge) {
+	for _, list := range [][]object{f.history, f.letters} {
+		for _, row := range list {
+			for _, field := range []string{"at", "position", "time"} {
+				if at, ok := row[field].(time.Time); ok {
+					row[field] = at.AddDate(0, 0, -20)
+				}
+			}
+		}
+	}
+	for _, m := range f.first {
+		m.data.(object)["time"] = time.Now().AddDate(0, 0, -20)
+	}
 }
 
 // The page is whole in each condition, at each width, in light and dark.
