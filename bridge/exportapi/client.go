@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,9 +42,8 @@ type Client struct {
 	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
 	listed atomic.Bool
 
-	reporting  sync.Mutex // held while cfg.Report is called
-	simple     bool       // see Config.simple
-	cursorName string     // the member of a simple page with the cursor
+	simple     bool   // see Config.simple
+	cursorName string // the member of a simple page with the cursor
 
 	// Owned by the goroutine that calls Fetch.
 	requests requests
@@ -221,8 +219,6 @@ func (c *Client) report(err error) {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && (f.Class == bridge.Throttled || f.Class == bridge.BadCursor) {
 		err = nil
 	}
-	c.reporting.Lock()
-	defer c.reporting.Unlock()
 	c.cfg.Report(err)
 }
 

@@ -66,10 +66,10 @@ func (t *Tracer) Store(s bridge.Store) bridge.Store {
 type trip struct {
 	ctx context.Context //nolint:containedctx // the parent of the spans to come
 
-	mu        sync.Mutex // guards all below: any goroutine may release a page
-	root      trace.Span
-	get, send trace.Span // nil while there is none
-	handed    bool       // to the sink: a commit ends the trace
+	mu     sync.Mutex // guards all below: any goroutine may release a page
+	root   trace.Span
+	send   trace.Span // nil while there is none
+	handed bool       // to the sink: a commit ends the trace
 }
 
 // take removes a page and returns its trip, nil if it has none.
@@ -94,17 +94,18 @@ type tracedSource struct {
 
 // Fetch implements bridge.Source.
 func (s tracedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	r := s.t.depart(at)
+	r, get := s.t.depart(at)
 	p, err := s.Source.Fetch(ctx, at)
 	if err != nil {
-		r.gotten(time.Now(), err)
+		fail(get, err)
+		get.End()
 		r.end("failed", err)
 		return nil, err
 	}
+	get.End(trace.WithTimestamp(p.ArrivedAt))
 	s.t.mu.Lock()
 	s.t.pages[p] = r
 	s.t.mu.Unlock()
-	r.gotten(p.ArrivedAt, nil)
 	recycle := p.Recycle
 	p.Recycle = func(p *bridge.Page) {
 		s.t.take(p)
@@ -131,8 +132,8 @@ func (s tracedSource) Decode(p *bridge.Page) error {
 	return nil
 }
 
-// depart begins a trace with its request.
-func (t *Tracer) depart(at bridge.Position) *trip {
+// depart begins a trace with its request, whose span is the caller's to end.
+func (t *Tracer) depart(at bridge.Position) (*trip, trace.Span) {
 	ctx, root := t.tracer.Start(context.Background(), "poll", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.String("exportbridge.stream", t.about.Stream),
 		attribute.String("exportbridge.cursor.hash", bridge.CursorHash(at.Cursor)),
@@ -143,19 +144,7 @@ func (t *Tracer) depart(at bridge.Position) *trip {
 		attribute.String("server.address", t.about.Host),
 		attribute.String("url.path", t.about.Path),
 	))
-	return &trip{ctx: ctx, root: root, get: get}
-}
-
-// gotten ends the request.
-func (r *trip) gotten(at time.Time, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.get == nil {
-		return
-	}
-	fail(r.get, err)
-	r.get.End(trace.WithTimestamp(at))
-	r.get = nil
+	return &trip{ctx: ctx, root: root}, get
 }
 
 // released ends the send span of a page that was handed to the sink, and the trace of
@@ -163,10 +152,6 @@ func (r *trip) gotten(at time.Time, err error) {
 func (r *trip) released() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.get != nil {
-		r.get.End()
-		r.get = nil
-	}
 	switch {
 	case !r.handed:
 		outcome(r.root, "unsent")
