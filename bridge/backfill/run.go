@@ -425,9 +425,10 @@ func (r *Run) Progress() Progress {
 		length := float64(w.To - w.From)
 		all += length
 		p.Events += w.Events
-		passed += length * w.finished()
+		done := length * w.finished()
+		passed += done
 		if w.Events > 0 {
-			worked += length * w.finished()
+			worked += done
 		}
 		if w.Ended != "" {
 			p.Ended++

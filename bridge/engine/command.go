@@ -169,7 +169,10 @@ func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Cla
 
 // validateCommand says why a command cannot be applied, or nothing.
 func (r *requests) validateCommand(cmd bridge.Command) string {
-	invalid := cmd.Validate()
+	invalid, leak := cmd.Validate(), ""
+	if find := r.e.cfg.LeakInCursor; cmd.Kind == bridge.KindReset && find != nil {
+		leak = find(cmd.Target.Cursor)
+	}
 	switch {
 	case invalid != nil:
 		return invalid.Error()
@@ -182,12 +185,11 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
-	case r.e.cfg.LeakInCursor != nil && r.e.cfg.LeakInCursor(cmd.Target.Cursor) != "":
-		return "the cursor contains " + r.e.cfg.LeakInCursor(cmd.Target.Cursor) + ", which is not stored"
+	case leak != "":
+		return "the cursor contains " + leak + ", which is not stored"
 	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > r.e.rules.TailLimit:
 		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), r.e.rules.TailLimit)
-	}
-	if cmd.Kind == bridge.KindReset {
+	default:
 		if refusal := r.validateSource(cmd); refusal != "" {
 			return refusal
 		}

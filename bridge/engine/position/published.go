@@ -69,7 +69,7 @@ func (at *Position) markRepublished(p *bridge.Page, known Known) {
 // source, for a page to be the first one with events that may be in it; ok is false if
 // none may. An overlap drops its own.
 func (at Position) MarksFrom(p *bridge.Page) (from time.Time, source bridge.SourceIdentity, ok bool) {
-	if at.RewindEnd == nil || at.checkSource(p.Source) != nil || at.RewindEnd == nil {
+	if at.RewindEnd == nil || at.checkSource(p.Source) != nil || at.RewindEnd == nil { // another source ends the rewind
 		return time.Time{}, source, false
 	}
 	var times []int64
