@@ -412,19 +412,22 @@ func (c *Checkpoint) Paused(now time.Time) bool {
 	return c.PausedUntil == Forever || c.PausedUntil > now.UnixMilli()
 }
 
-// StartText describes the start for people.
-func (o Origin) StartText() string {
-	if o.Start == 0 {
+// BoundText describes a bound of an export for people; 0 is the earliest event.
+func BoundText(ms int64) string {
+	if ms == 0 {
 		return "the earliest event"
 	}
-	return time.UnixMilli(o.Start).UTC().Format(time.RFC3339Nano)
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
 }
+
+// StartText describes the start for people.
+func (o Origin) StartText() string { return BoundText(o.Start) }
 
 // String describes the origin for people.
 func (o Origin) String() string {
 	end := "no end"
 	if o.End != 0 {
-		end = "end " + time.UnixMilli(o.End).UTC().Format(time.RFC3339Nano)
+		end = "end " + BoundText(o.End)
 	}
 	events := "all events"
 	if len(o.Events) > 0 {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,6 +20,22 @@ type Entry struct {
 	// history, or if the epoch began at a position outside the history. If the
 	// parent is no entry or was thinned out, the entry before takes its place.
 	Parent *Version
+}
+
+// CheckpointLog is the log of a stream's checkpoints.
+type CheckpointLog interface {
+	// Walk shows the committed checkpoints to visit, newest first, until it
+	// returns false. It starts no session.
+	Walk(ctx context.Context, visit func(Checkpoint) bool) error
+}
+
+// Newest returns the newest checkpoint in a log, the zero value if there is none.
+func Newest(ctx context.Context, log CheckpointLog) (newest Checkpoint, err error) {
+	err = log.Walk(ctx, func(c Checkpoint) bool {
+		newest = c
+		return false
+	})
+	return newest, err
 }
 
 // Target returns the entry as the target of a reset.

@@ -118,7 +118,7 @@ func (p *process) Members(ctx context.Context, id string) ([]bridge.Member, erro
 	return get(p, "Members", func() ([]bridge.Member, error) { return p.x.log.Members(ctx, id) })
 }
 
-// Walk implements backfill.LiveStream.
+// Walk implements bridge.CheckpointLog.
 func (p *process) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	return p.do("Walk", func() error { return checkpoints{p.x.live}.Walk(ctx, visit) })
 }
@@ -150,14 +150,14 @@ func (o ownership) Lost() <-chan struct{} {
 }
 
 // open makes what a window runs on.
-func (p *process) open(j *backfill.Job, n int) (*backfill.Engine, error) {
+func (p *process) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	if p.late {
 		p.x.t.Error("a job that was cancelled is resumed")
 	}
 	window := fmt.Sprintf("w%d ", n)
 	cfg := engine.DefaultConfig()
 	cfg.PageSize = j.PageSize
-	return &backfill.Engine{
+	return &backfill.Setup{
 		Config: cfg, Source: pages{p, window}, Sink: sink{p.x.topic.Open(j.WindowName(n)), p, window, new([]sent)}, Close: func() {},
 	}, p.do(window+"Open", func() error { return nil })
 }

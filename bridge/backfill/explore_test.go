@@ -137,14 +137,18 @@ func (x *explored) carryOut(p *process) {
 	p.late = x.cancelled
 	x.mu.Unlock()
 	jobs := backfill.NewJobs(p, stream)
-	job, err := jobs.Resume(x.t.Context(), &backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events", SessionTimeout: 10 * time.Second, Live: p})
+	planner := backfill.Planner{
+		Jobs: jobs, Resource: "events", SessionTimeout: 10 * time.Second, Live: p,
+		Open: p.open, Owner: func(string) backfill.Owner { return p },
+	}
+	job, err := planner.Resume(x.t.Context(), &backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill})
 	if reasonOf(err) == backfill.Unknown {
 		job = x.wanted
 		err = jobs.Begin(x.t.Context(), job)
 	}
 	if err == nil {
 		p.owner = x.group.Open("")
-		job, err = backfill.NewRun(job, backfill.Worker{Jobs: jobs, Open: p.open, Owner: p, SessionTimeout: 10 * time.Second}).Do(x.t.Context())
+		job, err = planner.Run(job, "").Do(x.t.Context())
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -145,6 +145,8 @@ type world struct {
 	identity bridge.SourceIdentity // of the pages
 	endless  bool                  // the API ignores the end of a window
 	logged   *slog.Logger          // of the engines
+	live     checkpoints           // of the stream
+	request  bridge.Fingerprint    // of the settings
 
 	mu      sync.Mutex                    // guards all below
 	sources map[string]*bridgetest.Source // by window: its cursors outlast the process
@@ -180,7 +182,7 @@ func (w *world) plan(seconds, n int) backfill.Job {
 }
 
 // open makes what a window runs on, and wants its plan to be committed.
-func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
+func (w *world) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	w.log.mu.Lock()
 	if w.log.plans[j.ID] == nil {
 		w.t.Errorf("window %d begins before its plan is committed", n)
@@ -205,7 +207,7 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	if w.endless {
 		port = endless{source}
 	}
-	return &backfill.Engine{Config: cfg, Source: port, Sink: w.topic.Open(name), Close: func() {
+	return &backfill.Setup{Config: cfg, Source: port, Sink: w.topic.Open(name), Close: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.running--
@@ -233,16 +235,24 @@ func (o owner) Close(context.Context) error {
 	return nil
 }
 
-// start returns a run of a job in a process of its own.
-func (w *world) start(job backfill.Job) *backfill.Run {
-	return backfill.NewRun(job, backfill.Worker{
-		Jobs: w.jobs, Open: w.open, Owner: owner{w.group.Open("")}, SessionTimeout: 10 * time.Second, RateLimit: w.limit, By: "a test",
+// planner plans the jobs of the world's stream.
+func (w *world) planner() *backfill.Planner {
+	return &backfill.Planner{
+		Jobs: w.jobs, Resource: "events", Topic: "export.events", PageSize: 4, Request: w.request, RateLimit: w.limit,
+		SessionTimeout: 10 * time.Second, Live: w.live, Topics: new(fakeTopics),
+		CheckAPI: func(context.Context, []string) error { return nil },
+		Open:     w.open, Owner: func(string) backfill.Owner { return owner{w.group.Open("")} },
 		Retrying: func(err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.said = append(w.said, err.Error())
 		},
-	})
+	}
+}
+
+// start returns a run of a job in a process of its own.
+func (w *world) start(job backfill.Job) *backfill.Run {
+	return w.planner().Run(job, "a test")
 }
 
 // begin commits a plan.
@@ -256,8 +266,8 @@ func (w *world) begin(plan backfill.Job) backfill.Job {
 
 // resume commits that a job goes on, which nobody works on.
 func (w *world) resume(r backfill.Resumption) (backfill.Job, error) {
-	r.ID, r.Kind, r.Resource, r.SessionTimeout = "aaaaaa", backfill.Backfill, "events", 10*time.Second
-	return w.jobs.Resume(w.t.Context(), &r)
+	r.ID, r.Kind = "aaaaaa", backfill.Backfill
+	return w.planner().Resume(w.t.Context(), &r)
 }
 
 // job returns the job as it is listed.

@@ -25,10 +25,10 @@ var ErrStopping = errors.New("the process is shutting down")
 // time. When it stops, its jobs stop at the end of their transactions and can be
 // resumed, here or elsewhere. All methods may be called concurrently.
 type Host struct {
-	streams []*Stream
-	ended   func(job *Job, err error)
-	starts  chan *hosted
-	stopped chan struct{} // closed when no job starts any more
+	planners []*Planner
+	ended    func(job *Job, err error)
+	starts   chan *hosted
+	stopped  chan struct{} // closed when no job starts any more
 
 	mu   sync.Mutex         // guards all below
 	jobs map[string]*hosted // that have not ended
@@ -49,10 +49,13 @@ type hosted struct {
 // trouble is why a job stopped early.
 type trouble struct{ id, text string }
 
-// NewHost returns the host of the jobs of these streams. ended is called with each job
+// NewHost returns the host of the jobs of some streams. ended is called with each job
 // that has ended or stopped, and the error of its Run.
-func NewHost(streams []*Stream, ended func(job *Job, err error)) *Host {
-	return &Host{streams: streams, ended: ended, starts: make(chan *hosted), stopped: make(chan struct{}), jobs: make(map[string]*hosted)}
+func NewHost(planners []*Planner, ended func(job *Job, err error)) *Host {
+	return &Host{
+		planners: planners, ended: ended, starts: make(chan *hosted), stopped: make(chan struct{}),
+		jobs: make(map[string]*hosted),
+	}
 }
 
 // Run runs the jobs that are started until ctx ends, and returns when all have
@@ -79,7 +82,7 @@ func (h *Host) carryOut(ctx context.Context, j *hosted) {
 		j.begun <- err
 		return
 	}
-	run.MaxWindows = HostedWindows
+	run.maxWindows = HostedWindows
 	h.mu.Lock()
 	j.run = run
 	h.mu.Unlock()
@@ -94,10 +97,10 @@ func (h *Host) carryOut(ctx context.Context, j *hosted) {
 	h.ended(&job, err)
 }
 
-// Plan plans a job of a stream, as Stream.Plan does. A job of a Host runs at most
+// Plan plans a job of a stream, as Planner.Plan does. A job of a Host runs at most
 // HostedWindows windows at a time, two by default.
 func (h *Host) Plan(ctx context.Context, stream string, r *Request) (*Plan, error) {
-	s, err := h.stream(stream)
+	p, err := h.planner(stream)
 	if err != nil {
 		return nil, err
 	}
@@ -108,32 +111,32 @@ func (h *Host) Plan(ctx context.Context, stream string, r *Request) (*Plan, erro
 	if own.Parallel > HostedWindows {
 		return nil, Invalid("parallel", "is above %d, the maximum beside running streams", HostedWindows)
 	}
-	return s.Plan(ctx, &own, time.Now())
+	return p.Plan(ctx, &own, time.Now())
 }
 
-func (h *Host) stream(name string) (*Stream, error) {
-	for _, s := range h.streams {
-		if s.Name() == name {
-			return s, nil
+func (h *Host) planner(stream string) (*Planner, error) {
+	for _, p := range h.planners {
+		if p.Name() == stream {
+			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown stream %q", name)
+	return nil, fmt.Errorf("unknown stream %q", stream)
 }
 
 // Start begins a planned job. It returns when the job is committed and runs. If ctx
 // ends earlier, the job may begin nevertheless.
-func (h *Host) Start(ctx context.Context, p *Plan) error {
-	s, err := h.stream(p.Job.Stream)
+func (h *Host) Start(ctx context.Context, plan *Plan) error {
+	p, err := h.planner(plan.Job.Stream)
 	if err != nil {
 		return err
 	}
-	return h.start(ctx, &p.Job, func(ctx context.Context) (*Run, error) {
-		job, err := s.Begin(ctx, p)
+	return h.start(ctx, &plan.Job, func(ctx context.Context) (*Run, error) {
+		job, err := p.Begin(ctx, plan)
 		if err != nil {
 			return nil, err
 		}
-		_, _ = s.Jobs.Tidy(ctx, time.Now()) // the next job repeats it
-		return s.Run(job, job.Who), nil
+		_, _ = p.Jobs.Tidy(ctx, time.Now()) // the next job repeats it
+		return p.Run(job, job.Who), nil
 	})
 }
 
@@ -141,21 +144,20 @@ func (h *Host) Start(ctx context.Context, p *Plan) error {
 // only checks whether it can. Otherwise it is as Start. A job that was planned for more
 // than HostedWindows windows at a time keeps its plan.
 func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job, err error) {
-	for _, s := range h.streams {
-		r := s.Resumption(id)
-		r.SessionTimeout = 0 // a request cannot wait for it
-		if job, err = s.Jobs.Resumable(ctx, r); isUnknown(err) {
+	r := &Resumption{ID: id, hasty: true} // an HTTP request cannot wait for another process
+	for _, p := range h.planners {
+		if job, err = p.Resumable(ctx, r); isUnknown(err) {
 			continue
 		}
 		if err != nil || !execute {
 			return job, err
 		}
 		return job, h.start(ctx, &job, func(ctx context.Context) (*Run, error) {
-			job, err := s.Jobs.Resume(ctx, r)
+			job, err := p.Resume(ctx, r)
 			if err != nil {
 				return nil, err
 			}
-			return s.Run(job, by), nil
+			return p.Run(job, by), nil
 		})
 	}
 	return job, err
@@ -163,8 +165,8 @@ func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job
 
 // Cancel cancels a job of any process, as Jobs.Cancel does.
 func (h *Host) Cancel(ctx context.Context, c Cancellation, execute bool) (job Job, err error) {
-	for _, s := range h.streams {
-		if job, err = s.Jobs.Cancel(ctx, c, execute); !isUnknown(err) {
+	for _, p := range h.planners {
+		if job, err = p.Jobs.Cancel(ctx, c, execute); !isUnknown(err) {
 			return job, err
 		}
 	}
@@ -172,7 +174,7 @@ func (h *Host) Cancel(ctx context.Context, c Cancellation, execute bool) (job Jo
 }
 
 func isUnknown(err error) bool {
-	refused, ok := errors.AsType[*RefusedError](err)
+	refused, ok := errors.AsType[*RejectedError](err)
 	return ok && refused.Reason == Unknown
 }
 
@@ -205,12 +207,12 @@ func (h *Host) reserve(job *Job, j *hosted) error {
 	windows := j.windows
 	for id, other := range h.jobs {
 		if id == j.id {
-			return refuse(InUse, job, "this process is running job %s", id)
+			return reject(InUse, job, "this process is running job %s", id)
 		}
 		windows += other.windows
 	}
 	if windows > HostedWindows {
-		return refuse(Busy, job, "this process runs at most %d windows at a time, and its jobs have %d of them", HostedWindows, windows-j.windows)
+		return reject(Busy, job, "this process runs at most %d windows at a time, and its jobs have %d of them", HostedWindows, windows-j.windows)
 	}
 	h.jobs[j.id] = j
 	return nil

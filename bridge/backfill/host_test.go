@@ -36,13 +36,10 @@ func (f *fakeTopics) Create(context.Context, *backfill.Job) (string, error) {
 }
 
 // beside is the world's stream, for jobs.
-func (w *world) beside() (*backfill.Stream, *fakeTopics) {
-	topics := new(fakeTopics)
-	return &backfill.Stream{
-		Jobs: w.jobs, Resource: "events", Topic: "export.events", PageSize: 4, RateLimit: 50, SessionTimeout: 10 * time.Second,
-		Live: checkpoints{}, Topics: topics, CheckAPI: func(context.Context, []string) error { return nil },
-		Open: w.open, Owner: func(string) backfill.Owner { return owner{w.group.Open("")} },
-	}, topics
+func (w *world) beside() (*backfill.Planner, *fakeTopics) {
+	w.limit = 50
+	beside := w.planner()
+	return beside, beside.Topics.(*fakeTopics)
 }
 
 func passes(d time.Duration) {
@@ -59,7 +56,7 @@ func (w *world) hosting() (h *backfill.Host, ends func() map[string]error, stop 
 	beside, _ := w.beside()
 	var mu sync.Mutex
 	ended := make(map[string]error)
-	h = backfill.NewHost([]*backfill.Stream{beside}, func(j *backfill.Job, err error) {
+	h = backfill.NewHost([]*backfill.Planner{beside}, func(j *backfill.Job, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		ended[j.ID] = err

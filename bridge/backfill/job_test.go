@@ -86,7 +86,7 @@ func TestRunProgress(t *testing.T) {
 	all[1].Position, all[1].Events = 2500, 10
 	all[2].Position = 99_000 // at its end, and not recorded yet
 	all[3].Position = 3999   // before its first event
-	if got, want := NewRun(Job{Windows: all}, Worker{}).Progress(), (Progress{Ended: 1, Windows: 4, Events: 40, Share: 0.625, Worked: 0.375}); got != want {
+	if got, want := (&Run{windows: all}).Progress(), (Progress{Ended: 1, Windows: 4, Events: 40, Share: 0.625, Worked: 0.375}); got != want {
 		t.Errorf("after two and a half windows of four: %+v", got)
 	}
 }

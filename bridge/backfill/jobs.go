@@ -124,7 +124,7 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 func (j *Jobs) Begin(ctx context.Context, plan Job) error {
 	_, err := j.change(ctx, plan.ID, func(have Job) (Job, error) {
 		if have.Version != 0 && (have.Created != plan.Created || !have.sameBounds(&plan)) {
-			return have, refuse(Exists, &have, "job %s already exists", plan.ID)
+			return have, reject(Exists, &have, "job %s already exists", plan.ID)
 		}
 		return plan, nil
 	})
@@ -145,7 +145,7 @@ type Cancellation struct {
 
 // Cancel cancels a job for good; a process that works on it stops. Without execute it
 // only checks whether the job can be cancelled. It is idempotent. Errors are
-// *RefusedErrors and those of the Log.
+// *RejectedErrors and those of the Log.
 func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, error) {
 	job, err := j.find(ctx, c.ID)
 	if err != nil {
@@ -166,9 +166,9 @@ func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, e
 func (j *Job) cancellable(id string) error {
 	switch {
 	case j.Version == 0:
-		return refuse(Unknown, j, "job %s does not exist", id)
+		return reject(Unknown, j, "job %s does not exist", id)
 	case j.State == Done:
-		return refuse(IsDone, j, "the job is done; there is nothing to cancel")
+		return reject(IsDone, j, "the job is done; there is nothing to cancel")
 	}
 	return nil
 }
@@ -192,9 +192,9 @@ const (
 	NoBounds      Reason = "no-bounds"      // the API has no such ranges
 )
 
-// RefusedError means that a job cannot begin, be resumed or be cancelled. Nothing was
+// RejectedError means that a job cannot begin, be resumed or be cancelled. Nothing was
 // changed.
-type RefusedError struct {
+type RejectedError struct {
 	Reason Reason
 	// Job is the job, zero if it does not exist.
 	Job Job
@@ -202,8 +202,8 @@ type RefusedError struct {
 	text string
 }
 
-func (e *RefusedError) Error() string { return e.text }
+func (e *RejectedError) Error() string { return e.text }
 
-func refuse(why Reason, j *Job, format string, args ...any) *RefusedError {
-	return &RefusedError{Reason: why, Job: *j, text: fmt.Sprintf(format, args...)}
+func reject(why Reason, j *Job, format string, args ...any) *RejectedError {
+	return &RejectedError{Reason: why, Job: *j, text: fmt.Sprintf(format, args...)}
 }

@@ -120,8 +120,8 @@ type Topics interface {
 	Create(ctx context.Context, j *Job) (id string, err error)
 }
 
-// Stream is a stream, for the jobs beside it.
-type Stream struct {
+// Planner plans, begins, resumes and runs the jobs of one stream.
+type Planner struct {
 	Jobs *Jobs
 	// Resource, Events, Topic and PageSize are the stream's.
 	Resource string
@@ -134,23 +134,23 @@ type Stream struct {
 	RateLimit float64
 	// SessionTimeout is how long a dead process keeps a job.
 	SessionTimeout time.Duration
-	Live           LiveStream
+	Live           bridge.CheckpointLog
 	Topics         Topics
 	// NoBounds is why the API has no bounded ranges, and NoStart why none that
 	// begins at a time; nil if it has.
 	NoBounds, NoStart error
 	// CheckAPI requests a page of these event types.
 	CheckAPI func(ctx context.Context, events []string) error
-	// Open makes the engine of window n.
-	Open func(j *Job, n int) (*Engine, error)
-	// Owner returns the Owner of a job.
+	// Open sets window n up.
+	Open func(j *Job, n int) (*Setup, error)
+	// Owner returns the Owner of a job for this process.
 	Owner func(id string) Owner
 	// Retrying, if not nil, is called before a change of a job is retried.
 	Retrying func(error)
 }
 
 // Name is the stream's name.
-func (s *Stream) Name() string { return s.Jobs.stream }
+func (p *Planner) Name() string { return p.Jobs.stream }
 
 // Plan is a new job that is not committed.
 type Plan struct {
@@ -172,132 +172,119 @@ func (p *Plan) Hash() string {
 }
 
 // Plan makes the job of a request and changes nothing. It asks the brokers and the API
-// whether the job can begin. Errors are *InvalidErrors, *RefusedErrors and those of the
+// whether the job can begin. Errors are *InvalidErrors, *RejectedErrors and those of the
 // ports; an API that is unavailable is only noted.
-func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, error) {
+func (p *Planner) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, error) {
 	if err := r.Validate(now); err != nil {
 		return nil, err
 	}
-	if err := s.bounded(r); err != nil {
+	if err := p.bounded(r); err != nil {
 		return nil, err
 	}
-	if len(r.Events) > 0 && s.Resource != "events" {
-		return nil, Invalid("events", "cannot be chosen: resource %s has no event types", s.Resource)
+	if len(r.Events) > 0 && p.Resource != "events" {
+		return nil, Invalid("events", "cannot be chosen: resource %s has no event types", p.Resource)
 	}
 	n := r.windows()
-	p := &Plan{Job: Job{
+	plan := &Plan{Job: Job{
 		Version: Version, ID: cmp.Or(r.ID, strings.ToLower(rand.Text()[:6])), Kind: r.Kind,
-		Stream: s.Name(), Resource: s.Resource, Events: s.Events, Topic: s.Topic,
+		Stream: p.Name(), Resource: p.Resource, Events: p.Events, Topic: p.Topic,
 		From: r.From, To: r.To, Windows: Split(r.From, r.To, n),
-		RateLimit: cmp.Or(r.RateLimit, s.RateLimit), Parallel: cmp.Or(r.Parallel, min(n, DefaultParallel)), PageSize: s.PageSize,
+		RateLimit: cmp.Or(r.RateLimit, p.RateLimit), Parallel: cmp.Or(r.Parallel, min(n, DefaultParallel)), PageSize: p.PageSize,
 		Who: r.Who, Reason: r.Reason, Created: now.UnixMilli(), State: Running,
 	}}
 	if len(r.Events) > 0 {
-		p.Job.Events = r.Events
+		plan.Job.Events = r.Events
 	}
 	var err error
 	if r.Kind == Backfill {
-		err = s.checkOverlap(ctx, p, r.AllowOverlap)
+		err = p.checkOverlap(ctx, plan, r.AllowOverlap)
 	} else {
-		err = s.chooseTopic(ctx, p, r.Topic)
+		err = p.chooseTopic(ctx, plan, r.Topic)
 	}
 	if err == nil {
-		err = s.checkSource(ctx, p)
+		err = p.checkSource(ctx, plan)
 	}
 	if err == nil {
-		err = s.checkAPI(ctx, p)
+		err = p.checkAPI(ctx, plan)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	return plan, nil
 }
 
 // checkSource makes the job one of the live stream's source, and rejects settings that
 // request another list.
-func (s *Stream) checkSource(ctx context.Context, p *Plan) error {
-	live, err := newest(ctx, s.Live)
+func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
+	live, err := newest(ctx, p.Live)
 	if err != nil {
 		return err
 	}
-	if elsewhere := live.RequestChange(s.Request).Elsewhere(); len(elsewhere) > 0 {
-		return refuse(OtherSource, &p.Job, "the settings request another list than stream %s: %s changed", s.Name(), strings.Join(elsewhere, ", "))
+	if elsewhere := live.RequestChange(p.Request).Elsewhere(); len(elsewhere) > 0 {
+		return reject(OtherSource, &plan.Job, "the settings request another list than stream %s: %s changed", p.Name(), strings.Join(elsewhere, ", "))
 	}
-	p.Job.Source, p.Job.Request, p.Job.MarksEnd = live.Source, s.Request, live.MarksEnd
+	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd
 	return nil
 }
 
 // bounded rejects a range that the API cannot be asked for.
-func (s *Stream) bounded(r *Request) error {
-	err := s.NoBounds
+func (p *Planner) bounded(r *Request) error {
+	err := p.NoBounds
 	if err == nil && r.From != 0 {
-		err = s.NoStart
+		err = p.NoStart
 	}
 	if err != nil {
-		return refuse(NoBounds, &Job{Kind: r.Kind}, "%v", err)
+		return reject(NoBounds, &Job{Kind: r.Kind}, "%v", err)
 	}
 	return nil
 }
 
-func (s *Stream) chooseTopic(ctx context.Context, p *Plan, topic string) error {
-	p.Job.Topic = topic
-	exists, err := s.Topics.Choose(ctx, &p.Job)
+func (p *Planner) chooseTopic(ctx context.Context, plan *Plan, topic string) error {
+	plan.Job.Topic = topic
+	exists, err := p.Topics.Choose(ctx, &plan.Job)
 	if exists {
-		p.Notes = append(p.Notes, "topic "+p.Job.Topic+" exists; the events are appended to it")
+		plan.Notes = append(plan.Notes, "topic "+plan.Job.Topic+" exists; the events are appended to it")
 	}
 	return err
 }
 
 // checkOverlap rejects a backfill of what the stream, or an earlier backfill,
 // publishes into the same topic.
-func (s *Stream) checkOverlap(ctx context.Context, p *Plan, allowed bool) error {
-	overlaps, begun, err := s.Jobs.Overlap(ctx, &p.Job, s.Live)
+func (p *Planner) checkOverlap(ctx context.Context, plan *Plan, allowed bool) error {
+	overlaps, begun, err := p.Jobs.Overlap(ctx, &plan.Job, p.Live)
 	switch {
 	case err != nil:
 		return err
 	case len(overlaps) > 0 && !allowed:
-		return refuse(Overlaps, &p.Job, "%s", overlaps[0])
+		return reject(Overlaps, &plan.Job, "%s", overlaps[0])
 	case !begun:
-		p.Notes = append(p.Notes, "the stream has not started; its first run will find these events in the topic and be blocked until a reset sets its position")
+		plan.Notes = append(plan.Notes, "the stream has not started; its first run will find these events in the topic and be blocked until a reset sets its position")
 	}
 	for _, text := range overlaps {
-		p.Notes = append(p.Notes, text+"; it is published again, with the same ce_id")
+		plan.Notes = append(plan.Notes, text+"; it is published again, with the same ce_id")
 	}
 	return nil
 }
 
 // checkAPI requests one page of what the job will request: what the API permanently
 // rejects is better known before there is a job.
-func (s *Stream) checkAPI(ctx context.Context, p *Plan) error {
-	err := s.CheckAPI(ctx, p.Job.Events)
+func (p *Planner) checkAPI(ctx context.Context, plan *Plan) error {
+	err := p.CheckAPI(ctx, plan.Job.Events)
 	fault, ok := errors.AsType[*bridge.Fault](err)
 	if err == nil || ctx.Err() != nil || ok && fault.Class == bridge.Permanent {
 		return err
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("the API is unavailable; the job will retry: %v", err))
+	plan.Notes = append(plan.Notes, fmt.Sprintf("the API is unavailable; the job will retry: %v", err))
 	return nil
 }
 
 // Begin creates the missing topics of a planned job and commits it. It can be resumed
 // from then on.
-func (s *Stream) Begin(ctx context.Context, p *Plan) (Job, error) {
-	id, err := s.Topics.Create(ctx, &p.Job)
+func (p *Planner) Begin(ctx context.Context, plan *Plan) (Job, error) {
+	id, err := p.Topics.Create(ctx, &plan.Job)
 	if err != nil {
-		return p.Job, err
+		return plan.Job, err
 	}
-	p.Job.TopicID = id
-	return p.Job, s.Jobs.Begin(ctx, p.Job)
-}
-
-// Resumption resumes a job of the stream, of any kind.
-func (s *Stream) Resumption(id string) *Resumption {
-	return &Resumption{ID: id, Resource: s.Resource, Request: s.Request, SessionTimeout: s.SessionTimeout, Live: s.Live}
-}
-
-// Run returns the run of a committed job, for the operator by.
-func (s *Stream) Run(job Job, by string) *Run {
-	return NewRun(job, Worker{
-		Jobs: s.Jobs, Open: s.Open, Owner: s.Owner(job.ID), SessionTimeout: s.SessionTimeout,
-		RateLimit: cmp.Or(job.RateLimit, s.RateLimit), By: by, Retrying: s.Retrying,
-	})
+	plan.Job.TopicID = id
+	return plan.Job, p.Jobs.Begin(ctx, plan.Job)
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"exportbridge/bridge"
 )
 
 // DefaultParallel is the default number of windows that run at a time.
@@ -20,36 +18,30 @@ const (
 	busyMargin = 5 * time.Second
 )
 
-// Resumption resumes a job.
+// Resumption is how a job is resumed.
 type Resumption struct {
-	// ID is the job's id, Kind and Resource are the expected ones; an empty Kind is
-	// any.
-	ID       string
-	Kind     Kind
-	Resource string
-	// Request is the fingerprint of what the settings request.
-	Request bridge.Fingerprint
+	// ID is the job's id, Kind the expected kind; an empty Kind is any.
+	ID   string
+	Kind Kind
 	// RateLimit and Parallel are new limits; nil keeps the job's.
 	RateLimit *float64
 	Parallel  *int
-	// SessionTimeout is how long the session of a dead process lasts.
-	SessionTimeout time.Duration
-	// Live is the live stream: the job must be of its source. Nil skips that.
-	Live LiveStream
 	// Waiting, if not nil, is called once with the process that has the job.
 	Waiting func(process string)
+
+	hasty bool // a process that has the job is not waited for
 }
 
-// Resumable returns the job as Resume would, or a *RefusedError. It changes nothing.
-func (j *Jobs) Resumable(ctx context.Context, r *Resumption) (Job, error) {
-	job, err := j.find(ctx, r.ID)
+// Resumable returns the job as Resume would, or a *RejectedError. It changes nothing.
+func (p *Planner) Resumable(ctx context.Context, r *Resumption) (Job, error) {
+	job, err := p.Jobs.find(ctx, r.ID)
+	if err == nil {
+		err = p.resumable(&job, r)
+	}
+	if err == nil {
+		err = p.checkResumed(ctx, &job)
+	}
 	if err != nil {
-		return Job{}, err
-	}
-	if err := j.resumable(&job, r); err != nil {
-		return Job{}, err
-	}
-	if err := r.checkSource(ctx, &job); err != nil {
 		return Job{}, err
 	}
 	r.limit(&job)
@@ -57,19 +49,19 @@ func (j *Jobs) Resumable(ctx context.Context, r *Resumption) (Job, error) {
 }
 
 // Resume waits until no process works on the job and commits the new limits. It
-// returns the job as List does.
-func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
-	listed, err := j.Resumable(ctx, r)
+// returns the job as Jobs.List does.
+func (p *Planner) Resume(ctx context.Context, r *Resumption) (Job, error) {
+	listed, err := p.Resumable(ctx, r)
 	if err != nil {
 		return Job{}, err
 	}
-	if err := j.awaitFree(ctx, &listed, r); err != nil {
+	if err := p.awaitFree(ctx, &listed, r); err != nil {
 		return Job{}, err
 	}
-	job, err := j.change(ctx, r.ID, func(have Job) (Job, error) {
+	job, err := p.Jobs.change(ctx, r.ID, func(have Job) (Job, error) {
 		r.limit(&have)
 		have.Source, have.Request, have.MarksEnd = listed.Source, listed.Request, listed.MarksEnd
-		return have, j.resumable(&have, r)
+		return have, p.resumable(&have, r)
 	})
 	if err != nil {
 		return Job{}, err
@@ -79,47 +71,39 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	return job, nil
 }
 
-// checkSource gives a job of an older version the live stream's source, and refuses one
-// of another source.
-func (r *Resumption) checkSource(ctx context.Context, job *Job) error {
-	if r.Live == nil {
-		return nil
-	}
-	live, err := newest(ctx, r.Live)
+// checkResumed gives a job of an older version the live stream's source and request. It
+// rejects a job of another source, and settings that request another list than the job.
+func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
+	live, err := newest(ctx, p.Live)
 	if err != nil {
 		return err
 	}
 	if live.Source.Conflict(job.Source) != nil {
-		return refuse(OtherSource, job, "job %s exports %s, but stream %s now exports %s", job.ID, job.Source, job.Stream, live.Source)
+		return reject(OtherSource, job,
+			"job %s exports %s, but stream %s now exports %s", job.ID, job.Source, job.Stream, live.Source)
 	}
-	if job.Source == (bridge.SourceIdentity{}) {
-		job.Source = live.Source
-	}
-	job.MarksEnd = job.MarksEnd || live.MarksEnd
-	return r.checkRequest(job, &live)
-}
-
-// checkRequest gives a job of an older version the live stream's request, and refuses
-// one whose request is not that of the settings.
-func (r *Resumption) checkRequest(job *Job, live *bridge.Checkpoint) error {
-	if !r.Request.Known() {
+	job.Source, job.MarksEnd = cmp.Or(job.Source, live.Source), job.MarksEnd || live.MarksEnd
+	if !p.Request.Known() {
 		return nil
 	}
 	was := job.Request
 	if !was.Known() {
 		was = live.Origin.Request
 	}
-	changed := was.Changed(r.Request, "").Other
+	changed := was.Changed(p.Request, "").Other
 	if job.Kind == Backfill && len(changed) == 0 { // a new host is the stream's once a page has proved it
-		changed = live.RequestChange(r.Request).Elsewhere()
+		changed = live.RequestChange(p.Request).Elsewhere()
 	}
 	switch {
 	case len(changed) > 0:
-		return refuse(OtherSource, job, "the settings request another list than job %s: %s changed", job.ID, strings.Join(changed, ", "))
+		return reject(OtherSource, job,
+			"the settings request another list than job %s: %s changed", job.ID, strings.Join(changed, ", "))
 	case !was.Known() && job.Kind == Backfill:
-		return refuse(OtherSource, job, "job %s is of an older version, and stream %s has yet to show what it requests: run the stream first", job.ID, job.Stream)
+		return reject(OtherSource, job,
+			"job %s is of an older version, and stream %s has yet to show what it requests: run the stream first",
+			job.ID, job.Stream)
 	}
-	job.Request = r.Request
+	job.Request = p.Request
 	return nil
 }
 
@@ -137,36 +121,40 @@ func (r *Resumption) limit(j *Job) {
 func (j *Job) AtOnce() int { return cmp.Or(j.Parallel, min(len(j.Windows), DefaultParallel)) }
 
 // resumable returns why the job cannot be resumed, or nil.
-func (j *Jobs) resumable(job *Job, r *Resumption) error {
+func (p *Planner) resumable(job *Job, r *Resumption) error {
 	switch {
 	case job.Version == 0:
-		return refuse(Unknown, job, "stream %s has no job %s", j.stream, r.ID)
+		return reject(Unknown, job, "stream %s has no job %s", p.Name(), r.ID)
 	case r.Kind != "" && job.Kind != r.Kind:
-		return refuse(OtherKind, job, "job %s is a %s", job.ID, job.Kind)
+		return reject(OtherKind, job, "job %s is a %s", job.ID, job.Kind)
 	case job.State == Cancelled:
-		return refuse(WasCancelled, job, "job %s was cancelled%s and cannot be resumed", job.ID, job.ByWhom())
+		return reject(WasCancelled, job, "job %s was cancelled%s and cannot be resumed", job.ID, job.ByWhom())
 	case job.State == Done:
-		return refuse(IsDone, job, "the job is done")
-	case job.Resource != r.Resource:
-		return refuse(OtherResource, job, "job %s exports %s, but stream %s now exports %s", job.ID, job.Resource, job.Stream, r.Resource)
+		return reject(IsDone, job, "the job is done")
+	case job.Resource != p.Resource:
+		return reject(OtherResource, job, "job %s exports %s, but stream %s now exports %s", job.ID, job.Resource, job.Stream, p.Resource)
 	}
 	return nil
 }
 
 // awaitFree waits until no process works on the job. Joining earlier could take the
 // job from its process.
-func (j *Jobs) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
+func (p *Planner) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 	said := false
 	tick := time.NewTicker(busyInterval)
 	defer tick.Stop()
-	for deadline := time.Now().Add(r.SessionTimeout + busyMargin); ; {
-		members, err := j.log.Members(ctx, job.ID)
+	patience := busyMargin
+	if !r.hasty {
+		patience += p.SessionTimeout
+	}
+	for deadline := time.Now().Add(patience); ; {
+		members, err := p.Jobs.log.Members(ctx, job.ID)
 		if err != nil || len(members) == 0 {
 			return err
 		}
 		process := members[0].String()
 		if time.Now().After(deadline) {
-			return refuse(InUse, job, "%[2]s is running job %[1]s", job.ID, process)
+			return reject(InUse, job, "%[2]s is running job %[1]s", job.ID, process)
 		}
 		if !said && r.Waiting != nil {
 			said = true

@@ -41,9 +41,9 @@ type Owner interface {
 	Close(ctx context.Context) error
 }
 
-// Engine has the configuration and the ports of a window's bridge. A Run sets the
+// Setup has the configuration and the ports of a window's engine. A Run sets the
 // window's bounds and names.
-type Engine struct {
+type Setup struct {
 	Config engine.Config
 	Source bridge.Source
 	Sink   bridge.Sink
@@ -51,48 +51,35 @@ type Engine struct {
 	Close func()
 }
 
-// Worker has what a process needs to run a job.
-type Worker struct {
-	Jobs *Jobs
-	// Open makes the engine of window n.
-	Open func(j *Job, n int) (*Engine, error)
-	// Owner acquires the job for this process. Run.Do closes it.
-	Owner Owner
-	// SessionTimeout is how long a dead process keeps the job.
-	SessionTimeout time.Duration
-	// RateLimit is the maximum number of requests per second of all windows
-	// together; 0 is no limit.
-	RateLimit float64
-	// MaxWindows bounds the windows that run at a time, as the job's Parallel does; 0
-	// is no bound.
-	MaxWindows int
-	// By is the operator, recorded in the job.
-	By string
-	// Retrying, if not nil, is called before a change of the job is retried.
-	Retrying func(error)
-}
-
-// Run runs a job in this process, with a bridge for each window.
+// Run runs a job in this process, with an engine for each window.
 type Run struct {
-	Worker
-	job   Job
-	limit *rate.Limiter // of all windows together; nil is none
-	// saysOutside logs that there are events outside the range.
-	saysOutside sync.Once
+	planner *Planner
+	job     Job
+	by      string        // the operator, recorded in the job
+	owner   Owner         // acquires the job for this process; Do closes it
+	limit   *rate.Limiter // of all windows together; nil is none
+	// maxWindows bounds the windows that run at a time, as the job's Parallel does; 0
+	// is no bound.
+	maxWindows int
+	// warnOutside logs events outside the range once.
+	warnOutside sync.Once
 
-	mu    sync.Mutex             // guards all below
-	parts map[int]*engine.Engine // the running windows
+	mu      sync.Mutex             // guards all below
+	engines map[int]*engine.Engine // of the running windows
 	// windows are the job's, with the newest counts.
 	windows []Window
 	// source is the job's or, if that is unknown, the first that a window has found.
 	source bridge.SourceIdentity
 }
 
-// NewRun returns the run of a committed job, from Jobs.Begin or Jobs.Resume.
-func NewRun(job Job, w Worker) *Run {
-	r := &Run{Worker: w, job: job, parts: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows), source: job.Source}
-	if w.RateLimit > 0 {
-		r.limit = rate.NewLimiter(rate.Limit(w.RateLimit), 1)
+// Run returns the run of a committed job, from Begin or Resume, for the operator by.
+func (p *Planner) Run(job Job, by string) *Run {
+	r := &Run{
+		planner: p, job: job, by: by, owner: p.Owner(job.ID),
+		engines: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows), source: job.Source,
+	}
+	if limit := cmp.Or(job.RateLimit, p.RateLimit); limit > 0 {
+		r.limit = rate.NewLimiter(rate.Limit(limit), 1)
 	}
 	return r
 }
@@ -104,7 +91,7 @@ func (r *Run) Do(ctx context.Context) (Job, error) {
 	defer func() {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
-		_ = r.Owner.Close(leaving) // otherwise the session times out
+		_ = r.owner.Close(leaving) // otherwise the session times out
 	}()
 	for {
 		owned, err := r.own(ctx)
@@ -136,8 +123,8 @@ func (r *Run) state() Job {
 // retried.
 func (r *Run) own(ctx context.Context) (bridge.Ownership, error) {
 	for {
-		limited, cancel := context.WithTimeout(ctx, r.SessionTimeout+ownTimeout)
-		owned, err := r.Owner.Acquire(limited)
+		limited, cancel := context.WithTimeout(ctx, r.planner.SessionTimeout+ownTimeout)
+		owned, err := r.owner.Acquire(limited)
 		cancel()
 		switch {
 		case err == nil:
@@ -157,7 +144,7 @@ func (r *Run) watched(ctx context.Context, owned bridge.Ownership) error {
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
 	helpers.Go(func() {
-		err := r.Jobs.Watch(beside, r.job.ID, func(j Job) {
+		err := r.planner.Jobs.Watch(beside, r.job.ID, func(j Job) {
 			if j.State == Cancelled {
 				stop(fmt.Errorf("%w%s", ErrCancelled, j.ByWhom()))
 			}
@@ -194,7 +181,7 @@ func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 	}
 	queue := make(chan int)
 	var workers sync.WaitGroup
-	for range min(r.job.AtOnce(), cmp.Or(r.MaxWindows, len(left)), len(left)) {
+	for range min(r.job.AtOnce(), cmp.Or(r.maxWindows, len(left)), len(left)) {
 		workers.Go(func() {
 			for n := range queue {
 				if err := r.runWindow(ctx, n); err != nil {
@@ -222,7 +209,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	e, err := r.Open(&r.job, n)
+	e, err := r.planner.Open(&r.job, n)
 	if err != nil {
 		return err
 	}
@@ -231,12 +218,12 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r}, Sink: ownSink{e.Sink, r, cfg.Log}})
+	b, err := engine.New(cfg, engine.Ports{Source: windowSource{e.Source, r}, Sink: windowSink{e.Sink, r, cfg.Log}})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	r.parts[n] = b
+	r.engines[n] = b
 	r.mu.Unlock()
 	if err := b.Run(ctx); err != nil || w.Ended != "" {
 		return err
@@ -256,7 +243,7 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
 	result.EndedEmpty = s.EndedEmpty
 	r.mu.Lock()
-	delete(r.parts, n)
+	delete(r.engines, n)
 	r.windows[n] = result
 	r.mu.Unlock()
 	if s.Ended == "" {
@@ -279,9 +266,9 @@ func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, er
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(changeGrace, cancel) })()
 	for {
-		job, err := r.Jobs.change(attempt, r.job.ID, func(have Job) (Job, error) {
+		job, err := r.planner.Jobs.change(attempt, r.job.ID, func(have Job) (Job, error) {
 			if !have.sameBounds(&r.job) {
-				return have, refuse(OtherPlan, &have, "the plan of job %s is missing in its topic", r.job.ID)
+				return have, reject(OtherPlan, &have, "the plan of job %s is missing in its topic", r.job.ID)
 			}
 			err := change(&have)
 			return have, err
@@ -295,8 +282,8 @@ func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, er
 		case !ok:
 			return job, err
 		}
-		if r.Retrying != nil {
-			r.Retrying(err)
+		if r.planner.Retrying != nil {
+			r.planner.Retrying(err)
 		}
 	}
 }
@@ -308,7 +295,7 @@ func (r *Run) done(ctx context.Context) (Job, error) {
 			return fmt.Errorf("%w%s", ErrCancelled, have.ByWhom())
 		}
 		copy(have.Windows, r.windows)
-		have.State, have.Changed, have.By = Done, time.Now().UnixMilli(), r.By
+		have.State, have.Changed, have.By = Done, time.Now().UnixMilli(), r.by
 		return nil
 	})
 	if err != nil {
@@ -317,56 +304,44 @@ func (r *Run) done(ctx context.Context) (Job, error) {
 	return job, nil
 }
 
-// limited applies the limit that all windows share.
-func (r *Run) limited(source bridge.Source) bridge.Source {
-	if r.limit == nil {
-		return source
-	}
-	return limitedSource{source, r.limit}
-}
-
-// limitedSource is a Source whose requests wait for the rate limit.
-type limitedSource struct {
-	bridge.Source
-	limit *rate.Limiter
-}
-
-// Fetch implements bridge.Source.
-func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	resume := bridge.Waiting(ctx)
-	err := l.limit.Wait(ctx)
-	resume()
-	if err != nil {
-		return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
-	}
-	return l.Source.Fetch(ctx, at)
-}
-
-// ownSource is a Source that refuses the pages of another source than the job's other
-// pages, before the window publishes any of them.
-type ownSource struct {
+// windowSource is the Source of a window.
+type windowSource struct {
 	bridge.Source
 	run *Run
 }
 
-// Decode implements bridge.Source.
-func (s ownSource) Decode(page *bridge.Page) error {
+// Fetch implements bridge.Source. Requests wait for the rate limit of the job.
+func (s windowSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	if s.run.limit != nil {
+		resume := bridge.Waiting(ctx)
+		err := s.run.limit.Wait(ctx)
+		resume()
+		if err != nil {
+			return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
+		}
+	}
+	return s.Source.Fetch(ctx, at)
+}
+
+// Decode implements bridge.Source. It rejects a page of another source than the job's
+// other pages, before the window publishes any of it.
+func (s windowSource) Decode(page *bridge.Page) error {
 	if err := s.Source.Decode(page); err != nil {
 		return err
 	}
 	return s.run.sameSource(page.Source)
 }
 
-// ownSink is a Sink that does the same with the window's checkpoint: another process may
-// have made it since this one read the job.
-type ownSink struct {
+// windowSink is the Sink of a window.
+type windowSink struct {
 	bridge.Sink
 	run *Run
 	log *slog.Logger // nil for none
 }
 
-// Recover implements bridge.Sink.
-func (s ownSink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+// Recover implements bridge.Sink. It rejects a checkpoint of another source: another
+// process may have written it since this one read the job.
+func (s windowSink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	c, err := s.Sink.Recover(ctx, owned)
 	if err == nil {
 		err = s.run.sameSource(c.Source)
@@ -375,10 +350,10 @@ func (s ownSink) Recover(ctx context.Context, owned func(context.Context) error)
 }
 
 // Publish implements bridge.Sink. The first events outside the range are logged.
-func (s ownSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+func (s windowSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	receipt, err := s.Sink.Publish(ctx, b)
 	if c := &b.Checkpoint; err == nil && c.Outside > 0 && s.log != nil {
-		s.run.saysOutside.Do(func() {
+		s.run.warnOutside.Do(func() {
 			s.log.Warn("events have a time outside the requested range", "events", c.Outside, "of", c.Events, "hint", outsideHint)
 		})
 	}
@@ -412,7 +387,7 @@ func (r *Run) Progress() Progress {
 	var passed, worked, all float64
 	for n := range r.windows {
 		w := r.windows[n]
-		if b := r.parts[n]; b != nil {
+		if b := r.engines[n]; b != nil {
 			s := b.Status()
 			w.Events = max(w.Events, s.Events)
 			if !s.Position.IsZero() {

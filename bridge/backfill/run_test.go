@@ -84,7 +84,7 @@ func TestBegin(t *testing.T) {
 }
 
 func reasonOf(err error) backfill.Reason {
-	if refused, ok := errors.AsType[*backfill.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*backfill.RejectedError](err); ok {
 		return refused.Reason
 	}
 	return ""
@@ -411,21 +411,20 @@ func TestResume(t *testing.T) {
 		if err != nil || job.RateLimit != 2.5 || job.AtOnce() != 2 || job.PageSize != 4 {
 			t.Errorf("as planned: %+v, %v", job, err)
 		}
-		dry := backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events", RateLimit: new(9.0), Parallel: new(3)}
-		if job, err = w.jobs.Resumable(t.Context(), &dry); err != nil || job.RateLimit != 9 || job.AtOnce() != 3 || w.job().RateLimit != 2.5 {
+		dry := backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill, RateLimit: new(9.0), Parallel: new(3)}
+		if job, err = w.planner().Resumable(t.Context(), &dry); err != nil || job.RateLimit != 9 || job.AtOnce() != 3 || w.job().RateLimit != 2.5 {
 			t.Errorf("a dry run: %+v, %v; committed %+v", job, err, w.job())
 		}
 		job, err = w.resume(backfill.Resumption{RateLimit: new(9.0), Parallel: new(3)})
 		if got := w.job(); err != nil || job.RateLimit != 9 || got.RateLimit != 9 || got.Parallel != 3 || !slices.Equal(got.Windows, plan.Windows) {
 			t.Errorf("with new limits: %+v, %v; committed %+v", job, err, got)
 		}
-		for why, r := range map[backfill.Reason]backfill.Resumption{
-			backfill.OtherKind:     {ID: "aaaaaa", Kind: backfill.Replay, Resource: "events"},
-			backfill.OtherResource: {ID: "aaaaaa", Kind: backfill.Backfill, Resource: "sessions"},
-		} {
-			if _, err := w.jobs.Resumable(t.Context(), &r); reasonOf(err) != why {
-				t.Errorf("%v, want a refusal because of %s", err, why)
-			}
+		other := w.planner()
+		_, err = other.Resumable(t.Context(), &backfill.Resumption{ID: "aaaaaa", Kind: backfill.Replay})
+		other.Resource = "sessions"
+		_, err2 := other.Resumable(t.Context(), &backfill.Resumption{ID: "aaaaaa"})
+		if reasonOf(err) != backfill.OtherKind || reasonOf(err2) != backfill.OtherResource {
+			t.Errorf("another kind: %v, another resource: %v", err, err2)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestRunUnknownSource(t *testing.T) {
 			case "goes on elsewhere": // in a process that has read the job before
 				_, err = w.start(job).Do(t.Context())
 			case "is resumed":
-				job, err2 := w.resume(backfill.Resumption{Live: checkpoints{}})
+				job, err2 := w.resume(backfill.Resumption{})
 				if err2 != nil || job.Source != tenantA {
 					t.Fatalf("resumed %+v, %v", job, err2)
 				}
@@ -71,7 +71,8 @@ func TestRunUnknownSource(t *testing.T) {
 				t.Errorf("it %s: %v", then, err)
 			}
 			w.wantOnce(10)
-			if _, err := w.resume(backfill.Resumption{Live: checkpoints{{Source: tenantB}}}); reasonOf(err) != backfill.OtherSource {
+			w.live = checkpoints{{Source: tenantB}}
+			if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.OtherSource {
 				t.Errorf("of a stream of another source: %v", err)
 			}
 		})
@@ -108,17 +109,19 @@ func TestPlanSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 10)
 		w.begin(w.plan(10, 2))
-		job, err := w.resume(backfill.Resumption{Live: checkpoints{{Source: tenantA}}})
+		w.live = checkpoints{{Source: tenantA}}
+		job, err := w.resume(backfill.Resumption{})
 		if err != nil || job.Source != tenantA || w.job().Source != tenantA {
 			t.Errorf("resumed %+v, %v", job, err)
 		}
-		_, err = w.resume(backfill.Resumption{Live: checkpoints{{Source: tenantB}}})
+		w.live = checkpoints{{Source: tenantB}}
+		_, err = w.resume(backfill.Resumption{})
 		if reasonOf(err) != backfill.OtherSource || !strings.Contains(err.Error(), "a//web") || !strings.Contains(err.Error(), "b//web") {
 			t.Errorf("%v", err)
 		}
-		for _, live := range []checkpoints{nil, {{}}, {{Source: tenantA}}} {
-			if job, err := w.resume(backfill.Resumption{Live: live}); err != nil || job.Source != tenantA {
-				t.Errorf("%v: %+v, %v", live, job, err)
+		for _, w.live = range []checkpoints{nil, {{}}, {{Source: tenantA}}} {
+			if job, err := w.resume(backfill.Resumption{}); err != nil || job.Source != tenantA {
+				t.Errorf("%v: %+v, %v", w.live, job, err)
 			}
 		}
 	})
@@ -169,7 +172,8 @@ func TestJobRequest(t *testing.T) {
 			plan := w.plan(10, 2)
 			plan.Kind, plan.Request = backfill.Backfill, c.job
 			w.begin(plan)
-			job, err := w.resume(backfill.Resumption{Live: live(c.live), Request: c.settings})
+			w.live, w.request = live(c.live), c.settings
+			job, err := w.resume(backfill.Resumption{})
 			if refused := reasonOf(err) == backfill.OtherSource; refused != c.refused || !refused && err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -60,9 +60,7 @@ type Directory interface {
 
 // CheckpointLog is the stream's checkpoint topic.
 type CheckpointLog interface {
-	// Walk shows the committed checkpoints to visit, newest first, until it
-	// returns false. It starts no session.
-	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
+	bridge.CheckpointLog
 	// WalkBefore is Walk from those committed at t on. It may show some newer ones
 	// first.
 	WalkBefore(ctx context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error

@@ -91,7 +91,7 @@ func targets(r *harness, lose func(*harness), name string) {
 	if err != nil || done.Answer.Version != (bridge.Version{Epoch: 1}) || done.Answer.By != "this command (no bridge runs the stream)" {
 		r.t.Fatalf("moved: %+v, %v", done, err)
 	}
-	got, err := control.Newest(r.t.Context(), r.kafka)
+	got, err := bridge.Newest(r.t.Context(), r.kafka)
 	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil || ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Version {
 		r.t.Errorf("the stream is at %+v, %v", got, err)
 	}

@@ -61,16 +61,7 @@ func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
 func (c *Controller) newest(ctx context.Context) (bridge.Checkpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	return Newest(ctx, c.ports.Log)
-}
-
-// Newest returns the newest checkpoint in a log, the zero value if there is none.
-func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, err error) {
-	err = log.Walk(ctx, func(c bridge.Checkpoint) bool {
-		newest = c
-		return false
-	})
-	return newest, err
+	return bridge.Newest(ctx, c.ports.Log)
 }
 
 // base is the checkpoint that a change is made from.

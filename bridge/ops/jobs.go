@@ -280,7 +280,7 @@ func jobFailure(err error) error {
 	if invalid, ok := errors.AsType[*backfill.InvalidError](err); ok {
 		return badRequest("correct "+invalid.Field, "%s", shorten(err.Error()))
 	}
-	if refused, ok := errors.AsType[*backfill.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*backfill.RejectedError](err); ok {
 		status := http.StatusConflict
 		if refused.Reason == backfill.Unknown {
 			status = http.StatusNotFound

@@ -213,7 +213,7 @@ func TestWhoMayStartJobs(t *testing.T) {
 
 func TestJobFailures(t *testing.T) {
 	t.Parallel()
-	refused := func(why backfill.Reason) error { return &backfill.RefusedError{Reason: why} }
+	refused := func(why backfill.Reason) error { return &backfill.RejectedError{Reason: why} }
 	for _, f := range []failing{
 		{backfill.Invalid("windows", "is not within 1 to 1000"), 400, "correct windows"},
 		{refused(backfill.Unknown), 404, "/api/v1/jobs"},

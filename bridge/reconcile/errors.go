@@ -41,9 +41,9 @@ const (
 	CursorCycle Reason = "cursor-cycle"
 )
 
-// RefusedError means that a comparison or a repair was refused. Events that a repair
+// RejectedError means that a comparison or a repair was refused. Events that a repair
 // has already published stay.
-type RefusedError struct {
+type RejectedError struct {
 	Reason Reason
 	// Position is the live stream's for NotPassed, the earliest kept time for NotKept,
 	// in milliseconds since the epoch; 0 for the others.
@@ -54,10 +54,10 @@ type RefusedError struct {
 	text string
 }
 
-func (e *RefusedError) Error() string { return e.text }
+func (e *RejectedError) Error() string { return e.text }
 
-func refuse(why Reason, format string, args ...any) *RefusedError {
-	return &RefusedError{Reason: why, text: fmt.Sprintf(format, args...)}
+func reject(why Reason, format string, args ...any) *RejectedError {
+	return &RejectedError{Reason: why, text: fmt.Sprintf(format, args...)}
 }
 
 // instant formats a time, in milliseconds since the epoch.

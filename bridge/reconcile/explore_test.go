@@ -154,7 +154,7 @@ func (p repairPlan) run(t *testing.T) (first []string, broken string) {
 		x.trace, x.calls, x.failed, x.awaiting = append(x.trace, "|"), 0, false, time.Time{}
 		report, errs[x.round] = x.run(reconcile.Repair)
 		err := errs[x.round]
-		if _, refused := errors.AsType[*reconcile.RefusedError](err); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed && !refused {
+		if _, refused := errors.AsType[*reconcile.RejectedError](err); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed && !refused {
 			x.broken = append(x.broken, fmt.Sprintf("round %d ends with %v", x.round, err))
 		}
 	}
@@ -163,7 +163,7 @@ func (p repairPlan) run(t *testing.T) (first []string, broken string) {
 			x.broken = append(x.broken, "nobody has published "+id)
 		}
 	}
-	if refused, ok := errors.AsType[*reconcile.RefusedError](errs[2]); ok {
+	if refused, ok := errors.AsType[*reconcile.RejectedError](errs[2]); ok {
 		if refused.Reason != reconcile.NotKept || !strings.Contains(fmt.Sprint(p.happens), "retention") {
 			x.broken = append(x.broken, "at last "+refused.Error())
 		}

@@ -156,10 +156,10 @@ func (w *world) must(mode reconcile.Mode) *reconcile.Report {
 }
 
 // refused runs and wants a refusal.
-func (w *world) refused(mode reconcile.Mode, why reconcile.Reason) *reconcile.RefusedError {
+func (w *world) refused(mode reconcile.Mode, why reconcile.Reason) *reconcile.RejectedError {
 	w.t.Helper()
 	_, err := w.run(mode)
-	refused, ok := errors.AsType[*reconcile.RefusedError](err)
+	refused, ok := errors.AsType[*reconcile.RejectedError](err)
 	if !ok || refused.Reason != why {
 		w.t.Fatalf("%v, want a refusal because of %s", err, why)
 	}

@@ -28,33 +28,24 @@ const (
 // time.
 func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
-// newest returns the stream's newest checkpoint, the zero value if there is none.
-func (c *comparison) newest(ctx context.Context) (newest bridge.Checkpoint, err error) {
-	err = c.Live.Walk(ctx, func(found bridge.Checkpoint) bool {
-		newest = found
-		return false
-	})
-	return newest, err
-}
-
 // repairable returns why the range must not be repaired.
 func (c *comparison) repairable(ctx context.Context) error {
 	live := &c.start
 	switch {
 	case live.Zero():
-		return refuse(NeverRan, "stream %s has not started: it will publish the window itself", c.Stream)
+		return reject(NeverRan, "stream %s has not started: it will publish the window itself", c.Stream)
 	case live.PositionTime == 0 && live.Kind == bridge.KindData:
-		return refuse(NotAtEnd, "no event of stream %s has had a time, so its position is unknown until the end of the export: it may still publish missing events", c.Stream)
+		return reject(NotAtEnd, "no event of stream %s has had a time, so its position is unknown until the end of the export: it may still publish missing events", c.Stream)
 	case live.PositionTime == 0:
-		return refuse(PositionUnknown, "stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
+		return reject(PositionUnknown, "stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
 	case c.To > live.PositionTime:
-		e := refuse(NotPassed, "the window ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
+		e := reject(NotPassed, "the window ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
 		e.Position = live.PositionTime
 		return e
 	case originText(live.Origin) != originText(c.Origin):
-		return refuse(OtherOrigin, "the stream exports %s, these settings request %s", originText(live.Origin), originText(c.Origin))
+		return reject(OtherOrigin, "the stream exports %s, these settings request %s", originText(live.Origin), originText(c.Origin))
 	case c.From < c.kept.From:
-		e := refuse(NotKept, "the topic keeps events from %s on: retention has deleted older ones, and would delete them again", instant(c.kept.From))
+		e := reject(NotKept, "the topic keeps events from %s on: retention has deleted older ones, and would delete them again", instant(c.kept.From))
 		e.Position = c.kept.From
 		return e
 	}
@@ -64,7 +55,7 @@ func (c *comparison) repairable(ctx context.Context) error {
 // checkRequest refuses settings that request another list than the live stream.
 func (c *comparison) checkRequest() error {
 	if elsewhere := c.start.RequestChange(c.Origin.Request).Elsewhere(); len(elsewhere) > 0 {
-		return refuse(OtherSource, "the settings request another list than stream %s: %s changed", c.Stream, strings.Join(elsewhere, ", "))
+		return reject(OtherSource, "the settings request another list than stream %s: %s changed", c.Stream, strings.Join(elsewhere, ", "))
 	}
 	return nil
 }
@@ -73,10 +64,10 @@ func (c *comparison) checkRequest() error {
 // or published: it refuses one that is not of the live stream's source.
 func (c *comparison) checkSource(page *bridge.Page) error {
 	if err := c.start.Source.Conflict(page.Source); err != nil {
-		return refuse(OtherSource, "%v", err)
+		return reject(OtherSource, "%v", err)
 	}
 	if c.asOf = page.ServerTime; c.asOf.IsZero() && c.Mode != Compare {
-		return refuse(NoServerTime, "the API sends no Date header: without its clock nothing shows which events the stream may still publish")
+		return reject(NoServerTime, "the API sends no Date header: without its clock nothing shows which events the stream may still publish")
 	}
 	return nil
 }
@@ -100,19 +91,12 @@ func (c *comparison) overlapsBackfill(ctx context.Context) error {
 	}
 	for _, b := range open {
 		if b.From < c.To && c.From < b.To {
-			e := refuse(BackfillOpen, "backfill %s of %s to %s is unfinished: it may still publish missing events", b.ID, bound(b.From), bound(b.To))
+			e := reject(BackfillOpen, "backfill %s of %s to %s is unfinished: it may still publish missing events", b.ID, bridge.BoundText(b.From), bridge.BoundText(b.To))
 			e.Backfill = b.ID
 			return e
 		}
 	}
 	return nil
-}
-
-func bound(ms int64) string {
-	if ms == 0 {
-		return "the earliest event"
-	}
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
 }
 
 // frontier bounds the events that the stream can no longer publish.
@@ -180,7 +164,7 @@ func (c *comparison) awaitEnd(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for {
-		newest, err := c.newest(ctx)
+		newest, err := bridge.Newest(ctx, c.Live)
 		if err != nil {
 			return err
 		}
@@ -205,7 +189,7 @@ func (c *comparison) awaitEnd(ctx context.Context) error {
 
 // unproven refuses to publish events that the stream may still publish.
 func unproven(why Reason, format string, args ...any) error {
-	return refuse(why, "missing events lack an ingestion time, so the stream must reach the end of the export before they can be repaired: %s",
+	return reject(why, "missing events lack an ingestion time, so the stream must reach the end of the export before they can be repaired: %s",
 		fmt.Sprintf(format, args...))
 }
 
@@ -223,9 +207,9 @@ func (c *comparison) unmoved(ctx context.Context) error {
 	if err := c.keep(ctx); err != nil {
 		return err
 	}
-	found, err := c.newest(ctx)
+	found, err := bridge.Newest(ctx, c.Live)
 	if err == nil && found.Epoch != c.repair.epoch {
-		err = refuse(Moved, "the stream was moved meanwhile, from epoch %[2]d to %[1]d: it may still publish missing events", found.Epoch, c.repair.epoch)
+		err = reject(Moved, "the stream was moved meanwhile, from epoch %[2]d to %[1]d: it may still publish missing events", found.Epoch, c.repair.epoch)
 	}
 	return err
 }

@@ -103,7 +103,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	if err == nil && c.Mode == Repair && p.anyOf(missing, func(c copies) bool { return c.awaits }) {
 		c.repair.drained = false // by the part before, which read less
 		err = c.awaitEnd(ctx)
-		if _, refused := errors.AsType[*RefusedError](err); err == nil {
+		if _, refused := errors.AsType[*RejectedError](err); err == nil {
 			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
 		} else if refused && !p.anyOf(missing, func(c copies) bool { return !c.dated }) {

@@ -85,9 +85,7 @@ type EventLog interface {
 
 // LiveStream is the live stream.
 type LiveStream interface {
-	// Walk shows the committed checkpoints to visit, newest first, until it
-	// returns false.
-	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
+	bridge.CheckpointLog
 	// Running reports whether a process runs the stream.
 	Running(ctx context.Context) (bool, error)
 	// Backfills returns the unfinished backfills into the stream's topic.
@@ -207,7 +205,7 @@ type comparison struct {
 }
 
 // Run compares the range and, in the mode Repair, repairs it. Errors are those of the
-// ports, or a *RefusedError.
+// ports, or a *RejectedError.
 func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c := &comparison{
 		Config: cfg, Ports: ports, window: exportWindow{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
@@ -215,7 +213,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	}
 	c.window.check = c.checkSource
 	var err error
-	if c.start, err = c.newest(ctx); err == nil {
+	if c.start, err = bridge.Newest(ctx, c.Live); err == nil {
 		err = c.checkRequest()
 	}
 	if err != nil {

@@ -111,7 +111,7 @@ func (r *repairer) readMarks(ctx context.Context, expired bool) error {
 	for name, value := range r.Marks() {
 		var m repairMark
 		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%size != 0 {
-			return refuse(UnknownMark, "mark %s of an earlier repair cannot be read", name)
+			return reject(UnknownMark, "mark %s of an earlier repair cannot be read", name)
 		}
 		for ids := m.IDs; expired && m.of(r.topicID) && len(ids) > 0; ids = ids[size:] {
 			r.known[eventName(ids)] = true

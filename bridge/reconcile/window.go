@@ -46,7 +46,7 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 		switch {
 		case repeats.Same:
 			page.Release()
-			return refuse(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before", bridge.CursorHash(at.Cursor), items)
+			return reject(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before", bridge.CursorHash(at.Cursor), items)
 		case repeats.Whole:
 			items = 0 // as an empty page
 		case len(page.Events) > 0:
@@ -75,7 +75,7 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 			seen[at.Cursor], order = true, append(order, at.Cursor)
 		}
 		if seen[next] {
-			return refuse(CursorCycle, "cursor cycle: the API returned cursor %s again", bridge.CursorHash(next))
+			return reject(CursorCycle, "cursor cycle: the API returned cursor %s again", bridge.CursorHash(next))
 		}
 		if len(order) > cycleMemory {
 			delete(seen, order[0])

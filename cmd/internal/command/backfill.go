@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
@@ -116,7 +117,7 @@ func showJobs(a *cli.App, all []jobReport) error {
 // boundText is a bound of a job in a table, in whole seconds.
 func boundText(ms int64) string {
 	if ms == 0 {
-		return startText(ms)
+		return bridge.BoundText(ms)
 	}
 	return time.UnixMilli(ms).UTC().Format(timeLayout)
 }

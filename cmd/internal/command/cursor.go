@@ -101,7 +101,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 	case c.Paused(now):
 		state = pauseText(c.PausedUntil, now) + ", " + state + resumeText(c.PausedUntil)
 	}
-	cursor := "none yet; the export starts at " + startText(c.Origin.Start)
+	cursor := "none yet; the export starts at " + bridge.BoundText(c.Origin.Start)
 	if c.Cursor != "" {
 		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", control.ShortCursor(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
 	}
@@ -141,13 +141,6 @@ func changeText(c *bridge.Change) string {
 		text += ": " + c.Reason
 	}
 	return text
-}
-
-func startText(ms int64) string {
-	if ms == 0 {
-		return "the earliest event"
-	}
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
 }
 
 func newCursorHistoryCommand(a *cli.App) *cobra.Command {

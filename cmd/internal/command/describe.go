@@ -79,7 +79,7 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	caughtUp := live != nil && live.Version.Epoch >= c.Epoch && live.CaughtUp
 	switch {
 	case at.IsZero() && c.Cursor == "":
-		return "the start of the export: " + startText(c.Origin.Start)
+		return "the start of the export: " + bridge.BoundText(c.Origin.Start)
 	case at.IsZero() && c.Kind == bridge.KindData:
 		return "unknown until the end of the export: no event has had a time"
 	case at.IsZero():

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/control"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
@@ -234,6 +233,6 @@ func sayWaiting(a *cli.App) func(error) {
 // newestCheckpoint returns the stream's, as the checkpoint topic has it; the
 // zero value where there is none.
 func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
-	newest, err := control.Newest(ctx, st.Kafka.History())
+	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	return newest, cli.Explain(err)
 }

@@ -133,7 +133,7 @@ func (o *jobOptions) explain(err error) error {
 // jobPlan is a job that is to be carried out, or only shown.
 type jobPlan struct {
 	*jobOptions
-	beside *backfill.Stream
+	beside *backfill.Planner
 	line   *process.StatusLine
 	log    *slog.Logger
 	job    backfill.Job
@@ -173,7 +173,7 @@ func (o *jobOptions) open() (*jobPlan, error) {
 	p := &jobPlan{jobOptions: o, line: process.NewStatusLine(o.app.Stderr)}
 	p.log = process.NewLogger(p.line, &s.Process, o.app.Environ)
 	st.LimitPages(o.readers())
-	if p.beside, err = process.JobStream(s, st, p.log); err != nil {
+	if p.beside, err = process.JobPlanner(s, st, p.log); err != nil {
 		return nil, err
 	}
 	p.beside.Retrying = func(err error) { fmt.Fprintf(p.line, "  retrying: %s\n", process.Printable(err.Error())) }

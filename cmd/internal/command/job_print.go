@@ -70,7 +70,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
 	}
 	rows := [][2]string{
-		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
+		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, bridge.BoundText(j.From), bridge.BoundText(j.To))},
 		{"into", topic},
 		{"windows", windowsText(j)},
 		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), cmp.Or(j.PageSize, p.beside.PageSize), j.Resource)},
@@ -117,7 +117,7 @@ func (p *jobPlan) report(took time.Duration) error {
 	rows := [][]string{{"WINDOW", "FROM", "TO", "EVENTS", "PAGES", "ENDED"}}
 	for n := range p.job.Windows {
 		w := &p.job.Windows[n]
-		rows = append(rows, []string{strconv.Itoa(n + 1), startText(w.From), startText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
+		rows = append(rows, []string{strconv.Itoa(n + 1), bridge.BoundText(w.From), bridge.BoundText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
 	}
 	if err := p.app.PrintTable(rows); err != nil {
 		return err

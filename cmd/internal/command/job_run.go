@@ -31,23 +31,21 @@ func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
 
 // goOn takes up a job that was interrupted.
 func (p *jobPlan) goOn(ctx context.Context) (err error) {
-	r := p.beside.Resumption(p.resume)
-	r.Kind = p.kind
-	r.Waiting = func(process string) {
-		fmt.Fprintf(p.app.Stderr, "  waiting for %s to release the job, for at most %s if it was killed\n", process, r.SessionTimeout)
-	}
+	r := &backfill.Resumption{ID: p.resume, Kind: p.kind, Waiting: func(process string) {
+		fmt.Fprintf(p.app.Stderr, "  waiting for %s to release the job, for at most %s if it was killed\n", process, p.beside.SessionTimeout)
+	}}
 	if p.limitGiven {
 		r.RateLimit = &p.request.RateLimit
 	}
 	if p.parallelGiven {
 		r.Parallel = &p.request.Parallel
 	}
-	resume := p.beside.Jobs.Resumable
+	resume := p.beside.Resumable
 	if p.execute {
-		resume = p.beside.Jobs.Resume
+		resume = p.beside.Resume
 	}
 	p.job, err = resume(ctx, r)
-	if refused, ok := errors.AsType[*backfill.RefusedError](err); ok && refused.Reason == backfill.IsDone {
+	if refused, ok := errors.AsType[*backfill.RejectedError](err); ok && refused.Reason == backfill.IsDone {
 		p.job = refused.Job
 		return p.report(0)
 	}
@@ -63,7 +61,7 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 
 // jobError gives an error of a job its exit code and its hint.
 func jobError(err error) error {
-	refused, ok := errors.AsType[*backfill.RefusedError](err)
+	refused, ok := errors.AsType[*backfill.RejectedError](err)
 	switch {
 	case !ok && errors.Is(err, bridge.ErrNotOwner):
 		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other process or stop it"}

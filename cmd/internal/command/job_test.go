@@ -36,7 +36,7 @@ func TestJobErrors(t *testing.T) {
 		backfill.OtherKind: cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed, backfill.InUse: cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
 		backfill.NoBounds: cli.ExitUsage,
 	} {
-		refused := &backfill.RefusedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events"}}
+		refused := &backfill.RejectedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events"}}
 		if exit, ok := errors.AsType[*cli.Error](jobError(refused)); !ok || exit.Code != code || exit.Hint == "" {
 			t.Errorf("%s: %+v, want code %d and a hint", why, exit, code)
 		}

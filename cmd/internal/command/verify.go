@@ -250,7 +250,7 @@ func verifyError(err error) error {
 	if known, ok := errors.AsType[*cli.Error](err); ok {
 		return known
 	}
-	refused, ok := errors.AsType[*reconcile.RefusedError](err)
+	refused, ok := errors.AsType[*reconcile.RejectedError](err)
 	if !ok {
 		return repairError(err)
 	}
@@ -288,7 +288,7 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 	hint := "repeat the command with --repair"
 	switch {
 	case r.Position < r.To: // which may be all that is missing
-		hint = "choose a range that ends before the stream's position, " + startText(r.Position)
+		hint = "choose a range that ends before the stream's position, " + bridge.BoundText(r.Position)
 	case !r.AtEnd:
 		hint = "repeat the command when exportbridge status shows the stream caught up"
 	}

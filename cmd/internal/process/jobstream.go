@@ -23,9 +23,9 @@ func BesideLive(st *config.Stream) (float64, error) {
 	return perSecond / 2, err
 }
 
-// JobStream wires the jobs beside a stream. Their windows log warnings and errors to
+// JobPlanner wires the jobs beside a stream. Their windows log warnings and errors to
 // log, and everything at level debug.
-func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfill.Stream, error) {
+func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfill.Planner, error) {
 	perSecond, err := BesideLive(st)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfi
 		st.Export.Limits, st.Export.Warn = new(exportapi.Limits), warnOnce(log)
 	}
 	plans, w := kafkasink.NewJobs(st.Kafka), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
-	return &backfill.Stream{
+	return &backfill.Planner{
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
 		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
 		Live: st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
@@ -132,7 +132,7 @@ func (w *jobPorts) export(events []string) exportapi.Config {
 
 // open opens a window. Its bridge has the settings of the stream, and the page size of
 // the job.
-func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Engine, error) {
+func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	log := w.log.With("job", j.ID)
 	export, kafka, cfg := w.export(j.Events), w.window(j, n), w.Engine
 	export.PageSize = cmp.Or(j.PageSize, export.PageSize)
@@ -148,7 +148,7 @@ func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	}
 	cfg.PageSize, cfg.Owner, cfg.Log = export.PageSize, w.all.Owner(), log
 	cfg.ShutdownTimeout /= 2 // the rest is for the job: its last change, and leaving its group
-	return &backfill.Engine{Config: cfg, Source: api, Sink: sink, Close: func() {
+	return &backfill.Setup{Config: cfg, Source: api, Sink: sink, Close: func() {
 		sink.Close()
 		api.Close()
 	}}, nil
@@ -171,21 +171,21 @@ func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.With
 // hostJobs wires the jobs that are begun over HTTP. Together their windows hold as many
 // bytes of pages in memory as a stream.
 func (p *Process) hostJobs(s *config.Settings) error {
-	var streams []*backfill.Stream
+	var planners []*backfill.Planner
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		st.Export.Limits = &p.limits
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
 		st.LimitPages(len(s.Streams) + backfill.HostedWindows)
 		log := p.log.With(logStream, st.Name)
-		js, err := JobStream(s, st, log)
+		planner, err := JobPlanner(s, st, log)
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", st.Name, err)
 		}
-		js.Retrying = func(err error) { log.Warn("job: commit failed; retrying", logError, err) }
-		streams = append(streams, js)
+		planner.Retrying = func(err error) { log.Warn("job: commit failed; retrying", logError, err) }
+		planners = append(planners, planner)
 	}
-	p.jobs = backfill.NewHost(streams, p.logJob)
+	p.jobs = backfill.NewHost(planners, p.logJob)
 	return nil
 }
 
