@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"exportbridge/bridge"
 	"exportbridge/bridge/internal/pageread"
-	"exportbridge/bridge/kafkaclient"
 )
 
 // loadedAtOnce is how many dead letters are in memory at a time.
@@ -26,25 +23,16 @@ type Source interface {
 	DecodeItem(item []byte) (*bridge.Page, error)
 }
 
-// Publisher publishes events beside the live stream, each with a mark in the same
-// transaction. It was opened before the retry.
+// Publisher publishes events beside the live stream, with a mark in the same
+// transaction. It is opened before the retry or the repair.
 type Publisher interface {
-	// Marks returns the marks of all retries, by key.
+	// Marks returns the marks of all retries, or of all repairs, by key.
 	Marks() map[string][]byte
 	// Publish publishes the page's events and the mark, all or nothing. A
-	// bridge.ErrRefused means that the topic rejects them. Once the topic was made
-	// again since the Publisher was opened, or another process has added marks, it
-	// publishes nothing and returns an error. The page stays the caller's.
+	// bridge.ErrRefused means that the topic rejects one of the events. If the topic
+	// was recreated since the Publisher was opened, or another process has added
+	// marks, Publish publishes nothing and returns an error. The caller keeps the page.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
-}
-
-// Events reads the stream's topic, by the contract of kafkaclient.Log.
-type Events interface {
-	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
-	Ends(ctx context.Context) (map[int32]int64, error)
-	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
-	// Kept says which of its records the topic still has.
-	Kept(ctx context.Context) (kafkaclient.Kept, error)
 }
 
 // Outcome is the outcome of a retry, or the expected one. Its values are part of the
@@ -79,7 +67,7 @@ type Retry struct {
 	Publisher Publisher
 	// Events is the topic that the events are published into. Where it has lost what an
 	// earlier retry published, that is published again.
-	Events Events
+	Events EventLog
 	// Rehearsal is set if the Publisher publishes nothing.
 	Rehearsal bool
 	// Origin has the stream's bounds, which a page without a cursor and every page

@@ -18,12 +18,20 @@ import (
 // ErrNotFound means that the stream has no dead letter at a place.
 var ErrNotFound = errors.New("no dead letter")
 
-// Log reads the dead-letter topic, by the contract of kafkaclient.Log.
+// Log reads a topic, read_committed, by the contract of kafkaclient.Log.
 type Log interface {
 	Topic() string
 	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
+	Ends(ctx context.Context) (map[int32]int64, error)
 	After(ctx context.Context, millis int64) (map[int32]int64, error)
 	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
+}
+
+// EventLog is the Log of the stream's topic.
+type EventLog interface {
+	Log
+	// Kept says which of its records the topic still has.
+	Kept(ctx context.Context) (kafkaclient.Kept, error)
 }
 
 // Topic has the dead letters of one stream. A method that cannot read the topic to
@@ -118,7 +126,7 @@ func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error)
 			spans[p.Partition] = kafkaclient.Span{From: min(s.From, p.Offset), To: max(s.To, p.Offset+1)}
 		}
 		err = t.Read(ctx, spans, func(r *kgo.Record) error {
-			if _, wanted := found[placeOf(r)]; wanted && streamOf(r) == t.Stream {
+			if _, wanted := found[placeOf(r)]; wanted && Header(r, kafkasink.HeaderStream) == t.Stream {
 				found[placeOf(r)] = r
 			}
 			return nil
@@ -136,15 +144,14 @@ func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error)
 	return records, nil
 }
 
-// streamOf returns the name of the record's stream.
-func streamOf(r *kgo.Record) string {
-	stream := ""
-	for _, h := range r.Headers {
-		if h.Key == kafkasink.HeaderStream {
-			stream = string(h.Value)
+// Header returns the last value of a record's header, empty if there is none.
+func Header(r *kgo.Record, name string) string {
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key == name {
+			return string(h.Value)
 		}
 	}
-	return stream
+	return ""
 }
 
 // Check verifies that all dead letters exist. It holds few of them in memory.

@@ -95,7 +95,7 @@ type world struct {
 	repair *publisher
 	cfg    reconcile.Config
 	ports  reconcile.Ports
-	parts  []reconcile.Part
+	parts  []reconcile.Progress
 	said   []string
 }
 
@@ -125,7 +125,7 @@ func newWorld(t *testing.T, exported, published []item) *world {
 			w.repair.rehearsal = w.cfg.Mode == reconcile.Rehearse
 			return w.repair, w.repair.refuses
 		},
-		Compared:    func(p reconcile.Part) { w.parts = append(w.parts, p) },
+		Compared:    func(p reconcile.Progress) { w.parts = append(w.parts, p) },
 		Waiting:     func(err error) { w.said = append(w.said, err.Error()) },
 		AwaitingEnd: func() { w.said = append(w.said, "awaiting the end") },
 	}

@@ -33,13 +33,13 @@ func (c *comparison) repairable(ctx context.Context) error {
 	live := &c.start
 	switch {
 	case live.Zero():
-		return reject(NeverRan, "stream %s has not started: it will publish the window itself", c.Stream)
+		return reject(NeverRan, "stream %s has not started: it will publish the range itself", c.Stream)
 	case live.PositionTime == 0 && live.Kind == bridge.KindData:
 		return reject(NotAtEnd, "no event of stream %s has had a time, so its position is unknown until the end of the export: it may still publish missing events", c.Stream)
 	case live.PositionTime == 0:
 		return reject(PositionUnknown, "stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
 	case c.To > live.PositionTime:
-		e := reject(NotPassed, "the window ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
+		e := reject(NotPassed, "the range ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
 		e.Position = live.PositionTime
 		return e
 	case originText(live.Origin) != originText(c.Origin):

@@ -96,7 +96,7 @@ func (p *part) share(n eventName, sum uint32) eventName {
 // events are looked up among the dead letters, then repaired in the mode Repair.
 func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, error) {
 	p := &part{comparison: c, begin: begin, end: end, since: begin, events: make(map[eventName]copies), shared: make(map[eventName]bool)}
-	if err := c.window.each(ctx, begin, end, p.readPage); err != nil {
+	if err := c.pages.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
 	}
 	missing, err := p.look(ctx)
@@ -117,7 +117,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 		p.found.Missing += int64(n)
 	}
 	if len(missing) > 0 {
-		err = c.window.each(ctx, begin, end, func(page *bridge.Page) error { return p.takeMissing(ctx, page, missing) })
+		err = c.pages.each(ctx, begin, end, func(page *bridge.Page) error { return p.takeMissing(ctx, page, missing) })
 	}
 	return &p.found, err
 }
@@ -205,7 +205,7 @@ func (p *part) readPage(page *bridge.Page) error {
 
 // readRecord counts a record of the topic.
 func (p *part) readRecord(r *kgo.Record) {
-	id := []byte(header(r, kafkasink.HeaderID))
+	id := []byte(deadletter.Header(r, kafkasink.HeaderID))
 	name := p.nameOf(id, r.Value)
 	c, known := p.events[name]
 	if !known {

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
@@ -67,22 +65,6 @@ type Source interface {
 	IngestedAt(item []byte) int64
 }
 
-// Log reads a topic, read_committed, by the contract of kafkaclient.Log.
-type Log interface {
-	Topic() string
-	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
-	Ends(ctx context.Context) (map[int32]int64, error)
-	After(ctx context.Context, millis int64) (map[int32]int64, error)
-	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
-}
-
-// EventLog is the Log of the stream's topic.
-type EventLog interface {
-	Log
-	// Kept says which of its records the topic still has.
-	Kept(ctx context.Context) (kafkaclient.Kept, error)
-}
-
 // LiveStream is the live stream.
 type LiveStream interface {
 	bridge.CheckpointLog
@@ -98,27 +80,20 @@ type Backfill struct {
 	From, To int64 // as in Config
 }
 
-// Publisher publishes events beside the live stream, each batch with a mark
-// that names them in one transaction.
+// Publisher publishes events, each batch with a mark that names them.
 type Publisher interface {
-	// Marks returns the marks of all repairs, by key.
-	Marks() map[string][]byte
+	deadletter.Publisher
 	// Forget removes marks.
 	Forget(ctx context.Context, names []string) error
-	// Publish publishes the page's events and the mark, all or nothing. A
-	// bridge.ErrRefused means that the topic rejects one of the events. Once the topic
-	// was made again, or another process has added marks, it publishes nothing and
-	// returns an error. The page stays the caller's.
-	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 	Close()
 }
 
 // Ports are the systems that a comparison uses.
 type Ports struct {
 	Source Source
-	Topic  EventLog
+	Topic  deadletter.EventLog
 	// DeadLetters is nil if the topic does not exist.
-	DeadLetters Log
+	DeadLetters deadletter.Log
 	// Retried reports whether a retry has published a dead letter, by the marks as of
 	// its call; nil if there are none.
 	Retried func(ctx context.Context) (func(*deadletter.DeadLetter) bool, error)
@@ -129,13 +104,13 @@ type Ports struct {
 	// Compared is called with each part of the range, if there are several, Waiting
 	// with why a topic cannot be read yet, AwaitingEnd before the wait for the
 	// stream to reach the end of the export. Each may be nil.
-	Compared    func(Part)
+	Compared    func(Progress)
 	Waiting     func(error)
 	AwaitingEnd func()
 }
 
-// Part is a part of the range that was compared.
-type Part struct {
+// Progress is the result for a part of the range.
+type Progress struct {
 	From, To        int64 // as in Config
 	Events, Missing int64
 }
@@ -196,7 +171,7 @@ type Event struct {
 type comparison struct {
 	Config
 	Ports
-	window exportWindow
+	pages  rangeReader
 	start  bridge.Checkpoint // the live stream when Run began
 	repair *repairer         // nil in the mode Compare
 	kept   kafkaclient.Kept  // of the topic, as last asked
@@ -208,10 +183,10 @@ type comparison struct {
 // ports, or a *RejectedError.
 func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c := &comparison{
-		Config: cfg, Ports: ports, window: exportWindow{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
+		Config: cfg, Ports: ports, pages: rangeReader{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
 		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
 	}
-	c.window.check = c.checkSource
+	c.pages.check = c.checkSource
 	var err error
 	if c.start, err = bridge.Newest(ctx, c.Live); err == nil {
 		err = c.checkRequest()
@@ -219,7 +194,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.window.marksEnd = c.start.MarksEnd
+	c.pages.marksEnd = c.start.MarksEnd
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
@@ -235,7 +210,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		c.report.Repair = &c.repair.Repaired
 	}
 	err = c.run(ctx)
-	c.report.EndedEmpty = c.window.cut
+	c.report.EndedEmpty = c.pages.cut
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +233,7 @@ func (c *comparison) run(ctx context.Context) error {
 		}
 		c.report.add(p)
 		if c.Compared != nil && (begin > c.From || end < c.To) {
-			c.Compared(Part{begin, end, p.API, p.Missing})
+			c.Compared(Progress{begin, end, p.API, p.Missing})
 		}
 		begin = end
 		if p.API < int64(c.Batch)/4 {

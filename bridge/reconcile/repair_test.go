@@ -35,7 +35,7 @@ func TestRepairRefused(t *testing.T) {
 		why    reconcile.Reason
 		says   string
 	}{
-		"a stream that never ran":      {func(w *world) { w.live.trail = nil }, reconcile.NeverRan, "it will publish the window itself"},
+		"a stream that never ran":      {func(w *world) { w.live.trail = nil }, reconcile.NeverRan, "it will publish the range itself"},
 		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} }, reconcile.PositionUnknown, "stream events was moved"},
 		"a stream without times":       {func(w *world) { w.live.trail = []bridge.Checkpoint{timeless} }, reconcile.NotAtEnd, "no event of stream events has had a time"},
 		"an open end":                  {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},

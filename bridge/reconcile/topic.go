@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,7 +30,7 @@ const (
 // settled returns the spans of a topic from a record time on, in milliseconds since
 // the epoch, up to its current end. It waits for open transactions in these spans,
 // which hide committed records behind them.
-func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]kafkaclient.Span, error) {
+func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) (map[int32]kafkaclient.Span, error) {
 	ends, err := l.Ends(ctx)
 	if err != nil {
 		return nil, err
@@ -76,9 +75,9 @@ func (c *comparison) keep(ctx context.Context) error {
 
 // read calls take with the stream's records in the spans, and with those of the topic
 // that do not say whose they are. Without an error it has read all of them.
-func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
+func (c *comparison) read(ctx context.Context, l deadletter.Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
-		if header(r, kafkasink.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
+		if deadletter.Header(r, kafkasink.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
 			take(r)
 		}
 		return nil
@@ -88,29 +87,29 @@ func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclien
 // isUnmarked reports whether a record may be the stream's although it does not say so:
 // BRIDGE_HEADERS was none. Such a record has no id either.
 func (c *comparison) isUnmarked(r *kgo.Record) bool {
-	return header(r, kafkasink.HeaderStream) == "" && (c.Unmarked || header(r, kafkasink.HeaderID) == "")
+	return deadletter.Header(r, kafkasink.HeaderStream) == "" && (c.Unmarked || deadletter.Header(r, kafkasink.HeaderID) == "")
 }
 
 // recordOf returns the record id and the event time, in milliseconds since the
 // epoch, of a record.
 func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	when = r.Timestamp.UnixMilli()
-	if t, err := time.Parse(time.RFC3339Nano, header(r, kafkasink.HeaderTime)); err == nil {
+	if t, err := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkasink.HeaderTime)); err == nil {
 		when = t.UnixMilli()
-		if id := header(r, kafkasink.HeaderID); id != "" {
+		if id := deadletter.Header(r, kafkasink.HeaderID); id != "" {
 			return []byte(id), when
 		}
 	}
 	// Without these headers they are read from the event.
 	page, err := c.Source.DecodeItem(r.Value)
 	if err != nil {
-		return []byte(header(r, kafkasink.HeaderID)), when
+		return []byte(deadletter.Header(r, kafkasink.HeaderID)), when
 	}
 	e := &page.Events[0]
 	if e.Defect == "" {
 		when = e.Time
 	}
-	if id := header(r, kafkasink.HeaderID); id != "" {
+	if id := deadletter.Header(r, kafkasink.HeaderID); id != "" {
 		return []byte(id), when
 	}
 	return e.AppendRecordID(nil), when
@@ -119,7 +118,7 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 // deadLetterID returns the record id of a dead letter's item.
 func (c *comparison) deadLetterID(r *kgo.Record) []byte {
 	l := deadletter.Read(r)
-	if id := header(r, kafkasink.HeaderID); id != "" {
+	if id := deadletter.Header(r, kafkasink.HeaderID); id != "" {
 		return []byte(id)
 	}
 	if !l.Whole {
@@ -130,14 +129,4 @@ func (c *comparison) deadLetterID(r *kgo.Record) []byte {
 		return nil
 	}
 	return page.Events[0].AppendRecordID(nil)
-}
-
-// header returns the last value of a header, empty if there is none.
-func header(r *kgo.Record, name string) string {
-	for _, h := range slices.Backward(r.Headers) {
-		if h.Key == name {
-			return string(h.Value)
-		}
-	}
-	return ""
 }

@@ -155,7 +155,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
 	ports := reconcile.Ports{
 		Source: api, Topic: events, Live: live, Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
-		Compared: func(p reconcile.Part) {
+		Compared: func(p reconcile.Progress) {
 			fmt.Fprintf(a.Stderr, "compared %s to %s: %s events, %d missing\n", instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
 		},
 		AwaitingEnd: func() {

@@ -9,14 +9,11 @@ import (
 	"exportbridge/bridge/internal/pageread"
 )
 
-// cycleMemory is the number of cursors that are kept to detect a cycle.
-const cycleMemory = 4096
-
-// exportWindow reads a past range of the export.
-type exportWindow struct {
+// rangeReader reads past ranges of the export.
+type rangeReader struct {
 	source  bridge.Source
 	timeout time.Duration // of a call of the source
-	// emptyPages in a row end a window, as does a page without a next cursor.
+	// emptyPages in a row end a range, as does a page without a next cursor.
 	emptyPages int
 	// check returns why a page must not be used.
 	check func(*bridge.Page) error
@@ -27,13 +24,13 @@ type exportWindow struct {
 
 // each calls visit with every page of [from, to), in milliseconds since the epoch.
 // visit may change the page's events and must not release it.
-func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bridge.Page) error) error {
+func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*bridge.Page) error) error {
 	at := bridge.Position{Start: from, End: to, Window: true}
-	seen, order := make(map[string]bool), []string(nil)
+	var seen position.Visited
 	empties := make(map[string]bool) // the cursors of empty pages since the last one with items
 	var border bridge.Border         // of the page before
 	for empty := 0; ; {
-		page, err := pageread.Fetch(ctx, w.source, at, w.timeout)
+		page, err := pageread.Fetch(ctx, r.source, at, r.timeout)
 		if err != nil {
 			return err
 		}
@@ -53,33 +50,26 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 			border.Hold = position.Hold(border.Hold, repeats, items)
 			position.KeepItems(&border, page, border.Hold)
 		}
-		if err = w.check(page); err == nil {
+		if err = r.check(page); err == nil {
 			err = visit(page)
 		}
 		page.Release()
 		if empty++; items > 0 {
 			empty = 0
+			clear(empties)
 		}
 		if err != nil || tail {
-			w.marksEnd = w.marksEnd || tail && next == ""
+			r.marksEnd = r.marksEnd || tail && next == ""
 			return err
 		}
 		if items > 0 {
-			clear(empties)
-		} else if empties[at.Cursor] = true; empty >= w.emptyPages && (empties[next] || !w.marksEnd) {
-			w.cut = w.cut || !empties[next] // what leads back to an empty page is the end: nothing lies between
+			seen = seen.Add(at.Cursor) // a return to an empty page is no cycle: no event is repeated
+		} else if empties[at.Cursor] = true; empty >= r.emptyPages && (empties[next] || !r.marksEnd) {
+			r.cut = r.cut || !empties[next] // a return to an empty page is the end: nothing lies between
 			return nil
 		}
-		// A return to an empty page is no cycle: no event is repeated.
-		if items > 0 {
-			seen[at.Cursor], order = true, append(order, at.Cursor)
-		}
-		if seen[next] {
+		if seen.Has(next) {
 			return reject(CursorCycle, "cursor cycle: the API returned cursor %s again", bridge.CursorHash(next))
-		}
-		if len(order) > cycleMemory {
-			delete(seen, order[0])
-			order = order[1:]
 		}
 		at.Cursor = next
 	}
