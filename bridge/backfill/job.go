@@ -121,29 +121,23 @@ func Split(from, to int64, n int) []Window {
 }
 
 // Ended returns the number of windows that have ended.
-func (j *Job) Ended() int {
-	n := 0
+func (j *Job) Ended() int { return j.count(func(w *Window) bool { return w.Ended != "" }) }
+
+// EndedEmpty returns the number of windows that empty pages ended: more events may
+// follow in them.
+func (j *Job) EndedEmpty() int { return j.count(func(w *Window) bool { return w.EndedEmpty > 0 }) }
+
+func (j *Job) count(is func(*Window) bool) (n int) {
 	for i := range j.Windows {
-		if j.Windows[i].Ended != "" {
+		if is(&j.Windows[i]) {
 			n++
 		}
 	}
 	return n
 }
 
-// EndedEmpty returns how many windows were ended by empty pages: the job is done as far
-// as these were read.
-func (j *Job) EndedEmpty() (n int) {
-	for i := range j.Windows {
-		if j.Windows[i].EndedEmpty > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// Progress returns the finished share of the range, from 0 to 1, and how much of it is
-// in windows with events: an empty window takes no time, so only these tell the pace.
+// Progress returns the finished share of the range, from 0 to 1, and the part of that
+// share in windows with events: an empty window takes no time, so only these show the pace.
 func (j *Job) Progress() (share, worked float64) {
 	for i := range j.Windows {
 		w := &j.Windows[i]
@@ -168,13 +162,17 @@ func (w *Window) finished() float64 {
 	return 0
 }
 
-// Counts returns the sums over all windows.
-func (j *Job) Counts() (events, pages, deadLettered int64) {
+// Totals returns the range as one window: the sums of the counts, and the greatest
+// Position and EndedEmpty.
+func (j *Job) Totals() Window {
+	t := Window{From: j.From, To: j.To}
 	for i := range j.Windows {
 		w := &j.Windows[i]
-		events, pages, deadLettered = events+w.Events, pages+w.Pages, deadLettered+w.DeadLettered
+		t.Events, t.Pages, t.DeadLettered = t.Events+w.Events, t.Pages+w.Pages, t.DeadLettered+w.DeadLettered
+		t.Outside += w.Outside
+		t.Position, t.EndedEmpty = max(t.Position, w.Position), max(t.EndedEmpty, w.EndedEmpty)
 	}
-	return events, pages, deadLettered
+	return t
 }
 
 const (
@@ -183,24 +181,15 @@ const (
 	outsideHint  = "the API selects by another time, or ignores a bound; check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
 )
 
-// Outside returns how many of all events have a time outside their window.
-func (j *Job) Outside() (outside, all int64) {
-	for i := range j.Windows {
-		outside += j.Windows[i].Outside
-	}
-	all, _, _ = j.Counts()
-	return outside, all
-}
-
 // missed is how many events prove that a job has not read its range.
 const missed = 10
 
-// Missed reports whether the job is done, but published nothing of its range: ten events or
-// more, all with a time outside. What one of several windows published may be of another
-// one, which ingestion later than a window is long explains.
+// Missed reports whether a job of one window is done, but published nothing of its range:
+// ten events or more, all with a time outside. With several windows that proves nothing:
+// an event ingested late is in a later window.
 func (j *Job) Missed() bool {
-	outside, all := j.Outside()
-	return j.State == Done && !j.Reduced && len(j.Windows) == 1 && outside >= missed && outside == all
+	t := j.Totals()
+	return j.State == Done && !j.Reduced && len(j.Windows) == 1 && t.Outside >= missed && t.Outside == t.Events
 }
 
 // WindowName is the stream name of window n, for its checkpoints and transactions.

@@ -13,12 +13,6 @@ import (
 	"exportbridge/bridge/backfill"
 )
 
-// outside is how many events of a job have a time outside the bounds of their window.
-func outside(j *backfill.Job) int64 {
-	n, _ := j.Outside()
-	return n
-}
-
 // TestOutside: a job counts the events outside its range, of an API that ignores a bound,
 // also where it is interrupted, and the log says so once.
 func TestOutside(t *testing.T) {
@@ -32,17 +26,17 @@ func TestOutside(t *testing.T) {
 			job, err := w.start(w.begin(w.plan(10, 1))).Do(ctx)
 			if errors.Is(err, context.DeadlineExceeded) {
 				so := w.job()
-				if events, _, _ := so.Counts(); outside(&so) != max(0, events-10) {
-					t.Errorf("after %d ms %d of %d events are outside", after, outside(&so), events)
+				if sum := so.Totals(); sum.Outside != max(0, sum.Events-10) {
+					t.Errorf("after %d ms %d of %d events are outside", after, sum.Outside, sum.Events)
 				}
 				resumed, err2 := w.resume(backfill.Resumption{})
-				if before := outside(&so); err2 != nil || outside(&resumed) != before {
-					t.Errorf("after %d ms: resumed with %d outside, want %d: %v", after, outside(&resumed), before, err2)
+				if before := so.Totals().Outside; err2 != nil || resumed.Totals().Outside != before {
+					t.Errorf("after %d ms: resumed with %d outside, want %d: %v", after, resumed.Totals().Outside, before, err2)
 				}
 				job, err = w.start(resumed).Do(t.Context())
 			}
 			listed := w.job()
-			if err != nil || outside(&job) != 20 || outside(&listed) != 20 || listed.State != backfill.Done || listed.Missed() {
+			if err != nil || job.Totals().Outside != 20 || listed.Totals().Outside != 20 || listed.State != backfill.Done || listed.Missed() {
 				t.Errorf("after %d ms: %v, %+v, listed %+v", after, err, job, listed)
 			}
 			w.wantOnce(30)
@@ -52,7 +46,7 @@ func TestOutside(t *testing.T) {
 			if n, err := w.jobs.Tidy(t.Context(), time.Now().Add(backfill.Kept+time.Minute)); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			if short := w.job(); outside(&short) != 20 || !short.Reduced {
+			if short := w.job(); short.Totals().Outside != 20 || !short.Reduced {
 				t.Errorf("what is left when it is tidied: %+v", short)
 			}
 		})
@@ -71,8 +65,8 @@ func TestWithin(t *testing.T) {
 				plan.From, plan.Windows[0].From = 0, 0
 			}
 			job, err := w.start(w.begin(plan)).Do(t.Context())
-			if n, all := job.Outside(); err != nil || n != 0 || all != 20 || job.Missed() {
-				t.Errorf("%d windows: %d of %d outside, %v", windows, n, all, err)
+			if sum := job.Totals(); err != nil || sum.Outside != 0 || sum.Events != 20 || job.Missed() {
+				t.Errorf("%d windows: %d of %d outside, %v", windows, sum.Outside, sum.Events, err)
 			}
 		})
 	}

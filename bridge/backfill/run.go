@@ -209,26 +209,26 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	e, err := r.planner.Open(&r.job, n)
+	setup, err := r.planner.Open(&r.job, n)
 	if err != nil {
 		return err
 	}
-	defer e.Close()
-	w, cfg := r.job.Windows[n], e.Config
+	defer setup.Close()
+	w, cfg := r.job.Windows[n], setup.Config
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
-	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
+	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	b, err := engine.New(cfg, engine.Ports{Source: windowSource{e.Source, r}, Sink: windowSink{e.Sink, r, cfg.Log}})
+	e, err := engine.New(cfg, engine.Ports{Source: windowSource{setup.Source, r}, Sink: windowSink{setup.Sink, r, cfg.Log}})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	r.engines[n] = b
+	r.engines[n] = e
 	r.mu.Unlock()
-	if err := b.Run(ctx); err != nil || w.Ended != "" {
+	if err := e.Run(ctx); err != nil || w.Ended != "" {
 		return err
 	}
-	return r.windowEnded(ctx, n, b.Status())
+	return r.windowEnded(ctx, n, e.Status())
 }
 
 // windowEnded records the result of a window that has ended. Its checkpoint has it
@@ -237,11 +237,8 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	result := r.job.Windows[n]
 	result.Events, result.Pages, result.DeadLettered, result.Outside = s.Events, s.Pages, s.DeadLettered, s.Outside
-	if !s.Position.IsZero() {
-		result.Position = s.Position.UnixMilli()
-	}
+	result.Position, result.EndedEmpty = cmp.Or(bridge.Millis(s.Position), result.Position), s.EndedEmpty
 	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
-	result.EndedEmpty = s.EndedEmpty
 	r.mu.Lock()
 	delete(r.engines, n)
 	r.windows[n] = result
@@ -373,7 +370,7 @@ type Progress struct {
 	// Ended of Windows have ended.
 	Ended, Windows int
 	Events         int64
-	// Share and Worked are those of Job.Progress, by the length of the windows.
+	// Share and Worked are those of Job.Progress.
 	Share, Worked float64
 	// Trouble is why a window waits, or empty.
 	Trouble string
@@ -383,32 +380,17 @@ type Progress struct {
 func (r *Run) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := Progress{Windows: len(r.windows)}
-	var passed, worked, all float64
-	for n := range r.windows {
-		w := r.windows[n]
-		if b := r.engines[n]; b != nil {
-			s := b.Status()
-			w.Events = max(w.Events, s.Events)
-			if !s.Position.IsZero() {
-				w.Position = s.Position.UnixMilli()
-			}
-			if s.Error != "" {
-				p.Trouble = s.Error
-			}
+	job, trouble := Job{Windows: slices.Clone(r.windows)}, ""
+	for n := range job.Windows {
+		e, w := r.engines[n], &job.Windows[n]
+		if e == nil {
+			continue
 		}
-		length := float64(w.To - w.From)
-		all += length
-		p.Events += w.Events
-		done := length * w.finished()
-		passed += done
-		if w.Events > 0 {
-			worked += done
-		}
-		if w.Ended != "" {
-			p.Ended++
-		}
+		s := e.Status()
+		w.Events, w.Position = max(w.Events, s.Events), cmp.Or(bridge.Millis(s.Position), w.Position)
+		trouble = cmp.Or(s.Error, trouble)
 	}
-	p.Share, p.Worked = passed/all, worked/all
+	p := Progress{Ended: job.Ended(), Windows: len(job.Windows), Events: job.Totals().Events, Trouble: trouble}
+	p.Share, p.Worked = job.Progress()
 	return p
 }

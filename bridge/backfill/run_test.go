@@ -30,8 +30,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantOnce(40)
-		events, pages, dead := job.Counts()
-		if events != 40 || pages < 10 || dead != 0 || job.State != backfill.Done || job.Ended() != 5 || job.By != "a test" || job.Changed == 0 {
+		if sum := job.Totals(); sum.Events != 40 || sum.Pages < 10 || sum.DeadLettered != 0 || job.State != backfill.Done || job.Ended() != 5 || job.By != "a test" || job.Changed == 0 {
 			t.Errorf("%+v", job)
 		}
 		if got := w.job(); got.State != backfill.Done || got.Ended() != 5 || got.Windows[4].Events != 8 || got.Windows[0].Ended != "on its last page" {
@@ -105,24 +104,24 @@ func TestInterrupted(t *testing.T) {
 				t.Fatalf("after %d ms: %v", after, err)
 			}
 			before := w.job()
-			events, _, _ := before.Counts()
-			if known, _, _ := job.Counts(); known > events || before.State != backfill.Running {
-				t.Errorf("after %d ms: it knows of %d events, the list of %d, %s", after, known, events, before.State)
+			events := before.Totals().Events
+			if job.Totals().Events > events || before.State != backfill.Running {
+				t.Errorf("after %d ms: it knows of %d events, the list of %d, %s", after, job.Totals().Events, events, before.State)
 			}
 			w.opened = nil
 			resumed, err := w.resume(backfill.Resumption{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, _, _ := resumed.Counts(); again != events || resumed.AtOnce() != 2 {
-				t.Errorf("after %d ms: it goes on with %d events of %d, %d at once", after, again, events, resumed.AtOnce())
+			if resumed.Totals().Events != events || resumed.AtOnce() != 2 {
+				t.Errorf("after %d ms: it goes on with %d events of %d, %d at once", after, resumed.Totals().Events, events, resumed.AtOnce())
 			}
 			done, err := w.start(resumed).Do(t.Context())
 			if err != nil || done.State != backfill.Done || done.Ended() != 3 {
 				t.Fatalf("after %d ms: %+v, %v", after, done, err)
 			}
-			if n, _, _ := done.Counts(); n != 60 || len(w.opened) != 3-before.Ended() {
-				t.Errorf("after %d ms: %d events; opened %v, of which %d had ended", after, n, w.opened, before.Ended())
+			if done.Totals().Events != 60 || len(w.opened) != 3-before.Ended() {
+				t.Errorf("after %d ms: %d events; opened %v, of which %d had ended", after, done.Totals().Events, w.opened, before.Ended())
 			}
 			w.wantOnce(60)
 			if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.IsDone {

@@ -50,17 +50,13 @@ func (j *Job) over(now time.Time) bool {
 
 // reduced is the short record of a job.
 func (j *Job) reduced() Job {
-	short, all := *j, Window{From: j.From, To: j.To, Ended: "done"}
+	short := *j
 	short.Reduced = true
-	if j.State != Done {
-		return short
+	if j.State == Done {
+		all := j.Totals()
+		all.Ended = "done"
+		short.Windows = []Window{all}
 	}
-	all.Events, all.Pages, all.DeadLettered = j.Counts()
-	all.Outside, _ = j.Outside()
-	for i := range j.Windows {
-		all.Position, all.EndedEmpty = max(all.Position, j.Windows[i].Position), max(all.EndedEmpty, j.Windows[i].EndedEmpty)
-	}
-	short.Windows = []Window{all}
 	return short
 }
 

@@ -62,19 +62,19 @@ type job struct {
 }
 
 func jobOf(l *backfill.Listed) job {
-	events, _, _ := l.Counts()
+	total := l.Totals()
 	share, worked := l.Progress()
 	j := job{
 		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
 		To:      time.UnixMilli(l.To).UTC(),
-		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: share, Worked: worked,
+		Windows: len(l.Windows), Done: l.Ended(), Events: total.Events, Progress: share, Worked: worked,
 		Parallel: l.AtOnce(), RateLimit: l.RateLimit, Who: l.Who, Reason: l.Reason, Begun: time.UnixMilli(l.Created).UTC(),
 	}
 	if l.From > 0 {
 		j.From = time.UnixMilli(l.From).UTC()
 	}
-	if outside, all := l.Outside(); outside > 0 {
-		j.Outside, j.Note = outside, fmt.Sprintf("%d of %d events %s", outside, all, backfill.OutsideRange)
+	if j.Outside = total.Outside; j.Outside > 0 {
+		j.Note = fmt.Sprintf("%d of %d events %s", j.Outside, total.Events, backfill.OutsideRange)
 	}
 	if len(l.Processes) > 0 {
 		j.Process = l.Processes[0].String()

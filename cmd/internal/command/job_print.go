@@ -34,8 +34,8 @@ type jobReport struct {
 
 func reportOf(j *backfill.Job) jobReport {
 	r := jobReport{Listed: backfill.Listed{Job: *j}, WindowsDone: j.Ended()}
-	r.TotalEvents, r.TotalPages, r.TotalDeadLettered = j.Counts()
-	r.TotalOutside, _ = j.Outside()
+	t := j.Totals()
+	r.TotalEvents, r.TotalPages, r.TotalDeadLettered, r.TotalOutside = t.Events, t.Pages, t.DeadLettered, t.Outside
 	return r
 }
 
@@ -77,7 +77,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		{"guarantee", "exactly once; ordered within a window. The stream's cursor is unaffected"},
 	}
 	if p.resume != "" {
-		events, _, _ := j.Counts()
+		events := j.Totals().Events
 		rows = append(rows, [2]string{"so far", fmt.Sprintf("%s done, %s", cli.Counted(j.Ended(), "window"), cli.Counted(events, "event"))})
 	}
 	for _, n := range p.notes {

@@ -129,7 +129,7 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 // interrupted says how far the job came and how to go on with it.
 func (p *jobPlan) interrupted(cause error) error {
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", p.kind, p.job.ID)
-	events, _, _ := p.job.Counts()
+	events := p.job.Totals().Events
 	e := &cli.Error{Code: cli.ExitFailed, Hint: resume}
 	far := fmt.Sprintf("job %s has %d of %s done, %s so far", p.job.ID, p.job.Ended(), cli.Counted(len(p.job.Windows), "window"), cli.Counted(events, "event"))
 	if _, blocked := errors.AsType[*bridge.BlockedError](cause); blocked {

@@ -191,7 +191,7 @@ func (p *Process) hostJobs(s *config.Settings) error {
 
 // logJob logs how a job ended.
 func (p *Process) logJob(j *backfill.Job, err error) {
-	events, _, _ := j.Counts()
+	events := j.Totals().Events
 	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows", fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", j.Kind, j.ID)
 	advice := func(text string) string {
