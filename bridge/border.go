@@ -4,10 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 )
 
 // Border is what a checkpoint knows of the page before its cursor, and of the first
@@ -41,9 +39,7 @@ func BorderPrefix(id []byte) uint32 { return crc32.Checksum(id, castagnoli) }
 func NewBorderItem(e *Event) (b BorderItem) {
 	raw, id := sha256.Sum256(e.Raw), e.Identity()
 	var both [len(id) + len(raw)]byte
-	copy(both[:], id[:])
-	copy(both[len(id):], raw[:])
-	sum := sha256.Sum256(both[:])
+	sum := sha256.Sum256(append(append(both[:0], id[:]...), raw[:]...))
 	binary.BigEndian.PutUint32(b[:4], BorderPrefix(e.ID))
 	copy(b[4:], sum[:])
 	return b
@@ -65,19 +61,9 @@ func (b BorderItems) MarshalText() ([]byte, error) {
 }
 
 // UnmarshalText decodes what MarshalText encoded.
-func (b *BorderItems) UnmarshalText(text []byte) error {
-	raw, err := base64.StdEncoding.AppendDecode(nil, text)
-	if err != nil {
-		return fmt.Errorf("border: %w", err)
-	}
-	if len(raw)%len(BorderItem{}) != 0 {
-		return errors.New("border: not a whole number of items")
-	}
-	*b = nil
-	for chunk := range slices.Chunk(raw, len(BorderItem{})) {
-		*b = append(*b, BorderItem(chunk))
-	}
-	return nil
+func (b *BorderItems) UnmarshalText(text []byte) (err error) {
+	*b, err = decodeBlocks("border", text, len(BorderItem{}), func(item []byte) BorderItem { return BorderItem(item) })
+	return err
 }
 
 // CursorDigest is the first 8 bytes of a cursor's SHA-256. In JSON it is a base64

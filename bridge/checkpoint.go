@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckpointFormat is the version of the checkpoint format that this program
-// writes. It reads this and older versions and refuses newer ones.
+// CheckpointFormat is the version of the checkpoint format that this program writes.
+// It reads this and older versions and rejects newer ones.
 const CheckpointFormat = 1
 
 // MaxCursor is the longest cursor, in bytes, that the engine follows.
@@ -31,8 +32,8 @@ const (
 // Kind is the reason for a commit.
 type Kind string
 
-// The kinds of commits. Only KindData moves the counters. KindRewind is that of
-// a Change alone: its commit is a KindReset.
+// The kinds of commits. Only KindData moves the counters. KindRewind is the kind of a
+// Change only: its commit is a KindReset.
 const (
 	KindStart     Kind = "start"
 	KindData      Kind = "data"
@@ -52,18 +53,18 @@ type Origin struct {
 	// Resource is the exported resource, Events the event types, all if empty.
 	Resource string   `json:"resource"`
 	Events   []string `json:"events,omitempty"`
-	// Start is where the export begins without a cursor, in milliseconds since
-	// the epoch; 0 is the earliest. It may change, since it applies only once.
+	// Start is where the export begins without a cursor, in milliseconds since the
+	// epoch; 0 is the earliest. It may change: it applies only once.
 	Start int64 `json:"start,omitempty"`
-	// End bounds a stateless window in milliseconds since the epoch, exclusive;
-	// 0 means an endless stream.
+	// End bounds a stateless window in milliseconds since the epoch, exclusive; 0 means
+	// an endless stream.
 	End int64 `json:"end,omitempty"`
-	// ItemID is where the ids of items are, which the tail depends on: JSON
-	// pointers with commas between, or none. Empty, as older versions write it,
-	// is the resource's own.
+	// ItemID is where the ids of items are: JSON pointers separated by commas, or
+	// "none". Empty, as older versions write it, is the resource's default. The tail
+	// depends on it.
 	ItemID string `json:"item_id,omitempty"`
-	// Request is the fingerprint of the request that the cursor came from.
-	// Unknown in checkpoints of older versions, which also drop it.
+	// Request is the fingerprint of the API request that returned the cursor. Older
+	// versions write none, and drop it.
 	Request Fingerprint `json:"request,omitempty"`
 }
 
@@ -73,13 +74,14 @@ func (o Origin) Same(p Origin) bool {
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 
-// Outside reports whether an event has a time outside the bounds of a window: the API
-// selects by another time, or ignores a bound.
+// Outside reports whether the time of an event is outside the bounds of a window. That
+// happens if the API selects by another time, or ignores a bound.
 func (o *Origin) Outside(e *Event) bool {
-	return o.End != 0 && e.Defect == DefectNone && e.Time != NoTime && (e.Time >= o.End || o.Start != 0 && e.Time < o.Start)
+	dated := e.Defect == DefectNone && e.Time != NoTime
+	return dated && o.End != 0 && (e.Time >= o.End || o.Start != 0 && e.Time < o.Start)
 }
 
-// Version is where a checkpoint stands in the order of commits: epoch first, then seq.
+// Version is the place of a checkpoint in the order of commits: epoch first, then seq.
 type Version struct {
 	// Epoch counts the rewinds, resets, pauses and resumes of the stream, Seq the
 	// commits since.
@@ -87,46 +89,46 @@ type Version struct {
 	Seq   int64 `json:"seq"`
 }
 
-// Compare returns -1, 0 or 1 as p is before, at or after q.
-func (p Version) Compare(q Version) int {
-	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq))
+// Compare returns -1, 0 or 1 as v is before, at or after other.
+func (v Version) Compare(other Version) int {
+	return cmp.Or(cmp.Compare(v.Epoch, other.Epoch), cmp.Compare(v.Seq, other.Seq))
 }
 
 // Next is the version of the next commit in the same epoch.
-func (p Version) Next() Version { return Version{Epoch: p.Epoch, Seq: p.Seq + 1} }
+func (v Version) Next() Version { return Version{Epoch: v.Epoch, Seq: v.Seq + 1} }
 
-func (p Version) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Epoch, v.Seq) }
 
-// Change records the request that caused a checkpoint.
+// Change records the command that caused a checkpoint.
 type Change struct {
-	// ID, Kind, Who and Reason are the request's; a reset to an earlier entry
-	// of the history is a KindRewind.
+	// ID, Kind, Who and Reason are the command's, but a reset to an earlier entry of
+	// the history is a KindRewind.
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Who    string `json:"who,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// From is the version that the request was applied to.
+	// From is the version that the command was applied to.
 	From Version `json:"from"`
-	// To is the commit that the stream was moved to; nil if it was none, or if an
-	// older version applied the request.
+	// To is the commit that the stream was moved to; nil if the target was no commit,
+	// or if an older version applied the command.
 	To *Version `json:"to,omitempty"`
-	// At is when it was applied, in milliseconds since the epoch.
+	// At is when the command was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
 	// AcceptSource is the Command's.
 	AcceptSource string `json:"accept_source,omitempty"`
-	// After is the id of the last operator's request if this one is the
-	// program's own: the operator may still wait for the answer.
+	// After is set if the program itself caused the change: it is the id of the last
+	// operator's command, whose answer the operator may still await.
 	After string `json:"after,omitempty"`
 }
 
-// Moves reports whether the request moved the stream: a pause keeps the branch of
-// the history, a reset or a rewind begins another one.
+// Moves reports whether the change moved the stream: a reset or a rewind begins another
+// branch of the history, a pause or a resume does not.
 func (c *Change) Moves() bool { return c.Kind == KindReset || c.Kind == KindRewind }
 
-// RewindEnd is where a rewind ends: at the page whose cursor has this hash, or
-// at the end of the results.
+// RewindEnd is where a rewind ends: at the page whose cursor has this hash, or at the
+// end of the results.
 type RewindEnd struct {
-	// CursorHash is as CursorHash returns it.
+	// CursorHash is a result of the function CursorHash.
 	CursorHash string `json:"cursor_hash,omitempty"`
 	// EventTime is 0. Older versions mark events up to this time.
 	EventTime int64 `json:"event_time"`
@@ -134,29 +136,28 @@ type RewindEnd struct {
 	Source SourceIdentity `json:"source,omitzero"`
 }
 
-// Checkpoint is the committed position of a stream and everything needed to
-// resume from it. Its JSON form, stored in Redis and in the checkpoint topic,
-// is a frozen, versioned format.
+// Checkpoint is the committed position of a stream and everything needed to resume
+// there. Redis and the checkpoint topic store its JSON form, which is a frozen,
+// versioned format.
 type Checkpoint struct {
 	// Format is the version of the format, CheckpointFormat.
 	Format int    `json:"v"`
 	Stream string `json:"stream"` // the stream's name
 	Version
-	// Mode is the guarantee it was written under, Kind the reason for the
-	// commit.
+	// Mode is the delivery mode, Kind the reason for the commit.
 	Mode Mode `json:"mode"`
 	Kind Kind `json:"kind"`
-	// Cursor requests the next page, as the API returned it; empty requests the
-	// first.
+	// Cursor requests the next page, as the API returned it; empty requests the first
+	// page.
 	Cursor string `json:"cursor"`
-	// Tail holds the identities of the items already published from the page
-	// at Cursor, while that page is the end of the results. In JSON it is one
-	// base64 string of 12 bytes an item.
+	// Tail holds the identities of the items already published from the page at
+	// Cursor, while that page is the end of the results. In JSON it is one base64
+	// string of 12 bytes an item.
 	Tail Tail `json:"tail,omitempty"`
-	// Carried counts the items read since a page that did not list all of Tail;
-	// 0 while Tail belongs to the page at Cursor.
+	// Carried counts the items read since a page that did not list all of Tail; 0 while
+	// Tail belongs to the page at Cursor.
 	Carried int `json:"carried,omitempty"`
-	// Border is what is known of the page before, and of the first.
+	// Border describes the page before, and the first page.
 	Border Border `json:"border,omitzero"`
 	// Origin is the query that Cursor belongs to, Source the identity of the
 	// export.
@@ -164,58 +165,53 @@ type Checkpoint struct {
 	Source SourceIdentity `json:"source"`
 	// Topic is the events' topic; empty if unknown.
 	Topic string `json:"topic,omitempty"`
-	// Topics are the sink's topics before this commit. Older versions write
-	// none.
+	// Topics are the sink's topics before this commit. Older versions write none.
 	Topics []TopicState `json:"topics,omitempty"`
-	// Events and Pages count what the cursor has passed, dead letters included.
+	// Events and Pages count the events and pages before Cursor, with the dead letters.
 	Events int64 `json:"events"`
 	Pages  int64 `json:"pages"`
-	// Outside counts those of a window's events that are Origin.Outside. Older versions
-	// do not count them.
+	// Outside counts the events of a window that are Origin.Outside. Older versions do
+	// not count them.
 	Outside int64 `json:"outside_range,omitempty"`
-	// Unreadable counts the consecutive unreadable items up to the last one
-	// passed.
+	// Unreadable counts the consecutive unreadable items before Cursor.
 	Unreadable int64 `json:"unreadable,omitempty"`
 	// LastEventTime is the greatest published event time, in milliseconds since
 	// the epoch.
 	LastEventTime int64 `json:"last_event_time,omitempty"`
-	// PositionTime is the instant up to which the export is known to be
-	// published: Page.AsOf when drained, else LastEventTime. PositionByAPI is true if
-	// Drained and that is by the API's clock; older versions used their own.
+	// PositionTime is the time up to which the export is known to be published:
+	// Page.AsOf if Drained, else LastEventTime. PositionByAPI is true if Drained and
+	// PositionTime is by the API's clock; older versions used their own clock.
 	PositionTime  int64 `json:"position_time,omitempty"`
 	PositionByAPI bool  `json:"position_by_api,omitempty"`
-	// AdvanceTime is the server's time when the cursor last moved, in
-	// milliseconds since the epoch. Unlike event times it comes from a single
-	// clock.
+	// AdvanceTime is the server's time when the cursor last moved, in milliseconds
+	// since the epoch. Unlike event times it is by a single clock.
 	AdvanceTime int64 `json:"advance_time,omitempty"`
 	// Drained is true when the API had nothing more at this point.
 	Drained bool `json:"drained,omitempty"`
-	// EndedEmpty is the number of consecutive empty pages that ended a window;
-	// 0 if its last page did.
+	// EndedEmpty is the number of consecutive empty pages that ended a window; 0 if an
+	// end mark did.
 	EndedEmpty int `json:"ended_empty,omitempty"`
-	// MarksEnd is true once the API has marked the end of its results by
-	// anything else than an empty page with a new cursor.
+	// MarksEnd is true once the API has marked the end of its results. An empty page
+	// with a new cursor is no mark.
 	MarksEnd bool `json:"marks_end,omitempty"`
-	// RecentCursors are the cursors of the last pages with items, to detect a
-	// cycle across restarts. A reset clears them.
+	// RecentCursors are the cursors of the last pages with items, to detect a cycle
+	// across restarts. A reset clears them.
 	RecentCursors RecentCursors `json:"trail,omitempty"`
-	// PausedUntil is the end of a pause in milliseconds since the epoch; 0 is
-	// no pause, Forever a pause without an end.
+	// PausedUntil is the end of a pause in milliseconds since the epoch; 0 is no pause,
+	// Forever a pause without an end.
 	PausedUntil int64 `json:"paused_until,omitempty"`
-	// Change is the last request applied, if any; RewindEnd is set while a
-	// rewind publishes events again.
+	// Change is the last change, if any. RewindEnd is set while a rewind publishes
+	// events again.
 	Change    *Change    `json:"change,omitempty"`
 	RewindEnd *RewindEnd `json:"news_after,omitempty"`
-	// KnownFrom was written by older versions and is no longer read.
+	// KnownFrom is of older versions and is ignored.
 	KnownFrom int64 `json:"known_from,omitempty"`
 	// Overlap is set while an overlap is read again, and afterwards.
 	Overlap *Overlap `json:"overlap,omitempty"`
-	// OverlapTopics are the topics as of the checkpoint where the overlap begins:
-	// what was published since is behind their ends. Nil where they are unknown
-	// or the overlap is done.
+	// OverlapTopics are the topics when the overlap begins: later events are behind
+	// their ends. Nil if unknown, or if the overlap is done.
 	OverlapTopics []TopicState `json:"overlap_topics,omitempty"`
-	// Owner and Session name the process and the session that wrote the
-	// checkpoint.
+	// Owner and Session name the process and the session that wrote the checkpoint.
 	Owner   string `json:"owner,omitempty"`
 	Session string `json:"session,omitempty"`
 	// WrittenAt is the writer's clock in milliseconds since the epoch.
@@ -232,26 +228,25 @@ func (c *Checkpoint) SamePosition(other *Checkpoint) bool {
 }
 
 // Continues reports whether a new epoch that begins at c continues the branch of other:
-// they resume at the same event and count from the same one. While an overlap is read
-// again, the count of events is ahead of the cursor.
+// both resume at the same event, with the same counts. While an overlap is read again,
+// the count of events is ahead of the cursor.
 func (c *Checkpoint) Continues(other *Checkpoint) bool {
 	return c.Pages == other.Pages && (c.Events == other.Events || c.Overlap != nil) && c.SamePosition(other)
 }
 
-// PositionKnown reports whether PositionTime says up to when the export is published. It
-// does at the start, where nothing is. It is 0 until the next page after a reset to a
-// cursor, an import of another export and an accepted change of settings, and for events
-// without a time.
+// PositionKnown reports whether PositionTime is known. At the start it is: nothing is
+// published. PositionTime is 0 until the next page after a reset to a cursor, an import
+// of another export or an accepted change of settings, and for events without a time.
 func (c *Checkpoint) PositionKnown() bool {
 	return c.PositionTime != 0 || c.Cursor == "" && c.Events == 0
 }
 
-// MovedTo returns the commit that the epoch of c began at, nil if it is unknown or was
-// none.
+// MovedTo returns the commit where the epoch of c began, nil if it is unknown or if the
+// epoch began at no commit.
 func (c *Checkpoint) MovedTo() *Version {
 	ch := c.Change
 	switch {
-	case ch == nil || ch.From.Epoch+1 != c.Epoch: // the request of an earlier epoch
+	case ch == nil || ch.From.Epoch+1 != c.Epoch: // a change of an earlier epoch
 		return nil
 	case !ch.Moves():
 		return &ch.From
@@ -264,7 +259,8 @@ func (c *Checkpoint) Position() Position {
 	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
 }
 
-// Diverged reports whether both changed in one epoch: two histories of a stream.
+// Diverged reports whether a stream has two histories: both checkpoints are of one epoch,
+// with different changes.
 func Diverged(c, other Checkpoint) bool {
 	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
 }
@@ -272,12 +268,13 @@ func Diverged(c, other Checkpoint) bool {
 // DivergedFault is the fault of a stream at ours whose store has diverged.
 func DivergedFault(ours, theirs Checkpoint) *Fault {
 	return &Fault{
-		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint, Advice: HintTwoHistories,
-		Err: fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
+		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint, HintCode: HintTwoHistories,
+		Err: fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q",
+			theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
 	}
 }
 
-// ChangeID returns the id of the last operator's request, or "".
+// ChangeID returns the id of the last change, or "".
 func (c *Checkpoint) ChangeID() string {
 	if c.Change == nil {
 		return ""
@@ -285,8 +282,8 @@ func (c *Checkpoint) ChangeID() string {
 	return c.Change.ID
 }
 
-// LastRequest returns the id of the last operator's request; without one, that of the
-// program's own request, or "".
+// LastRequest returns the id of the last operator's command. Without one it returns the
+// id of the program's own change, or "".
 func (c *Checkpoint) LastRequest() string {
 	if c.Change != nil && c.Change.After != "" {
 		return c.Change.After
@@ -294,7 +291,7 @@ func (c *Checkpoint) LastRequest() string {
 	return c.ChangeID()
 }
 
-// Applied reports whether c includes the request id, also under later requests
+// Applied reports whether c includes the command with this id, also below later changes
 // of the program's own.
 func (c *Checkpoint) Applied(id string) bool {
 	return c.Change != nil && (c.Change.ID == id || c.Change.After == id)
@@ -309,15 +306,19 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// MaxNumber bounds the numbers of a checkpoint: its version, its counters, and
-// its times in both directions. No stream reaches it; a larger, forged number
-// could overflow.
+// MaxNumber bounds the numbers of a checkpoint: its version, its counters, and its times
+// in both directions. No stream reaches it. A larger, forged number could overflow.
 const MaxNumber = 1 << 56
 
 // Validate rejects numbers out of range.
 func (c *Checkpoint) Validate() error {
-	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Outside, c.Unreadable, int64(c.Carried), int64(c.Border.Of), int64(c.Border.Hold), int64(c.EndedEmpty)}
-	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
+	counts := []int64{
+		c.Epoch, c.Seq, c.Events, c.Pages, c.Outside, c.Unreadable,
+		int64(c.Carried), int64(c.Border.Of), int64(c.Border.Hold), int64(c.EndedEmpty),
+	}
+	times := []int64{
+		c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt,
+	}
 	if c.Change != nil {
 		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)
 		if to := c.Change.To; to != nil {
@@ -344,8 +345,7 @@ func (c *Checkpoint) Validate() error {
 	return nil
 }
 
-// clamp bounds the times that come from the export: clients' clocks are
-// unreliable.
+// clamp bounds the times of the export: clients' clocks are unreliable.
 func (c *Checkpoint) clamp() {
 	bound := func(ms int64) int64 { return min(max(ms, -MaxNumber), MaxNumber) }
 	c.LastEventTime, c.Border.TailFrom = bound(c.LastEventTime), bound(c.Border.TailFrom)
@@ -357,34 +357,37 @@ func (c *Checkpoint) clamp() {
 	}
 }
 
-// DecodeCheckpoint reads a checkpoint's JSON form. It returns ErrForeign for
-// anything but a checkpoint of this or an older format, and for numbers beyond
-// MaxNumber.
+// DecodeCheckpoint reads a checkpoint's JSON form. It returns ErrForeign for anything
+// but a checkpoint of this or an older format, and for numbers beyond MaxNumber.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
-	var c Checkpoint
-	if !utf8.Valid(b) {
-		return Checkpoint{}, fmt.Errorf("%w: not UTF-8", ErrForeign)
-	}
-	if err := json.Unmarshal(b, &c); err != nil {
-		return Checkpoint{}, fmt.Errorf("%w: %w", ErrForeign, err)
-	}
-	switch {
-	case c.Format > CheckpointFormat:
-		return Checkpoint{}, fmt.Errorf("%w: format version %d is newer than %d, upgrade exportbridge", ErrForeign, c.Format, CheckpointFormat)
-	case c.Format < 1:
-		return Checkpoint{}, fmt.Errorf("%w: no format version", ErrForeign)
-	case c.Stream == "":
-		return Checkpoint{}, fmt.Errorf("%w: no stream", ErrForeign)
-	}
-	c.clamp()
-	if err := c.Validate(); err != nil {
+	c, err := decodeCheckpoint(b)
+	if err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return c, nil
 }
 
-// CursorHash returns the first 12 hexadecimal digits of the cursor's SHA-256,
-// which stand for the cursor in logs, headers and metrics.
+func decodeCheckpoint(b []byte) (c Checkpoint, err error) {
+	if !utf8.Valid(b) {
+		return c, errors.New("not UTF-8")
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, err
+	}
+	switch {
+	case c.Format > CheckpointFormat:
+		return c, fmt.Errorf("format version %d is newer than %d, upgrade exportbridge", c.Format, CheckpointFormat)
+	case c.Format < 1:
+		return c, errors.New("no format version")
+	case c.Stream == "":
+		return c, errors.New("no stream")
+	}
+	c.clamp()
+	return c, c.Validate()
+}
+
+// CursorHash returns the first 12 hexadecimal digits of the cursor's SHA-256. They stand
+// for the cursor in logs, headers and metrics.
 func CursorHash(cursor string) string {
 	if cursor == "" {
 		return ""
@@ -393,17 +396,16 @@ func CursorHash(cursor string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// Overlap is a part of the export that is read again after the API rejected the
-// cursor, or Kafka lost checkpoints. Events already in the topic are dropped from it.
+// Overlap is a part of the export that is read again after the API rejected the cursor,
+// or after Kafka lost checkpoints. Events already in the topic are dropped.
 type Overlap struct {
-	// From is the event time from which duplicates are detected, Until the time
-	// of the newest event when that happened, both in milliseconds
-	// since the epoch.
+	// From is the event time from which duplicates are detected, Until the time of the
+	// newest event when the overlap began, both in milliseconds since the epoch.
 	From  int64 `json:"from"`
 	Until int64 `json:"until"`
 	// Dropped counts the events that were already in the topic.
 	Dropped int64 `json:"dropped,omitempty"`
-	// Done is true once the end of the results was reached.
+	// Done is true once the end of the results is reached.
 	Done bool `json:"done,omitempty"`
 }
 
@@ -439,8 +441,8 @@ func (o Origin) String() string {
 	return fmt.Sprintf("resource %s, %s, start %s, %s", o.Resource, events, o.StartText(), end)
 }
 
-// Millis returns t in milliseconds since the epoch, the unit of a checkpoint; 0
-// for the zero time.
+// Millis returns t in milliseconds since the epoch, the unit of a checkpoint; 0 for the
+// zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

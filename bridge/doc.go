@@ -1,32 +1,31 @@
 // Package bridge declares the contract between the engine and its adapters: the
 // ports ([Source], [Sink], [Store], [Owner], [Inbox], [Observer]) and the values
 // that pass through them ([Page], [Batch], [Checkpoint], [Command], [Fault],
-// [Status]). Package engine calls the ports, and its package position says how a
-// page moves the stream; exportapi, kafkasink, kafkagroup and cursorstore
-// implement the ports. This package imports the standard library
-// only, and none of those.
+// [Status]). Package engine calls the ports; package position computes how a page
+// moves the stream. exportapi, kafkasink, kafkagroup and cursorstore implement the
+// ports. This package imports only the standard library.
 //
 // # Promise
 //
-// Exactly once: the sink makes a batch and its checkpoint visible atomically.
-// The sink's checkpoint is authoritative; the [Store] has a copy, the history,
-// and the operator's requests. A session fences all earlier ones, reads that
-// checkpoint and resumes from it. After an unknown outcome the in-memory state
-// is discarded.
+// In exactly-once mode, the sink makes a batch and its checkpoint visible
+// atomically. The sink's checkpoint is authoritative. The [Store] has a copy, the
+// history and the operator's commands. A session fences all earlier sessions, reads
+// the sink's checkpoint and resumes there. After an unknown outcome the engine
+// discards its state.
 //
-// At least once: the Store's checkpoint advances past a page only after the
-// sink has acknowledged every event up to its end. Nothing is lost; after a
-// crash the pages in flight are published again, in order, with the same record
-// ids.
+// In at-least-once mode, the Store's checkpoint advances past a page only after the
+// sink has acknowledged every event up to the end of that page. Nothing is lost.
+// After a crash the pages in flight are published again, in order, with the same
+// record ids.
 //
 // In both modes an event that cannot be published stops the stream or becomes a
-// dead letter, and is counted. Safety does not depend on the [Owner]: two
-// processes on one stream fence each other. The Owner avoids that contention.
+// dead letter, and is counted. Safety does not depend on the [Owner]: two processes
+// on one stream fence each other. The Owner avoids that contention.
 //
 // # The end of the results
 //
-// An API marks the end of the results by an empty nextCursor, or by an empty
-// page with an unchanged cursor. Both are a tail: the cursor stays, and the
-// checkpoint records which items of the last page are published, since the page
-// is read again and may have grown.
+// An API marks the end of the results by an empty nextCursor, or by an empty page
+// with an unchanged cursor. Both are a tail: the cursor stays. The page may grow
+// before it is read again, so the checkpoint records which of its items are
+// published.
 package bridge

@@ -10,18 +10,17 @@ import (
 var (
 	// ErrNoCheckpoint: the store holds no checkpoint of the stream.
 	ErrNoCheckpoint = errors.New("no checkpoint")
-	// ErrConflict: the stored checkpoint is not the one that the change was
-	// made from; another writer moved the stream.
+	// ErrConflict: the change was made from another checkpoint than the stored one.
+	// Another writer moved the stream.
 	ErrConflict = errors.New("checkpoint moved by another writer")
-	// ErrForeign: the stored value is not a checkpoint, or
-	// is of a newer version. It is never overwritten.
+	// ErrForeign: the stored value is not a checkpoint, or is of a newer version. It
+	// is never overwritten.
 	ErrForeign = errors.New("not a checkpoint of this version")
-	// ErrFenced: a newer session of the stream has begun, here or in another
-	// process.
+	// ErrFenced: a newer session of the stream has begun, here or in another process.
 	ErrFenced = errors.New("fenced by a newer session of the stream")
 	// ErrRefused: the page has an event that must not be published.
 	ErrRefused = errors.New("page rejected")
-	// ErrInvalidCommand: the inbox had a request that is no valid Command.
+	// ErrInvalidCommand: the inbox had an invalid command.
 	ErrInvalidCommand = errors.New("invalid request")
 	// ErrNotOwner: another process owns the stream.
 	ErrNotOwner = errors.New("stream owned by another process")
@@ -30,30 +29,29 @@ var (
 // Class is how the engine handles a fault.
 type Class int
 
-// The classes, from harmless to serious. How each is retried stands in
-// engine/policy.go.
+// The classes, from harmless to serious.
 const (
-	// Transient is retried with back-off, for ever: 5xx, 408, network,
-	// time-outs, truncated bodies, answers that are not JSON.
+	// Transient is retried with back-off, for ever: 5xx, 408, network errors,
+	// time-outs, truncated bodies, bodies that are not JSON.
 	Transient Class = iota
 	// Throttled is retried after Fault.RetryAfter: 429.
 	Throttled
-	// Malformed is retried three times, since it may be transient, then blocks
+	// Malformed may be transient: it is retried three times, then blocks the stream
 	// with the fault's Reason.
 	Malformed
-	// BadCursor may be a rejected cursor: 400, 404, 410, 414, 422, 431 for a
-	// request with one. Retried three times within a minute, then cross-checked
-	// by a request without a cursor.
+	// BadCursor may be a rejected cursor: 400, 404, 410, 414, 422 or 431 for a request
+	// with a cursor. It is retried three times within a minute, then cross-checked by
+	// a request without a cursor.
 	BadCursor
-	// Permanent blocks at once and is probed after Fault.RetryAfter, once a
-	// minute if that is 0.
+	// Permanent blocks the stream at once. The request is repeated after
+	// Fault.RetryAfter, or once a minute if that is 0.
 	Permanent
 )
 
 // Reason is a stable code for why a stream is blocked.
 type Reason string
 
-// The reasons a stream can be blocked for.
+// The reasons why a stream can be blocked.
 const (
 	ReasonAuth           Reason = "auth"
 	ReasonConfig         Reason = "config"
@@ -73,27 +71,26 @@ const (
 	ReasonPaused         Reason = "paused" // only of a bounded run
 )
 
-// Fault is an error of a port with its classification. Any other error counts
-// as Transient.
+// Fault is an error of a port with its classification. Any other error counts as
+// Transient.
 type Fault struct {
 	// Class is how the engine handles it.
 	Class Class
-	// Code is a short stable label for metrics: an HTTP status, "timeout",
-	// "network", "decode", or a Kafka error name.
+	// Code is a short stable label for metrics: an HTTP status, "timeout", "network",
+	// "decode", or a Kafka error name.
 	Code string
 	// Reason is why the stream blocks, for Malformed and Permanent.
 	Reason Reason
-	// RetryAfter is the wait that the server asked for, or that the fault needs;
-	// 0 if none.
+	// RetryAfter is the wait that the server asked for, or that the fault needs; 0 if
+	// none.
 	RetryAfter time.Duration
-	// Unsent: no request was made, since it would have been too early.
+	// Unsent: no request was sent, since it would have been too early.
 	Unsent bool
-	// Hint tells the operator what to check or which command repairs it;
-	// adapters set it. The engine sets Advice instead.
-	Hint   string
-	Advice Hint
-	// Err is what went wrong.
-	Err error
+	// Hint tells the operator what to check or which command helps. A fault without
+	// that text has the HintCode of one.
+	Hint     string
+	HintCode Hint
+	Err      error
 }
 
 func (f *Fault) Error() string {
@@ -116,20 +113,20 @@ func FaultOf(err error) *Fault {
 // CodeStoreNeeded is the code of StoreNeeded.
 const CodeStoreNeeded = "store-needed"
 
-// StoreNeeded returns the fault of a stream of which the sink has no checkpoint, while
-// the store does not answer with err.
+// StoreNeeded returns the fault of a stream without a checkpoint in the sink whose store
+// is unreachable with err.
 func StoreNeeded(err error) *Fault {
 	f := *FaultOf(err)
 	f.Code = CodeStoreNeeded
-	f.Err = fmt.Errorf("the first start of a stream needs Redis, which alone shows whether Kafka lost an earlier checkpoint: %w", f.Err)
+	f.Err = fmt.Errorf("the first start of a stream needs Redis, "+
+		"which alone shows whether Kafka lost an earlier checkpoint: %w", f.Err)
 	return &f
 }
 
-// BlockedError ends a bounded run (engine.Limits, or a window) that becomes
-// blocked.
+// BlockedError ends a bounded run (engine.Limits, or a window) that becomes blocked.
 type BlockedError struct {
-	// Reason is the code of Err, Hint what to do about it.
 	Stream string
+	// Reason is the code of Err, Hint what to do about it.
 	Reason Reason
 	Hint   string
 	Err    error

@@ -5,7 +5,7 @@ package bridge
 // engine.Config.Hints.
 type Hint string
 
-// The hints, as Fault.Advice.
+// The hints, as Fault.HintCode.
 const (
 	HintAhead            Hint = "store-ahead"        // another writer, or a restored store: look at the history, then reset
 	HintCheckpointBehind Hint = "checkpoint-behind"  // find out what the sink lost, then choose a policy

@@ -15,10 +15,10 @@ var ErrNoEntry = errors.New("no such entry in the history")
 // Entry is a committed checkpoint in the history, committed at WrittenAt.
 type Entry struct {
 	Checkpoint
-	// Parent is the previous entry: the one before it in its epoch, or the one
-	// that its epoch was reset to. Nil at the beginning of the stream or its
-	// history, or if the epoch began at a position outside the history. If the
-	// parent is no entry or was thinned out, the entry before takes its place.
+	// Parent is the previous entry in the epoch, or the entry that the epoch was reset
+	// to. Nil at the beginning of the stream or of its history, or if the epoch began
+	// at a position outside the history. If the parent is missing from the history,
+	// the entry before the parent takes its place.
 	Parent *Version
 }
 
@@ -49,13 +49,12 @@ func (e *Entry) Target() Target {
 
 // HistoryQuery selects history entries.
 type HistoryQuery struct {
-	// Since excludes entries committed before; zero is all.
-	Since time.Time
-	// Before excludes entries committed at this time or later; zero is all.
-	Before time.Time
+	// Since excludes entries committed before it, Before those committed at it or
+	// later; zero excludes none.
+	Since, Before time.Time
 	// Limit is the maximum number of entries; 0 is all.
 	Limit int
-	// Brief leaves out the tails, which may be most of an entry.
+	// Brief leaves out the tails, which may be the largest part of an entry.
 	Brief bool
 }
 

@@ -125,7 +125,7 @@ func (s SourceIdentity) Conflict(page SourceIdentity) error {
 	if s == none || page == none || s == page {
 		return nil
 	}
-	return &Fault{Class: Permanent, Code: "source", Reason: ReasonSource, Advice: HintSource, Err: fmt.Errorf("the page belongs to %s, the stream to %s", page, s)}
+	return &Fault{Class: Permanent, Code: "source", Reason: ReasonSource, HintCode: HintSource, Err: fmt.Errorf("the page belongs to %s, the stream to %s", page, s)}
 }
 
 // String is ORGANIZATION/WORKSPACE/APPLICATION.

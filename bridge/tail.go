@@ -3,7 +3,6 @@ package bridge
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -21,23 +20,25 @@ func (t Tail) MarshalText() ([]byte, error) {
 }
 
 // UnmarshalText decodes what MarshalText encoded.
-func (t *Tail) UnmarshalText(b []byte) error {
-	raw, err := base64.StdEncoding.AppendDecode(nil, b)
+func (t *Tail) UnmarshalText(text []byte) (err error) {
+	*t, err = decodeBlocks("tail", text, len(Identity{}), func(b []byte) Identity { return Identity(b) })
+	return err
+}
+
+// decodeBlocks decodes the base64 form of values of size bytes each.
+func decodeBlocks[V any](name string, text []byte, size int, value func([]byte) V) ([]V, error) {
+	raw, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err == nil && len(raw)%size != 0 {
+		err = fmt.Errorf("%d bytes are no multiple of %d", len(raw), size)
+	}
 	if err != nil {
-		return fmt.Errorf("tail: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	const size = len(Identity{})
-	if len(raw)%size != 0 {
-		return errors.New("tail: not a whole number of identities")
+	all := slices.Grow([]V(nil), len(raw)/size)
+	for block := range slices.Chunk(raw, size) {
+		all = append(all, value(block))
 	}
-	*t = make(Tail, 0, len(raw)/size)
-	for chunk := range slices.Chunk(raw, size) {
-		*t = append(*t, Identity(chunk))
-	}
-	if len(*t) == 0 {
-		*t = nil
-	}
-	return nil
+	return all, nil
 }
 
 // RecentCursors are the last cursors that the stream left behind, oldest first, each as
@@ -45,26 +46,16 @@ func (t *Tail) UnmarshalText(b []byte) error {
 type RecentCursors []uint64
 
 // MarshalText encodes the cursors.
-func (t RecentCursors) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, 8*len(t))
-	for _, h := range t {
+func (c RecentCursors) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, 8*len(c))
+	for _, h := range c {
 		raw = binary.BigEndian.AppendUint64(raw, h)
 	}
 	return base64.StdEncoding.AppendEncode(nil, raw), nil
 }
 
 // UnmarshalText decodes what MarshalText encoded.
-func (t *RecentCursors) UnmarshalText(b []byte) error {
-	raw, err := base64.StdEncoding.AppendDecode(nil, b)
-	if err != nil {
-		return fmt.Errorf("trail: %w", err)
-	}
-	if len(raw)%8 != 0 {
-		return errors.New("trail: not a whole number of cursors")
-	}
-	*t = nil
-	for chunk := range slices.Chunk(raw, 8) {
-		*t = append(*t, binary.BigEndian.Uint64(chunk))
-	}
-	return nil
+func (c *RecentCursors) UnmarshalText(text []byte) (err error) {
+	*c, err = decodeBlocks("trail", text, 8, binary.BigEndian.Uint64)
+	return err
 }

@@ -88,7 +88,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 func TopicFault(format string, args ...any) *Fault {
 	return &Fault{
 		// A broker that lags behind may answer so for a moment.
-		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, Advice: HintTopicLost, Err: fmt.Errorf(format, args...),
+		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, HintCode: HintTopicLost, Err: fmt.Errorf(format, args...),
 	}
 }
 

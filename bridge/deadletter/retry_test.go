@@ -363,7 +363,7 @@ func TestRetrySourceHangs(t *testing.T) {
 		defer cancel()
 		r := &deadletter.Retry{Topic: w.topic, Source: hangingSource{w.source}, FetchTimeout: 5 * time.Minute, Publisher: w.publisher, Events: w.events}
 		err := r.Run(ctx, []deadletter.Place{place})
-		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Advice != bridge.HintOverdue {
+		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.HintCode != bridge.HintOverdue {
 			t.Errorf("hangs: %v", err)
 		}
 	})

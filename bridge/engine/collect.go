@@ -166,8 +166,8 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 		return err
 	}
 	fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonCursor
-	if fault.Hint == "" && fault.Advice == "" {
-		fault.Advice = bridge.HintCursorRefused
+	if fault.Hint == "" && fault.HintCode == "" {
+		fault.HintCode = bridge.HintCursorRefused
 	}
 	return f.wait(hard, verdict{wait: probeInterval, blocked: true}, &fault)
 }

@@ -184,5 +184,5 @@ func (c *Config) hintOf(f *bridge.Fault) string {
 	if f.Hint != "" {
 		return f.Hint
 	}
-	return c.words(f.Advice)
+	return c.words(f.HintCode)
 }

@@ -263,7 +263,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		// the cursor is not to blame.
 		f.schedule.suspect, f.schedule.outage = nil, fault
 		if fault.Reason != bridge.ReasonAuth && fault.Class != bridge.Throttled {
-			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Advice: fault.Advice, Err: fault.Err}
+			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, HintCode: fault.HintCode, Err: fault.Err}
 		}
 	}
 	tries := &f.schedule.fetches

@@ -49,7 +49,7 @@ func (i *incidents) onFenced(ctx context.Context, e *Engine, grant bridge.Owners
 		i.fences = 0
 	}
 	i.fences++
-	f := &bridge.Fault{Class: bridge.Transient, Code: "fenced", Advice: bridge.HintOwner, Err: err}
+	f := &bridge.Fault{Class: bridge.Transient, Code: "fenced", HintCode: bridge.HintOwner, Err: err}
 	if i.fences > 1 {
 		f.RetryAfter = min(maxFenceWait, fenceWait<<min(i.fences-2, 8))
 	}
@@ -85,7 +85,7 @@ func (i *incidents) onConflict(err error) *bridge.Fault {
 	fault := &bridge.Fault{Class: bridge.Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
 		fault = &bridge.Fault{
-			Class: bridge.Permanent, Code: "conflict", Reason: bridge.ReasonOwner, Advice: bridge.HintOwner,
+			Class: bridge.Permanent, Code: "conflict", Reason: bridge.ReasonOwner, HintCode: bridge.HintOwner,
 			Err: fmt.Errorf("another writer moved the checkpoint twice within a minute: %w", err),
 		}
 	}
@@ -114,7 +114,7 @@ func (i *incidents) noteCut(err error) {
 func (i *incidents) onStoreAhead(stored bridge.Checkpoint, ours bridge.Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {
-		return &sessionError{&bridge.Fault{Class: bridge.Permanent, Code: "ahead", Reason: bridge.ReasonCheckpoint, Err: err, Advice: bridge.HintAhead}}
+		return &sessionError{&bridge.Fault{Class: bridge.Permanent, Code: "ahead", Reason: bridge.ReasonCheckpoint, Err: err, HintCode: bridge.HintAhead}}
 	}
 	i.ahead = stored.Version
 	return &sessionError{err}

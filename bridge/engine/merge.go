@@ -64,7 +64,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 	switch policy := r.e.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
 		return bridge.Checkpoint{}, &bridge.Fault{
-			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, Advice: bridge.HintCheckpointBehind}
+			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, HintCode: bridge.HintCheckpointBehind}
 	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
 		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():

@@ -91,8 +91,8 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.bounded():
 			return nil, o.e.blocked(&bridge.Fault{
 				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
-				Advice: bridge.HintOwned,
-				Err:    fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
+				HintCode: bridge.HintOwned,
+				Err:      fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
 			})
 		case errors.Is(err, context.DeadlineExceeded):
 			o.setState(bridge.StateStandby, nil)

@@ -34,7 +34,7 @@ func (f *follower) checkPaused() (bool, error) {
 	}
 	if f.e.cfg.bounded() {
 		return true, f.e.blocked(&bridge.Fault{
-			Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, Advice: bridge.HintResume,
+			Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, HintCode: bridge.HintResume,
 			Err: errors.New(text),
 		})
 	}

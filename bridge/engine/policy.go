@@ -118,10 +118,10 @@ func (s *schedule) probing() bool { return s.suspect != nil }
 // little as it helped that request.
 func (s *schedule) unconfirmed(f *bridge.Fault) *bridge.Fault {
 	shown := *f
-	shown.Reason, shown.Hint, shown.Advice = "", "", bridge.HintCursorSuspect
+	shown.Reason, shown.Hint, shown.HintCode = "", "", bridge.HintCursorSuspect
 	if o := s.outage; o != nil {
 		shown.Err = fmt.Errorf("%w; the request without a cursor fails too: %w", f.Err, o.Err)
-		shown.Hint, shown.Advice = o.Hint, o.Advice
+		shown.Hint, shown.HintCode = o.Hint, o.HintCode
 	}
 	return &shown
 }

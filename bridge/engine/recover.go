@@ -206,8 +206,8 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	if holds {
 		return bridge.Checkpoint{}, &bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
-			Advice: bridge.HintCheckpointLost,
-			Err:    errors.New("the checkpoint is lost: the topic holds events of this stream"),
+			HintCode: bridge.HintCheckpointLost,
+			Err:      errors.New("the checkpoint is lost: the topic holds events of this stream"),
 		}
 	}
 	r.log.Info("starting a new stream", "start", r.e.cfg.Origin.StartText())

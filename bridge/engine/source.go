@@ -28,7 +28,7 @@ func (r *recovery) checkRequest(ctx context.Context) error {
 		}
 		if err := stray(c.Cursor); err != nil {
 			return &bridge.Fault{
-				Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, Advice: bridge.HintRequest,
+				Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, HintCode: bridge.HintRequest,
 				Err: fmt.Errorf("%w (these settings are source %s)", err, want.Digest()),
 			}
 		}
@@ -76,7 +76,7 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 			"changed", strings.Join(s.unproven, ", "), "source", want.Digest())
 	case len(s.unproven) > 0:
 		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, Advice: bridge.HintRequest,
+			Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, HintCode: bridge.HintRequest,
 			Err: fmt.Errorf("the settings changed the request (%s), and the page lists no item published before: it may be another list (these settings are source %s)",
 				strings.Join(s.unproven, ", "), want.Digest()),
 		}

@@ -146,7 +146,7 @@ func foreign(err error) *bridge.Fault {
 		f.Err = err
 		return &f
 	}
-	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err, Advice: bridge.HintForeign}
+	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err, HintCode: bridge.HintForeign}
 }
 
 // storeCheckpoint advances the store from from to the checkpoint just

@@ -137,7 +137,7 @@ func isAlert(err error) bool {
 // past one that lasts.
 func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
 	if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
-		fault.Err, fault.Hint, fault.Advice = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
+		fault.Err, fault.Hint, fault.HintCode = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
 	}
 }
 
@@ -256,9 +256,9 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):
-		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
+		f.Class, f.Reason, f.HintCode = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
 		if e.cfg.Path != "" && !e.cfg.CursorAlone && !e.cfg.leads() && (len(e.cfg.beside(at)) > 0 || e.cfg.Params != "") {
-			f.Advice = bridge.HintCursorBeside
+			f.HintCode = bridge.HintCursorBeside
 		}
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
@@ -270,10 +270,10 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 // impossible is the fault of a position that the API cannot be asked for.
 func impossible(err error) *bridge.Fault {
 	if errors.Is(err, errStoredLeak) {
-		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err, Advice: bridge.HintCursorRefused}
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorRefused}
 	}
 	if errors.Is(err, errForm) || errors.Is(err, nextlink.ErrCredential) {
-		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, Advice: bridge.HintCursorForm}
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorForm}
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,
 		Hint: "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_END_INCLUSIVE and EXPORT_TIME_FORMAT"}

@@ -154,7 +154,7 @@ func TestHintsNameSettings(t *testing.T) {
 			t.Parallel()
 			_, err := fetchAll(t, serve(t, tc.api, tc.vars), tc.at)
 			f := wantFault(t, err)
-			if got := f.Hint + string(f.Advice); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {
+			if got := f.Hint + string(f.HintCode); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {
 				t.Errorf("%v: got %q, want %q in it and not %q", f, got, tc.want, tc.not)
 			}
 		})

@@ -91,8 +91,8 @@ func wantFault(t testing.TB, err error) *bridge.Fault {
 	if strings.ContainsAny(f.Error()+f.Hint, "\r\n\t\x00\x1b") {
 		t.Errorf("control characters in %q", f.Error())
 	}
-	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "persists") && !strings.Contains(f.Hint, "delay") && f.Advice == "" || strings.HasPrefix(f.Hint, "retrying") {
-		t.Errorf("fault without code or useful hint: %q %q %q", f.Code, f.Hint, f.Advice)
+	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "persists") && !strings.Contains(f.Hint, "delay") && f.HintCode == "" || strings.HasPrefix(f.Hint, "retrying") {
+		t.Errorf("fault without code or useful hint: %q %q %q", f.Code, f.Hint, f.HintCode)
 	}
 	if (f.Class == bridge.Permanent || f.Class == bridge.Malformed || f.Class == bridge.BadCursor) == (f.Reason == "") {
 		t.Errorf("class %v with reason %q", f.Class, f.Reason)

@@ -51,13 +51,13 @@ func TestPageThatFailsForLong(t *testing.T) {
 			first := fetch()
 			for began := time.Now(); time.Since(began) < 9*time.Minute; {
 				<-time.After(30 * time.Second)
-				if f := fetch(); f.Advice == bridge.HintPageFails || f.Hint != first.Hint {
+				if f := fetch(); f.HintCode == bridge.HintPageFails || f.Hint != first.Hint {
 					t.Fatalf("%s: %v, %s, after %s", name, f, f.Hint, time.Since(began))
 				}
 			}
 			<-time.After(time.Minute)
-			if f := fetch(); f.Advice != tc.advice || (f.Error() == first.Error()) != (tc.advice == "") || tc.advice != "" && f.Hint != "" {
-				t.Errorf("%s: %v, advice %q", name, f, f.Advice)
+			if f := fetch(); f.HintCode != tc.advice || (f.Error() == first.Error()) != (tc.advice == "") || tc.advice != "" && f.Hint != "" {
+				t.Errorf("%s: %v, advice %q", name, f, f.HintCode)
 			}
 		})
 	}

@@ -35,8 +35,8 @@ type Finding struct {
 	Text  string `json:"text"`
 	// Hint is the remedy; may be empty.
 	Hint string `json:"hint,omitempty"`
-	// Advice is the code of the remedy where Hint is empty.
-	Advice bridge.Hint `json:"-"`
+	// HintCode is the code of the remedy where Hint is empty.
+	HintCode bridge.Hint `json:"-"`
 }
 
 const (
@@ -88,7 +88,7 @@ func (s *Stream) Check(ctx context.Context) []Finding {
 }
 
 func failed(f *bridge.Fault) Finding {
-	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, Advice: f.Advice}
+	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, HintCode: f.HintCode}
 }
 
 // checkBrokers checks every broker at its advertised address. It reports false

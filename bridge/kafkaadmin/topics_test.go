@@ -170,7 +170,7 @@ func TestCheck(t *testing.T) {
 			}
 			found := needs(cfg).Check(t.Context())
 			for _, f := range found {
-				if f.Level == c.level && strings.Contains(f.Text, cfg.Topic) && strings.Contains(f.Text, c.text) && strings.Contains(f.Hint+string(f.Advice), c.hint) {
+				if f.Level == c.level && strings.Contains(f.Text, cfg.Topic) && strings.Contains(f.Text, c.text) && strings.Contains(f.Hint+string(f.HintCode), c.hint) {
 					return
 				}
 			}

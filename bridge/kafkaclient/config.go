@@ -41,8 +41,8 @@ type Config struct {
 	Hooks []kgo.Hook
 	// Log receives the Kafka client's messages; nil discards them.
 	Log *slog.Logger
-	// Hints maps Fault.Advice to the text of Fault.Hint. Without a text a Fault
-	// has only its Advice.
+	// Hints maps Fault.HintCode to the text of Fault.Hint. Without a text a Fault
+	// has only its HintCode.
 	Hints map[bridge.Hint]string
 }
 

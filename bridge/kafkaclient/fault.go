@@ -22,7 +22,7 @@ const loginHint = "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
 // Advise sets the advice of a Fault, and its hint if the program has a text for
 // it.
 func (c *Config) Advise(f *bridge.Fault, advice bridge.Hint) *bridge.Fault {
-	f.Advice, f.Hint = advice, c.Hints[advice]
+	f.HintCode, f.Hint = advice, c.Hints[advice]
 	return f
 }
 
@@ -76,7 +76,7 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	}
 	advise := func(reason bridge.Reason, advice bridge.Hint) {
 		block(reason, c.Hints[advice])
-		f.Advice = advice
+		f.HintCode = advice
 	}
 	switch answer {
 	case kerr.TopicAuthorizationFailed:

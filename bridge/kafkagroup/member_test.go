@@ -412,7 +412,7 @@ func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint st
 	for range 2 {
 		_, err := tryAcquire(t, g)
 		f := kafkatest.AsFault(t, err, bridge.Permanent, reason)
-		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint+string(f.Advice), hint) {
+		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint+string(f.HintCode), hint) {
 			t.Errorf("fault %q with hint %q, want %q and %q", f, f.Hint, text, hint)
 		}
 		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Name()) {

@@ -27,8 +27,8 @@ func TestMissingTopic(t *testing.T) {
 	})
 	s := open(t, cfg)
 	f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
-	if !strings.Contains(f.Error(), cfg.Topic) || f.Advice != bridge.HintTopicMissing || f.Hint != "create it" {
-		t.Errorf("fault %v, advice %q, hint %q: want the topic and the program's words", f, f.Advice, f.Hint)
+	if !strings.Contains(f.Error(), cfg.Topic) || f.HintCode != bridge.HintTopicMissing || f.Hint != "create it" {
+		t.Errorf("fault %v, advice %q, hint %q: want the topic and the program's words", f, f.HintCode, f.Hint)
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
@@ -37,8 +37,8 @@ func TestMissingTopic(t *testing.T) {
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
-	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || f.Advice != bridge.HintCheckpointTopicMissing || f.Hint != "" {
-		t.Errorf("fault %v, advice %q, hint %q: want the checkpoint topic and the advice alone", f, f.Advice, f.Hint)
+	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || f.HintCode != bridge.HintCheckpointTopicMissing || f.Hint != "" {
+		t.Errorf("fault %v, advice %q, hint %q: want the checkpoint topic and the advice alone", f, f.HintCode, f.Hint)
 	}
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
 	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {

@@ -160,7 +160,7 @@ func TestHoldsTakesTooLong(t *testing.T) {
 	s.HoldsTime(time.Nanosecond)
 	_, err := s.Holds(t.Context())
 	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonCheckpointLost || fault.Advice != bridge.HintCheckpointUnknown {
+	if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonCheckpointLost || fault.HintCode != bridge.HintCheckpointUnknown {
 		t.Errorf("in no time: %v, want a fault of the checkpoint", err)
 	}
 	s.HoldsTime(2 * time.Second) // enough to connect on a busy machine

@@ -285,14 +285,14 @@ func TestCheckpointTopicLost(t *testing.T) {
 			s.Close()
 			deleteTopic(t, cfg, cfg.CheckpointTopic)
 			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
-			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || f.Advice != bridge.HintCheckpointTopicLost {
-				t.Errorf("fault %v, advice %q", f, f.Advice)
+			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || f.HintCode != bridge.HintCheckpointTopicLost {
+				t.Errorf("fault %v, advice %q", f, f.HintCode)
 			}
 			// The check says what run would say.
 			needs := s.Needs()
 			needs.CreateTopics = true
 			if !slices.ContainsFunc(needs.Check(t.Context()), func(f kafkaadmin.Finding) bool {
-				return f.Level == kafkaadmin.LevelFail && f.Advice == bridge.HintCheckpointTopicLost
+				return f.Level == kafkaadmin.LevelFail && f.HintCode == bridge.HintCheckpointTopicLost
 			}) {
 				t.Error("check does not say that the checkpoints are lost")
 			}

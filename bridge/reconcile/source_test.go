@@ -97,7 +97,7 @@ func TestSourceHangs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		_, err := reconcile.Run(ctx, w.cfg, w.ports)
-		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Advice != bridge.HintOverdue {
+		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.HintCode != bridge.HintOverdue {
 			t.Errorf("hangs: %v", err)
 		}
 	})

@@ -42,7 +42,7 @@ func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) er
 		return nil
 	}
 	return &bridge.Fault{
-		Class: bridge.BadCursor, Code: CodeOlder, Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused,
+		Class: bridge.BadCursor, Code: CodeOlder, Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRefused,
 		Err: fmt.Errorf("the page at cursor %s lists none of the %d items that were its last ones, but older ones, as the first page does", bridge.CursorHash(p.At.Cursor), len(at.Tail)),
 	}
 }
@@ -52,12 +52,12 @@ func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) er
 	switch {
 	case len(p.Next) > bridge.MaxCursor:
 		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorTooLong,
+			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorTooLong,
 			Err: fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
 		}
 	case isFirstPage(p, at.Border.FirstNext) && !found.Whole:
 		return &bridge.Fault{
-			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused,
+			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRefused,
 			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
 		}
 	case !p.Tail() && at.visited.Has(p.Next):
@@ -69,7 +69,7 @@ func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) er
 }
 
 func stuck(advice bridge.Hint, err error) error {
-	return &bridge.Fault{Class: bridge.Malformed, Code: CodeCycle, Reason: bridge.ReasonCycle, Advice: advice, Err: err}
+	return &bridge.Fault{Class: bridge.Malformed, Code: CodeCycle, Reason: bridge.ReasonCycle, HintCode: advice, Err: err}
 }
 
 // checkSource keeps two tenants from mixing in one topic.
@@ -122,7 +122,7 @@ func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
 		page = "page at cursor " + bridge.CursorHash(p.At.Cursor)
 	}
 	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "mapping", Reason: bridge.ReasonMapping, Advice: bridge.HintMapping,
+		Class: bridge.Permanent, Code: "mapping", Reason: bridge.ReasonMapping, HintCode: bridge.HintMapping,
 		Err: fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
 	}
 }

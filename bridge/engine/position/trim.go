@@ -103,7 +103,7 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	at.forms = t.forms
 	if n := len(at.Tail); n > rules.TailLimit {
 		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail, Advice: bridge.HintTail,
+			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail, HintCode: bridge.HintTail,
 			Err: fmt.Errorf("the last page has %d items, the limit is %d", n, rules.TailLimit),
 		}
 	}

@@ -33,7 +33,7 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeou
 			return nil, ctx.Err()
 		}
 		fault, ok := errors.AsType[*bridge.Fault](err)
-		last := try == tries || ok && fault.Advice == bridge.HintOverdue // that has been waited for long enough
+		last := try == tries || ok && fault.HintCode == bridge.HintOverdue // that has been waited for long enough
 		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
 			last = try >= badTries
 		}

@@ -83,7 +83,7 @@ func TestSourceHangs(t *testing.T) {
 					return
 				}
 				fault, ok := errors.AsType[*bridge.Fault](err)
-				if !ok || fault.Advice != bridge.HintOverdue || time.Since(began) != tc.ends || source.calls.Load() != 1 {
+				if !ok || fault.HintCode != bridge.HintOverdue || time.Since(began) != tc.ends || source.calls.Load() != 1 {
 					t.Errorf("after %s and %d calls: %v", time.Since(began), source.calls.Load(), err)
 				}
 				if n := source.Unreleased(); n != 0 {

@@ -80,7 +80,7 @@ func (c *Calls) Ended(ctx context.Context) error {
 	if !Overdue(ctx) {
 		return ctx.Err()
 	}
-	return &bridge.Fault{Code: "timeout", Err: fmt.Errorf("fetch a page: no result within %s", c.timeout), Advice: bridge.HintOverdue}
+	return &bridge.Fault{Code: "timeout", Err: fmt.Errorf("fetch a page: no result within %s", c.timeout), HintCode: bridge.HintOverdue}
 }
 
 // Alive reports whether no call takes longer than limit. It may be called concurrently.

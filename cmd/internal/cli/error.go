@@ -42,7 +42,7 @@ func Explain(err error) error {
 	if fault.Reason == bridge.ReasonAuth {
 		code = ExitRefused
 	}
-	return &Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, EngineHints[fault.Advice])}
+	return &Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, EngineHints[fault.HintCode])}
 }
 
 // MissingTopic is the hint about a topic that does not exist, and that setting names.

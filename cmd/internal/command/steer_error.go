@@ -88,7 +88,7 @@ func steeringHint(err error) string {
 		}
 		return "exportbridge check"
 	case errors.As(err, &fault):
-		return cmp.Or(fault.Hint, cli.EngineHints[fault.Advice])
+		return cmp.Or(fault.Hint, cli.EngineHints[fault.HintCode])
 	}
 	return ""
 }

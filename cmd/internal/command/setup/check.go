@@ -369,8 +369,8 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 		return c, err
 	}
 	for _, f := range needs.Check(ctx) {
-		hint := cmp.Or(f.Hint, cli.EngineHints[f.Advice])
-		if f.Advice == bridge.HintTopicMissing && strings.Contains(f.Text, " "+cfg.Topic+" ") {
+		hint := cmp.Or(f.Hint, cli.EngineHints[f.HintCode])
+		if f.HintCode == bridge.HintTopicMissing && strings.Contains(f.Text, " "+cfg.Topic+" ") {
 			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config, "KAFKA_TOPIC", cfg.Topic), 1)
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
@@ -384,7 +384,7 @@ func checkOrigin(at bridge.Checkpoint, st *config.Stream) []finding {
 		at.Origin = st.Engine.Origin
 	}
 	if fault := bridge.OriginFault(&at, st.Engine.Origin, st.Engine.Topic); fault != nil {
-		return []finding{{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.Advice]}}
+		return []finding{{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.HintCode]}}
 	}
 	if at.Cursor != "" && at.PendingSource() == "" && !at.Origin.Request.Known() {
 		if err := st.Export.StrayCursor(at.Cursor); err != nil {

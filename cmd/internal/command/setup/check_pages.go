@@ -140,7 +140,7 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 		if s.st.Export.CursorPath != "" {
 			f.Hint += ", and EXPORT_CURSOR_PATH"
 		}
-		if fault.Advice == bridge.HintCursorBeside {
+		if fault.HintCode == bridge.HintCursorBeside {
 			f.Hint = "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else " + f.Hint
 		}
 	}
