@@ -8,31 +8,31 @@ import (
 	"hash/crc32"
 )
 
-// Border is what a checkpoint knows of the page before its cursor, and of the first
-// page. It belongs to the cursor: a move replaces it, and a cursor of its own has
-// none. Older versions write none, which is "unknown".
+// Border describes the page before the cursor of a checkpoint, and the first page. It
+// belongs to the cursor: a move of the stream replaces it. It is zero, which is unknown,
+// for a cursor that an operator sets, and in checkpoints of older versions.
 type Border struct {
-	// Items are the last items of the page before, as listed. In JSON they are one
+	// Items are the last items of the page before, in its order. In JSON they are one
 	// base64 string of 16 bytes an item.
 	Items BorderItems `json:"items,omitempty"`
-	// Of is how many items that page listed, 0 if unknown.
+	// Of is the number of items of that page, 0 if unknown.
 	Of int `json:"of,omitempty"`
-	// Hold is how many items are kept of a page; 0 is the least number.
+	// Hold is the number of items to keep of a page; 0 is the least number.
 	Hold int `json:"hold,omitempty"`
-	// FirstNext stands for the cursor that the first page led to, zero if unknown.
+	// FirstNext is the digest of the first page's next cursor, zero if unknown.
 	FirstNext CursorDigest `json:"first_next,omitzero"`
-	// TailFrom is the least time of the items that the Tail of the checkpoint
-	// stands for, in milliseconds since the epoch, 0 if unknown.
+	// TailFrom is the least time of the items in the checkpoint's Tail, in milliseconds
+	// since the epoch, 0 if unknown.
 	TailFrom int64 `json:"tail_from,omitempty"`
 }
 
-// BorderItem is an item with an id: 4 bytes that tell most ids apart, and 12 of the
-// SHA-256 of id and bytes.
+// BorderItem is an item with an id: 4 bytes that distinguish most ids, and 12 bytes of
+// the SHA-256 of id and item.
 type BorderItem [16]byte
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// BorderPrefix returns the first 4 bytes of the BorderItem of an item with the id.
+// BorderPrefix returns the first 4 bytes of the BorderItem of an item with this id.
 func BorderPrefix(id []byte) uint32 { return crc32.Checksum(id, castagnoli) }
 
 // NewBorderItem returns the BorderItem of an item with an id.
@@ -66,8 +66,7 @@ func (b *BorderItems) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// CursorDigest is the first 8 bytes of a cursor's SHA-256. In JSON it is a base64
-// string.
+// CursorDigest is the first 8 bytes of a cursor's SHA-256. In JSON it is a base64 string.
 type CursorDigest [8]byte
 
 // DigestCursor returns the digest of a cursor.

@@ -3,34 +3,34 @@ package bridge
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 )
 
-// Fingerprint says which list a cursor belongs to: a digest of each part of the
-// request that selects it, such as its host, its path and its static
-// parameters. A digest has 16 bits: enough to name what changed, too few to
-// find a value from. Empty, and one of another version, is unknown.
+// Fingerprint identifies the list that a request selects. It has a digest of each part
+// of the request that selects the list, for example of host, path and static parameters.
+// A digest has 16 bits: enough to show a change, too few to reveal the value. A
+// Fingerprint that is empty or of another version is unknown.
 type Fingerprint string
 
-// fingerprintVersion begins every Fingerprint. A new version is compared by
-// what the old one covers before it replaces it: see Origin.Request.
+// fingerprintVersion begins every Fingerprint. Changed must compare a newer version with
+// this one by the parts that both cover.
 const fingerprintVersion = "1"
 
-// RequestPart is one part of a Fingerprint.
+// RequestPart is one part of a request that selects a list.
 type RequestPart struct {
-	// Name is one of the Part constants, or a name below PartParam or
-	// PartHeader.
-	Name string
-	// Value is what is digested. Of a credential only the name counts.
-	Value      string
+	// Name is one of the Part constants, or a name below PartParam or PartHeader.
+	Name  string
+	Value string
+	// Credential is set if only the name counts, and not the value.
 	Credential bool
 	// Preset is set if the value is the default of this release or of a profile.
 	Preset bool
 }
 
-// The names of parts. A name below a prefix is that of a parameter or header.
+// The names of parts. A parameter or a header has a name below its prefix.
 const (
 	PartHost     = "host"
 	PartPath     = "path"
@@ -43,10 +43,9 @@ const (
 	PartHeader   = "header."
 )
 
-// The values of parts that have no digest, and what precedes a preset's.
 const (
-	byNameOnly = "-"
-	presetMark = "~"
+	byNameOnly = "-" // in place of the digest of a credential
+	presetMark = "~" // before the digest of a preset
 )
 
 // NewFingerprint returns the fingerprint of the parts, in any order.
@@ -67,11 +66,10 @@ func NewFingerprint(parts []RequestPart) Fingerprint {
 	return Fingerprint(fingerprintVersion + " " + strings.Join(texts, " "))
 }
 
-// Known reports whether f says anything.
+// Known reports whether f is known.
 func (f Fingerprint) Known() bool { return strings.HasPrefix(string(f), fingerprintVersion+" ") }
 
-// Digest names f in eight digits, for an operator to accept it by; empty if f
-// is unknown.
+// Digest returns eight digits by which an operator accepts f; empty if f is unknown.
 func (f Fingerprint) Digest() string {
 	if !f.Known() {
 		return ""
@@ -80,39 +78,40 @@ func (f Fingerprint) Digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// IsDigest reports whether a text has the form of a Digest.
+// IsDigest reports whether a text has the form of a Fingerprint.Digest.
 func IsDigest(s string) bool { return len(s) == 8 && strings.Trim(s, "0123456789abcdef") == "" }
 
-// part is the value of a part, without its mark, and whether it is a preset.
-type part struct {
-	value  string
+// digest is the digest of a part.
+type digest struct {
+	value  string // without presetMark
 	preset bool
 }
 
-func (f Fingerprint) parts() map[string]part {
-	parts := make(map[string]part)
+// digests returns the digests by the names of their parts.
+func (f Fingerprint) digests() map[string]digest {
+	all := make(map[string]digest)
 	for text := range strings.FieldsSeq(strings.TrimPrefix(string(f), fingerprintVersion)) {
 		name, value, _ := strings.Cut(text, "=")
 		name, _ = url.QueryUnescape(name)
 		plain, preset := strings.CutPrefix(value, presetMark)
-		parts[name] = part{plain, preset}
+		all[name] = digest{plain, preset}
 	}
-	return parts
+	return all
 }
 
-// RequestChange is how a request differs from the one that a cursor came from,
-// in words. The zero value is no difference.
+// RequestChange is how a request differs from the request that returned a cursor. The
+// zero value is no difference.
 type RequestChange struct {
-	// Other parts select another list.
+	// Other names the parts that select another list.
 	Other []string
-	// Unproven parts may select the same list: a host has several names, a
-	// credential is replaced, a release corrects a preset. A page that lists
-	// items published before proves it.
+	// Unproven names the parts that may select the same list: a host has several
+	// names, a credential is replaced, a release corrects a preset. A page with items
+	// published before proves that the list is the same.
 	Unproven []string
 }
 
-// Elsewhere returns the parts that lead to another list where no page proves the
-// opposite: a new host too, but no new credential and no corrected preset.
+// Elsewhere returns the parts that select another list unless a page proves the opposite:
+// Other, and a new host, but no new credential and no corrected preset.
 func (c RequestChange) Elsewhere() []string {
 	if slices.Contains(c.Unproven, PartHost) {
 		return append([]string{PartHost}, c.Other...)
@@ -120,31 +119,25 @@ func (c RequestChange) Elsewhere() []string {
 	return c.Other
 }
 
-// Changed returns how the request g differs from f, which the cursor came from.
-// The page size counts only where the cursor is a number: it may count pages.
-// Nothing differs from the unknown.
+// Changed returns how the request g differs from f, whose response had the cursor. The
+// page size counts only if the cursor is a number: it may count pages. An unknown
+// request does not differ.
 func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 	if !f.Known() || !g.Known() || f == g {
 		return c
 	}
-	was, now := f.parts(), g.parts()
-	names := make([]string, 0, len(was)+len(now))
-	for name := range was {
-		names = append(names, name)
-	}
-	for name := range now {
-		if _, ok := was[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	was, now := f.digests(), g.digests()
+	union := maps.Clone(was)
+	maps.Copy(union, now)
+	counts := cursor != "" && strings.Trim(cursor, "0123456789") == ""
+	for _, name := range slices.Sorted(maps.Keys(union)) {
 		a, had := was[name]
 		b, has := now[name]
 		switch {
-		case a.value == b.value, name == PartPageSize && (cursor == "" || strings.Trim(cursor, "0123456789") != ""):
-		case name == PartHost, name == PartAuth, (!had || a.value == byNameOnly) && (!has || b.value == byNameOnly),
-			(a.preset || !had) && (b.preset || !has):
+		case a.value == b.value, name == PartPageSize && !counts:
+		case name == PartHost, name == PartAuth,
+			(!had || a.value == byNameOnly) && (!has || b.value == byNameOnly),
+			(!had || a.preset) && (!has || b.preset):
 			c.Unproven = append(c.Unproven, partText(name))
 		default:
 			c.Other = append(c.Other, partText(name))
@@ -174,7 +167,7 @@ func partText(name string) string {
 	return name
 }
 
-// String lists the parts that differ.
+// String lists all parts that differ.
 func (c RequestChange) String() string {
 	return strings.Join(slices.Concat(c.Other, c.Unproven), ", ")
 }

@@ -10,21 +10,24 @@ import (
 	"time"
 )
 
-// oldestInstant is the smallest number taken for milliseconds since the epoch
-// (3 March 1973). Smaller ones are seconds that somebody forgot to multiply.
+// oldestInstant is the smallest number taken for milliseconds since the epoch (3 March
+// 1973). Smaller numbers are probably seconds.
 const oldestInstant = 100_000_000_000
 
-// instantForms lists what ParseInstant reads, for its errors.
-const instantForms = "use 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), -2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch"
+// instantForms lists the forms that ParseInstant reads, for its errors.
+const instantForms = "use 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), " +
+	"-2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch"
 
-// layouts are the forms of absolute times: RFC 3339, what this program prints,
-// and a day in UTC. A fraction of a second may follow the seconds.
-var layouts = []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04Z07:00", "2006-01-02T15:04Z07:00", time.DateOnly}
+// layouts are the forms of absolute times: RFC 3339, what this program prints, and a day
+// in UTC. A fraction of a second may follow the seconds.
+var layouts = []string{
+	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04Z07:00", "2006-01-02T15:04Z07:00", time.DateOnly,
+}
 
-// ParseInstant reads a point in time and returns it in milliseconds since the
-// epoch; 0 is the earliest. It takes RFC 3339, the forms that this program prints,
-// a date (midnight in UTC), now, earliest, a time before now (-24h, -7d, -PT2H),
-// or milliseconds since the epoch. Its error says what the text lacks, or lists them.
+// ParseInstant reads a point in time and returns it in milliseconds since the epoch; 0 is
+// the earliest. It reads RFC 3339, the forms that this program prints, a date (midnight in
+// UTC), now, earliest, a time before now (-24h, -7d, -PT2H), or milliseconds since the
+// epoch. Its error says what the text lacks, or lists the forms.
 func ParseInstant(text string, now time.Time) (int64, error) {
 	ms, err := parseInstant(text, now)
 	if errors.Is(err, errNoInstant) {
@@ -33,11 +36,10 @@ func ParseInstant(text string, now time.Time) (int64, error) {
 	return ms, err
 }
 
-// ErrFuture means that a time is in the future, where it must not be.
+// ErrFuture means that a time is in the future, but must not be.
 var ErrFuture = errors.New("is in the future")
 
-// ParsePast is ParseInstant of a time that is not after now; else it returns an
-// ErrFuture.
+// ParsePast is ParseInstant, but returns an ErrFuture for a time after now.
 func ParsePast(text string, now time.Time) (int64, error) {
 	ms, err := ParseInstant(text, now)
 	if err == nil && ms > now.UnixMilli() {
@@ -48,7 +50,7 @@ func ParsePast(text string, now time.Time) (int64, error) {
 
 var errNoInstant = errors.New("not a time")
 
-// parseInstant is ParseInstant with errNoInstant for a text in no form of a time.
+// parseInstant is ParseInstant, but returns errNoInstant for a text in no known form.
 func parseInstant(text string, now time.Time) (int64, error) {
 	switch text {
 	case "now":
@@ -58,7 +60,8 @@ func parseInstant(text string, now time.Time) (int64, error) {
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		if n < oldestInstant {
-			return 0, fmt.Errorf("%q is too small for milliseconds since the epoch, for example %d", text, now.UnixMilli())
+			return 0, fmt.Errorf("%q is too small for milliseconds since the epoch, for example %d",
+				text, now.UnixMilli())
 		}
 		return n, nil
 	}
@@ -75,8 +78,8 @@ func parseInstant(text string, now time.Time) (int64, error) {
 	return 0, errNoInstant
 }
 
-// What people write for a zone: UTC by its name, and an offset without a colon or
-// without minutes.
+// Common other forms of a zone: UTC by its name, and an offset without a colon or without
+// minutes.
 var (
 	namedUTC   = regexp.MustCompile(`(?i)\s*(utc|gmt|z|z00:?00)$`)
 	bareOffset = regexp.MustCompile(`(:\d\d(?:\.\d+)?)\s*([+-]\d\d):?(\d\d)?$`)
@@ -89,7 +92,8 @@ func noInstant(text string, now time.Time) error {
 	}
 	before := "-" + strings.TrimPrefix(text, "+")
 	if ms, err := parseInstant(before, now); err == nil {
-		return fmt.Errorf("%q is a duration: did you mean %s, which is %s?", text, before, time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05Z"))
+		return fmt.Errorf("%q is a duration: did you mean %s, which is %s?",
+			text, before, time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	offset := bareOffset.ReplaceAllString(text, "$1$2:$3")
 	if strings.HasSuffix(offset, ":") {
@@ -118,8 +122,8 @@ var (
 // isoDuration is ISO 8601 without years and months, whose lengths vary.
 var isoDuration = regexp.MustCompile(`^P(\d+D)?(?:T(\d+H)?(\d+M)?(\d+(?:\.\d+)?S)?)?$`)
 
-// ParseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h; and ISO
-// 8601: PT2H, P1DT12H. A minus sign may stand before either.
+// ParseDuration reads Go's syntax with days (90s, 7d, 1d12h) and ISO 8601 (PT2H,
+// P1DT12H), each with an optional minus sign.
 func ParseDuration(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	rest, negative := strings.CutPrefix(text, "-")

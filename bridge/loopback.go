@@ -5,14 +5,13 @@ import (
 	"net/netip"
 )
 
-// Loopback reports whether a host, a name or an IP address, is this machine: what is sent
-// to it leaves no trace on a network.
+// Loopback reports whether a host name or an IP address is this machine.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// LoopbackAddr is Loopback for a host with a port. An address without a port is elsewhere.
+// LoopbackAddr is Loopback for a host with a port. It is false without a port.
 func LoopbackAddr(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	return err == nil && Loopback(host)

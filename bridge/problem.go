@@ -8,8 +8,7 @@ import (
 
 // Problem is one invalid setting.
 type Problem struct {
-	// Variable is the environment variable to correct; empty if there is no
-	// single one.
+	// Variable is the environment variable to correct; empty if several may be wrong.
 	Variable string
 	// Message names the variable, what is wrong, and an example. It never
 	// contains a secret.
@@ -19,25 +18,25 @@ type Problem struct {
 // Error implements error.
 func (p Problem) Error() string { return p.Message }
 
-// Problemf returns a problem whose message is the variable's name, a space and
-// the formatted text.
+// Problemf returns a problem whose message is the variable's name, a space and the
+// formatted text.
 func Problemf(variable, format string, args ...any) Problem {
 	return Problem{variable, strings.TrimSpace(variable + " " + fmt.Sprintf(format, args...))}
 }
 
-// Problems is everything that is wrong with a Config, as each package's
-// Validate returns it.
+// Problems are all mistakes in a Config. The Validate method of each package's Config
+// returns them.
 type Problems []Problem
 
-// Check adds a problem as Problemf makes it unless ok.
+// Check adds the problem of Problemf unless ok.
 func (p *Problems) Check(ok bool, variable, format string, args ...any) {
 	if !ok {
 		*p = append(*p, Problemf(variable, format, args...))
 	}
 }
 
-// Add adds the Problems or the Problem in err, or err as a Problem without a
-// variable. Nil adds nothing.
+// Add adds the Problems or the Problem in err, or err as a Problem without a variable.
+// Nil adds nothing.
 func (p *Problems) Add(err error) {
 	if err == nil {
 		return

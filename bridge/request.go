@@ -11,21 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// RequestState is the progress of an operator's request: a Command in an Inbox.
+// RequestState is the progress of a Command in an Inbox.
 type RequestState string
 
-// The states of a request.
+// The states of a command.
 const (
-	RequestPending   RequestState = "pending"   // nobody has taken it up
-	RequestClaimed   RequestState = "claimed"   // an owner is about to apply it
-	RequestAnswered  RequestState = "answered"  // applied, refused or expired; see the Answer
-	RequestWithdrawn RequestState = "withdrawn" // taken back before anybody claimed it
+	RequestPending   RequestState = "pending"   // not claimed
+	RequestClaimed   RequestState = "claimed"   // an owner is about to apply or reject it
+	RequestAnswered  RequestState = "answered"  // applied, rejected or expired; see the Answer
+	RequestWithdrawn RequestState = "withdrawn" // by the operator, before a claim
 	RequestUnknown   RequestState = "unknown"   // never made, made too long ago, or lost
 )
 
-// RequestOutcome is the state of a request, and its answer.
+// RequestOutcome is the state of a command, and its answer.
 type RequestOutcome struct {
-	// State decides which of the fields below are set.
 	State RequestState
 	// Owner is the claimer, for RequestClaimed.
 	Owner string
@@ -36,53 +35,47 @@ type RequestOutcome struct {
 // expiredPrefix starts the detail of an ExpiredAnswer.
 const expiredPrefix = "expired: "
 
-// ExpiredAnswer is the answer to a request that was not applied before its
-// deadline.
+// ExpiredAnswer is the answer to a command that was not applied before its deadline.
 func ExpiredAnswer(why string) Answer { return Answer{Detail: expiredPrefix + why} }
 
 // Expired reports whether a is an ExpiredAnswer.
 func (a *Answer) Expired() bool { return !a.Applied && strings.HasPrefix(a.Detail, expiredPrefix) }
 
-// PendingError refuses a request while another one is pending.
+// PendingError rejects a command while another command is pending.
 type PendingError struct {
-	// Command is the pending request.
+	// Command is the pending command.
 	Command Command
 	// Since is when it was made, by the store's clock.
 	Since time.Time
 	// Owner is the claimer, or empty.
 	Owner string
-	// Overdue is true past its deadline: the stream's next session determines
-	// its outcome and answers it.
+	// Overdue is true past the deadline: the stream's next session answers the command.
 	Overdue bool
 }
 
 func (e *PendingError) Error() string {
-	by := e.Command.Who
-	if by == "" {
-		by = "somebody"
-	}
-	text := fmt.Sprintf("another %s, %s by %s, is pending since %s", e.Command.Kind, e.Command.ID, by, e.Since.UTC().Format(time.RFC3339))
+	by, since := cmp.Or(e.Command.Who, "somebody"), e.Since.UTC().Format(time.RFC3339)
+	text := fmt.Sprintf("another %s, %s by %s, is pending since %s", e.Command.Kind, e.Command.ID, by, since)
 	if e.Owner != "" {
 		text += ", claimed by " + e.Owner
 	}
 	return text
 }
 
-// The limits of a command's texts in bytes: every checkpoint of its epoch
-// contains them.
+// The limits of a command's texts in bytes. Every checkpoint of the command's epoch
+// contains these texts.
 const (
-	maxName   = 300 // of its id, its kind and who asked
+	maxName   = 300 // of ID, Kind, Who and AcceptSource
 	maxReason = 1000
 )
 
-// NotPaused is the Detail of the Answer to a resume of a stream that is not
-// paused.
+// NotPaused is the Detail of the Answer to a resume of a stream that is not paused.
 const NotPaused = "the stream is not paused"
 
-// Validate reports why a command must not be applied, whatever the stream's
-// position: it has no id, its cursor is longer than MaxCursor, or one of its
-// texts is not one line of limited length without control characters, since
-// checkpoints store and terminals show them. The error is short.
+// Validate reports why a command must not be applied, at any position of the stream: it
+// has no id, its cursor is longer than MaxCursor, or a text is too long or not one line
+// without control characters. Checkpoints store the texts and terminals show them. The
+// error is short.
 func (c *Command) Validate() error {
 	switch {
 	case c.ID == "":
@@ -90,11 +83,17 @@ func (c *Command) Validate() error {
 	case len(c.Target.Cursor) > MaxCursor:
 		return fmt.Errorf("the cursor has %d bytes, the limit is %d", len(c.Target.Cursor), MaxCursor)
 	}
-	return cmp.Or(checkText("id", c.ID, maxName), checkText("kind", string(c.Kind), maxName), checkText("who", c.Who, maxName), checkText("accepted source", c.AcceptSource, maxName), CheckReason(c.Reason))
+	return cmp.Or(
+		checkText("id", c.ID, maxName),
+		checkText("kind", string(c.Kind), maxName),
+		checkText("who", c.Who, maxName),
+		checkText("accepted source", c.AcceptSource, maxName),
+		CheckReason(c.Reason),
+	)
 }
 
-// CheckReason reports why a text is not valid as the reason of a Command: see
-// Command.Validate. The limit is 1000 bytes. It may be empty.
+// CheckReason reports why a text is not valid as the Reason of a Command: see
+// Command.Validate. The limit is 1000 bytes. An empty text is valid.
 func CheckReason(reason string) error { return checkText("reason", reason, maxReason) }
 
 func checkText(name, text string, limit int) error {
@@ -115,19 +114,20 @@ func Misleads(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// changeOf records a command applied at from.
+// changeOf returns the Change of a command that is applied at from.
 func changeOf(cmd Command, from Checkpoint) *Change {
-	kind := cmd.Kind
-	if to := cmd.Target.Entry; kind == KindReset && to != nil && to.Compare(from.Version) < 0 && !keepsPosition(&cmd.Target, from) {
+	kind, to := cmd.Kind, cmd.Target.Entry
+	if kind == KindReset && to != nil && to.Compare(from.Version) < 0 && !keepsPosition(&cmd.Target, from) {
 		kind = KindRewind
 	}
-	return &Change{ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, To: cmd.Target.Entry, At: time.Now().UnixMilli(), AcceptSource: cmp.Or(cmd.AcceptSource, from.PendingSource())}
+	return &Change{
+		ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, To: to,
+		At: time.Now().UnixMilli(), AcceptSource: cmp.Or(cmd.AcceptSource, from.PendingSource()),
+	}
 }
 
-// Reset derives the checkpoint of a reset at from: a new epoch at the command's
-// target, under the given origin. The caller sets the writer's fields (owner,
-// session, time, mode). It is exported for commands that move a stream without
-// an owner.
+// Reset returns the checkpoint of a reset at from: a new epoch at the command's target,
+// with the given origin. The caller sets the writer's fields (owner, session, time, mode).
 func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	origin.Start, origin.Request = cmd.Target.Start, requestAfter(from, origin.Request, cmd)
 	same := origin.Same(from.Origin) && len(from.Origin.Request.Changed(origin.Request, from.Cursor).Other) == 0
@@ -141,11 +141,11 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		MarksEnd:    from.MarksEnd && same,
 		Change:      changeOf(cmd, from),
 	}
-	if c.RewindEnd == nil { // else it was moved again before the first rewind was over
+	if c.RewindEnd == nil { // otherwise the first rewind has not ended
 		c.RewindEnd = &RewindEnd{CursorHash: CursorHash(from.Cursor), Source: from.Source}
 	}
 	switch {
-	case !same: // the times are another export's
+	case !same: // the times are of another export
 	case keepsPosition(&cmd.Target, from):
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
 	default:
@@ -154,10 +154,9 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	return c
 }
 
-// GoBack derives the checkpoint of a reset to a target in the same list, from where on
-// the events that the topic holds already are dropped: those since a time, and behind
-// topics. What was published stays counted, and dropped events do not count. The caller
-// sets the Change.
+// GoBack returns the checkpoint of a reset to a target in the same list that begins an
+// overlap: events that the topic already holds, since a time or behind the ends of topics,
+// are dropped and not counted again. The caller sets the Change.
 func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkpoint {
 	c := Reset(from, from.Origin, Command{Kind: KindReset, Target: to})
 	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
@@ -167,19 +166,19 @@ func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkp
 	return c
 }
 
-// BeginOverlap begins an overlap of a stream that is at from. It takes over one that is
-// not done.
+// BeginOverlap begins an overlap of a stream at from. The overlap includes an unfinished
+// overlap of from.
 func (c *Checkpoint) BeginOverlap(from *Checkpoint, since int64, topics []TopicState) {
 	o := Overlap{From: since, Until: from.LastEventTime}
 	if was := from.Overlap; was != nil && !was.Done {
 		o.From, o.Dropped = min(was.From, o.From), was.Dropped
-		topics = EarlierTopics(topics, from.OverlapTopics)
+		topics = earlierTopics(topics, from.OverlapTopics)
 	}
 	c.Overlap, c.OverlapTopics = &o, topics
 }
 
-// requestAfter returns the fingerprint after a reset: that of the settings only
-// if the command names it, since they may be those of another machine.
+// requestAfter returns the fingerprint after a reset. It is that of the settings only if
+// the command names it: the settings may be those of another machine.
 func requestAfter(from Checkpoint, settings Fingerprint, cmd Command) Fingerprint {
 	switch {
 	case cmd.AcceptSource != "" && cmd.AcceptSource == settings.Digest():
@@ -192,13 +191,13 @@ func requestAfter(from Checkpoint, settings Fingerprint, cmd Command) Fingerprin
 
 // keepsPosition reports whether a reset to t keeps the position of a stream at from.
 func keepsPosition(t *Target, from Checkpoint) bool {
-	return t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Cursor == from.Cursor && t.Events == from.Events && slices.Equal(t.Tail, from.Tail)
+	return t.Entry != nil && t.Entry.Epoch == from.Epoch &&
+		t.Cursor == from.Cursor && t.Events == from.Events && slices.Equal(t.Tail, from.Tail)
 }
 
-// Pause derives the checkpoint that a pause of the stream at from, or the end of
-// one, leads to: a new epoch at the same position. Within an epoch every
-// checkpoint comes from the same request, which is how a process notices that
-// another one moved the stream.
+// Pause returns the checkpoint of a pause of the stream at from, or of a resume: a new
+// epoch at the same position. All checkpoints of an epoch have the same Change. Another
+// Change shows a process that another process moved the stream.
 func Pause(from Checkpoint, cmd Command) Checkpoint {
 	c := from
 	c.Version, c.Kind = Version{Epoch: from.Epoch + 1}, cmd.Kind

@@ -2,7 +2,7 @@ package bridge
 
 import "log/slog"
 
-// Secret is a string that never prints: not by fmt, not by slog, not as JSON.
+// Secret is a string that fmt, slog and encoders never print.
 type Secret string
 
 const redacted = "***"

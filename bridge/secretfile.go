@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// MaxSecretFile bounds a file that holds a value, in bytes. The largest are bundles of
-// certificates.
+// MaxSecretFile bounds a file that holds a value, in bytes. The largest values are
+// bundles of certificates.
 const MaxSecretFile = 1 << 20
 
-// ReadSecretFile reads the value that a regular file holds, or a link to one, without
-// trailing line breaks. It rejects pipes and devices, which block or never end, and
-// can be read only once: a value is reread when it is rotated.
+// ReadSecretFile reads the value in a regular file, or in a link to one, without trailing
+// line breaks. It rejects pipes and devices: they may block, and cannot be read again when
+// the value is rotated.
 func ReadSecretFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -20,15 +20,17 @@ const (
 	StateIdle     State = "idle"    // caught up, waiting to ask again
 	StateBackoff  State = "backoff" // waiting to retry
 	StatePaused   State = "paused"
-	StateBlocked  State = "blocked" // needs somebody; probed at NextTry
+	StateBlocked  State = "blocked" // needs an operator; retried at NextTry
 	StateStopped  State = "stopped"
 )
 
 // States lists all states, for metrics.
-var States = []State{StateStarting, StateStandby, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped}
+var States = []State{
+	StateStarting, StateStandby, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped,
+}
 
-// Text is the state for people: the values of StateIdle and StateBackoff are only of
-// JSON, metrics and spans.
+// Text is the state for people. The values of StateIdle and StateBackoff are for JSON,
+// metrics and spans.
 func (s State) Text() string {
 	switch s {
 	case StateIdle:
@@ -49,19 +51,18 @@ const (
 	ContractEmptyItems  Contract = "empty-items"  // a cursor always comes; no items means the end
 )
 
-// Status is a snapshot of one stream. Its JSON form is shown by status --json
-// and /api/v1/status and kept in the store.
+// Status is a snapshot of one stream. status --json and /api/v1/status show its JSON
+// form, and the store keeps it.
 type Status struct {
-	// Owner is the reporting process.
 	Stream string `json:"stream"`
-	Owner  string `json:"owner"`
-	State  State  `json:"state"`
+	// Owner is the reporting process.
+	Owner string `json:"owner"`
+	State State  `json:"state"`
 	// Reason, Error and Hint explain StateBackoff and StateBlocked.
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Hint   string `json:"hint,omitempty"`
-	// Since is when State began, NextTry when the next request is sent, zero
-	// for at once.
+	// Since is when State began, NextTry when the next request is sent; zero is at once.
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try,omitzero"`
 	// Overlap is the last overlap, read again after the API rejected a cursor.
@@ -71,64 +72,63 @@ type Status struct {
 
 	// Leader is true while this process owns the stream.
 	Leader bool `json:"leader"`
-	// Mode and Version are the checkpoint's. CursorHash and CursorBytes
-	// describe its cursor, TailItems counts its Tail.
+	// Mode and Version are the checkpoint's. CursorHash and CursorBytes describe its
+	// cursor, TailItems counts its Tail.
 	Mode        Mode    `json:"mode"`
 	Version     Version `json:"place"`
 	CursorHash  string  `json:"cursor_hash,omitempty"`
 	CursorBytes int     `json:"cursor_bytes,omitempty"`
 	TailItems   int     `json:"tail_items,omitempty"`
 
-	// Events, Pages and Outside are the checkpoint's; the others count this process:
-	// Published events, DeadLettered items, items Repeated by the API and
-	// dropped, Requests, and how many Failures there were since the last success.
+	// Events, Pages and Outside are the checkpoint's. The others count in this process:
+	// Published events, DeadLettered items, dropped items that the API Repeated,
+	// Requests, and Failures since the last success.
 	Events       int64 `json:"events"`
 	Pages        int64 `json:"pages"`
 	Outside      int64 `json:"outside_range,omitempty"`
 	Published    int64 `json:"published"`
 	DeadLettered int64 `json:"dead_lettered"`
 	Repeated     int64 `json:"repeated"`
-	// BorderRepeats counts the items that ended the page before and were dropped,
-	// in this process.
+	// BorderRepeats counts the dropped items that ended the page before, in this
+	// process.
 	BorderRepeats int64 `json:"border_repeats"`
-	// FullPage is true while the last page was full and named no next page, or
-	// itself: the API may hold back more items.
+	// FullPage is true while the last page was full and named no next page, or itself:
+	// the API may hold back more items.
 	FullPage bool `json:"full_page_without_next,omitempty"`
-	// OlderPage is true while the last page lists none of the items it had, but older
-	// ones, and is not the first page: the API may have forgotten the cursor.
+	// OlderPage is true while the last page, not the first one, lists older items and
+	// none that it listed before: the API may have forgotten the cursor.
 	OlderPage bool `json:"older_page,omitempty"`
-	// Warnings are reasons to doubt that all is well while State says so: a stream
-	// that has some is not shown as healthy.
+	// Warnings are reasons to doubt a healthy State: a stream with warnings is not
+	// shown as healthy.
 	Warnings []Warning `json:"warnings,omitempty"`
 	Requests int64     `json:"requests"`
 	Failures int64     `json:"consecutive_failures"`
 	// Rate is events a second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
-	// Pace is how many seconds of the export pass in one second, over the same
-	// time: a stream that is behind catches up above 1.
+	// Pace is seconds of the export per second, averaged likewise: above 1, a stream
+	// that is behind catches up.
 	Pace float64 `json:"pace"`
 
-	// Position is the checkpoint's PositionTime, LastEvent its LastEventTime.
-	// LastCommit is when it was written, LastPoll when a request last succeeded.
+	// Position is the checkpoint's PositionTime, LastEvent its LastEventTime,
+	// LastCommit its WrittenAt. LastPoll is when a request last succeeded.
 	Position   time.Time `json:"position,omitzero"`
 	LastEvent  time.Time `json:"last_event,omitzero"`
 	LastCommit time.Time `json:"last_commit,omitzero"`
 	LastPoll   time.Time `json:"last_poll,omitzero"`
-	// CaughtUp is true while the API has nothing more. Contract is how it says
-	// so, empty until it has.
+	// CaughtUp is true while the API has nothing more. Contract is how the API marks
+	// that, empty until it has done so.
 	CaughtUp bool     `json:"caught_up"`
 	Contract Contract `json:"contract,omitempty"`
 	// Ended is why a bounded run or a window ended. EndedEmpty is the number of empty
-	// pages in a row that ended it, where the API has never marked its end: more may
-	// follow. 0 if something else ended it.
+	// pages in a row that ended it, 0 if something else did. If it is not 0, the API
+	// has never marked its end, and more events may follow.
 	Ended      string `json:"ended,omitempty"`
 	EndedEmpty int    `json:"ended_empty,omitempty"`
-	// PrefetchedPages and PrefetchedBytes are fetched but not yet acknowledged
-	// by the sink.
+	// PrefetchedPages and PrefetchedBytes are fetched, but not acknowledged by the sink.
 	PrefetchedPages int   `json:"prefetched_pages"`
 	PrefetchedBytes int64 `json:"prefetched_bytes"`
-	// StoreLagPages counts the committed pages missing from the store, exactly
-	// once.
+	// StoreLagPages counts the committed pages missing from the store, in exactly-once
+	// mode.
 	StoreLagPages int64 `json:"store_lag_pages"`
 
 	// Dependencies are keyed by DependencySource, DependencySink and
@@ -138,10 +138,10 @@ type Status struct {
 
 // Codes of Warning, beside StuckFullPage and StuckOlder.
 const (
-	// WarningUnread: the first page names no next one, but has what looks like its
-	// cursor.
+	// WarningUnread: the first page names no next page, but a part of it looks like the
+	// next cursor.
 	WarningUnread = "unread_cursor"
-	// WarningStart: the stream starts later than it is by the API's clock.
+	// WarningStart: the start of the stream is in the future by the API's clock.
 	WarningStart = "future_start"
 	// WarningKeyless: none of the events of this run has a key.
 	WarningKeyless = "keyless"
@@ -149,22 +149,21 @@ const (
 
 // Warning is a reason to doubt a healthy State.
 type Warning struct {
-	// Code is one of a few words, Text says what was seen, Hint what to do.
+	// Code is one of a few words, Text what was seen, Hint what to do.
 	Code string `json:"code"`
 	Text string `json:"text"`
 	Hint string `json:"hint,omitempty"`
 }
 
-// EndDoubtful reports whether a warning says that the end of the results may not be
-// their end.
+// EndDoubtful reports whether a warning says that more results may follow their end.
 func (s *Status) EndDoubtful() bool {
 	return slices.ContainsFunc(s.Warnings, func(w Warning) bool {
 		return slices.Contains([]string{StuckFullPage, StuckOlder, WarningUnread, WarningStart}, w.Code)
 	})
 }
 
-// ApplyDependencies turns a healthy state into a retry while the stream waits for
-// a server that is not up.
+// ApplyDependencies turns a healthy state into StateBackoff while a server that the
+// stream needs is not up.
 func (s *Status) ApplyDependencies() {
 	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
 		return
@@ -181,8 +180,7 @@ func (s *Status) ApplyDependencies() {
 	}
 }
 
-// DeadShare is the share of the events since the start of the process that are dead
-// letters, from 0 to 1.
+// DeadShare is the share of dead letters in the events of this process, from 0 to 1.
 func (s *Status) DeadShare() float64 {
 	if s.DeadLettered == 0 {
 		return 0
@@ -190,21 +188,21 @@ func (s *Status) DeadShare() float64 {
 	return float64(s.DeadLettered) / float64(s.DeadLettered+s.Published)
 }
 
-// Fenced reports whether another bridge has fenced this one off the stream, which
-// then applies no requests.
+// Fenced reports whether another bridge has fenced this one off the stream. A fenced
+// bridge applies no commands.
 func (s *Status) Fenced() bool { return s.State == StateBlocked && s.Reason == ReasonOwner }
 
 // Dependency is the availability of a server that the stream needs.
 type Dependency struct {
-	// Up and Trouble hold since Since. Trouble says in a few words why the server is
-	// not up, such as "is down" or "refuses the key", Error in full.
+	// Up and Trouble are unchanged since Since. Trouble says in a few words why the
+	// server is not up, for example "is down"; Error says it in full.
 	Up      bool      `json:"up"`
 	Since   time.Time `json:"since"`
 	Trouble string    `json:"trouble,omitempty"`
 	Error   string    `json:"error,omitempty"`
 }
 
-// troubleOf says what a server does that fails with err: one that answers is not down.
+// troubleOf describes a server that fails with err. A server that answers is not down.
 func troubleOf(name string, err error) string {
 	f := FaultOf(err)
 	status, _ := strconv.Atoi(f.Code) // 0 if it is none
@@ -237,15 +235,15 @@ const (
 	DependencyStore  = "redis"
 )
 
-// Health collects the availability of the servers, as the adapters report it.
-// The zero value is ready to use; all methods may be called concurrently.
+// Health collects the availability of the servers, as the adapters report it. The zero
+// value is ready to use. All methods may be called concurrently.
 type Health struct {
 	mu   sync.Mutex // guards seen
 	seen map[string]Dependency
 }
 
-// Reporter returns a function for one dependency's adapter to call: with nil
-// after a good response, with the error after a failure.
+// Reporter returns a function that the adapter of a dependency calls with nil after a
+// good response, and with the error after a failure.
 func (h *Health) Reporter(name string) func(error) {
 	return func(err error) {
 		h.mu.Lock()
@@ -274,8 +272,8 @@ func (h *Health) Snapshot() map[string]Dependency {
 
 // Member is a process in a stream's group, as the group coordinator reports it.
 type Member struct {
-	// Process is its name, as in its checkpoints; empty if it tells none, as
-	// during a rebalance.
+	// Process is its name, as in its checkpoints; empty if unknown, for example during
+	// a rebalance.
 	Process string `json:"process,omitempty"`
 	// ClientID is its KAFKA_CLIENT_ID.
 	ClientID string `json:"client_id"`
@@ -283,8 +281,8 @@ type Member struct {
 	Host string `json:"host"`
 	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
 	InstanceID string `json:"instance_id,omitempty"`
-	// Owner is true if the stream is assigned to it. During a rebalance no
-	// member may be the owner.
+	// Owner is true if the stream is assigned to it. During a rebalance, perhaps no
+	// member is the owner.
 	Owner bool `json:"owner"`
 }
 

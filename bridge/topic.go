@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// TopicState identifies a topic of a Sink and its extent at some time. Its size
-// is bounded, so that every checkpoint can hold it. Offsets only grow: a smaller sum reveals a truncated log, another ID
-// a recreated topic.
+// TopicState identifies a topic of a Sink and its extent at some time. Its size is
+// bounded, so that every checkpoint can hold it. Offsets only grow: a smaller sum reveals
+// a truncated log, another ID a recreated topic.
 type TopicState struct {
-	// ID is assigned by the server and differs after the topic is deleted and
-	// recreated. Empty if the server has no topic ids.
 	Name string `json:"name"`
-	ID   string `json:"id,omitempty"`
-	// DeadLetters is true of the topic of the dead letters.
+	// ID is assigned by the server. It changes when the topic is deleted and
+	// recreated. Empty if the server has no topic ids.
+	ID string `json:"id,omitempty"`
+	// DeadLetters is true for the dead-letter topic.
 	DeadLetters bool `json:"letters,omitempty"`
-	// Partitions is the number of partitions. GrewFrom is the number before
-	// GrewAt, in milliseconds since the epoch: per-key order does not hold
-	// across that instant. 0 if partitions were never added.
+	// Partitions is the number of partitions, GrewFrom the number before GrewAt, in
+	// milliseconds since the epoch: the order per key does not hold across GrewAt. 0
+	// if partitions were never added.
 	Partitions int   `json:"partitions"`
 	GrewFrom   int   `json:"grew_from,omitempty"`
 	GrewAt     int64 `json:"grew_at,omitempty"`
-	// End is a lower bound of the sum of the partitions' end offsets, Start the
-	// sum of their start offsets. KeepsAll is true if retention is unlimited:
-	// only then must Start not rise.
+	// End is a lower bound of the sum of the partitions' end offsets, Start the sum of
+	// their start offsets. KeepsAll is true if retention is unlimited: only then must
+	// Start not rise.
 	End      int64 `json:"end"`
 	Start    int64 `json:"start,omitempty"`
 	KeepsAll bool  `json:"keeps_all,omitempty"`
@@ -36,13 +36,13 @@ type TopicState struct {
 // CodeTopicLost is the Code of the Fault that TopicsLost returns.
 const CodeTopicLost = "topic_lost"
 
-// Implies reports whether, according to c, the topic has or had records of the
-// stream. letters is true for a dead-letter topic.
+// Implies reports whether, according to c, the topic has or had records of the stream.
+// letters is true for a dead-letter topic.
 func (c *Checkpoint) Implies(topic string, letters bool) bool {
 	if t := FindTopic(c.Topics, topic); t != nil {
 		return t.End > 0 || !letters && c.Events > 0
 	}
-	// One of an older version, which says only how much was published.
+	// A checkpoint of an older version has only the number of events.
 	return len(c.Topics) == 0 && !letters && c.Events > 0 && (c.Topic == "" || c.Topic == topic)
 }
 
@@ -55,10 +55,10 @@ func FindTopic(all []TopicState, name string) *TopicState {
 	return &all[i]
 }
 
-// TopicsLost compares the topics found with those in c: same id, at least the
-// same end, and the same start unless retention deletes. A checkpoint of an
-// older version only implies that the topic is not empty. It returns nil, or a
-// Fault that describes the loss.
+// TopicsLost compares the topics found with those in c: same id, at least the same end,
+// and the same start unless retention deletes. A checkpoint of an older version only
+// implies that the topic is not empty. TopicsLost returns nil, or a Fault that describes
+// the loss.
 func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 	for i := range found {
 		t := &found[i]
@@ -79,24 +79,26 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		case c.Events > 0:
 			what = fmt.Sprintf("%d events", c.Events)
 		}
-		return TopicFault("topic %s %s, but checkpoint %s records %s in it: some or all are lost", t.Name, loss, c.Version, what)
+		return TopicFault("topic %s %s, but checkpoint %s records %s in it: some or all are lost",
+			t.Name, loss, c.Version, what)
 	}
 	return nil
 }
 
-// TopicFault is the fault of a stream whose topic lost events or is another one.
+// TopicFault is the fault of a stream whose topic lost events or was replaced. It is
+// retried: a broker that lags behind may show a loss for a moment.
 func TopicFault(format string, args ...any) *Fault {
 	return &Fault{
-		// A broker that lags behind may answer so for a moment.
-		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, HintCode: HintTopicLost, Err: fmt.Errorf(format, args...),
+		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, HintCode: HintTopicLost,
+		Err: fmt.Errorf(format, args...),
 	}
 }
 
-// CutOffError means that a record was acknowledged below the topic's known end:
-// the end of its log is lost.
+// CutOffError means that a record was acknowledged below the topic's known end: the end of
+// the log is lost.
 type CutOffError struct {
-	// Topic names the topic, Offsets is the minimum number of lost offsets.
-	Topic   string
+	Topic string
+	// Offsets is the minimum number of lost offsets.
 	Offsets int64
 }
 
@@ -104,7 +106,7 @@ func (e *CutOffError) Error() string {
 	return fmt.Sprintf("topic %s was recreated or lost %d offsets", e.Topic, e.Offsets)
 }
 
-// deadLetterCount returns how many records may be dead letters.
+// deadLetterCount returns the maximum number of dead letters.
 func deadLetterCount(found []TopicState) (n int64) {
 	for i := range found {
 		if found[i].DeadLetters {
@@ -114,13 +116,13 @@ func deadLetterCount(found []TopicState) (n int64) {
 	return n
 }
 
-// Same reports whether found is the topic t, as far as both ids are known.
+// Same reports whether found is the topic t; true if an id is unknown.
 func (t *TopicState) Same(found *TopicState) bool {
 	return t.ID == "" || found.ID == "" || t.ID == found.ID
 }
 
-// lossIn describes what the topic found has lost since t, or returns "".
-// Deleted dead letters are no loss: they are deleted once they are handled.
+// lossIn describes what the topic found has lost since t, or returns "". Operators delete
+// dead letters that they have handled: that is no loss.
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case !t.Same(found):
@@ -128,13 +130,14 @@ func (t *TopicState) lossIn(found *TopicState) string {
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
 	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.DeadLetters:
-		return fmt.Sprintf("starts %d offsets later than before, although its retention is unlimited", found.Start-t.Start)
+		return fmt.Sprintf("starts %d offsets later than before, although its retention is unlimited",
+			found.Start-t.Start)
 	}
 	return ""
 }
 
-// CarryOver returns the topics found, merged with their earlier state, and those
-// with added partitions whose order counts.
+// CarryOver returns the topics found, merged with their earlier state, and the event
+// topics with added partitions.
 func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 	next = slices.Clone(found)
 	for i := range next {
@@ -149,7 +152,7 @@ func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 			continue
 		}
 		if t.DeadLetters {
-			continue // nobody counts on their order
+			continue // their order does not matter
 		}
 		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
 		grown = append(grown, *t)
@@ -157,8 +160,8 @@ func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 	return next, grown
 }
 
-// AsFound returns known topics that reach no further than what is found: what
-// is missing is accepted, another topic is not.
+// AsFound returns the known topics with the extent of the topics found. It accepts missing
+// records, but no replaced topic.
 func AsFound(known, found []TopicState) []TopicState {
 	known = slices.Clone(known)
 	for i := range known {
@@ -178,7 +181,8 @@ func GrownText(topics []TopicState) string {
 	var all []string
 	for i := range topics {
 		if t := &topics[i]; t.GrewFrom > 0 {
-			all = append(all, fmt.Sprintf("topic %s has %d partitions; it had %d until %s: the order per key does not hold across that time",
+			all = append(all, fmt.Sprintf("topic %s has %d partitions; it had %d until %s: "+
+				"the order per key does not hold across that time",
 				t.Name, t.Partitions, t.GrewFrom, time.UnixMilli(t.GrewAt).UTC().Format(time.RFC3339)))
 		}
 	}

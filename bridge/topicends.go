@@ -10,12 +10,12 @@ import (
 // maxEnds bounds the partitions whose end offsets a checkpoint holds.
 const maxEnds = 256
 
-// Ends are the end offsets of a topic's partitions, from partition 0 on, in base64 of
+// Ends are the end offsets of a topic's partitions, from partition 0 on, as base64 of
 // variable-length integers: a few bytes a partition. Empty is unknown.
 type Ends string
 
-// EncodeEnds returns the offsets as Ends. Those of more than 256 partitions are
-// unknown: every checkpoint would be too large.
+// EncodeEnds returns the offsets as Ends. For more than 256 partitions they are unknown:
+// every checkpoint would be too large.
 func EncodeEnds(offsets []int64) Ends {
 	if len(offsets) > maxEnds {
 		return ""
@@ -27,7 +27,7 @@ func EncodeEnds(offsets []int64) Ends {
 	return Ends(base64.RawStdEncoding.EncodeToString(b))
 }
 
-// Offsets returns the offsets, none if they are unknown or damaged.
+// Offsets returns the offsets; none if they are unknown or damaged.
 func (e Ends) Offsets() (offsets []int64) {
 	b, err := base64.RawStdEncoding.DecodeString(string(e))
 	if err != nil {
@@ -43,16 +43,16 @@ func (e Ends) Offsets() (offsets []int64) {
 	return offsets
 }
 
-// Since is where the reading of published events begins: in each partition at the first
-// record of Time, or at the end of the partition in Topics, whichever comes first. A
+// Since is where the reading of published events begins. In each partition that is the
+// first record of Time, or the end of the partition in Topics, whichever comes first. A
 // record has the time of its event, which may be hours before its publishing.
 type Since struct {
 	Time   time.Time
 	Topics []TopicState
 }
 
-// EarlierTopics returns the topics of a and b, each as it was earlier.
-func EarlierTopics(a, b []TopicState) []TopicState {
+// earlierTopics returns the topics of a and b, each in its earlier state.
+func earlierTopics(a, b []TopicState) []TopicState {
 	all := slices.Clone(a)
 	for i := range b {
 		switch have := FindTopic(all, b[i].Name); {

@@ -34,7 +34,9 @@ func TestEarlierTopics(t *testing.T) {
 		{[]bridge.TopicState{late}, []bridge.TopicState{unknown}, []bridge.TopicState{late}},
 		{nil, []bridge.TopicState{late}, []bridge.TopicState{late}},
 	} {
-		if got := bridge.EarlierTopics(tc.a, tc.b); !slices.Equal(got, tc.want) {
+		var c bridge.Checkpoint
+		c.BeginOverlap(&bridge.Checkpoint{Overlap: new(bridge.Overlap), OverlapTopics: tc.b}, 0, tc.a)
+		if got := c.OverlapTopics; !slices.Equal(got, tc.want) {
 			t.Errorf("of %v and %v: %v", tc.a, tc.b, got)
 		}
 	}
