@@ -282,9 +282,9 @@ func (c *Checkpoint) ChangeID() string {
 	return c.Change.ID
 }
 
-// LastRequest returns the id of the last operator's command. Without one it returns the
+// LastCommand returns the id of the last operator's command. Without one it returns the
 // id of the program's own change, or "".
-func (c *Checkpoint) LastRequest() string {
+func (c *Checkpoint) LastCommand() string {
 	if c.Change != nil && c.Change.After != "" {
 		return c.Change.After
 	}

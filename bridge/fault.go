@@ -18,8 +18,8 @@ var (
 	ErrForeign = errors.New("not a checkpoint of this version")
 	// ErrFenced: a newer session of the stream has begun, here or in another process.
 	ErrFenced = errors.New("fenced by a newer session of the stream")
-	// ErrRefused: the page has an event that must not be published.
-	ErrRefused = errors.New("page rejected")
+	// ErrRejected: the page has an event that must not be published.
+	ErrRejected = errors.New("page rejected")
 	// ErrInvalidCommand: the inbox had an invalid command.
 	ErrInvalidCommand = errors.New("invalid request")
 	// ErrNotOwner: another process owns the stream.

@@ -12,7 +12,7 @@ const (
 	HintCursorIgnored    Hint = "cursor-ignored"     // correct how the cursor is sent
 	HintCursorBeside     Hint = "cursor-beside"      // send it alone, or rewind or reset
 	HintCursorForm       Hint = "cursor-form"        // restore the settings, or reset
-	HintCursorRefused    Hint = "cursor-refused"     // rewind or reset
+	HintCursorRejected   Hint = "cursor-refused"     // rewind or reset
 	HintCursorSuspect    Hint = "cursor-suspect"     // wait for a request without a cursor
 	HintCursorTooLong    Hint = "cursor-too-long"    // report it to the operator of the API
 	HintCycle            Hint = "cycle"              // reset past it
@@ -61,7 +61,7 @@ const (
 // Hints lists all of them.
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
-	HintCursorRefused, HintCursorSuspect, HintCursorTooLong, HintCycle, HintForeign, HintMapping, HintOrigin,
+	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCycle, HintForeign, HintMapping, HintOrigin,
 	HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail,
 	HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,

@@ -79,7 +79,7 @@ type Sink interface {
 	Recover(ctx context.Context, owned func(context.Context) error) (Checkpoint, error)
 	// Send takes the next page of a batch without waiting for acknowledgements. The
 	// Sink owns the page from the call on, also after an error. It releases the page
-	// on any goroutine, before Publish or the next Recover returns. ErrRefused means
+	// on any goroutine, before Publish or the next Recover returns. ErrRejected means
 	// that the page has an event that must not be published: nothing of the page was
 	// sent, and the batch is unchanged. After any other error the session is over.
 	Send(ctx context.Context, p *Page) error

@@ -62,7 +62,7 @@ func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 			if !errors.Is(err, bridge.ErrInvalidCommand) {
 				return err
 			}
-			if o, dropErr := b.drop(ctx, reply[1], err); dropErr != nil || o.State == bridge.RequestClaimed {
+			if o, dropErr := b.drop(ctx, reply[1], err); dropErr != nil || o.State == bridge.CommandClaimed {
 				return errors.Join(err, dropErr)
 			}
 		default:
@@ -85,13 +85,13 @@ func (b *inbox) taken(op string, reply []string) error {
 }
 
 // Withdraw cancels an unclaimed request and returns its resulting state:
-// RequestWithdrawn guarantees that it will not be applied.
-func (b *inbox) Withdraw(ctx context.Context, id string) (bridge.RequestOutcome, error) {
+// CommandWithdrawn guarantees that it will not be applied.
+func (b *inbox) Withdraw(ctx context.Context, id string) (bridge.CommandOutcome, error) {
 	return b.ask(ctx, "withdraw", id, answerKept.Milliseconds())
 }
 
 // Outcome returns the state of a request.
-func (b *inbox) Outcome(ctx context.Context, id string) (bridge.RequestOutcome, error) {
+func (b *inbox) Outcome(ctx context.Context, id string) (bridge.CommandOutcome, error) {
 	return b.ask(ctx, "look", id)
 }
 
@@ -106,9 +106,9 @@ func (b *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 			return bridge.Answer{}, errors.Join(fmt.Errorf("wait for the answer to %s: %w", id, ctx.Err()), last)
 		case permanent(err):
 			return bridge.Answer{}, err
-		case o.State == bridge.RequestAnswered:
+		case o.State == bridge.CommandAnswered:
 			return o.Answer, nil
-		case o.State == bridge.RequestWithdrawn:
+		case o.State == bridge.CommandWithdrawn:
 			return bridge.Answer{}, fmt.Errorf("wait for the answer to %s: it was withdrawn", id)
 		}
 		last = err
@@ -160,7 +160,7 @@ func (b *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 		return bridge.Claimed{}, err
 	case reply[0] == "late":
 		return bridge.Claimed{Late: true}, nil
-	case bridge.RequestState(reply[0]) == bridge.RequestClaimed && len(reply) == 3:
+	case bridge.CommandState(reply[0]) == bridge.CommandClaimed && len(reply) == 3:
 		return bridge.Claimed{By: reply[1]}, nil
 	}
 	return bridge.Claimed{}, nil
@@ -177,7 +177,7 @@ func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 		action = "answer"
 	}
 	o, err := b.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
-	if err == nil && o.State != bridge.RequestAnswered {
+	if err == nil && o.State != bridge.CommandAnswered {
 		err = fmt.Errorf("answer %s, which is %s: %w", c.ID, o.State, bridge.ErrConflict)
 	}
 	return o.Answer, err
@@ -202,33 +202,33 @@ func (b *inbox) expire(ctx context.Context, reply []string) error {
 
 // drop refuses a request because it is not valid, unless a session is deciding
 // about it.
-func (b *inbox) drop(ctx context.Context, id string, why error) (bridge.RequestOutcome, error) {
+func (b *inbox) drop(ctx context.Context, id string, why error) (bridge.CommandOutcome, error) {
 	data, err := json.Marshal(bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
 	if err != nil {
-		return bridge.RequestOutcome{}, fmt.Errorf("drop a request of %s: %w", b.name, err)
+		return bridge.CommandOutcome{}, fmt.Errorf("drop a request of %s: %w", b.name, err)
 	}
 	return b.ask(ctx, "drop", id, data, answerKept.Milliseconds())
 }
 
 // ask runs one action of the script on a request.
-func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge.RequestOutcome, error) {
+func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge.CommandOutcome, error) {
 	op := fmt.Sprintf("%s request %s of %s", action, id, b.name)
 	reply, err := b.run(ctx, op, action, id, args...)
 	if err != nil {
-		return bridge.RequestOutcome{}, err
+		return bridge.CommandOutcome{}, err
 	}
-	o := bridge.RequestOutcome{State: bridge.RequestState(reply[0])}
+	o := bridge.CommandOutcome{State: bridge.CommandState(reply[0])}
 	detail := reply[len(reply)-1]
 	switch o.State {
-	case bridge.RequestClaimed:
+	case bridge.CommandClaimed:
 		o.Owner = detail
-	case bridge.RequestAnswered:
+	case bridge.CommandAnswered:
 		if err := json.Unmarshal([]byte(detail), &o.Answer); err != nil {
-			return bridge.RequestOutcome{}, fmt.Errorf("%s: %w", op, foreign(b.keys.answer(id), err))
+			return bridge.CommandOutcome{}, fmt.Errorf("%s: %w", op, foreign(b.keys.answer(id), err))
 		}
-	case bridge.RequestPending, bridge.RequestWithdrawn, bridge.RequestUnknown:
+	case bridge.CommandPending, bridge.CommandWithdrawn, bridge.CommandUnknown:
 	default:
-		return bridge.RequestOutcome{}, fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
+		return bridge.CommandOutcome{}, fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
 	}
 	return o, nil
 }

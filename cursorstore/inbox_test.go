@@ -24,7 +24,7 @@ func TestInboxConformance(t *testing.T) {
 		conformance.TestInbox(t, func(t *testing.T) conformance.InboxFixture {
 			sp := s.space(t)
 			operator := sp.open(stream)
-			outcome := func(id string) bridge.RequestOutcome {
+			outcome := func(id string) bridge.CommandOutcome {
 				o, err := operator.Outcome(t.Context(), id)
 				if err != nil {
 					t.Error(err)
@@ -40,15 +40,15 @@ func TestInboxConformance(t *testing.T) {
 				},
 				Withdraw: func(c bridge.Command) bool {
 					o, err := operator.Withdraw(t.Context(), c.ID)
-					return err == nil && o.State == bridge.RequestWithdrawn
+					return err == nil && o.State == bridge.CommandWithdrawn
 				},
 				Claimed: func(id string) (string, bool) {
 					o := outcome(id)
-					return o.Owner, o.State == bridge.RequestClaimed
+					return o.Owner, o.State == bridge.CommandClaimed
 				},
 				Answer: func(id string) (bridge.Answer, bool) {
 					o := outcome(id)
-					return o.Answer, o.State == bridge.RequestAnswered
+					return o.Answer, o.State == bridge.CommandAnswered
 				},
 			}
 		})
@@ -148,7 +148,7 @@ func TestWithdrawRacesClaim(t *testing.T) {
 			if err := errors.Join(err, claimErr); err != nil {
 				t.Fatal(err)
 			}
-			if (claimed.By != "") == (o.State == bridge.RequestWithdrawn) {
+			if (claimed.By != "") == (o.State == bridge.CommandWithdrawn) {
 				t.Fatalf("round %d: claimed %+v and %+v", round, claimed, o)
 			}
 		}
@@ -168,7 +168,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := store.Withdraw(t.Context(), c.ID)
-		if diff := cmp.Diff(bridge.RequestOutcome{State: bridge.RequestAnswered, Answer: want}, o); err != nil || diff != "" {
+		if diff := cmp.Diff(bridge.CommandOutcome{State: bridge.CommandAnswered, Answer: want}, o); err != nil || diff != "" {
 			t.Errorf("withdraw: %v, outcome differs (-want +got):\n%s", err, diff)
 		}
 		// A late repetition of the request must not have it applied twice.
@@ -182,7 +182,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		if ttl, err := sp.raw.PTTL(t.Context(), sp.key("answer:r1")).Result(); err != nil || ttl <= 0 || ttl > time.Hour {
 			t.Errorf("the answer lives for %s: %v", ttl, err)
 		}
-		if o, err := store.Withdraw(t.Context(), "r9"); err != nil || o.State != bridge.RequestUnknown {
+		if o, err := store.Withdraw(t.Context(), "r9"); err != nil || o.State != bridge.CommandUnknown {
 			t.Errorf("withdraw of a request that never was returned %+v, %v", o, err)
 		}
 	})
@@ -202,7 +202,7 @@ func TestInboxUnheard(t *testing.T) {
 		lose()
 		mustRequest(t, store, c, time.Minute)
 		lose()
-		if o, err := store.Withdraw(t.Context(), c.ID); err != nil || o.State != bridge.RequestWithdrawn {
+		if o, err := store.Withdraw(t.Context(), c.ID); err != nil || o.State != bridge.CommandWithdrawn {
 			t.Errorf("withdraw returned %+v, %v", o, err)
 		}
 		c = reset("r2")
@@ -333,7 +333,7 @@ func TestDeadlineMakesRoom(t *testing.T) {
 	mustRequest(t, store, reset("r1"), 30*time.Second)
 	s.mini.SetTime(begin.Add(time.Minute))
 	mustRequest(t, store, reset("r2"), 30*time.Second)
-	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.RequestAnswered || o.Answer.Applied {
+	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.CommandAnswered || o.Answer.Applied {
 		t.Errorf("the expired request stands at %+v, %v", o, err)
 	}
 
@@ -439,7 +439,7 @@ func TestInvalidRequestInHand(t *testing.T) {
 	if err := store.Request(t.Context(), reset("r2"), time.Minute); !errors.Is(err, bridge.ErrInvalidCommand) {
 		t.Errorf("request returned %v", err)
 	}
-	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.RequestClaimed {
+	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.CommandClaimed {
 		t.Errorf("the request is %s, %v", o.State, err)
 	}
 }

@@ -39,7 +39,7 @@ type Inbox interface {
 	// *bridge.PendingError.
 	Request(ctx context.Context, c bridge.Command, ttl time.Duration) error
 	// Withdraw removes an unclaimed request and returns the request's state.
-	Withdraw(ctx context.Context, id string) (bridge.RequestOutcome, error)
+	Withdraw(ctx context.Context, id string) (bridge.CommandOutcome, error)
 	// Wait waits until the request is answered or ctx ends.
 	Wait(ctx context.Context, id string) (bridge.Answer, error)
 }

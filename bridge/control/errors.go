@@ -11,9 +11,9 @@ import (
 
 // Sentinel errors. A *bridge.PendingError is returned unchanged.
 var (
-	// ErrRefused means that the change was rejected and nothing was changed. A
+	// ErrRejected means that the change was rejected and nothing was changed. A
 	// *RefusedError or a *MovedError has the reason.
-	ErrRefused = errors.New("refused")
+	ErrRejected = errors.New("refused")
 	// ErrNoPosition means that the stream has no position to stay at.
 	ErrNoPosition = errors.New("no checkpoint")
 )
@@ -85,7 +85,7 @@ func liveText(s *bridge.Status) string {
 // Errors of a change.
 
 // RefusedError means that the stream's owner rejected the request, or that it
-// expired. Nothing was changed. It is an ErrRefused.
+// expired. Nothing was changed. It is an ErrRejected.
 type RefusedError struct {
 	// By is the owner that rejected it, empty if none claimed it; Detail is the
 	// reason.
@@ -101,36 +101,36 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	if e.By == "" {
-		return fmt.Sprintf("%s: %s", ErrRefused, e.Detail)
+		return fmt.Sprintf("%s: %s", ErrRejected, e.Detail)
 	}
-	return fmt.Sprintf("%s by %s: %s", ErrRefused, e.By, e.Detail)
+	return fmt.Sprintf("%s by %s: %s", ErrRejected, e.By, e.Detail)
 }
 
-func (e *RefusedError) Unwrap() error { return ErrRefused }
+func (e *RefusedError) Unwrap() error { return ErrRejected }
 
 // NotPaused reports whether it rejects a resume because the stream is not paused.
 func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
 
 // MovedError means that the stream was moved, paused or resumed after the plan was
-// made: each begins an epoch. It is an ErrRefused.
+// made: each begins an epoch. It is an ErrRejected.
 type MovedError struct {
 	// Epoch is the stream's, Planned that of the plan.
 	Epoch, Planned int64
 }
 
 func (e *MovedError) Error() string {
-	return fmt.Sprintf("%s: the stream was moved, paused or resumed after the plan was made: its epoch is %d, the plan is for epoch %d", ErrRefused, e.Epoch, e.Planned)
+	return fmt.Sprintf("%s: the stream was moved, paused or resumed after the plan was made: its epoch is %d, the plan is for epoch %d", ErrRejected, e.Epoch, e.Planned)
 }
 
-func (e *MovedError) Unwrap() error { return ErrRefused }
+func (e *MovedError) Unwrap() error { return ErrRejected }
 
 // UnacknowledgedError means that a request was not answered in time.
 type UnacknowledgedError struct {
-	// ID is the request's. State is RequestWithdrawn if it was withdrawn and
-	// nothing was changed, RequestClaimed if Owner is applying it, and
-	// RequestUnknown if Redis failed with Err.
+	// ID is the request's. State is CommandWithdrawn if it was withdrawn and
+	// nothing was changed, CommandClaimed if Owner is applying it, and
+	// CommandUnknown if Redis failed with Err.
 	ID    string
-	State bridge.RequestState
+	State bridge.CommandState
 	Owner string
 	Err   error
 	// Timeout is how long the caller waited, unless it was Interrupted or another
@@ -145,9 +145,9 @@ type UnacknowledgedError struct {
 
 func (e *UnacknowledgedError) Error() string {
 	switch {
-	case e.State == bridge.RequestUnknown:
+	case e.State == bridge.CommandUnknown:
 		return fmt.Sprintf("request %s is not acknowledged, and Redis does not answer: %v", e.ID, e.Err)
-	case e.State == bridge.RequestClaimed:
+	case e.State == bridge.CommandClaimed:
 		return fmt.Sprintf("request %s is being applied by %s, which has not acknowledged it within %s", e.ID, e.Owner, e.Timeout)
 	case e.Interrupted:
 		return fmt.Sprintf("interrupted: request %s is withdrawn, nothing was changed", e.ID)

@@ -237,9 +237,9 @@ func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	o, late := s.outcome(s.last), time.Now().UnixMilli() >= s.last.Deadline
 	switch {
 	case s.last.ID == "":
-	case o.State == bridge.RequestPending && late:
+	case o.State == bridge.CommandPending && late:
 		_, _ = s.inbox.Answer(ctx, s.last, bridge.Claim{}, bridge.ExpiredAnswer("no owner claimed it before its deadline"))
-	case o.State == bridge.RequestPending || o.State == bridge.RequestClaimed:
+	case o.State == bridge.CommandPending || o.State == bridge.CommandClaimed:
 		return fmt.Errorf("the fake: %w", &bridge.PendingError{Command: s.last, Since: s.since, Owner: o.Owner, Overdue: late})
 	}
 	c.Deadline = time.Now().Add(ttl).UnixMilli()
@@ -248,25 +248,25 @@ func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	return nil
 }
 
-func (s *redis) outcome(c bridge.Command) bridge.RequestOutcome {
+func (s *redis) outcome(c bridge.Command) bridge.CommandOutcome {
 	if a, ok := s.inbox.AnswerTo(c.ID); ok {
-		return bridge.RequestOutcome{State: bridge.RequestAnswered, Answer: a}
+		return bridge.CommandOutcome{State: bridge.CommandAnswered, Answer: a}
 	}
 	if owner, ok := s.inbox.Claimed(c.ID); ok {
-		return bridge.RequestOutcome{State: bridge.RequestClaimed, Owner: owner}
+		return bridge.CommandOutcome{State: bridge.CommandClaimed, Owner: owner}
 	}
-	return bridge.RequestOutcome{State: bridge.RequestPending}
+	return bridge.CommandOutcome{State: bridge.CommandPending}
 }
 
-func (s *redis) Withdraw(_ context.Context, id string) (bridge.RequestOutcome, error) {
+func (s *redis) Withdraw(_ context.Context, id string) (bridge.CommandOutcome, error) {
 	if err := s.check(); err != nil {
-		return bridge.RequestOutcome{}, err
+		return bridge.CommandOutcome{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last.ID == id && s.inbox.Withdraw(s.last) {
 		s.last = bridge.Command{}
-		return bridge.RequestOutcome{State: bridge.RequestWithdrawn}, nil
+		return bridge.CommandOutcome{State: bridge.CommandWithdrawn}, nil
 	}
 	return s.outcome(s.last), nil
 }

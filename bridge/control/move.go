@@ -36,7 +36,7 @@ type Done struct {
 // Move executes a planned move. It returns when the stream's owner has acknowledged
 // it, or when this process has applied it because there is no owner.
 //
-// A rejection is an ErrRefused, a request that is still pending a
+// A rejection is an ErrRejected, a request that is still pending a
 // *bridge.PendingError. An *UnacknowledgedError says whether the request was
 // withdrawn, a *StoreAwayError why nothing was tried while Redis is unreachable.
 // After any other error nothing was changed, unless the error says otherwise.

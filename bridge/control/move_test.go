@@ -22,7 +22,7 @@ func TestRunningBridge(t *testing.T) {
 		defer r.run()()
 		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual
 		ctx := t.Context()
-		if _, err := r.Resume(ctx, why); !errors.Is(err, control.ErrRefused) || !want[*control.RefusedError](t, err).NotPaused() || !strings.Contains(err.Error(), "refused by pod-1: the stream is not paused") {
+		if _, err := r.Resume(ctx, why); !errors.Is(err, control.ErrRejected) || !want[*control.RefusedError](t, err).NotPaused() || !strings.Contains(err.Error(), "refused by pod-1: the stream is not paused") {
 			t.Errorf("a resume of what is not paused: %v", err)
 		}
 		began := time.Now()
@@ -45,11 +45,11 @@ func TestRunningBridge(t *testing.T) {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		// The same plan once more is for another stream.
-		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "the command expects 3") {
+		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRejected) || !strings.Contains(err.Error(), "the command expects 3") {
 			t.Errorf("moved twice by one plan: %v", err)
 		}
 		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
-		if moved := want[*control.MovedError](t, err); !errors.Is(err, control.ErrRefused) || *moved != (control.MovedError{Epoch: 4, Planned: 3}) {
+		if moved := want[*control.MovedError](t, err); !errors.Is(err, control.ErrRejected) || *moved != (control.MovedError{Epoch: 4, Planned: 3}) {
 			t.Errorf("planned for another epoch: %v", err)
 		}
 	})
@@ -85,17 +85,17 @@ func TestUnacknowledged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		happens     func(r *harness) // while the request waits
-		state       bridge.RequestState
+		state       bridge.CommandState
 		interrupted bool
 		text        string
 	}{
-		"nobody takes it up": {func(*harness) {}, bridge.RequestWithdrawn, false, "no acknowledgement within 30s: request "},
-		"claimed":            {func(r *harness) { r.claim("one") }, bridge.RequestClaimed, false, "is being applied by pod-1, which has not acknowledged it within 30s"},
-		"interrupted":        {func(*harness) {}, bridge.RequestWithdrawn, true, "interrupted: request "},
+		"nobody takes it up": {func(*harness) {}, bridge.CommandWithdrawn, false, "no acknowledgement within 30s: request "},
+		"claimed":            {func(r *harness) { r.claim("one") }, bridge.CommandClaimed, false, "is being applied by pod-1, which has not acknowledged it within 30s"},
+		"interrupted":        {func(*harness) {}, bridge.CommandWithdrawn, true, "interrupted: request "},
 		"claimed, then interrupted": {
-			func(r *harness) { r.claim("one") }, bridge.RequestClaimed, true, "is being applied by pod-1",
+			func(r *harness) { r.claim("one") }, bridge.CommandClaimed, true, "is being applied by pod-1",
 		},
-		"redis goes away": {func(r *harness) { r.redis.away() }, bridge.RequestUnknown, false, "is not acknowledged, and Redis does not answer: server is down"},
+		"redis goes away": {func(r *harness) { r.redis.away() }, bridge.CommandUnknown, false, "is not acknowledged, and Redis does not answer: server is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +111,7 @@ func TestUnacknowledged(t *testing.T) {
 					if e.State != c.state || e.Interrupted != c.interrupted || !strings.Contains(err.Error(), c.text) {
 						t.Errorf("%v, %+v", err, e)
 					}
-					if withdrawn := e.State == bridge.RequestWithdrawn && !e.Interrupted; withdrawn != strings.HasSuffix(err.Error(), "; pod-1 is retrying: 503") {
+					if withdrawn := e.State == bridge.CommandWithdrawn && !e.Interrupted; withdrawn != strings.HasSuffix(err.Error(), "; pod-1 is retrying: 503") {
 						t.Errorf("what the bridge does: %v", err)
 					}
 				})
@@ -177,7 +177,7 @@ func TestFencedStream(t *testing.T) {
 						return
 					}
 					e := want[*control.UnacknowledgedError](t, err)
-					if e.State != bridge.RequestWithdrawn || e.Live == nil || e.Live.Hint == "" ||
+					if e.State != bridge.CommandWithdrawn || e.Live == nil || e.Live.Hint == "" ||
 						!strings.Contains(err.Error(), "the stream applies no requests, pod-1 is blocked (owner): fenced 3 times in a row by group other.events") {
 						t.Errorf("%v, %+v", err, e)
 					}
@@ -323,7 +323,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 		time.Sleep(20 * time.Second) //nolint:forbidigo // virtual
 		var asking sync.WaitGroup
 		asking.Go(func() {
-			if done, err := r.Move(t.Context(), m, why); !errors.Is(err, control.ErrRefused) {
+			if done, err := r.Move(t.Context(), m, why); !errors.Is(err, control.ErrRejected) {
 				t.Errorf("a move that was planned for epoch 0, at %s: %+v, %v", r.now().Version, done, err)
 			}
 		})

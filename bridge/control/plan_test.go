@@ -407,7 +407,7 @@ func TestNoStart(t *testing.T) {
 		r.ports.NoStart = errors.New("no start")
 		r.control()
 		for _, to := range []control.Target{control.ResetToTime{Time: time.Now()}, control.ResetToLatest{}} {
-			if _, err := r.Plan(t.Context(), to); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "no start") {
+			if _, err := r.Plan(t.Context(), to); !errors.Is(err, control.ErrRejected) || !strings.Contains(err.Error(), "no start") {
 				t.Errorf("%T: %v", to, err)
 			}
 		}

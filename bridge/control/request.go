@@ -213,12 +213,12 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	e := &UnacknowledgedError{ID: r.cmd.ID, State: outcome.State, Owner: outcome.Owner, Timeout: r.by.Timeout, Interrupted: interrupted}
 	switch {
 	case err != nil:
-		e.State, e.Err = bridge.RequestUnknown, err
-	case outcome.State == bridge.RequestAnswered:
+		e.State, e.Err = bridge.CommandUnknown, err
+	case outcome.State == bridge.CommandAnswered:
 		return outcome.Answer, nil
-	case outcome.State == bridge.RequestClaimed:
+	case outcome.State == bridge.CommandClaimed:
 	default:
-		e.State = bridge.RequestWithdrawn
+		e.State = bridge.CommandWithdrawn
 		if live, alive, err := r.c.Live(ctx); err == nil && alive && !interrupted {
 			e.Live = &live
 		}

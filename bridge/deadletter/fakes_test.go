@@ -145,7 +145,7 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	}
 	e := &page.Events[0]
 	if string(e.ID) == p.tooLarge && p.tooLarge != "" {
-		return bridge.Receipt{}, fmt.Errorf("%w: %w", bridge.ErrRefused, &bridge.Fault{Class: bridge.Permanent, Err: fmt.Errorf("%s is too large", e.ID)})
+		return bridge.Receipt{}, fmt.Errorf("%w: %w", bridge.ErrRejected, &bridge.Fault{Class: bridge.Permanent, Err: fmt.Errorf("%s is too large", e.ID)})
 	}
 	if p.rehearsal {
 		return bridge.Receipt{}, nil

@@ -29,7 +29,7 @@ type Publisher interface {
 	// Marks returns the marks of all retries, or of all repairs, by key.
 	Marks() map[string][]byte
 	// Publish publishes the page's events and the mark, all or nothing. A
-	// bridge.ErrRefused means that the topic rejects one of the events. If the topic
+	// bridge.ErrRejected means that the topic rejects one of the events. If the topic
 	// was recreated since the Publisher was opened, or another process has added
 	// marks, Publish publishes nothing and returns an error. The caller keeps the page.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
@@ -152,7 +152,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, fmt.Errorf("encode its mark: %w", err)
 	}
 	switch _, err := r.Publisher.Publish(ctx, page, l.mark(), value); {
-	case errors.Is(err, bridge.ErrRefused):
+	case errors.Is(err, bridge.ErrRejected):
 		one.Result, one.Detail = Refused, Rejection(err)
 	case err != nil:
 		return one, err

@@ -102,7 +102,7 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 			if at.Cursor == "" {
 				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Hint: "check the path", Err: errors.New("404")}
 			}
-			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRefused, Err: errors.New("404")}
+			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRejected, Err: errors.New("404")}
 		})
 		hints := make(map[string]bool)
 		for range 60 {

@@ -104,7 +104,7 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 	err := f.e.ports.Sink.Send(hard, l.page)
 	f.e.watchdog.work()
 	switch {
-	case errors.Is(err, bridge.ErrRefused):
+	case errors.Is(err, bridge.ErrRejected):
 		f.at, f.found = before, foundBefore
 		return err
 	case err != nil:
@@ -167,7 +167,7 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 	}
 	fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonCursor
 	if fault.Hint == "" && fault.HintCode == "" {
-		fault.HintCode = bridge.HintCursorRefused
+		fault.HintCode = bridge.HintCursorRejected
 	}
 	return f.wait(hard, verdict{wait: probeInterval, blocked: true}, &fault)
 }

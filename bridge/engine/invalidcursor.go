@@ -107,7 +107,7 @@ func (s *stream) trustOlder(first *bridge.Page) bool {
 	}
 	s.committed.Trusted = s.suspectItems
 	s.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
-		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail), "hint", s.e.cfg.words(bridge.HintCursorRefused))
+		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail), "hint", s.e.cfg.words(bridge.HintCursorRejected))
 	s.observeStuck(bridge.StuckOlder)
 	return true
 }

@@ -162,6 +162,6 @@ func (r *recovery) newEpoch(ctx context.Context, k recovered, c bridge.Checkpoin
 func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
 	return &bridge.Change{
 		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version, At: time.Now().UnixMilli(),
-		After: c.LastRequest(), AcceptSource: c.PendingSource(),
+		After: c.LastCommand(), AcceptSource: c.PendingSource(),
 	}
 }

@@ -17,7 +17,7 @@ func (s *stream) warnings() (all []bridge.Warning) {
 		all = append(all, *w)
 	}
 	if s.at.Trusted != 0 {
-		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRefused)
+		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRejected)
 	}
 	if h := &s.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
 		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",

@@ -256,7 +256,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):
-		f.Class, f.Reason, f.HintCode = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
+		f.Class, f.Reason, f.HintCode = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRejected
 		if e.cfg.Path != "" && !e.cfg.CursorAlone && !e.cfg.leads() && (len(e.cfg.beside(at)) > 0 || e.cfg.Params != "") {
 			f.HintCode = bridge.HintCursorBeside
 		}
@@ -270,7 +270,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 // impossible is the fault of a position that the API cannot be asked for.
 func impossible(err error) *bridge.Fault {
 	if errors.Is(err, errStoredLeak) {
-		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorRefused}
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorRejected}
 	}
 	if errors.Is(err, errForm) || errors.Is(err, nextlink.ErrCredential) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorForm}

@@ -192,7 +192,7 @@ func TestSecretInStoredCursor(t *testing.T) {
 		}, vars)
 		for range 2 {
 			_, err := fetchAll(t, c, bridge.Position{Cursor: "/events?t=" + url.QueryEscape(testKey)})
-			if f := wantFault(t, err); f.Class != bridge.Permanent || f.HintCode != bridge.HintCursorRefused || !strings.Contains(f.Error(), "contains EXPORT_API_KEY or") {
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.HintCode != bridge.HintCursorRejected || !strings.Contains(f.Error(), "contains EXPORT_API_KEY or") {
 				t.Errorf("%s: %v", name, f)
 			}
 		}

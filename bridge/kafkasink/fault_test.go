@@ -89,8 +89,8 @@ func TestBadEventStops(t *testing.T) {
 			if got := consume(t, cfg, cfg.Topic); len(got) != 0 {
 				t.Errorf("%d records were produced before the stop", len(got))
 			}
-			if !errors.Is(err, bridge.ErrRefused) {
-				t.Errorf("the error is %v, want an ErrRefused", err)
+			if !errors.Is(err, bridge.ErrRejected) {
+				t.Errorf("the error is %v, want an ErrRejected", err)
 			}
 			publish(t, s, page(event("second", "u"))) // the session goes on
 			if got := consume(t, cfg, cfg.Topic); len(got) != 1 || !strings.Contains(string(got[0].Value), "second") {

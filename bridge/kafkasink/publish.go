@@ -43,14 +43,14 @@ var errNoSession = errors.New("no Kafka session: the last error ended it")
 // background; exactly once, in a transaction that the first page of a batch
 // starts. It does not wait for brokers, except to start that. A page with an
 // unpublishable event is rejected as a whole, with an error that is a
-// bridge.ErrRefused; any other error ends the session.
+// bridge.ErrRejected; any other error ends the session.
 func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 	if s.session == nil {
 		page.Release()
 		return noSession()
 	}
 	err := s.send(ctx, s.session, page)
-	if err != nil && !errors.Is(err, bridge.ErrRefused) {
+	if err != nil && !errors.Is(err, bridge.ErrRejected) {
 		s.endSession()
 	}
 	return err
@@ -71,7 +71,7 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *bridge.Page) error {
 	receipt, err := s.records.build(p, page, x)
 	if err != nil {
-		return fmt.Errorf("%w: %w", bridge.ErrRefused, err)
+		return fmt.Errorf("%w: %w", bridge.ErrRejected, err)
 	}
 	d, err := x.batch(ctx)
 	if err != nil {

@@ -119,7 +119,7 @@ func (r *Repair) Close() { r.sink.Close() }
 
 // Publish publishes the page's events and the mark in one transaction. The
 // caller keeps the page, and must not modify it until Publish returns. An error
-// that is a bridge.ErrRefused reports an event that the topic cannot take;
+// that is a bridge.ErrRejected reports an event that the topic cannot take;
 // nothing is published, and the Repair remains usable. In doubt a new session
 // checks, by the mark, whether the events were published, so the mark's value
 // must be unique to this publication. After another error the events are not
@@ -130,7 +130,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 	if r.dry != nil {
 		receipt, err := r.sink.records.build(ownRecords(), page, r.dry)
 		if err != nil {
-			err = fmt.Errorf("%w: %w", bridge.ErrRefused, err)
+			err = fmt.Errorf("%w: %w", bridge.ErrRejected, err)
 		}
 		return receipt, err
 	}
@@ -149,7 +149,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 			r.marks[mark] = value
 			return receipt, nil
 		}
-		if errors.Is(err, bridge.ErrRefused) {
+		if errors.Is(err, bridge.ErrRejected) {
 			return bridge.Receipt{}, err
 		}
 		r.sink.endSession()
@@ -225,7 +225,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 	s, x := r.sink, r.sink.session
 	rec := s.cfg.ownRecord(s.cfg.scopedKey(mark), value)
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
-		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRefused, size, x.topics.Checkpoints.Name, limit)
+		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
 	if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {

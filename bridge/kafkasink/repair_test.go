@@ -207,13 +207,13 @@ func TestRepairRefuses(t *testing.T) {
 	r := openRepair(t, cfg)
 	for _, r := range []*kafkasink.Repair{dry, r} {
 		_, err := r.Publish(t.Context(), page(event("with it", "u"), large), "large", []byte("mark"))
-		if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "takes") {
-			t.Errorf("a large event: %v, want ErrRefused", err)
+		if !errors.Is(err, bridge.ErrRejected) || !strings.Contains(err.Error(), "takes") {
+			t.Errorf("a large event: %v, want ErrRejected", err)
 		}
 		undated := event("undated", "u")
 		undated.Defect = bridge.DefectTime
-		if _, err := r.Publish(t.Context(), page(undated), "undated", []byte("mark")); !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "no readable time at /at") {
-			t.Errorf("an event without a time: %v, want ErrRefused", err)
+		if _, err := r.Publish(t.Context(), page(undated), "undated", []byte("mark")); !errors.Is(err, bridge.ErrRejected) || !strings.Contains(err.Error(), "no readable time at /at") {
+			t.Errorf("an event without a time: %v, want ErrRejected", err)
 		}
 	}
 	wantRepaired(t, cfg)

@@ -64,7 +64,7 @@ func steered(err error) error {
 		return answer(http.StatusConflict, "Redis had lost the cursor and has it again; retry")
 	case errors.As(err, &refused) && refused.NoStart:
 		return answer(http.StatusConflict, "use a rewind, or the earliest event")
-	case errors.Is(err, control.ErrRefused):
+	case errors.Is(err, control.ErrRejected):
 		return answer(http.StatusConflict, "check the status and plan again")
 	case errors.As(err, &missing) && missing.Left != nil:
 		return answer(http.StatusNotFound, "use entry "+missing.Left.String()+", the newest with another cursor before the last move, or a reset")
@@ -74,7 +74,7 @@ func steered(err error) error {
 		return answer(http.StatusServiceUnavailable, absent.Live.Hint)
 	case errors.As(err, &late) && late.Fenced():
 		return answer(http.StatusServiceUnavailable, late.Live.Hint)
-	case errors.As(err, &late) && late.State == bridge.RequestWithdrawn:
+	case errors.As(err, &late) && late.State == bridge.CommandWithdrawn:
 		return answer(http.StatusServiceUnavailable, "retry when the stream is healthy")
 	case errors.As(err, &late):
 		return answer(http.StatusServiceUnavailable, look)

@@ -251,7 +251,7 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	}
 	for i := range page.Events {
 		if id := string(page.Events[i].AppendRecordID(nil)); p.tooLarge != nil && p.tooLarge(id) {
-			return bridge.Receipt{}, fmt.Errorf("%w: %s is too large", bridge.ErrRefused, id)
+			return bridge.Receipt{}, fmt.Errorf("%w: %s is too large", bridge.ErrRejected, id)
 		}
 	}
 	if p.rehearsal {

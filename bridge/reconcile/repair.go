@@ -178,7 +178,7 @@ func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridg
 	case err == nil:
 		r.Events += int64(len(events))
 		return nil
-	case !errors.Is(err, bridge.ErrRefused):
+	case !errors.Is(err, bridge.ErrRejected):
 		return err
 	case len(events) == 1:
 		if r.Refused++; len(r.Reasons) < named {

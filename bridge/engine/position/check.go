@@ -42,7 +42,7 @@ func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) er
 		return nil
 	}
 	return &bridge.Fault{
-		Class: bridge.BadCursor, Code: CodeOlder, Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRefused,
+		Class: bridge.BadCursor, Code: CodeOlder, Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRejected,
 		Err: fmt.Errorf("the page at cursor %s lists none of the %d items that were its last ones, but older ones, as the first page does", bridge.CursorHash(p.At.Cursor), len(at.Tail)),
 	}
 }
@@ -57,7 +57,7 @@ func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) er
 		}
 	case isFirstPage(p, at.Border.FirstNext) && !found.Whole:
 		return &bridge.Fault{
-			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRefused,
+			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRejected,
 			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
 		}
 	case !p.Tail() && at.visited.Has(p.Next):

@@ -26,7 +26,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCursorIgnored:          "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API ignores the cursor that it is sent",
 	bridge.HintCursorBeside:           "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintCursorForm:             "restore EXPORT_CURSOR_IN and EXPORT_URL as they were; or, to continue with the new ones, set the position: exportbridge cursor reset --to-datetime TIME (or --to-earliest) --execute",
-	bridge.HintCursorRefused:          "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME --execute",
+	bridge.HintCursorRejected:         "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintCursorSuspect:          "wait: the request is repeated, and after three tries one without the cursor shows whether the cursor or the API is to blame",
 	bridge.HintCursorTooLong:          "ask the operator of the API for shorter cursors: this one is too long for a request",
 	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",

@@ -35,7 +35,7 @@ func steered(err error) error {
 		e.Code = cli.ExitRefused
 	case errors.As(err, &refused) && refused.NoStart:
 		e.Code = cli.ExitUsage
-	case errors.As(err, &late) && late.Interrupted && late.State == bridge.RequestWithdrawn:
+	case errors.As(err, &late) && late.Interrupted && late.State == bridge.CommandWithdrawn:
 		e.Code = cli.ExitInterrupted
 	case errors.As(err, &pending):
 		e.Hint = pendingHint(pending)
@@ -73,7 +73,7 @@ func steeringHint(err error) string {
 		return "use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-earliest"
 	case errors.As(err, &refused) && refused.Restored:
 		return "repeat the command: Redis had lost the checkpoint, which is restored now"
-	case errors.Is(err, control.ErrRefused):
+	case errors.Is(err, control.ErrRejected):
 		return "exportbridge cursor show"
 	case errors.As(err, &late):
 		return lateHint(late)
@@ -124,9 +124,9 @@ func pendingHint(e *bridge.PendingError) string {
 
 func lateHint(e *control.UnacknowledgedError) string {
 	switch {
-	case e.State == bridge.RequestUnknown:
+	case e.State == bridge.CommandUnknown:
 		return "exportbridge cursor show"
-	case e.State == bridge.RequestClaimed:
+	case e.State == bridge.CommandClaimed:
 		return "check whether it was applied: exportbridge cursor show"
 	case e.Interrupted:
 		return ""

@@ -11,24 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// RequestState is the progress of a Command in an Inbox.
-type RequestState string
+// CommandState is the progress of a Command in an Inbox.
+type CommandState string
 
 // The states of a command.
 const (
-	RequestPending   RequestState = "pending"   // not claimed
-	RequestClaimed   RequestState = "claimed"   // an owner is about to apply or reject it
-	RequestAnswered  RequestState = "answered"  // applied, rejected or expired; see the Answer
-	RequestWithdrawn RequestState = "withdrawn" // by the operator, before a claim
-	RequestUnknown   RequestState = "unknown"   // never made, made too long ago, or lost
+	CommandPending   CommandState = "pending"   // not claimed
+	CommandClaimed   CommandState = "claimed"   // an owner is about to apply or reject it
+	CommandAnswered  CommandState = "answered"  // applied, rejected or expired; see the Answer
+	CommandWithdrawn CommandState = "withdrawn" // by the operator, before a claim
+	CommandUnknown   CommandState = "unknown"   // never made, made too long ago, or lost
 )
 
-// RequestOutcome is the state of a command, and its answer.
-type RequestOutcome struct {
-	State RequestState
-	// Owner is the claimer, for RequestClaimed.
+// CommandOutcome is the state of a command, and its answer.
+type CommandOutcome struct {
+	State CommandState
+	// Owner is the claimer, for CommandClaimed.
 	Owner string
-	// Answer is set for RequestAnswered.
+	// Answer is set for CommandAnswered.
 	Answer Answer
 }
 
