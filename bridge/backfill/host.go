@@ -14,16 +14,16 @@ const (
 	// hostedParallel the default of a job.
 	HostedWindows  = 4
 	hostedParallel = 2
-	// keptTroubles is of how many jobs that stopped early a Host knows why.
+	// keptTroubles is the number of troubles that a Host remembers.
 	keptTroubles = 32
 )
 
 // ErrStopping means that the process of a Host is shutting down.
 var ErrStopping = errors.New("the process is shutting down")
 
-// Host runs jobs in the background of a process that has other work: few windows at a
-// time. When it stops, its jobs stop at the end of their transactions and can be
-// resumed, here or elsewhere. All methods may be called concurrently.
+// Host runs jobs in a process that also runs streams: few windows at a time. When the Host
+// stops, its jobs stop at the end of their transactions and can be resumed in any process.
+// All methods may be called concurrently.
 type Host struct {
 	planners []*Planner
 	ended    func(job *Job, err error)
@@ -31,16 +31,16 @@ type Host struct {
 	stopped  chan struct{} // closed when no job starts any more
 
 	mu   sync.Mutex         // guards all below
-	jobs map[string]*hosted // that have not ended
-	// troubles are why jobs stopped early, oldest first.
-	troubles []trouble
+	jobs map[string]*hosted // unfinished jobs
+
+	troubles []trouble // oldest first
 }
 
 // hosted is a job that this process runs.
 type hosted struct {
 	id      string
 	windows int                                     // that run at a time
-	begin   func(ctx context.Context) (*Run, error) // commits that the job begins
+	begin   func(ctx context.Context) (*Run, error) // commits the begin of the job
 	begun   chan error                              // of begin
 
 	run *Run // nil before it has begun; guarded by Host.mu
@@ -49,8 +49,8 @@ type hosted struct {
 // trouble is why a job stopped early.
 type trouble struct{ id, text string }
 
-// NewHost returns the host of the jobs of some streams. ended is called with each job
-// that has ended or stopped, and the error of its Run.
+// NewHost returns the host of the jobs of some streams. It calls ended with each job that
+// has ended or stopped, and with the error of its Run.
 func NewHost(planners []*Planner, ended func(job *Job, err error)) *Host {
 	return &Host{
 		planners: planners, ended: ended, starts: make(chan *hosted), stopped: make(chan struct{}),
@@ -58,8 +58,8 @@ func NewHost(planners []*Planner, ended func(job *Job, err error)) *Host {
 	}
 }
 
-// Run runs the jobs that are started until ctx ends, and returns when all have
-// stopped. It is called once.
+// Run runs the started jobs until ctx ends, and returns when all have stopped. It is
+// called once.
 func (h *Host) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -99,13 +99,13 @@ func (h *Host) carryOut(ctx context.Context, j *hosted) {
 
 // Plan plans a job of a stream, as Planner.Plan does. A job of a Host runs at most
 // HostedWindows windows at a time, two by default.
-func (h *Host) Plan(ctx context.Context, stream string, r *Request) (*Plan, error) {
+func (h *Host) Plan(ctx context.Context, stream string, s *Spec) (*Plan, error) {
 	p, err := h.planner(stream)
 	if err != nil {
 		return nil, err
 	}
-	own := *r
-	if own.Windows = r.windows(); own.Parallel == 0 {
+	own := *s
+	if own.Windows = s.windows(); own.Parallel == 0 {
 		own.Parallel = min(own.Windows, hostedParallel)
 	}
 	if own.Parallel > HostedWindows {
@@ -123,8 +123,8 @@ func (h *Host) planner(stream string) (*Planner, error) {
 	return nil, fmt.Errorf("unknown stream %q", stream)
 }
 
-// Start begins a planned job. It returns when the job is committed and runs. If ctx
-// ends earlier, the job may begin nevertheless.
+// Start begins a planned job. It returns when the job is committed and runs. If ctx ends
+// earlier, the job may begin nevertheless.
 func (h *Host) Start(ctx context.Context, plan *Plan) error {
 	p, err := h.planner(plan.Job.Stream)
 	if err != nil {
@@ -140,9 +140,9 @@ func (h *Host) Start(ctx context.Context, plan *Plan) error {
 	})
 }
 
-// Resume resumes a job that no process runs, for the operator by; without execute it
-// only checks whether it can. Otherwise it is as Start. A job that was planned for more
-// than HostedWindows windows at a time keeps its plan.
+// Resume resumes a job that no process runs, for the operator by, like Start. Without
+// execute, Resume only checks whether the job can be resumed. A job that was planned for
+// more than HostedWindows windows at a time keeps its plan.
 func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job, err error) {
 	r := &Resumption{ID: id, hasty: true} // an HTTP request cannot wait for another process
 	for _, p := range h.planners {
@@ -179,7 +179,8 @@ func isUnknown(err error) bool {
 }
 
 func (h *Host) start(ctx context.Context, job *Job, begin func(context.Context) (*Run, error)) error {
-	j := &hosted{id: job.ID, windows: min(job.AtOnce(), len(job.Windows)-job.Ended(), HostedWindows), begin: begin, begun: make(chan error, 1)}
+	windows := min(job.AtOnce(), len(job.Windows)-job.Ended(), HostedWindows)
+	j := &hosted{id: job.ID, windows: windows, begin: begin, begun: make(chan error, 1)}
 	if err := h.reserve(job, j); err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (h *Host) start(ctx context.Context, job *Job, begin func(context.Context) 
 	}
 }
 
-// reserve adds a job, unless the process has enough to do.
+// reserve adds a job, unless the process would run too many windows.
 func (h *Host) reserve(job *Job, j *hosted) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,7 +213,8 @@ func (h *Host) reserve(job *Job, j *hosted) error {
 		windows += other.windows
 	}
 	if windows > HostedWindows {
-		return reject(Busy, job, "this process runs at most %d windows at a time, and its jobs have %d of them", HostedWindows, windows-j.windows)
+		return reject(Busy, job, "this process runs at most %d windows at a time, and its jobs have %d of them",
+			HostedWindows, windows-j.windows)
 	}
 	h.jobs[j.id] = j
 	return nil
@@ -224,8 +226,8 @@ func (h *Host) release(j *hosted) {
 	delete(h.jobs, j.id)
 }
 
-// Trouble returns why a job waits in this process, or stopped in it and is Interrupted;
-// empty if neither. It knows of the last 32 jobs that stopped.
+// Trouble returns why a job waits in this process, or why it stopped in this process and
+// is Interrupted; empty if neither. It remembers the last 32 stopped jobs.
 func (h *Host) Trouble(l *Listed) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,8 +47,8 @@ func passes(d time.Duration) {
 }
 
 // ask is a request for a backfill of the first so many seconds.
-func ask(seconds int) *backfill.Request {
-	return &backfill.Request{Kind: backfill.Backfill, From: second(0), To: second(seconds), Windows: 4, Who: "me", Reason: "why"}
+func ask(seconds int) *backfill.Spec {
+	return &backfill.Spec{Kind: backfill.Backfill, From: second(0), To: second(seconds), Windows: 4, Who: "me", Reason: "why"}
 }
 
 // hosting runs a Host until the function that it returns is called.
@@ -77,7 +77,7 @@ func (w *world) hosting() (h *backfill.Host, ends func() map[string]error, stop 
 }
 
 // started plans and starts a job, and returns its id.
-func started(t *testing.T, h *backfill.Host, r *backfill.Request) string {
+func started(t *testing.T, h *backfill.Host, r *backfill.Spec) string {
 	t.Helper()
 	p, err := h.Plan(t.Context(), stream, r)
 	if err == nil {
@@ -93,16 +93,16 @@ func started(t *testing.T, h *backfill.Host, r *backfill.Request) string {
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(second(1000))
-	for field, change := range map[string]func(*backfill.Request){
-		"":              func(*backfill.Request) {},
-		"kind":          func(r *backfill.Request) { r.Kind = "copy" },
-		"to":            func(r *backfill.Request) { r.To = second(1001) },
-		"windows":       func(r *backfill.Request) { r.Windows = backfill.MaxWindows + 1 },
-		"parallel":      func(r *backfill.Request) { r.Parallel = -1 },
-		"rate_limit":    func(r *backfill.Request) { r.RateLimit = -1 },
-		"events":        func(r *backfill.Request) { r.Events = []string{"a"} },
-		"topic":         func(r *backfill.Request) { r.Topic = "a" },
-		"allow_overlap": func(r *backfill.Request) { r.Kind, r.AllowOverlap = backfill.Replay, true },
+	for field, change := range map[string]func(*backfill.Spec){
+		"":              func(*backfill.Spec) {},
+		"kind":          func(r *backfill.Spec) { r.Kind = "copy" },
+		"to":            func(r *backfill.Spec) { r.To = second(1001) },
+		"windows":       func(r *backfill.Spec) { r.Windows = backfill.MaxWindows + 1 },
+		"parallel":      func(r *backfill.Spec) { r.Parallel = -1 },
+		"rate_limit":    func(r *backfill.Spec) { r.RateLimit = -1 },
+		"events":        func(r *backfill.Spec) { r.Events = []string{"a"} },
+		"topic":         func(r *backfill.Spec) { r.Topic = "a" },
+		"allow_overlap": func(r *backfill.Spec) { r.Kind, r.AllowOverlap = backfill.Replay, true },
 	} {
 		r := ask(40)
 		change(r)
@@ -131,7 +131,7 @@ func TestPlanOfStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 10)
 	s, topics := w.beside()
-	plan := func(r *backfill.Request) (*backfill.Plan, error) { return s.Plan(t.Context(), r, time.Now()) }
+	plan := func(r *backfill.Spec) (*backfill.Plan, error) { return s.Plan(t.Context(), r, time.Now()) }
 	p, err := plan(ask(40))
 	if err != nil || len(p.Job.Windows) != 4 || p.Job.RateLimit != 50 || p.Job.AtOnce() != 4 || p.Job.Topic != "export.events" || !backfill.ValidID(p.Job.ID) ||
 		len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "has not started") {
@@ -139,7 +139,7 @@ func TestPlanOfStream(t *testing.T) {
 	}
 	same, other := ask(40), ask(41)
 	same.ID, same.Who, other.ID = p.Job.ID, "you", p.Job.ID
-	for r, want := range map[*backfill.Request]bool{same: true, other: false, ask(40): false} {
+	for r, want := range map[*backfill.Spec]bool{same: true, other: false, ask(40): false} {
 		again, err := plan(r)
 		if err != nil || (again.Hash() == p.Hash()) != want {
 			t.Errorf("hashes %s and %s, %v", again.Hash(), p.Hash(), err)

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -10,7 +11,7 @@ import (
 )
 
 // Version is the version of the job format that this program writes. It rejects newer
-// ones.
+// versions.
 const Version = 1
 
 // Kind is the kind of a job, and the eb-origin header of its events.
@@ -27,7 +28,7 @@ type State string
 
 // The states of a job. Only a running one changes.
 const (
-	Running   State = "running" // unfinished, whether or not a process works on it
+	Running   State = "running" // unfinished, with or without a process that works on it
 	Done      State = "done"
 	Cancelled State = "cancelled"
 
@@ -36,9 +37,9 @@ const (
 )
 
 // Job publishes a past range of a stream's export beside the stream. Its plan is
-// committed before the first window begins; only the state, the results of the
-// windows, RateLimit and Parallel change later, until Tidy reduces the job. The JSON
-// form is frozen and versioned. Times are in milliseconds since the epoch.
+// committed before the first window begins. Later, only the state, the results of the
+// windows, RateLimit and Parallel change, until Tidy reduces the job. The JSON form is
+// frozen and versioned. Times are in milliseconds since the epoch.
 type Job struct {
 	// Version is the format's version, ID the job's id.
 	Version int    `json:"v"`
@@ -48,37 +49,36 @@ type Job struct {
 	Stream   string   `json:"stream"`
 	Resource string   `json:"resource"`
 	Events   []string `json:"events,omitempty"`
-	// Source is the live stream's when the job began, and that of all pages; zero if
-	// unknown.
+	// Source is the live stream's source when the job began. All pages must be of it.
+	// Zero if unknown.
 	Source bridge.SourceIdentity `json:"source,omitzero"`
 	// Request is the fingerprint of what its windows request; unknown in a job of an
 	// older version.
 	Request bridge.Fingerprint `json:"request,omitempty"`
-	// MarksEnd is true if the API is known, by the live stream, to mark the end of its
-	// results.
+	// MarksEnd is true if the live stream has seen the API mark the end of its results.
 	MarksEnd bool `json:"marks_end,omitempty"`
 	// Topic is the target topic.
 	Topic string `json:"topic"`
-	// TopicID is its id when the job began; empty in a job of an older version.
+	// TopicID is the topic's id when the job began; empty in a job of an older version.
 	TopicID string `json:"topic_id,omitempty"`
 	// From is inclusive, To exclusive.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Windows divide the range, in order of time.
 	Windows []Window `json:"windows"`
-	// RateLimit is the maximum number of requests per second of all windows
-	// together, 0 for no limit. Parallel is the number of windows that run at a
-	// time, PageSize the page size; 0 takes the setting of the resuming process.
+	// RateLimit is the maximum number of requests per second of all windows together,
+	// Parallel the number of windows that run at a time, PageSize the page size. 0 is
+	// the setting of the resuming process.
 	RateLimit float64 `json:"rate_limit,omitempty"`
 	Parallel  int     `json:"parallel,omitempty"`
 	PageSize  int     `json:"page_size,omitempty"`
-	// Who created it, the Reason, and the time.
+	// Who, Reason and Created are the creator of the job, their reason, and the time.
 	Who     string `json:"who,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Created int64  `json:"created"`
 	// State is Running, Done or Cancelled.
 	State State `json:"state"`
-	// Changed is when State changed, By who changed it, Why their reason.
+	// Changed is when State changed, By who changed it, Why that person's reason.
 	Changed int64  `json:"changed,omitempty"`
 	By      string `json:"by,omitempty"`
 	Why     string `json:"why,omitempty"`
@@ -94,18 +94,18 @@ type Window struct {
 	To   int64 `json:"to"`
 	// Ended is what ended the window; empty while it is unfinished.
 	Ended string `json:"ended,omitempty"`
-	// EndedEmpty is the number of empty pages in a row that ended it, 0 if the API
-	// marked its end. More events may follow them.
+	// EndedEmpty is the number of empty pages in a row that ended the window: more
+	// events may follow. 0 if the API marked the end.
 	EndedEmpty int `json:"ended_empty,omitempty"`
-	// Events and Pages count what was read, dead letters included. Position is
-	// the time that the window has reached.
+	// Events and Pages count the events, with the dead letters, and pages read. Position
+	// is the time that the window has reached.
 	Events   int64 `json:"events"`
 	Pages    int64 `json:"pages"`
 	Position int64 `json:"position,omitempty"`
-	// DeadLettered counts the dead letters of the process that ended the window,
-	// not those of earlier processes.
+	// DeadLettered counts the dead letters of the process that ended the window, without
+	// those of earlier processes.
 	DeadLettered int64 `json:"dead_lettered,omitempty"`
-	// Outside counts those of Events that have a time outside the window.
+	// Outside counts the Events with a time outside the window.
 	Outside int64 `json:"outside_range,omitempty"`
 }
 
@@ -150,8 +150,8 @@ func (j *Job) Progress() (share, worked float64) {
 	return share / n, worked / n
 }
 
-// finished returns the finished share of the window. One from the earliest event has an
-// unknown length and counts when it has ended.
+// finished returns the finished share of the window. A window from the earliest event has
+// an unknown length: it counts only when it has ended.
 func (w *Window) finished() float64 {
 	switch {
 	case w.Ended != "":
@@ -176,9 +176,10 @@ func (j *Job) Totals() Window {
 }
 
 const (
-	// OutsideRange is what is said of the events outside a range.
+	// OutsideRange is the predicate of a sentence about the events outside a range.
 	OutsideRange = "have a time outside the requested range: " + outsideHint
-	outsideHint  = "the API selects by another time, or ignores a bound; check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
+	outsideHint  = "the API selects by another time, or ignores a bound; " +
+		"check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
 )
 
 // missed is how many events prove that a job has not read its range.
@@ -192,17 +193,14 @@ func (j *Job) Missed() bool {
 	return j.State == Done && !j.Reduced && len(j.Windows) == 1 && t.Outside >= missed && t.Outside == t.Events
 }
 
-// WindowName is the stream name of window n, for its checkpoints and transactions.
-// It contains the bounds, so that a checkpoint never applies to another window.
+// WindowName is the stream name of window n, for its checkpoints and transactions. It has
+// the bounds, so that a checkpoint never applies to another window.
 func (j *Job) WindowName(n int) string {
 	w := &j.Windows[n]
 	return fmt.Sprintf("%s.%s.w%d.%d-%d", j.Stream, j.ID, n, w.From, w.To)
 }
 
-// overlaps reports whether the ranges of two jobs overlap.
-func (j *Job) overlaps(other *Job) bool { return j.From < other.To && other.From < j.To }
-
-// ByWhom describes who cancelled the job, and why, for people; it may be empty.
+// ByWhom describes who cancelled the job, and why; it may be empty.
 func (j *Job) ByWhom() string {
 	text := ""
 	if j.By != "" {
@@ -214,19 +212,19 @@ func (j *Job) ByWhom() string {
 	return text
 }
 
-// decodePlan decodes a job's record; nil is the zero Job. Errors name the record's
-// offset.
+// decodePlan decodes a job's record; nil is the zero Job.
 func decodePlan(r *kgo.Record) (Job, error) {
 	if r == nil {
 		return Job{}, nil
 	}
 	j, err := decodeJob(r.Value)
 	if err != nil {
-		return Job{}, foreign(r, err)
+		return Job{}, foreign(r, fmt.Errorf("%w: %w", bridge.ErrForeign, err))
 	}
 	return j, nil
 }
 
+// foreign is the fault of an unreadable record.
 func foreign(r *kgo.Record, err error) error {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign",
@@ -235,18 +233,17 @@ func foreign(r *kgo.Record, err error) error {
 }
 
 // decodeJob decodes a job's JSON form.
-func decodeJob(value []byte) (Job, error) {
-	var j Job
+func decodeJob(value []byte) (j Job, err error) {
 	if err := json.Unmarshal(value, &j); err != nil {
-		return Job{}, fmt.Errorf("%w: %w", bridge.ErrForeign, err)
+		return j, err
 	}
 	switch {
 	case j.Version > Version:
-		return Job{}, fmt.Errorf("%w: format version %d of a job is newer than %d, upgrade exportbridge", bridge.ErrForeign, j.Version, Version)
+		err = fmt.Errorf("format version %d of a job is newer than %d, upgrade exportbridge", j.Version, Version)
 	case j.Version < 1 || j.ID == "" || j.Stream == "":
-		return Job{}, fmt.Errorf("%w: not a job", bridge.ErrForeign)
+		err = errors.New("not a job")
 	case j.RateLimit < 0 || j.Parallel < 0 || j.PageSize < 0:
-		return Job{}, fmt.Errorf("%w: a negative limit", bridge.ErrForeign)
+		err = errors.New("a negative limit")
 	}
-	return j, nil
+	return j, err
 }

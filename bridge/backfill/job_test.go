@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 )
 
@@ -30,15 +32,15 @@ func TestSplit(t *testing.T) {
 }
 
 // A job of an older version has no limits, and one with wrong ones is no job.
-func TestDecodeJob(t *testing.T) {
+func TestDecodePlan(t *testing.T) {
 	t.Parallel()
 	const older = `{"v":1,"id":"aaaaaa","kind":"replay","stream":"events","resource":"events","topic":"t","from":1,"to":2,"windows":[{"from":1,"to":2,"events":0,"pages":0}],"created":7,"state":"running"`
-	job, err := decodeJob([]byte(older + "}"))
+	job, err := decodePlan(&kgo.Record{Value: []byte(older + "}")})
 	if err != nil || job.RateLimit != 0 || job.Parallel != 0 || job.PageSize != 0 || job.Windows[0].To != 2 {
 		t.Errorf("an older job is read as %+v: %v", job, err)
 	}
 	for _, wrong := range []string{`,"rate_limit":-1}`, `,"parallel":-1}`, `,"page_size":-1}`, `,"v":2}`} {
-		if _, err := decodeJob([]byte(older + wrong)); !errors.Is(err, bridge.ErrForeign) {
+		if _, err := decodePlan(&kgo.Record{Value: []byte(older + wrong)}); !errors.Is(err, bridge.ErrForeign) {
 			t.Errorf("a job with %s: %v", wrong, err)
 		}
 	}
@@ -49,7 +51,7 @@ func TestDecodeJob(t *testing.T) {
 	const whole = `{"v":1,"id":"aaaaaa","kind":"backfill","stream":"events","resource":"events","events":["a"],"topic":"t","topic_id":"i","from":1,"to":2,` +
 		`"windows":[{"from":1,"to":2,"ended":"e","events":3,"pages":4,"position":5,"dead_lettered":6,"outside_range":2}],"rate_limit":2.5,"parallel":2,"page_size":50,` +
 		`"who":"w","reason":"r","created":7,"state":"done","changed":8,"by":"b","why":"y","reduced":true}`
-	if job, err = decodeJob([]byte(whole)); err != nil {
+	if job, err = decodePlan(&kgo.Record{Value: []byte(whole)}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := json.Marshal(job); err != nil || string(got) != whole {

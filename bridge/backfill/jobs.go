@@ -1,7 +1,7 @@
-// Package backfill publishes past ranges of an export beside the live stream:
-// backfills into the stream's topic, replays into a topic of their own. A job is a
-// plan of windows, committed before the first of them begins. Each window is a
-// stream with its own checkpoints, so that an interrupted job resumes exactly once.
+// Package backfill publishes past ranges of an export beside the live stream: backfills
+// into the stream's topic, replays into a topic of their own. A job is a plan of windows
+// that is committed before the first window begins. Each window is a stream with its own
+// checkpoints: an interrupted job publishes no event twice when it is resumed.
 package backfill
 
 import (
@@ -19,24 +19,24 @@ import (
 
 // Log stores the plans of a stream's jobs and the checkpoints of their windows.
 type Log interface {
-	// Records returns the newest records, at most age old: the plans by job id,
-	// the checkpoints by window name.
+	// Records returns the newest records, at most age old: the plans by job id, the
+	// checkpoints by window name.
 	Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error)
-	// Change replaces a plan, nil if there is none, with the result of change, and
-	// deletes the checkpoints of the windows in gone, in one transaction. It may
-	// call change several times, each time with the committed plan, and returns
-	// the error of change unchanged. A nil result deletes the job. After any
-	// other error the outcome is unknown.
+	// Change replaces a plan by the result of change and deletes the checkpoints of the
+	// windows in gone, in one transaction. It may call change several times, each time
+	// with the committed plan, nil if there is none. A nil result deletes the job.
+	// Change returns the error of change unchanged. After any other error the outcome
+	// is unknown.
 	Change(ctx context.Context, id string, change func(have *kgo.Record) (plan []byte, gone []string, err error)) error
-	// Watch calls visit with a committed plan of a job and with each later one,
-	// until ctx ends or a permanent error occurs.
+	// Watch calls visit with the committed plan of a job and with each later one, until
+	// ctx ends or a permanent error occurs.
 	Watch(ctx context.Context, id string, visit func(plan *kgo.Record)) error
-	// Members returns the processes that work on a job. A killed process is
-	// included until its session times out.
+	// Members returns the processes that work on a job. It includes a killed process
+	// until the session of that process times out.
 	Members(ctx context.Context, id string) ([]bridge.Member, error)
 }
 
-// Jobs are the jobs of a stream. Its methods may be called concurrently if those of
+// Jobs are the jobs of a stream. Its methods may be called concurrently if the methods of
 // its Log may.
 type Jobs struct {
 	log    Log
@@ -46,9 +46,9 @@ type Jobs struct {
 // NewJobs returns the jobs of the stream with this name.
 func NewJobs(log Log, stream string) *Jobs { return &Jobs{log, stream} }
 
-// List returns all jobs of the stream, oldest first, at most age old. Unfinished
-// windows have the counts of their newest checkpoints, and a job of unknown source has
-// that of its checkpoints.
+// List returns all jobs of the stream, oldest first, at most age old. Unfinished windows
+// have the counts of their newest checkpoints. A job of unknown source has the source of
+// its checkpoints.
 func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 	plans, checkpoints, err := j.log.Records(ctx, age)
 	if err != nil {
@@ -77,7 +77,9 @@ func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 		}
 		all = append(all, job)
 	}
-	slices.SortFunc(all, func(a, b Job) int { return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+	})
 	return all, nil
 }
 
@@ -90,7 +92,7 @@ func (j *Jobs) find(ctx context.Context, id string) (Job, error) {
 	return Job{}, err
 }
 
-// change commits a change of the committed job, whose unfinished windows have no
+// change commits a change of a job. In the committed job, unfinished windows have no
 // counts.
 func (j *Jobs) change(ctx context.Context, id string, change func(have Job) (Job, error)) (next Job, err error) {
 	err = j.log.Change(ctx, id, func(r *kgo.Record) ([]byte, []string, error) {
@@ -120,7 +122,7 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 	})
 }
 
-// Begin commits the plan of a new job, which can be resumed from then on.
+// Begin commits the plan of a new job.
 func (j *Jobs) Begin(ctx context.Context, plan Job) error {
 	_, err := j.change(ctx, plan.ID, func(have Job) (Job, error) {
 		if have.Version != 0 && (have.Created != plan.Created || !have.sameBounds(&plan)) {
@@ -133,18 +135,20 @@ func (j *Jobs) Begin(ctx context.Context, plan Job) error {
 
 // sameBounds reports whether two plans have the same windows.
 func (j *Job) sameBounds(other *Job) bool {
-	return slices.EqualFunc(j.Windows, other.Windows, func(a, b Window) bool { return a.From == b.From && a.To == b.To })
+	return slices.EqualFunc(j.Windows, other.Windows, func(a, b Window) bool {
+		return a.From == b.From && a.To == b.To
+	})
 }
 
 // Cancellation cancels a job.
 type Cancellation struct {
 	ID string
-	// By is who cancels it, Why their reason.
+	// By is who cancels it, Why that person's reason.
 	By, Why string
 }
 
-// Cancel cancels a job for good; a process that works on it stops. Without execute it
-// only checks whether the job can be cancelled. It is idempotent. Errors are
+// Cancel cancels a job permanently; a process that works on it stops. Without execute,
+// Cancel only checks whether the job can be cancelled. It is idempotent. Errors are
 // *RejectedErrors and those of the Log.
 func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, error) {
 	job, err := j.find(ctx, c.ID)
@@ -188,7 +192,7 @@ const (
 	OtherPlan     Reason = "other-plan"     // the plan was deleted or has other windows
 	InUse         Reason = "in-use"         // another process works on it
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
-	Busy          Reason = "busy"           // the process has enough to do
+	Busy          Reason = "busy"           // the process runs its maximum of windows
 	NoBounds      Reason = "no-bounds"      // the API has no such ranges
 )
 
@@ -196,8 +200,7 @@ const (
 // changed.
 type RejectedError struct {
 	Reason Reason
-	// Job is the job, zero if it does not exist.
-	Job Job
+	Job    Job // zero if it does not exist
 
 	text string
 }

@@ -61,11 +61,17 @@ func TestOverlap(t *testing.T) {
 		"of a stream that never began": {50, 500, nil, []string{"backfill aaaaaa"}, false},
 		"a range of nobody at all":     {200, 500, nil, nil, false},
 	} {
-		plan := w.plan(1, 1)
-		plan.From, plan.To = second(test.from), second(test.to)
-		got, begun, err := w.jobs.Overlap(t.Context(), &plan, test.live)
-		if err != nil || begun != test.begun || !slices.EqualFunc(got, test.want, strings.Contains) {
-			t.Errorf("%s: %q, %t, %v; want %q", name, got, begun, err, test.want)
+		w.live = test.live
+		spec := backfill.Spec{Kind: backfill.Backfill, From: second(test.from), To: second(test.to), AllowOverlap: true}
+		plan, err := w.planner().Plan(t.Context(), &spec, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !test.begun {
+			test.want = slices.Insert(test.want, 0, "the stream has not started")
+		}
+		if !slices.EqualFunc(plan.Notes, test.want, strings.Contains) {
+			t.Errorf("%s: %q, want %q", name, plan.Notes, test.want)
 		}
 	}
 }
@@ -184,9 +190,9 @@ func TestTidy(t *testing.T) {
 		if len(w.log.gone) != 6 || slices.ContainsFunc(w.log.gone, func(name string) bool { return strings.Contains(name, "runnin") }) {
 			t.Errorf("the checkpoints that are gone: %v", w.log.gone)
 		}
-		again := w.plan(10, 1)
-		if overlaps, _, err := w.jobs.Overlap(t.Context(), &again, checkpoints{}); err != nil || len(overlaps) != 1 {
-			t.Errorf("what was published may be published again: %v, %v", overlaps, err)
+		again := backfill.Spec{Kind: backfill.Backfill, From: second(0), To: second(10)}
+		if _, err := w.planner().Plan(t.Context(), &again, time.Now()); reasonOf(err) != backfill.Overlaps {
+			t.Errorf("what was published may be published again: %v", err)
 		}
 	})
 }

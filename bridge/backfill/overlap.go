@@ -18,34 +18,36 @@ func newest(ctx context.Context, live bridge.CheckpointLog) (bridge.Checkpoint, 
 	return bridge.Newest(ctx, live)
 }
 
-// Overlap describes in a sentence each which parts of a backfill the stream and an
+// overlaps describes in a sentence each which parts of a backfill the stream and an
 // earlier backfill have published or will publish. begun is false if the stream has
-// no checkpoint: its first run will find the backfill's events in the topic.
-func (j *Jobs) Overlap(ctx context.Context, plan *Job, live bridge.CheckpointLog) (overlaps []string, begun bool, err error) {
-	text, begun, err := overlapWithStream(ctx, plan, live)
+// no checkpoint.
+func (p *Planner) overlaps(ctx context.Context, plan *Job) (texts []string, begun bool, err error) {
+	text, begun, err := overlapWithStream(ctx, plan, p.Live)
 	if err != nil {
 		return nil, begun, err
 	}
 	if text != "" {
-		overlaps = append(overlaps, text)
+		texts = append(texts, text)
 	}
-	all, err := j.List(ctx, 0)
+	all, err := p.Jobs.List(ctx, 0)
 	for i := range all {
-		if other := &all[i]; other.Kind == Backfill && other.Topic == plan.Topic && other.overlaps(plan) {
-			overlaps = append(overlaps, fmt.Sprintf("backfill %s (%s) covers %s to %s", other.ID, other.State, bridge.BoundText(other.From), bridge.BoundText(other.To)))
+		other := &all[i]
+		if other.Kind == Backfill && other.Topic == plan.Topic && other.From < plan.To && plan.From < other.To {
+			texts = append(texts, fmt.Sprintf("backfill %s (%s) covers %s to %s",
+				other.ID, other.State, bridge.BoundText(other.From), bridge.BoundText(other.To)))
 			break
 		}
 	}
-	return overlaps, begun, err
+	return texts, begun, err
 }
 
 // overlapWithStream describes which part of the job the stream has published or will
-// publish; empty if none. Each epoch of the stream covers its start to its last
-// position; the newest one continues.
+// publish; empty if none. An epoch of the stream covers the range from its start to its
+// last position. The newest epoch continues.
 func overlapWithStream(ctx context.Context, plan *Job, live bridge.CheckpointLog) (text string, begun bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, walkTimeout)
 	defer cancel()
-	var above *bridge.Checkpoint // the newest of the epoch before
+	var above *bridge.Checkpoint // the newest of the last epoch shown
 	err = live.Walk(ctx, func(c bridge.Checkpoint) bool {
 		if above == nil || c.Epoch != above.Epoch {
 			if text = plan.overlapWith(&c, above == nil); text != "" {

@@ -10,7 +10,7 @@ import (
 // Listed is a job and the processes that work on it.
 type Listed struct {
 	Job
-	// Processes are only looked up for a job that is not finished.
+	// Processes is only set for an unfinished job.
 	Processes []bridge.Member `json:"processes,omitempty"`
 }
 
@@ -41,8 +41,8 @@ func (j *Jobs) Overview(ctx context.Context, age time.Duration) ([]Listed, error
 	return all, nil
 }
 
-// CountWindows counts the windows of all jobs by state. A window that has not
-// ended has the state of its job. age is as in List.
+// CountWindows counts the windows of all jobs by state. An unfinished window has the state
+// of its job. age is as in List.
 func (j *Jobs) CountWindows(ctx context.Context, age time.Duration) (map[string]int, error) {
 	all, err := j.Overview(ctx, age)
 	if err != nil {

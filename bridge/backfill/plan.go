@@ -29,8 +29,8 @@ var jobID = regexp.MustCompile(`^[a-z2-7]{6}$`)
 // ValidID reports whether a text has the form of a job's id.
 func ValidID(text string) bool { return jobID.MatchString(text) }
 
-// Request describes a new job.
-type Request struct {
+// Spec describes a new job.
+type Spec struct {
 	Kind Kind
 	// From is inclusive, 0 for the earliest event; To is exclusive. Both are in
 	// milliseconds since the epoch.
@@ -39,7 +39,7 @@ type Request struct {
 	// default: Parallel windows, and all at a time but not more than
 	// DefaultParallel.
 	Windows, Parallel int
-	// RateLimit is as in Job; 0 is that of the Stream.
+	// RateLimit is as in Job; 0 is that of the Planner.
 	RateLimit float64
 	// Events are the event types, by default the stream's, and Topic is the target,
 	// by default a new one. Only a replay may set them.
@@ -53,7 +53,7 @@ type Request struct {
 	ID string
 }
 
-// InvalidError means that a field of a Request is invalid.
+// InvalidError means that a field of a Spec is invalid.
 type InvalidError struct {
 	// Field is the field's name: kind, from, to, windows, parallel, rate_limit,
 	// events, topic or allow_overlap.
@@ -72,38 +72,37 @@ func Invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-func (r *Request) windows() int { return cmp.Or(r.Windows, max(1, min(MaxWindows, r.Parallel))) }
+func (s *Spec) windows() int { return cmp.Or(s.Windows, max(1, min(MaxWindows, s.Parallel))) }
 
-// Validate returns what is wrong with the request, as an *InvalidError, without asking
-// a server.
-func (r *Request) Validate(now time.Time) error {
-	n := r.windows()
+// Validate returns what is wrong with the spec, as an *InvalidError. It asks no server.
+func (s *Spec) Validate(now time.Time) error {
+	n := s.windows()
 	switch {
-	case r.Kind != Backfill && r.Kind != Replay:
+	case s.Kind != Backfill && s.Kind != Replay:
 		return Invalid("kind", "is not %s or %s", Backfill, Replay)
-	case r.From < 0:
+	case s.From < 0:
 		return Invalid("from", "is before the epoch")
-	case r.To > now.UnixMilli():
+	case s.To > now.UnixMilli():
 		return Invalid("to", "is in the future")
-	case r.From >= r.To:
+	case s.From >= s.To:
 		return Invalid("from", "is not before the end of the range")
 	case n < 1 || n > MaxWindows:
 		return Invalid("windows", "is not within 1 to %d", MaxWindows)
-	case r.Parallel < 0:
+	case s.Parallel < 0:
 		return Invalid("parallel", "is below 1")
-	case n > 1 && r.From == 0:
+	case n > 1 && s.From == 0:
 		return Invalid("from", "cannot be split into %d windows: give the time of the first event", n)
-	case int64(n) > r.To-r.From:
-		return Invalid("windows", "is more than the %d milliseconds of the range", r.To-r.From)
-	case r.RateLimit != 0 && !(r.RateLimit > slowest && r.RateLimit <= fastest):
+	case int64(n) > s.To-s.From:
+		return Invalid("windows", "is more than the %d milliseconds of the range", s.To-s.From)
+	case s.RateLimit != 0 && !(s.RateLimit > slowest && s.RateLimit <= fastest):
 		return Invalid("rate_limit", "is not a number of requests per second")
-	case slices.Contains(r.Events, ""):
+	case slices.Contains(s.Events, ""):
 		return Invalid("events", "has an empty event type")
-	case r.Kind == Backfill && len(r.Events) > 0:
+	case s.Kind == Backfill && len(s.Events) > 0:
 		return Invalid("events", "is only for a replay: a backfill publishes the stream's events")
-	case r.Kind == Backfill && r.Topic != "":
+	case s.Kind == Backfill && s.Topic != "":
 		return Invalid("topic", "is only for a replay: a backfill publishes into the stream's topic")
-	case r.Kind == Replay && r.AllowOverlap:
+	case s.Kind == Replay && s.AllowOverlap:
 		return Invalid("allow_overlap", "is only for a backfill")
 	}
 	return nil
@@ -111,12 +110,12 @@ func (r *Request) Validate(now time.Time) error {
 
 // Topics are the topics of new jobs.
 type Topics interface {
-	// Choose sets the topic of a replay, unless it is set, and reports whether it
-	// exists. It returns an *InvalidError if the topic is unsuitable, and an error
-	// if the stream's topic is missing, like which a new one is created.
+	// Choose sets the topic of a replay, unless it is set, and reports whether the
+	// topic exists. It returns an *InvalidError for an unsuitable topic, and an error
+	// if the stream's topic, the model of a new one, is missing.
 	Choose(ctx context.Context, j *Job) (exists bool, err error)
-	// Create creates the missing topics of a new job and returns the id of the
-	// job's topic. It does not recreate a topic that had records.
+	// Create creates the missing topics of a new job and returns the id of the job's
+	// topic. It does not recreate a topic that had records.
 	Create(ctx context.Context, j *Job) (id string, err error)
 }
 
@@ -136,8 +135,8 @@ type Planner struct {
 	SessionTimeout time.Duration
 	Live           bridge.CheckpointLog
 	Topics         Topics
-	// NoBounds is why the API has no bounded ranges, and NoStart why none that
-	// begins at a time; nil if it has.
+	// NoBounds is why the API has no bounded ranges, NoStart why no range can begin at
+	// a time; nil if the API has them.
 	NoBounds, NoStart error
 	// CheckAPI requests a page of these event types.
 	CheckAPI func(ctx context.Context, events []string) error
@@ -155,13 +154,13 @@ func (p *Planner) Name() string { return p.Jobs.stream }
 // Plan is a new job that is not committed.
 type Plan struct {
 	Job Job
-	// Notes are what the operator should know before it begins.
+	// Notes are what the operator should know before the job begins.
 	Notes []string
 }
 
-// Hash differs between plans that differ in what they publish, how, or in their id. What
-// the live stream learns of the API does not change it: a stream that was just moved knows
-// its source with the next page, and whether the API marks its end when it gets there.
+// Hash differs between plans with different ids, or that publish different events or in
+// a different way. It leaves out what the live stream learns later: after a move, the
+// stream knows its source with the next page, and the end mark only at the end.
 func (p *Plan) Hash() string {
 	j := p.Job
 	j.Created, j.Who, j.Reason = 0, "", ""
@@ -171,35 +170,36 @@ func (p *Plan) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Plan makes the job of a request and changes nothing. It asks the brokers and the API
-// whether the job can begin. Errors are *InvalidErrors, *RejectedErrors and those of the
-// ports; an API that is unavailable is only noted.
-func (p *Planner) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, error) {
-	if err := r.Validate(now); err != nil {
+// Plan makes a new job and changes nothing. It asks the brokers and the API whether the
+// job can begin. Errors are *InvalidErrors, *RejectedErrors and those of the ports. An
+// unavailable API is only noted.
+func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, error) {
+	if err := s.Validate(now); err != nil {
 		return nil, err
 	}
-	if err := p.bounded(r); err != nil {
+	if err := p.bounded(s); err != nil {
 		return nil, err
 	}
-	if len(r.Events) > 0 && p.Resource != "events" {
+	if len(s.Events) > 0 && p.Resource != "events" {
 		return nil, Invalid("events", "cannot be chosen: resource %s has no event types", p.Resource)
 	}
-	n := r.windows()
+	n := s.windows()
 	plan := &Plan{Job: Job{
-		Version: Version, ID: cmp.Or(r.ID, strings.ToLower(rand.Text()[:6])), Kind: r.Kind,
+		Version: Version, ID: cmp.Or(s.ID, strings.ToLower(rand.Text()[:6])), Kind: s.Kind,
 		Stream: p.Name(), Resource: p.Resource, Events: p.Events, Topic: p.Topic,
-		From: r.From, To: r.To, Windows: Split(r.From, r.To, n),
-		RateLimit: cmp.Or(r.RateLimit, p.RateLimit), Parallel: cmp.Or(r.Parallel, min(n, DefaultParallel)), PageSize: p.PageSize,
-		Who: r.Who, Reason: r.Reason, Created: now.UnixMilli(), State: Running,
+		From: s.From, To: s.To, Windows: Split(s.From, s.To, n),
+		RateLimit: cmp.Or(s.RateLimit, p.RateLimit), Parallel: cmp.Or(s.Parallel, min(n, DefaultParallel)),
+		PageSize: p.PageSize,
+		Who:      s.Who, Reason: s.Reason, Created: now.UnixMilli(), State: Running,
 	}}
-	if len(r.Events) > 0 {
-		plan.Job.Events = r.Events
+	if len(s.Events) > 0 {
+		plan.Job.Events = s.Events
 	}
 	var err error
-	if r.Kind == Backfill {
-		err = p.checkOverlap(ctx, plan, r.AllowOverlap)
+	if s.Kind == Backfill {
+		err = p.checkOverlap(ctx, plan, s.AllowOverlap)
 	} else {
-		err = p.chooseTopic(ctx, plan, r.Topic)
+		err = p.chooseTopic(ctx, plan, s.Topic)
 	}
 	if err == nil {
 		err = p.checkSource(ctx, plan)
@@ -213,28 +213,29 @@ func (p *Planner) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, e
 	return plan, nil
 }
 
-// checkSource makes the job one of the live stream's source, and rejects settings that
-// request another list.
+// checkSource gives the job the live stream's source, and rejects settings that request
+// another list.
 func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 	live, err := newest(ctx, p.Live)
 	if err != nil {
 		return err
 	}
 	if elsewhere := live.RequestChange(p.Request).Elsewhere(); len(elsewhere) > 0 {
-		return reject(OtherSource, &plan.Job, "the settings request another list than stream %s: %s changed", p.Name(), strings.Join(elsewhere, ", "))
+		return reject(OtherSource, &plan.Job, "the settings request another list than stream %s: %s changed",
+			p.Name(), strings.Join(elsewhere, ", "))
 	}
 	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd
 	return nil
 }
 
-// bounded rejects a range that the API cannot be asked for.
-func (p *Planner) bounded(r *Request) error {
+// bounded rejects a range that the API cannot list.
+func (p *Planner) bounded(s *Spec) error {
 	err := p.NoBounds
-	if err == nil && r.From != 0 {
+	if err == nil && s.From != 0 {
 		err = p.NoStart
 	}
 	if err != nil {
-		return reject(NoBounds, &Job{Kind: r.Kind}, "%v", err)
+		return reject(NoBounds, &Job{Kind: s.Kind}, "%v", err)
 	}
 	return nil
 }
@@ -248,17 +249,18 @@ func (p *Planner) chooseTopic(ctx context.Context, plan *Plan, topic string) err
 	return err
 }
 
-// checkOverlap rejects a backfill of what the stream, or an earlier backfill,
+// checkOverlap rejects a backfill of events that the stream, or an earlier backfill,
 // publishes into the same topic.
 func (p *Planner) checkOverlap(ctx context.Context, plan *Plan, allowed bool) error {
-	overlaps, begun, err := p.Jobs.Overlap(ctx, &plan.Job, p.Live)
+	overlaps, begun, err := p.overlaps(ctx, &plan.Job)
 	switch {
 	case err != nil:
 		return err
 	case len(overlaps) > 0 && !allowed:
 		return reject(Overlaps, &plan.Job, "%s", overlaps[0])
 	case !begun:
-		plan.Notes = append(plan.Notes, "the stream has not started; its first run will find these events in the topic and be blocked until a reset sets its position")
+		plan.Notes = append(plan.Notes, "the stream has not started; its first run will find these events "+
+			"in the topic and be blocked until a reset sets its position")
 	}
 	for _, text := range overlaps {
 		plan.Notes = append(plan.Notes, text+"; it is published again, with the same ce_id")
@@ -266,8 +268,8 @@ func (p *Planner) checkOverlap(ctx context.Context, plan *Plan, allowed bool) er
 	return nil
 }
 
-// checkAPI requests one page of what the job will request: what the API permanently
-// rejects is better known before there is a job.
+// checkAPI requests one page like the job: a request that the API permanently rejects is
+// better known before the job begins.
 func (p *Planner) checkAPI(ctx context.Context, plan *Plan) error {
 	err := p.CheckAPI(ctx, plan.Job.Events)
 	fault, ok := errors.AsType[*bridge.Fault](err)
@@ -278,8 +280,8 @@ func (p *Planner) checkAPI(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// Begin creates the missing topics of a planned job and commits it. It can be resumed
-// from then on.
+// Begin creates the missing topics of a planned job and commits the job, which can be
+// resumed from then on.
 func (p *Planner) Begin(ctx context.Context, plan *Plan) (Job, error) {
 	id, err := p.Topics.Create(ctx, &plan.Job)
 	if err != nil {

@@ -26,10 +26,10 @@ type Resumption struct {
 	// RateLimit and Parallel are new limits; nil keeps the job's.
 	RateLimit *float64
 	Parallel  *int
-	// Waiting, if not nil, is called once with the process that has the job.
+	// Waiting, if not nil, is called once with the process that Resume waits for.
 	Waiting func(process string)
 
-	hasty bool // a process that has the job is not waited for
+	hasty bool // do not wait for the session of a dead process to time out
 }
 
 // Resumable returns the job as Resume would, or a *RejectedError. It changes nothing.
@@ -132,13 +132,14 @@ func (p *Planner) resumable(job *Job, r *Resumption) error {
 	case job.State == Done:
 		return reject(IsDone, job, "the job is done")
 	case job.Resource != p.Resource:
-		return reject(OtherResource, job, "job %s exports %s, but stream %s now exports %s", job.ID, job.Resource, job.Stream, p.Resource)
+		return reject(OtherResource, job,
+			"job %s exports %s, but stream %s now exports %s", job.ID, job.Resource, job.Stream, p.Resource)
 	}
 	return nil
 }
 
-// awaitFree waits until no process works on the job. Joining earlier could take the
-// job from its process.
+// awaitFree waits until no process works on the job: an earlier join of the group could
+// take the job from its process.
 func (p *Planner) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 	said := false
 	tick := time.NewTicker(busyInterval)

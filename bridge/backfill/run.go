@@ -23,8 +23,8 @@ const (
 	ownTimeout = 30 * time.Second
 	// leaveTimeout bounds leaving the job's group.
 	leaveTimeout = 3 * time.Second
-	// changeGrace is how long a run that stops waits for its last change of the job,
-	// which the next run repeats.
+	// changeGrace is how long a run that stops waits for its last change of the job.
+	// The next run repeats that change.
 	changeGrace = 3 * time.Second
 )
 
@@ -84,14 +84,14 @@ func (p *Planner) Run(job Job, by string) *Run {
 	return r
 }
 
-// Do runs all windows to their end and returns the job in its last state. It returns
-// ErrCancelled if the job was cancelled and bridge.ErrNotOwner if another process
-// owns it. After any other error the job can be resumed.
+// Do runs all windows to their end and returns the job in its last state. ErrCancelled
+// means that the job was cancelled, bridge.ErrNotOwner that another process owns it. After
+// any other error the job can be resumed.
 func (r *Run) Do(ctx context.Context) (Job, error) {
 	defer func() {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
-		_ = r.owner.Close(leaving) // otherwise the session times out
+		_ = r.owner.Close(leaving) // after a failure the session times out
 	}()
 	for {
 		owned, err := r.own(ctx)
@@ -106,7 +106,7 @@ func (r *Run) Do(ctx context.Context) (Job, error) {
 		case !errors.Is(err, errLost):
 			return r.state(), err
 		}
-		// Another process owns it, which own reports, or Kafka was unreachable.
+		// Another process owns the job, which own reports, or Kafka was unreachable.
 	}
 }
 
@@ -119,8 +119,7 @@ func (r *Run) state() Job {
 	return job
 }
 
-// own acquires the job, unless another process owns it. Unreachable brokers are
-// retried.
+// own acquires the job, unless another process owns it. It retries unreachable brokers.
 func (r *Run) own(ctx context.Context) (bridge.Ownership, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, r.planner.SessionTimeout+ownTimeout)
@@ -167,8 +166,8 @@ func (r *Run) watched(ctx context.Context, owned bridge.Ownership) error {
 	return err
 }
 
-// runAll runs the windows, so many of them at a time. The first error stops the other
-// windows at the end of their transactions.
+// runAll runs the windows, several at a time. The first error stops the other windows at
+// the end of their transactions.
 func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 	var left []int
 	for n := range r.windows { // nothing changes them yet
@@ -177,7 +176,7 @@ func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 		}
 	}
 	if n := len(r.job.Windows) - 1; r.job.Ended() > n {
-		left = []int{n} // its session looks whether the topic is still the job's
+		left = []int{n} // its session checks whether the topic is still the job's
 	}
 	queue := make(chan int)
 	var workers sync.WaitGroup
@@ -216,9 +215,13 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	defer setup.Close()
 	w, cfg := r.job.Windows[n], setup.Config
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
-	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To}
+	cfg.Origin = bridge.Origin{
+		Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To,
+	}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	e, err := engine.New(cfg, engine.Ports{Source: windowSource{setup.Source, r}, Sink: windowSink{setup.Sink, r, cfg.Log}})
+	e, err := engine.New(cfg, engine.Ports{
+		Source: windowSource{setup.Source, r}, Sink: windowSink{setup.Sink, r, cfg.Log},
+	})
 	if err != nil {
 		return err
 	}
@@ -231,9 +234,9 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	return r.windowEnded(ctx, n, e.Status())
 }
 
-// windowEnded records the result of a window that has ended. Its checkpoint has it
-// already: a record that fails is made at the end of the job, or by the next
-// process.
+// windowEnded records the result of a window that has ended. The window's checkpoint has
+// that result already: after a failure it is recorded at the end of the job, or by the
+// next process.
 func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	result := r.job.Windows[n]
 	result.Events, result.Pages, result.DeadLettered, result.Outside = s.Events, s.Pages, s.DeadLettered, s.Outside
@@ -256,8 +259,8 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	return err
 }
 
-// change commits a change of the job. It retries unreachable brokers until ctx ends,
-// and then has changeGrace to finish the attempt in progress.
+// change commits a change of the job. It retries unreachable brokers until ctx ends. Then
+// the attempt in progress has changeGrace to finish.
 func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, error) {
 	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -351,13 +354,14 @@ func (s windowSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt
 	receipt, err := s.Sink.Publish(ctx, b)
 	if c := &b.Checkpoint; err == nil && c.Outside > 0 && s.log != nil {
 		s.run.warnOutside.Do(func() {
-			s.log.Warn("events have a time outside the requested range", "events", c.Outside, "of", c.Events, "hint", outsideHint)
+			s.log.Warn("events have a time outside the requested range",
+				"events", c.Outside, "of", c.Events, "hint", outsideHint)
 		})
 	}
 	return receipt, err
 }
 
-// sameSource returns an error if a window has found another source than the job's.
+// sameSource rejects a source that a window has found and that is not the job's.
 func (r *Run) sameSource(found bridge.SourceIdentity) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -88,7 +88,7 @@ func TestPlanSource(t *testing.T) {
 		live := bridge.Checkpoint{Source: tenantA, Origin: bridge.Origin{Start: second(5000)}, PositionTime: second(6000)}
 		beside.Live = checkpoints{live}
 		for _, kind := range []backfill.Kind{backfill.Backfill, backfill.Replay} {
-			p, err := beside.Plan(t.Context(), &backfill.Request{Kind: kind, From: second(0), To: second(10)}, time.Now())
+			p, err := beside.Plan(t.Context(), &backfill.Spec{Kind: kind, From: second(0), To: second(10)}, time.Now())
 			if err != nil || p.Job.Source != tenantA {
 				t.Errorf("%s: %+v, %v", kind, p, err)
 			}
@@ -97,7 +97,7 @@ func TestPlanSource(t *testing.T) {
 		// plan: that is executed as planned.
 		live.Source = bridge.SourceIdentity{}
 		beside.Live = checkpoints{live}
-		r := &backfill.Request{ID: "a2b3c4", Kind: backfill.Replay, From: second(0), To: second(10)}
+		r := &backfill.Spec{ID: "a2b3c4", Kind: backfill.Replay, From: second(0), To: second(10)}
 		p, err := beside.Plan(t.Context(), r, time.Now())
 		live.Source, live.MarksEnd = tenantA, true
 		beside.Live = checkpoints{live}
@@ -146,7 +146,7 @@ func TestJobRequest(t *testing.T) {
 		} {
 			beside.Live = live(f)
 			for _, kind := range []backfill.Kind{backfill.Backfill, backfill.Replay} {
-				p, err := beside.Plan(t.Context(), &backfill.Request{Kind: kind, From: second(0), To: second(10)}, time.Now())
+				p, err := beside.Plan(t.Context(), &backfill.Spec{Kind: kind, From: second(0), To: second(10)}, time.Now())
 				if refused != (reasonOf(err) == backfill.OtherSource) || !refused && (err != nil || p.Job.Request != ours) {
 					t.Errorf("%s of a stream of %q: %+v, %v", kind, f, p, err)
 				}

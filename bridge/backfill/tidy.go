@@ -21,10 +21,10 @@ const (
 var errKeep = errors.New("the job ended too recently")
 
 // Tidy removes jobs that ended longer ago than Kept, with the checkpoints of their
-// windows. A backfill leaves a record for ever, against which later backfills are
-// checked: a finished one with a single window, a cancelled one with all windows,
-// which show what is left. It returns the number of removed jobs, at most 20; it may
-// be repeated.
+// windows. A backfill leaves a record for ever, since later backfills must not overlap
+// it: a finished one with a single window, a cancelled one with all windows, which show
+// the remaining ones. Tidy returns the number of removed jobs, at most 20. It may be
+// repeated.
 func (j *Jobs) Tidy(ctx context.Context, now time.Time) (int, error) {
 	all, err := j.List(ctx, 0)
 	if err != nil {
@@ -81,8 +81,7 @@ func (j *Jobs) reduce(ctx context.Context, listed *Job, now time.Time) error {
 	})
 }
 
-// fillIn copies the counts of unfinished windows from the listed job, which has those
-// of their checkpoints.
+// fillIn copies the counts of unfinished windows from the listed job.
 func (j *Job) fillIn(listed *Job) {
 	for n := range min(len(j.Windows), len(listed.Windows)) {
 		if j.Windows[n].Ended == "" {

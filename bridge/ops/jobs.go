@@ -14,7 +14,7 @@ import (
 // Jobs plans backfills and replays, and runs them in this process, by the contract of
 // backfill.Host. All methods may be called concurrently.
 type Jobs interface {
-	Plan(ctx context.Context, stream string, r *backfill.Request) (*backfill.Plan, error)
+	Plan(ctx context.Context, stream string, r *backfill.Spec) (*backfill.Plan, error)
 	Start(ctx context.Context, p *backfill.Plan) error
 	Resume(ctx context.Context, id, by string, execute bool) (backfill.Job, error)
 	Cancel(ctx context.Context, c backfill.Cancellation, execute bool) (backfill.Job, error)
@@ -113,7 +113,7 @@ type jobRequest struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Windows, Parallel, RateLimit, Events, Topic and AllowOverlap are as in
-	// backfill.Request, 0 and empty for the default.
+	// backfill.Spec, 0 and empty for the default.
 	Windows      int64    `json:"windows"`
 	Parallel     int64    `json:"parallel"`
 	RateLimit    float64  `json:"rate_limit"`
@@ -132,8 +132,8 @@ type jobRequest struct {
 // earliest is the From of a range from the first event on.
 const earliest = "earliest"
 
-func (q *jobRequest) parse(who string) (*backfill.Request, error) {
-	r := &backfill.Request{
+func (q *jobRequest) parse(who string) (*backfill.Spec, error) {
+	r := &backfill.Spec{
 		Kind: q.Kind, Windows: int(q.Windows), Parallel: int(q.Parallel), RateLimit: q.RateLimit, Events: q.Events, Topic: q.Topic,
 		AllowOverlap: q.AllowOverlap, Who: who, Reason: q.Reason,
 	}

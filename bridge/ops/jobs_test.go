@@ -23,10 +23,10 @@ type fakeJobs struct {
 
 	mu   sync.Mutex // guards all below
 	asks []string   // that change something
-	last *backfill.Request
+	last *backfill.Spec
 }
 
-func (f *fakeJobs) Plan(_ context.Context, stream string, r *backfill.Request) (*backfill.Plan, error) {
+func (f *fakeJobs) Plan(_ context.Context, stream string, r *backfill.Spec) (*backfill.Plan, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = r

@@ -36,7 +36,7 @@ type door struct {
 func (d *door) Status() bridge.Status { return *running("events").Live }
 func (d *door) Alive() bool           { return true }
 
-func (d *door) Plan(_ context.Context, stream string, r *backfill.Request) (*backfill.Plan, error) {
+func (d *door) Plan(_ context.Context, stream string, r *backfill.Spec) (*backfill.Plan, error) {
 	if err := r.Validate(time.Now()); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type jobOptions struct {
 	kind                      backfill.Kind
 	stream, from, to          string
 	rate, resume              string
-	request                   backfill.Request
+	request                   backfill.Spec
 	execute                   bool
 	json                      *bool
 	flags                     *pflag.FlagSet
