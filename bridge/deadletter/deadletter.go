@@ -21,7 +21,10 @@ import (
 const keptID = 256
 
 // Reasons are the possible values of DeadLetter.Reason.
-var Reasons = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText), string(bridge.DefectTooLarge), string(bridge.DefectSharedID)}
+var Reasons = []string{
+	string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
+	string(bridge.DefectTooLarge), string(bridge.DefectSharedID),
+}
 
 // Place is the partition and offset of a dead letter.
 type Place struct {
@@ -55,10 +58,9 @@ func placeOf(r *kgo.Record) Place { return Place{r.Partition, r.Offset} }
 // DeadLetter is a record of the dead-letter topic.
 type DeadLetter struct {
 	Place
-	// Time is when it was written.
+	// Time is when the dead letter was written.
 	Time time.Time
-	// Stream is the stream's name, Reason one of Reasons, Message the reason for
-	// people.
+	// Stream is the stream's name, Reason one of Reasons, Message the reason for people.
 	Stream, Message string
 	Reason          bridge.Defect
 	// ID is the item's record id, truncated to 256 bytes; empty if unknown.
@@ -67,19 +69,19 @@ type DeadLetter struct {
 	Size int
 	// Source is the source of the item, zero if unknown.
 	Source bridge.SourceIdentity
-	// Whole is true if the record holds the item. Item is then its bytes, which
-	// share memory with the record; List leaves it out.
+	// Whole is true if the record holds the item. Then Item is the item, in the memory of
+	// the record; List leaves Item out.
 	Whole bool
 	Item  []byte
-	// CursorHash is the hash of the cursor of the item's page, Index the item's
-	// index in the page, from 0.
+	// CursorHash is the hash of the cursor of the item's page, Index the item's index in
+	// the page, from 0.
 	CursorHash string
 	Index      int
-	// Headers are the record's that show nothing of a person: those about the failure,
+	// Headers are the record's headers without personal data: those about the failure,
 	// ce_type, ce_time and ce_source. List sets them.
 	Headers map[string]string
-	// Cursor and SHA256, the hash of the item in hexadecimal, are set if Whole is
-	// false. CursorLost is true if the cursor was too long to be kept.
+	// Cursor and SHA256, the hash of the item in hexadecimal, are set if Whole is false.
+	// CursorLost is true if the cursor was too long to be kept.
 	Cursor     string
 	CursorLost bool
 	SHA256     string
@@ -120,8 +122,7 @@ func Read(r *kgo.Record) DeadLetter {
 	return l
 }
 
-// openHeaders are the headers of a record that show nothing of a person, each cut to
-// 256 bytes.
+// openHeaders are the headers of a record without personal data, each cut to 256 bytes.
 func openHeaders(r *kgo.Record) map[string]string {
 	open := make(map[string]string)
 	described := []string{kafkasink.HeaderType, kafkasink.HeaderTime, kafkasink.HeaderSource, "content-type"}
@@ -134,7 +135,7 @@ func openHeaders(r *kgo.Record) map[string]string {
 	return open
 }
 
-// identityOf parses ce_source; it returns zero for a foreign form.
+// identityOf parses ce_source. It returns zero for a foreign form.
 func identityOf(source string) bridge.SourceIdentity {
 	parts := strings.Split(source, "/")
 	if len(parts) != 4 || parts[0] != "" {
@@ -148,8 +149,8 @@ func identityOf(source string) bridge.SourceIdentity {
 	return bridge.SourceIdentity{Organization: organization, Application: application}
 }
 
-// Names reports whether an event is the item of a dead letter without bytes, and
-// whether its bytes are unchanged.
+// Names reports whether an event is the item of a dead letter without bytes, and whether
+// the item's bytes are unchanged.
 func (l *DeadLetter) Names(e *bridge.Event) (same, unchanged bool) {
 	id := e.AppendRecordID(nil)
 	if string(id[:min(len(id), keptID)]) != l.ID {

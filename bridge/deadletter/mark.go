@@ -19,24 +19,22 @@ import (
 // mark records a retry. Its JSON form is frozen.
 type mark struct {
 	Version int `json:"v"`
-	// Topic and Written, in milliseconds since the epoch, are the dead letter's:
-	// a topic that was created again has others at the same offsets.
+	// Topic and Written, in milliseconds since the epoch, are the dead letter's: a
+	// recreated topic has other dead letters at the same offsets.
 	Topic   string `json:"topic"`
 	Written int64  `json:"written"`
 	ID      string `json:"id,omitempty"`
-	// Item identifies the event across its dead letters, as itemOf does; empty in
-	// marks of older versions.
+	// Item is the result of itemOf; empty in marks of older versions.
 	Item string `json:"item,omitempty"`
-	// Into is the id of the topic that the event was published into; empty in marks of
-	// older versions.
+	// Into is the id of the topic of the event; empty in marks of older versions.
 	Into string `json:"into,omitempty"`
 	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
 }
 
-// RetriedAt returns when a retry published the dead letter, by the stream's marks;
-// zero if none did.
+// RetriedAt returns when a retry published the dead letter, by the stream's marks; zero if
+// none did.
 func (t *Topic) RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
 	var m mark
 	if json.Unmarshal(marks[l.mark()], &m) != nil || m.Topic != t.Log.Topic() || m.Written != l.Time.UnixMilli() {
@@ -45,8 +43,8 @@ func (t *Topic) RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
 	return time.UnixMilli(m.At).UTC()
 }
 
-// itemOf identifies the event of a dead letter across all its dead letters. Equal
-// events without an id are told apart by their place in the export, events that
+// itemOf identifies the event of a dead letter across all its dead letters. It
+// distinguishes equal events without an id by their place in the export, and events that
 // share an id by their bytes.
 func itemOf(e *bridge.Event, l *DeadLetter) string {
 	text := "id " + string(e.ID)
@@ -64,8 +62,8 @@ func itemName(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// readMarks keeps the marks whose events need not be published again: by what the
-// topic keeps, or because the event was found there.
+// readMarks keeps the marks whose events must not be published again: the topic keeps
+// them, or may have deleted them, or they were found there.
 func (r *Retry) readMarks(ctx context.Context) error {
 	kept, err := r.Events.Kept(ctx)
 	if err != nil {
@@ -95,13 +93,13 @@ func (r *Retry) readMarks(ctx context.Context) error {
 	return err
 }
 
-// find reads the topic and removes what is there from ids.
+// find reads the topic and removes the events found there from ids.
 func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 	spans, err := r.Events.Bounds(ctx)
 	if err != nil {
 		return err
 	}
-	ends, err := r.Events.Ends(ctx) // an open transaction may hide what a mark names
+	ends, err := r.Events.Ends(ctx) // an open transaction may hide events
 	if err != nil {
 		return err
 	}
@@ -125,8 +123,7 @@ func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 // mostMarkedID is the length of the longest id that is complete in a mark.
 const mostMarkedID = 255
 
-// itemsOf returns the events that earlier retries published, each with its dead
-// letter.
+// itemsOf returns the events that earlier retries published, each with its dead letter.
 func itemsOf(marks map[string][]byte) map[string]string {
 	items := make(map[string]string)
 	for name, value := range marks {
@@ -144,7 +141,7 @@ func itemsOf(marks map[string][]byte) map[string]string {
 
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// cutID shortens an id to the characters that a mark keeps.
+// cutID shortens an id to the length that a mark keeps.
 func cutID(id string) string {
 	r := []rune(id)
 	if len(r) <= keptID {

@@ -54,7 +54,7 @@ type Retried struct {
 	Letter string        `json:"letter"`
 	Reason bridge.Defect `json:"reason"`
 	ID     string        `json:"id,omitempty"`
-	// From is the origin of the item: bytes or cursor.
+	// From is where the item was read: bytes or cursor.
 	From   string  `json:"from"`
 	Result Outcome `json:"result"`
 	Detail string  `json:"detail,omitempty"`
@@ -65,18 +65,17 @@ type Retry struct {
 	Topic     *Topic
 	Source    Source
 	Publisher Publisher
-	// Events is the topic that the events are published into. Where it has lost what an
-	// earlier retry published, that is published again.
+	// Events is the topic of the events. An event that an earlier retry published and
+	// that the topic has lost is published again.
 	Events EventLog
 	// Rehearsal is set if the Publisher publishes nothing.
 	Rehearsal bool
-	// Origin has the stream's bounds, which a page without a cursor and every page
-	// of a window are requested with.
+	// Origin has the stream's bounds, for requests without a cursor and for windows.
 	Origin bridge.Origin
 	// Live is the stream's source; the zero value is unknown.
 	Live bridge.SourceIdentity
-	// Elsewhere are the parts of a request by which the settings request another list
-	// than the live stream, so that no page is fetched.
+	// Elsewhere is not empty if the settings request another list than the live stream:
+	// see bridge.RequestChange. Then no page is fetched.
 	Elsewhere []string
 	// FetchTimeout is how long a call of the Source may take; see engine.Config.
 	FetchTimeout time.Duration
@@ -86,13 +85,13 @@ type Retry struct {
 	Done func(Retried) error
 
 	topicID string            // of Events
-	marks   map[string][]byte // of earlier retries whose events need not be published again, and of this one
-	items   map[string]string // the dead letter that each event is published from, by itemOf
+	marks   map[string][]byte // of this retry, and of earlier ones whose events are in the topic
+	items   map[string]string // the dead letter of each published event, by itemOf
 }
 
-// Run publishes the dead letters one by one, each in a transaction of its own with
-// its mark. Interrupted or repeated, it publishes each dead letter and each event
-// once. After an error, what was published has its mark.
+// Run publishes the dead letters one by one, each in a transaction of its own with its
+// mark. If it is interrupted and repeated, it publishes each dead letter and each event
+// once. After an error, all published events have marks.
 func (r *Retry) Run(ctx context.Context, places []Place) error {
 	if err := r.readMarks(ctx); err != nil {
 		return err
@@ -146,7 +145,8 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, nil
 	}
 	value, err := json.Marshal(mark{
-		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: cutID(one.ID), Item: item, Into: r.topicID, At: time.Now().UnixMilli(), By: r.By,
+		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: cutID(one.ID), Item: item,
+		Into: r.topicID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
@@ -165,8 +165,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	return one, nil
 }
 
-// Rejection returns why the topic rejects an event: the fault, without the steps
-// that led to it.
+// Rejection returns why the topic rejects an event: the text of the fault alone.
 func Rejection(err error) string {
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return fault.Error()
@@ -193,7 +192,8 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	case l.CursorLost:
 		return nil, "", &unusable{"its cursor was too long to be kept"}
 	case len(r.Elsewhere) > 0:
-		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed", strings.Join(r.Elsewhere, ", "))
+		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed",
+			strings.Join(r.Elsewhere, ", "))
 	}
 	at := bridge.Position{Cursor: l.Cursor, Start: r.Origin.Start, End: r.Origin.End, Window: r.Origin.End != 0}
 	page, err = pageread.Fetch(ctx, r.Source, at, r.FetchTimeout)
@@ -203,25 +203,24 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	if err != nil {
 		return nil, "", err
 	}
-	if err := r.checkSource(page); err != nil {
+	if err := r.Live.Conflict(page.Source); err != nil {
 		page.Release()
 		return nil, "", err
 	}
 	if !keepOnly(page, l, true) {
 		if !keepOnly(page, l, false) {
 			page.Release()
-			return nil, "", &unusable{fmt.Sprintf("it is no longer on the page at its cursor (it was item %d)", l.Index)}
+			return nil, "", &unusable{
+				fmt.Sprintf("it is no longer on the page at its cursor (it was item %d)", l.Index),
+			}
 		}
 		note = "its bytes in the API have changed"
 	}
 	return page, note, nil
 }
 
-// checkSource refuses a fetched page that is not of the live stream's source.
-func (r *Retry) checkSource(page *bridge.Page) error { return r.Live.Conflict(page.Source) }
-
-// keepOnly drops all events of the page but the dead letter's, and reports whether
-// that was found: with the same bytes if exactly is set, else with the same id.
+// keepOnly drops all events of the page but the dead letter's, and reports whether the
+// page has that event: with the same bytes if exactly is set, else with the same id.
 func keepOnly(page *bridge.Page, l *DeadLetter, exactly bool) bool {
 	for i := range page.Events {
 		if same, unchanged := l.Names(&page.Events[i]); same && (unchanged || !exactly) {

@@ -34,8 +34,8 @@ type EventLog interface {
 	Kept(ctx context.Context) (kafkaclient.Kept, error)
 }
 
-// Topic has the dead letters of one stream. A method that cannot read the topic to
-// its end returns an error.
+// Topic has the dead letters of one stream. A method that cannot read the topic to its end
+// returns an error.
 type Topic struct {
 	Log
 	// Missing is set if the topic does not exist and so has no dead letters.
@@ -83,8 +83,8 @@ func (l *DeadLetter) because(reason string) bool {
 	return reason == "" || l.Reason == bridge.Defect(reason)
 }
 
-// Places returns the places of the dead letters with a reason, sorted; an empty
-// reason is any.
+// Places returns the places of the dead letters with a reason, sorted; an empty reason is
+// any.
 func (t *Topic) Places(ctx context.Context, reason string) ([]Place, error) {
 	if t.Missing {
 		return nil, nil
@@ -104,8 +104,8 @@ func (t *Topic) Places(ctx context.Context, reason string) ([]Place, error) {
 	return all, err
 }
 
-// Load reads the dead letters at these places, in that order. It returns an
-// ErrNotFound if one is missing or of another stream.
+// Load reads the dead letters at these places, in that order. It returns an ErrNotFound if
+// one is missing or of another stream.
 func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error) {
 	found := make(map[Place]*kgo.Record, len(places))
 	if !t.Missing {

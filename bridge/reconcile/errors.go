@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Reason is why a comparison or a repair was refused.
+// Reason is why a comparison or a repair was rejected.
 type Reason string
 
 // The reasons.
 const (
 	// NeverRan: the stream has no checkpoint and will publish the range itself.
 	NeverRan Reason = "never-ran"
-	// PositionUnknown: the stream was moved and has not read a page since.
+	// PositionUnknown: the stream was moved and has read no page since.
 	PositionUnknown Reason = "position-unknown"
 	// NotPassed: the range ends after the live position.
 	NotPassed Reason = "not-passed"
@@ -33,7 +33,7 @@ const (
 	NotAtEnd     Reason = "not-at-end"
 	// Moved: the stream was moved during the repair.
 	Moved Reason = "moved"
-	// TopicMade: the topic was made again during the comparison.
+	// TopicMade: the topic was recreated during the comparison.
 	TopicMade Reason = "topic-made"
 	// UnknownMark: a newer version of the program repaired the stream.
 	UnknownMark Reason = "unknown-mark"
@@ -41,12 +41,12 @@ const (
 	CursorCycle Reason = "cursor-cycle"
 )
 
-// RejectedError means that a comparison or a repair was refused. Events that a repair
+// RejectedError means that a comparison or a repair was rejected. Events that the repair
 // has already published stay.
 type RejectedError struct {
 	Reason Reason
-	// Position is the live stream's for NotPassed, the earliest kept time for NotKept,
-	// in milliseconds since the epoch; 0 for the others.
+	// Position is the live position for NotPassed, the earliest kept time for NotKept,
+	// in milliseconds since the epoch; 0 for other reasons.
 	Position int64
 	// Backfill is the id of the open backfill; set for BackfillOpen.
 	Backfill string

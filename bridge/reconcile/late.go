@@ -11,11 +11,10 @@ import (
 // 1 %.
 const lateGrowth = 1.01
 
-// Lateness is the distribution of how late events came, in milliseconds. Its memory
-// is bounded.
+// Lateness is the distribution of the delay between event time and ingestion time, in
+// milliseconds. Its memory is bounded.
 type Lateness struct {
-	// Known counts the events with an ingestion time, Events the late ones among
-	// them.
+	// Known counts the events with an ingestion time, Events the late ones of these.
 	Known  int64 `json:"known"`
 	Events int64 `json:"events"`
 	P50    int64 `json:"p50_ms"`
@@ -25,15 +24,15 @@ type Lateness struct {
 	steps map[int]int64
 }
 
-// note counts an event that the API ingested at system, as late if that is more than
-// after behind its event time.
-func (l *Lateness) note(e *bridge.Event, system int64, after time.Duration) {
-	if system == 0 || e.Time == bridge.NoTime || e.Defect != bridge.DefectNone {
+// note counts an event with its ingestion time, 0 if unknown. An event is late if the
+// delay is above the threshold.
+func (l *Lateness) note(e *bridge.Event, ingested int64, threshold time.Duration) {
+	if ingested == 0 || e.Time == bridge.NoTime || e.Defect != bridge.DefectNone {
 		return
 	}
 	l.Known++
-	late := system - e.Time
-	if late <= after.Milliseconds() {
+	late := ingested - e.Time
+	if late <= threshold.Milliseconds() {
 		return
 	}
 	if l.steps == nil {

@@ -14,18 +14,16 @@ const (
 	clocksDiffer = 3 * time.Second
 	// listedWithin is how long after its ingestion time the API may list an event.
 	listedWithin = 5 * time.Minute
-	// trailTimeout bounds the search for the last checkpoint at the end of the
-	// export.
+	// trailTimeout bounds the search for the last checkpoint at the end of the export.
 	trailTimeout = 30 * time.Second
 	// drainTimeout is how long a repair waits for a checkpoint at the end of the
-	// export. A bridge that has caught up commits one every 30 seconds.
+	// export. A stream that has caught up commits one every 30 seconds.
 	drainTimeout  = 2 * time.Minute
 	drainInterval = 500 * time.Millisecond
 )
 
-// atEnd reports whether a checkpoint of a running stream was committed at the end
-// of the export: the stream has read everything that was listed at its position
-// time.
+// atEnd reports whether a checkpoint was committed at the end of the export: the stream
+// has read everything that was listed at the checkpoint's position time.
 func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
 // repairable returns why the range must not be repaired.
@@ -35,39 +33,46 @@ func (c *comparison) repairable(ctx context.Context) error {
 	case live.Zero():
 		return reject(NeverRan, "stream %s has not started: it will publish the range itself", c.Stream)
 	case live.PositionTime == 0 && live.Kind == bridge.KindData:
-		return reject(NotAtEnd, "no event of stream %s has had a time, so its position is unknown until the end of the export: it may still publish missing events", c.Stream)
+		return reject(NotAtEnd, "no event of stream %s has had a time, so its position is unknown "+
+			"until the end of the export: it may still publish missing events", c.Stream)
 	case live.PositionTime == 0:
-		return reject(PositionUnknown, "stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
+		return reject(PositionUnknown,
+			"stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
 	case c.To > live.PositionTime:
-		e := reject(NotPassed, "the range ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
+		e := reject(NotPassed, "the range ends after the live position %s: "+
+			"the stream may still publish missing events", instant(live.PositionTime))
 		e.Position = live.PositionTime
 		return e
 	case originText(live.Origin) != originText(c.Origin):
-		return reject(OtherOrigin, "the stream exports %s, these settings request %s", originText(live.Origin), originText(c.Origin))
+		return reject(OtherOrigin, "the stream exports %s, these settings request %s",
+			originText(live.Origin), originText(c.Origin))
 	case c.From < c.kept.From:
-		e := reject(NotKept, "the topic keeps events from %s on: retention has deleted older ones, and would delete them again", instant(c.kept.From))
+		e := reject(NotKept, "the topic keeps events from %s on: "+
+			"retention has deleted older ones, and would delete them again", instant(c.kept.From))
 		e.Position = c.kept.From
 		return e
 	}
 	return c.overlapsBackfill(ctx)
 }
 
-// checkRequest refuses settings that request another list than the live stream.
+// checkRequest rejects settings that request another list than the live stream.
 func (c *comparison) checkRequest() error {
 	if elsewhere := c.start.RequestChange(c.Origin.Request).Elsewhere(); len(elsewhere) > 0 {
-		return reject(OtherSource, "the settings request another list than stream %s: %s changed", c.Stream, strings.Join(elsewhere, ", "))
+		return reject(OtherSource, "the settings request another list than stream %s: %s changed",
+			c.Stream, strings.Join(elsewhere, ", "))
 	}
 	return nil
 }
 
-// checkSource is called with every page of the export before its events are counted
-// or published: it refuses one that is not of the live stream's source.
+// checkSource rejects a page of another source than the live stream's, before the events
+// of the page are counted or published.
 func (c *comparison) checkSource(page *bridge.Page) error {
 	if err := c.start.Source.Conflict(page.Source); err != nil {
 		return reject(OtherSource, "%v", err)
 	}
 	if c.asOf = page.ServerTime; c.asOf.IsZero() && c.Mode != Compare {
-		return reject(NoServerTime, "the API sends no Date header: without its clock nothing shows which events the stream may still publish")
+		return reject(NoServerTime, "the API sends no Date header: "+
+			"without its clock nothing shows which events the stream may still publish")
 	}
 	return nil
 }
@@ -83,7 +88,7 @@ func originText(o bridge.Origin) string {
 	return text
 }
 
-// overlapsBackfill refuses a range that an unfinished backfill overlaps.
+// overlapsBackfill rejects a range that an unfinished backfill overlaps.
 func (c *comparison) overlapsBackfill(ctx context.Context) error {
 	open, err := c.Live.Backfills(ctx)
 	if err != nil {
@@ -91,7 +96,8 @@ func (c *comparison) overlapsBackfill(ctx context.Context) error {
 	}
 	for _, b := range open {
 		if b.From < c.To && c.From < b.To {
-			e := reject(BackfillOpen, "backfill %s of %s to %s is unfinished: it may still publish missing events", b.ID, bridge.BoundText(b.From), bridge.BoundText(b.To))
+			e := reject(BackfillOpen, "backfill %s of %s to %s is unfinished: it may still publish missing events",
+				b.ID, bridge.BoundText(b.From), bridge.BoundText(b.To))
 			e.Backfill = b.ID
 			return e
 		}
@@ -101,19 +107,19 @@ func (c *comparison) overlapsBackfill(ctx context.Context) error {
 
 // frontier bounds the events that the stream can no longer publish.
 type frontier struct {
-	// epoch is the stream's; in another one it may read everything again.
+	// epoch is the stream's; in another epoch it may read everything again.
 	epoch int64
-	// ingested is the ingestion time up to which the stream has read the export,
-	// in milliseconds since the epoch; 0 if unknown.
+	// ingested is the ingestion time up to which the stream has read the export, in
+	// milliseconds since the epoch; 0 if unknown.
 	ingested int64
-	// drained is true once awaitEnd has proved that the stream has read everything
-	// that a part has read. Each part that lacks ingestion times calls it.
+	// drained is true once awaitEnd has proved that the stream has read everything that
+	// a part has read. Each part without ingestion times calls awaitEnd.
 	drained bool
 }
 
-// frontier returns the frontier by the checkpoint topic: the last time that the stream
-// was at the end of the export. Elsewhere its position is the greatest event time
-// so far, which is independent of the order in which the API lists events.
+// frontier reads the frontier from the checkpoint topic: the last time that the stream
+// was at the end of the export. A checkpoint before the end proves nothing: its position
+// is the greatest event time, whatever the order in which the API lists events.
 func (c *comparison) frontier(ctx context.Context) (frontier, error) {
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
@@ -137,21 +143,22 @@ func (c *comparison) frontier(ctx context.Context) (frontier, error) {
 	return f, err
 }
 
-// passed reports whether the stream can no longer publish an event of this ingestion
-// time, 0 if it has none, whatever it does: nobody needs to wait for it then.
+// passed reports whether the stream can no longer publish an event with this ingestion
+// time, 0 if it has none.
 func (f *frontier) passed(ingested int64) bool {
 	return ingested != 0 && ingested <= f.ingested-listedWithin.Milliseconds()
 }
 
-// awaits reports whether the stream must be at the end of the export once more to show
-// that it has not published an event, and will not: the API may have listed it late.
+// awaits reports whether the stream must reach the end of the export once more to prove
+// that it has not published an event with this ingestion time, and will not: the API may
+// have listed the event late.
 func (f *frontier) awaits(ingested int64) bool {
 	return !f.passed(ingested) && ingested <= max(0, f.ingested)
 }
 
-// awaitEnd waits until the running stream commits a checkpoint at the end of the
-// export that is later than the last page that was read, by the API's clock. The
-// stream has then published all that the API listed at that time, or never will.
+// awaitEnd waits until the running stream commits a checkpoint at the end of the export
+// that is later than the last page that was read, by the API's clock. What the API listed
+// before and the stream has not published by then, the stream never publishes.
 func (c *comparison) awaitEnd(ctx context.Context) error {
 	if running, err := c.Live.Running(ctx); err != nil {
 		return err
@@ -171,8 +178,8 @@ func (c *comparison) awaitEnd(ctx context.Context) error {
 		if newest.Paused(time.Now()) {
 			return unproven(StreamPaused, "the stream is paused")
 		}
-		// A Date is in whole seconds.
-		if atEnd(&newest) && newest.PositionByAPI && time.UnixMilli(newest.PositionTime).After(c.asOf.Add(time.Second+clocksDiffer)) {
+		late := c.asOf.Add(time.Second + clocksDiffer) // a Date is in whole seconds
+		if atEnd(&newest) && newest.PositionByAPI && time.UnixMilli(newest.PositionTime).After(late) {
 			c.repair.epoch, c.repair.drained = newest.Epoch, true
 			return nil
 		}
@@ -183,33 +190,31 @@ func (c *comparison) awaitEnd(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return unproven(NotAtEnd, "it has not reached the end of the export within %s, its position is %s", drainTimeout, positionText(&newest))
+		at := "unknown until the next page"
+		if newest.PositionTime != 0 {
+			at = instant(newest.PositionTime)
+		}
+		return unproven(NotAtEnd, "it has not reached the end of the export within %s, its position is %s", drainTimeout, at)
 	}
 }
 
-// unproven refuses to publish events that the stream may still publish.
+// unproven rejects the repair of events that the stream may still publish.
 func unproven(why Reason, format string, args ...any) error {
-	return reject(why, "missing events lack an ingestion time, so the stream must reach the end of the export before they can be repaired: %s",
-		fmt.Sprintf(format, args...))
+	return reject(why, "missing events lack an ingestion time, so the stream must reach "+
+		"the end of the export before they can be repaired: %s", fmt.Sprintf(format, args...))
 }
 
-func positionText(c *bridge.Checkpoint) string {
-	if c.PositionTime == 0 {
-		return "unknown until the next page"
-	}
-	return instant(c.PositionTime)
-}
-
-// unmoved returns an error if the topic was made again after its marks were read, or the
-// stream was moved after its frontier was read. After a move between this check and the
-// repair's commit the stream publishes the event again, as after any later move.
+// unmoved returns an error if the topic was recreated after its marks were read, or if the
+// stream was moved after its frontier was read. A move between this check and the repair's
+// commit has the effect of any later move: the stream publishes the event again.
 func (c *comparison) unmoved(ctx context.Context) error {
 	if err := c.keep(ctx); err != nil {
 		return err
 	}
 	found, err := bridge.Newest(ctx, c.Live)
 	if err == nil && found.Epoch != c.repair.epoch {
-		err = reject(Moved, "the stream was moved meanwhile, from epoch %[2]d to %[1]d: it may still publish missing events", found.Epoch, c.repair.epoch)
+		err = reject(Moved, "the stream was moved meanwhile, from epoch %d to %d: it may still publish missing events",
+			c.repair.epoch, found.Epoch)
 	}
 	return err
 }

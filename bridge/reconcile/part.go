@@ -29,41 +29,44 @@ func nameOf(id []byte) eventName {
 // copies counts the copies of an event.
 type copies struct {
 	api, topic int32
-	own        bool   // it has an id: further copies are the same event
+	own        bool   // the event has an id: further copies are the same event
 	awaits     bool   // see frontier.awaits
-	dated      bool   // it has an ingestion time
-	sum        uint32 // of its bytes in the API
-	at         int64  // the earliest time that its record can have
+	dated      bool   // the event has an ingestion time
+	sum        uint32 // of the event's bytes in the API
+	at         int64  // the earliest time that the record can have
+}
+
+// wanted is the number of copies that the topic should have.
+func (c copies) wanted() int32 {
+	if c.own {
+		return min(1, c.api)
+	}
+	return c.api
 }
 
 // missing is the number of copies that the topic lacks.
-func (c copies) missing() int32 {
-	if c.own {
-		return max(0, min(1, c.api)-c.topic)
-	}
-	return max(0, c.api-c.topic)
-}
+func (c copies) missing() int32 { return max(0, c.wanted()-c.topic) }
 
-// part is the part of the range that is being compared.
+// part is a part of the range, while it is compared.
 type part struct {
 	*comparison
 	begin, end int64
 	events     map[eventName]copies
 	found      Report
 	id         []byte
-	retried    func(*deadletter.DeadLetter) bool // nil is of none
-	// since is the earliest record time that the part's events can have in the
-	// topic, in milliseconds since the epoch. An event time in the future becomes
-	// the time of publishing, which may be much earlier.
+	retried    func(*deadletter.DeadLetter) bool // nil is never
+	// since is the earliest record time that the part's events can have in the topic,
+	// in milliseconds since the epoch. An event time in the future becomes the time of
+	// publishing, which may be much earlier.
 	since int64
-	// shared are the ids of more than one event: each form is counted separately.
+	// shared are the ids of several events, which are counted separately.
 	shared map[eventName]bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// formName identifies an event whose id is shared, by its name and the checksum of
-// its bytes.
+// formName identifies an event whose id is shared, by the name of its id and the checksum
+// of its bytes.
 func formName(of eventName, sum uint32) eventName {
 	return nameOf(binary.BigEndian.AppendUint32(of[:], sum))
 }
@@ -92,22 +95,25 @@ func (p *part) share(n eventName, sum uint32) eventName {
 }
 
 // compare compares [begin, end), in milliseconds since the epoch. It reads the export
-// before the topic, so that events published meanwhile are not missing. Missing
-// events are looked up among the dead letters, then repaired in the mode Repair.
+// before the topic, so that events published meanwhile are not missing. It looks missing
+// events up among the dead letters and, in the mode Repair, repairs them.
 func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, error) {
-	p := &part{comparison: c, begin: begin, end: end, since: begin, events: make(map[eventName]copies), shared: make(map[eventName]bool)}
+	p := &part{
+		comparison: c, begin: begin, end: end, since: begin,
+		events: make(map[eventName]copies), shared: make(map[eventName]bool),
+	}
 	if err := c.pages.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
 	}
 	missing, err := p.look(ctx)
 	if err == nil && c.Mode == Repair && p.anyOf(missing, func(c copies) bool { return c.awaits }) {
-		c.repair.drained = false // by the part before, which read less
+		c.repair.drained = false // which the part before proved for its own events
 		err = c.awaitEnd(ctx)
 		if _, refused := errors.AsType[*RejectedError](err); err == nil {
 			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
 		} else if refused && !p.anyOf(missing, func(c copies) bool { return !c.dated }) {
-			err = nil // they are left to the stream
+			err = nil // the stream may still publish them
 		}
 	}
 	if err != nil {
@@ -158,7 +164,7 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	return missing, err
 }
 
-// anyOf reports whether one of these events is as asked.
+// anyOf reports whether is holds for one of the missing events.
 func (p *part) anyOf(missing map[eventName]int32, is func(copies) bool) bool {
 	for name := range missing {
 		if is(p.events[name]) {
@@ -178,9 +184,9 @@ func (p *part) readPage(page *bridge.Page) error {
 			name = p.share(name, sum)
 		}
 		c := p.events[name]
-		system := p.Source.IngestedAt(e.Raw)
-		if system > 0 {
-			p.since = min(p.since, system)
+		ingested := p.Source.IngestedAt(e.Raw)
+		if ingested > 0 {
+			p.since = min(p.since, ingested)
 		}
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
@@ -189,11 +195,12 @@ func (p *part) readPage(page *bridge.Page) error {
 			} else if (&bridge.Origin{Start: p.From, End: p.To}).Outside(e) {
 				p.found.Outside++
 			}
-			p.found.Late.note(e, system, p.LateThreshold)
+			p.found.Late.note(e, ingested, p.LateThreshold)
 		}
-		c.sum, c.own, c.dated, c.at, c.awaits = sum, e.ID != nil, system > 0, e.Time, p.repair != nil && p.repair.awaits(system)
-		if system > 0 && system < c.at {
-			c.at = system // an event time in the future becomes that of publishing
+		c.sum, c.own, c.dated, c.at = sum, e.ID != nil, ingested > 0, e.Time
+		c.awaits = p.repair != nil && p.repair.awaits(ingested)
+		if c.dated {
+			c.at = min(c.at, ingested) // an event time in the future becomes that of publishing
 		}
 		p.events[name] = c
 	}
@@ -217,7 +224,7 @@ func (p *part) readRecord(r *kgo.Record) {
 		}
 		name = p.nameOf(id, r.Value)
 		if c = p.events[name]; c.api == 0 && !p.Unmarked && p.isUnmarked(r) {
-			return // another program's, as far as is known
+			return // possibly of another program
 		}
 		if c.api == 0 && c.topic == 0 {
 			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, Event{string(id), time.UnixMilli(when).UTC()}))
@@ -235,10 +242,7 @@ func (p *part) readRecord(r *kgo.Record) {
 func (p *part) count() map[eventName]int32 {
 	missing := make(map[eventName]int32)
 	for name, c := range p.events {
-		wanted := c.api
-		if c.own {
-			wanted = min(1, c.api)
-		}
+		wanted := c.wanted()
 		switch {
 		case c.api == 0:
 			p.found.Extra++
@@ -255,8 +259,8 @@ func (p *part) count() map[eventName]int32 {
 	return missing
 }
 
-// takeDeadLetters removes dead letters from missing. The event of a letter that a retry
-// has published must be in the topic, unless retention has deleted it there.
+// takeDeadLetters removes dead letters from missing. The event of a retried dead letter
+// must be in the topic, unless retention has deleted it.
 func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32) error {
 	if p.DeadLetters == nil {
 		return nil
@@ -287,8 +291,8 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 	return err
 }
 
-// takeMissing reports the missing events of a page, removes them from missing, and
-// repairs them.
+// takeMissing reports the missing events of a page, removes them from missing and repairs
+// them.
 func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[eventName]int32) error {
 	var events []bridge.Event
 	for i := range page.Events {

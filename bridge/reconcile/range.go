@@ -43,7 +43,8 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 		switch {
 		case repeats.Same:
 			page.Release()
-			return reject(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before", bridge.CursorHash(at.Cursor), items)
+			return reject(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before",
+				bridge.CursorHash(at.Cursor), items)
 		case repeats.Whole:
 			items = 0 // as an empty page
 		case len(page.Events) > 0:

@@ -50,8 +50,8 @@ type Config struct {
 	EmptyPages int
 	// FetchTimeout is how long a call of the Source may take; see engine.Config.
 	FetchTimeout time.Duration
-	// Unmarked is set if records have no headers: those that name no stream are this
-	// stream's then, otherwise only where the export has the event.
+	// Unmarked is set if the stream's records have no headers: records that name no
+	// stream are then the stream's. Otherwise they are if the export has their event.
 	Unmarked bool
 	// By is the operator, recorded in the marks.
 	By string
@@ -94,12 +94,12 @@ type Ports struct {
 	Topic  deadletter.EventLog
 	// DeadLetters is nil if the topic does not exist.
 	DeadLetters deadletter.Log
-	// Retried reports whether a retry has published a dead letter, by the marks as of
-	// its call; nil if there are none.
+	// Retried returns a function that reports whether a retry has published a dead
+	// letter, by the marks at the call of Retried; nil if there are none.
 	Retried func(ctx context.Context) (func(*deadletter.DeadLetter) bool, error)
 	Live    LiveStream
-	// Publisher begins a repair, or a rehearsal that publishes nothing. It ends
-	// the open transaction of an earlier repair.
+	// Publisher begins a repair, or a rehearsal that publishes nothing. It ends the open
+	// transaction of an earlier repair.
 	Publisher func(context.Context) (Publisher, error)
 	// Compared is called with each part of the range, if there are several, Waiting
 	// with why a topic cannot be read yet, AwaitingEnd before the wait for the
@@ -121,22 +121,21 @@ type Report struct {
 	Topic  string `json:"topic"`
 	From   int64  `json:"from"`
 	To     int64  `json:"to"`
-	// API counts the range's events in the API, Held the ones among them that are
-	// in the topic, each once.
+	// API counts the range's events in the API, Held those of them that are in the
+	// topic, each once.
 	API     int64 `json:"api_events"`
 	Held    int64 `json:"topic_events"`
 	Missing int64 `json:"missing"`
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
-	// Deleted counts the absent events that retention may have deleted; they are not
-	// missing. KeptFrom is the time from which on the topic keeps all events, in
-	// milliseconds since the epoch, 0 if nothing was deleted.
+	// Deleted counts the absent events that retention may have deleted: they are not
+	// missing. The topic keeps all events from KeptFrom on; 0 if nothing was deleted.
 	Deleted  int64 `json:"deleted_by_retention,omitempty"`
 	KeptFrom int64 `json:"kept_from,omitempty"`
 	// Extra counts the events that are in the topic only.
 	Extra int64 `json:"extra"`
-	// Undated counts the API's events without a time. Records of such events that
-	// the API does not list are in no range, so Extra does not count them.
+	// Undated counts the API's events without a time. The records of such events are in
+	// no range: Extra does not count them.
 	Undated int64 `json:"undated,omitempty"`
 	// Outside counts the API's events whose time is outside the range: the API selects
 	// by another time, or ignores a bound.
@@ -145,15 +144,14 @@ type Report struct {
 	Again int64    `json:"again"`
 	Late  Lateness `json:"late"`
 	Parts int      `json:"parts"`
-	// EndedEmpty is true if empty pages in a row ended the range, or a part of it, where
-	// the API has never marked its end: more events may follow them.
+	// EndedEmpty is true if empty pages in a row ended the range or a part of it, and the
+	// API has never marked its end: more events may follow.
 	EndedEmpty bool `json:"ended_empty,omitempty"`
 	// MissingEvents and ExtraEvents are the first ten.
 	MissingEvents []Event `json:"missing_events,omitempty"`
 	ExtraEvents   []Event `json:"extra_events,omitempty"`
-	// Position is the live stream's position when the comparison began, in
-	// milliseconds since the epoch, 0 if unknown; AtEnd is true if it was at the
-	// end of the export.
+	// Position is the live position when the comparison began, 0 if unknown. AtEnd is
+	// true if that was at the end of the export.
 	Position int64 `json:"live_position,omitempty"`
 	AtEnd    bool  `json:"-"`
 	// Repair is nil in the mode Compare.
@@ -183,7 +181,8 @@ type comparison struct {
 // ports, or a *RejectedError.
 func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c := &comparison{
-		Config: cfg, Ports: ports, pages: rangeReader{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
+		Config: cfg, Ports: ports,
+		pages:  rangeReader{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
 		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
 	}
 	c.pages.check = c.checkSource
@@ -217,8 +216,8 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	return &c.report, nil
 }
 
-// run compares the range part by part. A part with too many events is halved;
-// the next one grows again.
+// run compares the range part by part. It halves a part with too many events. The next
+// parts grow again.
 func (c *comparison) run(ctx context.Context) error {
 	width := c.To - c.From
 	for begin := c.From; begin < c.To; {
@@ -245,7 +244,8 @@ func (c *comparison) run(ctx context.Context) error {
 
 // add adds the counts of a part.
 func (r *Report) add(p *Report) {
-	r.API, r.Held, r.Missing, r.DeadLettered = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing, r.DeadLettered+p.DeadLettered
+	r.API, r.Held, r.Missing = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing
+	r.DeadLettered += p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
 	r.Outside += p.Outside
 	r.Undated, r.Deleted, r.KeptFrom = r.Undated+p.Undated, r.Deleted+p.Deleted, max(r.KeptFrom, p.KeptFrom)

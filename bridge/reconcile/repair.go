@@ -17,9 +17,9 @@ import (
 // bytes an event, fits into any usable topic.
 const repairedAtOnce = 300
 
-// repairMarkKept is how long a mark is kept. The next repair reads it once more and
-// removes it: from then on the events are found in the topic, unless retention has
-// deleted them.
+// repairMarkKept is how long a mark is kept. The next repair reads it once more, then
+// removes it. From then on only the topic shows the events, unless retention has deleted
+// them.
 const repairMarkKept = 90 * 24 * time.Hour
 
 // repairMark records a transaction of a repair. Its JSON form is frozen.
@@ -28,11 +28,9 @@ type repairMark struct {
 	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
-	// TopicID is the id of the topic with the events; empty in marks of older
-	// versions.
+	// TopicID is the id of the topic with the events; empty in marks of older versions.
 	TopicID string `json:"topic_id,omitempty"`
-	// IDs are 16 bytes of the SHA-256 of each event's record id, as markOf returns
-	// them, one after the other, in base64.
+	// IDs are the concatenated results of markOf for each event, in base64.
 	IDs []byte `json:"ids"`
 }
 
@@ -41,8 +39,8 @@ func (m *repairMark) of(topicID string) bool {
 	return m.TopicID == "" || topicID == "" || m.TopicID == topicID
 }
 
-// markOf identifies an event in marks: by its record id, and by its bytes too if
-// the id is shared.
+// markOf identifies an event in marks: by its record id and, if the id is shared, by its
+// bytes.
 func markOf(e *bridge.Event) eventName {
 	name := nameOf(e.AppendRecordID(nil))
 	if e.Shared {
@@ -54,15 +52,15 @@ func markOf(e *bridge.Event) eventName {
 // Repaired counts the outcomes of the missing events, or the expected ones.
 type Repaired struct {
 	Events int64 `json:"events"`
-	// Live counts those that the running stream may still publish, Unproven those
-	// without an ingestion time, or with one close to the stream's position, which a
-	// rehearsal cannot decide.
+	// Live counts the events that the running stream may still publish. Unproven counts
+	// the events that a rehearsal cannot decide: they have no ingestion time, or one
+	// close to the stream's position.
 	Live     int64 `json:"left_to_live"`
 	Unproven int64 `json:"without_ingestion_time,omitempty"`
-	// Before counts those that an earlier repair published; retention has deleted
-	// them since.
+	// Before counts the events that an earlier repair published and that retention has
+	// deleted since.
 	Before int64 `json:"repaired_before"`
-	// Refused counts those that the topic rejects, with the first reasons.
+	// Refused counts the events that the topic rejects, Reasons are the first reasons.
 	Refused int64    `json:"refused"`
 	Reasons []string `json:"reasons,omitempty"`
 }
@@ -75,21 +73,23 @@ type repairer struct {
 	by         string
 	ingestedAt func(item []byte) int64 // of the Source
 	topicID    string
-	// known are the events that earlier repairs published, if retention may have
-	// deleted them in the topic since: elsewhere an absent event is missing.
+	// known are the events that earlier repairs published and that retention may have
+	// deleted since. Without retention, an absent event is missing.
 	known map[eventName]bool
 	// unmoved is called before each commit; nil in a rehearsal.
 	unmoved func(context.Context) error
 }
 
-// openRepair begins the repair before the topic is read: it ends the open transaction
-// that an earlier repair may have left.
+// openRepair begins the repair before the topic is read, since it ends an open transaction
+// of an earlier repair.
 func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	p, err := c.Publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &repairer{Publisher: p, by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool)}
+	r := &repairer{
+		Publisher: p, by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool),
+	}
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved
 	}
@@ -103,8 +103,8 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	return r, nil
 }
 
-// readMarks reads what earlier repairs published, and removes old marks, except in a
-// rehearsal.
+// readMarks reads which events earlier repairs published. It removes old marks, except in
+// a rehearsal.
 func (r *repairer) readMarks(ctx context.Context, expired bool) error {
 	const size = len(eventName{})
 	var old []string
@@ -126,8 +126,7 @@ func (r *repairer) readMarks(ctx context.Context, expired bool) error {
 	return r.Forget(ctx, old)
 }
 
-// publish publishes the missing events of a page that the stream can no longer
-// publish.
+// publish publishes the missing events of a page that the stream can no longer publish.
 func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bridge.Event) error {
 	var events []bridge.Event
 	for i := range missing {
@@ -138,7 +137,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 		case ingested > max(0, r.ingested):
 			r.Live++
 		case r.awaits(ingested) && !r.drained && ingested > 0 && r.unmoved != nil:
-			r.Live++ // the stream did not show that it has passed them
+			r.Live++ // the stream has not proved that it has passed them
 		case r.awaits(ingested) && !r.drained:
 			r.Unproven++
 		default:
@@ -160,8 +159,8 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 	return nil
 }
 
-// commit publishes events in one transaction with their mark. If the topic rejects
-// one of them, the others are published without it.
+// commit publishes events in one transaction with their mark. If the topic rejects one of
+// them, it publishes the others.
 func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
 	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by, TopicID: r.topicID}
 	for i := range events {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// settleTimeout is how long to wait for an open transaction. Brokers abort one
-	// whose producer is gone after its timeout, 15 minutes at most.
+	// settleTimeout is how long to wait for an open transaction. If its producer is
+	// gone, brokers abort it after its time-out, 15 minutes at most.
 	settleTimeout  = 16 * time.Minute
 	settleInterval = 100 * time.Millisecond
-	// settleQuiet is how long to wait without a message: the running stream has a
-	// transaction open most of the time.
+	// settleQuiet is how long to wait without a message: a running stream has an open
+	// transaction most of the time.
 	settleQuiet = 3 * time.Second
 	// stampSlack is how much earlier than its event or ingestion time a record's
 	// timestamp may be: an event time further in the future becomes the time of
@@ -27,9 +27,9 @@ const (
 	stampSlack = time.Hour
 )
 
-// settled returns the spans of a topic from a record time on, in milliseconds since
-// the epoch, up to its current end. It waits for open transactions in these spans,
-// which hide committed records behind them.
+// settled returns the spans of a topic from a record time on, in milliseconds since the
+// epoch, up to its current end. It waits for open transactions in these spans: they hide
+// committed records behind them.
 func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) (map[int32]kafkaclient.Span, error) {
 	ends, err := l.Ends(ctx)
 	if err != nil {
@@ -57,13 +57,14 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 		}
 		bridge.Sleep(limited, settleInterval)
 		if err := limited.Err(); err != nil {
-			return nil, fmt.Errorf("wait for the open transaction on partition %d of topic %s: %w", open, l.Topic(), err)
+			return nil, fmt.Errorf("wait for the open transaction on partition %d of topic %s: %w",
+				open, l.Topic(), err)
 		}
 	}
 }
 
-// keep asks what the topic keeps, and refuses one that was made again since: what was
-// read, and the marks, are of the other one.
+// keep asks what the topic keeps, and rejects a recreated topic: the marks and the records
+// read so far are of the deleted one.
 func (c *comparison) keep(ctx context.Context) error {
 	kept, err := c.Topic.Kept(ctx)
 	if err == nil && kept.ID != c.kept.ID {
@@ -73,9 +74,11 @@ func (c *comparison) keep(ctx context.Context) error {
 	return err
 }
 
-// read calls take with the stream's records in the spans, and with those of the topic
-// that do not say whose they are. Without an error it has read all of them.
-func (c *comparison) read(ctx context.Context, l deadletter.Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
+// read calls take with the stream's records in the spans, and with records of the topic
+// that name no stream. Without an error it has read all of them.
+func (c *comparison) read(
+	ctx context.Context, l deadletter.Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record),
+) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
 		if deadletter.Header(r, kafkasink.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
 			take(r)
@@ -84,35 +87,36 @@ func (c *comparison) read(ctx context.Context, l deadletter.Log, spans map[int32
 	})
 }
 
-// isUnmarked reports whether a record may be the stream's although it does not say so:
-// BRIDGE_HEADERS was none. Such a record has no id either.
+// isUnmarked reports whether a record names no stream, but may be this stream's: it was
+// published with BRIDGE_HEADERS=none. Such a record has no id either.
 func (c *comparison) isUnmarked(r *kgo.Record) bool {
-	return deadletter.Header(r, kafkasink.HeaderStream) == "" && (c.Unmarked || deadletter.Header(r, kafkasink.HeaderID) == "")
+	return deadletter.Header(r, kafkasink.HeaderStream) == "" &&
+		(c.Unmarked || deadletter.Header(r, kafkasink.HeaderID) == "")
 }
 
-// recordOf returns the record id and the event time, in milliseconds since the
-// epoch, of a record.
+// recordOf returns the record id and the event time, in milliseconds since the epoch, of
+// a record: by its headers, else by its event.
 func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
-	when = r.Timestamp.UnixMilli()
-	if t, err := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkasink.HeaderTime)); err == nil {
+	id, when = []byte(deadletter.Header(r, kafkasink.HeaderID)), r.Timestamp.UnixMilli()
+	t, noTime := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkasink.HeaderTime))
+	if noTime == nil {
 		when = t.UnixMilli()
-		if id := deadletter.Header(r, kafkasink.HeaderID); id != "" {
-			return []byte(id), when
-		}
 	}
-	// Without these headers they are read from the event.
+	if noTime == nil && len(id) > 0 {
+		return id, when
+	}
 	page, err := c.Source.DecodeItem(r.Value)
 	if err != nil {
-		return []byte(deadletter.Header(r, kafkasink.HeaderID)), when
+		return id, when
 	}
 	e := &page.Events[0]
 	if e.Defect == "" {
 		when = e.Time
 	}
-	if id := deadletter.Header(r, kafkasink.HeaderID); id != "" {
-		return []byte(id), when
+	if len(id) == 0 {
+		id = e.AppendRecordID(nil)
 	}
-	return e.AppendRecordID(nil), when
+	return id, when
 }
 
 // deadLetterID returns the record id of a dead letter's item.

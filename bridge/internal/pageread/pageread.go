@@ -1,5 +1,5 @@
-// Package pageread reads single pages of an export for what runs beside the
-// live stream and may give up.
+// Package pageread reads single pages of an export beside the live stream. Unlike the
+// stream, its callers may give up.
 package pageread
 
 import (
@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// tries is how often a page is asked for again before Fetch gives up,
-	// badTries where the API answers and its answer cannot be used.
+	// tries is how often a request is repeated before Fetch gives up, badTries how often
+	// after an unusable response.
 	tries, badTries = 8, 2
-	// longestBackoff is the longest wait of its own between two of them.
+	// longestBackoff is the longest wait between two tries, unless the server asks for a
+	// longer one.
 	longestBackoff = 10 * time.Second
 )
 
-// Fetch asks for a page and decodes it. What may pass by waiting is tried
-// again, for some minutes at most. A call of the source may take timeout, as
-// engine.Config.FetchTimeout says. The caller releases the page.
+// Fetch requests a page and decodes it. It retries transient faults, for some minutes at
+// most. timeout bounds a call of the source; see engine.Config.FetchTimeout. The caller
+// releases the page.
 func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
 	for try := 0; ; try++ {
 		page, err := once(ctx, source, at, sourcecall.Timeout(timeout))
@@ -33,7 +34,7 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeou
 			return nil, ctx.Err()
 		}
 		fault, ok := errors.AsType[*bridge.Fault](err)
-		last := try == tries || ok && fault.HintCode == bridge.HintOverdue // that has been waited for long enough
+		last := try == tries || ok && fault.HintCode == bridge.HintOverdue // after a long wait already
 		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
 			last = try >= badTries
 		}
@@ -51,7 +52,7 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeou
 	}
 }
 
-// once asks for a page once.
+// once requests a page once.
 func once(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
 	var calls sourcecall.Calls
 	ctx, cancel := calls.Bound(ctx, timeout)
