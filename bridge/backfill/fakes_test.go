@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -172,6 +173,12 @@ func newWorld(t *testing.T, events int) *world {
 	return w
 }
 
+// inWorld runs f with a new world in a synctest bubble.
+func inWorld(t *testing.T, events int, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, events)) })
+}
+
 // plan is a backfill of the first so many seconds in n windows.
 func (w *world) plan(seconds, n int) backfill.Job {
 	return backfill.Job{
@@ -268,6 +275,16 @@ func (w *world) begin(plan backfill.Job) backfill.Job {
 func (w *world) resume(r backfill.Resumption) (backfill.Job, error) {
 	r.ID, r.Kind = "aaaaaa", backfill.Backfill
 	return w.planner().Resume(w.t.Context(), &r)
+}
+
+// resumed is resume of a job that can be resumed.
+func (w *world) resumed() backfill.Job {
+	w.t.Helper()
+	job, err := w.resume(backfill.Resumption{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return job
 }
 
 // job returns the job as it is listed.

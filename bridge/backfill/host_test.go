@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
@@ -206,8 +205,7 @@ func TestPlanOfStream(t *testing.T) {
 // TestHost: a job runs to its end beside others, within the process's limit.
 func TestHost(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		r := ask(40)
 		r.Parallel = backfill.HostedWindows + 1
@@ -257,8 +255,7 @@ func TestHost(t *testing.T) {
 // published once.
 func TestHostStops(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, stop := w.hosting()
 		id := started(t, h, ask(40))
 		passes(250 * time.Millisecond)
@@ -307,8 +304,7 @@ func TestHostStops(t *testing.T) {
 func TestHostStopsWithoutKafka(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]int{"the end of a window": 2, "the end of the job": 6} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 50)
+		inWorld(t, 50, func(t *testing.T, w *world) {
 			h, ends, stop := w.hosting()
 			w.log.away = change
 			id := started(t, h, ask(40))
@@ -339,8 +335,7 @@ func TestHostStopsWithoutKafka(t *testing.T) {
 // with other work runs keeps them for the process that can.
 func TestHostResumesWiderJob(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		plan := w.plan(40, 10)
 		plan.Parallel = 8
 		w.begin(plan)
@@ -356,10 +351,7 @@ func TestHostResumesWiderJob(t *testing.T) {
 		}
 		stop()
 		w.most = 0
-		job, err := w.resume(backfill.Resumption{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		job := w.resumed()
 		left := len(job.Windows) - job.Ended()
 		if _, err := w.start(job).Do(t.Context()); err != nil || w.most != min(left, 8) || left <= backfill.HostedWindows {
 			t.Errorf("the next process ran %d of %d windows at a time, %v", w.most, left, err)
@@ -374,8 +366,7 @@ func TestHostResumesWiderJob(t *testing.T) {
 // TestHostForgets: a process keeps nothing of a job that has ended.
 func TestHostForgets(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		begin := func() weak.Pointer[backfill.Plan] {
 			p, err := h.Plan(t.Context(), stream, ask(40))
@@ -399,8 +390,7 @@ func TestHostForgets(t *testing.T) {
 // TestHostEndsEarly: a job that is cancelled stops, and one that cannot go on says why.
 func TestHostEndsEarly(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		trouble := func(id string) string {
 			all, err := w.jobs.Overview(t.Context(), 0)

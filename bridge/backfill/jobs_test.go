@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -80,8 +79,7 @@ func TestOverlap(t *testing.T) {
 // if its bounds are the plan's.
 func TestList(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 20)
+	inWorld(t, 20, func(t *testing.T, w *world) {
 		young := w.plan(20, 2)
 		young.ID, young.Created = "bbbbbb", young.Created+1
 		w.begin(young)
@@ -137,8 +135,7 @@ func TestList(t *testing.T) {
 // was cancelled with what is left of it.
 func TestTidy(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 40)
+	inWorld(t, 40, func(t *testing.T, w *world) {
 		interrupt := func(job backfill.Job) {
 			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 			defer cancel()

@@ -58,8 +58,7 @@ func TestOutside(t *testing.T) {
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	for _, windows := range []int{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 30)
+		inWorld(t, 30, func(t *testing.T, w *world) {
 			plan := w.plan(20, windows)
 			if windows == 1 {
 				plan.From, plan.Windows[0].From = 0, 0

@@ -19,8 +19,7 @@ import (
 // the job says so.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		run := w.start(w.begin(w.plan(40, 5)))
 		if p := run.Progress(); p != (backfill.Progress{Windows: 5}) {
 			t.Errorf("before it begins: %+v", p)
@@ -56,8 +55,7 @@ func TestRun(t *testing.T) {
 // its id is refused.
 func TestBegin(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
+	inWorld(t, 10, func(t *testing.T, w *world) {
 		w.log.fails[1] = bridgetest.Failed
 		plan := w.plan(10, 2)
 		if err := w.jobs.Begin(t.Context(), plan); !errors.Is(err, bridgetest.ErrDown) {
@@ -94,8 +92,7 @@ func reasonOf(err error) backfill.Reason {
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, after := range []int{50, 150, 350, 450, 550, 750, 950} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 60)
+		inWorld(t, 60, func(t *testing.T, w *world) {
 			plan := w.plan(60, 3)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(after)*time.Millisecond)
 			defer cancel()
@@ -109,10 +106,7 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("after %d ms: it knows of %d events, the list of %d, %s", after, job.Totals().Events, events, before.State)
 			}
 			w.opened = nil
-			resumed, err := w.resume(backfill.Resumption{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			resumed := w.resumed()
 			if resumed.Totals().Events != events || resumed.AtOnce() != 2 {
 				t.Errorf("after %d ms: it goes on with %d events of %d, %d at once", after, resumed.Totals().Events, events, resumed.AtOnce())
 			}
@@ -131,14 +125,13 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestDoubt: whether or not a change of the job that fails was persisted, the job
-// comes to its end with nothing lost or twice.
+// TestDoubt: whether or not a failed change of the job, or a failed transaction of a window,
+// was persisted, the job ends with no event lost or duplicated.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
 	for _, how := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		for n := 2; n <= 4; n++ { // two windows, and the end
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 20)
+			inWorld(t, 20, func(t *testing.T, w *world) {
 				w.log.fails[n] = how
 				job, err := w.start(w.begin(w.plan(20, 2))).Do(t.Context())
 				if err != nil || job.State != backfill.Done || job.Ended() != 2 || len(w.said) != 1 || !strings.Contains(w.said[0], bridgetest.ErrDown.Error()) {
@@ -147,16 +140,8 @@ func TestDoubt(t *testing.T) {
 				w.wantOnce(20)
 			})
 		}
-	}
-}
-
-// TestSinkDoubt: the same of a window's transactions.
-func TestSinkDoubt(t *testing.T) {
-	t.Parallel()
-	for _, how := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		for n := 1; n <= 6; n++ {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 20)
+			inWorld(t, 20, func(t *testing.T, w *world) {
 				w.topic.FailPublish(n, how)
 				if _, err := w.start(w.begin(w.plan(20, 2))).Do(t.Context()); err != nil {
 					t.Errorf("%s, publish %d: %v", how, n, err)
@@ -171,8 +156,7 @@ func TestSinkDoubt(t *testing.T) {
 // it.
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 60)
+	inWorld(t, 60, func(t *testing.T, w *world) {
 		c := backfill.Cancellation{ID: "aaaaaa", By: "you", Why: "wrong bounds"}
 		if _, err := w.jobs.Cancel(t.Context(), c, true); reasonOf(err) != backfill.Unknown {
 			t.Errorf("a job that is not there: %v", err)
@@ -207,8 +191,7 @@ func TestCancel(t *testing.T) {
 // TestCancelAtTheEnd: a job that was cancelled does not become done.
 func TestCancelAtTheEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
+	inWorld(t, 10, func(t *testing.T, w *world) {
 		run := w.start(w.begin(w.plan(10, 1)))
 		w.log.onChange = func(n int) {
 			if n != 3 { // the plan, the window, and now the end
@@ -233,8 +216,7 @@ func TestCancelAtTheEnd(t *testing.T) {
 func TestPlanGone(t *testing.T) {
 	t.Parallel()
 	for _, windows := range []int{0, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 10)
+		inWorld(t, 10, func(t *testing.T, w *world) {
 			run := w.start(w.begin(w.plan(10, 2)))
 			w.log.onChange = func(int) {
 				w.log.mu.Lock()
@@ -257,8 +239,7 @@ func TestPlanGone(t *testing.T) {
 // resumed when that is over.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 40)
+	inWorld(t, 40, func(t *testing.T, w *world) {
 		w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Code: "401", Err: errors.New("no key")}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -267,11 +248,7 @@ func TestBlocked(t *testing.T) {
 			t.Fatalf("%v, want the window to be blocked", err)
 		}
 		delete(w.broken, 1)
-		job, err := w.resume(backfill.Resumption{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.start(job).Do(t.Context()); err != nil {
+		if _, err := w.start(w.resumed()).Do(t.Context()); err != nil {
 			t.Error(err)
 		}
 		w.wantOnce(40)
@@ -281,8 +258,7 @@ func TestBlocked(t *testing.T) {
 // TestOtherIDs: a window goes on only with the ids that its tail was written with.
 func TestOtherIDs(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 60)
+	inWorld(t, 60, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
 		defer cancel()
 		if _, err := w.start(w.begin(w.plan(60, 3))).Do(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -290,13 +266,10 @@ func TestOtherIDs(t *testing.T) {
 		}
 		resume := func(ids string) error {
 			w.ids = ids
-			job, err := w.resume(backfill.Resumption{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			job := w.resumed()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			_, err = w.start(job).Do(ctx)
+			_, err := w.start(job).Do(ctx)
 			return err
 		}
 		if blocked, ok := errors.AsType[*bridge.BlockedError](resume("/id")); !ok || !strings.Contains(blocked.Error(), "ids at /id") {
@@ -313,8 +286,7 @@ func TestOtherIDs(t *testing.T) {
 // while goes on.
 func TestOwnership(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 60)
+	inWorld(t, 60, func(t *testing.T, w *world) {
 		job := w.begin(w.plan(60, 3))
 		first, other := w.start(job), w.start(job)
 		ended := make(chan error, 1)
@@ -345,8 +317,7 @@ func TestOwnership(t *testing.T) {
 // lost. The end of the job records it.
 func TestLostAtTheEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 20)
+	inWorld(t, 20, func(t *testing.T, w *world) {
 		w.log.fails[2] = bridgetest.Failed
 		w.log.onChange = func(n int) {
 			if n == 2 {
@@ -367,8 +338,7 @@ func TestLostAtTheEnd(t *testing.T) {
 // for a turn.
 func TestSharedLimit(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 60)
+	inWorld(t, 60, func(t *testing.T, w *world) {
 		w.limit = 2
 		began := time.Now()
 		if _, err := w.start(w.begin(w.plan(60, 3))).Do(t.Context()); err != nil {
@@ -398,8 +368,7 @@ func TestSharedLimit(t *testing.T) {
 // is refused before anything changes.
 func TestResume(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
+	inWorld(t, 10, func(t *testing.T, w *world) {
 		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.Unknown || err.Error() != "stream events has no job aaaaaa" {
 			t.Errorf("no job: %v", err)
 		}
@@ -432,8 +401,7 @@ func TestResume(t *testing.T) {
 // over, one that works on the job keeps it.
 func TestResumeBusy(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
+	inWorld(t, 10, func(t *testing.T, w *world) {
 		w.begin(w.plan(10, 2))
 		began := time.Now()
 		var said []string

@@ -22,8 +22,7 @@ var (
 // the page and whose the stream is.
 func TestRunOtherSource(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		w.identity = tenantB
 		plan := w.plan(40, 2)
 		plan.Source = tenantA
@@ -41,8 +40,7 @@ func TestRunOtherSource(t *testing.T) {
 func TestRunUnknownSource(t *testing.T) {
 	t.Parallel()
 	for _, then := range []string{"goes on", "is resumed", "goes on elsewhere"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 20)
+		inWorld(t, 20, func(t *testing.T, w *world) {
 			w.identity = tenantA
 			w.log.onChange = func(n int) { // the first window has ended
 				if n == 2 {
@@ -106,8 +104,7 @@ func TestPlanSource(t *testing.T) {
 			t.Errorf("planned %+v, %v, again %+v, %v", p, err, again, err2)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 10)
+	inWorld(t, 10, func(t *testing.T, w *world) {
 		w.begin(w.plan(10, 2))
 		w.live = checkpoints{{Source: tenantA}}
 		job, err := w.resume(backfill.Resumption{})
@@ -167,8 +164,7 @@ func TestJobRequest(t *testing.T) {
 		"nobody knows":                     {"", "", ours, true},
 		"settings of an embedding program": {ours, ours, "", false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 10)
+		inWorld(t, 10, func(t *testing.T, w *world) {
 			plan := w.plan(10, 2)
 			plan.Kind, plan.Request = backfill.Backfill, c.job
 			w.begin(plan)
@@ -188,8 +184,7 @@ func TestJobRequest(t *testing.T) {
 // the job began.
 func TestRunOtherTopic(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 50)
+	inWorld(t, 50, func(t *testing.T, w *world) {
 		plan := w.plan(40, 2)
 		plan.Topic, plan.TopicID = "events", "of another topic"
 		_, err := w.start(w.begin(plan)).Do(t.Context())
@@ -204,8 +199,7 @@ func TestRunOtherTopic(t *testing.T) {
 // made again before that was committed.
 func TestEndedOtherTopic(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 20)
+	inWorld(t, 20, func(t *testing.T, w *world) {
 		plan := w.plan(20, 2)
 		plan.Topic, plan.TopicID = "events", "topic-0"
 		ctx, cancel := context.WithCancel(t.Context())
@@ -220,11 +214,7 @@ func TestEndedOtherTopic(t *testing.T) {
 			t.Fatalf("%+v, %v", job, err)
 		}
 		w.topic.Recreate()
-		job, err := w.resume(backfill.Resumption{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = w.start(job).Do(t.Context())
+		_, err := w.start(w.resumed()).Do(t.Context())
 		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic || w.job().State == backfill.Done {
 			t.Errorf("%v, the job is %s", err, w.job().State)
 		}

@@ -86,8 +86,7 @@ func TestCompareForms(t *testing.T) {
 		for _, unmarked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, unmarked %t", name, unmarked), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, test.exported, nil)
+				inWorld(t, test.exported, nil, func(t *testing.T, w *world) {
 					for _, i := range test.published {
 						r := i.record()
 						if unmarked {
@@ -279,8 +278,7 @@ func TestWindowCircles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, nil, nil)
+			inWorld(t, nil, nil, func(t *testing.T, w *world) {
 				w.source.Serve(func(asked bridge.Position) bridgetest.Answer {
 					next := "a"
 					if asked.Cursor == "a" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -130,6 +131,12 @@ func newWorld(t *testing.T, exported, published []item) *world {
 		AwaitingEnd: func() { w.said = append(w.said, "awaiting the end") },
 	}
 	return w
+}
+
+// inWorld runs f with a new world in a synctest bubble.
+func inWorld(t *testing.T, exported, published []item, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, exported, published)) })
 }
 
 // atEnd is a checkpoint of a stream that has read all that was listed at a time.

@@ -29,8 +29,7 @@ func TestRepairTopicMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, items(10), nil)
+			inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 				if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
 					t.Fatalf("%+v", r.Repair)
 				}

@@ -50,8 +50,7 @@ func TestRepairRefused(t *testing.T) {
 		for _, mode := range []reconcile.Mode{reconcile.Rehearse, reconcile.Repair} {
 			t.Run(fmt.Sprintf("%s, %d", name, mode), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, items(10), nil)
+				inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 					test.change(w)
 					err := w.refused(mode, test.why)
 					if !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
@@ -70,8 +69,7 @@ func TestRepairRefused(t *testing.T) {
 	}
 	t.Run("neighbours", func(t *testing.T) {
 		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, items(10), nil)
+		inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 			w.cfg.To = second(5000)
 			w.live.backfills = []reconcile.Backfill{{ID: "before", To: w.cfg.From}, {ID: "behind", From: w.cfg.To, To: w.cfg.To + 1}}
 			if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
@@ -170,8 +168,7 @@ func TestRepairOneForm(t *testing.T) {
 func TestRepairUnknownMark(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{`{"v":2,"ids":""}`, `{"v":1,"ids":"AAAA"}`, `x`} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, items(3), nil)
+		inWorld(t, items(3), nil, func(t *testing.T, w *world) {
 			w.repair.marks["m"] = []byte(value)
 			w.refused(reconcile.Repair, reconcile.UnknownMark)
 			if len(w.repair.published) > 0 || w.repair.open {
@@ -185,8 +182,7 @@ func TestRepairUnknownMark(t *testing.T) {
 // events of its transaction.
 func TestRepairRefusedEvents(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, items(40), nil)
+	inWorld(t, items(40), nil, func(t *testing.T, w *world) {
 		w.repair.tooLarge = func(id string) bool { return strings.HasSuffix(id, "7") }
 		r := w.must(reconcile.Repair)
 		if r.Repair.Events != 36 || r.Repair.Refused != 4 || len(r.Repair.Reasons) != 4 || !strings.Contains(r.Repair.Reasons[0], "e7 is too large") {
@@ -202,8 +198,7 @@ func TestRepairRefusedEvents(t *testing.T) {
 // goes on from there.
 func TestRepairFails(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, items(10), nil)
+	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 		w.repair.fails = bridge.ErrFenced
 		if _, err := w.run(reconcile.Repair); !errors.Is(err, bridge.ErrFenced) || w.repair.open {
 			t.Errorf("%v, want ErrFenced", err)
@@ -248,8 +243,7 @@ func TestRepairFrontier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, items(10), nil)
+			inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 				w.live.trail = test.trail
 				if diff := cmp.Diff(&test.want, w.must(reconcile.Repair).Repair); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -298,8 +292,7 @@ func TestRepairNearTheFrontier(t *testing.T) {
 // TestRepairMoved: a stream that is moved meanwhile may publish the events itself.
 func TestRepairMoved(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, items(10), nil)
+	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 		w.live.onLook = func(int) {
 			if len(w.repair.published) == 4 { // the first page
 				c := atEnd(0, second(6000))
@@ -388,8 +381,7 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, withoutIngestion(items(3)), nil)
+			inWorld(t, withoutIngestion(items(3)), nil, func(t *testing.T, w *world) {
 				test.change(w)
 				err := w.refused(reconcile.Repair, test.why)
 				if !strings.Contains(err.Error(), "missing events lack an ingestion time") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
@@ -407,8 +399,7 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 // wants an end of its own.
 func TestRepairWithoutIngestionInParts(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withoutIngestion(items(40)), nil)
+	inWorld(t, withoutIngestion(items(40)), nil, func(t *testing.T, w *world) {
 		w.cfg.Batch, w.cfg.To = 25, second(40)
 		polling, stop := context.WithCancel(t.Context())
 		var polls sync.WaitGroup

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -34,8 +33,7 @@ func TestOtherSource(t *testing.T) {
 		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, nil, nil)
+				inWorld(t, nil, nil, func(t *testing.T, w *world) {
 					w.source = bridgetest.NewSource(t, bridgetest.Export{PageSize: 4, Identity: test.page})
 					w.ports.Source = source{w.source}
 					for _, i := range items(10) {
@@ -67,8 +65,7 @@ func TestOtherRequest(t *testing.T) {
 	}
 	for live, refused := range map[bridge.Fingerprint]bool{"": false, request("a", "/x"): false, request("a", "/y"): true, request("b", "/x"): true} {
 		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, nil, items(10))
+			inWorld(t, nil, items(10), func(t *testing.T, w *world) {
 				w.cfg.Origin.Request, w.live.trail[0].Origin.Request = request("a", "/x"), live
 				if !refused {
 					w.must(mode)
@@ -91,8 +88,7 @@ func (hangingSource) Fetch(ctx context.Context, _ bridge.Position) (*bridge.Page
 // TestSourceHangs: a source that hangs ends the comparison by the engine's deadline.
 func TestSourceHangs(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, items(10), nil)
+	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
 		w.ports.Source, w.cfg.FetchTimeout, w.cfg.Mode = hangingSource{source{w.source}}, 5*time.Minute, reconcile.Compare
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
