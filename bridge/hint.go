@@ -20,7 +20,7 @@ const (
 	HintMapping          Hint = "mapping"            // check how items are read
 	HintOverdue          Hint = "fetch-overdue"      // check what the source waits for
 	HintOrigin           Hint = "other-origin"       // restore the setting, or accept it by a reset
-	HintOtherTopic       Hint = "other-topic"        // correct the topic, accept it by a reset, or separate two deployments
+	HintOtherTopic       Hint = "other-topic"        // correct it, accept it by a reset, or separate two deployments
 	HintOwned            Hint = "owned"              // stop the process that owns the stream
 	HintOwner            Hint = "second-bridge"      // stop or separate one of two bridges
 	HintRequest          Hint = "other-request"      // restore the settings, or accept them by a reset

@@ -14,7 +14,7 @@ import (
 	"exportbridge/bridge/backfill"
 )
 
-// checkpoints is a LiveStream.
+// checkpoints is a bridge.CheckpointLog, newest first.
 type checkpoints []bridge.Checkpoint // newest first
 
 func (l checkpoints) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {

@@ -57,7 +57,7 @@
  *   engine/mirror.go         offer, write, settle       mirror, with cursorstore/advance.lua
  *   engine/command.go        applyCommand, derive       requests, with cursorstore/inbox.lua
  *   engine/command.go        validateCommand            requests that are refused
- *   request.go               Reset, Pause               requests to move, pause and resume
+ *   command.go               Reset, Pause               requests to move, pause and resume
  *   engine/command.go        claim, expire              DEADLINE: claims, and who answers expired
  *   engine/invalidcursor.go  recoverInvalidCursor       a new epoch that nobody asked for, as newEpoch
  *   engine/follow.go         handleError, step          unknown: throw the session away

@@ -194,7 +194,8 @@ func (c *comparison) awaitEnd(ctx context.Context) error {
 		if newest.PositionTime != 0 {
 			at = instant(newest.PositionTime)
 		}
-		return unproven(NotAtEnd, "it has not reached the end of the export within %s, its position is %s", drainTimeout, at)
+		return unproven(NotAtEnd, "it has not reached the end of the export within %s, its position is %s",
+			drainTimeout, at)
 	}
 }
 
@@ -213,8 +214,8 @@ func (c *comparison) unmoved(ctx context.Context) error {
 	}
 	found, err := bridge.Newest(ctx, c.Live)
 	if err == nil && found.Epoch != c.repair.epoch {
-		err = reject(Moved, "the stream was moved meanwhile, from epoch %d to %d: it may still publish missing events",
-			c.repair.epoch, found.Epoch)
+		err = reject(Moved, "the stream was moved meanwhile, from epoch %d to %d: "+
+			"it may still publish missing events", c.repair.epoch, found.Epoch)
 	}
 	return err
 }
