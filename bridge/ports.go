@@ -148,9 +148,9 @@ type Ownership interface {
 	Release()
 }
 
-// Command is an operator's request to a running stream.
+// Command is what an operator asks of a running stream.
 type Command struct {
-	ID   string `json:"id"`   // of this request alone
+	ID   string `json:"id"`   // of this command alone
 	Kind Kind   `json:"kind"` // KindReset, KindPause or KindResume
 	// BaseEpoch is the epoch that the operator saw. At another epoch the command is
 	// rejected.
