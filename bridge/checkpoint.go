@@ -13,8 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckpointFormat is the version of the checkpoint format that this program writes.
-// It reads this and older versions and rejects newer ones.
+// CheckpointFormat is the version of the checkpoint format that this program writes for
+// a stream that follows a cursor: see Origin.Format. It reads all versions up to
+// ListingFormat and rejects newer ones.
 const CheckpointFormat = 1
 
 // MaxCursor is the longest cursor, in bytes, that the engine follows.
@@ -63,6 +64,8 @@ type Origin struct {
 	// "none". Empty, as older versions write it, is the resource's default. The tail
 	// depends on it.
 	ItemID string `json:"item_id,omitempty"`
+	// Follow is FollowWindows, or empty for a cursor.
+	Follow string `json:"follow,omitempty"`
 	// Request is the fingerprint of the API request that returned the cursor. Older
 	// versions write none, and drop it.
 	Request Fingerprint `json:"request,omitempty"`
@@ -70,8 +73,16 @@ type Origin struct {
 
 // Same reports whether a cursor of o can be followed with the settings of p.
 func (o Origin) Same(p Origin) bool {
-	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.End == p.End && slices.Equal(o.Events, p.Events) &&
+	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.Follow == p.Follow && o.End == p.End && slices.Equal(o.Events, p.Events) &&
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
+}
+
+// Format is the version of the format of a stream's checkpoints.
+func (o *Origin) Format() int {
+	if o.Follow == FollowWindows {
+		return ListingFormat
+	}
+	return CheckpointFormat
 }
 
 // Outside reports whether the time of an event is outside the bounds of a window. That
@@ -140,7 +151,7 @@ type RewindEnd struct {
 // there. Redis and the checkpoint topic store its JSON form, which is a frozen,
 // versioned format.
 type Checkpoint struct {
-	// Format is the version of the format, CheckpointFormat.
+	// Format is the version of the format, Origin.Format.
 	Format int    `json:"v"`
 	Stream string `json:"stream"` // the stream's name
 	Version
@@ -211,6 +222,9 @@ type Checkpoint struct {
 	// OverlapTopics are the topics when the overlap begins: later events are behind
 	// their ends. Nil if unknown, or if the overlap is done.
 	OverlapTopics []TopicState `json:"overlap_topics,omitempty"`
+	// Listing is set where Origin.Follow is FollowWindows, from the first window of an
+	// epoch that lists anew.
+	Listing *Listing `json:"listing,omitempty"`
 	// Owner and Session name the process and the session that wrote the checkpoint.
 	Owner   string `json:"owner,omitempty"`
 	Session string `json:"session,omitempty"`
@@ -256,7 +270,11 @@ func (c *Checkpoint) MovedTo() *Version {
 
 // Position returns the position of the next request.
 func (c *Checkpoint) Position() Position {
-	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
+	p := Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
+	if c.Listing != nil {
+		p.Floor = c.Listing.Lowest()
+	}
+	return p
 }
 
 // Diverged reports whether a stream has two histories: both checkpoints are of one epoch,
@@ -328,8 +346,18 @@ func (c *Checkpoint) Validate() error {
 	if c.Overlap != nil {
 		counts = append(counts, c.Overlap.Dropped)
 	}
-	for i := range c.Topics {
-		t := &c.Topics[i]
+	topics := c.Topics
+	if l := c.Listing; l != nil {
+		if len(l.Marks) == 0 {
+			return errors.New("the listing has no mark")
+		}
+		times, topics = append(times, l.Floor, l.Again), slices.Concat(topics, l.Behind)
+		for i := range l.Marks {
+			times, topics = append(times, l.Marks[i].At), append(topics, l.Marks[i].Topics...)
+		}
+	}
+	for i := range topics {
+		t := &topics[i]
 		counts, times = append(counts, t.Start, t.End, int64(t.Partitions), int64(t.GrewFrom)), append(times, t.GrewAt)
 	}
 	for _, n := range counts {
@@ -437,6 +465,9 @@ func (o Origin) String() string {
 	}
 	if o.ItemID != "" {
 		events += ", ids at " + o.ItemID
+	}
+	if o.Follow != "" {
+		events += ", by " + o.Follow
 	}
 	return fmt.Sprintf("resource %s, %s, start %s, %s", o.Resource, events, o.StartText(), end)
 }

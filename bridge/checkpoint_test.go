@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -63,12 +64,21 @@ func TestCheckpointGolden(t *testing.T) {
 			Events: 617, Pages: 7, Outside: 417, WrittenAt: 1,
 		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
+		"listing": {
+			Format: bridge.ListingFormat, Stream: "audit", Version: bridge.Version{Epoch: 2, Seq: 9}, Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Cursor: bridge.Watermark{At: 1795687201000, Part: 2}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
+			Listing: &bridge.Listing{
+				Floor: 1795680000000, Marks: []bridge.ListingMark{{At: 1795687000000, Topics: topicsTo(77)}},
+				Again: 1795687100000, Behind: topicsTo(80),
+			},
+			WrittenAt: 1795687300000,
+		},
 	} {
 		got, err := c.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		file := "testdata/checkpoint_" + name + ".v1.json"
+		file := fmt.Sprintf("testdata/checkpoint_%s.v%d.json", name, c.Format)
 		if *update {
 			if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
 				t.Fatal(err)
@@ -98,7 +108,9 @@ func TestDecodeCheckpointRefuses(t *testing.T) {
 		"not JSON":       `hello`,
 		"another thing":  `{"foo":1}`,
 		"an array":       `[1]`,
-		"newer version":  `{"v":2,"stream":"events"}`,
+		"newer version":  `{"v":3,"stream":"events"}`,
+		"no mark":        `{"v":2,"stream":"events","listing":{"floor":0,"marks":[]}}`,
+		"forged mark":    `{"v":2,"stream":"events","listing":{"floor":0,"marks":[{"at":9223372036854775807}]}}`,
 		"no version":     `{"stream":"events"}`,
 		"no stream":      `{"v":1}`,
 		"negative seq":   `{"v":1,"stream":"s","seq":-1}`,

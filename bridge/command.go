@@ -132,7 +132,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	origin.Start, origin.Request = cmd.Target.Start, requestAfter(from, origin.Request, cmd)
 	same := origin.Same(from.Origin) && len(from.Origin.Request.Changed(origin.Request, from.Cursor).Other) == 0
 	c := Checkpoint{
-		Format: CheckpointFormat, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
+		Format: origin.Format(), Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
 		Version: Version{Epoch: from.Epoch + 1},
 		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried, Border: cmd.Target.Border,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,

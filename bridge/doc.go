@@ -2,8 +2,8 @@
 // ports ([Source], [Sink], [Store], [Owner], [Inbox], [Observer]) and the values
 // that pass through them ([Page], [Batch], [Checkpoint], [Command], [Fault],
 // [Status]). Package engine calls the ports; package position computes how a page
-// moves the stream. exportapi, kafkasink, kafkagroup and cursorstore implement the
-// ports. This package imports only the standard library.
+// moves the stream. exportapi, windows, kafkasink, kafkagroup and cursorstore
+// implement the ports. This package imports only the standard library.
 //
 // # Promise
 //

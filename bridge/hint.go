@@ -16,6 +16,7 @@ const (
 	HintCursorSuspect    Hint = "cursor-suspect"     // wait for a request without a cursor
 	HintCursorTooLong    Hint = "cursor-too-long"    // report it to the operator of the API
 	HintCycle            Hint = "cycle"              // reset past it
+	HintFollow           Hint = "other-follow"       // restore the setting, or go on from a time by a reset
 	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
 	HintMapping          Hint = "mapping"            // check how items are read
 	HintOverdue          Hint = "fetch-overdue"      // check what the source waits for
@@ -61,7 +62,7 @@ const (
 // Hints lists all of them.
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored,
-	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCycle, HintForeign, HintMapping, HintOrigin,
+	HintCursorRejected, HintCursorSuspect, HintCursorTooLong, HintCycle, HintFollow, HintForeign, HintMapping, HintOrigin,
 	HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail,
 	HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,

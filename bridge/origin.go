@@ -18,7 +18,9 @@ func OriginFault(c *Checkpoint, want Origin, topic string) *Fault {
 		fault.HintCode = HintOtherTopic
 		fault.Err = fmt.Errorf("the checkpoint belongs to topic %s, the configuration names %s", c.Topic, topic)
 	case !c.Origin.Same(want):
-		fault.HintCode = HintOrigin
+		if fault.HintCode = HintOrigin; c.Origin.Follow != want.Follow {
+			fault.HintCode = HintFollow
+		}
 		fault.Err = fmt.Errorf("the checkpoint was written with %s, the configuration has %s", c.Origin, want)
 	default:
 		return RequestFault(c, want.Request)

@@ -21,6 +21,11 @@ type Position struct {
 	Start, End int64
 	// Window marks a stateless window: every cursor is sent with the same bounds.
 	Window bool
+	// Floor and Held are for a Source that follows windows: see Listing.Lowest, and what
+	// the topic holds of the items that it may list. Another Held than before means
+	// that whatever the Source remembers of published items is out of date.
+	Floor int64
+	Held  PublishedIndex
 }
 
 // Event is one item of a page. Its slices point into the page's body and are valid until

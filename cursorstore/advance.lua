@@ -3,7 +3,7 @@
 -- KEYS  1 checkpoint  2 history  3 history index
 -- ARGV  1 version  2 epoch  3 seq  4 change id  5 cursor hash  6 session  7 written at
 --       8 checkpoint JSON  9 change id that the writer knows  10 data, note or none
---       11 parent of the first entry of a new epoch
+--       11 parent of the first entry of a new epoch  12 newest version that the writer reads
 -- Reply {word, detail}: applied, same, conflict (detail: stored JSON) or foreign (detail: what it is).
 
 local GROWTH, KEPT, NONE = '~', '!', '-'
@@ -39,7 +39,7 @@ if kind == 'hash' then
     'written_at', 'data', 'sum', 'entry', 'entry_at', 'entry_cursor')
   stored = {v = f[1], epoch = f[2], seq = f[3], change = f[4], cursor = f[5], session = f[6],
     at = f[7], data = f[8], sum = f[9], entry = f[10], entry_at = f[11], entry_cursor = f[12]}
-  if number(stored.v) and compare(stored.v, version) > 0 then
+  if number(stored.v) and compare(stored.v, ARGV[12]) > 0 then
     return {'foreign', 'a checkpoint of format version ' .. stored.v}
   end
   if not (number(stored.v) and number(stored.epoch) and number(stored.seq) and number(stored.at)

@@ -69,8 +69,8 @@ func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	if !ok {
 		return bridge.Checkpoint{}, errors.New("hash without the fields of a checkpoint")
 	}
-	if v, err := strconv.Atoi(fields[fieldVersion]); err != nil || v > bridge.CheckpointFormat {
-		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion], bridge.CheckpointFormat)
+	if v, err := strconv.Atoi(fields[fieldVersion]); err != nil || v > bridge.ListingFormat {
+		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion], bridge.ListingFormat)
 	}
 	c, err := bridge.DecodeCheckpoint([]byte(data))
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	reply, err := s.eval(ctx, op, advance, []string{s.keys.checkpoint, s.keys.history, s.keys.index},
-		bridge.CheckpointFormat, decimal(to.Epoch), decimal(to.Seq), to.ChangeID(), cursorHash(to.Cursor), to.Session,
-		decimal(to.WrittenAt), data, from.ChangeID(), historyClass(to.Kind), root)
+		to.Format, decimal(to.Epoch), decimal(to.Seq), to.ChangeID(), cursorHash(to.Cursor), to.Session,
+		decimal(to.WrittenAt), data, from.ChangeID(), historyClass(to.Kind), root, bridge.ListingFormat)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *Store) encode(c bridge.Checkpoint) ([]byte, error) {
 	switch {
 	case c.Stream != s.name:
 		return nil, fmt.Errorf("checkpoint of stream %q in the store of %q", c.Stream, s.name)
-	case c.Format != bridge.CheckpointFormat:
+	case c.Format != c.Origin.Format():
 		return nil, fmt.Errorf("checkpoint of version %d", c.Format)
 	case c.Epoch < 0 || c.Seq < 0 || c.WrittenAt < 0 || max(c.Epoch, c.Seq, c.WrittenAt) > bridge.MaxNumber:
 		return nil, errors.New("epoch, seq or time is out of range")

@@ -114,7 +114,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 		alter func(*space) *redis.IntCmd
 		want  string
 	}{
-		"newer version":     {stored("v", 2), "version"},
+		"newer version":     {stored("v", 3), "version"},
 		"version no number": {stored("v", "two"), ""},
 		"epoch no number":   {stored("epoch", "1.0"), ""},
 		"seq too long":      {stored("seq", "99999999999999999999"), ""},

@@ -224,7 +224,7 @@ func (p *Planner) checkSource(ctx context.Context, plan *Plan) error {
 		return reject(OtherSource, &plan.Job, "the settings request another list than stream %s: %s changed",
 			p.Name(), strings.Join(elsewhere, ", "))
 	}
-	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd
+	plan.Job.Source, plan.Job.Request, plan.Job.MarksEnd = live.Source, p.Request, live.MarksEnd && live.Listing == nil
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (p *Planner) checkResumed(ctx context.Context, job *Job) error {
 		return reject(OtherSource, job,
 			"job %s exports %s, but stream %s now exports %s", job.ID, job.Source, job.Stream, live.Source)
 	}
-	job.Source, job.MarksEnd = cmp.Or(job.Source, live.Source), job.MarksEnd || live.MarksEnd
+	job.Source, job.MarksEnd = cmp.Or(job.Source, live.Source), job.MarksEnd || live.MarksEnd && live.Listing == nil
 	if !p.Request.Known() {
 		return nil
 	}

@@ -38,10 +38,10 @@ func (c *comparison) repairable(ctx context.Context) error {
 	case live.PositionTime == 0:
 		return reject(PositionUnknown,
 			"stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
-	case c.To > live.PositionTime:
+	case c.To > live.Settled():
 		e := reject(NotPassed, "the range ends after the live position %s: "+
-			"the stream may still publish missing events", instant(live.PositionTime))
-		e.Position = live.PositionTime
+			"the stream may still publish missing events", instant(live.Settled()))
+		e.Position = live.Settled()
 		return e
 	case originText(live.Origin) != originText(c.Origin):
 		return reject(OtherOrigin, "the stream exports %s, these settings request %s",

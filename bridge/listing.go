@@ -1,0 +1,163 @@
+package bridge
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ListingFormat is the Checkpoint.Format of a stream that follows windows. A version
+// that knows only cursors refuses it: it would send the Watermark to the API.
+const ListingFormat = 2
+
+// FollowWindows is the Origin.Follow of a stream that follows windows of time in place
+// of the API's cursor.
+const FollowWindows = "windows"
+
+// Watermark is the cursor of a stream that follows windows: all that the API listed
+// before At is published. Part counts the pages of the window at At that are published
+// too.
+type Watermark struct {
+	// At is in milliseconds since the epoch, whole seconds.
+	At   int64
+	Part int
+}
+
+const watermarkPrefix = "w1:"
+
+// Cursor is the text of the watermark.
+func (w Watermark) Cursor() string {
+	text := watermarkPrefix + time.UnixMilli(w.At).UTC().Format(time.RFC3339)
+	if w.Part > 0 {
+		text += "+" + strconv.Itoa(w.Part)
+	}
+	return text
+}
+
+// ParseWatermark reads what Cursor returned.
+func ParseWatermark(cursor string) (w Watermark, ok bool) {
+	at, part, parts := strings.Cut(strings.TrimPrefix(cursor, watermarkPrefix), "+")
+	t, err := time.Parse(time.RFC3339, at)
+	if err == nil && parts {
+		w.Part, err = strconv.Atoi(part)
+	}
+	w.At = t.UnixMilli()
+	return w, err == nil && w.Cursor() == cursor
+}
+
+// Watermark is where a stream that follows windows goes on from p.
+func (p *Position) Watermark() (w Watermark, ok bool) {
+	if p.Cursor == "" {
+		return Watermark{At: p.Start - p.Start%1000}, true
+	}
+	return ParseWatermark(p.Cursor)
+}
+
+// Listing is what a stream that follows windows knows of the topic. It begins anew with
+// a reset, after which everything is published again.
+type Listing struct {
+	// Floor is the watermark at which the listing began, in milliseconds since the
+	// epoch. Nothing before it is listed.
+	Floor int64 `json:"floor"`
+	// Marks are earlier watermarks, oldest first, at least one.
+	Marks []ListingMark `json:"marks"`
+	// Again is set after a reset within the look-back: an item from this time on, in
+	// milliseconds since the epoch, counts as published only behind the ends of Behind,
+	// the topics at the reset. Earlier items may be listed late, and count as before.
+	Again  int64        `json:"again,omitempty"`
+	Behind []TopicState `json:"behind,omitempty"`
+}
+
+// ListingMark is the extent of the topics before the window at a watermark was
+// published.
+type ListingMark struct {
+	// At is the watermark, in milliseconds since the epoch.
+	At     int64        `json:"at"`
+	Topics []TopicState `json:"topics,omitempty"`
+}
+
+// BeginListing returns the Listing of a stream at a watermark, which has published
+// nothing behind topics that counts.
+func BeginListing(at int64, topics []TopicState) *Listing {
+	return &Listing{Floor: at, Marks: []ListingMark{{At: at, Topics: Extents(topics)}}}
+}
+
+// Reset returns the Listing of a stream that is reset from one watermark to another, nil
+// if nothing before that one is listed any more, or if the reset leaves out what is not
+// published yet, behind position in milliseconds since the epoch: a new Listing begins
+// then. Behind is not known yet.
+func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Duration) *Listing {
+	if l == nil || to.At > max(from.At, position) || to.At <= from.At-lookBack.Milliseconds() {
+		return nil
+	}
+	first := l.first(from.At, lookBack) // knows nothing of what is older
+	return &Listing{Floor: max(l.Floor, from.At-lookBack.Milliseconds()), Marks: l.Marks[first : first+1], Again: to.At}
+}
+
+const (
+	// marksPerLookBack bounds the marks that a checkpoint holds.
+	marksPerLookBack = 4
+	// ListingMargin is what rounding to whole seconds, of the windows, their bounds and
+	// the API's clock, may add to a look-back, in milliseconds.
+	ListingMargin = 5000
+)
+
+// Moved returns the Listing of a stream that goes from one watermark to the next. topics
+// are the topics before the window at from was published, as far as it begins there.
+func (l *Listing) Moved(from, to Watermark, topics []TopicState, lookBack time.Duration) *Listing {
+	next := *l
+	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
+	if from.At-next.Marks[len(next.Marks)-1].At >= gap {
+		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
+	}
+	next.Marks = next.Marks[next.first(to.At, lookBack):]
+	if next.Marks[0].At >= next.Again { // what was published before the reset counts no more
+		next.Again, next.Behind = 0, nil
+	}
+	return &next
+}
+
+// Lowest is where listings begin at the earliest, in milliseconds since the epoch: what
+// was published before the first mark is not known. A look-back that was raised grows to
+// its length.
+func (l *Listing) Lowest() int64 {
+	if first := l.Marks[0].At; first > l.Floor {
+		return first + ListingMargin
+	}
+	return l.Floor
+}
+
+// Since returns what the topic may hold of the items that are listed from a watermark
+// on: what was published since the newest mark that is a look-back older. An item is
+// published by the first window that ends behind its place in the list.
+func (l *Listing) Since(at int64, lookBack time.Duration) Since {
+	return Since{Topics: l.Marks[l.first(at, lookBack)].Topics, EndsOnly: true}
+}
+
+// Settled is the instant before which the stream publishes nothing any more, in
+// milliseconds since the epoch: its PositionTime, or what no window lists again.
+func (c *Checkpoint) Settled() int64 {
+	if c.Listing == nil {
+		return c.PositionTime
+	}
+	return min(c.PositionTime, c.Listing.Marks[0].At)
+}
+
+// first is the index of the newest mark that is old enough for a watermark.
+func (l *Listing) first(at int64, lookBack time.Duration) int {
+	i := len(l.Marks) - 1
+	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin {
+		i--
+	}
+	return i
+}
+
+// Extents are the topics without what a mark does not need.
+func Extents(topics []TopicState) []TopicState {
+	all := make([]TopicState, len(topics))
+	for i, t := range topics {
+		all[i] = TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions, End: t.End, Ends: t.Ends}
+	}
+	return all
+}

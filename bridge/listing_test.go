@@ -1,0 +1,110 @@
+package bridge_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+func TestWatermark(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bridge.Watermark{
+		"w1:1970-01-01T00:00:00Z":    {},
+		"w1:2026-11-26T10:00:01Z":    {At: 1795687201000},
+		"w1:2026-11-26T10:00:01Z+12": {At: 1795687201000, Part: 12},
+	} {
+		if got, ok := bridge.ParseWatermark(text); !ok || got != want || got.Cursor() != text {
+			t.Errorf("%s is %+v %t, want %+v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{
+		"", "w1:", "2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01.5Z", "w1:2026-11-26T10:00:01+01:00", "w1:2026-11-26T10:00:01Z+0",
+		"w1:2026-11-26T10:00:01Z+-1", "w1:2026-11-26T10:00:01Z+01", "w2:2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01Z ",
+	} {
+		if w, ok := bridge.ParseWatermark(text); ok {
+			t.Errorf("%q is the watermark %+v", text, w)
+		}
+	}
+}
+
+// TestListing moves a Listing at random, and compares what it says with a list of all
+// windows: whatever a window of the look-back published is behind the ends that Since
+// returns, few marks are kept, and what is long past is not read.
+func TestListing(t *testing.T) {
+	t.Parallel()
+	const lookBack, longest = time.Minute, 29 * 9 * 1000
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		type window struct{ from, to, end int64 } // end of the topic before it
+		var done []window
+		at := bridge.Watermark{At: 1_000_000_000}
+		end := int64(rng.IntN(100))
+		l := bridge.BeginListing(at.At, topicsTo(end))
+		for range 300 {
+			next := bridge.Watermark{At: at.At + 1000*max(1, rng.Int64N(30)*rng.Int64N(10))}
+			done = append(done, window{at.At, next.At, end})
+			l = l.Moved(at, next, topicsTo(end), lookBack)
+			end += rng.Int64N(50)
+			at = next
+			since := l.Since(at.At, lookBack)
+			got := since.Topics[0].Ends.Offsets()[0]
+			i := slices.IndexFunc(done, func(w window) bool { return w.to >= at.At-lookBack.Milliseconds() })
+			if got > done[i].end {
+				t.Fatalf("seed %d: read from offset %d, the window from %d to %d was published from %d on", seed, got, done[i].from, done[i].to, done[i].end)
+			}
+			early := slices.IndexFunc(done, func(w window) bool { return w.from >= at.At-lookBack.Milliseconds()*5/4-bridge.ListingMargin-longest })
+			if got < done[early].end && early > 0 {
+				t.Fatalf("seed %d: read from offset %d, what was published before %d is long past", seed, got, done[early].end)
+			}
+			if len(l.Marks) > 8 {
+				t.Fatalf("seed %d: %d marks", seed, len(l.Marks))
+			}
+		}
+	}
+}
+
+func topicsTo(end int64) []bridge.TopicState {
+	return []bridge.TopicState{{Name: "events", Partitions: 1, End: end, Ends: bridge.EncodeEnds([]int64{end})}}
+}
+
+// TestListingReset: within the look-back the Listing goes on, and says from when on items
+// count anew until everything that is read back is behind the reset; elsewhere it begins
+// anew.
+func TestListingReset(t *testing.T) {
+	t.Parallel()
+	const lookBack = time.Minute
+	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
+	l := bridge.BeginListing(0, topicsTo(0))
+	for s := int64(0); s < 1000; s += 10 {
+		l = l.Moved(at(s), at(s+10), topicsTo(s), lookBack)
+	}
+	for name, tc := range map[string]struct {
+		to       bridge.Watermark
+		position int64
+		goesOn   bool
+	}{
+		"far back": {at(500), 0, false}, "within the look-back": {at(960), 0, true}, "where it is": {at(1000), 0, true},
+		"to the position": {at(1020), 1_020_000, true}, "ahead": {at(1021), 1_020_000, false},
+	} {
+		got := l.Reset(at(1000), tc.to, tc.position, lookBack)
+		if (got != nil) != tc.goesOn {
+			t.Errorf("%s: %+v, want a Listing: %t", name, got, tc.goesOn)
+		}
+		if got == nil {
+			continue
+		}
+		if first := got.Marks[0].At; len(got.Marks) != 1 || first > 935_000 || got.Again != tc.to.At || got.Floor != 940_000 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		for s := tc.to.At / 1000; s < 1200; s += 10 {
+			got = got.Moved(at(s), at(s+10), topicsTo(5000+s), lookBack)
+			behind := got.Marks[0].Topics[0].End >= 5000
+			if behind == (got.Again != 0) {
+				t.Fatalf("%s: at %d Again is %d, and the first mark %+v", name, s, got.Again, got.Marks[0])
+			}
+		}
+	}
+}
