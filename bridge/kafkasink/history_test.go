@@ -356,3 +356,59 @@ func TestHeldSinceTheEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldBehindEnds: with EndsOnly, what counts is published behind the ends, whatever its
+// time; with ByKey a changed item counts as well. Ends that are unknown, or of another topic,
+// leave nothing out.
+func TestHeldBehindEnds(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	s := recovered(t, cfg)
+	before, behind := event("before", "u"), event("behind", "u")
+	publish(t, s, page(before))
+	was, err := s.Topics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind.Time = time.Now().Add(-9 * time.Hour).UnixMilli()
+	publish(t, s, page(behind))
+	update := behind
+	update.Raw = append(slices.Clone(behind.Raw), ' ')
+	replaced := slices.Clone(was)
+	replaced[0].ID = "another"
+	for name, tc := range map[string]struct {
+		since                  bridge.Since
+		before, behind, update bool
+	}{
+		"known":    {bridge.Since{Topics: was, EndsOnly: true}, false, true, false},
+		"by key":   {bridge.Since{Topics: was, EndsOnly: true, ByKey: true}, false, true, true},
+		"unknown":  {bridge.Since{EndsOnly: true}, true, true, false},
+		"replaced": {bridge.Since{Topics: replaced, EndsOnly: true}, true, true, false},
+	} {
+		held, err := s.Index(t.Context(), tc.since, bridge.SourceIdentity{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [...]bool{held.Match(&before), held.Match(&behind), held.Match(&update)}; got != [...]bool{tc.before, tc.behind, tc.update} {
+			t.Errorf("%s: before, behind, update are held: %v, want %v", name, got, tc)
+		}
+	}
+}
+
+// TestHeldDeleted: what was published behind the ends and is deleted cannot be known.
+func TestHeldDeleted(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	s := recovered(t, cfg)
+	was, err := s.Topics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := event("deleted", "u")
+	publish(t, s, page(e))
+	truncate(t, cfg)
+	_, err = s.Index(t.Context(), bridge.Since{Topics: was, EndsOnly: true}, bridge.SourceIdentity{})
+	if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonRetention {
+		t.Errorf("got %v, want a permanent fault with the reason retention", err)
+	}
+}

@@ -27,7 +27,7 @@ func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bri
 	}
 	defer client.Close()
 	of := sourcesOf(p.cfg, source)
-	h := newPublishedIndex()
+	h := newPublishedIndex(false)
 	l := client.Log(p.cfg.Topic, [16]byte{})
 	// A record may have been given the time of its publishing.
 	spans, err := spansAfter(ctx, l, from.Add(-futureLimit))

@@ -63,7 +63,7 @@ func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge
 var errIndexTooLarge = errors.New("too many to tell apart")
 
 func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity) (*publishedIndex, error) {
-	h := newPublishedIndex()
+	h := newPublishedIndex(since.ByKey)
 	of := sourcesOf(p.cfg, source)
 	for _, topic := range p.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
@@ -81,6 +81,11 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 			})
 		}
 		switch {
+		case errors.Is(err, errIndexTooLarge) && since.EndsOnly:
+			return nil, &bridge.Fault{
+				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back", Hint: "lower EXPORT_LOOK_BACK",
+				Err: fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topic, maxIndexed, err),
+			}
 		case errors.Is(err, errIndexTooLarge):
 			return nil, p.cfg.Advise(&bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
@@ -112,6 +117,9 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 // spansSince returns the spans of a topic to read for an index. A record may have been
 // given the time of its publishing, which futureLimit allows for.
 func spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
+	if since.EndsOnly {
+		return spansBehind(ctx, client, l, since.Topics)
+	}
 	from := since.Time.Add(-futureLimit)
 	if from.UnixMilli() < 0 { // brokers refuse it
 		from = time.UnixMilli(0)
@@ -135,6 +143,49 @@ func spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.
 			end = ends[id]
 		}
 		spans[id] = kafkaclient.Span{From: min(span.From, end), To: span.To}
+	}
+	return spans, nil
+}
+
+// spansBehind returns the spans of a topic behind its ends in known, all of it where they
+// are unknown.
+func spansBehind(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState) (map[int32]kafkaclient.Span, error) {
+	bounds, err := l.Bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := l.Ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var from []int64
+	was := bridge.FindTopic(known, l.Topic())
+	if was != nil {
+		now, err := client.Identify(ctx, l.Topic())
+		if err != nil {
+			return nil, err
+		}
+		if state := now[0].State(was.DeadLetters); was.Same(&state) {
+			from = was.Ends.Offsets()
+		}
+	}
+	spans := make(map[int32]kafkaclient.Span, len(ends))
+	for id, all := range bounds {
+		span := kafkaclient.Span{From: all.From, To: max(all.From, ends[id])}
+		if int(id) < len(from) {
+			if all.From > from[id] && !was.DeadLetters {
+				return nil, &bridge.Fault{
+					Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
+					Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, which publishes again what is listed since TIME, a time before the position by at least EXPORT_LOOK_BACK and EXPORT_SETTLE",
+					Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d must be known: the API may list it again",
+						id, l.Topic(), all.From, from[id]),
+				}
+			}
+			span.From = max(all.From, from[id])
+		}
+		if span.From < span.To {
+			spans[id] = span
+		}
 	}
 	return spans, nil
 }
@@ -174,19 +225,41 @@ type publishedIndex struct {
 	// events is how often each item was published, letters how often it is a dead
 	// letter. One in both was a dead letter first and published from that.
 	events, letters map[fingerprint]int32
+	byKey           bool // items are known by their bridge.ItemKey instead
 }
 
-func newPublishedIndex() *publishedIndex {
-	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32)}
+func newPublishedIndex(byKey bool) *publishedIndex {
+	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey}
 }
 
 func (h *publishedIndex) len() int { return len(h.events) + len(h.letters) }
 
-func (h *publishedIndex) add(r *kgo.Record) { h.events[fingerprintOf(r.Value)]++ }
+func (h *publishedIndex) add(r *kgo.Record) {
+	item, _ := h.item(r)
+	h.events[item]++
+}
+
+// item names the item of a record: keyed is true if it is by its key, which a dead letter
+// with a long id does not have.
+func (h *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
+	var id, at []byte
+	for i := range r.Headers {
+		switch r.Headers[i].Key {
+		case HeaderID:
+			id = r.Headers[i].Value
+		case HeaderTime:
+			at = r.Headers[i].Value
+		}
+	}
+	if h.byKey && id != nil {
+		return fingerprint(bridge.ItemKeyOf(id, at)), true
+	}
+	return fingerprintOf(r.Value), false
+}
 
 func (h *publishedIndex) addLetter(r *kgo.Record) {
-	item := fingerprintOf(r.Value)
-	if sub, ok := ReadSubstitute(r); ok {
+	item, keyed := h.item(r)
+	if sub, ok := ReadSubstitute(r); ok && !keyed {
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
 			return // it does not say what it was
@@ -198,7 +271,10 @@ func (h *publishedIndex) addLetter(r *kgo.Record) {
 
 // Match implements bridge.PublishedIndex.
 func (h *publishedIndex) Match(e *bridge.Event) bool {
-	item := fingerprintOf(e.Raw)
+	return h.byKey && h.match(e, fingerprint(e.ItemKey())) || h.match(e, fingerprintOf(e.Raw))
+}
+
+func (h *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
 	there := max(h.events[item], h.letters[item]) > 0
 	if there && e.ID == nil {
 		h.events[item]--
