@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,6 +188,8 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		}
 	case leak != "":
 		return "the cursor contains " + leak + ", which is not stored"
+	case !r.e.cfg.fits(cmd.Target.Cursor):
+		return fmt.Sprintf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead", cmp.Or(r.e.cfg.Origin.Follow, "cursor"))
 	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > r.e.rules.TailLimit:
 		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), r.e.rules.TailLimit)
 	default:
@@ -223,6 +226,13 @@ func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
 		c = bridge.Reset(r.committed.Checkpoint, r.e.cfg.Origin, cmd)
 	} else {
 		c = bridge.Pause(r.committed.Checkpoint, cmd)
+	}
+	if cmd.Kind == bridge.KindReset && r.e.cfg.listing() {
+		from, to := r.committed.Position(), c.Position()
+		was, knownFrom := from.Watermark()
+		if now, ok := to.Watermark(); ok && knownFrom && c.Topic == r.committed.Topic {
+			c.Listing = r.committed.Listing.Reset(was, now, r.at.PositionTime, r.e.cfg.LookBack)
+		}
 	}
 	c = r.session.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if cmd.Kind == bridge.KindReset && r.session.topics == nil {

@@ -47,6 +47,11 @@ type Config struct {
 	// EndExplicit is set if a member of each page says whether more pages follow: a
 	// full page without a next one is then the end of the results.
 	EndExplicit bool
+	// LookBack is how far before its watermark an item may be listed again of a stream
+	// whose Origin.Follow is bridge.FollowWindows. ChangedIsNew is set if an item with a known id and time,
+	// and other bytes, is another event there.
+	LookBack     time.Duration
+	ChangedIsNew bool
 	// KeyPointer is where the key of an item was set to be, for a warning if it is
 	// nowhere; empty if items need no key.
 	KeyPointer string
@@ -118,7 +123,18 @@ func (c *Config) rules() position.Rules {
 	return position.Rules{
 		PageSize: c.PageSize, TailLimit: position.TailFactor * max(c.PageSize, usualPage), End: c.Origin.End, EmptyPages: c.EmptyPages,
 		MarksEnd: c.MarksEnd, EndExplicit: c.EndExplicit, DivertAll: c.DivertAll, DivertShared: c.OnSharedID == sharedBadEvent, Overlap: c.Overlap,
+		Listing: c.listing(), LookBack: c.LookBack,
 	}
+}
+
+// listing reports whether the stream follows windows: its cursor is a
+// bridge.Watermark.
+func (c *Config) listing() bool { return c.Origin.Follow == bridge.FollowWindows }
+
+// fits reports whether a cursor is of the way in which the stream follows its API.
+func (c *Config) fits(cursor string) bool {
+	_, watermark := bridge.ParseWatermark(cursor)
+	return cursor == "" || watermark == c.listing()
 }
 
 // window reports whether the stream is a stateless window, which ends.

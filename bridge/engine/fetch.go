@@ -39,6 +39,7 @@ type prefetcher struct {
 	maxBytes int64
 	pageSize int
 	load     *load
+	listing  bool // the source observes its requests: a page takes several, or none
 }
 
 // fetchResult is one piece of it: a page or the error that ended it.
@@ -78,7 +79,7 @@ func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher
 		source: e.ports.Source, observe: e.observe,
 		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
-		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load,
+		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load, listing: e.cfg.listing(),
 	}
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
@@ -225,7 +226,9 @@ func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.P
 	if err == nil {
 		c.load.lastPoll.Store(time.Now().UnixMilli())
 	}
-	c.observeFetch(p, time.Since(began), err)
+	if !c.listing {
+		c.observeFetch(p, time.Since(began), err)
+	}
 	return p, err
 }
 

@@ -218,6 +218,9 @@ func (f *follower) step(ctx context.Context) error {
 		return &sessionError{err}
 	}
 	start := prefetchStart{at: f.at.Position(), empties: f.at.Empty.Allowance, refill: position.EmptyAllowance}
+	if f.e.cfg.listing() {
+		start.at.Held = f.known.Published
+	}
 	if f.schedule.probing() {
 		start.at.Cursor, start.single = "", true
 	}

@@ -85,7 +85,14 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 // overlapped returns c with an overlap: the store is a copy that may be behind, so that
 // the topic may hold events after c.
 func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
-	if e.ports.Published == nil {
+	switch {
+	case e.cfg.listing() && c.Listing == nil:
+		at := c.Position()
+		if w, ok := at.Watermark(); ok {
+			c.Listing = bridge.BeginListing(w.At, c.Topics)
+		}
+		return c
+	case e.cfg.listing() || e.ports.Published == nil: // the listing knows where to look
 		return c
 	}
 	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)

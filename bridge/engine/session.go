@@ -40,7 +40,7 @@ func (e *sessionError) Unwrap() error { return e.err }
 
 // stamp makes c the checkpoint that the session commits as a version.
 func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version) bridge.Checkpoint {
-	c.Format, c.Stream, c.Mode = bridge.CheckpointFormat, s.e.cfg.Stream, s.e.cfg.Mode
+	c.Format, c.Stream, c.Mode = c.Origin.Format(), s.e.cfg.Stream, s.e.cfg.Mode
 	c.Version, c.Kind = at, kind
 	if c.Topic == "" {
 		c.Topic = s.e.cfg.Topic

@@ -234,15 +234,27 @@ func (s *stream) loadMarks(ctx context.Context, p *bridge.Page) {
 }
 
 // loadPublished reads back the topic before an overlap is read.
-func (s *stream) loadPublished(ctx context.Context) error {
-	if !s.at.Overlaps() || s.known.Published != nil {
+func (s *stream) loadPublished(ctx context.Context) (err error) {
+	if s.known.Published != nil {
 		return nil
 	}
-	defer s.e.watchdog.wait()()
-	held, err := s.e.ports.Published.Index(ctx, bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics}, s.at.Source)
-	if err != nil {
-		return fmt.Errorf("read the published events: %w", err)
+	switch {
+	case s.e.cfg.listing():
+		s.known.Published, err = s.loadListing(ctx)
+	case s.at.Overlaps():
+		s.known.Published, err = s.readPublished(ctx, bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics})
 	}
-	s.known.Published = held
-	return nil
+	return err
+}
+
+func (s *stream) readPublished(ctx context.Context, since bridge.Since) (bridge.PublishedIndex, error) {
+	if s.e.ports.Published == nil {
+		return nil, errors.New("a stream that follows windows requires the port Published")
+	}
+	defer s.e.watchdog.wait()()
+	held, err := s.e.ports.Published.Index(ctx, since, s.at.Source)
+	if err != nil {
+		return nil, fmt.Errorf("read the published events: %w", err)
+	}
+	return held, nil
 }

@@ -38,6 +38,8 @@ type Rules struct {
 	MarksEnd, EndExplicit   bool
 	DivertAll, DivertShared bool // unreadable items, items whose id is taken
 	Overlap                 time.Duration
+	Listing                 bool          // the cursor is a bridge.Watermark
+	LookBack                time.Duration // where Listing is set
 }
 
 func (r *Rules) window() bool { return r.End != 0 }
@@ -204,6 +206,11 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 
 // advance moves on to the cursor that a page names.
 func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *Findings) {
+	if rules.Listing {
+		from, _ := p.At.Watermark()
+		to, _ := bridge.ParseWatermark(p.Next)
+		at.Listing = at.Listing.Moved(from, to, at.Topics, rules.LookBack)
+	}
 	at.Cursor, at.Drained = p.Next, false
 	at.Trusted = 0
 	at.Pages++
