@@ -80,7 +80,7 @@ model: ## check the models of the protocols, and each broken rule, with spin
 broken: ## remove each rule of the protocol: a test must fail
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) run $(PLAIN) ./bridge/bridgetest/rules/overlay "$$dir" && \
-	$(GO) test $(PLAIN) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./cmd/internal/e2e
+	$(GO) test $(PLAIN) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./bridge/windows ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
 	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge/engine

@@ -144,10 +144,10 @@ func (c *Client) Decode(p *bridge.Page) error {
 			fault = schemaFault(fmt.Errorf("%w: the cursor at its end differs from the parsed one", errNoPage))
 		}
 	}
-	if fault == nil && c.order.Backwards(p) {
+	if fault == nil && !c.cfg.AnyOrder && c.order.Backwards(p) {
 		fault = orderFault()
 	}
-	if fault == nil && c.cfg.widens() {
+	if fault == nil && !c.cfg.KeepOutside && c.cfg.widens() {
 		from, to := c.cfg.asked(p.At)
 		fault = boundsFault(timeline.Trim(p, from, to))
 	}

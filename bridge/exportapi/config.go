@@ -36,6 +36,10 @@ type Config struct {
 	Waited func(time.Duration)
 	// Limits are shared with the other clients of the process; nil shares nothing.
 	Limits *Limits
+	// AnyOrder is set where items may come newest first: nothing follows the cursor of
+	// such a list beyond its end. KeepOutside keeps events that lie outside of the asked
+	// range by their time, for a caller who drops what it has.
+	AnyOrder, KeepOutside bool
 	// Beside is set for a client that reads the export beside the streams.
 	Beside bool
 

@@ -219,7 +219,7 @@ func orderFault() *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonConfig,
 		Err:  errors.New("the items are listed newest first, so their cursor leads away from new events"),
-		Hint: "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; one that has none cannot be followed",
+		Hint: "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; one that has none, but bounds in time, is followed with EXPORT_FOLLOW=windows",
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *Config) refuse(at bridge.Position) error {
 		return errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
 	case at.Start != 0 && c.StartParam == noParam:
 		return errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
-	case at.Window && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
+	case at.Window && !c.KeepOutside && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
 		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT=s), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
 	}
 	return nil

@@ -201,6 +201,82 @@ var All = []Rule{
  	}
 `}},
 	},
+	{
+		Name: "list-forgets-topic", Without: "what the topic holds is published again after a restart",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/memory.go", `
+-		if news = m.held == nil || !m.held.Match(e); news {
++		if news = protocol.Broken("list-forgets-topic") || m.held == nil || !m.held.Match(e); news {
+`}},
+	},
+	{
+		Name: "list-moves-early", Without: "the watermark moves before the last page of its window",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/collect.go", `
+-		if n == len(items) {
++		if n == len(items) || protocol.Broken("list-moves-early") {
+ 			next = bridge.Watermark{At: to}.Cursor()
+`}},
+	},
+	{
+		Name: "list-unsettled", Without: "a window ends now",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/lister.go", `
+-		limit := floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
++		limit := floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
++		if protocol.Broken("list-unsettled") {
++			limit = floor(l.clock.now().UnixMilli())
++		}
+`}},
+	},
+	{
+		Name: "list-no-look-back", Without: "a window begins at the watermark",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/lister.go", `
+-		err = l.list(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
++		back := l.cfg.LookBack.Milliseconds()
++		if protocol.Broken("list-no-look-back") {
++			back = 0
++		}
++		err = l.list(ctx, &c, max(lowest, floor(from-back)), to)
+`}},
+	},
+	{
+		Name: "list-keeps-memory", Without: "what was given out counts as published after it was dropped",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/lister.go", `
+-	case at.Held != l.held: // a new session, or what was given out was dropped
++	case at.Held != l.held && protocol.Broken("list-keeps-memory") && l.held != nil:
++		l.held, l.pending, l.listed = at.Held, nil, 0
++	case at.Held != l.held: // a new session, or what was given out was dropped
+`}},
+	},
+	{
+		Name: "list-counts-half", Without: "the items of a listing that broke off count as published",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/memory.go", `
+ func (m *memory) undo() {
++	if protocol.Broken("list-counts-half") {
++		return
++	}
+`}},
+	},
+	{
+		Name: "list-forgets-early", Without: "an item is forgotten while it can be listed again",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/memory.go", `
+-		if is.last < before {
++		if is.last < before || protocol.Broken("list-forgets-early") {
+`}},
+	},
+	{
+		Name: "mark-too-new", Without: "the topic is read back from the newest mark",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/listing.go", `
+-	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin {
++	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin && !protocol.Broken("mark-too-new") {
+`}},
+	},
 }
 
 // withhold keeps the pages of a batch until its commit: the rules about when events are

@@ -26,7 +26,7 @@ const (
 // releases the page.
 func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
 	for try := 0; ; try++ {
-		page, err := once(ctx, source, at, sourcecall.Timeout(timeout))
+		page, err := Once(ctx, source, at, sourcecall.Timeout(timeout))
 		if err == nil {
 			return page, nil
 		}
@@ -52,8 +52,8 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeou
 	}
 }
 
-// once requests a page once.
-func once(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
+// Once requests a page once, and decodes it. The caller releases the page.
+func Once(ctx context.Context, source bridge.Source, at bridge.Position, timeout time.Duration) (*bridge.Page, error) {
 	var calls sourcecall.Calls
 	ctx, cancel := calls.Bound(ctx, timeout)
 	defer cancel(nil)

@@ -1,0 +1,28 @@
+//go:build proof
+
+package windows_test
+
+import (
+	"testing"
+
+	"exportbridge/bridge/bridgetest/rules"
+)
+
+// TestFollowBroken takes the rules of the lists away, one at a time: a schedule must
+// notice each.
+func TestFollowBroken(t *testing.T) {
+	defer rules.Break("")
+	const most = 3000
+	for _, rule := range rules.Names(rules.Lists) {
+		rules.Break(rule)
+		wrong, seed := "", uint64(0)
+		for ; wrong == "" && seed < most; seed++ {
+			wrong = follow(t, seed)
+		}
+		if wrong == "" {
+			t.Errorf("%s is not noticed in %d schedules", rule, most)
+			continue
+		}
+		t.Logf("%s is noticed after %d schedules: %s", rule, seed, wrong)
+	}
+}

@@ -1,0 +1,115 @@
+package windows
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// pageBytes is from how many bytes on a page of the Lister takes no more items.
+const pageBytes = 1 << 20
+
+// item is a copy of an event that outlives its page.
+type item struct {
+	event  bridge.Event
+	source bridge.SourceIdentity
+}
+
+// collector keeps the new items of a window.
+type collector struct {
+	memory *memory
+	floor  int64 // of the listing
+	to     int64 // end of the window
+	most   int64 // bytes
+	items  []item
+	bytes  int64
+}
+
+// itemCost is what an item takes beside its bytes, as that of the engine's prefetcher.
+const itemCost = 800
+
+// collect copies the new items of a page.
+func (c *collector) collect(p *bridge.Page) error {
+	for i := range p.Events {
+		e := &p.Events[i]
+		if c.belowFloor(e) || !c.memory.isNew(e, c.to) {
+			continue
+		}
+		kept := item{event: *e, source: p.Source}
+		block := make([]byte, 0, len(e.Raw)+len(e.ID)+len(e.Key)+len(e.Type)+len(e.Subject))
+		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type, &kept.event.Subject} {
+			if *text != nil {
+				from := len(block)
+				block = append(block, *text...)
+				*text = block[from:len(block):len(block)]
+			}
+		}
+		c.items = append(c.items, kept)
+		if c.bytes += int64(len(block)) + itemCost; c.bytes > c.most {
+			return errTooMuch
+		}
+	}
+	if len(c.memory.seen) > maxRemembered {
+		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK", "the windows of the look-back have too many events to remember")
+	}
+	return nil
+}
+
+// belowFloor reports whether an item is listed only because the request begins a unit
+// earlier than the listing.
+func (c *collector) belowFloor(e *bridge.Event) bool {
+	return e.Defect == bridge.DefectNone && e.Time < c.floor && e.Time >= c.floor-unit
+}
+
+// when is where an item is sorted: one without a readable time comes first.
+func (i *item) when() int64 {
+	if i.event.Defect != bridge.DefectNone {
+		return bridge.NoTime
+	}
+	return i.event.Time
+}
+
+// pages cuts the new items of a window into pages, oldest first. The last one leads to
+// the watermark at the end of the window, the others name their part of it.
+func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items []item) {
+	slices.SortStableFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.when(), b.when()), bytes.Compare(a.event.ID, b.event.ID))
+	})
+	cursor := at.Cursor
+	for len(items) > 0 {
+		size, n := 0, 0
+		for n < len(items) && n < l.cfg.PageSize && (n == 0 || size < pageBytes) && items[n].source == items[0].source {
+			size += len(items[n].event.Raw)
+			n++
+		}
+		w.Part++
+		next := w.Cursor()
+		if n == len(items) {
+			next = bridge.Watermark{At: to}.Cursor()
+		}
+		p := l.page(at, cursor, next, to)
+		p.Source, p.Items = items[0].source, n
+		for i := range items[:n] {
+			e := items[i].event
+			e.Index = i
+			p.Events = append(p.Events, e)
+			p.Extra += int64(len(e.Raw) + len(e.ID) + len(e.Key) + len(e.Type) + len(e.Subject))
+		}
+		l.pending, items, cursor = append(l.pending, p), items[n:], next
+	}
+	l.memory.keep(l.forgotten(to))
+}
+
+// page is an empty page that shows the list as of a time.
+func (l *Lister) page(at bridge.Position, cursor, next string, asOf int64) *bridge.Page {
+	at.Cursor, at.Held = cursor, nil
+	p := &bridge.Page{At: at, Next: next, Body: []byte{}, RequestedAt: time.Now(), ServerTime: time.UnixMilli(asOf)}
+	if !l.clock.byAPI {
+		p.RequestedAt, p.ServerTime = p.ServerTime, time.Time{}
+	}
+	p.ArrivedAt = p.RequestedAt
+	return p
+}

@@ -1,0 +1,70 @@
+package windows
+
+import (
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Config has the settings of how a list is followed. Start from DefaultConfig.
+type Config struct {
+	Follow    string        `env:"EXPORT_FOLLOW" stream:"yes" values:"cursor,windows" desc:"how the export is followed: by the API's cursor, which lists oldest first and stays valid, or by windows of time, for lists in any order"`
+	LookBack  time.Duration `env:"EXPORT_LOOK_BACK" stream:"yes" desc:"how far back each window lists again, for events that the API shows late; only with EXPORT_FOLLOW=windows"`
+	Settle    time.Duration `env:"EXPORT_SETTLE" stream:"yes" desc:"how old an event is when its window is listed, by the API's clock; only with EXPORT_FOLLOW=windows"`
+	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range that the API lists in one query; only with EXPORT_FOLLOW=windows"`
+	OnChanged string        `env:"EXPORT_ON_CHANGED" stream:"yes" values:"ignore,publish" desc:"action for an item that is listed again with the same id and time, and other bytes; only with EXPORT_FOLLOW=windows"`
+
+	// EmptyPages is how many empty pages in a row end a listing whose API names a next
+	// page for ever.
+	EmptyPages int
+	// PageSize is the number of items that a full page has, of the API and of the Lister.
+	PageSize int
+	// EndExplicit is set if a page says whether more follow: a full page without a next
+	// one is then the end of the listing.
+	EndExplicit bool
+	// MaxBytes bounds the new items of a window in memory, in bytes.
+	MaxBytes int64
+	// Timeout is how long one request may take, as engine.Config.FetchTimeout.
+	Timeout time.Duration
+	// Warn is called with what may be wrong, and what to do about it. It may be nil.
+	Warn func(text, hint string)
+	// Observe is called with each request that was sent. It may be nil.
+	Observe func(bridge.Observation)
+}
+
+// The values of Config.Follow and OnChanged.
+const (
+	followCursor   = "cursor"
+	changedIgnore  = "ignore"
+	changedPublish = "publish"
+)
+
+// DefaultConfig returns the defaults of all settings.
+func DefaultConfig() Config {
+	return Config{Follow: followCursor, LookBack: 2 * time.Minute, Settle: time.Minute, MaxWindow: 30 * 24 * time.Hour, OnChanged: changedIgnore}
+}
+
+// Windows reports whether the stream follows windows.
+func (c *Config) Windows() bool { return c.Follow == bridge.FollowWindows }
+
+// Reach is how old an item may be, by the watermark, that is listed again: an API that
+// ignores the end of a range lists items before their window, by Settle at most.
+func (c *Config) Reach() time.Duration { return c.LookBack + c.Settle }
+
+// ChangedIsNew reports whether an item with a known id and time, and other bytes, is published.
+func (c *Config) ChangedIsNew() bool { return c.OnChanged == changedPublish }
+
+// maxLookBack keeps what must be known of published items within memory and retention.
+const maxLookBack = 7 * 24 * time.Hour
+
+// Validate reports everything that is wrong with the settings.
+func (c *Config) Validate() error {
+	var p bridge.Problems
+	p.Check(slices.Contains([]string{followCursor, bridge.FollowWindows}, c.Follow), "EXPORT_FOLLOW", "%q is not one of: cursor, windows", c.Follow)
+	p.Check(c.LookBack >= 0 && c.LookBack <= maxLookBack, "EXPORT_LOOK_BACK", "must be from 0 to 168h, for example 2m")
+	p.Check(c.Settle >= 0 && c.Settle <= maxLookBack, "EXPORT_SETTLE", "must be from 0 to 168h, for example 1m")
+	p.Check(c.MaxWindow >= time.Minute, "EXPORT_MAX_WINDOW", "must be at least 1m, for example 24h")
+	p.Check(slices.Contains([]string{changedIgnore, changedPublish}, c.OnChanged), "EXPORT_ON_CHANGED", "%q is not one of: ignore, publish", c.OnChanged)
+	return p.Err()
+}

@@ -1,0 +1,209 @@
+package windows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+	"exportbridge/bridge/windows"
+)
+
+// published reads back a topic of one partition.
+type published struct {
+	bridge.PublishedEvents
+	topic *bridgetest.Topic
+}
+
+func (p published) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	from := int64(0)
+	if t := bridge.FindTopic(since.Topics, "events"); t != nil && len(t.Ends.Offsets()) > 0 {
+		from = t.Ends.Offsets()[0]
+	}
+	index := &held{make(map[string]int)}
+	for _, r := range p.topic.Records()[from:] {
+		index.left[string(r.Value)]++
+	}
+	return index, nil
+}
+
+func (p published) PartialIndex(ctx context.Context, _ time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	return p.Index(ctx, bridge.Since{}, source)
+}
+
+// world is a stream that follows windows, with everything around it.
+type world struct {
+	t     *testing.T
+	rng   *rand.Rand
+	list  *list
+	cfg   engine.Config
+	topic *bridgetest.Topic
+	store *bridgetest.Store
+	inbox *bridgetest.Inbox
+	log   *strings.Builder
+	down  atomic.Bool // the API
+
+	lookBack time.Duration
+}
+
+func newWorld(t *testing.T, seed uint64, lookBack time.Duration) *world {
+	began := time.Now()
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), list: &list{page: 4}, log: new(strings.Builder),
+		topic: bridgetest.NewTopic(t, bridge.ExactlyOnce), store: bridgetest.NewStore(t, "events"), inbox: bridgetest.NewInbox(t),
+	}
+	w.store.Acknowledged = w.topic.Committed
+	w.list.fail = func() error {
+		if !w.down.Load() {
+			return nil
+		}
+		return &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("away")}
+	}
+	w.cfg = engine.DefaultConfig()
+	lister := settings(lookBack)
+	w.cfg.LookBack = lister.Reach()
+	w.cfg.Stream, w.cfg.Mode, w.cfg.PageSize, w.cfg.Owner = "events", bridge.ExactlyOnce, 10, "me"
+	w.cfg.Origin = bridge.Origin{Resource: "events", Follow: bridge.FollowWindows, Start: began.Add(-time.Hour).UnixMilli()}
+	w.lookBack, w.cfg.MarksEnd, w.cfg.Log = lookBack, true, slog.New(slog.NewTextHandler(w.log, nil))
+	return w
+}
+
+// raise raises the look-back of the next processes.
+func (w *world) raise(by time.Duration) {
+	w.lookBack, w.cfg.LookBack = w.lookBack+by, w.cfg.LookBack+by
+}
+
+// fill puts items into the list, between two times from now; some are shown late, but
+// within the look-back.
+func (w *world) fill(n int, from, to time.Duration) {
+	for i := range n {
+		at := time.Now().Add(from + within(w.rng, to-from)).Truncate(time.Millisecond)
+		e := entry{id: fmt.Sprintf("%c%d", 'e'+rune(len(w.list.all)/100), i), seq: len(w.list.all), at: at, visible: at}
+		if e.at.After(time.Now()) && w.rng.IntN(3) == 0 {
+			e.visible = at.Add(within(w.rng, w.lookBack+time.Second))
+		}
+		w.list.all = append(w.list.all, e)
+	}
+}
+
+// start begins a process; stop ends it.
+func (w *world) start() (stop func()) {
+	cfg := settings(w.lookBack)
+	cfg.PageSize = w.cfg.PageSize
+	e, err := engine.New(w.cfg, engine.Ports{
+		Source: windows.New(w.list, cfg), Sink: w.topic.Open("events"), Store: w.store, Inbox: w.inbox, Published: published{topic: w.topic},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("run: %v", err)
+		}
+	}
+}
+
+// live runs processes one after the other for a time, in which everything fails. The
+// last one recovers by itself.
+func (w *world) live(d time.Duration) {
+	stop := w.start()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if w.rng.IntN(2) == 0 {
+			stop()
+			stop = w.start()
+		}
+		for range w.rng.IntN(5) {
+			bridge.Sleep(w.t.Context(), within(w.rng, 20*time.Second))
+			switch w.rng.IntN(6) {
+			case 0:
+				w.topic.FailNext(bridgetest.Failed)
+			case 1:
+				w.topic.FailNext(bridgetest.Persisted)
+			case 2:
+				heal := w.topic.Break()
+				bridge.Sleep(w.t.Context(), within(w.rng, 10*time.Second))
+				heal()
+			case 3:
+				heal := w.store.Break()
+				bridge.Sleep(w.t.Context(), within(w.rng, 10*time.Second))
+				heal()
+			case 4:
+				w.down.Store(true)
+				bridge.Sleep(w.t.Context(), within(w.rng, 5*time.Second))
+				w.down.Store(false)
+			}
+		}
+	}
+	time.Sleep(3*time.Minute + 2*w.lookBack)
+	stop()
+}
+
+// want checks how often each item is in the topic.
+func (w *world) want(times func(entry) int) {
+	w.t.Helper()
+	for _, e := range w.list.all {
+		if got := w.topic.Count([]byte(e.raw())); got != times(e) {
+			w.t.Errorf("%s, shown %s later: %d times in the topic, want %d", e.raw(), e.visible.Sub(e.at), got, times(e))
+		}
+	}
+	if w.t.Failed() {
+		w.t.Log(w.log)
+		w.t.FailNow()
+	}
+}
+
+// TestEngine: an engine that follows windows publishes each item once, whatever fails,
+// and after a reset to a time each one since then once more.
+func TestEngine(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed, time.Duration(seed%4)*20*time.Second)
+			w.fill(100, time.Second-time.Hour, 5*time.Minute)
+			w.live(4 * time.Minute)
+			w.raise(time.Duration(seed%3) * 10 * time.Minute)
+			w.live(time.Minute)
+			w.want(func(entry) int { return 1 })
+
+			stop := w.start()
+			now, back := time.Now(), time.Hour
+			if seed%2 == 0 {
+				back = w.cfg.LookBack
+			}
+			to := now.Add(-20*time.Second - within(w.rng, back)).Truncate(time.Second) // what is settled
+			for i := range 20 {                                                        // not shown yet at the reset
+				at := now.Add(-within(w.rng, w.lookBack+time.Second))
+				w.list.all = append(w.list.all, entry{id: fmt.Sprint("late", i), seq: len(w.list.all), at: at, visible: at.Add(w.lookBack + time.Second)})
+			}
+			w.inbox.Push(bridge.Command{
+				ID: "back", Kind: bridge.KindReset, BaseEpoch: w.store.Checkpoint().Epoch, Target: bridge.Target{Start: to.UnixMilli()}, Who: "op",
+				Deadline: time.Now().Add(time.Minute).UnixMilli(),
+			})
+			if a, err := w.inbox.Await(t.Context(), "back"); err != nil || !a.Applied {
+				t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
+			}
+			bridge.Sleep(w.t.Context(), within(w.rng, 10*time.Second))
+			stop()
+			w.fill(20, time.Second, 2*time.Minute)
+			w.live(4 * time.Minute)
+			w.want(func(e entry) int {
+				if e.at.Before(to) || e.seq >= 100 {
+					return 1
+				}
+				return 2
+			})
+		})
+	}
+}

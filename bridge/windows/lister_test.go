@@ -1,0 +1,426 @@
+package windows_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/windows"
+)
+
+// entry is an item of a list: when it was, and from when on the list shows it.
+type entry struct {
+	id          string
+	at, visible time.Time
+	seq         int
+}
+
+func (e entry) raw() string { return fmt.Sprintf(`{"id":%q,"at":%d}`, e.id, e.at.UnixMilli()) }
+
+// list is an export that lists newest first. It has bounds, of which either may be
+// inclusive or exclusive, and pages by a cursor that stays valid.
+type list struct {
+	all                       []entry
+	page                      int
+	startOpen, endClosed      bool
+	noCursor, noIDs, noHeader bool
+	noStart, noEnd            bool // the bound is ignored
+	volatile                  bool // each request shows other bytes
+	fail                      func() error
+	requests                  int
+}
+
+func (l *list) shown(from, to, now time.Time) []entry {
+	var shown []entry
+	for _, e := range l.all {
+		after := !e.at.Before(from) && (!l.startOpen || e.at.After(from) || from.UnixMilli() == 0)
+		before := e.at.Before(to) || l.endClosed && e.at.Equal(to)
+		if (after || l.noStart) && (before || l.noEnd) && !e.visible.After(now) {
+			shown = append(shown, e)
+		}
+	}
+	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.seq, a.seq)) })
+	return shown
+}
+
+func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error) {
+	l.requests++
+	if l.fail != nil {
+		if err := l.fail(); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
+	shown := l.shown(time.UnixMilli(at.Start), time.UnixMilli(at.End), now)
+	if at.Cursor != "" {
+		i := slices.IndexFunc(shown, func(e entry) bool { return fmt.Sprint(e.seq) == at.Cursor })
+		shown = shown[i+1:]
+	}
+	p := &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now.Truncate(time.Second)}
+	if l.noHeader {
+		p.ServerTime = time.Time{}
+	}
+	if len(shown) > l.page {
+		shown = shown[:l.page]
+		if !l.noCursor {
+			p.Next = fmt.Sprint(shown[l.page-1].seq)
+		}
+	}
+	for i, e := range shown {
+		raw := e.raw()
+		if l.volatile {
+			raw = fmt.Sprintf(`{"id":%q,"seq":%d,"request":%d}`, e.id, e.seq, l.requests)
+		}
+		event := bridge.Event{Raw: []byte(raw), Time: e.at.UnixMilli(), Index: i}
+		if !l.noIDs {
+			event.ID = []byte(e.id)
+		}
+		p.Events = append(p.Events, event)
+	}
+	p.Items = len(p.Events)
+	return p, nil
+}
+
+func (l *list) Decode(*bridge.Page) error { return nil }
+
+// topic is what is published, and the committed position.
+type topic struct {
+	t        *testing.T
+	lookBack time.Duration
+	records  []string
+	cp       bridge.Checkpoint
+}
+
+func newTopic(t *testing.T, start time.Time, lookBack time.Duration) *topic {
+	return &topic{t: t, lookBack: lookBack + 2*time.Second, cp: bridge.Checkpoint{Origin: bridge.Origin{Start: start.UnixMilli(), Follow: bridge.FollowWindows}}}
+}
+
+func (s *topic) ends() []bridge.TopicState {
+	return []bridge.TopicState{{Name: "t", Partitions: 1, End: int64(len(s.records)), Ends: bridge.EncodeEnds([]int64{int64(len(s.records))})}}
+}
+
+// held is what the topic holds behind an offset.
+type held struct{ left map[string]int }
+
+func (h *held) Match(e *bridge.Event) bool {
+	if h.left[string(e.Raw)] == 0 {
+		return false
+	}
+	if e.ID == nil {
+		h.left[string(e.Raw)]--
+	}
+	return true
+}
+
+// session is one process that follows the list.
+type session struct {
+	*topic
+	lister *windows.Lister
+	at     bridge.Checkpoint
+	batch  []string
+	ends   []bridge.TopicState
+	index  *held
+}
+
+func (s *topic) begin(l *windows.Lister) *session {
+	x := &session{topic: s, lister: l, at: s.cp, ends: s.topic().ends()}
+	at := x.at.Position()
+	w, ok := at.Watermark()
+	if !ok {
+		s.t.Fatalf("cursor %q is no watermark", x.at.Cursor)
+	}
+	if x.at.Listing == nil {
+		x.at.Listing = bridge.BeginListing(w.At, s.ends())
+		s.cp.Listing = x.at.Listing
+	}
+	since := x.at.Listing.Since(w.At, s.lookBack)
+	x.index = &held{make(map[string]int)}
+	for _, raw := range s.records[since.Topics[0].Ends.Offsets()[0]:] {
+		x.index.left[raw]++
+	}
+	return x
+}
+
+func (s *topic) topic() *topic { return s }
+
+// step takes one page; more is false at the end of the list.
+func (x *session) step() (more bool, err error) {
+	at := x.at.Position()
+	at.Held = x.index
+	p, err := x.lister.Fetch(x.t.Context(), at)
+	if err != nil {
+		return false, err
+	}
+	for i := range p.Events {
+		x.batch = append(x.batch, string(p.Events[i].Raw))
+	}
+	if p.Tail() {
+		return false, nil
+	}
+	from, _ := p.At.Watermark()
+	to, ok := bridge.ParseWatermark(p.Next)
+	if !ok {
+		x.t.Fatalf("next %q is no watermark", p.Next)
+	}
+	x.at.Listing = x.at.Listing.Moved(from, to, x.ends, x.lookBack)
+	x.at.Cursor = p.Next
+	return true, nil
+}
+
+func (x *session) commit() {
+	ends := x.topic.ends()
+	x.records = append(x.records, x.batch...)
+	x.cp, x.batch, x.ends = x.at, nil, ends
+}
+
+func settings(lookBack time.Duration) windows.Config {
+	c := windows.DefaultConfig()
+	c.Follow, c.LookBack, c.Settle = bridge.FollowWindows, lookBack, 2*time.Second
+	c.PageSize, c.EmptyPages, c.MaxBytes, c.Timeout = 5, 5, 1<<20, time.Minute
+	return c
+}
+
+func counts(records []string) map[string]int {
+	all := make(map[string]int)
+	for _, r := range records {
+		all[r]++
+	}
+	return all
+}
+
+// TestFollow follows random lists in all forms, with crashes at any page, errors in the
+// middle of a listing, and events that are shown late, and compares the topic with the
+// whole list: each event once.
+func TestFollow(t *testing.T) {
+	for seed := range uint64(3000) {
+		if wrong := follow(t, seed); wrong != "" {
+			t.Fatalf("seed %d: %s", seed, wrong)
+		}
+	}
+}
+
+// within is a random duration below d.
+func within(rng *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(d)))
+}
+
+// follow plays one schedule and returns what is wrong with the topic, or "".
+func follow(t *testing.T, seed uint64) (wrong string) {
+	synctest.Test(t, func(t *testing.T) { wrong = schedule(t, seed) })
+	return wrong
+}
+
+func schedule(t *testing.T, seed uint64) (wrong string) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	began := time.Now().Truncate(time.Second)
+	start := began.Add(-time.Duration(rng.IntN(7200)) * time.Second)
+	lookBack := time.Duration(rng.IntN(4)*rng.IntN(20)) * time.Second
+	l := &list{
+		page: 2 + rng.IntN(5), startOpen: rng.IntN(2) == 0, endClosed: rng.IntN(2) == 0,
+		noIDs: rng.IntN(3) == 0, noHeader: rng.IntN(3) == 0,
+	}
+	life := time.Duration(1+rng.IntN(300)) * time.Second
+	for i := range rng.IntN(120) {
+		e := entry{id: fmt.Sprint("e", i), seq: i, at: start.Add(within(rng, began.Add(life).Sub(start)))}
+		if rng.IntN(2) == 0 { // several at one instant
+			e.at = e.at.Truncate(20 * time.Second).Add(time.Second)
+		}
+		if e.at.Before(start) {
+			e.at = start
+		}
+		if e.at = e.at.Truncate(time.Millisecond); rng.IntN(20) == 0 {
+			e.at = start.Add(-within(rng, 3*time.Second))
+		}
+		e.visible = e.at
+		if e.at.After(began.Add(-lookBack)) && rng.IntN(3) == 0 {
+			e.visible = e.at.Add(within(rng, lookBack+1900*time.Millisecond))
+		}
+		if l.noIDs && rng.IntN(4) == 0 {
+			e.id = "same"
+		}
+		l.all = append(l.all, e)
+	}
+	cfg := settings(lookBack)
+	cfg.PageSize = 10
+	cfg.MaxBytes = int64(20000 + rng.IntN(40000))
+	s := newTopic(t, start, lookBack)
+	errors := 0
+	l.fail = func() error {
+		if rng.IntN(40) == 0 {
+			errors++
+			return &bridge.Fault{Class: bridge.Transient, Code: "500", Err: fmt.Errorf("no %d", errors)}
+		}
+		return nil
+	}
+	x := s.begin(windows.New(l, cfg))
+	for end := began.Add(life + lookBack + 70*time.Second); time.Now().Before(end); {
+		more, err := x.step()
+		switch {
+		case err != nil && bridge.FaultOf(err).Class == bridge.Permanent:
+			return err.Error()
+		case err != nil, rng.IntN(12) == 0: // a crash, or a rollback
+			lister := x.lister
+			if rng.IntN(2) == 0 {
+				lister = windows.New(l, cfg)
+			}
+			x = s.begin(lister)
+		case rng.IntN(3) == 0 || !more:
+			x.commit()
+		}
+		if !more {
+			time.Sleep(time.Duration(1+rng.IntN(15)) * time.Second)
+		}
+	}
+	want := make(map[string]int)
+	for _, e := range l.all {
+		if !e.at.Before(start) {
+			want[e.raw()]++
+		}
+	}
+	got := counts(s.records)
+	for raw, n := range want {
+		if got[raw] != n {
+			return fmt.Sprintf("%s is %d times in the topic, want %d (look-back %s)", raw, got[raw], n, lookBack)
+		}
+	}
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d different records, want %d", len(got), len(want))
+	}
+	return ""
+}
+
+// TestOrder: a window is published oldest first, whatever the order of its list.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 3}
+		for i := range 50 {
+			at := began.Add(-time.Duration(i*7%50) * time.Minute)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+		}
+		time.Sleep(time.Minute)
+		s := newTopic(t, began.Add(-time.Hour), time.Minute)
+		x := s.begin(windows.New(l, settings(time.Minute)))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.commit()
+		var last int64
+		for _, raw := range s.records {
+			var item struct {
+				At int64 `json:"at"`
+			}
+			if err := json.Unmarshal([]byte(raw), &item); err != nil {
+				t.Fatal(err)
+			}
+			if item.At < last {
+				t.Errorf("%s comes behind %d", raw, last)
+			}
+			last = item.At
+		}
+		if len(s.records) != 50 {
+			t.Errorf("%d records, want 50", len(s.records))
+		}
+	})
+}
+
+// TestChanged: an item whose bytes change is published once, or with each change if that
+// is set. Items of one id and several times are several items.
+func TestChanged(t *testing.T) {
+	for onChanged, want := range map[string]int{"ignore": 3, "publish": 12} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &list{page: 5, volatile: true}
+			for i := range 3 {
+				at := time.Now().Add(time.Duration(i) * time.Second)
+				l.all = append(l.all, entry{id: "same", seq: i, at: at, visible: at})
+			}
+			time.Sleep(10 * time.Second)
+			cfg := settings(time.Minute)
+			cfg.OnChanged = onChanged
+			x := newTopic(t, time.Now().Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
+			for range 4 {
+				for more := true; more; {
+					var err error
+					if more, err = x.step(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(5 * time.Second)
+			}
+			if x.commit(); len(x.records) != want {
+				t.Errorf("%s: %d records, want %d: %q", onChanged, len(x.records), want, x.records)
+			}
+		})
+	}
+}
+
+// TestBoundsIgnored: an API that ignores the start or the end of a range is refused, since
+// a restart would publish old events again.
+func TestBoundsIgnored(t *testing.T) {
+	for name, l := range map[string]*list{"EXPORT_START_PARAM": {noStart: true}, "EXPORT_END_PARAM": {noEnd: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			at := time.Now().Add(-time.Hour)
+			l.page, l.all = 5, []entry{{id: "a", at: at, visible: at}}
+			_, err := newTopic(t, at.Add(-time.Hour), time.Minute).begin(windows.New(l, settings(time.Minute))).step()
+			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, name) {
+				t.Errorf("got %v, want a permanent fault that names %s", err, name)
+			}
+		})
+	}
+}
+
+// TestClock: a watermark ahead of the API's clock blocks the stream.
+func TestClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, err := newTopic(t, time.Now().Add(time.Hour), time.Minute).begin(windows.New(&list{page: 5}, settings(time.Minute))).step()
+		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || f.Code != "watermark" {
+			t.Errorf("got %v, want a permanent fault about the watermark", err)
+		}
+	})
+}
+
+// TestCutOff: an API that lists a full page and names no next one is asked for smaller
+// ranges; for more than a page in one second the stream blocks.
+func TestCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, noCursor: true}
+		for i := range 40 {
+			at := began.Add(-time.Duration(i) * 30 * time.Second)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+		}
+		time.Sleep(time.Minute)
+		s := newTopic(t, began.Add(-time.Hour), time.Minute)
+		x := s.begin(windows.New(l, settings(time.Minute)))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.commit()
+		if len(s.records) != 40 {
+			t.Errorf("%d records, want 40", len(s.records))
+		}
+		for i := range 5 {
+			at := time.Now()
+			l.all = append(l.all, entry{id: fmt.Sprint("b", i), seq: 100 + i, at: at, visible: at})
+		}
+		time.Sleep(time.Minute)
+		_, err := x.step()
+		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
+			t.Errorf("got %v, want a permanent fault that names EXPORT_PAGE_SIZE", err)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package windows
+
+import "exportbridge/bridge"
+
+// maxRemembered is how many items a Lister remembers: about 150 MB.
+const maxRemembered = 2_000_000
+
+// known is what is remembered of a published item: how many copies, and the end of the
+// window that listed it last, in milliseconds since the epoch.
+type known struct {
+	copies int32
+	last   int64
+}
+
+// memory is what the topic holds of the items that may be listed again.
+type memory struct {
+	held    bridge.PublishedIndex
+	byBytes bool // an item with other bytes is another one
+	seen    map[bridge.ItemKey]known
+	// listed counts the copies of items without an id in this listing, fresh are the
+	// new items of this window.
+	listed map[bridge.ItemKey]int32
+	fresh  []bridge.ItemKey
+}
+
+func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
+	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32)}
+}
+
+func (m *memory) keyOf(e *bridge.Event) bridge.ItemKey {
+	if m.byBytes {
+		return bridge.ItemKeyOf(e.Raw, nil)
+	}
+	return e.ItemKey()
+}
+
+// isNew reports whether an item that a window up to to lists is not in the topic, and
+// remembers it. Of equal items without an id each copy counts.
+func (m *memory) isNew(e *bridge.Event, to int64) bool {
+	k := m.keyOf(e)
+	copies := int32(1)
+	if e.ID == nil {
+		m.listed[k]++
+		copies = m.listed[k]
+	}
+	was := m.seen[k]
+	is := known{copies: was.copies, last: max(was.last, to)}
+	news := false
+	if was.copies < copies {
+		is.copies++
+		if news = m.held == nil || !m.held.Match(e); news {
+			m.fresh = append(m.fresh, k)
+		}
+	}
+	m.seen[k] = is
+	return news
+}
+
+// beginListing begins to count copies. A listing that reads a page twice must not.
+func (m *memory) beginListing() { clear(m.listed) }
+
+// undo forgets the new items of this window, which is not published.
+func (m *memory) undo() {
+	for _, k := range m.fresh {
+		if is := m.seen[k]; is.copies > 1 {
+			m.seen[k] = known{is.copies - 1, is.last}
+		} else {
+			delete(m.seen, k)
+		}
+	}
+	m.fresh = m.fresh[:0]
+}
+
+// keep ends a window: what was listed last by a window that ended before before is
+// listed no more.
+func (m *memory) keep(before int64) {
+	m.fresh = m.fresh[:0]
+	for k, is := range m.seen {
+		if is.last < before {
+			delete(m.seen, k)
+		}
+	}
+}
