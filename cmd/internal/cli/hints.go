@@ -37,6 +37,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintMaxEvents:              "start again to continue, since --max-events was reached",
 	bridge.HintKeyless:                "correct KAFKA_KEY, which exportbridge check --sample 5 tests, or set KAFKA_KEY=none if the order of events does not matter",
 	bridge.HintNoPosition:             "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest) --execute",
+	bridge.HintFollow:                 "restore EXPORT_FOLLOW, choose another stream name, or go on from a time, which publishes again what was published since: exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintOrigin:                 "restore the setting, choose another stream name, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
 	bridge.HintOtherTopic:             "check KAFKA_TOPIC. To continue in this topic and keep the position: exportbridge cursor reset --to-current --execute. If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX",
 	bridge.HintOverdue:                "check the export API and any proxy with exportbridge check, and report it if it persists: a request outlasted EXPORT_TIMEOUT many times over",

@@ -22,6 +22,7 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
+	"exportbridge/bridge/windows"
 	"exportbridge/cursorstore"
 )
 
@@ -81,7 +82,7 @@ func Variables() []Variable { return slices.Clone(variables()) }
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
 	for _, part := range []any{
-		defaultProfile, exportapi.DefaultConfig(), defaultWindow, engine.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
+		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
 		defaultProcess, ops.DefaultConfig(),
 	} {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
@@ -123,6 +124,8 @@ type Stream struct {
 	Engine engine.Config
 	Export exportapi.Config
 	Kafka  kafkasink.Config
+	// Windows says whether and how the export is followed by windows of time.
+	Windows windows.Config
 
 	PageMemory int64 // Sources.Memory, which limits pages; 0 where EXPORT_MAX_RESPONSE_BYTES is set
 }
@@ -314,6 +317,11 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 		l.add("EXPORT_START", fmt.Sprintf("%s: %s is in the future (%s): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now",
 			places["EXPORT_START"].describe("EXPORT_START"), window.Start, time.UnixMilli(start).UTC().Format(time.RFC3339)))
 	}
+	st.Windows = windows.DefaultConfig()
+	if l.fill(&st.Windows, st.Name); st.Windows.Windows() {
+		st.Engine.Origin.Follow, st.Engine.LookBack, st.Engine.ChangedIsNew = bridge.FollowWindows, st.Windows.Reach(), st.Windows.ChangedIsNew()
+		st.Export.AnyOrder = true
+	}
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
 		st.Engine.Origin.End = l.windowEnd(window.End, places, now)
@@ -416,11 +424,26 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		p.Check(o.End == 0 || noEnd == nil, "EXPORT_END", "is set, but %v", noEnd)
 		p.Check(o.Start == 0 || noStart == nil, "EXPORT_START", "is set, but %v; set EXPORT_START=earliest", noStart)
 		p.Check(st.Engine.OnInvalidCursor != "time" || noStart == nil, "EXPORT_ON_INVALID_CURSOR", "is time, but %v", noStart)
+		p.Add(st.Windows.Validate())
+		if st.Windows.Windows() {
+			p.Add(st.checkWindows(cmp.Or(noStart, noEnd)))
+		}
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())
 	}
 	return p
+}
+
+// checkWindows reports the settings that windows cannot do with. unbounded is why the API
+// lists no range of time, or nil.
+func (st *Stream) checkWindows(unbounded error) error {
+	var p bridge.Problems
+	p.Check(unbounded == nil, "EXPORT_FOLLOW", "is windows, but %v", unbounded)
+	p.Check(st.Engine.Origin.End == 0, "EXPORT_END", "must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
+	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW", "is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
+	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS", "must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
+	return p.Err()
 }
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)

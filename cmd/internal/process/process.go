@@ -27,6 +27,7 @@ import (
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
+	"exportbridge/bridge/windows"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -205,7 +206,9 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
 	st.Engine.Log, st.Engine.Limits = p.log, p.options.Limits
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
-	api, err := exportapi.New(st.Export)
+	export := st.Export
+	export.KeepOutside = st.Windows.Windows()
+	api, err := exportapi.New(export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
@@ -223,6 +226,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
+	p.followWindows(st, &ports)
 	if p.options.Ports != nil {
 		ports = p.options.Ports(ports)
 	}
@@ -230,6 +234,24 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	return s, nil
+}
+
+// followWindows has a stream list its export by windows, if that is set.
+func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
+	if !st.Windows.Windows() {
+		return
+	}
+	cfg := st.Windows
+	cfg.PageSize, cfg.EndExplicit, cfg.EmptyPages = st.Engine.PageSize, st.Engine.EndExplicit, st.Engine.EmptyPages
+	cfg.MaxBytes, cfg.Timeout, cfg.Warn = st.Engine.PrefetchBytes, st.Engine.FetchTimeout, st.Export.Warn
+	observer := ports.Observer
+	cfg.Observe = func(o bridge.Observation) {
+		o.Stream = st.Name
+		observer.Observe(o)
+	}
+	st.Engine.MarksEnd = true // a page that stays at its watermark
+	st.Engine.StrayCursor = nil
+	ports.Source = windows.New(ports.Source, cfg)
 }
 
 // redisReports returns the reporter of Redis for the health of each stream. The log

@@ -25,7 +25,9 @@ const (
 // checkAPI asks the export API for one page from now on, for the first items of
 // the export, of which it shows so many, and for the page that follows.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
-	client, err := exportapi.New(st.Export)
+	export := st.Export
+	export.KeepOutside = st.Windows.Windows()
+	client, err := exportapi.New(export)
 	if err != nil {
 		return []finding{failure(err)}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/windows"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 )
@@ -66,6 +67,9 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		}}
 	}
 	found = append(found, s.follow(ctx, at, &first)...)
+	if s.st.Windows.Windows() {
+		found = append(found, s.bounds(ctx, first.Items))
+	}
 	if lacking := s.client.Lacking(); len(lacking) > 0 {
 		found = append(found, finding{Level: levelWarn, Text: exportapi.TextLacking(lacking), Hint: exportapi.HintLacking})
 	}
@@ -105,6 +109,20 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 		})
 	}
 	return found
+}
+
+// bounds checks that the API takes the bounds of a range, which windows rely on.
+func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) finding {
+	before := time.Now().Add(-24 * time.Hour).UnixMilli()
+	for i := range items {
+		if items[i].Time != bridge.NoTime && items[i].Defect == bridge.DefectNone {
+			before = min(before, items[i].Time)
+		}
+	}
+	if err := windows.CheckBounds(ctx, s.client, before, s.st.Engine.FetchTimeout, nil); err != nil {
+		return failedRequest(err)
+	}
+	return finding{Level: levelOK, Text: "ranges of time are bounded by EXPORT_START_PARAM and EXPORT_END_PARAM"}
 }
 
 // read reads a page, or says why it could not: what names what is missing then.
