@@ -403,8 +403,8 @@ func decodeCheckpoint(b []byte) (c Checkpoint, err error) {
 		return c, err
 	}
 	switch {
-	case c.Format > CheckpointFormat:
-		return c, fmt.Errorf("format version %d is newer than %d, upgrade exportbridge", c.Format, CheckpointFormat)
+	case c.Format > ListingFormat:
+		return c, fmt.Errorf("format version %d is newer than %d, upgrade exportbridge", c.Format, ListingFormat)
 	case c.Format < 1:
 		return c, errors.New("no format version")
 	case c.Stream == "":
