@@ -20,7 +20,7 @@ const warnCursor = 2 << 10
 func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
-		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(l.page)
+		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(f.e, l.page)
 		l.release()
 		if trusted {
 			f.discard()
@@ -36,7 +36,7 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		f.batch.due = f.at.Cursor != f.committed.Cursor // an API may take a cursor only once
 		return cmp.Or(f.commit(hard), err)              // first what came before it
 	}
-	l.last = l.last || f.repeatsEnd()
+	l.last = l.last || f.repeatsEnd(f.e)
 	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.Checkpoint) == "" && !f.sizer.full(f.batch) {
 		return nil
 	}
@@ -48,15 +48,6 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	}
 	f.finish(l.last)
 	return nil
-}
-
-// repeatsEnd reports whether the last page, which only repeats the page before,
-// ends the prefetching, as it would if it were empty.
-func (s *stream) repeatsEnd() bool {
-	if s.e.cfg.ends() && !s.at.KnowsEnd(&s.e.rules) {
-		return s.last.Whole && s.at.Empty.Empties >= s.e.cfg.EmptyPages
-	}
-	return s.last.Whole && s.at.Empty.Allowance == 0
 }
 
 // stopFetching ends the prefetcher; the position stays.

@@ -17,14 +17,13 @@ type requests struct {
 	wokenBy  string         // the command that made a blocked stream look again
 	claimed  seenClaim      // the last one of a command
 	answered *bridge.Answer // the last one given
-	applying bool           // the session is for one command only
 }
 
 // applyCommand applies an operator's command, or refuses it with an answer. The
 // command takes effect when its checkpoint is committed.
 func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error {
 	r := &f.requests
-	if !r.applying && !r.canApply() { // it is offered again
+	if !r.e.applying && !r.canApply() { // it is offered again
 		if r.wokenBy != cmd.ID {
 			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
 		}
@@ -276,7 +275,7 @@ func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Cla
 	case first == a && !a.Applied && !a.Expired():
 		r.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
 	}
-	if conflict && !a.Applied && r.applying {
+	if conflict && !a.Applied && r.e.applying {
 		return fmt.Errorf("the claim of command %s no longer stands: %w", cmd.ID, bridge.ErrFenced)
 	}
 	return nil

@@ -35,9 +35,13 @@ func (f *follower) commit(hard context.Context) error {
 		return err
 	}
 	f.adopt(next)
-	f.reportOverlap(from.Overlap)
+	if was, now := from.Overlap, next.Overlap; was != nil && !was.Done && now != nil && now.Done {
+		f.known.Published = nil
+		f.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+	}
 	f.schedule.sessions.reset()
-	f.schedule.newEvents = f.account(receipt, b) || f.schedule.newEvents
+	f.schedule.newEvents = f.run.account(f.e, f.found, receipt, b, next.PositionTime) || f.schedule.newEvents
+	f.found = bridge.Observation{Times: f.found.Times[:0]}
 	f.publishStatus()
 	return nil
 }
@@ -82,41 +86,4 @@ func (f *follower) drain(hard context.Context) {
 		}
 	}
 	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor), "published", f.run.totals.published)
-}
-
-// account reports a commit to the observer, counts it, and reports whether it has events.
-func (s *stream) account(r bridge.Receipt, b batch) (published bool) {
-	dead := 0
-	for _, n := range r.DeadLettered {
-		dead += n
-	}
-	s.run.totals.published += int64(r.Published)
-	s.run.totals.deadLettered += int64(dead)
-	s.run.totals.repeated += int64(s.found.Repeated)
-	if s.run.totals.atBorder == 0 && s.found.AtBorder > 0 {
-		s.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", s.found.AtBorder)
-	}
-	s.run.totals.atBorder += int64(s.found.AtBorder)
-	s.run.totals.keyless += int64(s.found.Keyless)
-	if n := s.run.totals.keyless; !s.run.keylessLogged && s.keyless() {
-		s.run.keylessLogged = true
-		s.log.Warn("no event has a key", "events", n, "pointer", s.e.cfg.KeyPointer, "hint", s.e.cfg.words(bridge.HintKeyless))
-	}
-	s.run.totals.rate.add(time.Now(), r.Published+dead, s.committed.PositionTime)
-	if dead > 0 && time.Since(s.run.deadLettersLogged) > time.Minute {
-		s.run.deadLettersLogged = time.Now()
-		s.log.Warn("items sent to the dead-letter topic", "items", r.DeadLettered, "in_this_run", s.run.totals.deadLettered,
-			"hint", s.e.cfg.words(bridge.HintDeadLetters))
-	}
-	if s.found.Shared > 0 && time.Since(s.run.sharedLogged) > time.Minute {
-		s.run.sharedLogged = time.Now()
-		s.log.Warn("different items share an id", "items", s.found.Shared,
-			"on_shared_id", s.e.cfg.OnSharedID, "hint", s.e.cfg.words(bridge.HintSharedID))
-	}
-	o := s.found
-	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, r.Published, r
-	o.Unaccounted = max(0, b.events-r.Published-dead)
-	s.e.observe(o)
-	s.found = bridge.Observation{Times: o.Times[:0]}
-	return r.Published+dead > 0
 }

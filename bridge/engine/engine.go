@@ -48,6 +48,7 @@ type Engine struct {
 	load     load
 	view     atomic.Pointer[view] // written by the commit loop
 	watchdog watchdog
+	applying bool // by Apply: the run is for one command
 }
 
 // New returns an engine that Run starts.
@@ -163,6 +164,10 @@ func (e *Engine) observe(o bridge.Observation) {
 		o.Stream = e.cfg.Stream
 		e.ports.Observer.Observe(o)
 	}
+}
+
+func (e *Engine) observeStuck(code string) {
+	e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
 }
 
 // Alive reports whether the commit loop makes progress: it waits for an input,

@@ -19,7 +19,6 @@ type follower struct {
 	schedule  schedule
 	ownership ownership
 	requests  requests
-	incidents incidents
 
 	commands <-chan bridge.Command
 	fetching *prefetcher // nil while nothing is fetched
@@ -214,7 +213,7 @@ func (f *follower) step(ctx context.Context) error {
 	if paused, err := f.checkPaused(); paused {
 		return err
 	}
-	if err := f.loadPublished(ctx); err != nil {
+	if err := f.loadPublished(ctx, f.e); err != nil {
 		return &sessionError{err}
 	}
 	start := prefetchStart{at: f.at.Position(), empties: f.at.Empty.Allowance, refill: position.EmptyAllowance}

@@ -45,7 +45,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 	var topics []bridge.TopicState
 	bound := "events listed later with an earlier time are not read" // the limit of the guarantee after that
 	if policy == invalidPrevious {
-		before, err := f.previousCursor(hard, fault)
+		before, err := f.e.previousCursor(hard, was, fault)
 		if before.Zero() {
 			return false, err
 		}
@@ -73,8 +73,8 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 
 // previousCursor returns the checkpoint before the refused cursor, the zero one with the
 // cause in the fault if there is none.
-func (s *stream) previousCursor(ctx context.Context, fault *bridge.Fault) (bridge.Checkpoint, error) {
-	before, err := s.e.ports.History.Before(ctx, s.committed.Checkpoint, func(p *bridge.Checkpoint) bool { return p.Cursor != s.committed.Cursor })
+func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint, fault *bridge.Fault) (bridge.Checkpoint, error) {
+	before, err := e.ports.History.Before(ctx, was, func(p *bridge.Checkpoint) bool { return p.Cursor != was.Cursor })
 	switch {
 	case errors.Is(err, bridge.ErrNoCheckpoint):
 		fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
@@ -82,7 +82,7 @@ func (s *stream) previousCursor(ctx context.Context, fault *bridge.Fault) (bridg
 	case err != nil:
 		return bridge.Checkpoint{}, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
 	}
-	if other := before.Origin.Request.Changed(s.e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
+	if other := before.Origin.Request.Changed(e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
 		fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err, strings.Join(other, ", "))
 		return bridge.Checkpoint{}, nil
 	}
@@ -101,13 +101,13 @@ func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 
 // trustOlder goes on from a suspect page that is not the first one, given the first
 // one. It reports false if it is.
-func (s *stream) trustOlder(first *bridge.Page) bool {
+func (s *progress) trustOlder(e *Engine, first *bridge.Page) bool {
 	if position.FirstItems(first) == s.suspectItems {
 		return false
 	}
 	s.committed.Trusted = s.suspectItems
-	s.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
-		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail), "hint", s.e.cfg.words(bridge.HintCursorRefused))
-	s.observeStuck(bridge.StuckOlder)
+	e.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
+		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail), "hint", e.cfg.words(bridge.HintCursorRefused))
+	e.observeStuck(bridge.StuckOlder)
 	return true
 }

@@ -65,14 +65,23 @@ func (s *progress) note(p *bridge.Page, found *position.Findings) {
 	}
 }
 
+// repeatsEnd reports whether the last page, which only repeats the page before,
+// ends the prefetching, as it would if it were empty.
+func (s *progress) repeatsEnd(e *Engine) bool {
+	if e.cfg.ends() && !s.at.KnowsEnd(&e.rules) {
+		return s.last.Whole && s.at.Empty.Empties >= e.cfg.EmptyPages
+	}
+	return s.last.Whole && s.at.Empty.Allowance == 0
+}
+
 // take moves at over one page, and reports what was found.
 func (s *stream) take(ctx context.Context, p *bridge.Page) error {
-	s.loadMarks(ctx, p)
+	s.loadMarks(ctx, s.e, p)
 	next, found, err := s.at.Take(p, &s.e.rules, s.known)
 	if err != nil {
 		s.suspectItems = found.Suspect
 		if bridge.FaultOf(err).Code == position.CodeCycle {
-			s.observeStuck(position.CodeCycle)
+			s.e.observeStuck(position.CodeCycle)
 		}
 		return err
 	}
@@ -81,19 +90,15 @@ func (s *stream) take(ctx context.Context, p *bridge.Page) error {
 	}
 	if found.Widened > 0 {
 		s.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", found.Items, "kept_next", found.Widened)
-		s.observeStuck(bridge.StuckBorder)
+		s.e.observeStuck(bridge.StuckBorder)
 	}
 	switch {
 	case found.FullEnd && p.Next == "":
-		s.observeStuck(bridge.StuckFullPage)
+		s.e.observeStuck(bridge.StuckFullPage)
 	case found.FullEnd && len(p.Events) == 0:
-		s.observeStuck("full-tail")
+		s.e.observeStuck("full-tail")
 	}
 	s.at = next
 	s.note(p, &found)
 	return nil
-}
-
-func (s *stream) observeStuck(code string) {
-	s.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
 }

@@ -45,3 +45,38 @@ func (r *run) ours(stored, cp bridge.Checkpoint) bool {
 func (r *run) rolledBack(stored, cp, to bridge.Checkpoint) bool {
 	return r.ours(stored, cp) && stored.ChangeID() != cp.ChangeID() && stored.Version.Compare(to.Version) < 0
 }
+
+// account reports a commit to the observer, counts it, and reports whether it has events.
+func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b batch, at int64) (published bool) {
+	dead := 0
+	for _, n := range receipt.DeadLettered {
+		dead += n
+	}
+	r.totals.published += int64(receipt.Published)
+	r.totals.deadLettered += int64(dead)
+	r.totals.repeated += int64(o.Repeated)
+	if r.totals.atBorder == 0 && o.AtBorder > 0 {
+		e.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", o.AtBorder)
+	}
+	r.totals.atBorder += int64(o.AtBorder)
+	r.totals.keyless += int64(o.Keyless)
+	if n := r.totals.keyless; !r.keylessLogged && r.totals.missKeys(e.cfg.KeyPointer) {
+		r.keylessLogged = true
+		e.log.Warn("no event has a key", "events", n, "pointer", e.cfg.KeyPointer, "hint", e.cfg.words(bridge.HintKeyless))
+	}
+	r.totals.rate.add(time.Now(), receipt.Published+dead, at)
+	if dead > 0 && time.Since(r.deadLettersLogged) > time.Minute {
+		r.deadLettersLogged = time.Now()
+		e.log.Warn("items sent to the dead-letter topic", "items", receipt.DeadLettered, "in_this_run", r.totals.deadLettered,
+			"hint", e.cfg.words(bridge.HintDeadLetters))
+	}
+	if o.Shared > 0 && time.Since(r.sharedLogged) > time.Minute {
+		r.sharedLogged = time.Now()
+		e.log.Warn("different items share an id", "items", o.Shared,
+			"on_shared_id", e.cfg.OnSharedID, "hint", e.cfg.words(bridge.HintSharedID))
+	}
+	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, receipt.Published, receipt
+	o.Unaccounted = max(0, b.events-receipt.Published-dead)
+	e.observe(o)
+	return receipt.Published+dead > 0
+}

@@ -19,10 +19,11 @@ type stream struct {
 
 	session session // begun anew by the next recovery
 	progress
-	run    run // as long as Run
-	sizer  sizer
-	mirror *mirror                                  // of the ownership
-	away   func(retry time.Time, why *bridge.Fault) // says that the store is not reached
+	run       run // as long as Run
+	sizer     sizer
+	incidents incidents
+	mirror    *mirror                                  // of the ownership
+	away      func(retry time.Time, why *bridge.Fault) // says that the store is not reached
 }
 
 // advanceRetryMax is the longest wait between two tries to reach the store.
@@ -197,52 +198,5 @@ func (s *stream) record(ctx context.Context, next bridge.Checkpoint) error {
 		return err
 	}
 	s.adopt(next)
-	return nil
-}
-
-// reportOverlap logs an overlap whose end is committed.
-func (s *stream) reportOverlap(was *bridge.Overlap) {
-	now := s.committed.Overlap
-	if was == nil || was.Done || now == nil || !now.Done {
-		return
-	}
-	s.known.Published = nil
-	s.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
-}
-
-// rewindIndexTimeout bounds the wait for marks: they are only a hint.
-const rewindIndexTimeout = 10 * time.Second
-
-// loadMarks reads back the topic once, for the first page with events that may be in
-// what a rewind publishes again.
-func (s *stream) loadMarks(ctx context.Context, p *bridge.Page) {
-	if s.at.RewindEnd == nil || s.marksLoaded || s.batch.events > 0 || s.e.ports.Published == nil {
-		return
-	}
-	from, source, ok := s.at.MarksFrom(p)
-	if !ok {
-		return
-	}
-	defer s.e.watchdog.wait()()
-	ctx, cancel := context.WithTimeout(ctx, rewindIndexTimeout)
-	defer cancel()
-	marks, err := s.e.ports.Published.PartialIndex(ctx, from.Add(-s.e.cfg.Overlap), source)
-	if err != nil {
-		s.log.Warn("republished events not marked: reading the topic failed", "error", err.Error())
-	}
-	s.known.Marks, s.marksLoaded = marks, true
-}
-
-// loadPublished reads back the topic before an overlap is read.
-func (s *stream) loadPublished(ctx context.Context) error {
-	if !s.at.Overlaps() || s.known.Published != nil {
-		return nil
-	}
-	defer s.e.watchdog.wait()()
-	held, err := s.e.ports.Published.Index(ctx, bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics}, s.at.Source)
-	if err != nil {
-		return fmt.Errorf("read the published events: %w", err)
-	}
-	s.known.Published = held
 	return nil
 }

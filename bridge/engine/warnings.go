@@ -23,7 +23,7 @@ func (s *stream) warnings() (all []bridge.Warning) {
 		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
 			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}
-	if s.keyless() {
+	if s.run.totals.missKeys(s.e.cfg.KeyPointer) {
 		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", s.run.totals.keyless, s.e.cfg.KeyPointer), bridge.HintKeyless)
 	}
 	return all
@@ -32,10 +32,9 @@ func (s *stream) warnings() (all []bridge.Warning) {
 // keylessFrom is how many events without a key are no chance.
 const keylessFrom = 100
 
-// keyless reports whether events were to have a key, and none of this run has one.
-func (s *stream) keyless() bool {
-	n := s.run.totals.keyless
-	return s.e.cfg.KeyPointer != "" && n >= keylessFrom && n >= s.run.totals.published
+// missKeys reports whether events should have a key, and none of this run has one.
+func (t *totals) missKeys(pointer string) bool {
+	return pointer != "" && t.keyless >= keylessFrom && t.keyless >= t.published
 }
 
 // startSlack is how far a start may be ahead of the API's clock: "now" is by ours.
