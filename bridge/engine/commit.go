@@ -14,14 +14,17 @@ import (
 // the sink has acknowledged every event, then the checkpoint moves over them.
 // A crash before the first is done repeats at most these pages; one between
 // the two repeats exactly them; after the second nothing comes again.
-func (f *follower) commit(hard context.Context) error {
+//
+// moved commits a cursor too that only moved over empty pages.
+func (f *follower) commit(hard context.Context, moved bool) error {
 	b := f.batch
 	f.batch = batch{}
 	if b.pages > 0 {
 		f.schedule.fetches.reset()
 		f.blockedOn, f.schedule.suspect, f.schedule.outage = "", nil, nil
 	}
-	if !f.worthCommit(b) {
+	moved = moved && f.at.Cursor != f.committed.Cursor
+	if !moved && !f.worthCommit(b) {
 		return nil
 	}
 	next := f.nextCheckpoint(bridge.KindData)
@@ -46,20 +49,11 @@ func (f *follower) commit(hard context.Context) error {
 	return nil
 }
 
-// flush commits the empty pages since the last commit.
-func (f *follower) flush(ctx context.Context) error {
-	if !f.session.ready || f.at.Cursor == f.committed.Cursor {
-		return nil
-	}
-	f.batch.due = true
-	return f.commit(ctx)
-}
-
 // heartbeat commits a heartbeat: it confirms ownership and restores a store
 // that lost the checkpoint.
 func (f *follower) heartbeat(ctx context.Context) error {
 	if f.at.Cursor != f.committed.Cursor {
-		return f.flush(ctx)
+		return f.commit(ctx, true)
 	}
 	next := f.nextCheckpoint(bridge.KindHeartbeat)
 	state, fault := f.state, f.fault
@@ -74,8 +68,8 @@ func (f *follower) heartbeat(ctx context.Context) error {
 // drainTimeout bounds what an orderly stop adds to what is in flight.
 const drainTimeout = 2 * time.Second
 
-// drain ends an orderly run with a flush or a heartbeat, so that a store that
-// lost the checkpoint has it again. Else the next run reads a few empty pages again.
+// drain ends an orderly run with a heartbeat, so that a store that lost the checkpoint
+// has it again. Without it, the next run reads a few empty pages again.
 func (f *follower) drain(hard context.Context) {
 	f.stopFetching()
 	if f.session.ready {

@@ -68,6 +68,12 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 	}
 }
 
+// forget drops all state of the stream after another process has taken it over.
+func (o *ownerLoop) forget() {
+	o.ownership, o.session = ownership{}, session{e: o.e}
+	o.progress, o.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&o.e.cfg)
+}
+
 // errLetGo ends an ownership, not the run. errYield does so because this
 // process cannot run the stream and another one may be able to.
 var (

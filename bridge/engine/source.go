@@ -91,18 +91,18 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 // validateSource says why a reset leads to another list, or nothing. A command
 // without a bridge runs with the settings of its own machine, which decide
 // nothing.
-func (r *requests) validateSource(cmd bridge.Command) string {
-	ours := r.e.cfg.Origin.Request
-	if !r.e.applying && ours.Known() {
-		change := r.committed.RequestChange(ours)
+func (j *judge) validateSource(cmd bridge.Command) string {
+	ours := j.e.cfg.Origin.Request
+	if !j.e.applying && ours.Known() {
+		change := j.committed.RequestChange(ours)
 		switch {
 		case cmd.AcceptSource != "" && cmd.AcceptSource != ours.Digest():
 			return fmt.Sprintf("the settings of this bridge are source %s, not %s", ours.Digest(), cmd.AcceptSource)
-		case cmd.AcceptSource == "" && (len(change.Other) > 0 || r.blockedOn == bridge.ReasonSource && len(change.Unproven) > 0):
+		case cmd.AcceptSource == "" && (len(change.Other) > 0 || j.blockedOn == bridge.ReasonSource && len(change.Unproven) > 0):
 			return fmt.Sprintf("the settings request another list than the stream's (%s); accept it with --accept-source %s, or restore the settings", change, ours.Digest())
 		}
 	}
-	next, to := bridge.Reset(r.committed.Checkpoint, r.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
+	next, to := bridge.Reset(j.committed, j.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
 	if change := to.Request.Changed(next, to.Cursor); len(change.Other) > 0 && to.Request.Digest() != cmd.AcceptSource {
 		return fmt.Sprintf("the target is a cursor of another request than the stream's (%s); its source is %s", change, to.Request.Digest())
 	}

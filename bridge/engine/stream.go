@@ -11,17 +11,16 @@ import (
 )
 
 // stream is the stream as this process knows it, and how checkpoints of it become
-// durable. The loop and the recovery of a session change it, nothing else does. Owned by
-// the commit loop.
+// durable. The commit loop owns all of it; the comments say how long each part lasts.
 type stream struct {
 	e   *Engine
 	log *slog.Logger
 
-	session session // begun anew by the next recovery
-	progress
-	run       run // as long as Run
-	sizer     sizer
-	incidents incidents
+	session   session                                  // until the next recovery
+	progress                                           // until the stream is moved, or the ownership ends
+	run       run                                      // as long as Run
+	sizer     sizer                                    // as long as Run
+	incidents incidents                                // as long as Run
 	mirror    *mirror                                  // of the ownership
 	away      func(retry time.Time, why *bridge.Fault) // says that the store is not reached
 }
@@ -42,7 +41,7 @@ func (s *stream) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
 func (s *stream) worthCommit(b batch) bool {
 	at, was, since := &s.at, &s.committed, time.Since(s.run.committed)
 	switch {
-	case b.events > 0, b.due:
+	case b.events > 0:
 		return true
 	case s.e.cfg.window() && at.Drained && !was.Drained:
 		return true

@@ -148,9 +148,9 @@ var All = []Rule{
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/command.go", `
 +	if protocol.Broken("answer-before-commit") {
-+		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})
++		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true, Version: f.committed.Version})
 +	}
- 	note, err := r.acceptTopics(hard, cmd, &f.incidents)
+ 	note, err := f.session.acceptTopics(hard, f.committed.Checkpoint, cmd, &f.incidents)
 `}},
 	},
 	{
