@@ -9,11 +9,11 @@ import (
 
 // commit makes the batch at hand and the position after it durable.
 //
-// Exactly once that is one step of the sink: a crash before it leaves nothing
-// of the batch, one after it all. At least once there are two, in this order:
-// the sink has acknowledged every event, then the checkpoint moves over them.
-// A crash before the first is done repeats at most these pages; one between
-// the two repeats exactly them; after the second nothing comes again.
+// In exactly-once mode the sink commits in one step: a crash before it leaves nothing
+// of the batch, a crash after it leaves all. In at-least-once mode there are two steps:
+// the sink acknowledges every event, then the checkpoint moves over them. A crash
+// before the first step ends repeats at most these pages, a crash between the steps
+// repeats exactly these pages, a crash after the second step repeats nothing.
 //
 // moved commits a cursor too that only moved over empty pages.
 func (f *follower) commit(hard context.Context, moved bool) error {

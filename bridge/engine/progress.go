@@ -7,11 +7,11 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// progress is where the stream is. It begins anew when the stream is moved, or
-// another process has had it. Owned by the commit loop.
+// progress is the position of the stream. It is reset when the stream is moved or
+// ownership changes. Owned by the commit loop.
 //
-// Going back is an assignment: at goes ahead of committed by the pages that are taken
-// and not committed yet. A commit makes it the committed one, an error puts it back.
+// at includes the open batch. A commit makes at the committed position, an error
+// assigns committed to at.
 type progress struct {
 	committed, at position.Position
 	batch         batch
@@ -28,7 +28,7 @@ type progress struct {
 	rival bridge.Checkpoint
 }
 
-// newProgress goes on from c with nothing else remembered.
+// newProgress starts at c with empty memory.
 func newProgress(c bridge.Checkpoint) progress {
 	at := position.Begin(c)
 	return progress{committed: at, at: at}

@@ -15,13 +15,13 @@ type run struct {
 	seenIDs           map[string]struct{} // change ids of checkpoints we adopted
 	contract          bridge.Contract
 	totals            totals
-	deadLettersLogged time.Time // when dead letters were last spoken of
-	sharedLogged      time.Time // when items of one id were last spoken of
+	deadLettersLogged time.Time // when dead letters were last warned about
+	sharedLogged      time.Time // when items of one id were last warned about
 	keylessLogged     bool      // that no event has a key
 	fullLogged        time.Time // when a full last page was last warned about
 }
 
-// limitReached says why a bounded run that is at c has what it wanted, or nothing.
+// limitReached returns the limit that c reaches, or "".
 func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	switch {
 	case l.MaxEvents > 0 && c.Events-r.began >= l.MaxEvents:
@@ -32,9 +32,8 @@ func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	return ""
 }
 
-// ours reports whether a stored checkpoint is one that this process, which is at
-// cp, went through or, being of an older epoch, what its own stream was before:
-// epochs only grow, so the store fell back.
+// ours reports whether a stored checkpoint is an earlier one of this stream: this
+// process adopted it, or its epoch is older than that of cp. Epochs only grow.
 func (r *run) ours(stored, cp bridge.Checkpoint) bool {
 	_, known := r.seenIDs[stored.ChangeID()]
 	return known || stored.Epoch < cp.Epoch

@@ -150,8 +150,8 @@ func foreign(err error) *bridge.Fault {
 }
 
 // storeCheckpoint advances the store from from to the checkpoint just
-// published: at least once this is the commit itself, exactly once a copy that
-// the mirror writes.
+// published. In at-least-once mode this is the commit itself, in exactly-once mode
+// the mirror writes a copy.
 func (s *stream) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
 	if s.e.cfg.exactlyOnce() {
 		s.mirror.offer(next)
