@@ -345,14 +345,6 @@ func TestRetryTopicMade(t *testing.T) {
 	}
 }
 
-// hangingSource answers no request.
-type hangingSource struct{ *bridgetest.Source }
-
-func (hangingSource) Fetch(ctx context.Context, _ bridge.Position) (*bridge.Page, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // TestRetrySourceHangs: a source that hangs ends the retry by the engine's deadline.
 func TestRetrySourceHangs(t *testing.T) {
 	t.Parallel()
@@ -361,7 +353,7 @@ func TestRetrySourceHangs(t *testing.T) {
 		place := w.position(item("c"), "c", "", 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
-		r := &deadletter.Retry{Topic: w.topic, Source: hangingSource{w.source}, FetchTimeout: 5 * time.Minute, Publisher: w.publisher, Events: w.events}
+		r := &deadletter.Retry{Topic: w.topic, Source: &bridgetest.Hanging{Source: w.source, InFetch: bridgetest.Hang}, FetchTimeout: 5 * time.Minute, Publisher: w.publisher, Events: w.events}
 		err := r.Run(ctx, []deadletter.Place{place})
 		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.HintCode != bridge.HintOverdue {
 			t.Errorf("hangs: %v", err)

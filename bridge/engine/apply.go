@@ -21,8 +21,8 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (br
 	if err != nil {
 		return bridge.Answer{}, err
 	}
+	e.applying = true
 	f := newFollower(e, nil)
-	f.requests.applying = true
 	f.mirror = startMirror(e, f.log)
 	defer f.mirror.stop()
 	for n := 1; ; n++ {

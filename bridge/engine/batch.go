@@ -9,7 +9,6 @@ type batch struct {
 	began         time.Time // when the first page was taken
 	position      int64     // the time of one of the last events
 	short         bool      // the last page is probably the end for now
-	due           bool      // to be committed, whatever it has
 }
 
 const (

@@ -20,7 +20,7 @@ const warnCursor = 2 << 10
 func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
-		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(l.page)
+		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(f.e, l.page)
 		l.release()
 		if trusted {
 			f.discard()
@@ -33,14 +33,13 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		if _, over := errors.AsType[*sessionError](err); over {
 			return err
 		}
-		f.batch.due = f.at.Cursor != f.committed.Cursor // an API may take a cursor only once
-		return cmp.Or(f.commit(hard), err)              // first what came before it
+		return cmp.Or(f.commit(hard, true), err) // first the pages before it: an API may accept a cursor only once
 	}
-	l.last = l.last || f.repeatsEnd()
+	l.last = l.last || f.repeatsEnd(f.e)
 	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.Checkpoint) == "" && !f.sizer.full(f.batch) {
 		return nil
 	}
-	if err := f.commit(hard); err != nil {
+	if err := f.commit(hard, false); err != nil {
 		return err
 	}
 	if l.last {
@@ -48,15 +47,6 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	}
 	f.finish(l.last)
 	return nil
-}
-
-// repeatsEnd reports whether the last page, which only repeats the page before,
-// ends the prefetching, as it would if it were empty.
-func (s *stream) repeatsEnd() bool {
-	if s.e.cfg.ends() && !s.at.KnowsEnd(&s.e.rules) {
-		return s.last.Whole && s.at.Empty.Empties >= s.e.cfg.EmptyPages
-	}
-	return s.last.Whole && s.at.Empty.Allowance == 0
 }
 
 // stopFetching ends the prefetcher; the position stays.
@@ -162,8 +152,23 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 	f.discard()
 	fault := *f.schedule.suspect
 	f.schedule.suspect, f.schedule.outage = nil, nil
-	if moved, err := f.recoverInvalidCursor(hard, &fault); moved || err != nil {
-		return err
+	if f.incidents.mayRecover(&f.e.cfg, &fault) {
+		was := f.committed.Checkpoint
+		next, bound, err := f.session.recoverInvalidCursor(hard, was, &fault)
+		if err != nil {
+			return err
+		}
+		if !next.Zero() {
+			if err := f.move(hard, next); err != nil {
+				return err
+			}
+			f.incidents.cursorRecoveries = append(f.incidents.cursorRecoveries, time.Now())
+			f.log.Warn("cursor rejected by the API; resuming at another position and dropping events already published", "error", fault.Error(),
+				"how", f.e.cfg.OnInvalidCursor, "from", was.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor),
+				"overlap_from", describeInstant(next.Overlap.From), "overlap_until", describeInstant(next.Overlap.Until), "bound", bound)
+			f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: observeRefused})
+			return nil
+		}
 	}
 	fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonCursor
 	if fault.Hint == "" && fault.HintCode == "" {

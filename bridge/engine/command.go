@@ -10,22 +10,20 @@ import (
 	"exportbridge/bridge"
 )
 
-// requests is the state of the operator's commands, across sessions and
-// ownerships: what it says about a command it says of the stream as it is, and
-// changes nothing of it. Owned by the commit loop.
+// requests is what is known about the operator's commands, across sessions and
+// ownerships. Owned by the commit loop.
 type requests struct {
-	*stream
-	wokenBy  string         // the command that made a blocked stream look again
+	e        *Engine
+	wokenBy  string         // the command that made a blocked stream retry
 	claimed  seenClaim      // the last one of a command
 	answered *bridge.Answer // the last one given
-	applying bool           // the session is for one command only
 }
 
 // applyCommand applies an operator's command, or refuses it with an answer. The
 // command takes effect when its checkpoint is committed.
 func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error {
 	r := &f.requests
-	if !r.applying && !r.canApply() { // it is offered again
+	if !r.e.applying && !f.canApply(&f.session) { // it is offered again
 		if r.wokenBy != cmd.ID {
 			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
 		}
@@ -41,18 +39,27 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 	}
 	by := bridge.Claim{Owner: f.e.cfg.Owner, Session: f.session.id}
 	if f.committed.Applied(cmd.ID) { // applied before, and the answer got lost
-		return r.answer(hard, cmd, by, bridge.Answer{Applied: true})
+		return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Version: f.committed.Version})
 	}
 	// A refusal requires the claim too: another session may be applying it.
-	mine, late, err := r.claim(hard, cmd, by)
+	mine, late, err := r.claim(hard, &f.session, cmd, by)
 	switch {
 	case late != nil:
-		return f.expire(hard, cmd, *late)
+		if next, fences := r.fence(&f.session, &f.progress, cmd, *late); fences {
+			f.discard()
+			began := f.run.began
+			if err := f.move(hard, next); err != nil {
+				return err
+			}
+			f.run.began, r.claimed.fenced = began, true
+		}
+		return r.expire(hard, cmd, *late, f.committed.Version)
 	case err != nil || !mine:
 		return err
 	}
-	if refusal := r.validateCommand(cmd); refusal != "" {
-		return r.answer(hard, cmd, by, bridge.Answer{Detail: refusal})
+	j := judge{e: f.e, session: f.session, committed: f.committed.Checkpoint, rival: f.rival, blockedOn: f.blockedOn}
+	if refusal := j.validateCommand(cmd); refusal != "" {
+		return r.answer(hard, cmd, by, bridge.Answer{Detail: refusal, Version: f.committed.Version})
 	}
 	return f.carryOut(hard, cmd, by)
 }
@@ -60,78 +67,62 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 // carryOut applies a command that is this session's.
 func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
 	r := &f.requests
-	if cmd.Kind != bridge.KindReset { // goes on from here: an API may take a cursor only once
-		if err := f.flush(hard); err != nil {
+	if cmd.Kind != bridge.KindReset { // resumes from here: an API may accept a cursor only once
+		if err := f.commit(hard, f.session.ready); err != nil {
 			return err
 		}
 	}
 	f.discard()
-	note, err := r.acceptTopics(hard, cmd, &f.incidents)
+	note, err := f.session.acceptTopics(hard, f.committed.Checkpoint, cmd, &f.incidents)
 	if err != nil {
 		return err
 	}
-	next := r.derive(cmd)
-	if f.session.open {
-		if _, err := f.publish(hard, bridge.Batch{Checkpoint: next, From: f.committed.Checkpoint}, 0); err != nil {
-			return err
-		}
-	}
-	stored := f.committed.Checkpoint // as far as known
-	if !f.rival.Zero() {
-		stored = f.rival
-	}
-	if err := f.storeCheckpoint(hard, stored, next); err != nil {
+	was, next := f.committed.Version, f.session.derive(f.committed.Checkpoint, cmd)
+	if err := f.move(hard, next); err != nil {
 		return err
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and
-	// the answer is given by whoever comes next.
+	// the next session gives the answer.
 	f.log.Info("command applied", "id", cmd.ID, "kind", next.Change.Kind, "who", cmd.Who, "reason", cmd.Reason,
-		"from", f.committed.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
-	f.move(next)
+		"from", was.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: string(cmd.Kind)})
-	f.mirror.flush(hard) // so that who asked finds it there
-	return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Detail: note})
+	f.mirror.flush(hard) // so that the requester finds it there
+	return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Detail: note, Version: f.committed.Version})
 }
 
-// wakesBlocked reports whether a command makes a blocked stream retry now: an
-// operator who has removed the cause resets next and should not wait for the
-// probe. A stream that another bridge runs is left alone: a retry would fence
-// it.
-func (f *follower) wakesBlocked() bool {
-	return !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
+// fence returns the checkpoint that begins a new epoch before a command expires, and
+// whether one must begin. In exactly-once mode the session that claimed the command is
+// fenced. In at-least-once mode its change of the store may still arrive: a new change
+// id invalidates that write. A store that holds no checkpoint of ours has no change id:
+// there the operator moves the stream in any case.
+func (r *requests) fence(s *session, at *progress, cmd bridge.Command, by bridge.Claim) (bridge.Checkpoint, bool) {
+	if by.Over == "" || r.e.cfg.exactlyOnce() || r.claimed.fenced || at.committed.Zero() || !at.rival.Zero() {
+		return bridge.Checkpoint{}, false
+	}
+	was := at.committed.Checkpoint
+	next := s.stamp(was, bridge.KindReset, bridge.Version{Epoch: was.Epoch + 1})
+	next.Change = r.e.ownChange(was, "command "+cmd.ID+" expired")
+	return next, true
 }
 
-// expire answers a command that was not applied before its deadline. by.Over is
-// the session that had claimed it, or empty. Exactly once that one is fenced;
-// at least once its change of the store may still be on its way, so the change
-// id is taken from under it first. A store that holds no checkpoint of ours has
-// none: there the operator moves the stream in any case.
-func (f *follower) expire(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
-	r := &f.requests
+// expire answers a command that was not applied before its deadline. by.Over is the
+// session that had claimed it, or empty.
+func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Claim, at bridge.Version) error {
 	detail := "no owner claimed it before its deadline"
 	if by.Over != "" {
 		detail = "the bridge that claimed it stopped before applying it"
 	}
-	if by.Over != "" && !f.e.cfg.exactlyOnce() && !r.claimed.fenced && !f.committed.Zero() && f.rival.Zero() {
-		f.discard()
-		next := f.session.stamp(f.committed.Checkpoint, bridge.KindReset, bridge.Version{Epoch: f.committed.Epoch + 1})
-		next.Change = f.e.ownChange(f.committed.Checkpoint, "command "+cmd.ID+" expired")
-		if err := f.commitCheckpoint(hard, f.committed.Checkpoint, next); err != nil {
-			return err
-		}
-		began := f.run.began
-		f.move(next)
-		f.run.began, r.claimed.fenced = began, true
-	}
-	f.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
-	return r.answer(hard, cmd, by, bridge.ExpiredAnswer(detail))
+	r.e.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
+	a := bridge.ExpiredAnswer(detail)
+	a.Version = at
+	return r.answer(ctx, cmd, by, a)
 }
 
 // canApply reports whether a command can be applied now: the epoch is known and
 // can be committed to.
-func (r *requests) canApply() bool {
-	known := r.session.ready || !r.stale && (!r.committed.Zero() && r.committed.Mode == r.e.cfg.Mode || r.blockedOn == bridge.ReasonCheckpointLost)
-	return known && (r.session.open || !r.e.cfg.exactlyOnce())
+func (p *progress) canApply(s *session) bool {
+	known := s.ready || !p.stale && (!p.committed.Zero() && p.committed.Mode == s.e.cfg.Mode || p.blockedOn == bridge.ReasonCheckpointLost)
+	return known && (s.open || !s.e.cfg.exactlyOnce())
 }
 
 // seenClaim is the claim of a command, and the session that saw it.
@@ -145,9 +136,9 @@ type seenClaim struct {
 // the claim was seen: that one has fenced the claimer, and its checkpoint shows
 // what the claimer committed. A claim of a command that is too late is returned: under it
 // the command expires.
-func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
-	if last := r.claimed; last.id == cmd.ID && last.by != r.session.id {
-		if !r.session.open || last.seen == r.session.id {
+func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command, by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
+	if last := r.claimed; last.id == cmd.ID && last.by != s.id {
+		if !s.open || last.seen == s.id {
 			return false, nil, nil // a session is about to begin; the command is offered again
 		}
 		by.Over = last.by
@@ -161,17 +152,26 @@ func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Cla
 	case got.By == "":
 		return false, nil, nil // withdrawn meanwhile
 	}
-	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: r.session.id}
-	if got.By == r.session.id || !r.session.open {
-		return got.By == r.session.id, nil, nil
+	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id}
+	if got.By == s.id || !s.open {
+		return got.By == s.id, nil, nil
 	}
 	return false, nil, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
 }
 
+// judge is the stream as a command is judged by: a copy, for one command.
+type judge struct {
+	e         *Engine
+	session   session
+	committed bridge.Checkpoint
+	rival     bridge.Checkpoint
+	blockedOn bridge.Reason
+}
+
 // validateCommand says why a command cannot be applied, or nothing.
-func (r *requests) validateCommand(cmd bridge.Command) string {
+func (j *judge) validateCommand(cmd bridge.Command) string {
 	invalid, leak := cmd.Validate(), ""
-	if find := r.e.cfg.LeakInCursor; cmd.Kind == bridge.KindReset && find != nil {
+	if find := j.e.cfg.LeakInCursor; cmd.Kind == bridge.KindReset && find != nil {
 		leak = find(cmd.Target.Cursor)
 	}
 	switch {
@@ -179,25 +179,26 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		return invalid.Error()
 	case cmd.Kind != bridge.KindReset && cmd.Kind != bridge.KindPause && cmd.Kind != bridge.KindResume:
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
-	case cmd.BaseEpoch != r.committed.Epoch && (cmd.Kind != bridge.KindReset || r.rival.Zero() || cmd.BaseEpoch != r.rival.Epoch):
+	case cmd.BaseEpoch != j.committed.Epoch && (cmd.Kind != bridge.KindReset || j.rival.Zero() || cmd.BaseEpoch != j.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", r.committed.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", j.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
-		if refusal := r.validatePause(cmd); refusal != "" {
+		if refusal := j.validatePause(cmd); refusal != "" {
 			return refusal
 		}
 	case leak != "":
 		return "the cursor contains " + leak + ", which is not stored"
-	case !r.e.cfg.fits(cmd.Target.Cursor):
-		return fmt.Sprintf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead", cmp.Or(r.e.cfg.Origin.Follow, "cursor"))
-	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > r.e.rules.TailLimit:
-		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), r.e.rules.TailLimit)
+	case !j.e.cfg.fits(cmd.Target.Cursor):
+		return fmt.Sprintf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead",
+			cmp.Or(j.e.cfg.Origin.Follow, "cursor"))
+	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > j.e.rules.TailLimit:
+		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), j.e.rules.TailLimit)
 	default:
-		if refusal := r.validateSource(cmd); refusal != "" {
+		if refusal := j.validateSource(cmd); refusal != "" {
 			return refusal
 		}
 	}
-	next := r.derive(cmd)
+	next := j.session.derive(j.committed, cmd)
 	if err := next.Validate(); err != nil {
 		return "invalid target: " + err.Error()
 	}
@@ -205,12 +206,12 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 }
 
 // validatePause says why the stream can be neither paused nor resumed, or nothing.
-func (r *requests) validatePause(cmd bridge.Command) string {
+func (j *judge) validatePause(cmd bridge.Command) string {
 	now := time.Now()
 	switch {
-	case r.committed.Zero() || !r.rival.Zero() || r.blockedOn == bridge.ReasonCheckpointLost || r.blockedOn == bridge.ReasonCheckpoint:
-		return "the stream's position is unknown: " + r.e.cfg.words(bridge.HintNoPosition)
-	case cmd.Kind == bridge.KindResume && !r.committed.Paused(now):
+	case j.committed.Zero() || !j.rival.Zero() || j.blockedOn == bridge.ReasonCheckpointLost || j.blockedOn == bridge.ReasonCheckpoint:
+		return "the stream's position is unknown: " + j.e.cfg.words(bridge.HintNoPosition)
+	case cmd.Kind == bridge.KindResume && !j.committed.Paused(now):
 		return bridge.NotPaused
 	case cmd.Kind == bridge.KindPause && cmd.PausedUntil != bridge.Forever && cmd.PausedUntil <= now.UnixMilli():
 		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
@@ -220,24 +221,20 @@ func (r *requests) validatePause(cmd bridge.Command) string {
 
 // derive derives the checkpoint that a command asks for: a new epoch. A reset is
 // also how a changed origin or source is accepted.
-func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
+func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Checkpoint {
 	var c bridge.Checkpoint
 	if cmd.Kind == bridge.KindReset {
-		c = bridge.Reset(r.committed.Checkpoint, r.e.cfg.Origin, cmd)
+		c = bridge.Reset(was, s.e.cfg.Origin, cmd)
 	} else {
-		c = bridge.Pause(r.committed.Checkpoint, cmd)
+		c = bridge.Pause(was, cmd)
 	}
-	if cmd.Kind == bridge.KindReset && r.e.cfg.listing() {
-		from, to := r.committed.Position(), c.Position()
-		was, knownFrom := from.Watermark()
-		if now, ok := to.Watermark(); ok && knownFrom && c.Topic == r.committed.Topic {
-			c.Listing = r.committed.Listing.Reset(was, now, r.at.PositionTime, r.e.cfg.LookBack)
-		}
+	if cmd.Kind == bridge.KindReset && s.e.cfg.listing() {
+		c.Listing = s.e.listingAfter(was, c)
 	}
-	c = r.session.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
-	if cmd.Kind == bridge.KindReset && r.session.topics == nil {
-		if c.Topics = r.session.found; r.session.found == nil { // not seen: they are compared when they are
-			c.Topics = r.committed.Topics
+	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
+	if cmd.Kind == bridge.KindReset && s.topics == nil {
+		if c.Topics = s.found; s.found == nil { // not seen: they are compared when they are
+			c.Topics = was.Topics
 		}
 	}
 	return c
@@ -245,21 +242,21 @@ func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
 
 // acceptTopics has an operator's reset accept the topics as they are, and says what it
 // accepts with them: it may have been asked for before anybody knew.
-func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command, losses *incidents) (string, error) {
-	if cmd.Kind != bridge.KindReset || r.session.topics != nil || !r.session.open {
+func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd bridge.Command, losses *incidents) (string, error) {
+	if cmd.Kind != bridge.KindReset || s.topics != nil || !s.open {
 		return "", nil
 	}
-	if r.session.found == nil { // the session came to something else first
-		if _, err := r.session.findTopics(ctx); err != nil {
+	if s.found == nil { // the session came to something else first
+		if _, err := s.findTopics(ctx); err != nil {
 			return "", &sessionError{err}
 		}
 	}
-	fault := bridge.TopicsLost(r.committed.Checkpoint, r.session.found)
+	fault := bridge.TopicsLost(was, s.found)
 	if fault == nil {
 		return "", nil
 	}
-	losses.countLoss(r.e, fault)
-	r.log.Error("reset accepted a topic that lost events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
+	losses.countLoss(s.e, fault)
+	s.e.log.Error("reset accepted a topic that lost events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
 	return fault.Error(), nil
 }
 
@@ -269,7 +266,7 @@ func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command, losses 
 // What was applied is said, whatever is recorded. A refusal that does not count
 // leaves the answer to another session: for Apply that is ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
-	a.By, a.Version, a.At = r.e.cfg.Owner, r.committed.Version, time.Now().UnixMilli()
+	a.By, a.At = r.e.cfg.Owner, time.Now().UnixMilli()
 	first, err := r.e.ports.Inbox.Answer(ctx, cmd, by, a)
 	switch {
 	case err == nil && (first.Applied || !a.Applied):
@@ -280,13 +277,13 @@ func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Cla
 	conflict := errors.Is(err, bridge.ErrConflict)
 	switch {
 	case conflict:
-		r.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
+		r.e.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
 	case err != nil:
-		r.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
+		r.e.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
 	case first == a && !a.Applied && !a.Expired():
-		r.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
+		r.e.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
 	}
-	if conflict && !a.Applied && r.applying {
+	if conflict && !a.Applied && r.e.applying {
 		return fmt.Errorf("the claim of command %s no longer stands: %w", cmd.ID, bridge.ErrFenced)
 	}
 	return nil

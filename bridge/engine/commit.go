@@ -9,19 +9,22 @@ import (
 
 // commit makes the batch at hand and the position after it durable.
 //
-// Exactly once that is one step of the sink: a crash before it leaves nothing
-// of the batch, one after it all. At least once there are two, in this order:
-// the sink has acknowledged every event, then the checkpoint moves over them.
-// A crash before the first is done repeats at most these pages; one between
-// the two repeats exactly them; after the second nothing comes again.
-func (f *follower) commit(hard context.Context) error {
+// In exactly-once mode the sink commits in one step: a crash before it leaves nothing
+// of the batch, a crash after it leaves all. In at-least-once mode there are two steps:
+// the sink acknowledges every event, then the checkpoint moves over them. A crash
+// before the first step ends repeats at most these pages, a crash between the steps
+// repeats exactly these pages, a crash after the second step repeats nothing.
+//
+// moved commits a cursor too that only moved over empty pages.
+func (f *follower) commit(hard context.Context, moved bool) error {
 	b := f.batch
 	f.batch = batch{}
 	if b.pages > 0 {
 		f.schedule.fetches.reset()
 		f.blockedOn, f.schedule.suspect, f.schedule.outage = "", nil, nil
 	}
-	if !f.worthCommit(b) {
+	moved = moved && f.at.Cursor != f.committed.Cursor
+	if !moved && !f.worthCommit(b) {
 		return nil
 	}
 	next := f.nextCheckpoint(bridge.KindData)
@@ -35,27 +38,22 @@ func (f *follower) commit(hard context.Context) error {
 		return err
 	}
 	f.adopt(next)
-	f.reportOverlap(from.Overlap)
+	if was, now := from.Overlap, next.Overlap; was != nil && !was.Done && now != nil && now.Done {
+		f.known.Published = nil
+		f.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+	}
 	f.schedule.sessions.reset()
-	f.schedule.newEvents = f.account(receipt, b) || f.schedule.newEvents
+	f.schedule.newEvents = f.run.account(f.e, f.found, receipt, b, next.PositionTime) || f.schedule.newEvents
+	f.found = bridge.Observation{Times: f.found.Times[:0]}
 	f.publishStatus()
 	return nil
-}
-
-// flush commits the empty pages since the last commit.
-func (f *follower) flush(ctx context.Context) error {
-	if !f.session.ready || f.at.Cursor == f.committed.Cursor {
-		return nil
-	}
-	f.batch.due = true
-	return f.commit(ctx)
 }
 
 // heartbeat commits a heartbeat: it confirms ownership and restores a store
 // that lost the checkpoint.
 func (f *follower) heartbeat(ctx context.Context) error {
 	if f.at.Cursor != f.committed.Cursor {
-		return f.flush(ctx)
+		return f.commit(ctx, true)
 	}
 	next := f.nextCheckpoint(bridge.KindHeartbeat)
 	state, fault := f.state, f.fault
@@ -70,8 +68,8 @@ func (f *follower) heartbeat(ctx context.Context) error {
 // drainTimeout bounds what an orderly stop adds to what is in flight.
 const drainTimeout = 2 * time.Second
 
-// drain ends an orderly run with a flush or a heartbeat, so that a store that
-// lost the checkpoint has it again. Else the next run reads a few empty pages again.
+// drain ends an orderly run with a heartbeat, so that a store that lost the checkpoint
+// has it again. Without it, the next run reads a few empty pages again.
 func (f *follower) drain(hard context.Context) {
 	f.stopFetching()
 	if f.session.ready {
@@ -82,41 +80,4 @@ func (f *follower) drain(hard context.Context) {
 		}
 	}
 	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor), "published", f.run.totals.published)
-}
-
-// account reports a commit to the observer, counts it, and reports whether it has events.
-func (s *stream) account(r bridge.Receipt, b batch) (published bool) {
-	dead := 0
-	for _, n := range r.DeadLettered {
-		dead += n
-	}
-	s.run.totals.published += int64(r.Published)
-	s.run.totals.deadLettered += int64(dead)
-	s.run.totals.repeated += int64(s.found.Repeated)
-	if s.run.totals.atBorder == 0 && s.found.AtBorder > 0 {
-		s.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", s.found.AtBorder)
-	}
-	s.run.totals.atBorder += int64(s.found.AtBorder)
-	s.run.totals.keyless += int64(s.found.Keyless)
-	if n := s.run.totals.keyless; !s.run.keylessLogged && s.keyless() {
-		s.run.keylessLogged = true
-		s.log.Warn("no event has a key", "events", n, "pointer", s.e.cfg.KeyPointer, "hint", s.e.cfg.words(bridge.HintKeyless))
-	}
-	s.run.totals.rate.add(time.Now(), r.Published+dead, s.committed.PositionTime)
-	if dead > 0 && time.Since(s.run.deadLettersLogged) > time.Minute {
-		s.run.deadLettersLogged = time.Now()
-		s.log.Warn("items sent to the dead-letter topic", "items", r.DeadLettered, "in_this_run", s.run.totals.deadLettered,
-			"hint", s.e.cfg.words(bridge.HintDeadLetters))
-	}
-	if s.found.Shared > 0 && time.Since(s.run.sharedLogged) > time.Minute {
-		s.run.sharedLogged = time.Now()
-		s.log.Warn("different items share an id", "items", s.found.Shared,
-			"on_shared_id", s.e.cfg.OnSharedID, "hint", s.e.cfg.words(bridge.HintSharedID))
-	}
-	o := s.found
-	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, r.Published, r
-	o.Unaccounted = max(0, b.events-r.Published-dead)
-	s.e.observe(o)
-	s.found = bridge.Observation{Times: o.Times[:0]}
-	return r.Published+dead > 0
 }

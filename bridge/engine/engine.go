@@ -20,9 +20,8 @@ type Ports struct {
 	// Source and Sink are required.
 	Source bridge.Source
 	Sink   bridge.Sink
-	// Store keeps the checkpoint and its history. It may be nil exactly once,
-	// since the Sink's checkpoint is authoritative; then there is no history to
-	// rewind in.
+	// Store keeps the checkpoint and its history. It may be nil in exactly-once mode,
+	// in which the Sink's checkpoint is authoritative. A nil Store has no history.
 	Store bridge.Store
 	// Owner decides which process runs the stream; nil means this one, always.
 	Owner bridge.Owner
@@ -48,6 +47,7 @@ type Engine struct {
 	load     load
 	view     atomic.Pointer[view] // written by the commit loop
 	watchdog watchdog
+	applying bool // by Apply: the run is for one command
 }
 
 // New returns an engine that Run starts.
@@ -59,7 +59,7 @@ func New(cfg Config, ports Ports) (*Engine, error) {
 		ports.Store = noStore{}
 	}
 	if ports.Source == nil || ports.Sink == nil || ports.Store == nil {
-		return nil, errors.New("an engine requires a source and a sink, and at least once a store")
+		return nil, errors.New("an engine requires a source, a sink and, in at-least-once mode, a store")
 	}
 	if cfg.OnInvalidCursor != invalidStop && (ports.Published == nil || ports.History == nil) {
 		return nil, fmt.Errorf("the invalid-cursor policy %q requires the ports History and Published", cfg.OnInvalidCursor)
@@ -163,6 +163,10 @@ func (e *Engine) observe(o bridge.Observation) {
 		o.Stream = e.cfg.Stream
 		e.ports.Observer.Observe(o)
 	}
+}
+
+func (e *Engine) observeStuck(code string) {
+	e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
 }
 
 // Alive reports whether the commit loop makes progress: it waits for an input,

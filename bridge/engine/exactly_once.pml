@@ -45,9 +45,9 @@
  *   kafkasink/recover.go     takeProducer               init_producer
  *   kafkasink/recover.go     commitBarrier              the barrier
  *   kafkasink/newest.go      awaitBarrier, newest       read_kafka
- *   engine/recover.go        recover, load              a session's start; what Redis holds
+ *   engine/recover.go        recover, loadStored        a session's start; what Redis holds
  *   engine/merge.go          mergeExactly, mergeAtLeast the choice between the two
- *   engine/merge.go          newEpoch                   a new epoch where the mode changes
+ *   engine/merge.go          beginEpoch                 a new epoch where the mode changes
  *   engine/commit.go         commit                     one step of the loop
  *   engine/stream.go         publish, commitCheckpoint  its transaction, with pages and without
  *   kafkasink/transaction.go transact, endTransaction   records, checkpoint, END_TXN
@@ -59,7 +59,7 @@
  *   engine/command.go        validateCommand            requests that are refused
  *   command.go               Reset, Pause               requests to move, pause and resume
  *   engine/command.go        claim, expire              DEADLINE: claims, and who answers expired
- *   engine/invalidcursor.go  recoverInvalidCursor       a new epoch that nobody asked for, as newEpoch
+ *   engine/invalidcursor.go  recoverInvalidCursor       a new epoch that nobody asked for, as beginEpoch
  *   engine/follow.go         handleError, step          unknown: throw the session away
  *   engine/apply.go          Apply                      Command
  *   kafkagroup/group.go      Members                    Command: nobody runs the stream

@@ -12,16 +12,13 @@ import (
 	"exportbridge/bridge/internal/sourcecall"
 )
 
-// prefetcher is one uninterrupted run along the cursor: it ends at the end of the
-// results, after too many empty pages, or at the first error. Whoever started
-// it decides what happens then. Two goroutines serve it: one only asks and
-// reads, so that the next request leaves as soon as the next cursor is known;
-// one splits the pages.
+// prefetcher fetches page after page along the cursor. It ends at the end of the
+// results, after too many empty pages, or at the first error. One goroutine sends
+// requests, so that the next one leaves as soon as the next cursor is known. The other
+// decodes the pages.
 //
-// What a request carries is the cursor that the page before it was found to
-// name when it was split, or the page is refused, which ends it there.
-// So what was asked for behind a page that breaks is dropped: the requests were
-// wasted, nothing else.
+// Each request sends the cursor that decoding confirms, or the page is rejected, which
+// ends the prefetcher. Pages fetched after a rejected page are dropped.
 type prefetcher struct {
 	source   bridge.Source
 	observe  func(bridge.Observation)
@@ -42,18 +39,18 @@ type prefetcher struct {
 	listing  bool // the source observes its requests: a page takes several, or none
 }
 
-// fetchResult is one piece of it: a page or the error that ended it.
+// fetchResult is a page, or the error that ended prefetching.
 type fetchResult struct {
 	page *bridge.Page
 	err  error
 	// charged is what the page counts in the budget, in bytes.
 	charged *int64
-	// last is set on the page that it ends with.
+	// last is set on the page that prefetching ends with.
 	last bool
 }
 
-// load is what a stream holds in memory, for Status. Written by the prefetcher, and
-// owed by the mirror.
+// load is what a stream holds in memory, for Status. The prefetcher writes it, the
+// mirror writes lagPages.
 type load struct {
 	pages, bytes, requests atomic.Int64
 	lagPages               atomic.Int64 // pages that the store does not know of yet
@@ -106,8 +103,8 @@ func (l fetchResult) release() {
 	}
 }
 
-// charge counts the page until it is released, by whomever: then another one
-// may be fetched. It returns where it is written how much that is.
+// charge counts the page in the budget until it is released. It returns the charged
+// size, which recharge updates.
 func (c *prefetcher) charge(p *bridge.Page) *int64 {
 	size, recycle := new(int64), p.Recycle
 	c.recharge(p, max(p.Items, c.pageSize), size) // the items are not known yet
@@ -126,7 +123,7 @@ func (c *prefetcher) charge(p *bridge.Page) *int64 {
 // be two bytes.
 const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 
-// recharge counts what the page has turned out to take.
+// recharge updates the charged size once the items are known.
 func (c *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
 	now := int64(len(p.Body)) + p.Extra + int64(items)*itemCost
 	c.load.bytes.Store(c.buffered.Add(now - *size))
@@ -204,7 +201,7 @@ func (c *prefetcher) note(pages int) {
 	c.load.bytes.Store(c.buffered.Load())
 }
 
-// errNoPage is a Source's that does not keep to its contract.
+// errNoPage is the error of a Source that violates its contract.
 var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
 
 func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
@@ -270,7 +267,7 @@ func fullness(items, size int) string {
 // decode splits the pages in order and ends the prefetcher after too many empty ones.
 func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
 	defer close(c.results)
-	defer c.cancel(nil) // whatever ends the decoding ends the asking
+	defer c.cancel(nil) // ends fetching too
 	left := s.empties
 	for l := range c.fetched {
 		if l.err != nil {

@@ -19,7 +19,6 @@ type follower struct {
 	schedule  schedule
 	ownership ownership
 	requests  requests
-	incidents incidents
 
 	commands <-chan bridge.Command
 	fetching *prefetcher // nil while nothing is fetched
@@ -32,30 +31,39 @@ type follower struct {
 }
 
 func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
-	f := &follower{commands: commands, stream: stream{e: e, log: e.log, run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages}}}
-	f.requests.stream = &f.stream
+	f := &follower{commands: commands, schedule: newSchedule(&e.cfg), stream: stream{
+		e: e, log: e.log, session: session{e: e}, progress: newProgress(bridge.Checkpoint{}),
+		run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages},
+	}}
+	f.requests.e = e
 	f.away = func(retry time.Time, why *bridge.Fault) {
 		f.schedule.due = retry
 		f.setState(bridge.StateBackoff, why)
 	}
-	f.forget()
 	return f
 }
 
-// forget drops all state of the stream after another process has taken it over.
-func (f *follower) forget() {
-	f.ownership, f.session = ownership{}, session{e: f.e}
-	f.progress, f.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&f.e.cfg)
-}
-
-// move resumes from a checkpoint that moved the stream.
-func (f *follower) move(c bridge.Checkpoint) {
+// move makes a checkpoint durable that moves the stream, and resumes from it.
+func (f *follower) move(ctx context.Context, c bridge.Checkpoint) error {
+	if f.session.open {
+		if _, err := f.publish(ctx, bridge.Batch{Checkpoint: c, From: f.committed.Checkpoint}, 0); err != nil {
+			return err
+		}
+	}
+	stored := f.committed.Checkpoint // as far as known
+	if !f.rival.Zero() {
+		stored = f.rival
+	}
+	if err := f.storeCheckpoint(ctx, stored, c); err != nil {
+		return err
+	}
 	f.progress, f.schedule = newProgress(c), newSchedule(&f.e.cfg)
 	f.adopt(c)
-	if c.Kind == bridge.KindReset && c.Overlap == nil { // else the events go on counting
+	if c.Kind == bridge.KindReset && c.Overlap == nil { // else the count of events continues
 		f.run.began = c.Events
 	}
 	f.setState(bridge.StateRunning, nil)
+	return nil
 }
 
 // input is one event for the loop.
@@ -87,7 +95,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		var err error
 		in := f.next(soft)
 		if in.kind != inputFetched && in.kind != inputAhead && f.batch.pages > 0 {
-			if err = f.commit(hard); err == nil {
+			if err = f.commit(hard, false); err == nil {
 				f.finish(false)
 			}
 		}
@@ -119,7 +127,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 			return err
 		}
 	}
-	if err := f.flush(hard); err != nil {
+	if err := f.commit(hard, f.session.ready); err != nil {
 		// All events are committed; the next run reads some empty pages again.
 		f.log.Warn("final commit failed", "error", err.Error())
 	}
@@ -138,7 +146,9 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan bridge.Command
-	if f.requests.canApply() || f.wakesBlocked() {
+	// A command makes a blocked stream retry. A retry would fence another bridge.
+	blocked := !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
+	if blocked || f.canApply(&f.session) {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -153,7 +163,7 @@ func (f *follower) next(ctx context.Context) input {
 		if f.batch.pages > 0 {
 			select {
 			case l, open := <-results:
-				return f.fetchedInput(l, open, 0)
+				return f.e.fetchedInput(l, open, f.sizer.arrived(0))
 			default:
 			}
 			ripe = f.alarms[0].at(f.sizer.ripe(f.batch))
@@ -185,16 +195,16 @@ func (f *follower) next(ctx context.Context) input {
 		f.sizer.waiting += time.Since(waited)
 		return input{kind: inputRipe}
 	case l, open := <-results:
-		return f.fetchedInput(l, open, time.Since(waited))
+		return f.e.fetchedInput(l, open, f.sizer.arrived(time.Since(waited)))
 	}
 }
 
 // fetchedInput turns a fetch result into an input.
-func (f *follower) fetchedInput(l fetchResult, open bool, waited time.Duration) input {
+func (e *Engine) fetchedInput(l fetchResult, open bool, waited time.Duration) input {
 	if !open { // cut off: the run is to stop
 		return input{kind: inputStop}
 	}
-	f.e.observe(bridge.Observation{What: bridge.ObserveWait, Took: f.sizer.arrived(waited)})
+	e.observe(bridge.Observation{What: bridge.ObserveWait, Took: waited})
 	return input{kind: inputFetched, result: l}
 }
 
@@ -211,10 +221,28 @@ func (f *follower) step(ctx context.Context) error {
 		}
 		return f.recover(ctx)
 	}
-	if paused, err := f.checkPaused(); paused {
-		return err
+	if pause, until := f.e.checkPaused(&f.committed.Checkpoint); pause != nil {
+		f.schedule.due = until
+		if f.e.cfg.bounded() { // it has nothing to wait for
+			return f.e.blocked(pause)
+		}
+		if f.state != bridge.StatePaused {
+			how := []any{"checkpoint", f.committed.Version.String(), "hint", f.e.cfg.hintOf(pause)}
+			if end := f.committed.PausedUntil; end != bridge.Forever {
+				how = append(how, "until", describeInstant(end))
+			}
+			f.log.Info("stream paused", how...)
+		}
+		f.setState(bridge.StatePaused, nil)
+		return nil
 	}
-	if err := f.loadPublished(ctx); err != nil {
+	if was := f.committed.PausedUntil; was != 0 {
+		f.at.PausedUntil = 0 // with the next commit
+		if f.state == bridge.StatePaused {
+			f.log.Info("pause expired", "was_until", describeInstant(was))
+		}
+	}
+	if err := f.loadPublished(ctx, f.e, f.session.topics); err != nil {
 		return &sessionError{err}
 	}
 	start := prefetchStart{at: f.at.Position(), empties: f.at.Empty.Allowance, refill: position.EmptyAllowance}

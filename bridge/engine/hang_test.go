@@ -11,29 +11,6 @@ import (
 	"exportbridge/bridge/engine"
 )
 
-// hanging is a Source whose calls wait as long as hang does not return.
-type hanging struct {
-	*bridgetest.Source
-	fetch, decode func(context.Context)
-}
-
-func (h *hanging) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	if h.fetch != nil {
-		h.fetch(ctx)
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return h.Source.Fetch(ctx, at)
-}
-
-func (h *hanging) Decode(p *bridge.Page) error {
-	if h.decode != nil {
-		h.decode(context.Background())
-	}
-	return h.Source.Decode(p)
-}
-
 // TestSourceHangs: a call of the source that does not return ends at its deadline. If
 // not even that ends it, the engine is not alive, so that the process is restarted.
 func TestSourceHangs(t *testing.T) {
@@ -73,9 +50,9 @@ func TestSourceHangs(t *testing.T) {
 					case <-release:
 					}
 				}
-				source := &hanging{Source: r.source, fetch: hang}
+				source := &bridgetest.Hanging{Source: r.source, InFetch: hang}
 				if tc.decode {
-					source.fetch, source.decode = nil, hang
+					source.InFetch, source.InDecode = nil, hang
 				}
 				r.startWith(engine.Ports{Source: source})
 				if tc.waits {

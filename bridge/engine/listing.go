@@ -3,14 +3,41 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"exportbridge/bridge"
 )
 
+// loadPublished reads back the topic before an overlap is read, or windows are listed.
+func (s *progress) loadPublished(ctx context.Context, e *Engine, topics []bridge.TopicState) (err error) {
+	switch {
+	case s.known.Published != nil:
+	case e.cfg.listing():
+		s.known.Published, err = s.loadListing(ctx, e, topics)
+	case s.at.Overlaps():
+		since := bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics}
+		s.known.Published, err = e.readPublished(ctx, since, s.at.Source)
+	}
+	return err
+}
+
+func (e *Engine) readPublished(ctx context.Context, since bridge.Since, of bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	if e.ports.Published == nil {
+		return nil, errors.New("a stream that follows windows requires the port Published")
+	}
+	defer e.watchdog.wait()()
+	held, err := e.ports.Published.Index(ctx, since, of)
+	if err != nil {
+		return nil, fmt.Errorf("read the published events: %w", err)
+	}
+	return held, nil
+}
+
 // loadListing reads back what the topic holds of the items that the next windows may
 // list. A listing begins, and a reset is placed, with the topics as they are: nothing
 // was published since.
-func (s *stream) loadListing(ctx context.Context) (bridge.PublishedIndex, error) {
+func (s *progress) loadListing(ctx context.Context, e *Engine, topics []bridge.TopicState) (bridge.PublishedIndex, error) {
 	at := s.at.Position()
 	w, ok := at.Watermark()
 	switch l := s.at.Listing; {
@@ -20,22 +47,34 @@ func (s *stream) loadListing(ctx context.Context) (bridge.PublishedIndex, error)
 			Err: errors.New("the cursor is no watermark, which EXPORT_FOLLOW=windows requires"),
 		}
 	case l == nil:
-		s.at.Listing = bridge.BeginListing(w.At, s.session.topics)
+		s.at.Listing = bridge.BeginListing(w.At, topics)
 	case l.Again != 0 && l.Behind == nil:
 		placed := *l
-		placed.Behind = bridge.Extents(s.session.topics)
+		placed.Behind = bridge.Extents(topics)
 		s.at.Listing = &placed
 	}
 	l := s.at.Listing
-	since := l.Since(w.At, s.e.cfg.LookBack)
-	since.ByKey = !s.e.cfg.ChangedIsNew
-	held, err := s.readPublished(ctx, since)
+	since := l.Since(w.At, e.cfg.LookBack)
+	since.ByKey = !e.cfg.ChangedIsNew
+	held, err := e.readPublished(ctx, since, s.at.Source)
 	if err != nil || l.Again == 0 {
 		return held, err
 	}
 	since.Topics = l.Behind
-	again, err := s.readPublished(ctx, since)
+	again, err := e.readPublished(ctx, since, s.at.Source)
 	return &resetIndex{from: l.Again, before: held, again: again}, err
+}
+
+// listingAfter is the Listing after a reset that leads to next.
+func (e *Engine) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
+	from, to := was.Position(), next.Position()
+	before, known := from.Watermark()
+	after, ok := to.Watermark()
+	if !ok || !known || was.Topic != "" && was.Topic != e.cfg.Topic {
+		return nil
+	}
+	// The stream is ahead of its checkpoint by a heartbeat.
+	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), e.cfg.LookBack)
 }
 
 // resetIndex is what a topic holds after a reset: of the items from a time on only what

@@ -57,7 +57,7 @@ func TestForgetsWhatATopicHeld(t *testing.T) {
 	if leads("b", "c") || !leads("c", "b") {
 		t.Error("two empty pages that lead to each other are no circle")
 	}
-	f.forget()
+	(&ownerLoop{follower: f}).forget()
 	if f.marksLoaded || f.known.Marks != nil || leads("c", "b") {
 		t.Error("the next ownership goes by what the topic held in the last one, or by its empty pages")
 	}

@@ -26,60 +26,178 @@ func (k *recovered) newest() bridge.Checkpoint {
 	return k.sink
 }
 
-// mergeExactly: what the sink committed is the truth. The store is a copy, so
-// one that is newer means that the sink lost data, or that the stream was
-// delivered at least once before.
-func (r *recovery) mergeExactly(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
-	if r.committed.Mode == bridge.ExactlyOnce && r.committed.Version.Compare(k.newest().Version) > 0 {
-		k.store = r.committed.Checkpoint // this process saw it committed, whatever the store says
+// resumption is the checkpoint that a session resumes from, and what happens first. The
+// zero value begins a new stream.
+type resumption struct {
+	bridge.Checkpoint
+	newEpoch string         // why a new epoch begins at the checkpoint; empty if none does
+	newest   bridge.Version // the new epoch is later
+	lost     error          // what Kafka lost
+	report   string         // how the stream resumes after the loss
+	overlap  bool           // the topic may hold events after the checkpoint
+}
+
+// merge returns the checkpoint to resume from. committed is the last one of this process.
+func (k recovered) merge(c *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
+	if c.exactlyOnce() {
+		return k.mergeExactly(c, committed)
+	}
+	return k.mergeAtLeast(c, r, committed)
+}
+
+// mergeExactly: the sink's checkpoint is authoritative in exactly-once mode. The store
+// has a copy: a newer one means that the sink lost data, or that the stream was in
+// at-least-once mode before.
+func (k recovered) mergeExactly(cfg *Config, committed bridge.Checkpoint) (resumption, error) {
+	if committed.Mode == bridge.ExactlyOnce && committed.Version.Compare(k.newest().Version) > 0 {
+		k.store = committed // this process saw it committed, whatever the store says
 	}
 	switch {
 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
-		return bridge.Checkpoint{}, bridge.StoreNeeded(k.storeErr)
+		return resumption{}, bridge.StoreNeeded(k.storeErr)
 	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != bridge.ExactlyOnce:
-		return bridge.Checkpoint{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w", k.storeErr)
+		return resumption{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w", k.storeErr)
 	case k.sink.Zero() && k.store.Zero():
-		return r.startStream(ctx)
+		return resumption{}, nil
 	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
-		return r.mergeAhead(ctx, k)
+		return k.mergeAhead(cfg.OnCheckpointLoss)
 	case bridge.Diverged(k.sink, k.store):
-		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
+		return resumption{}, bridge.DivergedFault(k.sink, k.store)
 	case k.sink.Mode != bridge.ExactlyOnce:
-		return r.newEpoch(ctx, k, k.sink, "delivery changed to exactly-once")
+		return k.resumeAt(k.sink, "delivery changed to exactly-once"), nil
 	}
-	return k.sink, nil
+	return resumption{Checkpoint: k.sink}, nil
+}
+
+// resumeAt resumes at c in a new epoch: two histories that were written apart are then
+// never taken for one.
+func (k recovered) resumeAt(c bridge.Checkpoint, why string) resumption {
+	return resumption{Checkpoint: c, newEpoch: why, newest: k.newest().Version}
 }
 
 // mergeAhead decides when the store is newer than the sink.
-func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
+func (k recovered) mergeAhead(policy string) (to resumption, err error) {
 	if k.store.Mode == bridge.AtLeastOnce {
-		return r.newEpoch(ctx, k, k.store, "delivery changed to exactly-once")
+		return k.resumeAt(k.store, "delivery changed to exactly-once"), nil
 	}
 	have := "no checkpoint"
 	if !k.sink.Zero() {
 		have = "checkpoint " + k.sink.Version.String()
 	}
 	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
-	r.incidents.countLoss(r.e, &bridge.Fault{Code: bridge.CodeTopicLost, Err: lost})
-	switch policy := r.e.cfg.OnCheckpointLoss; {
+	switch {
 	case policy == lossStop:
-		return bridge.Checkpoint{}, &bridge.Fault{
+		return resumption{lost: lost}, &bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, HintCode: bridge.HintCheckpointBehind}
-	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
-		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
+	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // the store's would undo later commands
+		return resumption{lost: lost}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
-		r.log.Error("resuming from the store's checkpoint; later events that the topic holds are not published twice, earlier ones that Kafka lost are not published again", "error", lost.Error())
-		if policy == lossRedis {
-			found, err := r.session.findTopics(ctx)
+		to = k.resumeAt(k.store, "Kafka lost its checkpoint")
+		to.overlap = true
+		to.report = "resuming from the store's checkpoint; later events that the topic holds are not published twice, earlier ones that Kafka lost are not published again"
+	default:
+		to = k.resumeAt(k.sink, "Kafka lost data")
+		to.report = "resuming from Kafka's checkpoint; later events may be published twice"
+	}
+	to.lost = lost
+	return to, nil
+}
+
+// mergeAtLeast: the store is authoritative in at-least-once mode. The sink's copy may be
+// a few seconds old. The last checkpoint of this process counts too.
+func (k recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
+	if k.storeErr != nil {
+		return resumption{}, k.storeErr
+	}
+	c := k.store
+	switch {
+	case k.store.Zero():
+		c = committed
+	case !committed.Zero() && !r.ours(k.store, committed) && k.store.Epoch == committed.Epoch:
+		return resumption{}, bridge.DivergedFault(committed, k.store)
+	case committed.Version.Compare(k.store.Version) > 0:
+		c = committed
+	}
+	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
+		if bridge.Diverged(k.sink, c) {
+			return resumption{}, bridge.DivergedFault(k.sink, c)
+		}
+		c = k.sink
+	}
+	if !c.Zero() && c.Mode != cfg.Mode {
+		return k.resumeAt(c, "delivery changed to at-least-once"), nil
+	}
+	return resumption{Checkpoint: c}, nil
+}
+
+// forReset returns the checkpoint that a reset resumes from while nothing is decided:
+// the newest one, or the sink's if the histories diverged; the zero one if committed
+// is it.
+func (k recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
+	newest := k.newest()
+	switch {
+	case bridge.Diverged(k.sink, newest) || bridge.Diverged(k.sink, committed):
+		return k.sink
+	case !committed.Zero() && newest.Version.Compare(committed.Version) <= 0:
+		return bridge.Checkpoint{}
+	}
+	return newest
+}
+
+// resume makes the checkpoint durable that the session resumes from, and returns it.
+func (s *stream) resume(ctx context.Context, k recovered, to resumption) (bridge.Checkpoint, error) {
+	c := to.Checkpoint
+	switch {
+	case c.Zero():
+		return s.startStream(ctx)
+	case to.newEpoch != "":
+		return s.beginEpoch(ctx, k.store, to)
+	case s.e.cfg.exactlyOnce():
+		return c, nil
+	case k.store.Zero():
+		s.log.Warn("the store lost the checkpoint; rewriting it", "checkpoint", c.Version.String())
+	case c.Version != k.store.Version:
+		s.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
+			"stored", k.store.Version.String(), "checkpoint", c.Version.String())
+	}
+	// Each epoch is in the sink, under its fencing, before it counts. Otherwise a fenced
+	// session could begin an epoch in the store, and a later exactly-once session would
+	// take that for the newest.
+	if k.sink.Zero() || k.sink.Epoch != c.Epoch {
+		if _, err := s.publish(ctx, bridge.Batch{Checkpoint: c, From: c}, 0); err != nil {
+			return c, err
+		}
+	}
+	if c.Version == k.store.Version {
+		return c, nil
+	}
+	return c, s.advance(ctx, k.store, c)
+}
+
+// beginEpoch begins a new epoch. from is what the store holds.
+func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resumption) (bridge.Checkpoint, error) {
+	c := to.Checkpoint
+	if to.report != "" {
+		s.log.Error(to.report, "error", to.lost.Error())
+	}
+	if to.overlap {
+		if s.e.cfg.OnCheckpointLoss == lossRedis {
+			found, err := s.session.findTopics(ctx)
 			if err != nil {
 				return bridge.Checkpoint{}, err
 			}
-			k.store.Topics = bridge.AsFound(k.store.Topics, found)
+			c.Topics = bridge.AsFound(c.Topics, found)
 		}
-		return r.newEpoch(ctx, k, r.e.overlapped(k.store), "Kafka lost its checkpoint")
+		c = s.e.overlapped(c)
 	}
-	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
-	return r.newEpoch(ctx, k, k.sink, "Kafka lost data")
+	if s.e.applying { // the command's own epoch follows
+		c.Version = to.newest
+		return c, nil
+	}
+	next := s.session.stamp(c, bridge.KindReset, bridge.Version{Epoch: max(to.newest.Epoch, c.Epoch) + 1})
+	next.Change = s.e.ownChange(c, to.newEpoch)
+	s.log.Warn("new epoch", "why", to.newEpoch, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
+	return next, s.commitCheckpoint(ctx, from, next)
 }
 
 // overlapped returns c with an overlap: the store is a copy that may be behind, so that
@@ -97,71 +215,6 @@ func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 	}
 	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)
 	return c
-}
-
-// mergeAtLeast: the store is the truth, the sink has a copy that may be a few
-// seconds old. What this process knows from before counts too.
-func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
-	if k.storeErr != nil {
-		return bridge.Checkpoint{}, k.storeErr
-	}
-	c, from := k.store, k.store
-	switch {
-	case k.store.Zero():
-		c = r.committed.Checkpoint
-	case !r.committed.Zero() && !r.run.ours(k.store, r.committed.Checkpoint) && k.store.Epoch == r.committed.Epoch:
-		return bridge.Checkpoint{}, bridge.DivergedFault(r.committed.Checkpoint, k.store)
-	case r.committed.Version.Compare(k.store.Version) > 0:
-		c = r.committed.Checkpoint
-	}
-	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
-		if bridge.Diverged(k.sink, c) {
-			return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, c)
-		}
-		c = k.sink
-	}
-	switch {
-	case c.Zero():
-		return r.startStream(ctx)
-	case c.Mode != r.e.cfg.Mode:
-		return r.newEpoch(ctx, k, c, "delivery changed to at-least-once")
-	case from.Zero():
-		r.log.Warn("the store lost the checkpoint; rewriting it", "checkpoint", c.Version.String())
-	case c.Version != from.Version:
-		r.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
-			"stored", from.Version.String(), "checkpoint", c.Version.String())
-	default:
-		return c, r.registerEpoch(ctx, k, c)
-	}
-	if err := r.registerEpoch(ctx, k, c); err != nil {
-		return c, err
-	}
-	return c, r.advance(ctx, from, c)
-}
-
-// registerEpoch tells the sink of an epoch that it has not heard of. Every epoch of
-// an at-least-once stream is in the sink, under its fencing, before it counts:
-// else a session that was fenced could still begin one in the store, and a
-// later exactly-once session would take it for the newest.
-func (r *recovery) registerEpoch(ctx context.Context, k recovered, c bridge.Checkpoint) error {
-	if !k.sink.Zero() && k.sink.Epoch == c.Epoch {
-		return nil
-	}
-	_, err := r.publish(ctx, bridge.Batch{Checkpoint: c, From: c}, 0)
-	return err
-}
-
-// newEpoch begins a new epoch at the position of c. Two histories that were
-// written apart can so never be taken for one.
-func (r *recovery) newEpoch(ctx context.Context, k recovered, c bridge.Checkpoint, why string) (bridge.Checkpoint, error) {
-	next := r.session.stamp(c, bridge.KindReset, bridge.Version{Epoch: max(k.newest().Epoch, c.Epoch) + 1})
-	if r.applying { // the command's own epoch follows
-		c.Version = k.newest().Version
-		return c, nil
-	}
-	next.Change = r.e.ownChange(c, why)
-	r.log.Warn("new epoch", "why", why, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
-	return next, r.commitCheckpoint(ctx, k.store, next)
 }
 
 // ownChange records that the program itself begins an epoch at the position of

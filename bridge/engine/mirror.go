@@ -151,7 +151,7 @@ func (m *mirror) flush(ctx context.Context) {
 	idle, away := m.idle, m.away
 	m.mu.Unlock()
 	if away {
-		return // it takes as long as it takes
+		return // store unreachable: do not wait
 	}
 	t := time.NewTimer(mirrorTimeout)
 	defer t.Stop()

@@ -26,16 +26,16 @@ const (
 // ownership is the state of one ownership of the stream.
 type ownership struct {
 	grant   bridge.Ownership // nil where nobody else can own the stream
-	active  bool             // the stream is ours
+	active  bool             // we own the stream
 	doubted string           // the command that made us look whether the stream was moved
 }
 
-// confirm asks whether the stream is still ours.
-func (t *ownership) confirm(ctx context.Context) error {
-	if t.grant == nil {
+// confirm asks whether we still own the stream.
+func (o *ownership) confirm(ctx context.Context) error {
+	if o.grant == nil {
 		return nil
 	}
-	if err := t.grant.Confirm(ctx); err != nil {
+	if err := o.grant.Confirm(ctx); err != nil {
 		return fmt.Errorf("confirm ownership of the stream: %w", err)
 	}
 	return nil
@@ -66,6 +66,12 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 		}
 		o.forget()
 	}
+}
+
+// forget drops all state of the stream after another process has taken it over.
+func (o *ownerLoop) forget() {
+	o.ownership, o.session = ownership{}, session{e: o.e}
+	o.progress, o.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&o.e.cfg)
 }
 
 // errLetGo ends an ownership, not the run. errYield does so because this
@@ -190,14 +196,14 @@ const yieldWait = 5 * time.Minute
 
 // shouldYield reports whether a blocked process should let another one have the
 // stream: what blocks it may be its own settings, key or rights.
-func (t *ownership) shouldYield(ctx context.Context, e *Engine, fault *bridge.Fault) bool {
+func (o *ownership) shouldYield(ctx context.Context, e *Engine, fault *bridge.Fault) bool {
 	own := []bridge.Reason{bridge.ReasonAuth, bridge.ReasonConfig, bridge.ReasonSource, bridge.ReasonTopic}
-	if t.grant == nil || fault.Code == bridge.CodeTopicLost || !slices.Contains(own, fault.Reason) {
+	if o.grant == nil || fault.Code == bridge.CodeTopicLost || !slices.Contains(own, fault.Reason) {
 		return false // any other process would block too
 	}
 	ctx, done := e.asking(ctx)
 	defer done()
-	return t.grant.Shared(ctx)
+	return o.grant.Shared(ctx)
 }
 
 // asking bounds a question to the owner's server.

@@ -10,39 +10,23 @@ import (
 // pauseLook is how often a paused stream looks at the clock, which may be set.
 const pauseLook = time.Minute
 
-// checkPaused holds the stream while it is paused, and reports whether it is. A
-// bounded run has nothing to wait for.
-func (f *follower) checkPaused() (bool, error) {
+// checkPaused returns why a stream is paused, or nil, and when to check again.
+func (e *Engine) checkPaused(c *bridge.Checkpoint) (pause *bridge.Fault, again time.Time) {
 	now := time.Now()
-	if !f.committed.Paused(now) {
-		if f.committed.PausedUntil != 0 {
-			f.at.PausedUntil = 0 // with the next commit
-			if f.state == bridge.StatePaused {
-				f.log.Info("pause expired", "was_until", describeInstant(f.committed.PausedUntil))
-			}
-		}
-		return false, nil
+	if !c.Paused(now) {
+		return nil, now
 	}
-	text, how := "the stream is paused", []any{"checkpoint", f.committed.Version.String(), "hint", f.e.cfg.words(bridge.HintResume)}
-	f.schedule.due = now.Add(pauseLook)
-	if f.committed.PausedUntil != bridge.Forever {
-		until := describeInstant(f.committed.PausedUntil)
-		text, how = text+" until "+until, append(how, "until", until)
-		if end := time.UnixMilli(f.committed.PausedUntil); end.Before(f.schedule.due) {
-			f.schedule.due = end
+	text, again := "the stream is paused", now.Add(pauseLook)
+	if c.PausedUntil != bridge.Forever {
+		text += " until " + describeInstant(c.PausedUntil)
+		if end := time.UnixMilli(c.PausedUntil); end.Before(again) {
+			again = end
 		}
 	}
-	if f.e.cfg.bounded() {
-		return true, f.e.blocked(&bridge.Fault{
-			Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, HintCode: bridge.HintResume,
-			Err: errors.New(text),
-		})
-	}
-	if f.state != bridge.StatePaused {
-		f.log.Info("stream paused", how...)
-	}
-	f.setState(bridge.StatePaused, nil)
-	return true, nil
+	return &bridge.Fault{
+		Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, HintCode: bridge.HintResume,
+		Err: errors.New(text),
+	}, again
 }
 
 func describeInstant(ms int64) string {

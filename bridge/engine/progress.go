@@ -7,11 +7,11 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// progress is where the stream is. It begins anew when the stream is moved, or
-// another process has had it. Owned by the commit loop.
+// progress is the position of the stream. It is reset when the stream is moved or
+// ownership changes. Owned by the commit loop.
 //
-// Going back is an assignment: at goes ahead of committed by the pages that are taken
-// and not committed yet. A commit makes it the committed one, an error puts it back.
+// at includes the open batch. A commit makes at the committed position, an error
+// assigns committed to at.
 type progress struct {
 	committed, at position.Position
 	batch         batch
@@ -28,7 +28,7 @@ type progress struct {
 	rival bridge.Checkpoint
 }
 
-// newProgress goes on from c with nothing else remembered.
+// newProgress starts at c with empty memory.
 func newProgress(c bridge.Checkpoint) progress {
 	at := position.Begin(c)
 	return progress{committed: at, at: at}
@@ -65,14 +65,23 @@ func (s *progress) note(p *bridge.Page, found *position.Findings) {
 	}
 }
 
+// repeatsEnd reports whether the last page, which only repeats the page before,
+// ends the prefetching, as it would if it were empty.
+func (s *progress) repeatsEnd(e *Engine) bool {
+	if e.cfg.ends() && !s.at.KnowsEnd(&e.rules) {
+		return s.last.Whole && s.at.Empty.Empties >= e.cfg.EmptyPages
+	}
+	return s.last.Whole && s.at.Empty.Allowance == 0
+}
+
 // take moves at over one page, and reports what was found.
 func (s *stream) take(ctx context.Context, p *bridge.Page) error {
-	s.loadMarks(ctx, p)
+	s.loadMarks(ctx, s.e, p)
 	next, found, err := s.at.Take(p, &s.e.rules, s.known)
 	if err != nil {
 		s.suspectItems = found.Suspect
 		if bridge.FaultOf(err).Code == position.CodeCycle {
-			s.observeStuck(position.CodeCycle)
+			s.e.observeStuck(position.CodeCycle)
 		}
 		return err
 	}
@@ -81,19 +90,15 @@ func (s *stream) take(ctx context.Context, p *bridge.Page) error {
 	}
 	if found.Widened > 0 {
 		s.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", found.Items, "kept_next", found.Widened)
-		s.observeStuck(bridge.StuckBorder)
+		s.e.observeStuck(bridge.StuckBorder)
 	}
 	switch {
 	case found.FullEnd && p.Next == "":
-		s.observeStuck(bridge.StuckFullPage)
+		s.e.observeStuck(bridge.StuckFullPage)
 	case found.FullEnd && len(p.Events) == 0:
-		s.observeStuck("full-tail")
+		s.e.observeStuck("full-tail")
 	}
 	s.at = next
 	s.note(p, &found)
 	return nil
-}
-
-func (s *stream) observeStuck(code string) {
-	s.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: code})
 }

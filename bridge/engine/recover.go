@@ -15,11 +15,10 @@ import (
 func (f *follower) recover(ctx context.Context) error {
 	defer f.e.watchdog.wait()()
 	f.session = newSession(f.e)
-	r := recovery{stream: &f.stream, incidents: &f.incidents, confirm: f.ownership.confirm, applying: f.requests.applying}
-	if err := r.restore(ctx); err != nil {
+	if err := f.restore(ctx, f.ownership.confirm); err != nil {
 		return &sessionError{err}
 	}
-	if err := r.verify(ctx); err != nil {
+	if err := f.verify(ctx); err != nil {
 		return &sessionError{err}
 	}
 	f.session.ready, f.schedule.due = true, time.Now()
@@ -37,101 +36,88 @@ func (f *follower) recover(ctx context.Context) error {
 	return nil
 }
 
-// recovery is the beginning of one session of a stream: it alone may take a
-// checkpoint for the stream's that the loop has not committed.
-type recovery struct {
-	*stream
-	incidents *incidents
-	confirm   func(context.Context) error // that the stream is still ours
-	applying  bool                        // the session is for one command only
-}
-
 // restore determines the checkpoint to resume from and adopts it.
-func (r *recovery) restore(ctx context.Context) error {
-	if err := r.loadStore(ctx); err != nil {
+func (s *stream) restore(ctx context.Context, confirm func(context.Context) error) error {
+	if err := s.loadStore(ctx); err != nil {
 		return err
 	}
-	k, err := r.loadBoth(ctx)
+	k, err := s.session.ask(ctx, confirm)
 	if err != nil {
 		return err
 	}
-	r.mirror.begin(k.store)
-	merge := r.mergeAtLeast // finds the checkpoint to go on from, and makes it durable where it is not
-	if r.e.cfg.exactlyOnce() {
-		merge = r.mergeExactly
+	s.mirror.begin(k.store)
+	to, err := k.merge(&s.e.cfg, &s.run, s.committed.Checkpoint)
+	if to.lost != nil {
+		s.incidents.countLoss(s.e, &bridge.Fault{Code: bridge.CodeTopicLost, Err: to.lost})
 	}
-	c, err := merge(ctx, k)
+	var c bridge.Checkpoint
+	if err == nil {
+		c, err = s.resume(ctx, k, to)
+	}
 	contradict := err != nil && k.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent // else the next session may get further
-	r.session.restored = err == nil || contradict
+	s.session.restored = err == nil || contradict
 	if err != nil {
 		switch {
-		case r.session.open && r.e.cfg.exactlyOnce():
-			r.adoptForReset(k)
-		case contradict && !r.e.cfg.exactlyOnce() && r.committed.Mode != r.e.cfg.Mode && !k.store.Zero():
-			r.rejoin(k.store) // no command can be applied to what was of the other mode
+		case s.session.open && s.e.cfg.exactlyOnce():
+			if c := k.forReset(s.committed.Checkpoint); !c.Zero() {
+				s.rejoin(c)
+			}
+		case contradict && !s.e.cfg.exactlyOnce() && s.committed.Mode != s.e.cfg.Mode && !k.store.Zero():
+			s.rejoin(k.store) // no command can be applied to what was of the other mode
 		}
 		if contradict {
-			r.rival = k.store
+			s.rival = k.store
 		}
 		return err
 	}
-	r.rejoin(c)
-	if on := r.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
-		r.blockedOn = "" // it is there again, and nothing contradicts it
+	s.rejoin(c)
+	if on := s.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
+		s.blockedOn = "" // it is there again, and nothing contradicts it
 	}
-	if r.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
-		r.mirror.offer(c)
+	if s.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
+		s.mirror.offer(c)
 	}
-	if r.run.began < 0 {
-		r.run.began = c.Events
+	if s.run.began < 0 {
+		s.run.began = c.Events
 	}
 	return nil
 }
 
-// adoptForReset adopts what a reset goes on from, in a new epoch, while k decides
-// nothing: the newest checkpoint, or, of two histories, the sink's.
-func (r *recovery) adoptForReset(k recovered) {
-	newest := k.newest()
-	switch {
-	case bridge.Diverged(k.sink, newest) || bridge.Diverged(k.sink, r.committed.Checkpoint):
-		newest = k.sink
-	case !r.committed.Zero() && newest.Version.Compare(r.committed.Version) <= 0:
-		return
-	}
-	r.rejoin(newest)
-}
-
 // verify checks that the checkpoint is of what the configuration asks for, and
 // that the topics hold what it implies.
-func (r *recovery) verify(ctx context.Context) error {
-	if err := r.updateOrigin(ctx); err != nil {
+func (s *stream) verify(ctx context.Context) error {
+	if err := s.updateOrigin(ctx); err != nil {
 		return err
 	}
-	if fault := bridge.OriginFault(&r.committed.Checkpoint, r.e.cfg.Origin, r.e.cfg.Topic); fault != nil {
+	if fault := bridge.OriginFault(&s.committed.Checkpoint, s.e.cfg.Origin, s.e.cfg.Topic); fault != nil {
 		return fault
 	}
-	if err := r.checkRequest(ctx); err != nil {
+	if err := s.session.checkRequest(ctx, s.committed.Checkpoint); err != nil {
 		return err
 	}
-	return r.checkTopics(ctx)
+	return s.checkTopics(ctx)
 }
 
-// loadBoth asks the sink and the store what they have. The store of an exactly-once
-// stream is asked first: it is a copy, so what it holds then is in the sink
-// too, and if not, the sink has lost it. Asked later, it could show a commit of
-// the next owner. At least once it is the truth, and asked when nobody else
-// can move it unnoticed.
-func (r *recovery) loadBoth(ctx context.Context) (k recovered, err error) {
-	if r.e.cfg.exactlyOnce() {
-		k.store, k.storeErr = r.load(ctx)
+// ask asks the sink and the store what they have. In exactly-once mode the store is
+// asked first: its copy is then in the sink too, or the sink has lost it. Asked later,
+// the store could show a commit of the next owner. In at-least-once mode the store is
+// authoritative, and asked once nobody else can move it unnoticed.
+func (s *session) ask(ctx context.Context, confirm func(context.Context) error) (k recovered, err error) {
+	exactly := s.e.cfg.exactlyOnce()
+	limit := sinkTimeout
+	if exactly {
+		limit = sinkTimeoutExactly
+		k.store, k.storeErr = s.e.loadStored(ctx)
 	}
-	k.sink, err = r.recoverSink(ctx)
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	k.sink, err = s.e.ports.Sink.Recover(asking, confirm)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 		return k, fmt.Errorf("recover the sink: %w", err)
 	}
-	r.session.open = true
-	if !r.e.cfg.exactlyOnce() {
-		k.store, k.storeErr = r.load(ctx)
+	s.open = true
+	if !exactly {
+		k.store, k.storeErr = s.e.loadStored(ctx)
 	}
 	if errors.Is(k.storeErr, bridge.ErrForeign) {
 		return k, foreign(k.storeErr)
@@ -139,67 +125,57 @@ func (r *recovery) loadBoth(ctx context.Context) (k recovered, err error) {
 	return k, nil
 }
 
-// loadStore asks the store before the sink. At least once it is the truth, and
-// commands can be obeyed while the sink is away.
-func (r *recovery) loadStore(ctx context.Context) error {
-	if r.e.cfg.exactlyOnce() || !r.committed.Zero() && !r.stale {
+// loadStore asks the store before the sink. In at-least-once mode the store is
+// authoritative, and commands are applied while the sink is unreachable.
+func (s *stream) loadStore(ctx context.Context) error {
+	if s.e.cfg.exactlyOnce() || !s.committed.Zero() && !s.stale {
 		return nil
 	}
-	stored, err := r.load(ctx)
+	stored, err := s.e.loadStored(ctx)
 	switch {
 	case errors.Is(err, bridge.ErrForeign):
 		return foreign(err)
 	case err != nil:
 		return err
-	case stored.Version.Compare(r.committed.Version) > 0 || r.committed.Zero() && !stored.Zero():
-		r.rejoin(stored)
+	case stored.Version.Compare(s.committed.Version) > 0 || s.committed.Zero() && !stored.Zero():
+		s.rejoin(stored)
 	}
-	r.stale = false
+	s.stale = false
 	return nil
 }
 
 // storeTimeout bounds the wait for the store where the sink suffices.
 const storeTimeout = 2 * time.Second
 
-// load returns the stored checkpoint, the zero one where there is none.
-func (r *recovery) load(ctx context.Context) (bridge.Checkpoint, error) {
-	if r.e.cfg.exactlyOnce() {
+// loadStored returns the stored checkpoint, the zero one where there is none.
+func (e *Engine) loadStored(ctx context.Context) (bridge.Checkpoint, error) {
+	if e.cfg.exactlyOnce() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
 	}
-	stored, err := r.e.ports.Store.Load(ctx)
+	stored, err := e.ports.Store.Load(ctx)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 		return bridge.Checkpoint{}, fmt.Errorf("load the checkpoint: %w", err)
 	}
 	return stored, nil
 }
 
-// How long the sink's server is waited for in one go. In between the state is
-// told and, at least once, commands are read. Exactly once a limping cluster
-// may take ten seconds for each commit, and an open transaction of somebody
-// else holds up the reading for as long as its time-out.
+// How long the sink is waited for at a time. In between, the state is shown and, in
+// at-least-once mode, commands are read. In exactly-once mode an overloaded cluster may
+// take ten seconds for each commit, and another producer's open transaction delays
+// reading by up to its time-out.
 const (
 	sinkTimeout        = 10 * time.Second
 	sinkTimeoutExactly = 45 * time.Second
 )
 
-func (r *recovery) recoverSink(ctx context.Context) (bridge.Checkpoint, error) {
-	limit := sinkTimeout
-	if r.e.cfg.exactlyOnce() {
-		limit = sinkTimeoutExactly
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return r.e.ports.Sink.Recover(ctx, r.confirm)
-}
-
 // startStream begins a new stream, unless the topic already holds events of it:
 // then the checkpoint was lost, and starting over would publish all again.
-func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
+func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	asking, cancel := context.WithTimeout(ctx, sinkTimeoutExactly)
 	defer cancel()
-	holds, err := r.e.ports.Sink.Holds(asking)
+	holds, err := s.e.ports.Sink.Holds(asking)
 	if err != nil {
 		return bridge.Checkpoint{}, fmt.Errorf("search for earlier events: %w", err)
 	}
@@ -210,34 +186,34 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 			Err:      errors.New("the checkpoint is lost: the topic holds events of this stream"),
 		}
 	}
-	r.log.Info("starting a new stream", "start", r.e.cfg.Origin.StartText())
-	first := r.session.stamp(bridge.Checkpoint{Origin: r.e.cfg.Origin}, bridge.KindStart, bridge.Version{})
-	if r.applying { // the machine of a command does not request the list
+	s.log.Info("starting a new stream", "start", s.e.cfg.Origin.StartText())
+	first := s.session.stamp(bridge.Checkpoint{Origin: s.e.cfg.Origin}, bridge.KindStart, bridge.Version{})
+	if s.e.applying { // the machine of a command does not request the list
 		first.Origin.Request = ""
 	}
 	// Committed before the first request: "now" must not move by a restart.
-	return first, r.commitCheckpoint(ctx, bridge.Checkpoint{}, first)
+	return first, s.commitCheckpoint(ctx, bridge.Checkpoint{}, first)
 }
 
 // updateOrigin takes changed settings into a checkpoint that nothing was read from
 // yet, as after a first run with a wrong key. An earlier start is taken; a later
 // one is not: "now" would skip what came between restarts. Those of a command's machine
 // are not the stream's.
-func (r *recovery) updateOrigin(ctx context.Context) error {
-	have, want := r.committed.Origin, r.e.cfg.Origin
-	if !r.committed.Unread() || r.applying {
+func (s *stream) updateOrigin(ctx context.Context) error {
+	have, want := s.committed.Origin, s.e.cfg.Origin
+	if !s.committed.Unread() || s.e.applying {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
-		if !r.e.cfg.RelativeStart {
-			r.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(), "hint", r.e.cfg.words(bridge.HintStartLater))
+		if !s.e.cfg.RelativeStart {
+			s.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(), "hint", s.e.cfg.words(bridge.HintStartLater))
 		}
 		want.Start = have.Start
 	}
 	if want.Same(have) && want.Start == have.Start && want.Request == have.Request {
 		return nil
 	}
-	next := r.session.stamp(r.committed.Checkpoint, bridge.KindStart, r.committed.Version.Next())
+	next := s.session.stamp(s.committed.Checkpoint, bridge.KindStart, s.committed.Version.Next())
 	next.Origin = want
-	return r.record(ctx, next)
+	return s.record(ctx, next)
 }

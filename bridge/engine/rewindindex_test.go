@@ -45,8 +45,7 @@ func TestForgetsTheMarksOfAnotherTopic(t *testing.T) {
 		f.session = newSession(f.e)
 		f.committed.Topics = []bridge.TopicState{{Name: "events", ID: "a"}}
 		f.known.Marks, f.marksLoaded = &fixedTopic{holds: "a"}, true
-		r := recovery{stream: &f.stream, incidents: &f.incidents}
-		if err := r.checkTopics(t.Context()); err != nil {
+		if err := f.checkTopics(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if f.marksLoaded != kept {

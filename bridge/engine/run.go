@@ -15,13 +15,13 @@ type run struct {
 	seenIDs           map[string]struct{} // change ids of checkpoints we adopted
 	contract          bridge.Contract
 	totals            totals
-	deadLettersLogged time.Time // when dead letters were last spoken of
-	sharedLogged      time.Time // when items of one id were last spoken of
+	deadLettersLogged time.Time // when dead letters were last warned about
+	sharedLogged      time.Time // when items of one id were last warned about
 	keylessLogged     bool      // that no event has a key
 	fullLogged        time.Time // when a full last page was last warned about
 }
 
-// limitReached says why a bounded run that is at c has what it wanted, or nothing.
+// limitReached returns the limit that c reaches, or "".
 func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	switch {
 	case l.MaxEvents > 0 && c.Events-r.began >= l.MaxEvents:
@@ -32,9 +32,8 @@ func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	return ""
 }
 
-// ours reports whether a stored checkpoint is one that this process, which is at
-// cp, went through or, being of an older epoch, what its own stream was before:
-// epochs only grow, so the store fell back.
+// ours reports whether a stored checkpoint is an earlier one of this stream: this
+// process adopted it, or its epoch is older than that of cp. Epochs only grow.
 func (r *run) ours(stored, cp bridge.Checkpoint) bool {
 	_, known := r.seenIDs[stored.ChangeID()]
 	return known || stored.Epoch < cp.Epoch
@@ -44,4 +43,39 @@ func (r *run) ours(stored, cp bridge.Checkpoint) bool {
 // of the stream, as a fail-over that lost writes does: to may replace it.
 func (r *run) rolledBack(stored, cp, to bridge.Checkpoint) bool {
 	return r.ours(stored, cp) && stored.ChangeID() != cp.ChangeID() && stored.Version.Compare(to.Version) < 0
+}
+
+// account reports a commit to the observer, counts it, and reports whether it has events.
+func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b batch, at int64) (published bool) {
+	dead := 0
+	for _, n := range receipt.DeadLettered {
+		dead += n
+	}
+	r.totals.published += int64(receipt.Published)
+	r.totals.deadLettered += int64(dead)
+	r.totals.repeated += int64(o.Repeated)
+	if r.totals.atBorder == 0 && o.AtBorder > 0 {
+		e.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", o.AtBorder)
+	}
+	r.totals.atBorder += int64(o.AtBorder)
+	r.totals.keyless += int64(o.Keyless)
+	if n := r.totals.keyless; !r.keylessLogged && r.totals.missKeys(e.cfg.KeyPointer) {
+		r.keylessLogged = true
+		e.log.Warn("no event has a key", "events", n, "pointer", e.cfg.KeyPointer, "hint", e.cfg.words(bridge.HintKeyless))
+	}
+	r.totals.rate.add(time.Now(), receipt.Published+dead, at)
+	if dead > 0 && time.Since(r.deadLettersLogged) > time.Minute {
+		r.deadLettersLogged = time.Now()
+		e.log.Warn("items sent to the dead-letter topic", "items", receipt.DeadLettered, "in_this_run", r.totals.deadLettered,
+			"hint", e.cfg.words(bridge.HintDeadLetters))
+	}
+	if o.Shared > 0 && time.Since(r.sharedLogged) > time.Minute {
+		r.sharedLogged = time.Now()
+		e.log.Warn("different items share an id", "items", o.Shared,
+			"on_shared_id", e.cfg.OnSharedID, "hint", e.cfg.words(bridge.HintSharedID))
+	}
+	o.What, o.Pages, o.Events, o.Receipt = bridge.ObserveCommit, b.pages, receipt.Published, receipt
+	o.Unaccounted = max(0, b.events-receipt.Published-dead)
+	e.observe(o)
+	return receipt.Published+dead > 0
 }

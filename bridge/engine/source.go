@@ -12,17 +12,17 @@ import (
 
 // checkRequest compares the request of the settings with the one that the
 // checkpoint's cursor came from, before anything is requested.
-func (r *recovery) checkRequest(ctx context.Context) error {
-	want, c := r.e.cfg.Origin.Request, r.committed.Checkpoint
+func (s *session) checkRequest(ctx context.Context, c bridge.Checkpoint) error {
+	want := s.e.cfg.Origin.Request
 	if !want.Known() {
 		return nil
 	}
 	if c.Accepts(want) {
-		r.session.request = want
+		s.request = want
 		return nil
 	}
-	if c.Origin.Request, r.session.unasked = r.knownRequest(ctx); !c.Origin.Request.Known() {
-		stray := r.e.cfg.StrayCursor
+	if c.Origin.Request, s.unasked = s.e.knownRequest(ctx, c); !c.Origin.Request.Known() {
+		stray := s.e.cfg.StrayCursor
 		if stray == nil || c.Cursor == "" {
 			return nil
 		}
@@ -37,8 +37,8 @@ func (r *recovery) checkRequest(ctx context.Context) error {
 	if fault := bridge.RequestFault(&c, want); fault != nil {
 		return fault
 	}
-	if r.session.unproven = c.RequestChange(want).Unproven; len(r.session.unproven) == 0 {
-		r.session.request = want
+	if s.unproven = c.RequestChange(want).Unproven; len(s.unproven) == 0 {
+		s.request = want
 	}
 	return nil
 }
@@ -46,14 +46,13 @@ func (r *recovery) checkRequest(ctx context.Context) error {
 // knownRequest returns the fingerprint of the checkpoint, or else the newest one
 // of the history: an older version drops it. It is empty if there is none, and with an
 // error if the history cannot be asked.
-func (r *recovery) knownRequest(ctx context.Context) (bridge.Fingerprint, error) {
-	c := &r.committed.Checkpoint
-	if c.Origin.Request.Known() || r.e.ports.History == nil {
+func (e *Engine) knownRequest(ctx context.Context, c bridge.Checkpoint) (bridge.Fingerprint, error) {
+	if c.Origin.Request.Known() || e.ports.History == nil {
 		return c.Origin.Request, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	before, err := r.e.ports.History.Before(ctx, *c, func(p *bridge.Checkpoint) bool { return p.Origin.Request.Known() })
+	before, err := e.ports.History.Before(ctx, c, func(p *bridge.Checkpoint) bool { return p.Origin.Request.Known() })
 	if errors.Is(err, bridge.ErrNoCheckpoint) {
 		err = nil
 	}
@@ -92,18 +91,18 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 // validateSource says why a reset leads to another list, or nothing. A command
 // without a bridge runs with the settings of its own machine, which decide
 // nothing.
-func (r *requests) validateSource(cmd bridge.Command) string {
-	ours := r.e.cfg.Origin.Request
-	if !r.applying && ours.Known() {
-		change := r.committed.RequestChange(ours)
+func (j *judge) validateSource(cmd bridge.Command) string {
+	ours := j.e.cfg.Origin.Request
+	if !j.e.applying && ours.Known() {
+		change := j.committed.RequestChange(ours)
 		switch {
 		case cmd.AcceptSource != "" && cmd.AcceptSource != ours.Digest():
 			return fmt.Sprintf("the settings of this bridge are source %s, not %s", ours.Digest(), cmd.AcceptSource)
-		case cmd.AcceptSource == "" && (len(change.Other) > 0 || r.blockedOn == bridge.ReasonSource && len(change.Unproven) > 0):
+		case cmd.AcceptSource == "" && (len(change.Other) > 0 || j.blockedOn == bridge.ReasonSource && len(change.Unproven) > 0):
 			return fmt.Sprintf("the settings request another list than the stream's (%s); accept it with --accept-source %s, or restore the settings", change, ours.Digest())
 		}
 	}
-	next, to := bridge.Reset(r.committed.Checkpoint, r.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
+	next, to := bridge.Reset(j.committed, j.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
 	if change := to.Request.Changed(next, to.Cursor); len(change.Other) > 0 && to.Request.Digest() != cmd.AcceptSource {
 		return fmt.Sprintf("the target is a cursor of another request than the stream's (%s); its source is %s", change, to.Request.Digest())
 	}

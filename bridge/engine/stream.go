@@ -11,18 +11,18 @@ import (
 )
 
 // stream is the stream as this process knows it, and how checkpoints of it become
-// durable. The loop and the recovery of a session change it, nothing else does. Owned by
-// the commit loop.
+// durable. The commit loop owns all of it; the comments say how long each part lasts.
 type stream struct {
 	e   *Engine
 	log *slog.Logger
 
-	session session // begun anew by the next recovery
-	progress
-	run    run // as long as Run
-	sizer  sizer
-	mirror *mirror                                  // of the ownership
-	away   func(retry time.Time, why *bridge.Fault) // says that the store is not reached
+	session   session                                  // until the next recovery
+	progress                                           // until the stream is moved, or the ownership ends
+	run       run                                      // as long as Run
+	sizer     sizer                                    // as long as Run
+	incidents incidents                                // as long as Run
+	mirror    *mirror                                  // of the ownership
+	away      func(retry time.Time, why *bridge.Fault) // says that the store is not reached
 }
 
 // advanceRetryMax is the longest wait between two tries to reach the store.
@@ -41,7 +41,7 @@ func (s *stream) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
 func (s *stream) worthCommit(b batch) bool {
 	at, was, since := &s.at, &s.committed, time.Since(s.run.committed)
 	switch {
-	case b.events > 0, b.due:
+	case b.events > 0:
 		return true
 	case s.e.cfg.window() && at.Drained && !was.Drained:
 		return true
@@ -150,8 +150,8 @@ func foreign(err error) *bridge.Fault {
 }
 
 // storeCheckpoint advances the store from from to the checkpoint just
-// published: at least once this is the commit itself, exactly once a copy that
-// the mirror writes.
+// published. In at-least-once mode this is the commit itself, in exactly-once mode
+// the mirror writes a copy.
 func (s *stream) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
 	if s.e.cfg.exactlyOnce() {
 		s.mirror.offer(next)
@@ -198,63 +198,4 @@ func (s *stream) record(ctx context.Context, next bridge.Checkpoint) error {
 	}
 	s.adopt(next)
 	return nil
-}
-
-// reportOverlap logs an overlap whose end is committed.
-func (s *stream) reportOverlap(was *bridge.Overlap) {
-	now := s.committed.Overlap
-	if was == nil || was.Done || now == nil || !now.Done {
-		return
-	}
-	s.known.Published = nil
-	s.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
-}
-
-// rewindIndexTimeout bounds the wait for marks: they are only a hint.
-const rewindIndexTimeout = 10 * time.Second
-
-// loadMarks reads back the topic once, for the first page with events that may be in
-// what a rewind publishes again.
-func (s *stream) loadMarks(ctx context.Context, p *bridge.Page) {
-	if s.at.RewindEnd == nil || s.marksLoaded || s.batch.events > 0 || s.e.ports.Published == nil {
-		return
-	}
-	from, source, ok := s.at.MarksFrom(p)
-	if !ok {
-		return
-	}
-	defer s.e.watchdog.wait()()
-	ctx, cancel := context.WithTimeout(ctx, rewindIndexTimeout)
-	defer cancel()
-	marks, err := s.e.ports.Published.PartialIndex(ctx, from.Add(-s.e.cfg.Overlap), source)
-	if err != nil {
-		s.log.Warn("republished events not marked: reading the topic failed", "error", err.Error())
-	}
-	s.known.Marks, s.marksLoaded = marks, true
-}
-
-// loadPublished reads back the topic before an overlap is read.
-func (s *stream) loadPublished(ctx context.Context) (err error) {
-	if s.known.Published != nil {
-		return nil
-	}
-	switch {
-	case s.e.cfg.listing():
-		s.known.Published, err = s.loadListing(ctx)
-	case s.at.Overlaps():
-		s.known.Published, err = s.readPublished(ctx, bridge.Since{Time: time.UnixMilli(s.at.Overlap.From), Topics: s.at.OverlapTopics})
-	}
-	return err
-}
-
-func (s *stream) readPublished(ctx context.Context, since bridge.Since) (bridge.PublishedIndex, error) {
-	if s.e.ports.Published == nil {
-		return nil, errors.New("a stream that follows windows requires the port Published")
-	}
-	defer s.e.watchdog.wait()()
-	held, err := s.e.ports.Published.Index(ctx, since, s.at.Source)
-	if err != nil {
-		return nil, fmt.Errorf("read the published events: %w", err)
-	}
-	return held, nil
 }

@@ -9,54 +9,54 @@ import (
 
 // checkTopics compares the topics with the checkpoint before anything is
 // published to them. An operator's reset accepts them as they are.
-func (r *recovery) checkTopics(ctx context.Context) error {
-	found, err := r.session.findTopics(ctx)
+func (s *stream) checkTopics(ctx context.Context) error {
+	found, err := s.session.findTopics(ctx)
 	if err != nil {
 		return err
 	}
-	if id := r.e.cfg.TopicID; id != "" {
+	if id := s.e.cfg.TopicID; id != "" {
 		for i := range found {
-			if t := &found[i]; t.Name == r.e.cfg.Topic && t.ID != id {
+			if t := &found[i]; t.Name == s.e.cfg.Topic && t.ID != id {
 				return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name, t.ID, id)
 			}
 		}
 	}
-	if err := r.recordCut(ctx, found); err != nil {
+	if err := s.recordCut(ctx, found); err != nil {
 		return err
 	}
-	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil {
+	if fault := bridge.TopicsLost(s.committed.Checkpoint, found); fault != nil {
 		return fault
 	}
 	for i := range found {
-		if was := bridge.FindTopic(r.committed.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			r.forgetMarks() // it was of another topic
+		if was := bridge.FindTopic(s.committed.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
+			s.forgetMarks() // it was of another topic
 		}
 	}
-	r.session.topics = r.session.carryOver(r.committed.Topics, found, r.committed.Version)
+	s.session.topics = s.session.carryOver(s.committed.Topics, found, s.committed.Version)
 	return nil
 }
 
 // recordCut commits the previous end of a truncated topic to the checkpoint.
 // Records of the aborted session remain in its log and would hide the loss from
 // later sessions.
-func (r *recovery) recordCut(ctx context.Context, found []bridge.TopicState) error {
-	cut := r.incidents.cut
+func (s *stream) recordCut(ctx context.Context, found []bridge.TopicState) error {
+	cut := s.incidents.cut
 	if cut == nil {
 		return nil
 	}
-	topics := slices.Clone(r.committed.Topics)
+	topics := slices.Clone(s.committed.Topics)
 	was, now := bridge.FindTopic(topics, cut.Topic), bridge.FindTopic(found, cut.Topic)
-	reset := r.committed.Change
-	accepted := reset != nil && reset.Moves() && reset.At > bridge.Millis(r.incidents.cutAt)
+	reset := s.committed.Change
+	accepted := reset != nil && reset.Moves() && reset.At > bridge.Millis(s.incidents.cutAt)
 	if was != nil && now != nil && was.Same(now) && !accepted {
-		next := r.session.stamp(r.committed.Checkpoint, bridge.KindHeartbeat, r.committed.Version.Next())
+		next := s.session.stamp(s.committed.Checkpoint, bridge.KindHeartbeat, s.committed.Version.Next())
 		was.End = max(was.End, now.End+cut.Offsets)
 		next.Topics = topics
-		if err := r.record(ctx, next); err != nil {
+		if err := s.record(ctx, next); err != nil {
 			return err
 		}
 	}
-	r.incidents.cut = nil
+	s.incidents.cut = nil
 	return nil
 }
 

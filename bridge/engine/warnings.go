@@ -9,22 +9,22 @@ import (
 )
 
 // warnings are the reasons to doubt that all is well with a stream that runs.
-func (s *stream) warnings() (all []bridge.Warning) {
+func (p *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 	warn := func(code, text string, hint bridge.Hint) {
-		all = append(all, bridge.Warning{Code: code, Text: text, Hint: s.e.cfg.words(hint)})
+		all = append(all, bridge.Warning{Code: code, Text: text, Hint: c.words(hint)})
 	}
-	if w := s.e.cfg.doubtfulEnd(&s.last); w != nil {
+	if w := c.doubtfulEnd(&p.last); w != nil {
 		all = append(all, *w)
 	}
-	if s.at.Trusted != 0 {
+	if p.at.Trusted != 0 {
 		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRejected)
 	}
-	if h := &s.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
+	if h := &p.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
 		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
 			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}
-	if s.keyless() {
-		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", s.run.totals.keyless, s.e.cfg.KeyPointer), bridge.HintKeyless)
+	if t.missKeys(c.KeyPointer) {
+		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", t.keyless, c.KeyPointer), bridge.HintKeyless)
 	}
 	return all
 }
@@ -32,10 +32,9 @@ func (s *stream) warnings() (all []bridge.Warning) {
 // keylessFrom is how many events without a key are no chance.
 const keylessFrom = 100
 
-// keyless reports whether events were to have a key, and none of this run has one.
-func (s *stream) keyless() bool {
-	n := s.run.totals.keyless
-	return s.e.cfg.KeyPointer != "" && n >= keylessFrom && n >= s.run.totals.published
+// missKeys reports whether events should have a key, and none of this run has one.
+func (t *totals) missKeys(pointer string) bool {
+	return pointer != "" && t.keyless >= keylessFrom && t.keyless >= t.published
 }
 
 // startSlack is how far a start may be ahead of the API's clock: "now" is by ours.

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/reconcile"
 )
 
@@ -75,7 +76,7 @@ func withoutIngestion(all []item) []item {
 }
 
 // source is the export API.
-type source struct{ *bridgetest.Source }
+type source struct{ deadletter.Source }
 
 // IngestedAt implements reconcile.Source.
 func (source) IngestedAt(raw []byte) int64 {

@@ -77,19 +77,11 @@ func TestOtherRequest(t *testing.T) {
 	}
 }
 
-// hangingSource answers no request.
-type hangingSource struct{ source }
-
-func (hangingSource) Fetch(ctx context.Context, _ bridge.Position) (*bridge.Page, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // TestSourceHangs: a source that hangs ends the comparison by the engine's deadline.
 func TestSourceHangs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
-		w.ports.Source, w.cfg.FetchTimeout, w.cfg.Mode = hangingSource{source{w.source}}, 5*time.Minute, reconcile.Compare
+		w.ports.Source, w.cfg.FetchTimeout, w.cfg.Mode = source{&bridgetest.Hanging{Source: w.source, InFetch: bridgetest.Hang}}, 5*time.Minute, reconcile.Compare
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		_, err := reconcile.Run(ctx, w.cfg, w.ports)

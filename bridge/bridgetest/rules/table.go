@@ -92,7 +92,7 @@ var All = []Rule{
 		Notice: Engine | Processes,
 		Edits: []Edit{{"bridge/engine/merge.go", `
 +	if protocol.Broken("trust-redis") && !k.store.Zero() {
-+		return k.store, nil
++		return resumption{Checkpoint: k.store}, nil
 +	}
  	switch {
  	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
@@ -102,21 +102,21 @@ var All = []Rule{
 		Name: "mix-epochs", Without: "the stream goes on in the epoch of which Kafka lost a part",
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/merge.go", `
-+	if protocol.Broken("mix-epochs") {
-+		return k.sink, nil
-+	}
- 	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
++		if protocol.Broken("mix-epochs") {
++			return resumption{Checkpoint: k.sink, lost: lost}, nil
++		}
+ 		to = k.resumeAt(k.sink, "Kafka lost data")
 `}},
 	},
 	{
 		Name: "go-on-from-memory", Without: "a session goes on from what it remembers",
 		Notice: Engine | Processes,
 		Edits: []Edit{{"bridge/engine/recover.go", `
-+	if protocol.Broken("go-on-from-memory") && !r.committed.Zero() {
-+		c = r.committed.Checkpoint
++	if protocol.Broken("go-on-from-memory") && !s.committed.Zero() {
++		c = s.committed.Checkpoint
 +	}
- 	r.rejoin(c)
- 	if on := r.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
+ 	s.rejoin(c)
+ 	if on := s.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
 `}},
 	},
 	{
@@ -148,9 +148,9 @@ var All = []Rule{
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/command.go", `
 +	if protocol.Broken("answer-before-commit") {
-+		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})
++		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true, Version: f.committed.Version})
 +	}
- 	note, err := r.acceptTopics(hard, cmd, &f.incidents)
+ 	note, err := f.session.acceptTopics(hard, f.committed.Checkpoint, cmd, &f.incidents)
 `}},
 	},
 	{
@@ -167,8 +167,8 @@ var All = []Rule{
 		Name: "any-topic", Without: "the topics are not compared with what the checkpoint says",
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/topic.go", `
--	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil {
-+	if fault := bridge.TopicsLost(r.committed.Checkpoint, found); fault != nil && !protocol.Broken("any-topic") {
+-	if fault := bridge.TopicsLost(s.committed.Checkpoint, found); fault != nil {
++	if fault := bridge.TopicsLost(s.committed.Checkpoint, found); fault != nil && !protocol.Broken("any-topic") {
  		return fault
  	}
 `}},

@@ -3,7 +3,6 @@ package pageread_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,42 +12,11 @@ import (
 	"exportbridge/bridge/internal/pageread"
 )
 
-// hanging is a Source that hangs in a call once.
-type hanging struct {
-	*bridgetest.Source
-	fetch, decode func(ctx context.Context)
-	calls         atomic.Int64
-	ctx           context.Context // of the page that is decoded
-}
-
-func (h *hanging) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	h.calls.Add(1)
-	h.ctx = ctx
-	if h.fetch != nil {
-		h.fetch(ctx)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-	}
-	return h.Source.Fetch(ctx, at)
-}
-
-func (h *hanging) Decode(p *bridge.Page) error {
-	if h.decode != nil {
-		h.decode(h.ctx)
-		if h.ctx.Err() != nil {
-			return h.ctx.Err()
-		}
-	}
-	return h.Source.Decode(p)
-}
-
 // A source that hangs ends at the deadline of the engine, by a fault with a hint, and is
 // not asked again. Waits on purpose do not count.
 func TestSourceHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = 5 * time.Minute
-	hang := func(ctx context.Context) { <-ctx.Done() }
 	waits := func(ctx context.Context) {
 		resume := bridge.Waiting(ctx)
 		time.Sleep(time.Hour) //nolint:forbidigo // virtual time
@@ -59,16 +27,16 @@ func TestSourceHangs(t *testing.T) {
 		timeout       time.Duration
 		ends          time.Duration // 0 if there is a page
 	}{
-		"fetch":                      {fetch: hang, timeout: timeout, ends: timeout},
-		"decode":                     {decode: hang, timeout: timeout, ends: timeout},
-		"no time-out is set":         {fetch: hang, ends: 10 * time.Minute},
+		"fetch":                      {fetch: bridgetest.Hang, timeout: timeout, ends: timeout},
+		"decode":                     {decode: bridgetest.Hang, timeout: timeout, ends: timeout},
+		"no time-out is set":         {fetch: bridgetest.Hang, ends: 10 * time.Minute},
 		"waits on purpose":           {fetch: waits, timeout: timeout},
-		"waits on purpose and hangs": {fetch: func(ctx context.Context) { waits(ctx); hang(ctx) }, timeout: timeout, ends: time.Hour + timeout},
+		"waits on purpose and hangs": {fetch: func(ctx context.Context) { waits(ctx); bridgetest.Hang(ctx) }, timeout: timeout, ends: time.Hour + timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				source := &hanging{Source: bridgetest.NewSource(t, bridgetest.Export{}), fetch: tc.fetch, decode: tc.decode}
+				source := &bridgetest.Hanging{Source: bridgetest.NewSource(t, bridgetest.Export{}), InFetch: tc.fetch, InDecode: tc.decode}
 				source.Grow(3)
 				// The caller ends a call that nothing else ends, so that the test fails.
 				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
@@ -83,8 +51,8 @@ func TestSourceHangs(t *testing.T) {
 					return
 				}
 				fault, ok := errors.AsType[*bridge.Fault](err)
-				if !ok || fault.HintCode != bridge.HintOverdue || time.Since(began) != tc.ends || source.calls.Load() != 1 {
-					t.Errorf("after %s and %d calls: %v", time.Since(began), source.calls.Load(), err)
+				if !ok || fault.HintCode != bridge.HintOverdue || time.Since(began) != tc.ends || source.Calls.Load() != 1 {
+					t.Errorf("after %s and %d calls: %v", time.Since(began), source.Calls.Load(), err)
 				}
 				if n := source.Unreleased(); n != 0 {
 					t.Errorf("%d pages are not released", n)
@@ -98,7 +66,7 @@ func TestSourceHangs(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		source := &hanging{Source: bridgetest.NewSource(t, bridgetest.Export{}), fetch: func(ctx context.Context) { <-ctx.Done() }}
+		source := &bridgetest.Hanging{Source: bridgetest.NewSource(t, bridgetest.Export{}), InFetch: bridgetest.Hang}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := pageread.Fetch(ctx, source, bridge.Position{}, time.Hour); !errors.Is(err, context.DeadlineExceeded) {

@@ -139,7 +139,7 @@ func (f *follower) publishStatus() {
 		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.committed.Overlap,
-		Warnings: f.warnings(),
+		Warnings: f.warnings(&f.e.cfg, &f.run.totals),
 		CaughtUp: f.state == bridge.StateIdle, Contract: f.run.contract, Ended: f.run.ended, EndedEmpty: f.run.endedEmpty,
 		Position: bridge.Instant(f.at.PositionTime), LastEvent: bridge.Instant(f.committed.LastEventTime), LastCommit: f.run.committed,
 	}
