@@ -100,12 +100,12 @@ func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 
 // entryAt returns the newest entry at or before a time: on the current branch, or
 // on any branch if the current one began later.
-func (c *Controller) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
-	at.Entry, at.next, err = c.ports.Entries.EntryAt(ctx, t)
+func (p *planner) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
+	at.Entry, at.next, err = p.ports.Entries.EntryAt(ctx, t)
 	if !errors.Is(err, bridge.ErrNoEntry) {
 		return at, err
 	}
-	older, listErr := c.ports.Entries.History(ctx, bridge.HistoryQuery{Before: t.Add(time.Millisecond), Limit: 1})
+	older, listErr := p.ports.Entries.History(ctx, bridge.HistoryQuery{Before: t.Add(time.Millisecond), Limit: 1})
 	switch {
 	case listErr != nil:
 		return at, listErr
@@ -117,19 +117,19 @@ func (c *Controller) entryAt(ctx context.Context, t time.Time) (at neighbors, er
 
 // matcher reports whether a commit matches, and whether to read older ones. own is
 // true for a commit of the stream's branch.
-type matcher func(p *bridge.Checkpoint, own bool) (match, more bool)
+type matcher func(c *bridge.Checkpoint, own bool) (match, more bool)
 
 // older returns an entry from the checkpoint topic, or noEntry if the topic lacks
 // it.
-func (c *Controller) older(ctx context.Context, from base, noEntry error, is matcher) (found, error) {
+func (p *planner) older(ctx context.Context, noEntry error, is matcher) (found, error) {
 	var e found
-	branch, ok := lineage{at: from.Version}, false
+	branch, ok := lineage{at: p.from.Version}, false
 	walk, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	err := c.ports.Log.Walk(walk, func(p bridge.Checkpoint) bool {
-		at := bridge.Entry{Checkpoint: p}
+	err := p.ports.Log.Walk(walk, func(c bridge.Checkpoint) bool {
+		at := bridge.Entry{Checkpoint: c}
 		own := branch.has(&at)
-		match, more := is(&p, own)
+		match, more := is(&c, own)
 		if match {
 			e, ok = found{at, own}, true
 		}
@@ -141,6 +141,6 @@ func (c *Controller) older(ctx context.Context, from base, noEntry error, is mat
 	case !ok:
 		return e, noEntry
 	}
-	e.sameCount = e.sameCount || from.branches.sameCount(ctx, &from.Checkpoint, &e.Checkpoint)
+	e.sameCount = e.sameCount || p.sameCount(ctx, &e.Checkpoint)
 	return e, nil
 }

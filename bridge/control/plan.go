@@ -57,14 +57,24 @@ func newMove(text string, to bridge.Target, again Repeats) *Move {
 	}
 }
 
+// planner plans one move of a stream from where it is. It reads each commit once.
+type planner struct {
+	*Controller
+	from base
+	// known are the commits at which the branches' epochs begin, and those that the
+	// stream's changes left.
+	known map[bridge.Version]*bridge.Entry
+	// read is the time up to which the checkpoint topic was read; zero if it was not.
+	read time.Time
+}
+
 // Plan plans a move. It changes nothing.
 func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	from, err := c.base(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from.branches = &branches{c: c, store: from.away == nil, known: make(map[bridge.Version]*bridge.Entry)}
-	m, err := to.plan(ctx, c, from)
+	m, err := to.plan(ctx, &planner{Controller: c, from: from, known: make(map[bridge.Version]*bridge.Entry)})
 	if err != nil {
 		return nil, err
 	}

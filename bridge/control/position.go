@@ -76,8 +76,7 @@ func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, e
 // base is the checkpoint that a change is made from.
 type base struct {
 	bridge.Checkpoint
-	away     error     // why Redis is unreachable; nil if it is not
-	branches *branches // of a plan; else nil
+	away error // why Redis is unreachable; nil if it is not
 }
 
 // base returns the checkpoint in Redis, or in the checkpoint topic if Redis lost it
