@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -53,6 +54,59 @@ type Import struct {
 	// which is otherwise a *ForeignCursorError.
 	AcceptOther bool
 }
+
+// The names of the targets that ParseTarget reads, as the HTTP API has them.
+const (
+	TargetEntry     = "entry"      // a RewindToEntry
+	TargetDatetime  = "datetime"   // a RewindToTime
+	TargetAgo       = "ago"        // the same, by a duration before now
+	TargetShift     = "shift"      // a RewindPages, by a negative number
+	TargetEventTime = "event_time" // a ResetToTime
+	TargetEarliest  = "earliest"
+	TargetLatest    = "latest"
+	TargetCurrent   = "current"
+	TargetCursor    = "cursor"
+)
+
+// ParseTarget reads the text of a target, as of now. TargetEarliest, TargetLatest and
+// TargetCurrent ignore it. A time after now is a bridge.ErrFuture.
+func ParseTarget(name, text string, now time.Time) (to Target, err error) {
+	switch name {
+	case TargetEntry:
+		version, err := bridge.ParseVersion(text)
+		return RewindToEntry{Entry: version}, err
+	case TargetDatetime:
+		ms, err := bridge.ParsePast(text, now)
+		return RewindToTime{Time: time.UnixMilli(ms).UTC()}, err
+	case TargetEventTime:
+		ms, err := bridge.ParsePast(text, now)
+		return ResetToTime{Time: time.UnixMilli(ms).UTC()}, err
+	case TargetAgo:
+		back, err := bridge.ParseDuration(text)
+		if err == nil && back <= 0 {
+			err = errNotBack
+		}
+		if err != nil {
+			err = fmt.Errorf("%q %w", text, err)
+		}
+		return RewindToTime{Time: now.Add(-back)}, err
+	case TargetShift:
+		pages, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && pages >= 0 {
+			err = fmt.Errorf("%s %w", text, errNotBack)
+		}
+		return RewindPages{Pages: -pages}, err
+	case TargetCursor:
+		return ResetToCursor{Cursor: text}, CheckCursor(text)
+	case TargetLatest:
+		return ResetToLatest{}, nil
+	case TargetCurrent:
+		return ResetToCurrent{}, nil
+	}
+	return ResetToEarliest{}, nil
+}
+
+var errNotBack = errors.New("does not go back")
 
 func (t RewindToEntry) plan(ctx context.Context, p *planner) (*Move, error) {
 	e, err := p.entry(ctx, p.entryLookup(t.Entry))

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,7 +132,7 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	kind, to, err := req.To.parse(time.Now())
+	to, err := req.To.parse(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +151,14 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	case req.BaseEpoch == nil:
 		return nil, badRequest("use the base_epoch of the plan", "base_epoch is missing: plan the move before executing it")
 	}
+	kind := bridge.KindReset
+	switch to.(type) {
+	case control.RewindToEntry, control.RewindToTime, control.RewindPages:
+		kind = bridge.KindRewind
+	}
 	by := requestOf(who, req.Reason)
 	by.AcceptSource = req.AcceptSource
-	return h.do(kind, stream, by, func(c Controller, by control.Request) (control.Done, error) {
+	return h.do(string(kind), stream, by, func(c Controller, by control.Request) (control.Done, error) {
 		m, err := c.Plan(ctx, to)
 		if err == nil {
 			err = m.CheckEpoch(*req.BaseEpoch)
@@ -164,74 +170,61 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	})
 }
 
-// moveTarget is the target of a move. Exactly one field is set; the first three go
-// to a committed cursor of the history.
+// moveTarget is the target of a move: exactly one field is set, named as in
+// control.ParseTarget.
 type moveTarget struct {
-	// Entry names an entry of the history, as 3.12.
-	Entry string `json:"entry"`
-	// Datetime is the newest commit at or before this time, as
-	// bridge.ParseInstant reads it.
-	Datetime string `json:"datetime"`
-	// Shift is a number of pages, negative to go back.
-	Shift int64 `json:"shift"`
-	// EventTime goes to the events from this time on, read like Datetime; an API that
-	// takes no start refuses it. Earliest goes to the first event of the export,
-	// Latest to the events from now on. Current keeps the position and accepts the
-	// topics as they are.
+	Entry     string `json:"entry"`
+	Datetime  string `json:"datetime"`
+	Shift     int64  `json:"shift"`
 	EventTime string `json:"event_time"`
 	Earliest  bool   `json:"earliest"`
 	Current   bool   `json:"current"`
 	Latest    bool   `json:"latest"`
 }
 
-// parse checks that exactly one field is set, and its value.
-func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
+// targetHints are correct targets.
+var targetHints = map[string]string{
+	control.TargetEntry: "use an entry of the history", control.TargetShift: `"shift": -5`,
+	control.TargetDatetime: timeHint(control.TargetDatetime), control.TargetEventTime: timeHint(control.TargetEventTime),
+}
+
+// parse reads the field that is set.
+func (t *moveTarget) parse(now time.Time) (control.Target, error) {
+	var name, text string
 	given := 0
-	for _, is := range []bool{
-		t.Entry != "", t.Datetime != "", t.Shift != 0, t.EventTime != "", t.Earliest, t.Current, t.Latest,
+	for _, field := range []struct {
+		name, text string
+		set        bool
+	}{
+		{control.TargetEntry, t.Entry, t.Entry != ""},
+		{control.TargetDatetime, t.Datetime, t.Datetime != ""},
+		{control.TargetShift, strconv.FormatInt(t.Shift, 10), t.Shift != 0},
+		{control.TargetEventTime, t.EventTime, t.EventTime != ""},
+		{control.TargetEarliest, "", t.Earliest},
+		{control.TargetCurrent, "", t.Current},
+		{control.TargetLatest, "", t.Latest},
 	} {
-		if is {
+		if field.set {
+			name, text = field.name, shorten(field.text)
 			given++
 		}
 	}
-	switch {
-	case given != 1:
-		return "", nil, badRequest(`"to": {"shift": -5}`,
+	if given != 1 {
+		return nil, badRequest(`"to": {"shift": -5}`,
 			"to: has %d targets, want one of entry, datetime, shift, event_time, earliest, current, latest", given)
-	case t.Shift > 0:
-		return "", nil, badRequest(`"shift": -5`, "shift: %d is not negative", t.Shift)
 	}
-	const rewind, reset = "rewind", "reset"
+	to, err := control.ParseTarget(name, text, now)
+	hint := targetHints[name]
 	switch {
-	case t.Entry != "":
-		version, err := bridge.ParseVersion(t.Entry)
-		if err != nil {
-			return "", nil, badRequest("use an entry of the history", "entry: %s", shorten(err.Error()))
-		}
-		return rewind, control.RewindToEntry{Entry: version}, nil
-	case t.Datetime != "":
-		at, err := past("datetime", t.Datetime, now)
-		return rewind, control.RewindToTime{Time: at}, err
-	case t.EventTime != "":
-		at, err := past("event_time", t.EventTime, now)
-		return reset, control.ResetToTime{Time: at}, err
-	case t.Earliest:
-		return reset, control.ResetToEarliest{}, nil
-	case t.Current:
-		return reset, control.ResetToCurrent{}, nil
-	case t.Latest:
-		return reset, control.ResetToLatest{}, nil
+	case err == nil:
+		err = wantAbsolute(text, now)
+	case errors.Is(err, bridge.ErrFuture):
+		hint = `"latest": true`
 	}
-	return rewind, control.RewindPages{Pages: -t.Shift}, nil
-}
-
-// past reads a time that is not after now.
-func past(field, text string, now time.Time) (time.Time, error) {
-	ms, err := millis(field, text)
-	if err == nil && ms > now.UnixMilli() {
-		err = badRequest(`"latest": true`, "%s: %s is in the future", field, shorten(text))
+	if err != nil {
+		return nil, badRequest(hint, "%s: %w", name, err)
 	}
-	return time.UnixMilli(ms).UTC(), err
+	return to, nil
 }
 
 // do executes a change and logs it with its caller.

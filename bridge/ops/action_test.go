@@ -183,7 +183,7 @@ func TestActionBodies(t *testing.T) {
 
 		{"nowhere", ask{line: movePath, body: move(`{}`, "")}, 400, "0 targets"},
 		{"two places", ask{line: movePath, body: move(`{"shift":-5,"earliest":true}`, "")}, 400, "2 targets"},
-		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "is not negative"},
+		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "shift: 5 does not go back"},
 		{"the future", ask{line: movePath, body: move(`{"datetime":"2999-01-01T00:00:00Z"}`, "")}, 400, "future"},
 		{"a future event time", ask{line: movePath, body: move(`{"event_time":"2999-01-01T00:00:00Z"}`, "")}, 400, "event_time: 2999-01-01T00:00:00Z is in the future"},
 		{"both times", ask{line: movePath, body: move(`{"event_time":"2026-01-01","datetime":"2026-01-01"}`, "")}, 400, "2 targets"},

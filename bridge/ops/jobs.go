@@ -153,14 +153,25 @@ func (q *jobRequest) parse(who string) (*backfill.Request, error) {
 func millis(field, text string) (int64, error) {
 	now := time.Now()
 	ms, err := bridge.ParseInstant(shorten(text), now)
-	// What is executed is what was planned.
-	if later, _ := bridge.ParseInstant(shorten(text), now.Add(time.Hour)); err == nil && later != ms {
-		err = fmt.Errorf("%q is relative; write the time out", shorten(text))
+	if err == nil {
+		err = wantAbsolute(shorten(text), now)
 	}
 	if err != nil {
-		return 0, badRequest(fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field), "%s: %w", field, err)
+		return 0, badRequest(timeHint(field), "%s: %w", field, err)
 	}
 	return ms, nil
+}
+
+func timeHint(field string) string { return fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field) }
+
+// wantAbsolute rejects a text whose time depends on now: what is executed is what was
+// planned.
+func wantAbsolute(text string, now time.Time) error {
+	ms, err := bridge.ParseInstant(text, now)
+	if later, _ := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
+		return fmt.Errorf("%q is relative; write the time out", text)
+	}
+	return nil
 }
 
 // jobPlan is a job that would be started, with what its execution requires.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
@@ -29,10 +28,19 @@ func (m *move) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.by.AcceptSource, "accept-source", "", "accept the list that the settings request now: `SOURCE` as the blocked stream names it")
 }
 
+// runTo makes the command a move to the target that one of the flags names.
+func (m *move) runTo(cmd *cobra.Command, flags []targetFlag) {
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		to, err := readTarget(cmd, flags)
+		if err != nil {
+			return err
+		}
+		return m.run(cmd.Context(), to)
+	})
+}
+
 func newCursorRewindCommand(a *cli.App) *cobra.Command {
 	m := &move{change: newChange(a)}
-	var at, by, entry string
-	var shift int64
 	cmd := &cobra.Command{
 		Use:   "rewind",
 		Short: "Rewind to a committed cursor",
@@ -52,20 +60,17 @@ Without --execute, the command is a dry run.`,
 		Args: cli.NoArgs,
 	}
 	m.flags(cmd)
-	cmd.Flags().StringVar(&at, "to-datetime", "", "rewind to the newest cursor committed at or before `TIME`")
-	cmd.Flags().StringVar(&by, "by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
-	cmd.Flags().Int64Var(&shift, "shift-by", 0, "go back at least N pages, to the next earlier commit; `-N` such as -100")
-	cmd.Flags().StringVar(&entry, "to-entry", "", "rewind to `ENTRY` of cursor history")
+	f := cmd.Flags()
+	f.String("to-datetime", "", "rewind to the newest cursor committed at or before `TIME`")
+	f.String("by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
+	f.Int64("shift-by", 0, "go back at least N pages, to the next earlier commit; `-N` such as -100")
+	f.String("to-entry", "", "rewind to `ENTRY` of cursor history")
 	cli.OfferLookup(cmd, "to-entry", m.newestEntries)
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(cmd, "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
-			return err
-		}
-		to, err := rewindTarget(cmd.Flags(), at, by, entry, shift)
-		if err != nil {
-			return err
-		}
-		return m.run(cmd.Context(), to)
+	m.runTo(cmd, []targetFlag{
+		{"to-datetime", control.TargetDatetime, timeHint},
+		{"by-duration", control.TargetAgo, "--by-duration 2h"},
+		{"shift-by", control.TargetShift, "--shift-by -100"},
+		{"to-entry", control.TargetEntry, "exportbridge cursor history"},
 	})
 	return cmd
 }
@@ -90,58 +95,46 @@ func (m *move) newestEntries(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// oneOf wants exactly one of the flags.
-func oneOf(cmd *cobra.Command, names ...string) error {
-	var given []string
-	for _, name := range names {
-		if cmd.Flags().Changed(name) {
-			given = append(given, "--"+name)
+// targetFlag is a flag that names a target of control.ParseTarget, and what to try
+// instead of a wrong value.
+type targetFlag struct{ name, target, hint string }
+
+// timeHint is what to try instead of a wrong time.
+const timeHint = "--to-datetime 2026-11-20T13:00:00Z, or -2h"
+
+// readTarget returns the target of the only one of the flags that is given.
+func readTarget(cmd *cobra.Command, flags []targetFlag) (control.Target, error) {
+	var all, given []string
+	var f targetFlag
+	for _, flag := range flags {
+		all = append(all, "--"+flag.name)
+		if cmd.Flags().Changed(flag.name) {
+			given, f = append(given, "--"+flag.name), flag
 		}
 	}
 	switch len(given) {
 	case 0:
-		return cli.WrongUsage(cmd.CommandPath()+" --help", "a target is required: --%s", strings.Join(names, ", --"))
+		return nil, cli.WrongUsage(cmd.CommandPath()+" --help", "a target is required: %s", strings.Join(all, ", "))
 	case 1:
-		return nil
+	default:
+		return nil, cli.WrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
 	}
-	return cli.WrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
-}
-
-// rewindTarget reads the flags that say where to.
-func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (control.Target, error) {
-	switch {
-	case flags.Changed("by-duration"):
-		back, err := bridge.ParseDuration(by)
-		if err == nil && back <= 0 {
-			err = errors.New("does not go back")
-		}
-		if err != nil {
-			return nil, cli.WrongUsage("--by-duration 2h", "--by-duration: %q %w", by, err)
-		}
-		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
-	case flags.Changed("to-datetime"):
-		ms, err := bridge.ParsePast(at, time.Now())
-		if err != nil {
-			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
-		}
-		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
-	case flags.Changed("to-entry"):
-		version, err := bridge.ParseVersion(entry)
-		if err != nil {
-			return nil, cli.WrongUsage("exportbridge cursor history", "--to-entry: %w", err)
-		}
-		return control.RewindToEntry{Entry: version}, nil
+	text := cmd.Flags().Lookup(f.name).Value.String()
+	if f.target == control.TargetCursor && text == "" {
+		return nil, cli.WrongUsage("--to-earliest", "--%s is empty", f.name)
 	}
-	if shift >= 0 {
-		return nil, cli.WrongUsage("--shift-by -100", "--shift-by %d does not go back", shift)
+	to, err := control.ParseTarget(f.target, text, time.Now())
+	if f.target == control.TargetEventTime && errors.Is(err, bridge.ErrFuture) {
+		f.hint = "--to-latest"
 	}
-	return control.RewindPages{Pages: -shift}, nil
+	if err != nil {
+		return nil, cli.WrongUsage(f.hint, "--%s: %w", f.name, err)
+	}
+	return to, nil
 }
 
 func newCursorResetCommand(a *cli.App) *cobra.Command {
 	m := &move{change: newChange(a)}
-	var at, cursor string
-	var earliest, latest, current bool
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Reset to an arbitrary position",
@@ -161,49 +154,19 @@ skips all events up to now. Without --execute, the command is a dry run.`,
 	}
 	m.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&earliest, "to-earliest", false, "reset to the first event")
-	f.BoolVar(&current, "to-current", false, "keep the position")
-	f.BoolVar(&latest, "to-latest", false, "skip all events up to now")
-	f.StringVar(&at, "to-datetime", "", "reset to the first event with an event time of `TIME` or later")
-	f.StringVar(&cursor, "to-cursor", "", "reset to cursor `VALUE`, byte for byte")
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(cmd, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
-			return err
-		}
-		to, err := resetTarget(f, at, cursor)
-		if err != nil {
-			return err
-		}
-		return m.run(cmd.Context(), to)
+	f.Bool("to-earliest", false, "reset to the first event")
+	f.Bool("to-current", false, "keep the position")
+	f.Bool("to-latest", false, "skip all events up to now")
+	f.String("to-datetime", "", "reset to the first event with an event time of `TIME` or later")
+	f.String("to-cursor", "", "reset to cursor `VALUE`, byte for byte")
+	m.runTo(cmd, []targetFlag{
+		{"to-earliest", control.TargetEarliest, ""},
+		{"to-current", control.TargetCurrent, ""},
+		{"to-latest", control.TargetLatest, ""},
+		{"to-datetime", control.TargetEventTime, timeHint},
+		{"to-cursor", control.TargetCursor, `copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`},
 	})
 	return cmd
-}
-
-func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error) {
-	switch {
-	case flags.Changed("to-cursor"):
-		if cursor == "" {
-			return nil, cli.WrongUsage("--to-earliest", "--to-cursor is empty")
-		}
-		if err := control.CheckCursor(cursor); err != nil {
-			return nil, cli.WrongUsage(`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`, "--to-cursor: %w", err)
-		}
-		return control.ResetToCursor{Cursor: cursor}, nil
-	case flags.Changed("to-datetime"):
-		ms, err := bridge.ParsePast(at, time.Now())
-		if errors.Is(err, bridge.ErrFuture) {
-			return nil, cli.WrongUsage("--to-latest", "--to-datetime: %w", err)
-		}
-		if err != nil {
-			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
-		}
-		return control.ResetToTime{Time: time.UnixMilli(ms)}, nil
-	case flags.Changed("to-latest"):
-		return control.ResetToLatest{}, nil
-	case flags.Changed("to-current"):
-		return control.ResetToCurrent{}, nil
-	}
-	return control.ResetToEarliest{}, nil
 }
 
 // shownMove is the JSON form of a move.
