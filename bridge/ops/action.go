@@ -63,16 +63,15 @@ func (h *handler) authorize(w http.ResponseWriter, r *http.Request, object objec
 		return "", nil, err
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return "", nil, &Error{Status: http.StatusUnsupportedMediaType, Err: errors.New("the body must be JSON"), Hint: "Content-Type: application/json"}
+		return "", nil, errorf(http.StatusUnsupportedMediaType, "Content-Type: application/json", "the body must be JSON")
 	}
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	switch {
-	case isTooLarge(err):
-		return "", nil, &Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body is larger than %d bytes", maxBody)}
-	case err != nil:
-		return "", nil, badRequest("send the complete body", "read the body: %w", err)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		err = errorf(http.StatusRequestEntityTooLarge, "", "the body is larger than %d bytes", maxBody)
+	} else if err != nil {
+		err = badRequest("send the complete body", "read the body: %w", err)
 	}
-	return name, body, nil
+	return name, body, err
 }
 
 // pauseRequest is the body of a pause, and, without For, of a resume.

@@ -3,7 +3,6 @@ package ops
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -65,10 +64,8 @@ func (g *guard) mayAct(r *http.Request) error {
 		if by := proxied(r); by != "" {
 			from += ", by a proxy: it has " + by
 		}
-		return &Error{
-			Status: http.StatusForbidden, Err: fmt.Errorf("actions are restricted to localhost without a token; the request is from %s", from),
-			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
-		}
+		return errorf(http.StatusForbidden, "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
+			"actions are restricted to localhost without a token; the request is from %s", from)
 	}
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
@@ -85,19 +82,15 @@ func (g *guard) mayAct(r *http.Request) error {
 	case allowed:
 		return unauthorized("the admin token is wrong")
 	case g.short: // the answer does not tell which
-		return &Error{
-			Status: http.StatusTooManyRequests, Err: fmt.Errorf("too many wrong tokens from %s", callerOf(r)),
-			Hint: fmt.Sprintf("retry in a second; set a token of %d characters or more, which is accepted at once", minToken),
-		}
+		hint := fmt.Sprintf("retry in a second; set a token of %d characters or more, which is accepted at once", minToken)
+		return errorf(http.StatusTooManyRequests, hint, "too many wrong tokens from %s", callerOf(r))
 	}
-	return &Error{
-		Status: http.StatusTooManyRequests, Err: fmt.Errorf("the admin token is wrong; too many wrong tokens from %s", callerOf(r)),
-		Hint: "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
-	}
+	return errorf(http.StatusTooManyRequests, "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
+		"the admin token is wrong; too many wrong tokens from %s", callerOf(r))
 }
 
 func unauthorized(text string) error {
-	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}
+	return errorf(http.StatusUnauthorized, "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>", "%s", text)
 }
 
 // direct are the headers of browsers and HTTP clients, besides those that begin with Sec-.
@@ -156,7 +149,7 @@ func (g *guard) checkSite(r *http.Request, file bool) error {
 	if origin != "" {
 		text += " from " + shorten(origin)
 	}
-	return &Error{Status: http.StatusForbidden, Err: errors.New(text), Hint: hint}
+	return errorf(http.StatusForbidden, hint, "%s", text)
 }
 
 // peerOf is the address of the caller, the zero Addr if unknown.

@@ -136,10 +136,8 @@ func (h *handler) secure(next *http.ServeMux) http.Handler {
 			header.Set("Cache-Control", "no-store")
 		}
 		if !h.guard.knowsHost(r.Host) {
-			h.fail(w, r, &Error{
-				Status: http.StatusMisdirectedRequest, Err: fmt.Errorf("unknown Host name %q", shorten(r.Host)),
-				Hint: "add it to HTTP_ALLOWED_HOSTS, or use the IP address",
-			})
+			h.fail(w, r, errorf(http.StatusMisdirectedRequest,
+				"add it to HTTP_ALLOWED_HOSTS, or use the IP address", "unknown Host name %q", shorten(r.Host)))
 			return
 		}
 		_, pattern := next.Handler(r)
@@ -185,10 +183,11 @@ func (h *handler) unknown(mux *http.ServeMux) http.HandlerFunc {
 		}
 		if len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			h.fail(w, r, &Error{Status: http.StatusMethodNotAllowed, Err: fmt.Errorf("method %[2]s is not allowed for %[1]s", shorten(r.URL.Path), shorten(r.Method)), Hint: "use " + strings.Join(allowed, " or ")})
+			h.fail(w, r, errorf(http.StatusMethodNotAllowed, "use "+strings.Join(allowed, " or "),
+				"method %s is not allowed for %s", shorten(r.Method), shorten(r.URL.Path)))
 			return
 		}
-		h.fail(w, r, &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%s does not exist", shorten(r.URL.Path)), Hint: "/api/v1/status"})
+		h.fail(w, r, errorf(http.StatusNotFound, "/api/v1/status", "%s does not exist", shorten(r.URL.Path)))
 	}
 }
 

@@ -50,11 +50,10 @@ func describe(s bridge.Status) string {
 	if s.Reason != "" {
 		line += fmt.Sprintf(" (%s)", s.Reason)
 	}
-	if s.Error != "" {
-		line += ": " + s.Error
-	}
-	if s.Ended != "" {
-		line += ": " + s.Ended
+	for _, why := range []string{s.Error, s.Ended} {
+		if why != "" {
+			line += ": " + why
+		}
 	}
 	lines := []string{line}
 	for _, w := range s.Warnings {

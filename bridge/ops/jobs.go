@@ -65,13 +65,10 @@ func jobOf(l *backfill.Listed) job {
 	events, _, _ := l.Counts()
 	share, worked := l.Progress()
 	j := job{
-		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
-		To:      time.UnixMilli(l.To).UTC(),
+		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(),
+		Topic: l.Topic, From: bridge.Instant(l.From).UTC(), To: time.UnixMilli(l.To).UTC(),
 		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: share, Worked: worked,
 		Parallel: l.AtOnce(), RateLimit: l.RateLimit, Who: l.Who, Reason: l.Reason, Begun: time.UnixMilli(l.Created).UTC(),
-	}
-	if l.From > 0 {
-		j.From = time.UnixMilli(l.From).UTC()
 	}
 	if outside, all := l.Outside(); outside > 0 {
 		j.Outside, j.Note = outside, fmt.Sprintf("%d of %d events %s", outside, all, backfill.OutsideRange)
@@ -213,7 +210,7 @@ func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any
 		return jobPlan{job: jobIn(statePlanned, &plan.Job), PageSize: plan.Job.PageSize, Notes: append([]string{}, plan.Notes...), PlanHash: plan.Hash()}, nil
 	}
 	if plan.Hash() != q.PlanHash {
-		return nil, &Error{Status: http.StatusConflict, Err: errors.New("the plan has changed: the request or the settings differ"), Hint: "plan again"}
+		return nil, errorf(http.StatusConflict, "plan again", "the plan has changed: the request or the settings differ")
 	}
 	job := plan.Job // Start may go on with the plan when ctx has ended
 	return h.changeJob("start", who, q.Reason, func() (backfill.Job, error) { return job, h.Jobs.Start(ctx, plan) })
@@ -267,7 +264,7 @@ func jobID(r *http.Request) (string, error) {
 	if id := r.PathValue("job"); backfill.ValidID(id) {
 		return id, nil
 	}
-	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%q is not a job id", shorten(r.PathValue("job"))), Hint: "/api/v1/jobs"}
+	return "", errorf(http.StatusNotFound, "/api/v1/jobs", "%q is not a job id", shorten(r.PathValue("job")))
 }
 
 // noObject is the object of an action whose body names it.
@@ -296,13 +293,13 @@ func jobFailure(err error) error {
 		if refused.Reason == backfill.Unknown {
 			status = http.StatusNotFound
 		}
-		return &Error{Status: status, Err: err, Hint: refusals[refused.Reason]}
+		return errorf(status, refusals[refused.Reason], "%w", err)
 	}
 	if errors.Is(err, backfill.ErrStopping) {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "retry when it has restarted"}
+		return errorf(http.StatusServiceUnavailable, "retry when it has restarted", "%w", err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "check /api/v1/jobs: it may have been applied"}
+		return errorf(http.StatusGatewayTimeout, "check /api/v1/jobs: it may have been applied", "%w", err)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -54,8 +53,7 @@ func (s *shared) answer(ctx context.Context, key string, read reader) answer {
 	case s.places <- struct{}{}:
 		defer func() { <-s.places }()
 	default:
-		err := fmt.Errorf("too many requests: %d are in progress", maxWaiting)
-		return answer{err: &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "retry in a second"}}
+		return answer{err: errorf(http.StatusServiceUnavailable, "retry in a second", "too many requests: %d are in progress", maxWaiting)}
 	}
 	select {
 	case s.turn <- struct{}{}:
