@@ -32,6 +32,11 @@ func WrongUsage(hint, format string, args ...any) error {
 	return &Error{Code: ExitUsage, Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
+// Failed is an error with ExitFailed and a hint.
+func Failed(hint, format string, args ...any) error {
+	return &Error{Code: ExitFailed, Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
 // Explain gives an error of an adapter its exit code and its hint.
 func Explain(err error) error {
 	fault, ok := errors.AsType[*bridge.Fault](err)

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
+	"exportbridge/cursorstore"
 )
 
 // Settings loads what the command needs. preset are variables that the command
@@ -173,6 +174,13 @@ func (a *App) Warn(s *config.Settings) {
 		}
 		fmt.Fprintf(a.Stderr, "warning: %s\n", line)
 	}
+}
+
+// OpenRedis connects to the Redis that keeps the cursors. Its client logs nothing: its
+// messages are errors too.
+func OpenRedis(s *config.Settings) (*cursorstore.Client, error) {
+	cursorstore.LogTo(nil)
+	return cursorstore.Open(s.Cursor)
 }
 
 // StreamSettings returns the settings, and those of the stream that a command is
