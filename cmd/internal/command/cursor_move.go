@@ -16,7 +16,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// move is what rewind, reset and import have in common.
+// move is the common part of rewind, reset and import.
 type move struct {
 	change
 	execute bool
@@ -25,7 +25,8 @@ type move struct {
 func (m *move) flags(cmd *cobra.Command) {
 	m.change.flags(cmd)
 	cli.TakeExecute(cmd, &m.execute)
-	cmd.Flags().StringVar(&m.by.AcceptSource, "accept-source", "", "accept the list that the settings request now: `SOURCE` as the blocked stream names it")
+	cmd.Flags().StringVar(&m.by.AcceptSource, "accept-source", "",
+		"accept the list that the settings request now: `SOURCE` as the blocked stream names it")
 }
 
 // runTo makes the command a move to the target that one of the flags names.
@@ -75,7 +76,7 @@ Without --execute, the command is a dry run.`,
 	return cmd
 }
 
-// offeredEntries is how many entries a shell offers.
+// offeredEntries is the number of entries that a shell offers.
 const offeredEntries = 50
 
 // newestEntries returns the newest entries in Redis for a shell to offer, each with
@@ -90,7 +91,7 @@ func (m *move) newestEntries(ctx context.Context) ([]string, error) {
 	names := make([]string, len(found))
 	for i := range found {
 		e := &found[i]
-		names[i] = cobra.CompletionWithDesc(e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout)+", "+cli.Counted(e.Events, "event"))
+		names[i] = cobra.CompletionWithDesc(e.Version.String(), secondText(e.WrittenAt)+", "+cli.Counted(e.Events, "event"))
 	}
 	return names, err
 }
@@ -164,7 +165,10 @@ skips all events up to now. Without --execute, the command is a dry run.`,
 		{"to-current", control.TargetCurrent, ""},
 		{"to-latest", control.TargetLatest, ""},
 		{"to-datetime", control.TargetEventTime, timeHint},
-		{"to-cursor", control.TargetCursor, `copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`},
+		{
+			"to-cursor", control.TargetCursor,
+			`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`,
+		},
 	})
 	return cmd
 }
@@ -173,14 +177,15 @@ skips all events up to now. Without --execute, the command is a dry run.`,
 type shownMove struct {
 	control.Plan
 	Executed bool `json:"executed"`
-	// Answer is set when it was executed.
+	// Answer is set if it was executed.
 	Answer *bridge.Answer `json:"answer,omitempty"`
 }
 
-// run shows what the move would do and, with --execute, does it.
+// run prints the plan and, with --execute, applies it.
 func (m *move) run(ctx context.Context, to control.Target) error {
 	if s := m.by.AcceptSource; s != "" && !bridge.IsDigest(s) {
-		return cli.WrongUsage("copy the source that the error of the blocked stream names: eight digits of 0-9 and a-f", "--accept-source %q is no source", s)
+		return cli.WrongUsage("copy the source that the error of the blocked stream names: eight digits of 0-9 and a-f",
+			"--accept-source %q is no source", s)
 	}
 	h, err := m.open()
 	if err != nil {
@@ -192,7 +197,8 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 		return err
 	}
 	if _, stays := to.(control.ResetToCurrent); stays {
-		planned.Notes = append(planned.Notes, m.app.Advice("to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute", ""))
+		const repair = "to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute"
+		planned.Notes = append(planned.Notes, m.app.Advice(repair, ""))
 	}
 	if !*m.json {
 		m.show(&planned.Plan)
@@ -213,7 +219,8 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	if *m.json {
 		return cli.PrintJSON(m.app.Stdout, shownMove{Plan: planned.Plan, Executed: true, Answer: &answer})
 	}
-	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
+	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n",
+		done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
 	if answer.Detail != "" {
 		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", process.Printable(answer.Detail))
 	}
@@ -222,8 +229,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 
 func (m *move) show(plan *control.Plan) {
 	w := m.app.Stdout
-	fmt.Fprintf(w, "  from   %s\n  to     %s\n", plan.From.Text, plan.To.Text)
-	fmt.Fprintf(w, "  again  %s\n", repeatsText(plan))
+	fmt.Fprintf(w, "  from   %s\n  to     %s\n  again  %s\n", plan.From.Text, plan.To.Text, repeatsText(plan))
 	for _, note := range plan.Notes {
 		fmt.Fprintf(w, "  note   %s\n", note)
 	}
@@ -254,7 +260,8 @@ func repeatsText(plan *control.Plan) string {
 	}
 	text := most + pages + same
 	if !plan.FirstPublished.IsZero() {
-		text += fmt.Sprintf(",\n         first published between %s and %s", plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
+		text += fmt.Sprintf(",\n         first published between %s and %s",
+			plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
 	}
 	return text
 }

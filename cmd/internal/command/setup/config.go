@@ -139,7 +139,7 @@ func checkDocs(path string) error {
 		return err
 	}
 	if text != updated {
-		return cli.Failed("exportbridge config docs --write "+path, "the settings table in %s is out of step", path)
+		return cli.Errorf(cli.ExitFailed, "exportbridge config docs --write "+path, "the settings table in %s is out of step", path)
 	}
 	return nil
 }
