@@ -49,11 +49,9 @@ func TestAdviceWithSeveralStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	maps.Copy(w.env, map[string]string{
-		"HTTP_ADDR": "off", "BRIDGE_STREAMS": "events,users", "STREAM_USERS_KAFKA_TOPIC": "export.events", "KAFKA_CREATE_TOPICS": "true",
+		"BRIDGE_STREAMS": "events,users", "STREAM_USERS_KAFKA_TOPIC": "export.events", "KAFKA_CREATE_TOPICS": "true",
 	})
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.runOnce(t)
 	needs := regexp.MustCompile(`exportbridge (?:cursor|backfill|dlq|replay|pause|resume|tail|verify)\b[^;:,]*`)
 	for _, args := range []string{
 		"pause --stream users", "status", "status --json", "cursor show --stream users", "cursor reset --to-current --stream users",

@@ -62,10 +62,8 @@ func poisonedExport(t *testing.T) (url string) {
 func poisonedWorld(t *testing.T) (w *world, live func()) {
 	t.Helper()
 	w = newWorld(t)
-	w.env["EXPORT_URL"], w.env["HTTP_ADDR"] = poisonedExport(t), "off"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.env["EXPORT_URL"] = poisonedExport(t)
+	w.runOnce(t)
 	client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var records []*kgo.Record
 	for _, topic := range []string{"export.events", "dlq.export.events"} {
