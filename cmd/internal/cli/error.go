@@ -54,7 +54,8 @@ func MissingTopic(setting string) string {
 }
 
 // UnseenOwnerHint is the hint about an owner that does not report to this Redis.
-const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; if they are the same, check whether it can reach Redis"
+const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; " +
+	"if they are the same, check whether it can reach Redis"
 
 // similarTimeout bounds the search for a similar topic.
 const similarTimeout = 5 * time.Second
