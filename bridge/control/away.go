@@ -3,14 +3,14 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"exportbridge/bridge"
 )
 
-// applyAway applies the command while Redis is unreachable. A running bridge
-// cannot receive it then, so this process applies it if no member owns the stream.
-// A bridge that starts meanwhile fences this process, or continues from what this
-// process has committed.
+// applyAway applies the command while Redis is unreachable, which a running bridge could
+// not receive: this process applies it if the group has no member. A bridge that starts
+// meanwhile fences this process, or continues from its commit.
 func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, error) {
 	stuck := func(because error) (bridge.Answer, error) {
 		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
@@ -21,7 +21,7 @@ func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, err
 	members, err := r.c.members(ctx)
 	switch {
 	case err != nil:
-		return stuck(&OwnerUnknownError{Err: err})
+		return stuck(fmt.Errorf("%w: %w", ErrOwnerUnknown, err))
 	case len(members) > 0:
 		return stuck(&OwnedError{Stream: r.c.Stream(), By: members[0]})
 	}
@@ -32,7 +32,7 @@ func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, err
 	return answer, err
 }
 
-// granted is the inbox of a command that only this process has.
+// granted is the inbox of a command of this process alone.
 type granted struct{ bridge.Inbox }
 
 // Claim implements bridge.Inbox.

@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// commit returns one of these commits, committed at before or earlier, from Redis or else
-// from the checkpoint topic; false if neither has it.
+// commit returns a commit from Redis or else from the checkpoint topic, false if neither
+// has it. It was committed at before or earlier.
 func (p *planner) commit(ctx context.Context, at bridge.Version, before int64) (*bridge.Entry, bool) {
 	if e, ok := p.known[at]; ok {
 		return e, true
@@ -28,8 +28,7 @@ func (p *planner) commit(ctx context.Context, at bridge.Version, before int64) (
 	return e, ok
 }
 
-// readTopic adds the commits that the checkpoint topic has. Without an answer there are
-// none.
+// readTopic adds the commits of the checkpoint topic, none if it is unreachable.
 func (p *planner) readTopic(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -68,7 +67,7 @@ func (p *planner) readTopic(ctx context.Context) {
 	})
 }
 
-// began is when the epoch of a checkpoint began, or later.
+// began is the time at which the epoch of a checkpoint began, or a later one.
 func began(c *bridge.Checkpoint) int64 {
 	if c.Change != nil && c.Change.From.Epoch+1 == c.Epoch {
 		return c.Change.At
@@ -76,9 +75,9 @@ func began(c *bridge.Checkpoint) int64 {
 	return c.WrittenAt
 }
 
-// root returns the epoch of a checkpoint's root, where the count of its branch begins, and
-// the count there. If it is unknown it returns the oldest known epoch of the branch, and
-// false.
+// root returns the epoch of a checkpoint's root, at which the count of its branch begins,
+// and the count there. If the root is unknown, it returns the oldest known epoch of the
+// branch, and false.
 func (p *planner) root(ctx context.Context, at *bridge.Checkpoint) (epoch, begin int64, ok bool) {
 	if at.Change == nil { // it was never moved, as in epoch 0
 		return at.Epoch, 0, true
@@ -110,8 +109,8 @@ func (p *planner) sameCount(ctx context.Context, c *bridge.Checkpoint) bool {
 }
 
 // left returns the commit that the last change before a checkpoint left; false if it is
-// unknown. Without it another one of its epoch tells the changes before: end is true if no
-// event was passed after that.
+// unknown. Another commit of its epoch may take its place, which has the earlier changes:
+// end is true if no event was passed after that.
 func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Checkpoint, end, ok bool) {
 	from, moved := at.Change.From, at.Change.Moves()
 	if from.Epoch >= at.Epoch {
@@ -122,7 +121,7 @@ func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Ch
 			return &e.Checkpoint, true, true
 		}
 	}
-	// A pause keeps the position: it passed as much as the epoch after it had at first.
+	// A pause keeps the position: the next epoch begins with the same count.
 	if from.Epoch == 0 {
 		return &bridge.Checkpoint{}, !moved, true
 	}
@@ -133,8 +132,8 @@ func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Ch
 	return &e.Checkpoint, !moved, true
 }
 
-// span is what a stream has published from one root on: the branches from a root
-// pass the same events in the same order. An import begins with a count above 0.
+// span are the events that a stream has published from one root on: all branches from a
+// root pass the same events in the same order. An import begins with a count above 0.
 type span struct{ begin, end, pages int64 }
 
 // published are the spans of a stream by the epoch of their root.
@@ -144,7 +143,7 @@ type published struct {
 	all bool
 }
 
-// published follows the stream back over its changes.
+// published follows the stream's changes back.
 func (p *planner) published(ctx context.Context) published {
 	found := published{spans: make(map[int64]span), all: true}
 	for at := &p.from.Checkpoint; ; {

@@ -15,14 +15,14 @@ type History struct {
 	// Stored is how many of them are from Redis; they come first. The others are
 	// from the checkpoint topic.
 	Stored int
-	// Note says which entries are from the checkpoint topic and what is missing.
+	// Note names the entries from the checkpoint topic, and what is missing.
 	Note string
 }
 
 // HistoryEntry is an entry of any branch.
 type HistoryEntry struct {
 	bridge.Entry
-	// OtherBranch is true if a later move left it: the stream does not lead on from it.
+	// OtherBranch is true if a later move left the entry.
 	OtherBranch bool
 }
 
@@ -65,8 +65,8 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	return History{Entries: onBranch(entries), Stored: stored, Note: note}, nil
 }
 
-// goesBack reports whether Redis has entries from before a query's time too: it lacks
-// none of the listed time then.
+// goesBack reports whether Redis has entries before a query's time: then it lacks none of
+// the query's.
 func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery) bool {
 	if q.Since.IsZero() {
 		return false
@@ -88,8 +88,8 @@ func onBranch(entries []bridge.Entry) []HistoryEntry {
 	return all
 }
 
-// isListed reports whether a history lists a commit behind newer ones: of those of one
-// second the newest, and no heartbeats.
+// isListed reports whether a history lists a commit behind newer ones: the newest of each
+// second, but no heartbeats.
 func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 	if p.Kind != bridge.KindData {
 		return p.Kind != bridge.KindHeartbeat

@@ -64,10 +64,11 @@ func (p *planner) moveToNearest(ctx context.Context, n nearest) (*Move, error) {
 	m := p.moveToEntry(ctx, e)
 	m.To.Text += "   (" + n.describe(at.next, every, elsewhere) + ")"
 	if n.other != nil && !elsewhere {
-		m.Notes = append(m.Notes, fmt.Sprintf("entry %s of %s is newer, but on another branch", n.other.Version, secondText(n.other.WrittenAt)))
+		m.note("entry %s of %s is newer, but on another branch", n.other.Version, secondText(n.other.WrittenAt))
 	}
 	if logErr != nil && !every {
-		m.Notes = append(m.Notes, "the checkpoint topic, which has the commits between the entries in Redis, cannot be read: "+cut(logErr.Error(), 120))
+		m.note("the checkpoint topic, which has the commits between the entries in Redis, cannot be read: %s",
+			cut(logErr.Error(), 120))
 	}
 	return m, nil
 }

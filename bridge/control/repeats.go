@@ -44,10 +44,9 @@ func (p *planner) repeatsAll(ctx context.Context) Repeats {
 	return between(Count(least), Count(most))
 }
 
-// repeatsFrom bounds the events of a time and later. What the stream published up to
-// an entry is not later than the entry's position. What it published since is not
-// earlier than EXPORT_OVERLAP before that, as a restart by time assumes too: trusts is
-// true if the lower bound depends on it.
+// repeatsFrom bounds the events of a time and later. Events published up to an entry are
+// not later than the entry's position. Later ones are at most EXPORT_OVERLAP earlier than
+// that, as a restart by time assumes too: trusts is true if the lower bound depends on it.
 func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trusts bool) {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint"), false
@@ -81,7 +80,7 @@ func (p *planner) around(ctx context.Context, t, late time.Time) (before, later 
 			return before, later, err
 		}
 	}
-	// Redis lacks what is older: without the topic, an upper bound is too.
+	// Redis lacks older entries: without the topic, the upper bound is unknown.
 	e, err := p.older(ctx, bridge.ErrNoEntry, func(c *bridge.Checkpoint, own bool) (match, more bool) {
 		if own = own && c.PositionKnown(); own && c.PositionTime >= late.UnixMilli() {
 			at := *c
@@ -95,14 +94,14 @@ func (p *planner) around(ctx context.Context, t, late time.Time) (before, later 
 	return &e.Checkpoint, later, nil
 }
 
-// repeatsAfter bounds the events behind an entry, of which the target has not yet
-// published count ones of the entry's.
+// repeatsAfter bounds the events behind the position in the entry's branch at which count
+// events were published.
 func (p *planner) repeatsAfter(ctx context.Context, e found, count int64) Repeats {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint")
 	}
 	own := Count(max(0, p.from.Events-count))
-	if e.sameCount && p.from.RewindEnd == nil { // all that was published it has passed
+	if e.sameCount && p.from.RewindEnd == nil { // the stream has passed all published events
 		r := between(own, own)
 		if r.Pages != 0 {
 			r.Pages = max(0, Count(p.from.Pages-e.Pages))

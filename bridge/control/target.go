@@ -15,10 +15,9 @@ import (
 // timeLayout is the form of times in texts.
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// Target is the target of a move: one of the types below. A rewind goes to a
-// committed cursor of the history, a reset to any other position.
+// Target is the target of a move: one of the types below. A rewind goes to a committed
+// cursor of the history, a reset to any other position.
 type Target interface {
-	// plan finds the target from where the stream is.
 	plan(ctx context.Context, p *planner) (*Move, error)
 }
 
@@ -189,7 +188,7 @@ type lookup struct {
 	time    time.Time // the requested time, zero if none
 }
 
-// found is an entry, and whether it counts its events from where the stream does.
+// found is an entry, and whether it counts its events from the stream's root.
 type found struct {
 	bridge.Entry
 	sameCount bool
@@ -222,15 +221,15 @@ func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 	m.To, m.FirstPublished = endpointOf(&e.Checkpoint), p.firstPublished(ctx, e.Entry)
 	switch {
 	case e.SamePosition(&p.from.Checkpoint):
-		m.Notes = append(m.Notes, "the stream is at this position already")
+		m.note("the stream is at this position already")
 	case p.ahead(&e):
-		m.Notes = append(m.Notes, aheadNote)
+		m.note(aheadNote)
 	}
 	return m
 }
 
-// firstPublished returns the time since when the events behind an entry were published
-// first, zero if it is unknown. A rewind leads to events that were published before.
+// firstPublished returns when the first event behind an entry was first published, zero if
+// it is unknown. The events behind a rewind were published before.
 func (p *planner) firstPublished(ctx context.Context, e bridge.Entry) time.Time {
 	for e.RewindEnd != nil {
 		to := e.MovedTo()
@@ -260,8 +259,8 @@ func (p *planner) ahead(e *found) bool {
 	return e.PositionTime > p.from.PositionTime && p.from.PositionTime > 0
 }
 
-// countCursor counts what a reset to a cursor publishes again, if the history has it.
-// An entry has published its Tail from the page at its cursor, the target another one.
+// countCursor counts the events that a reset to a cursor publishes again, if the history
+// has the cursor. The entry and the target have published different tails of its page.
 func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 	has := func(c *bridge.Checkpoint) bool {
 		// While an overlap is read again, the count is ahead of the cursor.
@@ -284,7 +283,7 @@ func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 		m.To.Text += "   (as in entry " + e.Version.String() + ")"
 		m.Repeats = p.repeatsAfter(ctx, e, e.Events)
 		if p.ahead(&e) {
-			m.Notes = append(m.Notes, aheadNote)
+			m.note(aheadNote)
 		}
 		return true
 	}
@@ -301,12 +300,12 @@ func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
 	}
 	ms := t.Time.UnixMilli()
 	again, trusts := p.repeatsFrom(ctx, t.Time)
-	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, again)
+	m := newMove("events from "+t.Time.UTC().Format(time.RFC3339Nano)+" on", bridge.Target{Start: ms}, again)
 	if trusts {
-		m.Notes = append(m.Notes, fmt.Sprintf("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", p.cfg.Overlap))
+		m.note("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", p.cfg.Overlap)
 	}
 	if !p.from.Zero() && p.from.PositionKnown() && ms > max(p.from.PositionTime, p.from.Origin.Start) {
-		m.Notes = append(m.Notes, aheadNote)
+		m.note(aheadNote)
 	}
 	return m, nil
 }
@@ -320,7 +319,7 @@ func (ResetToLatest) plan(ctx context.Context, p *planner) (*Move, error) {
 		return nil, err
 	}
 	m := newMove("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()}, Repeats{})
-	m.Notes = append(m.Notes, "events between the current position and now are skipped")
+	m.note("events between the current position and now are skipped")
 	return m, nil
 }
 
@@ -336,7 +335,7 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	if !from.Origin.Same(p.cfg.Origin) {
 		m.Repeats = m.underOther()
 	}
-	m.Notes = append(m.Notes, "the topics are accepted as they are now; lost records stay missing until they are repaired")
+	m.note("the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }
 
@@ -344,7 +343,8 @@ func (t ResetToCursor) plan(ctx context.Context, p *planner) (*Move, error) {
 	if err := CheckCursor(t.Cursor); err != nil {
 		return nil, err
 	}
-	m := newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}, Repeats{})
+	text := fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor))
+	m := newMove(text, bridge.Target{Cursor: t.Cursor}, Repeats{})
 	p.countCursor(ctx, m)
 	return m, nil
 }
@@ -362,8 +362,7 @@ func CheckCursor(cursor string) error {
 	return nil
 }
 
-// ShortCursor shortens a cursor to both ends: enough to recognize it, not to use
-// it.
+// ShortCursor shortens a cursor to both ends, which identify it but cannot be used.
 func ShortCursor(cursor string) string {
 	r := []rune(cursor)
 	if len(r) <= 24 {
@@ -384,7 +383,8 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 	if want := p.cfg.Origin; !in.Origin.Same(want) {
 		differ("export", in.Origin, want)
 	}
-	if want := p.from.Source; want != (bridge.SourceIdentity{}) && in.Source != (bridge.SourceIdentity{}) && in.Source != want {
+	none := bridge.SourceIdentity{}
+	if want := p.from.Source; want != none && in.Source != none && in.Source != want {
 		differ("application", sourceText(in.Source), sourceText(want))
 	}
 	if other := p.from.Origin.Request.Changed(in.Origin.Request, in.Cursor).Other; len(other) > 0 {
@@ -394,18 +394,21 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
 	position, request := in.PositionTime, in.Origin.Request
-	if len(differs) > 0 { // it may be another export's, and is accepted as the stream's
+	if len(differs) > 0 { // a cursor of another export is accepted as the stream's
 		position, request = 0, ""
 	}
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request}, Repeats{})
+		bridge.Target{
+			Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start,
+			Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request,
+		}, Repeats{})
 	m.Notes = differs
 	known := p.countCursor(ctx, m)
 	if in.PositionTime > 0 {
-		m.To.Text += "   " + time.UnixMilli(in.PositionTime).UTC().Format(timeLayout)
+		m.To.Text += "   " + secondText(in.PositionTime)
 	}
 	if !known && in.Events > p.from.Events && !p.from.Zero() {
-		m.Notes = append(m.Notes, aheadNote)
+		m.note(aheadNote)
 	}
 	return m, nil
 }
@@ -413,5 +416,3 @@ func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 func sourceText(s bridge.SourceIdentity) string {
 	return s.Organization + "/" + s.Workspace + "/" + s.Application
 }
-
-func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }

@@ -353,7 +353,7 @@ func TestSteeringFailures(t *testing.T) {
 		{&control.RefusedError{By: "one", Detail: "not paused"}, 409, "check the status and plan again"},
 		{&control.RefusedError{By: "one", Restored: true}, 409, "Redis had lost the cursor and has it again; retry"},
 		{&control.RefusedError{Detail: "no start", NoStart: true}, 409, "use a rewind, or the earliest event"},
-		{&control.MovedError{Epoch: 2, Planned: 1}, 409, "check the status and plan again"},
+		{new(control.Move).CheckEpoch(1), 409, "check the status and plan again"},
 		{fmt.Errorf("request: %w", &bridge.PendingError{}), 409, "retry when that request is done"},
 		{&control.NoEntryError{Err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)}, 404, "use an entry of the history, or a reset"},
 		{&control.NoEntryError{Err: bridge.ErrNoEntry, Left: &bridge.Version{Epoch: 1, Seq: 7}}, 404, "use entry 1.7, the newest with another cursor before the last move, or a reset"},
