@@ -27,17 +27,16 @@ const (
 	ackTimeout = 20 * time.Second
 )
 
-// actor executes the action in a request's body on a stream or a job. who is the
-// caller.
+// actor executes the action of a body on a stream or a job. who is the caller.
 type actor func(ctx context.Context, object, who string, body []byte) (any, error)
 
 // objectOf returns the stream or the job in a request's path.
 type objectOf func(*http.Request) (string, error)
 
-// action authorizes a request, then executes it. It reads the body last.
+// action authorizes a request, reads its body and executes it.
 func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// The acknowledgement may take longer than other answers.
+		// An acknowledgement may exceed the usual time-out.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTimeout + writeTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
@@ -54,8 +53,10 @@ func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 	}
 }
 
-// authorize returns the object and the body of a request that may act.
-func (h *handler) authorize(w http.ResponseWriter, r *http.Request, object objectOf) (name string, body []byte, err error) {
+// authorize returns the object and the body of an authorized request.
+func (h *handler) authorize(
+	w http.ResponseWriter, r *http.Request, object objectOf,
+) (name string, body []byte, err error) {
 	if err := h.guard.mayAct(r); err != nil {
 		return "", nil, err
 	}
@@ -92,9 +93,8 @@ func (h *handler) pause(ctx context.Context, stream, who string, body []byte) (a
 			return nil, badRequest(`"for": "30m"`, "for: %q is not a duration of a second or more", shorten(req.For))
 		}
 	}
-	return h.do("pause", stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
-		return c.Pause(ctx, by, length)
-	})
+	by := requestOf(who, req.Reason)
+	return h.do("pause", stream, by, func(c Controller) (control.Done, error) { return c.Pause(ctx, by, length) })
 }
 
 func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (any, error) {
@@ -104,9 +104,8 @@ func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	return h.do("resume", stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
-		return c.Resume(ctx, by)
-	})
+	by := requestOf(who, req.Reason)
+	return h.do("resume", stream, by, func(c Controller) (control.Done, error) { return c.Resume(ctx, by) })
 }
 
 func requestOf(who, reason string) control.Request {
@@ -118,8 +117,7 @@ type moveRequest struct {
 	To      moveTarget `json:"to"`
 	Reason  string     `json:"reason"`
 	Execute bool       `json:"execute"`
-	// Confirm is the stream's name once more, BaseEpoch that of the plan; only
-	// with Execute.
+	// Confirm repeats the stream's name, BaseEpoch is that of the plan; only with Execute.
 	Confirm   string `json:"confirm"`
 	BaseEpoch *int64 `json:"base_epoch"`
 	// AcceptSource is as in bridge.Command.
@@ -146,7 +144,7 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 		}
 		return m.Plan, nil
 	case req.Confirm != stream:
-		return nil, badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(req.Confirm))
+		return nil, unconfirmed(req.Confirm, stream)
 	case req.BaseEpoch == nil:
 		return nil, badRequest("use the base_epoch of the plan", "base_epoch is missing: plan the move before executing it")
 	}
@@ -157,7 +155,7 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	}
 	by := requestOf(who, req.Reason)
 	by.AcceptSource = req.AcceptSource
-	return h.do(string(kind), stream, by, func(c Controller, by control.Request) (control.Done, error) {
+	return h.do(string(kind), stream, by, func(c Controller) (control.Done, error) {
 		m, err := c.Plan(ctx, to)
 		if err == nil {
 			err = m.CheckEpoch(*req.BaseEpoch)
@@ -226,13 +224,20 @@ func (t *moveTarget) parse(now time.Time) (control.Target, error) {
 	return to, nil
 }
 
+// unconfirmed is the error of a confirmation that does not name the stream.
+func unconfirmed(confirm, stream string) error {
+	return badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(confirm))
+}
+
 // do executes a change and logs it with its caller.
-func (h *handler) do(action, stream string, by control.Request, change func(Controller, control.Request) (control.Done, error)) (any, error) {
+func (h *handler) do(
+	action, stream string, by control.Request, change func(Controller) (control.Done, error),
+) (any, error) {
 	if err := checkReason(by.Reason); err != nil {
 		return nil, err
 	}
 	log := h.Logger.With("stream", stream, "action", action, "who", by.Who, "reason", by.Reason)
-	done, err := change(h.Controllers[stream], by)
+	done, err := change(h.Controllers[stream])
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
 		return nil, steered(err)
@@ -242,7 +247,7 @@ func (h *handler) do(action, stream string, by control.Request, change func(Cont
 	return Done{Applied: a.Applied, By: a.By, Version: a.Version, At: time.UnixMilli(a.At).UTC()}, nil
 }
 
-// checkReason checks that there is a reason and that the history can store it.
+// checkReason checks that the history can store the reason, which is required.
 func checkReason(reason string) error {
 	const hint = `"reason": "vendor maintenance"`
 	if strings.TrimSpace(reason) == "" {

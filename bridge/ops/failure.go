@@ -50,8 +50,8 @@ func failure(err error) *Error {
 	return e
 }
 
-// steered gives an error of a Controller its status: 409 for a rejected change, 503
-// for a server that fails.
+// steered adds the status and the hint to an error of a Controller: 409 for a rejected
+// change, 503 for a failing server.
 func steered(err error) error {
 	var (
 		missing *control.NoEntryError

@@ -24,9 +24,8 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// seats are the connected clients, the oldest first. A new one takes the place of the
-// oldest of the client that has most: whoever holds many connections loses theirs, and
-// nobody is shut out.
+// seats are the feeds, the oldest first. A new one ends the oldest feed of the client that
+// has most: no client can shut out others.
 type seats struct {
 	mu    sync.Mutex // guards taken
 	taken []*seat
@@ -37,7 +36,7 @@ type seat struct {
 	end    func() // returns at once, and may be called until leave returns
 }
 
-// take adds a client until leave is called.
+// take adds a feed until leave is called.
 func (s *seats) take(from netip.Addr, end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +67,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	defer h.feeds.take(peerOf(r), func() {
 		cancel()
-		_ = control.SetWriteDeadline(time.Now()) // a client that reads nothing
+		_ = control.SetWriteDeadline(time.Now()) // the client may not read
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
@@ -88,7 +87,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	h.tell(ctx, s, logs, samples)
 }
 
-// tell sends events until one of these ends it.
+// tell sends events until the feed ends.
 func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
@@ -104,7 +103,7 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 			err = s.write(": ping\n\n")
 		case entry, ok := <-logs:
 			if !ok {
-				return // too slow; after reconnecting it gets the last entries again
+				return // the client is too slow; it gets the last entries again when it reconnects
 			}
 			err = s.send("log", entry)
 		case sample := <-samples:
@@ -113,15 +112,15 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 	}
 }
 
-// caller is the connection of a client.
+// caller is the client of a feed.
 type caller struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
-	status  []byte // sent last
+	status  []byte // the last one sent
 	sent    time.Time
 }
 
-// sendStatus sends the status if it has changed, and at least once a second.
+// sendStatus sends the status if it has changed, or after a second.
 func (s *caller) sendStatus(streams []Stream, now time.Time) error {
 	data, err := json.Marshal(liveReports(streams, now))
 	if err != nil {
@@ -131,14 +130,19 @@ func (s *caller) sendStatus(streams []Stream, now time.Time) error {
 		return nil
 	}
 	s.status, s.sent = data, now
-	return s.write("event: status\ndata: " + string(data) + "\n\n")
+	return s.writeEvent("status", data)
 }
 
 func (s *caller) send(event string, v any) error {
-	data, err := json.Marshal(v) // one line: JSON escapes line breaks
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return s.writeEvent(event, data)
+}
+
+// writeEvent writes JSON, which escapes line breaks, as an event.
+func (s *caller) writeEvent(event string, data []byte) error {
 	return s.write("event: " + event + "\ndata: " + string(data) + "\n\n")
 }
 

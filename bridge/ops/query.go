@@ -125,7 +125,8 @@ func limitOf(r *http.Request, byDefault, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, badRequest(fmt.Sprintf("limit=%d", byDefault), "limit: %q is not a number from 1 to %d", shorten(text), most)
+		hint := fmt.Sprintf("limit=%d", byDefault)
+		return 0, badRequest(hint, "limit: %q is not a number from 1 to %d", shorten(text), most)
 	}
 	return n, nil
 }

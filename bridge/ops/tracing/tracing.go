@@ -218,7 +218,8 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 
 // send begins the send span of a page and returns the traceparent of its records.
 func (t *Tracer) send(r *trip, events int) string {
-	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+	kind := trace.WithSpanKind(trace.SpanKindProducer)
+	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, kind, trace.WithAttributes(
 		attribute.String("messaging.system", "kafka"),
 		attribute.String("messaging.operation.name", "send"),
 		attribute.String("messaging.operation.type", "send"),

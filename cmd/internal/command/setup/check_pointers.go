@@ -46,7 +46,8 @@ func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []findin
 		f := info(fmt.Sprintf("%d of the first %s have no value at %s (%s): %s",
 			lacking, cli.Counted(len(items), "item"), p.pointer, p.setting, p.lacks))
 		if p.chosen && lacking == len(items) {
-			f = warn(f.Text, "correct "+p.setting+", or set it to none", "exportbridge check --sample 5 shows how items are read")
+			f = warn(f.Text, "correct "+p.setting+", or set it to none",
+				"exportbridge check --sample 5 shows how items are read")
 		}
 		found = append(found, f)
 	}
@@ -79,7 +80,8 @@ func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) 
 	}
 	if others > 0 {
 		text := fmt.Sprintf("%d of the first %s have a type that EXPORT_EVENTS does not name: ", others, all)
-		found = append(found, warn(text+"the API ignores it, and they are published", "check EXPORT_EVENTS and EXPORT_ITEM_TYPE"))
+		found = append(found, warn(text+"the API ignores it, and they are published",
+			"check EXPORT_EVENTS and EXPORT_ITEM_TYPE"))
 	}
 	return found
 }

@@ -139,7 +139,8 @@ func checkDocs(path string) error {
 		return err
 	}
 	if text != updated {
-		return cli.Errorf(cli.ExitFailed, "exportbridge config docs --write "+path, "the settings table in %s is out of step", path)
+		hint := "exportbridge config docs --write " + path
+		return cli.Errorf(cli.ExitFailed, hint, "the settings table in %s is out of step", path)
 	}
 	return nil
 }
