@@ -134,10 +134,10 @@ type UnacknowledgedError struct {
 }
 
 func (e *UnacknowledgedError) Error() string {
-	switch {
-	case e.State == bridge.RequestUnknown:
+	switch e.State {
+	case bridge.RequestUnknown:
 		return fmt.Sprintf("request %s is not acknowledged, and Redis does not answer: %v", e.ID, e.Err)
-	case e.State == bridge.RequestClaimed:
+	case bridge.RequestClaimed:
 		return fmt.Sprintf("request %s is being applied by %s, which has not acknowledged it within %s",
 			e.ID, e.Owner, e.Timeout)
 	}

@@ -290,7 +290,7 @@ func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 	return false
 }
 
-func (ResetToEarliest) plan(ctx context.Context, p *planner) (*Move, error) { //nolint:unparam // a Target
+func (ResetToEarliest) plan(ctx context.Context, p *planner) (*Move, error) {
 	return newMove("the earliest event", bridge.Target{}, p.repeatsAll(ctx)), nil
 }
 

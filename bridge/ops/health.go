@@ -51,10 +51,11 @@ func describe(s bridge.Status) string {
 	if s.Reason != "" {
 		line += fmt.Sprintf(" (%s)", s.Reason)
 	}
-	for _, why := range []string{s.Error, s.Ended} {
-		if why != "" {
-			line += ": " + why
-		}
+	if s.Error != "" {
+		line += ": " + s.Error
+	}
+	if s.Ended != "" {
+		line += ": " + s.Ended
 	}
 	lines := []string{line}
 	for _, w := range s.Warnings {

@@ -24,7 +24,7 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 		build: build, statuses: statuses,
 		buildInfo: desc("build_info",
 			"1, labeled with version, revision and Go version.", "version", "revision", "goversion"),
-		owned:     desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
+		owned: desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
 		state: desc("state",
 			"1 for the current state of the stream, 0 for all others; idle is caught up, backoff is retrying.",
 			"stream", "state"),

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
 )
@@ -19,11 +17,7 @@ import (
 func TestNameStream(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
+	for _, cmd := range everyCommand(Program.Root()) {
 		want := "run " + cmd.CommandPath()
 		if f := cmd.Flags().Lookup("stream"); f != nil && strings.Contains(f.Usage, "required") {
 			seen++
@@ -38,7 +32,6 @@ func TestNameStream(t *testing.T) {
 			t.Errorf("named again: %q, want %q", got, want)
 		}
 	}
-	walk(Program.Root())
 	if seen < 15 {
 		t.Errorf("%d commands require --stream: the test looks at too few", seen)
 	}
@@ -117,20 +110,15 @@ func TestAdviceWithEnvFile(t *testing.T) {
 func TestAdviceOfEveryCommand(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
+	for _, cmd := range everyCommand(Program.Root()) {
 		if cmd.Flags().Lookup("env-file") == nil {
-			return
+			continue
 		}
 		seen++
 		if got := cli.Completed(cmd.CommandPath()+" --json", "f"); got != cmd.CommandPath()+" --env-file f --json" {
 			t.Errorf("%q", got)
 		}
 	}
-	walk(Program.Root())
 	if seen < 20 {
 		t.Errorf("%d commands take settings: the test looks at too few", seen)
 	}

@@ -136,13 +136,18 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	if err != nil {
 		return err
 	}
-	letters := cli.Counted(len(places), "letter")
+	return o.verdict(a, l, len(places), count)
+}
+
+// verdict is the error of letters that cannot be published.
+func (o *retryOptions) verdict(a *cli.App, l *letters, all int, count map[deadletter.Outcome]int) error {
+	letters := cli.Counted(all, "letter")
 	if n := count[deadletter.Duplicate]; n > 0 {
 		fmt.Fprintf(a.Stderr, "%s of %s share their event with another letter: each event is published once\n",
 			humanize.Comma(int64(n)), letters)
 	}
 	switch {
-	case len(places) == 0:
+	case all == 0:
 		fmt.Fprintf(a.Stderr, "no matching dead letters in %s\n", l.shownName())
 	case !o.execute:
 		sayDryRun(a, count[deadletter.WouldPublish], "letter")

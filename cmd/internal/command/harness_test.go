@@ -16,6 +16,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -69,6 +70,15 @@ func wantNoSecrets(t *testing.T, r result) {
 			t.Errorf("the output holds the secret %q:\n%s%s", secret, r.stdout, r.stderr)
 		}
 	}
+}
+
+// everyCommand returns a command with all others below it.
+func everyCommand(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		all = append(all, everyCommand(sub)...)
+	}
+	return all
 }
 
 // world is a simulated export API, a Kafka with the default topics, and a

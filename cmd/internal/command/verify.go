@@ -179,12 +179,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	saySkipped(a, events)
 	saySkipped(a, dead.TopicReader)
-	if *o.json {
-		err = cli.PrintJSON(a.Stdout, found)
-	} else {
-		err = o.print(a, found)
-	}
-	if err != nil {
+	if err := o.print(a, found); err != nil {
 		return err
 	}
 	return o.verdict(a, found)
@@ -319,8 +314,10 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 	return cli.Errorf(cli.ExitCheck, hint, "%s missing in topic %s", are(left, "event", "is", "are"), r.Topic)
 }
 
-// print shows the findings to people.
 func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
+	if *o.json {
+		return cli.PrintJSON(a.Stdout, r)
+	}
 	number := humanize.Comma
 	rows := [][2]string{
 		{"window", instantText(r.From) + " to " + instantText(r.To) + ", compared in " + cli.Counted(r.Parts, "part")},
