@@ -97,19 +97,14 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 			"under other ids (ce_id)", len(m.target.Tail)))
 	}
 	if from.away != nil {
-		m.note("%s", c.awayNote(from.away))
+		behind := ""
+		if c.cfg.Mode != bridge.ExactlyOnce {
+			behind = ", which may be some seconds behind"
+		}
+		m.note("Redis does not answer, the position is from the checkpoint topic%s: %s", behind, cut(from.away.Error(), 120))
 	}
 	m.Guarantee = string(c.cfg.Mode)
 	return m, nil
-}
-
-// awayNote warns that a plan was made without Redis.
-func (c *Controller) awayNote(away error) string {
-	note := "Redis does not answer, the position is from the checkpoint topic"
-	if c.cfg.Mode != bridge.ExactlyOnce {
-		note += ", which may be some seconds behind"
-	}
-	return note + ": " + cut(away.Error(), 120)
 }
 
 // now returns Redis's time, or this machine's while Redis is unreachable.

@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -167,8 +166,8 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	})
 }
 
-// moveTarget is the target of a move: exactly one field is set, named as in
-// control.ParseTarget.
+// moveTarget is the target of a move: exactly one field is set. In JSON, each has the name
+// that control.ParseTarget knows.
 type moveTarget struct {
 	Entry     string `json:"entry"`
 	Datetime  string `json:"datetime"`
@@ -189,20 +188,10 @@ var targetHints = map[string]string{
 func (t *moveTarget) parse(now time.Time) (control.Target, error) {
 	var name, text string
 	given := 0
-	for _, field := range []struct {
-		name, text string
-		set        bool
-	}{
-		{control.TargetEntry, t.Entry, t.Entry != ""},
-		{control.TargetDatetime, t.Datetime, t.Datetime != ""},
-		{control.TargetShift, strconv.FormatInt(t.Shift, 10), t.Shift != 0},
-		{control.TargetEventTime, t.EventTime, t.EventTime != ""},
-		{control.TargetEarliest, "", t.Earliest},
-		{control.TargetCurrent, "", t.Current},
-		{control.TargetLatest, "", t.Latest},
-	} {
-		if field.set {
-			name, text = field.name, shorten(field.text)
+	fields := reflect.ValueOf(*t)
+	for i := range fields.NumField() {
+		if field := fields.Field(i); !field.IsZero() {
+			name, text = fields.Type().Field(i).Tag.Get("json"), shorten(fmt.Sprint(field))
 			given++
 		}
 	}

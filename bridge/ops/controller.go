@@ -30,25 +30,19 @@ type Records interface {
 	Jobs(ctx context.Context) ([]backfill.Listed, error)
 }
 
-// The sources of a History.
-const (
-	SourceRedis = "redis"
-	SourceKafka = "kafka"
-)
-
 // History is a part of the committed cursors of a stream.
 type History struct {
-	// Source is where the newest entries are from: the checkpoint topic in Kafka
-	// if Redis has none or is unreachable. Note says what is missing.
+	// Source has the newest entries: redis, or kafka if Redis has none or is unreachable.
+	// Note names what is missing.
 	Source  string         `json:"source"`
 	Note    string         `json:"note,omitempty"`
 	Entries []HistoryEntry `json:"entries"` // newest first
 }
 
 func historyOf(found *control.History) History {
-	h := History{Source: SourceRedis, Note: found.Note, Entries: make([]HistoryEntry, len(found.Entries))}
+	h := History{Source: "redis", Note: found.Note, Entries: make([]HistoryEntry, len(found.Entries))}
 	if found.Stored == 0 && len(found.Entries) > 0 {
-		h.Source = SourceKafka
+		h.Source = "kafka"
 	}
 	for i := range found.Entries {
 		h.Entries[i] = entryOf(&found.Entries[i])

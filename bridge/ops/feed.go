@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"exportbridge/bridge/control"
 )
 
 const (
@@ -64,14 +66,14 @@ func (s *seats) take(from netip.Addr, end func()) (leave func()) {
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	control := http.NewResponseController(w)
+	stream := http.NewResponseController(w)
 	defer h.feeds.take(peerOf(r), func() {
 		cancel()
-		_ = control.SetWriteDeadline(time.Now()) // the client may not read
+		_ = stream.SetWriteDeadline(time.Now()) // the client may not read
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
-	s := &caller{to: w, control: control}
+	s := &caller{to: w, stream: stream}
 	if s.write("retry: 2000\n\n") != nil {
 		return
 	}
@@ -114,10 +116,10 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 
 // caller is the client of a feed.
 type caller struct {
-	to      http.ResponseWriter
-	control *http.ResponseController
-	status  []byte // the last one sent
-	sent    time.Time
+	to     http.ResponseWriter
+	stream *http.ResponseController
+	status []byte // the last one sent
+	sent   time.Time
 }
 
 // sendStatus sends the status if it has changed, or after a second.
@@ -147,11 +149,23 @@ func (s *caller) writeEvent(event string, data []byte) error {
 }
 
 func (s *caller) write(text string) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+	if err := s.stream.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return err
 	}
 	if _, err := s.to.Write([]byte(text)); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return s.stream.Flush()
+}
+
+// liveReports returns reports from this process's own state.
+func liveReports(streams []Stream, now time.Time) []control.Report {
+	all := make([]control.Report, len(streams))
+	for i, s := range streams {
+		status := s.Status()
+		all[i] = control.NewReport(status.Stream, status.Mode)
+		all[i].Live = &status
+		all[i].Measure(now)
+	}
+	return all
 }

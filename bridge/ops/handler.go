@@ -217,7 +217,8 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
 			"status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
-	if wantsPage(r) {
+	// Only a browser that opens a page lists HTML first.
+	if strings.HasPrefix(r.Header.Get("Accept"), "text/html") {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(e.Status)
 		text := e.Error()
@@ -228,12 +229,6 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
-}
-
-// wantsPage reports whether a person reads the answer: only a browser that opens a page
-// lists HTML first.
-func wantsPage(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Accept"), "text/html")
 }
 
 // shorten bounds a client's input in answers and the log.

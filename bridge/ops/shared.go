@@ -43,12 +43,6 @@ type answer struct {
 	began time.Time
 }
 
-func newShared(keep time.Duration) *shared {
-	return &shared{
-		keep: keep, places: make(chan struct{}, maxWaiting), turn: make(chan struct{}, 1), recent: make(map[string]answer),
-	}
-}
-
 func (s *shared) answer(ctx context.Context, key string, read reader) answer {
 	asked := time.Now()
 	select {
@@ -83,7 +77,9 @@ func (s *shared) answer(ctx context.Context, key string, read reader) answer {
 
 // query answers with what the parser's reader returns, as JSON.
 func (h *handler) query(keep time.Duration, parse parser) http.HandlerFunc {
-	s := newShared(keep)
+	s := &shared{
+		keep: keep, places: make(chan struct{}, maxWaiting), turn: make(chan struct{}, 1), recent: make(map[string]answer),
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 		defer cancel()

@@ -304,19 +304,14 @@ func (m *Metrics) Observe(o bridge.Observation) {
 	case bridge.ObserveStuck:
 		m.stuck.inc(s, o.Code)
 	case bridge.ObserveTopic:
-		m.topic(o)
+		if lost := m.lost[s]; o.Code == bridge.TopicGrew {
+			m.grown.WithLabelValues(s).Inc()
+		} else if lost != nil {
+			lost.Add(1)
+		}
 	}
 	if slices.Contains(stages, o.What) {
 		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
-	}
-}
-
-func (m *Metrics) topic(o bridge.Observation) {
-	switch {
-	case o.Code == bridge.TopicGrew:
-		m.grown.WithLabelValues(o.Stream).Inc()
-	case m.lost[o.Stream] != nil:
-		m.lost[o.Stream].Add(1)
 	}
 }
 

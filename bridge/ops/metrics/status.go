@@ -48,10 +48,8 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (c *statusCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
-// Collect implements prometheus.Collector.
 func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

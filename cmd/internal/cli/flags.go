@@ -74,10 +74,8 @@ type eitherFlag struct{ on, other *bool }
 
 func (f *eitherFlag) String() string { return "" }
 
-// Type implements pflag.Value.
 func (f *eitherFlag) Type() string { return "bool" }
 
-// Set implements pflag.Value.
 func (f *eitherFlag) Set(text string) error {
 	on, err := strconv.ParseBool(text)
 	if err == nil && on && *f.other {

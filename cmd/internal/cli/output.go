@@ -37,7 +37,7 @@ const (
 // PrintTable prints rows as a table, the first being the head, in the width of the
 // terminal. It recommends --wide if a cell is cut.
 func (a *App) PrintTable(rows [][]string) error {
-	cut, err := printTable(a.Stdout, rows, a.Width())
+	cut, err := PrintTable(a.Stdout, rows, a.Width())
 	if cut && a.tables {
 		fmt.Fprintln(a.Stderr, "  add --wide to see full lines")
 	}
@@ -45,15 +45,10 @@ func (a *App) PrintTable(rows [][]string) error {
 }
 
 // PrintTable prints rows as a table, the first being the head, in width columns of a
-// terminal; 0 is no limit. It does not cut the columns in whole.
-func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) error {
-	_, err := printTable(w, rows, width, whole...)
-	return err
-}
-
-// printTable is PrintTable that reports whether it has cut a cell. If cutting the widest
-// columns does not suffice, the last columns follow below each row.
-func printTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool, err error) {
+// terminal; 0 is no limit. It cuts the widest columns, but not those in whole, and reports
+// whether it has cut a cell. If that does not suffice, the last columns follow below each
+// row.
+func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool, err error) {
 	var widths []int
 	total := -2
 	for _, row := range rows {

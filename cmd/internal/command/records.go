@@ -39,7 +39,6 @@ func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.
 	return all
 }
 
-// DeadLetters implements ops.Records.
 func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
 	st, err := cli.StreamNamed(r.all, stream)
 	if err != nil {
@@ -57,7 +56,6 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	return all, err
 }
 
-// Jobs implements ops.Records.
 func (r *records) Jobs(ctx context.Context) ([]backfill.Listed, error) {
 	var all []backfill.Listed
 	for i := range r.all.Streams {

@@ -13,19 +13,16 @@ import (
 // usualPatience is how long a partition may be silent during a read.
 const usualPatience = time.Minute
 
-// span is a part of a partition, to exclusive.
-type span = kafkaclient.Span
-
 // begin moves the beginning of the spans to the start.
-func (t *tailer) begin(ctx context.Context, spans map[int32]span, from tailStart) error {
+func (t *tailer) begin(ctx context.Context, spans map[int32]kafkaclient.Span, from tailStart) error {
 	switch from.kind {
 	case fromEnd:
 		for id, s := range spans {
-			spans[id] = span{From: s.To, To: s.To}
+			spans[id] = kafkaclient.Span{From: s.To, To: s.To}
 		}
 	case fromBack:
 		for id, s := range spans {
-			spans[id] = span{From: max(s.From, s.To-from.n), To: s.To}
+			spans[id] = kafkaclient.Span{From: max(s.From, s.To-from.n), To: s.To}
 		}
 	case fromTime:
 		return kafkaclient.Since(ctx, t, spans, from.n)
@@ -34,7 +31,7 @@ func (t *tailer) begin(ctx context.Context, spans map[int32]span, from tailStart
 }
 
 // follow shows the records after the spans, without end.
-func (t *tailer) follow(ctx context.Context, spans map[int32]span) error {
+func (t *tailer) follow(ctx context.Context, spans map[int32]kafkaclient.Span) error {
 	from := make(map[int32]kgo.Offset, len(spans))
 	for id, s := range spans {
 		from[id] = kgo.NewOffset().At(s.To)

@@ -213,7 +213,6 @@ type liveStream struct {
 	kafka kafkasink.Config
 }
 
-// Running implements reconcile.LiveStream.
 func (l *liveStream) Running(ctx context.Context) (bool, error) {
 	asking, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
@@ -221,7 +220,6 @@ func (l *liveStream) Running(ctx context.Context) (bool, error) {
 	return len(members) > 0, err
 }
 
-// Backfills implements reconcile.LiveStream.
 func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
 	all, err := backfill.NewJobs(kafkasink.NewJobs(l.kafka), l.kafka.Stream).List(ctx, 0)
 	for i := range all {

@@ -238,16 +238,18 @@ func (r *CheckReport) table(items []sampledItem) string {
 		rows = append(rows, row)
 	}
 	var b strings.Builder
-	_ = cli.PrintTable(&b, rows, r.columns, 2, 5) // into memory
+	_, _ = cli.PrintTable(&b, rows, r.columns, 2, 5) // into memory
 	return b.String()
 }
 
 // checkIndent is the space before the text of a finding.
 const checkIndent = "                "
 
-// wrapped breaks a text into lines of the terminal's width.
+// wrapped joins the lines of a text, and breaks it at the terminal's width.
 func (r *CheckReport) wrapped(text string) string {
-	return strings.Join(cli.Wrap(oneLine(text), r.columns-len(checkIndent)), "\n"+checkIndent)
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	text = process.Printable(strings.Join(lines, "; "))
+	return strings.Join(cli.Wrap(text, r.columns-len(checkIndent)), "\n"+checkIndent)
 }
 
 // mark is the level, four columns wide.
@@ -266,12 +268,6 @@ func (r *CheckReport) mark(l level) string {
 		return word
 	}
 	return colour + word + "\x1b[0m"
-}
-
-// oneLine joins the lines of an error.
-func oneLine(text string) string {
-	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
-	return process.Printable(strings.Join(lines, "; "))
 }
 
 // checkSections lists the sections of these systems.

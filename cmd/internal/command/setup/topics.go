@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,12 +55,8 @@ required permissions, for the administrator of the cluster.`,
   exportbridge topics plan --stream users --json`,
 		Args: cli.NoArgs,
 	}
-	o.json = cli.TakeJSON(cmd)
-	a.TakeWide(cmd)
-	a.TakeSettings(cmd)
-	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	o.take(a, cmd)
 	cmd.Flags().BoolVar(&o.acls, "acls", false, "print only the commands that grant permissions")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
 	return cmd
 }
 
@@ -77,13 +74,18 @@ Without --execute, the command is a dry run.`,
   exportbridge topics create --execute --kafka-partitions 12`,
 		Args: cli.NoArgs,
 	}
+	o.take(a, cmd)
+	cli.TakeExecute(cmd, &o.execute)
+	return cmd
+}
+
+// take adds the flags of both commands, and what they do.
+func (o *topicsOptions) take(a *cli.App, cmd *cobra.Command) {
 	o.json = cli.TakeJSON(cmd)
 	a.TakeWide(cmd)
 	a.TakeSettings(cmd)
 	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
-	cli.TakeExecute(cmd, &o.execute)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
-	return cmd
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, *o) }
 }
 
 // TopicsReport is the JSON form of topics plan and create.
@@ -335,12 +337,11 @@ func (t *reportedTopic) notes() []string {
 }
 
 func configText(configs map[string]string) string {
-	var list []string
-	for name, value := range configs {
-		list = append(list, name+"="+value)
+	names := slices.Sorted(maps.Keys(configs))
+	for i, name := range names {
+		names[i] = name + "=" + configs[name]
 	}
-	slices.Sort(list)
-	return strings.Join(list, " ")
+	return strings.Join(names, " ")
 }
 
 // retentionText describes the retention of a topic.
