@@ -101,8 +101,10 @@ func ParseTarget(name, text string, now time.Time) (to Target, err error) {
 		return ResetToLatest{}, nil
 	case TargetCurrent:
 		return ResetToCurrent{}, nil
+	case TargetEarliest:
+		return ResetToEarliest{}, nil
 	}
-	return ResetToEarliest{}, nil
+	return nil, fmt.Errorf("%q is not a target", name)
 }
 
 var errNotBack = errors.New("does not go back")

@@ -174,7 +174,7 @@ func (a *App) Warn(s *config.Settings) {
 	}
 }
 
-// OpenRedis connects to the Redis that keeps the cursors. Its client logs nothing: its
+// OpenRedis connects to the Redis that keeps the cursors. The client logs nothing: its
 // messages are errors too.
 func OpenRedis(s *config.Settings) (*cursorstore.Client, error) {
 	cursorstore.LogTo(nil)
