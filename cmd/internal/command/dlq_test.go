@@ -139,7 +139,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	defer kafka.Stall(1)()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	found, err = d.DeadLetters(ctx, "events", 10)
 	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok || !strings.Contains(err.Error(), "was not read to its end") {
