@@ -30,27 +30,26 @@ func (n *Count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Repeats is how many events a move publishes again: those that the stream has published
-// on any branch, and that lie behind the target. Where the stream is does not count: a
-// move ahead, or to where it is, repeats what an unfinished rewind has left to repeat. A
-// stream whose last rewind is over has published nothing behind its position.
+// Repeats counts the events that a move publishes again: those behind the target that the
+// stream has published on any branch. The stream's position does not matter: even a move
+// ahead repeats the rest of an unfinished rewind. After a finished rewind, the stream has
+// published nothing behind its position.
 type Repeats struct {
-	// Min and Max bound the number; equal bounds are exact. Each is Unknown if the
-	// history does not tell.
+	// Min and Max bound the number; equal bounds are exact. Each may be Unknown.
 	Min Count `json:"repeats_min"`
 	Max Count `json:"repeats_max"`
 	// Pages is the number of their pages.
 	Pages Count `json:"repeats_pages"`
-	// Why says why neither bound is known; else it is empty.
+	// Why is the reason if neither bound is known.
 	Why string `json:"repeats_unknown,omitempty"`
 }
 
-// unknown is a number of which nothing is known.
+// unknown is a number without bounds.
 func unknown(why string) Repeats {
 	return Repeats{Min: Unknown, Max: Unknown, Pages: Unknown, Why: why}
 }
 
-// underOther is the number under other settings, which may exclude some of the events.
+// underOther is the number under other settings, which may exclude events.
 func (r Repeats) underOther() Repeats {
 	if r.Why != "" {
 		return r
@@ -58,7 +57,7 @@ func (r Repeats) underOther() Repeats {
 	return between(0, r.Max)
 }
 
-// between is a number with bounds. A lower bound of 0 alone says nothing.
+// between is a number with bounds. A lower bound of 0 alone is none.
 func between(least, most Count) Repeats {
 	switch {
 	case most == 0:

@@ -11,11 +11,14 @@ import (
 
 // Sentinel errors. A *bridge.PendingError is returned unchanged.
 var (
-	// ErrRejected means that the change was rejected and nothing was changed. A
-	// *RefusedError or a *MovedError has the reason.
+	// ErrRejected means that the change was rejected and nothing was changed.
 	ErrRejected = errors.New("refused")
-	// ErrNoPosition means that the stream has no position to stay at.
+	// ErrNoPosition means that the stream has no position to keep.
 	ErrNoPosition = errors.New("no checkpoint")
+	// ErrStoreHolds means that the position is in Redis: the mode is at-least-once.
+	ErrStoreHolds = errors.New("in at-least-once mode it has the position")
+	// ErrOwnerUnknown means that the stream's group could not be looked up.
+	ErrOwnerUnknown = errors.New("it is unknown whether a bridge runs the stream")
 )
 
 // Errors of looking up and planning.
@@ -111,19 +114,6 @@ func (e *RefusedError) Unwrap() error { return ErrRejected }
 // NotPaused reports whether it rejects a resume because the stream is not paused.
 func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
 
-// MovedError means that the stream was moved, paused or resumed after the plan was
-// made: each begins an epoch. It is an ErrRejected.
-type MovedError struct {
-	// Epoch is the stream's, Planned that of the plan.
-	Epoch, Planned int64
-}
-
-func (e *MovedError) Error() string {
-	return fmt.Sprintf("%s: the stream was moved, paused or resumed after the plan was made: its epoch is %d, the plan is for epoch %d", ErrRejected, e.Epoch, e.Planned)
-}
-
-func (e *MovedError) Unwrap() error { return ErrRejected }
-
 // UnacknowledgedError means that a request was not answered in time.
 type UnacknowledgedError struct {
 	// ID is the request's. State is CommandWithdrawn if it was withdrawn and
@@ -144,25 +134,26 @@ type UnacknowledgedError struct {
 }
 
 func (e *UnacknowledgedError) Error() string {
-	switch {
-	case e.State == bridge.CommandUnknown:
+	switch e.State {
+	case bridge.CommandUnknown:
 		return fmt.Sprintf("request %s is not acknowledged, and Redis does not answer: %v", e.ID, e.Err)
-	case e.State == bridge.CommandClaimed:
-		return fmt.Sprintf("request %s is being applied by %s, which has not acknowledged it within %s", e.ID, e.Owner, e.Timeout)
+	case bridge.CommandClaimed:
+		return fmt.Sprintf("request %s is being applied by %s, which has not acknowledged it within %s",
+			e.ID, e.Owner, e.Timeout)
+	}
+	withdrawn := fmt.Sprintf("request %s is withdrawn, nothing was changed", e.ID)
+	late := fmt.Sprintf("no acknowledgement within %s: %s", e.Timeout, withdrawn)
+	switch {
 	case e.Interrupted:
-		return fmt.Sprintf("interrupted: request %s is withdrawn, nothing was changed", e.ID)
+		return "interrupted: " + withdrawn
+	case e.Fenced():
+		return fmt.Sprintf("the stream applies no requests, %s; %s", liveText(e.Live), withdrawn)
+	case e.Live != nil:
+		return late + "; " + liveText(e.Live)
+	case e.Unseen != nil:
+		return late + "; " + e.Unseen.Error()
 	}
-	if e.Live == nil {
-		text := fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed", e.Timeout, e.ID)
-		if e.Unseen != nil {
-			text += "; " + e.Unseen.Error()
-		}
-		return text
-	}
-	if e.Fenced() {
-		return fmt.Sprintf("the stream applies no requests, %s; request %s is withdrawn, nothing was changed", liveText(e.Live), e.ID)
-	}
-	return fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed; %s", e.Timeout, e.ID, liveText(e.Live))
+	return late
 }
 
 func (e *UnacknowledgedError) Unwrap() error { return e.Err }
@@ -186,8 +177,7 @@ func (e *UnseenOwnerError) Error() string {
 
 // StoreAwayError means that Redis is unreachable and the change needs it.
 type StoreAwayError struct {
-	// Because is ErrStoreHolds, an *OwnedError, an *OwnerUnknownError or a
-	// *TakenOverError.
+	// Because is ErrStoreHolds, ErrOwnerUnknown, an *OwnedError or a *TakenOverError.
 	Because error
 	// Err is Redis's.
 	Err error
@@ -199,9 +189,6 @@ func (e *StoreAwayError) Error() string {
 
 func (e *StoreAwayError) Unwrap() []error { return []error{e.Because, e.Err} }
 
-// ErrStoreHolds means that the position is in Redis: the mode is at-least-once.
-var ErrStoreHolds = errors.New("in at-least-once mode it has the position")
-
 // OwnedError means that a running bridge owns the stream.
 type OwnedError struct {
 	Stream string
@@ -211,15 +198,6 @@ type OwnedError struct {
 func (e *OwnedError) Error() string {
 	return fmt.Sprintf("it is the only way to reach a running bridge: %s runs stream %s", e.By, e.Stream)
 }
-
-// OwnerUnknownError means that the stream's group could not be looked up.
-type OwnerUnknownError struct{ Err error }
-
-func (e *OwnerUnknownError) Error() string {
-	return fmt.Sprintf("it is unknown whether a bridge runs the stream: %v", e.Err)
-}
-
-func (e *OwnerUnknownError) Unwrap() error { return e.Err }
 
 // TakenOverError means that a bridge took over the stream during the change, which
 // may have been applied.

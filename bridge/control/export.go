@@ -34,7 +34,8 @@ type Export struct {
 // NewExport exports a checkpoint, as of now.
 func NewExport(c *bridge.Checkpoint) (Export, error) {
 	data, err := c.Encode()
-	return Export{Format: exportFormat, ExportedAt: time.Now().UTC().Truncate(time.Second), Checkpoint: data, Checksum: checksum(data)}, err
+	now := time.Now().UTC().Truncate(time.Second)
+	return Export{Format: exportFormat, ExportedAt: now, Checkpoint: data, Checksum: checksum(data)}, err
 }
 
 func checksum(data []byte) string {
@@ -65,7 +66,8 @@ func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, fmt.Errorf("its checkpoint: %w", err)
 	}
 	if got := checksum(compact.Bytes()); got != e.Checksum {
-		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, that of its checkpoint %s: it was changed", e.Checksum, got)
+		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, that of its checkpoint %s: it was changed",
+			e.Checksum, got)
 	}
 	c, err := bridge.DecodeCheckpoint(compact.Bytes())
 	if err != nil {

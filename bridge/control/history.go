@@ -15,14 +15,14 @@ type History struct {
 	// Stored is how many of them are from Redis; they come first. The others are
 	// from the checkpoint topic.
 	Stored int
-	// Note says which entries are from the checkpoint topic and what is missing.
+	// Note names the entries from the checkpoint topic, and what is missing.
 	Note string
 }
 
 // HistoryEntry is an entry of any branch.
 type HistoryEntry struct {
 	bridge.Entry
-	// OtherBranch is true if a later move left it: the stream does not lead on from it.
+	// OtherBranch is true if a later move left the entry.
 	OtherBranch bool
 }
 
@@ -65,8 +65,8 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	return History{Entries: onBranch(entries), Stored: stored, Note: note}, nil
 }
 
-// goesBack reports whether Redis has entries from before a query's time too: it lacks
-// none of the listed time then.
+// goesBack reports whether Redis has entries before a query's time: then it lacks none of
+// the query's.
 func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery) bool {
 	if q.Since.IsZero() {
 		return false
@@ -88,8 +88,8 @@ func onBranch(entries []bridge.Entry) []HistoryEntry {
 	return all
 }
 
-// isListed reports whether a history lists a commit behind newer ones: of those of one
-// second the newest, and no heartbeats.
+// isListed reports whether a history lists a commit behind newer ones: the newest of each
+// second, but no heartbeats.
 func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 	if p.Kind != bridge.KindData {
 		return p.Kind != bridge.KindHeartbeat
@@ -100,12 +100,12 @@ func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 
 // entryAt returns the newest entry at or before a time: on the current branch, or
 // on any branch if the current one began later.
-func (c *Controller) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
-	at.Entry, at.next, err = c.ports.Entries.EntryAt(ctx, t)
+func (p *planner) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
+	at.Entry, at.next, err = p.ports.Entries.EntryAt(ctx, t)
 	if !errors.Is(err, bridge.ErrNoEntry) {
 		return at, err
 	}
-	older, listErr := c.ports.Entries.History(ctx, bridge.HistoryQuery{Before: t.Add(time.Millisecond), Limit: 1})
+	older, listErr := p.ports.Entries.History(ctx, bridge.HistoryQuery{Before: t.Add(time.Millisecond), Limit: 1})
 	switch {
 	case listErr != nil:
 		return at, listErr
@@ -117,19 +117,19 @@ func (c *Controller) entryAt(ctx context.Context, t time.Time) (at neighbors, er
 
 // matcher reports whether a commit matches, and whether to read older ones. own is
 // true for a commit of the stream's branch.
-type matcher func(p *bridge.Checkpoint, own bool) (match, more bool)
+type matcher func(c *bridge.Checkpoint, own bool) (match, more bool)
 
 // older returns an entry from the checkpoint topic, or noEntry if the topic lacks
 // it.
-func (c *Controller) older(ctx context.Context, from base, noEntry error, is matcher) (found, error) {
+func (p *planner) older(ctx context.Context, noEntry error, is matcher) (found, error) {
 	var e found
-	branch, ok := lineage{at: from.Version}, false
+	branch, ok := lineage{at: p.from.Version}, false
 	walk, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	err := c.ports.Log.Walk(walk, func(p bridge.Checkpoint) bool {
-		at := bridge.Entry{Checkpoint: p}
+	err := p.ports.Log.Walk(walk, func(c bridge.Checkpoint) bool {
+		at := bridge.Entry{Checkpoint: c}
 		own := branch.has(&at)
-		match, more := is(&p, own)
+		match, more := is(&c, own)
 		if match {
 			e, ok = found{at, own}, true
 		}
@@ -141,6 +141,6 @@ func (c *Controller) older(ctx context.Context, from base, noEntry error, is mat
 	case !ok:
 		return e, noEntry
 	}
-	e.sameCount = e.sameCount || from.branches.sameCount(ctx, &from.Checkpoint, &e.Checkpoint)
+	e.sameCount = e.sameCount || p.sameCount(ctx, &e.Checkpoint)
 	return e, nil
 }

@@ -3,13 +3,14 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"strings"
 	"time"
 
 	"exportbridge/bridge"
 )
 
-// Request is who requests a change, why, and for how long it stands.
+// Request has the operator, the reason and the deadline of a change.
 type Request struct {
 	// Who and Reason are recorded in the history; see bridge.Command.Validate.
 	Who, Reason string
@@ -46,12 +47,13 @@ func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error
 	return c.change(ctx, cmd, by, m.from)
 }
 
-// CheckEpoch returns a *MovedError if the plan that was shown is for another epoch.
+// CheckEpoch returns an ErrRejected if the plan that was shown is for another epoch.
 func (m *Move) CheckEpoch(shown int64) error {
-	if m.BaseEpoch != shown {
-		return &MovedError{Epoch: m.BaseEpoch, Planned: shown}
+	if m.BaseEpoch == shown {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: the stream was moved, paused or resumed after the plan was made: "+
+		"its epoch is %d, the plan is for epoch %d", ErrRejected, m.BaseEpoch, shown)
 }
 
 // Pause pauses the stream for length, until Resume if length is 0. It returns as
@@ -80,11 +82,13 @@ func (c *Controller) Resume(ctx context.Context, by Request) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	return c.change(ctx, newCommand(bridge.KindResume, by, &from.Checkpoint), by, base{Checkpoint: from.Checkpoint})
+	cmd := newCommand(bridge.KindResume, by, &from.Checkpoint)
+	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
 }
 
 func newCommand(kind bridge.Kind, by Request, from *bridge.Checkpoint) bridge.Command {
-	return bridge.Command{ID: strings.ToLower(rand.Text()[:6]), Kind: kind, BaseEpoch: from.Epoch, Who: by.Who, Reason: by.Reason}
+	id := strings.ToLower(rand.Text()[:6])
+	return bridge.Command{ID: id, Kind: kind, BaseEpoch: from.Epoch, Who: by.Who, Reason: by.Reason}
 }
 
 // change requests the command for the stream at from.

@@ -49,7 +49,7 @@ func TestRunningBridge(t *testing.T) {
 			t.Errorf("moved twice by one plan: %v", err)
 		}
 		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
-		if moved := want[*control.MovedError](t, err); !errors.Is(err, control.ErrRejected) || *moved != (control.MovedError{Epoch: 4, Planned: 3}) {
+		if !errors.Is(err, control.ErrRejected) || !strings.Contains(err.Error(), "its epoch is 4, the plan is for epoch 3") {
 			t.Errorf("planned for another epoch: %v", err)
 		}
 	})
@@ -72,7 +72,9 @@ func TestNobodyRuns(t *testing.T) {
 		}
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err := r.Pause(t.Context(), why, 0)
-		want[*control.OwnerUnknownError](t, err)
+		if !errors.Is(err, control.ErrOwnerUnknown) {
+			t.Errorf("no coordinator: %v", err)
+		}
 		if state := r.redis.last.ID; state != "" || r.now().Epoch != 3 {
 			t.Errorf("the request %q stays, or was applied", state)
 		}
@@ -293,7 +295,9 @@ func TestPending(t *testing.T) {
 		r.redis.tell(nil)
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err = r.Pause(t.Context(), why, 0)
-		want[*control.OwnerUnknownError](t, err)
+		if !errors.Is(err, control.ErrOwnerUnknown) {
+			t.Errorf("no coordinator: %v", err)
+		}
 		if want[*bridge.PendingError](t, err); !strings.Contains(err.Error(), "its outcome is unknown") {
 			t.Errorf("nobody knows: %v", err)
 		}
@@ -362,7 +366,9 @@ func TestWithoutRedis(t *testing.T) {
 			t.Errorf("owned by %q", by)
 		}
 		r.kafka.unknown = errors.New("no coordinator")
-		want[*control.OwnerUnknownError](t, stuck().Because)
+		if err := stuck().Because; !errors.Is(err, control.ErrOwnerUnknown) {
+			t.Errorf("no coordinator: %v", err)
+		}
 		r.kafka.unknown = nil
 		r.kafka.own()
 		r.open = func() bridge.Sink { return fenced{r.kafka.Open("events")} }

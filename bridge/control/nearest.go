@@ -15,7 +15,7 @@ const nearTimeout = 5 * time.Second
 type nearest struct {
 	// stored returns the newest entry in Redis.
 	stored  func(context.Context) (neighbors, error)
-	matches func(p *bridge.Checkpoint) bool
+	matches func(c *bridge.Checkpoint) bool
 	time    time.Time // the requested time, zero if none
 	where   string    // the same for people
 	// other is the newest commit on another branch at or before time, if the search
@@ -34,22 +34,22 @@ type neighbors struct {
 
 // moveToNearest plans a rewind to the commit that is searched for. Redis has one entry
 // a second at most, the checkpoint topic the commits between.
-func (c *Controller) moveToNearest(ctx context.Context, from base, n nearest) (*Move, error) {
+func (p *planner) moveToNearest(ctx context.Context, n nearest) (*Move, error) {
 	var at neighbors
 	every, elsewhere := true, false
 	var logErr error
-	e, err := c.entry(ctx, from, lookup{
+	e, err := p.entry(ctx, lookup{
 		inStore: func(ctx context.Context) (e bridge.Entry, err error) {
 			if at, err = n.stored(ctx); err == nil {
-				e, every, logErr = c.between(ctx, from, at, &n)
+				e, every, logErr = p.between(ctx, at, &n)
 			}
 			elsewhere = at.elsewhere
 			return e, err
 		},
-		inLog: func(p *bridge.Checkpoint, own bool) (match, more bool) {
-			fits := n.fits(p)
+		inLog: func(c *bridge.Checkpoint, own bool) (match, more bool) {
+			fits := n.fits(c)
 			if fits && !own {
-				n.passBy(p)
+				n.passBy(c)
 			}
 			return fits && own, true
 		},
@@ -61,27 +61,28 @@ func (c *Controller) moveToNearest(ctx context.Context, from base, n nearest) (*
 	if err != nil {
 		return nil, err
 	}
-	m := c.moveToEntry(ctx, from, e)
+	m := p.moveToEntry(ctx, e)
 	m.To.Text += "   (" + n.describe(at.next, every, elsewhere) + ")"
 	if n.other != nil && !elsewhere {
-		m.Notes = append(m.Notes, fmt.Sprintf("entry %s of %s is newer, but on another branch", n.other.Version, secondText(n.other.WrittenAt)))
+		m.note("entry %s of %s is newer, but on another branch", n.other.Version, secondText(n.other.WrittenAt))
 	}
 	if logErr != nil && !every {
-		m.Notes = append(m.Notes, "the checkpoint topic, which has the commits between the entries in Redis, cannot be read: "+cut(logErr.Error(), 120))
+		m.note("the checkpoint topic, which has the commits between the entries in Redis, cannot be read: %s",
+			cut(logErr.Error(), 120))
 	}
 	return m, nil
 }
 
 // fits reports whether a commit can be the target. A heartbeat has the position of the
 // commit before.
-func (n *nearest) fits(p *bridge.Checkpoint) bool {
-	return p.Kind != bridge.KindHeartbeat && n.matches(p)
+func (n *nearest) fits(c *bridge.Checkpoint) bool {
+	return c.Kind != bridge.KindHeartbeat && n.matches(c)
 }
 
 // passBy keeps the newest commit of another branch. Pages count along one branch.
-func (n *nearest) passBy(p *bridge.Checkpoint) {
+func (n *nearest) passBy(c *bridge.Checkpoint) {
 	if n.other == nil && !n.time.IsZero() {
-		other := *p
+		other := *c
 		n.other = &other
 	}
 }
@@ -111,8 +112,8 @@ func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLa
 
 // between returns the newest match after an entry in Redis, from the checkpoint topic,
 // or that entry. every is true if the topic has all commits between.
-func (c *Controller) between(ctx context.Context, from base, at neighbors, n *nearest) (e bridge.Entry, every bool, err error) {
-	limit := from.Version // the last commit of the entry's part of the branch
+func (p *planner) between(ctx context.Context, at neighbors, n *nearest) (e bridge.Entry, every bool, err error) {
+	limit := p.from.Version // the last commit of the entry's part of the branch
 	switch next := at.next; {
 	case at.elsewhere:
 		limit = bridge.Version{Epoch: at.Epoch, Seq: bridge.MaxNumber}
@@ -134,18 +135,18 @@ func (c *Controller) between(ctx context.Context, from base, at neighbors, n *ne
 	}
 	ctx, cancel := context.WithTimeout(ctx, nearTimeout)
 	defer cancel()
-	err = c.ports.Log.WalkBefore(ctx, before, func(p bridge.Checkpoint) bool {
+	err = p.ports.Log.WalkBefore(ctx, before, func(c bridge.Checkpoint) bool {
 		switch {
-		case p.Version.Compare(at.Version) <= 0:
-			every = every || p.Version == at.Version
+		case c.Version.Compare(at.Version) <= 0:
+			every = every || c.Version == at.Version
 			return false
-		case !n.fits(&p):
+		case !n.fits(&c):
 			return true
-		case p.Epoch == at.Epoch && p.Version.Compare(limit) <= 0:
-			e, every = bridge.Entry{Checkpoint: p, Parent: &at.Version}, true
+		case c.Epoch == at.Epoch && c.Version.Compare(limit) <= 0:
+			e, every = bridge.Entry{Checkpoint: c, Parent: &at.Version}, true
 			return false
 		}
-		n.passBy(&p)
+		n.passBy(&c)
 		return !every
 	})
 	return e, every, err

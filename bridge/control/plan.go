@@ -31,8 +31,8 @@ type Plan struct {
 	To     Endpoint `json:"to"`
 	// Repeats is what will be published again.
 	Repeats
-	// FirstPublished is since when these events were published for the first time;
-	// zero if unknown.
+	// FirstPublished is when the first of these events was first published; zero if
+	// unknown.
 	FirstPublished time.Time `json:"first_published,omitzero"`
 	// Guarantee is the delivery mode. Notes are warnings for the operator.
 	Guarantee string `json:"guarantee"`
@@ -49,6 +49,11 @@ type Move struct {
 	from   base
 }
 
+// note adds a warning.
+func (m *Move) note(format string, args ...any) {
+	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
+}
+
 // newMove plans a move whose target text describes.
 func newMove(text string, to bridge.Target, again Repeats) *Move {
 	return &Move{
@@ -57,43 +62,49 @@ func newMove(text string, to bridge.Target, again Repeats) *Move {
 	}
 }
 
+// planner plans one move of a stream from where it is. It reads each commit once.
+type planner struct {
+	*Controller
+	from base
+	// known are the commits at which the branches' epochs begin, and those that the
+	// stream's changes left.
+	known map[bridge.Version]*bridge.Entry
+	// read is the time up to which the checkpoint topic was read; zero if it was not.
+	read time.Time
+}
+
 // Plan plans a move. It changes nothing.
 func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	from, err := c.base(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from.branches = &branches{c: c, store: from.away == nil, known: make(map[bridge.Version]*bridge.Entry)}
-	m, err := to.plan(ctx, c, from)
+	m, err := to.plan(ctx, &planner{Controller: c, from: from, known: make(map[bridge.Version]*bridge.Entry)})
 	if err != nil {
 		return nil, err
 	}
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
 	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
-		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
+		m.note("the settings change, from %s to %s", from.Origin, want)
 		m.Repeats = m.underOther()
 	}
 	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("these settings request another list than the stream's (%s), which stays unless the move accepts it: --accept-source %s",
-			change, c.cfg.Origin.Request.Digest()))
+		m.note("these settings request another list than the stream's (%s), which stays unless the move accepts it: "+
+			"--accept-source %s", change, c.cfg.Origin.Request.Digest())
 	}
 	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
-		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, under other ids (ce_id)", len(m.target.Tail)))
+		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, "+
+			"under other ids (ce_id)", len(m.target.Tail)))
 	}
 	if from.away != nil {
-		m.Notes = append(m.Notes, c.awayNote(from.away))
+		behind := ""
+		if c.cfg.Mode != bridge.ExactlyOnce {
+			behind = ", which may be some seconds behind"
+		}
+		m.note("Redis does not answer, the position is from the checkpoint topic%s: %s", behind, cut(from.away.Error(), 120))
 	}
 	m.Guarantee = string(c.cfg.Mode)
 	return m, nil
-}
-
-// awayNote warns that a plan was made without Redis.
-func (c *Controller) awayNote(away error) string {
-	note := "Redis does not answer, the position is from the checkpoint topic"
-	if c.cfg.Mode != bridge.ExactlyOnce {
-		note += ", which may be some seconds behind"
-	}
-	return note + ": " + cut(away.Error(), 120)
 }
 
 // now returns Redis's time, or this machine's while Redis is unreachable.
@@ -110,14 +121,16 @@ func (c *Controller) now(ctx context.Context, away error) (time.Time, error) {
 
 // endpointOf is a checkpoint as one end of a move.
 func endpointOf(c *bridge.Checkpoint) Endpoint {
-	e := Endpoint{Version: &c.Version, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor)}
+	e := Endpoint{
+		Version: &c.Version, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor),
+	}
 	if c.Zero() {
 		return e
 	}
 	e.Text, e.At = "entry "+c.Version.String(), time.UnixMilli(c.WrittenAt).UTC()
 	if c.PositionTime > 0 {
 		e.Position = time.UnixMilli(c.PositionTime).UTC()
-		e.Text += "   " + e.Position.Format(timeLayout)
+		e.Text += "   " + secondText(c.PositionTime)
 	}
 	return e
 }

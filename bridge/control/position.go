@@ -25,7 +25,7 @@ func (c *Controller) Position(ctx context.Context) (Position, error) {
 		return Position{Checkpoint: stored}, nil
 	}
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.Permanent {
-		return Position{}, err // it answered, and a setting is wrong
+		return Position{}, err // a setting is wrong
 	}
 	newest, logErr := c.newest(ctx)
 	switch {
@@ -50,7 +50,7 @@ func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
 		return stored, e
 	}
 	if c.ports.Directory != nil {
-		known, _ := c.ports.Directory.Streams(ctx) // it would only help
+		known, _ := c.ports.Directory.Streams(ctx) // a hint only
 		e.Known = slices.DeleteFunc(known, func(name string) bool { return name == e.Stream })
 	}
 	return stored, e
@@ -64,16 +64,14 @@ func (c *Controller) newest(ctx context.Context) (bridge.Checkpoint, error) {
 	return bridge.Newest(ctx, c.ports.Log)
 }
 
-// base is the checkpoint that a change is made from.
+// base is the checkpoint before a change.
 type base struct {
 	bridge.Checkpoint
-	away     error     // why Redis is unreachable; nil if it is not
-	branches *branches // of a plan; else nil
+	away error // why Redis is unreachable; nil if it is not
 }
 
-// base returns the checkpoint in Redis, or in the checkpoint topic if Redis lost it
-// or is unreachable; the zero value if there is none, which may be why the bridge
-// is blocked.
+// base returns the checkpoint in Redis, or in the checkpoint topic if Redis lost it or is
+// unreachable; the zero value if there is none, which can block a bridge.
 func (c *Controller) base(ctx context.Context) (base, error) {
 	stored, err := c.ports.Store.Load(ctx)
 	b := base{Checkpoint: stored}
@@ -89,7 +87,8 @@ func (c *Controller) base(ctx context.Context) (base, error) {
 	case logErr != nil && b.away != nil:
 		return b, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
 	case logErr != nil:
-		return b, fmt.Errorf("redis has no checkpoint of stream %s, and the checkpoint topic cannot be read: %w", c.Stream(), logErr)
+		return b, fmt.Errorf("redis has no checkpoint of stream %s, and the checkpoint topic cannot be read: %w",
+			c.Stream(), logErr)
 	case b.away != nil && b.Zero():
 		return b, also(err, "the checkpoint topic has no checkpoint of stream "+c.Stream())
 	}

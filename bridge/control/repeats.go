@@ -29,37 +29,36 @@ func (p published) after(root, count, pages int64) Repeats {
 }
 
 // repeatsAll bounds the events of the whole export.
-func (c *Controller) repeatsAll(ctx context.Context, from base) Repeats {
-	if from.Zero() {
+func (p *planner) repeatsAll(ctx context.Context) Repeats {
+	if p.from.Zero() {
 		return unknown("the stream has no checkpoint")
 	}
-	p := from.branches.published(ctx, from.Checkpoint)
+	all := p.published(ctx)
 	var least, most int64
-	for _, s := range p.spans {
+	for _, s := range all.spans {
 		least, most = max(least, s.end-s.begin), most+s.end-s.begin
 	}
-	if !p.all {
+	if !all.all {
 		most = int64(Unknown)
 	}
 	return between(Count(least), Count(most))
 }
 
-// repeatsFrom bounds the events of a time and later. What the stream published up to
-// an entry is not later than the entry's position. What it published since is not
-// earlier than EXPORT_OVERLAP before that, as a restart by time assumes too: trusts is
-// true if the lower bound depends on it.
-func (c *Controller) repeatsFrom(ctx context.Context, from base, t time.Time) (r Repeats, trusts bool) {
-	if from.Zero() {
+// repeatsFrom bounds the events of a time and later. Events published up to an entry are
+// not later than the entry's position. Later ones are at most EXPORT_OVERLAP earlier than
+// that, as a restart by time assumes too: trusts is true if the lower bound depends on it.
+func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trusts bool) {
+	if p.from.Zero() {
 		return unknown("the stream has no checkpoint"), false
 	}
-	before, later, err := c.around(ctx, from, t, t.Add(c.cfg.Overlap))
+	before, later, err := p.around(ctx, t, t.Add(p.cfg.Overlap))
 	if err != nil {
 		return unknown(cut(err.Error(), 120)), false
 	}
-	behind := func(p *bridge.Checkpoint) Repeats {
-		return c.repeatsAfter(ctx, from, found{bridge.Entry{Checkpoint: *p}, true}, p.Events)
+	behind := func(c *bridge.Checkpoint) Repeats {
+		return p.repeatsAfter(ctx, found{bridge.Entry{Checkpoint: *c}, true}, c.Events)
 	}
-	least, most := Count(0), c.repeatsAll(ctx, from).Max
+	least, most := Count(0), p.repeatsAll(ctx).Max
 	if later != nil {
 		least = behind(later).Min
 	}
@@ -71,23 +70,23 @@ func (c *Controller) repeatsFrom(ctx context.Context, from base, t time.Time) (r
 
 // around returns the newest entry of the stream's branch whose position is before t,
 // and the oldest one whose position is late or after it; nil if there is none.
-func (c *Controller) around(ctx context.Context, from base, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
-	if from.PositionKnown() && from.PositionTime < t.UnixMilli() {
-		return &from.Checkpoint, nil, nil
+func (p *planner) around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
+	if p.from.PositionKnown() && p.from.PositionTime < t.UnixMilli() {
+		return &p.from.Checkpoint, nil, nil
 	}
-	if from.away == nil {
-		before, later, err = c.ports.Entries.Around(ctx, t, late)
+	if p.from.away == nil {
+		before, later, err = p.ports.Entries.Around(ctx, t, late)
 		if before != nil || err != nil && !isNoEntry(err) {
 			return before, later, err
 		}
 	}
-	// Redis lacks what is older: without the topic, an upper bound is too.
-	e, err := c.older(ctx, from, bridge.ErrNoEntry, func(p *bridge.Checkpoint, own bool) (match, more bool) {
-		if own = own && p.PositionKnown(); own && p.PositionTime >= late.UnixMilli() {
-			at := *p
+	// Redis lacks older entries: without the topic, the upper bound is unknown.
+	e, err := p.older(ctx, bridge.ErrNoEntry, func(c *bridge.Checkpoint, own bool) (match, more bool) {
+		if own = own && c.PositionKnown(); own && c.PositionTime >= late.UnixMilli() {
+			at := *c
 			later = &at
 		}
-		return own && p.PositionTime < t.UnixMilli(), true
+		return own && c.PositionTime < t.UnixMilli(), true
 	})
 	if err != nil {
 		return nil, later, nil
@@ -95,24 +94,24 @@ func (c *Controller) around(ctx context.Context, from base, t, late time.Time) (
 	return &e.Checkpoint, later, nil
 }
 
-// repeatsAfter bounds the events behind an entry, of which the target has not yet
-// published count ones of the entry's.
-func (c *Controller) repeatsAfter(ctx context.Context, from base, e found, count int64) Repeats {
-	if from.Zero() {
+// repeatsAfter bounds the events behind the position in the entry's branch at which count
+// events were published.
+func (p *planner) repeatsAfter(ctx context.Context, e found, count int64) Repeats {
+	if p.from.Zero() {
 		return unknown("the stream has no checkpoint")
 	}
-	own := Count(max(0, from.Events-count))
-	if e.sameCount && from.RewindEnd == nil { // all that was published it has passed
+	own := Count(max(0, p.from.Events-count))
+	if e.sameCount && p.from.RewindEnd == nil { // the stream has passed all published events
 		r := between(own, own)
 		if r.Pages != 0 {
-			r.Pages = max(0, Count(from.Pages-e.Pages))
+			r.Pages = max(0, Count(p.from.Pages-e.Pages))
 		}
 		return r
 	}
-	root, _, ok := from.branches.root(ctx, &e.Checkpoint)
+	root, _, ok := p.root(ctx, &e.Checkpoint)
 	switch {
 	case ok:
-		return from.branches.published(ctx, from.Checkpoint).after(root, count, e.Pages)
+		return p.published(ctx).after(root, count, e.Pages)
 	case e.sameCount:
 		return between(own, Unknown)
 	}

@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	// aliveInterval is how often a waiting request checks that a bridge runs.
+	// aliveInterval is the interval at which a waiting request checks that a bridge runs.
 	aliveInterval = 500 * time.Millisecond
-	// fencedLooks is how many looks in a row must find the stream fenced. That is
-	// five seconds: a bridge that works on the same Redis has told its status by
-	// then, and one that has been alone since just before has resumed.
+	// fencedLooks in a row, within five seconds, must find the stream fenced. By then, a
+	// bridge with the same Redis has reported, and one whose rival has ended has resumed.
 	fencedLooks = 10
-	// unseenLooks is how many looks in a row must find an owner without a status
-	// until it is said. That is five seconds, within which a bridge reports.
+	// unseenLooks in a row, within five seconds, must find an owner without a status. A
+	// bridge reports within that time.
 	unseenLooks = 10
 	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
@@ -32,12 +31,12 @@ type request struct {
 	c      *Controller
 	cmd    bridge.Command
 	by     Request
-	from   base              // where the stream was when it was made
-	unseen *UnseenOwnerError // why nobody answers, if it is known
+	from   base              // the stream's position at the request
+	unseen *UnseenOwnerError // an owner that does not report to this Redis
 }
 
-// apply puts the request and waits until the stream's owner has answered it. If
-// there is no owner, this process applies it.
+// apply stores the request and waits for the answer of the stream's owner. Without an
+// owner, this process applies it.
 func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	err := r.from.away
 	if err == nil {
@@ -47,14 +46,13 @@ func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	switch {
 	case err == nil:
 		return r.await(ctx)
-	case !pending && isAway(err): // the request may be there all the same: its id says that it was applied
+	case !pending && isAway(err): // Redis may have the request: its id shows that it was applied
 		return r.applyAway(ctx, err)
 	}
 	return bridge.Answer{}, err
 }
 
-// put stores the request. An overdue request that a bridge claimed is settled
-// first: by the stream's owner, or by this process if there is none.
+// put stores the request. It first settles an overdue request that a bridge claimed.
 func (r *request) put(ctx context.Context) error {
 	deadline := time.Now().Add(r.by.Timeout)
 	for {
@@ -71,20 +69,19 @@ func (r *request) put(ctx context.Context) error {
 			return fmt.Errorf("%w; its outcome is unknown: %w", pending, err)
 		}
 		if r.from.Mode == bridge.AtLeastOnce && answer.Expired() && answer.Version.Epoch == r.cmd.BaseEpoch+1 {
-			r.cmd.BaseEpoch++ // that is how the answer is made to stay true; the stream is where it was
+			r.cmd.BaseEpoch++ // settling the expired request began a new epoch at the same position
 		}
 	}
 }
 
-// settle waits a moment for the stream's owner to answer an overdue request. If
-// there is no owner, this process fences the one that claimed the request and
-// answers it: applied, or expired.
+// settle waits briefly until the stream's owner has answered an overdue request. Without
+// an owner, this process fences the claimer and answers the request: applied, or expired.
 func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bridge.Answer, error) {
 	if answer, err := r.look(ctx, pending.Command.ID); err == nil {
 		return answer, nil
 	}
 	if _, alive, err := r.c.Live(ctx); err != nil || alive {
-		return bridge.Answer{}, nil //nolint:nilerr // Redis is asked again
+		return bridge.Answer{}, nil //nolint:nilerr // the next request to Redis shows the error
 	}
 	switch members, err := r.c.owners(ctx); {
 	case err != nil:
@@ -94,7 +91,7 @@ func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bri
 	}
 	answer, err := r.applyOffline(ctx, pending.Command, r.c.ports.Inbox)
 	if errors.Is(err, bridge.ErrFenced) {
-		return bridge.Answer{}, nil // a bridge has started meanwhile: it will answer
+		return bridge.Answer{}, nil // a bridge has started, and will answer
 	}
 	return answer, err
 }
@@ -130,7 +127,7 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 		}
 		answer, err = r.applyOffline(ctx, r.cmd, r.c.ports.Inbox)
 		if errors.Is(err, bridge.ErrFenced) {
-			continue // a bridge has started meanwhile: it will answer
+			continue // a bridge has started, and will answer
 		}
 		if err != nil {
 			return r.giveUpWith(err)
@@ -139,8 +136,8 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 	}
 }
 
-// look waits for the answer for a moment. It also waits if Redis fails at once, to
-// avoid a hot loop.
+// look waits briefly for the answer. It also waits if Redis fails at once, to avoid a hot
+// loop.
 func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, aliveInterval)
 	defer cancel()
@@ -151,7 +148,7 @@ func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 	return answer, err
 }
 
-// sayUnseen notes, and says, that the stream's owner reports nothing to this Redis.
+// sayUnseen reports that the stream's owner does not report to this Redis.
 func (r *request) sayUnseen(owner bridge.Member) {
 	r.unseen = &UnseenOwnerError{Stream: r.c.Stream(), By: owner}
 	if r.by.Waiting != nil {
@@ -159,12 +156,12 @@ func (r *request) sayUnseen(owner bridge.Member) {
 	}
 }
 
-// owners returns the processes that can run the stream. Redis shows none; only the
-// group coordinator is sure.
+// owners returns the processes that can run a stream without a status in Redis: the group
+// coordinator knows them.
 func (c *Controller) owners(ctx context.Context) ([]bridge.Member, error) {
 	members, err := c.members(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("no bridge responds, and %w", &OwnerUnknownError{Err: err})
+		return nil, fmt.Errorf("no bridge responds, and %w: %w", ErrOwnerUnknown, err)
 	}
 	return members, nil
 }
@@ -199,7 +196,7 @@ func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox br
 func (r *request) giveUpWith(cause error) (bridge.Answer, error) {
 	answer, err := r.giveUp(false)
 	if err == nil {
-		return answer, nil // it was applied all the same
+		return answer, nil
 	}
 	return answer, cause
 }
@@ -210,7 +207,9 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
 	defer cancel()
 	outcome, err := r.c.ports.Inbox.Withdraw(ctx, r.cmd.ID)
-	e := &UnacknowledgedError{ID: r.cmd.ID, State: outcome.State, Owner: outcome.Owner, Timeout: r.by.Timeout, Interrupted: interrupted}
+	e := &UnacknowledgedError{
+		ID: r.cmd.ID, State: outcome.State, Owner: outcome.Owner, Timeout: r.by.Timeout, Interrupted: interrupted,
+	}
 	switch {
 	case err != nil:
 		e.State, e.Err = bridge.CommandUnknown, err
@@ -225,4 +224,39 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 		e.Unseen = r.unseen
 	}
 	return bridge.Answer{}, e
+}
+
+// applyAway applies the command while Redis is unreachable, which a running bridge could
+// not receive: this process applies it if the group has no member. A bridge that starts
+// meanwhile fences this process, or continues from its commit.
+func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, error) {
+	stuck := func(because error) (bridge.Answer, error) {
+		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
+	}
+	if r.c.cfg.Mode != bridge.ExactlyOnce {
+		return stuck(ErrStoreHolds)
+	}
+	members, err := r.c.members(ctx)
+	switch {
+	case err != nil:
+		return stuck(fmt.Errorf("%w: %w", ErrOwnerUnknown, err))
+	case len(members) > 0:
+		return stuck(&OwnedError{Stream: r.c.Stream(), By: members[0]})
+	}
+	answer, err := r.applyOffline(ctx, r.cmd, granted{r.c.ports.Inbox})
+	if errors.Is(err, bridge.ErrFenced) {
+		return stuck(&TakenOverError{Err: err})
+	}
+	return answer, err
+}
+
+// granted is the inbox of a command of this process alone.
+type granted struct{ bridge.Inbox }
+
+func (granted) Claim(_ context.Context, _ bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	return bridge.Claimed{By: by.Session}, nil
+}
+
+func (granted) Answer(_ context.Context, _ bridge.Command, _ bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	return a, nil
 }

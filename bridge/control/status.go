@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// StatusTimeout bounds Status as a whole.
+	// StatusTimeout bounds Status.
 	StatusTimeout = 5 * time.Second
-	// changesShown is how many of the operators' changes a Report has; they are
-	// looked for in the newest changesSought entries.
+	// changesShown is the number of operators' changes in a Report, changesSought that of
+	// the newest entries to search.
 	changesShown  = 5
 	changesSought = 200
 )
@@ -56,7 +56,8 @@ func guarantee(mode bridge.Mode) string {
 	if mode == bridge.ExactlyOnce {
 		return "exactly-once: events and checkpoint share one Kafka transaction; consumers must use read_committed"
 	}
-	return "at-least-once: the checkpoint follows the acknowledged events; after a crash, events in flight are published again with the same ce_id"
+	return "at-least-once: the checkpoint follows the acknowledged events; " +
+		"after a crash, events in flight are published again with the same ce_id"
 }
 
 // Measure derives LagSeconds and CaughtUpIn from Live and Checkpoint.
@@ -80,8 +81,8 @@ func (r *Report) Measure(now time.Time) {
 	}
 }
 
-// LatestPosition returns the position of a stream: as committed, or as its bridge, if
-// any reports, knows better. Both may be nil.
+// LatestPosition returns the later position of a stream: that of its checkpoint or of its
+// status. Both may be nil.
 func LatestPosition(c *bridge.Checkpoint, live *bridge.Status) time.Time {
 	var at time.Time
 	if c != nil {
@@ -93,12 +94,12 @@ func LatestPosition(c *bridge.Checkpoint, live *bridge.Status) time.Time {
 	return at
 }
 
-// Status reads the stream's status from Redis and Kafka at once. Errors become notes
-// of the report.
+// Status reads the stream's status from Redis and Kafka at once. Errors are notes of the
+// report.
 func (c *Controller) Status(ctx context.Context) Report {
 	r := NewReport(c.Stream(), c.cfg.Mode)
 	var entries []bridge.Entry
-	var notes [4]string // in the order of what they are about
+	var notes [4]string // of status, checkpoint, members and topic
 	var redisErr error
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
@@ -133,9 +134,9 @@ func (c *Controller) Status(ctx context.Context) Report {
 		}
 		r.Members = members
 	})
-	asking.Go(func() {
+	asking.Go(func() { // the notes have its error
 		entries, _ = c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: changesSought, Brief: true})
-	}) // the notes say it
+	})
 	asking.Wait()
 	if redisErr != nil {
 		r.Unreachable = append(r.Unreachable, bridge.DependencyStore)

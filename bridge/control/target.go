@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,11 +15,10 @@ import (
 // timeLayout is the form of times in texts.
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// Target is the target of a move: one of the types below. A rewind goes to a
-// committed cursor of the history, a reset to any other position.
+// Target is the target of a move: one of the types below. A rewind goes to a committed
+// cursor of the history, a reset to any other position.
 type Target interface {
-	// plan finds the target from where the stream is.
-	plan(ctx context.Context, c *Controller, from base) (*Move, error)
+	plan(ctx context.Context, p *planner) (*Move, error)
 }
 
 // RewindToEntry goes to an entry of the history, on any branch.
@@ -54,48 +54,103 @@ type Import struct {
 	AcceptOther bool
 }
 
-func (t RewindToEntry) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	e, err := c.entry(ctx, from, c.entryLookup(t.Entry))
+// The names of the targets that ParseTarget reads, as the HTTP API has them.
+const (
+	TargetEntry     = "entry"      // a RewindToEntry
+	TargetDatetime  = "datetime"   // a RewindToTime
+	TargetAgo       = "ago"        // the same, by a duration before now
+	TargetShift     = "shift"      // a RewindPages, by a negative number
+	TargetEventTime = "event_time" // a ResetToTime
+	TargetEarliest  = "earliest"
+	TargetLatest    = "latest"
+	TargetCurrent   = "current"
+	TargetCursor    = "cursor"
+)
+
+// ParseTarget reads the text of a target, as of now. TargetEarliest, TargetLatest and
+// TargetCurrent ignore it. A time after now is a bridge.ErrFuture.
+func ParseTarget(name, text string, now time.Time) (to Target, err error) {
+	switch name {
+	case TargetEntry:
+		version, err := bridge.ParseVersion(text)
+		return RewindToEntry{Entry: version}, err
+	case TargetDatetime:
+		ms, err := bridge.ParsePast(text, now)
+		return RewindToTime{Time: time.UnixMilli(ms).UTC()}, err
+	case TargetEventTime:
+		ms, err := bridge.ParsePast(text, now)
+		return ResetToTime{Time: time.UnixMilli(ms).UTC()}, err
+	case TargetAgo:
+		back, err := bridge.ParseDuration(text)
+		if err == nil && back <= 0 {
+			err = errNotBack
+		}
+		if err != nil {
+			err = fmt.Errorf("%q %w", text, err)
+		}
+		return RewindToTime{Time: now.Add(-back)}, err
+	case TargetShift:
+		pages, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && pages >= 0 {
+			err = fmt.Errorf("%s %w", text, errNotBack)
+		}
+		return RewindPages{Pages: -pages}, err
+	case TargetCursor:
+		return ResetToCursor{Cursor: text}, CheckCursor(text)
+	case TargetLatest:
+		return ResetToLatest{}, nil
+	case TargetCurrent:
+		return ResetToCurrent{}, nil
+	case TargetEarliest:
+		return ResetToEarliest{}, nil
+	}
+	return nil, fmt.Errorf("%q is not a target", name)
+}
+
+var errNotBack = errors.New("does not go back")
+
+func (t RewindToEntry) plan(ctx context.Context, p *planner) (*Move, error) {
+	e, err := p.entry(ctx, p.entryLookup(t.Entry))
 	if err != nil {
 		return nil, err
 	}
-	return c.moveToEntry(ctx, from, e), nil
+	return p.moveToEntry(ctx, e), nil
 }
 
 // entryLookup finds the commit of a version.
-func (c *Controller) entryLookup(at bridge.Version) lookup {
+func (p *planner) entryLookup(at bridge.Version) lookup {
 	return lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Entry(ctx, at) },
-		inLog: func(p *bridge.Checkpoint, _ bool) (bool, bool) {
-			return p.Version == at, p.Version.Compare(at) > 0
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Entry(ctx, at) },
+		inLog: func(c *bridge.Checkpoint, _ bool) (bool, bool) {
+			return c.Version == at, c.Version.Compare(at) > 0
 		},
 	}
 }
 
-func (t RewindToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	return c.moveToNearest(ctx, from, nearest{
-		stored:  func(ctx context.Context) (neighbors, error) { return c.entryAt(ctx, t.Time) },
-		matches: func(p *bridge.Checkpoint) bool { return p.WrittenAt <= t.Time.UnixMilli() },
+func (t RewindToTime) plan(ctx context.Context, p *planner) (*Move, error) {
+	return p.moveToNearest(ctx, nearest{
+		stored:  func(ctx context.Context) (neighbors, error) { return p.entryAt(ctx, t.Time) },
+		matches: func(c *bridge.Checkpoint) bool { return c.WrittenAt <= t.Time.UnixMilli() },
 		time:    t.Time,
 		where:   "at or before " + t.Time.UTC().Format(timeLayout),
 	})
 }
 
-func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+func (t RewindPages) plan(ctx context.Context, p *planner) (*Move, error) {
 	where := fmt.Sprintf("at least %d pages back", t.Pages)
 	if t.Pages == 1 {
 		where = "at least 1 page back"
 	}
-	m, err := c.moveToNearest(ctx, from, nearest{
+	m, err := p.moveToNearest(ctx, nearest{
 		stored: func(ctx context.Context) (at neighbors, err error) {
-			at.Entry, at.next, err = c.ports.Entries.Back(ctx, from.Pages, t.Pages)
+			at.Entry, at.next, err = p.ports.Entries.Back(ctx, p.from.Pages, t.Pages)
 			return at, err
 		},
-		matches: func(p *bridge.Checkpoint) bool { return p.Pages <= from.Pages-t.Pages },
+		matches: func(c *bridge.Checkpoint) bool { return c.Pages <= p.from.Pages-t.Pages },
 		where:   where,
 	})
 	if missing, ok := errors.AsType[*NoEntryError](err); ok {
-		missing.Left = c.leftBehind(ctx, from)
+		missing.Left = p.leftBehind(ctx)
 	}
 	return m, err
 }
@@ -103,10 +158,10 @@ func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move,
 // leftBehind returns the newest entry with another cursor that the last move of the
 // stream left on another branch; nil if there is none. Only data commits have a cursor
 // that the API has returned.
-func (c *Controller) leftBehind(ctx context.Context, from base) *bridge.Version {
-	at := from.Checkpoint
+func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
+	at := p.from.Checkpoint
 	for at.Change != nil && !at.Change.Moves() {
-		e, err := c.entry(ctx, from, c.entryLookup(at.Change.From))
+		e, err := p.entry(ctx, p.entryLookup(at.Change.From))
 		if err != nil {
 			return nil
 		}
@@ -115,12 +170,12 @@ func (c *Controller) leftBehind(ctx context.Context, from base) *bridge.Version 
 	if at.Change == nil {
 		return nil
 	}
-	matches := func(p *bridge.Checkpoint) bool {
-		return p.Kind == bridge.KindData && p.Version.Compare(at.Change.From) <= 0 && p.Cursor != from.Cursor
+	matches := func(c *bridge.Checkpoint) bool {
+		return c.Kind == bridge.KindData && c.Version.Compare(at.Change.From) <= 0 && c.Cursor != p.from.Cursor
 	}
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Find(ctx, matches) },
-		inLog:   func(p *bridge.Checkpoint, _ bool) (bool, bool) { return matches(p), true },
+	e, err := p.entry(ctx, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, matches) },
+		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return matches(c), true },
 	})
 	if err != nil {
 		return nil
@@ -135,23 +190,23 @@ type lookup struct {
 	time    time.Time // the requested time, zero if none
 }
 
-// found is an entry, and whether it counts its events from where the stream does.
+// found is an entry, and whether it counts its events from the stream's root.
 type found struct {
 	bridge.Entry
 	sameCount bool
 }
 
-func (c *Controller) entry(ctx context.Context, from base, l lookup) (found, error) {
+func (p *planner) entry(ctx context.Context, l lookup) (found, error) {
 	e, err := bridge.Entry{}, bridge.ErrNoEntry
-	if from.away == nil {
+	if p.from.away == nil {
 		if e, err = l.inStore(ctx); err == nil {
-			return found{e, from.branches.sameCount(ctx, &from.Checkpoint, &e.Checkpoint)}, nil
+			return found{e, p.sameCount(ctx, &e.Checkpoint)}, nil
 		}
 	}
 	if !isNoEntry(err) {
 		return found{}, err
 	}
-	f, err := c.older(ctx, from, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.inLog)
+	f, err := p.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.inLog)
 	if isNoEntry(err) {
 		return f, &NoEntryError{Time: l.time, Err: err}
 	}
@@ -163,27 +218,27 @@ func isNoEntry(err error) bool {
 }
 
 // moveToEntry plans a rewind.
-func (c *Controller) moveToEntry(ctx context.Context, from base, e found) *Move {
-	m := newMove("", e.Target(), c.repeatsAfter(ctx, from, e, e.Events))
-	m.To, m.FirstPublished = endpointOf(&e.Checkpoint), c.firstPublished(ctx, from, e.Entry)
+func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
+	m := newMove("", e.Target(), p.repeatsAfter(ctx, e, e.Events))
+	m.To, m.FirstPublished = endpointOf(&e.Checkpoint), p.firstPublished(ctx, e.Entry)
 	switch {
-	case e.SamePosition(&from.Checkpoint):
-		m.Notes = append(m.Notes, "the stream is at this position already")
-	case e.ahead(from):
-		m.Notes = append(m.Notes, aheadNote)
+	case e.SamePosition(&p.from.Checkpoint):
+		m.note("the stream is at this position already")
+	case p.ahead(&e):
+		m.note(aheadNote)
 	}
 	return m
 }
 
-// firstPublished returns the time since when the events behind an entry were published
-// first, zero if it is unknown. A rewind leads to events that were published before.
-func (c *Controller) firstPublished(ctx context.Context, from base, e bridge.Entry) time.Time {
+// firstPublished returns when the first event behind an entry was first published, zero if
+// it is unknown. The events behind a rewind were published before.
+func (p *planner) firstPublished(ctx context.Context, e bridge.Entry) time.Time {
 	for e.RewindEnd != nil {
 		to := e.MovedTo()
 		if e.Seq > 0 || to == nil {
 			return time.Time{}
 		}
-		at, err := c.entry(ctx, from, c.entryLookup(*to))
+		at, err := p.entry(ctx, p.entryLookup(*to))
 		if err != nil {
 			return time.Time{}
 		}
@@ -196,26 +251,27 @@ func (c *Controller) firstPublished(ctx context.Context, from base, e bridge.Ent
 const aheadNote = "the target is ahead of the stream: events in between are skipped"
 
 // ahead reports whether an entry is ahead of where the stream is.
-func (e *found) ahead(from base) bool {
+func (p *planner) ahead(e *found) bool {
 	switch {
-	case from.Zero():
+	case p.from.Zero():
 		return false
 	case e.sameCount:
-		return e.Events > from.Events
+		return e.Events > p.from.Events
 	}
-	return e.PositionTime > from.PositionTime && from.PositionTime > 0
+	return e.PositionTime > p.from.PositionTime && p.from.PositionTime > 0
 }
 
-// countCursor counts what a reset to a cursor publishes again, if the history has it.
-// An entry has published its Tail from the page at its cursor, the target another one.
-func (c *Controller) countCursor(ctx context.Context, from base, m *Move) (known bool) {
-	has := func(p *bridge.Checkpoint) bool {
+// countCursor counts the events that a reset to a cursor publishes again, if the history
+// has the cursor. The entry and the target have published different tails of its page.
+func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
+	has := func(c *bridge.Checkpoint) bool {
 		// While an overlap is read again, the count is ahead of the cursor.
-		return p.Cursor == m.target.Cursor && (p.Cursor != "" || p.Origin.Start == m.target.Start) && (p.Overlap == nil || p.Overlap.Done)
+		return c.Cursor == m.target.Cursor && (c.Cursor != "" || c.Origin.Start == m.target.Start) &&
+			(c.Overlap == nil || c.Overlap.Done)
 	}
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Find(ctx, has) },
-		inLog:   func(p *bridge.Checkpoint, _ bool) (bool, bool) { return has(p), true },
+	e, err := p.entry(ctx, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, has) },
+		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return has(c), true },
 	})
 	switch {
 	case isNoEntry(err):
@@ -227,69 +283,71 @@ func (c *Controller) countCursor(ctx context.Context, from base, m *Move) (known
 	default:
 		e.Events += int64(len(m.target.Tail) - len(e.Tail))
 		m.To.Text += "   (as in entry " + e.Version.String() + ")"
-		m.Repeats = c.repeatsAfter(ctx, from, e, e.Events)
-		if e.ahead(from) {
-			m.Notes = append(m.Notes, aheadNote)
+		m.Repeats = p.repeatsAfter(ctx, e, e.Events)
+		if p.ahead(&e) {
+			m.note(aheadNote)
 		}
 		return true
 	}
 	return false
 }
 
-func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
-	return newMove("the earliest event", bridge.Target{}, c.repeatsAll(ctx, from)), nil
+func (ResetToEarliest) plan(ctx context.Context, p *planner) (*Move, error) {
+	return newMove("the earliest event", bridge.Target{}, p.repeatsAll(ctx)), nil
 }
 
-func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	if c.ports.NoStart != nil {
-		return nil, &RefusedError{Detail: c.ports.NoStart.Error(), NoStart: true}
+func (t ResetToTime) plan(ctx context.Context, p *planner) (*Move, error) {
+	if p.ports.NoStart != nil {
+		return nil, &RefusedError{Detail: p.ports.NoStart.Error(), NoStart: true}
 	}
 	ms := t.Time.UnixMilli()
-	again, trusts := c.repeatsFrom(ctx, from, t.Time)
-	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, again)
+	again, trusts := p.repeatsFrom(ctx, t.Time)
+	m := newMove("events from "+t.Time.UTC().Format(time.RFC3339Nano)+" on", bridge.Target{Start: ms}, again)
 	if trusts {
-		m.Notes = append(m.Notes, fmt.Sprintf("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", c.cfg.Overlap))
+		m.note("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", p.cfg.Overlap)
 	}
-	if !from.Zero() && from.PositionKnown() && ms > max(from.PositionTime, from.Origin.Start) {
-		m.Notes = append(m.Notes, aheadNote)
+	if !p.from.Zero() && p.from.PositionKnown() && ms > max(p.from.PositionTime, p.from.Origin.Start) {
+		m.note(aheadNote)
 	}
 	return m, nil
 }
 
-func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	if c.ports.NoStart != nil {
-		return nil, &RefusedError{Detail: c.ports.NoStart.Error(), NoStart: true}
+func (ResetToLatest) plan(ctx context.Context, p *planner) (*Move, error) {
+	if p.ports.NoStart != nil {
+		return nil, &RefusedError{Detail: p.ports.NoStart.Error(), NoStart: true}
 	}
-	t, err := c.now(ctx, from.away)
+	t, err := p.now(ctx, p.from.away)
 	if err != nil {
 		return nil, err
 	}
 	m := newMove("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()}, Repeats{})
-	m.Notes = append(m.Notes, "events between the current position and now are skipped")
+	m.note("events between the current position and now are skipped")
 	return m, nil
 }
 
-func (ResetToCurrent) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	if from.Zero() {
-		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", c.Stream(), ErrNoPosition)
+func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
+	if p.from.Zero() {
+		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", p.Stream(), ErrNoPosition)
 	}
+	from := &p.from
 	m := newMove("the same position", bridge.Target{
 		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Border: from.Border, Start: from.Origin.Start,
 		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
-	}, c.repeatsAfter(ctx, from, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
-	if !from.Origin.Same(c.cfg.Origin) {
+	}, p.repeatsAfter(ctx, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
+	if !from.Origin.Same(p.cfg.Origin) {
 		m.Repeats = m.underOther()
 	}
-	m.Notes = append(m.Notes, "the topics are accepted as they are now; lost records stay missing until they are repaired")
+	m.note("the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }
 
-func (t ResetToCursor) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+func (t ResetToCursor) plan(ctx context.Context, p *planner) (*Move, error) {
 	if err := CheckCursor(t.Cursor); err != nil {
 		return nil, err
 	}
-	m := newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}, Repeats{})
-	c.countCursor(ctx, from, m)
+	text := fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor))
+	m := newMove(text, bridge.Target{Cursor: t.Cursor}, Repeats{})
+	p.countCursor(ctx, m)
 	return m, nil
 }
 
@@ -306,8 +364,7 @@ func CheckCursor(cursor string) error {
 	return nil
 }
 
-// ShortCursor shortens a cursor to both ends: enough to recognize it, not to use
-// it.
+// ShortCursor shortens a cursor to both ends, which identify it but cannot be used.
 func ShortCursor(cursor string) string {
 	r := []rune(cursor)
 	if len(r) <= 24 {
@@ -316,40 +373,44 @@ func ShortCursor(cursor string) string {
 	return string(r[:10]) + "..." + string(r[len(r)-6:])
 }
 
-func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+func (t Import) plan(ctx context.Context, p *planner) (*Move, error) {
 	in := &t.Checkpoint
 	var differs []string
 	differ := func(what string, have, want any) {
 		differs = append(differs, fmt.Sprintf("its %s is %v, want %v", what, have, want))
 	}
-	if want := c.Stream(); in.Stream != want {
+	if want := p.Stream(); in.Stream != want {
 		differ("stream", in.Stream, want)
 	}
-	if want := c.cfg.Origin; !in.Origin.Same(want) {
+	if want := p.cfg.Origin; !in.Origin.Same(want) {
 		differ("export", in.Origin, want)
 	}
-	if want := from.Source; want != (bridge.SourceIdentity{}) && in.Source != (bridge.SourceIdentity{}) && in.Source != want {
+	none := bridge.SourceIdentity{}
+	if want := p.from.Source; want != none && in.Source != none && in.Source != want {
 		differ("application", sourceText(in.Source), sourceText(want))
 	}
-	if other := from.Origin.Request.Changed(in.Origin.Request, in.Cursor).Other; len(other) > 0 {
+	if other := p.from.Origin.Request.Changed(in.Origin.Request, in.Cursor).Other; len(other) > 0 {
 		differs = append(differs, "its cursor is of another request: "+strings.Join(other, ", ")+" differs")
 	}
 	if len(differs) > 0 && !t.AcceptOther {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
 	position, request := in.PositionTime, in.Origin.Request
-	if len(differs) > 0 { // it may be another export's, and is accepted as the stream's
+	if len(differs) > 0 { // a cursor of another export is accepted as the stream's
 		position, request = 0, ""
 	}
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request}, Repeats{})
+		bridge.Target{
+			Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start,
+			Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request,
+		}, Repeats{})
 	m.Notes = differs
-	known := c.countCursor(ctx, from, m)
+	known := p.countCursor(ctx, m)
 	if in.PositionTime > 0 {
-		m.To.Text += "   " + time.UnixMilli(in.PositionTime).UTC().Format(timeLayout)
+		m.To.Text += "   " + secondText(in.PositionTime)
 	}
-	if !known && in.Events > from.Events && !from.Zero() {
-		m.Notes = append(m.Notes, aheadNote)
+	if !known && in.Events > p.from.Events && !p.from.Zero() {
+		m.note(aheadNote)
 	}
 	return m, nil
 }
@@ -357,5 +418,3 @@ func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, erro
 func sourceText(s bridge.SourceIdentity) string {
 	return s.Organization + "/" + s.Workspace + "/" + s.Application
 }
-
-func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }

@@ -26,17 +26,16 @@ const (
 	ackTimeout = 20 * time.Second
 )
 
-// actor executes the action in a request's body on a stream or a job. who is the
-// caller.
+// actor executes the action of a body on a stream or a job. who is the caller.
 type actor func(ctx context.Context, object, who string, body []byte) (any, error)
 
 // objectOf returns the stream or the job in a request's path.
 type objectOf func(*http.Request) (string, error)
 
-// action authorizes a request, then executes it. It reads the body last.
+// action authorizes a request, reads its body and executes it.
 func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// The acknowledgement may take longer than other answers.
+		// An acknowledgement may exceed the usual time-out.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTimeout + writeTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
@@ -53,8 +52,10 @@ func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 	}
 }
 
-// authorize returns the object and the body of a request that may act.
-func (h *handler) authorize(w http.ResponseWriter, r *http.Request, object objectOf) (name string, body []byte, err error) {
+// authorize returns the object and the body of an authorized request.
+func (h *handler) authorize(
+	w http.ResponseWriter, r *http.Request, object objectOf,
+) (name string, body []byte, err error) {
 	if err := h.guard.mayAct(r); err != nil {
 		return "", nil, err
 	}
@@ -62,16 +63,15 @@ func (h *handler) authorize(w http.ResponseWriter, r *http.Request, object objec
 		return "", nil, err
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return "", nil, &Error{Status: http.StatusUnsupportedMediaType, Err: errors.New("the body must be JSON"), Hint: "Content-Type: application/json"}
+		return "", nil, errorf(http.StatusUnsupportedMediaType, "Content-Type: application/json", "the body must be JSON")
 	}
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	switch {
-	case isTooLarge(err):
-		return "", nil, &Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body is larger than %d bytes", maxBody)}
-	case err != nil:
-		return "", nil, badRequest("send the complete body", "read the body: %w", err)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		err = errorf(http.StatusRequestEntityTooLarge, "", "the body is larger than %d bytes", maxBody)
+	} else if err != nil {
+		err = badRequest("send the complete body", "read the body: %w", err)
 	}
-	return name, body, nil
+	return name, body, err
 }
 
 // pauseRequest is the body of a pause, and, without For, of a resume.
@@ -92,9 +92,8 @@ func (h *handler) pause(ctx context.Context, stream, who string, body []byte) (a
 			return nil, badRequest(`"for": "30m"`, "for: %q is not a duration of a second or more", shorten(req.For))
 		}
 	}
-	return h.do("pause", stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
-		return c.Pause(ctx, by, length)
-	})
+	by := requestOf(who, req.Reason)
+	return h.do("pause", stream, by, func(c Controller) (control.Done, error) { return c.Pause(ctx, by, length) })
 }
 
 func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (any, error) {
@@ -104,9 +103,8 @@ func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	return h.do("resume", stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
-		return c.Resume(ctx, by)
-	})
+	by := requestOf(who, req.Reason)
+	return h.do("resume", stream, by, func(c Controller) (control.Done, error) { return c.Resume(ctx, by) })
 }
 
 func requestOf(who, reason string) control.Request {
@@ -118,8 +116,7 @@ type moveRequest struct {
 	To      moveTarget `json:"to"`
 	Reason  string     `json:"reason"`
 	Execute bool       `json:"execute"`
-	// Confirm is the stream's name once more, BaseEpoch that of the plan; only
-	// with Execute.
+	// Confirm repeats the stream's name, BaseEpoch is that of the plan; only with Execute.
 	Confirm   string `json:"confirm"`
 	BaseEpoch *int64 `json:"base_epoch"`
 	// AcceptSource is as in bridge.Command.
@@ -131,7 +128,7 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	kind, to, err := req.To.parse(time.Now())
+	to, err := req.To.parse(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +143,18 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 		}
 		return m.Plan, nil
 	case req.Confirm != stream:
-		return nil, badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(req.Confirm))
+		return nil, unconfirmed(req.Confirm, stream)
 	case req.BaseEpoch == nil:
 		return nil, badRequest("use the base_epoch of the plan", "base_epoch is missing: plan the move before executing it")
 	}
+	kind := bridge.KindReset
+	switch to.(type) {
+	case control.RewindToEntry, control.RewindToTime, control.RewindPages:
+		kind = bridge.KindRewind
+	}
 	by := requestOf(who, req.Reason)
 	by.AcceptSource = req.AcceptSource
-	return h.do(kind, stream, by, func(c Controller, by control.Request) (control.Done, error) {
+	return h.do(string(kind), stream, by, func(c Controller) (control.Done, error) {
 		m, err := c.Plan(ctx, to)
 		if err == nil {
 			err = m.CheckEpoch(*req.BaseEpoch)
@@ -164,83 +166,67 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	})
 }
 
-// moveTarget is the target of a move. Exactly one field is set; the first three go
-// to a committed cursor of the history.
+// moveTarget is the target of a move: exactly one field is set. In JSON, each has the name
+// that control.ParseTarget knows.
 type moveTarget struct {
-	// Entry names an entry of the history, as 3.12.
-	Entry string `json:"entry"`
-	// Datetime is the newest commit at or before this time, as
-	// bridge.ParseInstant reads it.
-	Datetime string `json:"datetime"`
-	// Shift is a number of pages, negative to go back.
-	Shift int64 `json:"shift"`
-	// EventTime goes to the events from this time on, read like Datetime; an API that
-	// takes no start refuses it. Earliest goes to the first event of the export,
-	// Latest to the events from now on. Current keeps the position and accepts the
-	// topics as they are.
+	Entry     string `json:"entry"`
+	Datetime  string `json:"datetime"`
+	Shift     int64  `json:"shift"`
 	EventTime string `json:"event_time"`
 	Earliest  bool   `json:"earliest"`
 	Current   bool   `json:"current"`
 	Latest    bool   `json:"latest"`
 }
 
-// parse checks that exactly one field is set, and its value.
-func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
+// targetHints are correct targets.
+var targetHints = map[string]string{
+	control.TargetEntry: "use an entry of the history", control.TargetShift: `"shift": -5`,
+	control.TargetDatetime: timeHint(control.TargetDatetime), control.TargetEventTime: timeHint(control.TargetEventTime),
+}
+
+// parse reads the field that is set.
+func (t *moveTarget) parse(now time.Time) (control.Target, error) {
+	var name, text string
 	given := 0
-	for _, is := range []bool{
-		t.Entry != "", t.Datetime != "", t.Shift != 0, t.EventTime != "", t.Earliest, t.Current, t.Latest,
-	} {
-		if is {
+	fields := reflect.ValueOf(*t)
+	for i := range fields.NumField() {
+		if field := fields.Field(i); !field.IsZero() {
+			name, text = fields.Type().Field(i).Tag.Get("json"), shorten(fmt.Sprint(field))
 			given++
 		}
 	}
-	switch {
-	case given != 1:
-		return "", nil, badRequest(`"to": {"shift": -5}`,
+	if given != 1 {
+		return nil, badRequest(`"to": {"shift": -5}`,
 			"to: has %d targets, want one of entry, datetime, shift, event_time, earliest, current, latest", given)
-	case t.Shift > 0:
-		return "", nil, badRequest(`"shift": -5`, "shift: %d is not negative", t.Shift)
 	}
-	const rewind, reset = "rewind", "reset"
+	to, err := control.ParseTarget(name, text, now)
+	hint := targetHints[name]
 	switch {
-	case t.Entry != "":
-		version, err := bridge.ParseVersion(t.Entry)
-		if err != nil {
-			return "", nil, badRequest("use an entry of the history", "entry: %s", shorten(err.Error()))
-		}
-		return rewind, control.RewindToEntry{Entry: version}, nil
-	case t.Datetime != "":
-		at, err := past("datetime", t.Datetime, now)
-		return rewind, control.RewindToTime{Time: at}, err
-	case t.EventTime != "":
-		at, err := past("event_time", t.EventTime, now)
-		return reset, control.ResetToTime{Time: at}, err
-	case t.Earliest:
-		return reset, control.ResetToEarliest{}, nil
-	case t.Current:
-		return reset, control.ResetToCurrent{}, nil
-	case t.Latest:
-		return reset, control.ResetToLatest{}, nil
+	case err == nil:
+		err = wantAbsolute(text, now)
+	case errors.Is(err, bridge.ErrFuture):
+		hint = `"latest": true`
 	}
-	return rewind, control.RewindPages{Pages: -t.Shift}, nil
+	if err != nil {
+		return nil, badRequest(hint, "%s: %w", name, err)
+	}
+	return to, nil
 }
 
-// past reads a time that is not after now.
-func past(field, text string, now time.Time) (time.Time, error) {
-	ms, err := millis(field, text)
-	if err == nil && ms > now.UnixMilli() {
-		err = badRequest(`"latest": true`, "%s: %s is in the future", field, shorten(text))
-	}
-	return time.UnixMilli(ms).UTC(), err
+// unconfirmed is the error of a confirmation that does not name the stream.
+func unconfirmed(confirm, stream string) error {
+	return badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(confirm))
 }
 
 // do executes a change and logs it with its caller.
-func (h *handler) do(action, stream string, by control.Request, change func(Controller, control.Request) (control.Done, error)) (any, error) {
+func (h *handler) do(
+	action, stream string, by control.Request, change func(Controller) (control.Done, error),
+) (any, error) {
 	if err := checkReason(by.Reason); err != nil {
 		return nil, err
 	}
 	log := h.Logger.With("stream", stream, "action", action, "who", by.Who, "reason", by.Reason)
-	done, err := change(h.Controllers[stream], by)
+	done, err := change(h.Controllers[stream])
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
 		return nil, steered(err)
@@ -250,7 +236,7 @@ func (h *handler) do(action, stream string, by control.Request, change func(Cont
 	return Done{Applied: a.Applied, By: a.By, Version: a.Version, At: time.UnixMilli(a.At).UTC()}, nil
 }
 
-// checkReason checks that there is a reason and that the history can store it.
+// checkReason checks that the history can store the reason, which is required.
 func checkReason(reason string) error {
 	const hint = `"reason": "vendor maintenance"`
 	if strings.TrimSpace(reason) == "" {

@@ -183,7 +183,7 @@ func TestActionBodies(t *testing.T) {
 
 		{"nowhere", ask{line: movePath, body: move(`{}`, "")}, 400, "0 targets"},
 		{"two places", ask{line: movePath, body: move(`{"shift":-5,"earliest":true}`, "")}, 400, "2 targets"},
-		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "is not negative"},
+		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "shift: 5 does not go back"},
 		{"the future", ask{line: movePath, body: move(`{"datetime":"2999-01-01T00:00:00Z"}`, "")}, 400, "future"},
 		{"a future event time", ask{line: movePath, body: move(`{"event_time":"2999-01-01T00:00:00Z"}`, "")}, 400, "event_time: 2999-01-01T00:00:00Z is in the future"},
 		{"both times", ask{line: movePath, body: move(`{"event_time":"2026-01-01","datetime":"2026-01-01"}`, "")}, 400, "2 targets"},
@@ -353,7 +353,7 @@ func TestSteeringFailures(t *testing.T) {
 		{&control.RefusedError{By: "one", Detail: "not paused"}, 409, "check the status and plan again"},
 		{&control.RefusedError{By: "one", Restored: true}, 409, "Redis had lost the cursor and has it again; retry"},
 		{&control.RefusedError{Detail: "no start", NoStart: true}, 409, "use a rewind, or the earliest event"},
-		{&control.MovedError{Epoch: 2, Planned: 1}, 409, "check the status and plan again"},
+		{new(control.Move).CheckEpoch(1), 409, "check the status and plan again"},
 		{fmt.Errorf("request: %w", &bridge.PendingError{}), 409, "retry when that request is done"},
 		{&control.NoEntryError{Err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)}, 404, "use an entry of the history, or a reset"},
 		{&control.NoEntryError{Err: bridge.ErrNoEntry, Left: &bridge.Version{Epoch: 1, Seq: 7}}, 404, "use entry 1.7, the newest with another cursor before the last move, or a reset"},

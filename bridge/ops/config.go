@@ -38,17 +38,20 @@ func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 // minToken is the length below which a token can be guessed.
 const minToken = 16
 
-// Unsafe lists the settings that disable a protection. HTTP_ADDR is one on any address
-// but localhost: reading takes no token.
+// Unsafe lists the settings that disable a protection. HTTP_ADDR is one unless it is on
+// localhost: reading takes no token.
 func (c Config) Unsafe() []string {
+	if c.Off() {
+		return nil
+	}
 	var list []string
-	if !c.Local() && !c.Off() {
+	if !c.Local() {
 		list = append(list, "HTTP_ADDR")
 	}
-	if token := c.AdminToken.Reveal(); token != "" && len(token) < minToken && !c.Off() {
+	if token := c.AdminToken.Reveal(); token != "" && len(token) < minToken {
 		list = append(list, "HTTP_ADMIN_TOKEN")
 	}
-	if c.ShowEvents && !c.Local() && !c.Off() {
+	if c.ShowEvents && !c.Local() {
 		list = append(list, "HTTP_SHOW_EVENTS")
 	}
 	return list
@@ -57,15 +60,18 @@ func (c Config) Unsafe() []string {
 // Validate returns all problems of the configuration.
 func (c Config) Validate() error {
 	var p bridge.Problems
+	add := func(variable, format string, args ...any) {
+		p.Add(bridge.Problem{Variable: variable, Message: variable + ": " + fmt.Sprintf(format, args...)})
+	}
 	if _, port, err := net.SplitHostPort(c.Addr); !c.Off() && (err != nil || port == "") {
-		p.Add(bridge.Problem{Variable: "HTTP_ADDR", Message: fmt.Sprintf("HTTP_ADDR: %q is not an address, for example 127.0.0.1:8080, or off", c.Addr)})
+		add("HTTP_ADDR", "%q is not an address, for example 127.0.0.1:8080, or off", c.Addr)
 	}
 	if token := c.AdminToken.Reveal(); strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		p.Add(bridge.Problem{Variable: "HTTP_ADMIN_TOKEN", Message: "HTTP_ADMIN_TOKEN: must be printable ASCII without spaces, for example from: openssl rand -hex 32"})
+		add("HTTP_ADMIN_TOKEN", "must be printable ASCII without spaces, for example from: openssl rand -hex 32")
 	}
 	for _, name := range c.AllowedHosts {
 		if name == "" || strings.ContainsAny(name, "/:*@ ") {
-			p.Add(bridge.Problem{Variable: "HTTP_ALLOWED_HOSTS", Message: fmt.Sprintf("HTTP_ALLOWED_HOSTS: %q is not a host name without scheme and port, for example bridge.example.com", name)})
+			add("HTTP_ALLOWED_HOSTS", "%q is not a host name without scheme and port, for example bridge.example.com", name)
 		}
 	}
 	return p.Err()

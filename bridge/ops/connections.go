@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// maxConnections bounds the open connections. It is well above what the feeds, the
-// queries and the probes take, and below the usual limit of 1,024 open files.
+// maxConnections bounds the open connections. It exceeds those of feeds, queries and
+// probes by far, and is below the usual limit of 1,024 open files.
 const maxConnections = 256
 
-// connections closes a connection when there are too many, so that a new one is
-// always served, such as a probe's: clients that hold connections lose theirs.
+// connections closes an old connection if there are too many: a new one, such as a
+// probe's, is always served.
 type connections struct {
 	mu    sync.Mutex // guards all below
 	open  map[net.Conn]connection
@@ -20,7 +20,7 @@ type connections struct {
 
 type connection struct {
 	busy  bool  // a request is in progress
-	since int64 // the change that began this state
+	since int64 // the number of the change that began this state
 }
 
 // changed is the server's ConnState.
@@ -41,8 +41,8 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeOldest closes the connection that has waited longest for a request, or, if
-// all are busy, the one with the oldest request.
+// closeOldest closes the connection that has been idle longest, or, if all are busy, the
+// one with the oldest request.
 func (c *connections) closeOldest(but net.Conn) {
 	var oldest net.Conn
 	for conn, this := range c.open {

@@ -30,25 +30,19 @@ type Records interface {
 	Jobs(ctx context.Context) ([]backfill.Listed, error)
 }
 
-// The sources of a History.
-const (
-	SourceRedis = "redis"
-	SourceKafka = "kafka"
-)
-
 // History is a part of the committed cursors of a stream.
 type History struct {
-	// Source is where the newest entries are from: the checkpoint topic in Kafka
-	// if Redis has none or is unreachable. Note says what is missing.
+	// Source has the newest entries: redis, or kafka if Redis has none or is unreachable.
+	// Note names what is missing.
 	Source  string         `json:"source"`
 	Note    string         `json:"note,omitempty"`
 	Entries []HistoryEntry `json:"entries"` // newest first
 }
 
 func historyOf(found *control.History) History {
-	h := History{Source: SourceRedis, Note: found.Note, Entries: make([]HistoryEntry, len(found.Entries))}
+	h := History{Source: "redis", Note: found.Note, Entries: make([]HistoryEntry, len(found.Entries))}
 	if found.Stored == 0 && len(found.Entries) > 0 {
-		h.Source = SourceKafka
+		h.Source = "kafka"
 	}
 	for i := range found.Entries {
 		h.Entries[i] = entryOf(&found.Entries[i])
@@ -76,14 +70,12 @@ type HistoryEntry struct {
 
 func entryOf(e *control.HistoryEntry) HistoryEntry {
 	h := HistoryEntry{
-		Version: e.Version, OtherBranch: e.OtherBranch, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
-		CursorHash: bridge.CursorHash(e.Cursor), Change: e.Change,
+		Version: e.Version, OtherBranch: e.OtherBranch, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind,
+		Events: e.Events, Pages: e.Pages, CursorHash: bridge.CursorHash(e.Cursor),
+		Position: bridge.Instant(e.PositionTime).UTC(), Change: e.Change,
 	}
 	if e.Parent != nil {
 		h.Parent = e.Parent.String()
-	}
-	if e.PositionTime > 0 {
-		h.Position = time.UnixMilli(e.PositionTime).UTC()
 	}
 	return h
 }
@@ -115,13 +107,14 @@ type deadLetter struct {
 }
 
 func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
-	found := deadLetters{DeadLetters: []deadLetter{}, Total: min(limit, len(all)), More: len(all) > limit}
-	for i := range all[:min(limit, len(all))] {
+	n := min(limit, len(all))
+	found := deadLetters{DeadLetters: make([]deadLetter, n), Total: n, More: len(all) > n}
+	for i := range found.DeadLetters {
 		l := &all[i]
-		found.DeadLetters = append(found.DeadLetters, deadLetter{
+		found.DeadLetters[i] = deadLetter{
 			Partition: l.Partition, Offset: l.Offset, Time: l.Time.UTC(), Reason: l.Reason, Message: l.Message,
 			CursorHash: l.CursorHash, Index: l.Index, Bytes: l.Size, Headers: l.Headers,
-		})
+		}
 	}
 	return found
 }

@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"exportbridge/bridge"
@@ -24,25 +25,33 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// errorf returns an error with a status and a hint.
+func errorf(status int, hint, format string, args ...any) error {
+	return &Error{Status: status, Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+func badRequest(hint, format string, args ...any) error {
+	return errorf(http.StatusBadRequest, hint, format, args...)
+}
+
 // failure returns the status of an error.
 func failure(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
+	e := &Error{Status: http.StatusInternalServerError, Err: err}
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: fault.Hint}
+		e.Status, e.Hint = http.StatusServiceUnavailable, fault.Hint
+	} else if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); ok {
+		e.Status, e.Hint = http.StatusServiceUnavailable, "run exportbridge check"
+	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		e.Status, e.Hint = http.StatusGatewayTimeout, "run exportbridge check"
 	}
-	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); ok {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "run exportbridge check"}
-	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "run exportbridge check"}
-	}
-	return &Error{Status: http.StatusInternalServerError, Err: err}
+	return e
 }
 
-// steered gives an error of a Controller its status: 409 for a rejected change, 503
-// for a server that fails.
+// steered adds the status and the hint to an error of a Controller: 409 for a rejected
+// change, 503 for a failing server.
 func steered(err error) error {
 	var (
 		missing *control.NoEntryError
@@ -54,7 +63,7 @@ func steered(err error) error {
 		fault   *bridge.Fault
 	)
 	const look = "check the status: it may have been applied"
-	answer := func(status int, hint string) error { return &Error{Status: status, Err: err, Hint: hint} }
+	answer := func(status int, hint string) error { return errorf(status, hint, "%w", err) }
 	switch {
 	case err == nil:
 		return nil
@@ -67,7 +76,8 @@ func steered(err error) error {
 	case errors.Is(err, control.ErrRejected):
 		return answer(http.StatusConflict, "check the status and plan again")
 	case errors.As(err, &missing) && missing.Left != nil:
-		return answer(http.StatusNotFound, "use entry "+missing.Left.String()+", the newest with another cursor before the last move, or a reset")
+		return answer(http.StatusNotFound,
+			"use entry "+missing.Left.String()+", the newest with another cursor before the last move, or a reset")
 	case errors.As(err, &missing):
 		return answer(http.StatusNotFound, "use an entry of the history, or a reset")
 	case errors.As(err, &absent) && absent.Live != nil:

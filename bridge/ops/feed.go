@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"exportbridge/bridge/control"
 )
 
 const (
@@ -24,9 +26,8 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// seats are the connected clients, the oldest first. A new one takes the place of the
-// oldest of the client that has most: whoever holds many connections loses theirs, and
-// nobody is shut out.
+// seats are the feeds, the oldest first. A new one ends the oldest feed of the client that
+// has most: no client can shut out others.
 type seats struct {
 	mu    sync.Mutex // guards taken
 	taken []*seat
@@ -37,7 +38,7 @@ type seat struct {
 	end    func() // returns at once, and may be called until leave returns
 }
 
-// take adds a client until leave is called.
+// take adds a feed until leave is called.
 func (s *seats) take(from netip.Addr, end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,14 +66,14 @@ func (s *seats) take(from netip.Addr, end func()) (leave func()) {
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	control := http.NewResponseController(w)
+	stream := http.NewResponseController(w)
 	defer h.feeds.take(peerOf(r), func() {
 		cancel()
-		_ = control.SetWriteDeadline(time.Now()) // a client that reads nothing
+		_ = stream.SetWriteDeadline(time.Now()) // the client may not read
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
-	s := &caller{to: w, control: control}
+	s := &caller{to: w, stream: stream}
 	if s.write("retry: 2000\n\n") != nil {
 		return
 	}
@@ -88,7 +89,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	h.tell(ctx, s, logs, samples)
 }
 
-// tell sends events until one of these ends it.
+// tell sends events until the feed ends.
 func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
@@ -104,7 +105,7 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 			err = s.write(": ping\n\n")
 		case entry, ok := <-logs:
 			if !ok {
-				return // too slow; after reconnecting it gets the last entries again
+				return // the client is too slow; it gets the last entries again when it reconnects
 			}
 			err = s.send("log", entry)
 		case sample := <-samples:
@@ -113,15 +114,15 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 	}
 }
 
-// caller is the connection of a client.
+// caller is the client of a feed.
 type caller struct {
-	to      http.ResponseWriter
-	control *http.ResponseController
-	status  []byte // sent last
-	sent    time.Time
+	to     http.ResponseWriter
+	stream *http.ResponseController
+	status []byte // the last one sent
+	sent   time.Time
 }
 
-// sendStatus sends the status if it has changed, and at least once a second.
+// sendStatus sends the status if it has changed, or after a second.
 func (s *caller) sendStatus(streams []Stream, now time.Time) error {
 	data, err := json.Marshal(liveReports(streams, now))
 	if err != nil {
@@ -131,23 +132,40 @@ func (s *caller) sendStatus(streams []Stream, now time.Time) error {
 		return nil
 	}
 	s.status, s.sent = data, now
-	return s.write("event: status\ndata: " + string(data) + "\n\n")
+	return s.writeEvent("status", data)
 }
 
 func (s *caller) send(event string, v any) error {
-	data, err := json.Marshal(v) // one line: JSON escapes line breaks
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return s.writeEvent(event, data)
+}
+
+// writeEvent writes JSON, which escapes line breaks, as an event.
+func (s *caller) writeEvent(event string, data []byte) error {
 	return s.write("event: " + event + "\ndata: " + string(data) + "\n\n")
 }
 
 func (s *caller) write(text string) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+	if err := s.stream.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return err
 	}
 	if _, err := s.to.Write([]byte(text)); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return s.stream.Flush()
+}
+
+// liveReports returns reports from this process's own state.
+func liveReports(streams []Stream, now time.Time) []control.Report {
+	all := make([]control.Report, len(streams))
+	for i, s := range streams {
+		status := s.Status()
+		all[i] = control.NewReport(status.Stream, status.Mode)
+		all[i].Live = &status
+		all[i].Measure(now)
+	}
+	return all
 }

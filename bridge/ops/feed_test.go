@@ -40,18 +40,21 @@ type feedServer struct {
 
 func startFeed(t *testing.T, s ops.Stream, values bool) *feedServer {
 	t.Helper()
-	tail := ops.NewLogTail(slog.DiscardHandler)
-	f := &feedServer{log: slog.New(tail), samples: ops.NewSampler([]string{"events"}, values), served: make(chan error, 1)}
-	parts := ops.Parts{
-		Metrics: metricsOf(&fakeStream{}), Streams: []ops.Stream{s}, Log: tail, Samples: f.samples,
-	}
+	tail, samples := ops.NewLogTail(slog.DiscardHandler), ops.NewSampler([]string{"events"}, values)
+	f := serveFeed(t, ops.Parts{Streams: []ops.Stream{s}, Log: tail, Samples: samples})
+	f.log, f.samples = slog.New(tail), samples
+	return f
+}
+
+func serveFeed(t *testing.T, parts ops.Parts) *feedServer {
+	t.Helper()
+	parts.Metrics = metricsOf(new(fakeStream))
 	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, parts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.url = "http://" + server.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
-	f.stop = cancel
+	f := &feedServer{url: "http://" + server.Addr().String(), stop: cancel, served: make(chan error, 1)}
 	go func() { f.served <- server.Serve(ctx) }()
 	t.Cleanup(cancel)
 	return f

@@ -3,7 +3,6 @@ package ops
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,10 +17,10 @@ const localhost = "localhost"
 
 // guard authorizes requests.
 type guard struct {
-	token *[sha256.Size]byte // of the hash of the token; nil where none is set
+	token *[sha256.Size]byte // the hash of the token; nil without one
 	short bool               // the token can be guessed: see minToken
 	names []string           // HTTP_ALLOWED_HOSTS, in lower case
-	own   string             // host of HTTP_ADDR, where healthcheck asks
+	own   string             // the host of HTTP_ADDR, as healthcheck names it
 	guesses
 }
 
@@ -48,14 +47,13 @@ func (g *guard) knowsHost(header string) bool {
 		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == localhost || strings.HasSuffix(host, "."+localhost) || host != "" && host == g.own || slices.Contains(g.names, host) {
+	if _, err := netip.ParseAddr(host); err == nil || host == localhost || strings.HasSuffix(host, "."+localhost) {
 		return true
 	}
-	_, err = netip.ParseAddr(host)
-	return err == nil
+	return host != "" && host == g.own || slices.Contains(g.names, host)
 }
 
-// mayAct returns why the caller may not execute actions, or nil.
+// mayAct returns nil if the caller may execute actions.
 func (g *guard) mayAct(r *http.Request) error {
 	switch {
 	case g.token == nil && isLocal(r):
@@ -65,17 +63,15 @@ func (g *guard) mayAct(r *http.Request) error {
 		if by := proxied(r); by != "" {
 			from += ", by a proxy: it has " + by
 		}
-		return &Error{
-			Status: http.StatusForbidden, Err: fmt.Errorf("actions are restricted to localhost without a token; the request is from %s", from),
-			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
-		}
+		return errorf(http.StatusForbidden, "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
+			"actions are restricted to localhost without a token; the request is from %s", from)
 	}
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
 		return unauthorized("the admin token is required")
 	}
 	scheme, given, _ := strings.Cut(authorization, " ")
-	// Hashes have equal lengths, which constant time requires.
+	// A comparison in constant time requires equal lengths.
 	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	right := strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1
 	allowed := right && !g.short || g.allow(peerOf(r), time.Now(), right)
@@ -84,36 +80,33 @@ func (g *guard) mayAct(r *http.Request) error {
 		return nil
 	case allowed:
 		return unauthorized("the admin token is wrong")
-	case g.short: // the answer does not tell which
-		return &Error{
-			Status: http.StatusTooManyRequests, Err: fmt.Errorf("too many wrong tokens from %s", callerOf(r)),
-			Hint: fmt.Sprintf("retry in a second; set a token of %d characters or more, which is accepted at once", minToken),
-		}
+	case g.short: // the answer does not reveal whether the token is right
+		hint := fmt.Sprintf("retry in a second; set a token of %d characters or more, which is accepted at once", minToken)
+		return errorf(http.StatusTooManyRequests, hint, "too many wrong tokens from %s", callerOf(r))
 	}
-	return &Error{
-		Status: http.StatusTooManyRequests, Err: fmt.Errorf("the admin token is wrong; too many wrong tokens from %s", callerOf(r)),
-		Hint: "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
-	}
+	return errorf(http.StatusTooManyRequests, "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
+		"the admin token is wrong; too many wrong tokens from %s", callerOf(r))
 }
 
 func unauthorized(text string) error {
-	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}
+	return errorf(http.StatusUnauthorized, "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>", "%s", text)
 }
 
 // direct are the headers of browsers and HTTP clients, besides those that begin with Sec-.
-// A request with any other one may come through a proxy, sidecar or content delivery
+// A request with another header may come through a proxy, sidecar or content delivery
 // network: it looks local, but may come from anywhere.
 var direct = []string{
-	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length",
-	"Content-Type", "Cookie", "Dnt", "Expect", "If-Modified-Since", "If-None-Match", "Keep-Alive", "Last-Event-Id", "Origin",
-	"Pragma", "Priority", "Range", "Referer", "Te", "Upgrade-Insecure-Requests", "User-Agent",
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection",
+	"Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Dnt", "Expect", "If-Modified-Since",
+	"If-None-Match", "Keep-Alive", "Last-Event-Id", "Origin", "Pragma", "Priority", "Range", "Referer", "Te",
+	"Upgrade-Insecure-Requests", "User-Agent",
 }
 
-// isLocal reports whether the caller is on this machine and asked without a proxy.
+// isLocal reports whether the caller is on this machine and used no proxy.
 func isLocal(r *http.Request) bool { return peerOf(r).IsLoopback() && proxied(r) == "" }
 
-// proxied says what shows that a request may come through a proxy, "" for nothing: a
-// header, or HTTP/1.0, which proxies send and clients do not.
+// proxied returns the sign that a request may come through a proxy, "" for none: a header,
+// or HTTP/1.0, which clients do not use.
 func proxied(r *http.Request) string {
 	for name := range r.Header {
 		if !strings.HasPrefix(name, "Sec-") && !slices.Contains(direct, name) {
@@ -126,9 +119,9 @@ func proxied(r *http.Request) string {
 	return ""
 }
 
-// checkSite returns an error if a web page of another site sent a request. It could not
-// read the answer, but could exhaust connections. It may link to what people read:
-// the web UI, whose files are exempt over plain HTTP, the metrics and the probes.
+// checkSite rejects a request of another site's web page. That page could not read the
+// answer, but could exhaust connections. It may link to the web UI, the metrics and the
+// probes. Files of the web UI are exempt over plain HTTP.
 func (g *guard) checkSite(r *http.Request, file bool) error {
 	origin, hint := r.Header.Get("Origin"), "use the web UI of this server, or curl"
 	site := r.Header.Get("Sec-Fetch-Site")
@@ -139,14 +132,14 @@ func (g *guard) checkSite(r *http.Request, file bool) error {
 		return nil
 	case linked && site != "" && origin == "":
 		return nil
-	case reads && file && site == "": // scripts have an Origin, which a proxy does not change
+	case reads && file && site == "": // scripts have an Origin, which proxies keep
 		return nil
-	case site == "": // as browsers do over plain HTTP
+	case site == "": // a browser over plain HTTP
 		u, err := url.Parse(origin)
 		if err != nil || u.Hostname() == "" {
 			break
 		}
-		// A proxy may have changed Host, but not Origin.
+		// A proxy may change Host, but not Origin.
 		if name := strings.ToLower(u.Hostname()); u.Host == r.Host || slices.Contains(g.names, name) {
 			return nil
 		}
@@ -156,7 +149,7 @@ func (g *guard) checkSite(r *http.Request, file bool) error {
 	if origin != "" {
 		text += " from " + shorten(origin)
 	}
-	return &Error{Status: http.StatusForbidden, Err: errors.New(text), Hint: hint}
+	return errorf(http.StatusForbidden, hint, "%s", text)
 }
 
 // peerOf is the address of the caller, the zero Addr if unknown.

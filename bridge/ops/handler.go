@@ -45,7 +45,7 @@ type Parts struct {
 const (
 	apiRoot   = "/api/"
 	debugRoot = "/debug/pprof/"
-	pageRoot  = "/" // whatever has no other handler
+	pageRoot  = "/" // all paths without another handler
 	// policy lets the web UI load only its own files, and forbids framing.
 	policy = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
@@ -56,11 +56,12 @@ type handler struct {
 	config Config
 	guard  *guard
 	feeds  seats
-	// denials slows rejected requests: each is a line of the log.
+	// denials limits the rate of rejected requests: each is logged.
 	denials *rate.Limiter
 }
 
-// denialRate is how many rejected requests are answered a second, after a burst of as many.
+// denialRate is the number of rejected requests that are answered per second, and the
+// burst.
 const denialRate = 100
 
 // Handler returns the endpoints:
@@ -92,9 +93,10 @@ func Handler(cfg Config, parts Parts) http.Handler {
 }
 
 func (h *handler) route(mux *http.ServeMux) {
-	for path, f := range map[string]http.HandlerFunc{"/livez": h.live, "/ping": h.live, "/readyz": h.ready, "/ready": h.ready} {
-		mux.HandleFunc("GET "+path, f)
-	}
+	mux.HandleFunc("GET /livez", h.live)
+	mux.HandleFunc("GET /ping", h.live)
+	mux.HandleFunc("GET /readyz", h.ready)
+	mux.HandleFunc("GET /ready", h.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc(apiRoot, h.unknown(mux))
 	mux.HandleFunc("GET /api/v1/session", h.session)
@@ -116,9 +118,11 @@ func (h *handler) route(mux *http.ServeMux) {
 		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.stream, h.move))
 	}
 	if h.config.PProf {
-		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
-			mux.HandleFunc("GET "+debugRoot+path, onlyLocal(f))
-		}
+		mux.HandleFunc("GET "+debugRoot, onlyLocal(pprof.Index))
+		mux.HandleFunc("GET "+debugRoot+"cmdline", onlyLocal(pprof.Cmdline))
+		mux.HandleFunc("GET "+debugRoot+"profile", onlyLocal(pprof.Profile))
+		mux.HandleFunc("GET "+debugRoot+"symbol", onlyLocal(pprof.Symbol))
+		mux.HandleFunc("GET "+debugRoot+"trace", onlyLocal(pprof.Trace))
 	}
 	if h.Page != nil {
 		mux.Handle(pageRoot, onlyGet(h.Page))
@@ -136,10 +140,8 @@ func (h *handler) secure(next *http.ServeMux) http.Handler {
 			header.Set("Cache-Control", "no-store")
 		}
 		if !h.guard.knowsHost(r.Host) {
-			h.fail(w, r, &Error{
-				Status: http.StatusMisdirectedRequest, Err: fmt.Errorf("unknown Host name %q", shorten(r.Host)),
-				Hint: "add it to HTTP_ALLOWED_HOSTS, or use the IP address",
-			})
+			h.fail(w, r, errorf(http.StatusMisdirectedRequest,
+				"add it to HTTP_ALLOWED_HOSTS, or use the IP address", "unknown Host name %q", shorten(r.Host)))
 			return
 		}
 		_, pattern := next.Handler(r)
@@ -185,10 +187,11 @@ func (h *handler) unknown(mux *http.ServeMux) http.HandlerFunc {
 		}
 		if len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			h.fail(w, r, &Error{Status: http.StatusMethodNotAllowed, Err: fmt.Errorf("method %[2]s is not allowed for %[1]s", shorten(r.URL.Path), shorten(r.Method)), Hint: "use " + strings.Join(allowed, " or ")})
+			h.fail(w, r, errorf(http.StatusMethodNotAllowed, "use "+strings.Join(allowed, " or "),
+				"method %s is not allowed for %s", shorten(r.Method), shorten(r.URL.Path)))
 			return
 		}
-		h.fail(w, r, &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%s does not exist", shorten(r.URL.Path)), Hint: "/api/v1/status"})
+		h.fail(w, r, errorf(http.StatusNotFound, "/api/v1/status", "%s does not exist", shorten(r.URL.Path)))
 	}
 }
 
@@ -209,30 +212,26 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
-		_ = h.denials.Wait(r.Context()) // the log names those too that do not wait for the answer
+		_ = h.denials.Wait(r.Context()) // clients that leave are logged too
 		h.Metrics.Rejected(e.Status)
-		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
+		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
+			"status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
-	if wantsPage(r) {
+	// Only a browser that opens a page lists HTML first.
+	if strings.HasPrefix(r.Header.Get("Accept"), "text/html") {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(e.Status)
 		text := e.Error()
 		if e.Hint != "" {
 			text += "\nTry: " + e.Hint
 		}
-		_, _ = fmt.Fprintln(w, text) // or the client is gone
+		_, _ = fmt.Fprintln(w, text) // or the client has left
 		return
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
 }
 
-// wantsPage reports whether a person reads the answer: a browser that follows a link or
-// an address lists HTML first, scripts and programs do not.
-func wantsPage(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Accept"), "text/html")
-}
-
-// shorten bounds input of a client before it is returned or logged.
+// shorten bounds a client's input in answers and the log.
 func shorten(s string) string { return cut(s, 200) }
 
 // cut shortens a text to n bytes.

@@ -15,15 +15,16 @@ import (
 func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	for _, s := range h.Streams {
 		if !s.Alive() {
-			http.Error(w, "stream "+s.Status().Stream+": commit loop stalled for 1m, or a request to the API that does not end", http.StatusServiceUnavailable)
+			const why = ": commit loop stalled for 1m, or a request to the API that does not end"
+			http.Error(w, "stream "+s.Status().Stream+why, http.StatusServiceUnavailable)
 			return
 		}
 	}
 	fmt.Fprintln(w, "ok")
 }
 
-// ready answers the readiness probe, with a line per stream on request. A window that
-// has ended is ready.
+// ready answers the readiness probe, with a line per stream on request. An ended window is
+// ready.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusOK
 	lines := make([]string, 0, len(h.Streams))
@@ -62,7 +63,8 @@ func describe(s bridge.Status) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
-			lines = append(lines, fmt.Sprintf("%s %s since %s: %s", name, d.Trouble, d.Since.UTC().Format(time.RFC3339), d.Error))
+			since := d.Since.UTC().Format(time.RFC3339)
+			lines = append(lines, fmt.Sprintf("%s %s since %s: %s", name, d.Trouble, since, d.Error))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -34,29 +34,27 @@ type job struct {
 	Topic string    `json:"topic"`
 	From  time.Time `json:"from,omitzero"` // absent from the earliest event on
 	To    time.Time `json:"to"`
-	// Windows is how many the job has, Done how many have ended, Events how many
-	// it has read.
+	// Windows counts the job's windows, Done those that have ended, Events the events read.
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
-	// Outside is how many of Events have a time outside their window, and Note what
-	// that says.
+	// Outside counts the Events with a time outside their window; Note explains it.
 	Outside int64  `json:"outside_range,omitempty"`
 	Note    string `json:"note,omitempty"`
-	// Progress is how much of the range is done, from 0 to 1, Worked how much of it in
-	// windows with events.
+	// Progress is the share of the range that is done, from 0 to 1, Worked the part of it
+	// in windows with events.
 	Progress float64 `json:"progress"`
 	Worked   float64 `json:"progress_with_events"`
-	// Parallel is how many windows run at a time, RateLimit the maximum number of
-	// requests per second, 0 for no limit.
+	// Parallel is the number of windows that run at a time, RateLimit the maximum number
+	// of requests per second, 0 for no limit.
 	Parallel  int     `json:"parallel"`
 	RateLimit float64 `json:"rate_limit"`
-	// Who began it, the Reason, and when.
+	// Who began the job at Begun, for Reason.
 	Who    string    `json:"who,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Begun  time.Time `json:"begun"`
-	// Process runs it; empty if none does. Trouble is why it waits in this process,
-	// or stopped.
+	// Process runs the job; empty if none does. Trouble is why the job waits in this
+	// process, or stopped.
 	Process string `json:"process,omitempty"`
 	Trouble string `json:"trouble,omitempty"`
 }
@@ -122,8 +120,8 @@ type jobRequest struct {
 	AllowOverlap bool     `json:"allow_overlap"`
 	Reason       string   `json:"reason"`
 	Execute      bool     `json:"execute"`
-	// Confirm is the stream's name once more, ID and PlanHash are those of the
-	// plan; only with Execute.
+	// Confirm repeats the stream's name, ID and PlanHash are those of the plan; only with
+	// Execute.
 	Confirm  string `json:"confirm"`
 	ID       string `json:"id"`
 	PlanHash string `json:"plan_hash"`
@@ -153,17 +151,28 @@ func (q *jobRequest) parse(who string) (*backfill.Spec, error) {
 func millis(field, text string) (int64, error) {
 	now := time.Now()
 	ms, err := bridge.ParseInstant(shorten(text), now)
-	// What is executed is what was planned.
-	if later, _ := bridge.ParseInstant(shorten(text), now.Add(time.Hour)); err == nil && later != ms {
-		err = fmt.Errorf("%q is relative; write the time out", shorten(text))
+	if err == nil {
+		err = wantAbsolute(shorten(text), now)
 	}
 	if err != nil {
-		return 0, badRequest(fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field), "%s: %w", field, err)
+		return 0, badRequest(timeHint(field), "%s: %w", field, err)
 	}
 	return ms, nil
 }
 
-// jobPlan is a job that would be started, with what its execution requires.
+func timeHint(field string) string { return fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field) }
+
+// wantAbsolute rejects a text whose time depends on now: what is executed is what was
+// planned.
+func wantAbsolute(text string, now time.Time) error {
+	ms, err := bridge.ParseInstant(text, now)
+	if later, _ := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
+		return fmt.Errorf("%q is relative; write the time out", text)
+	}
+	return nil
+}
+
+// jobPlan is a planned job, with the values that its execution requires.
 type jobPlan struct {
 	job
 	PageSize int      `json:"page_size"`
@@ -190,21 +199,23 @@ func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any
 	switch {
 	case !q.Execute:
 	case q.Confirm != q.Stream:
-		return nil, badRequest(fmt.Sprintf(`"confirm": %q`, q.Stream), "confirm: %q is not the name of the stream", shorten(q.Confirm))
+		return nil, unconfirmed(q.Confirm, q.Stream)
 	case !backfill.ValidID(q.ID) || q.PlanHash == "":
-		return nil, badRequest("use the id and the plan_hash of the plan", "id or plan_hash is missing: plan the job before executing it")
+		return nil, badRequest("use the id and the plan_hash of the plan",
+			"id or plan_hash is missing: plan the job before executing it")
 	}
 	plan, err := h.Jobs.Plan(ctx, q.Stream, r)
 	if err != nil {
 		return nil, jobFailure(err)
 	}
 	if !q.Execute {
-		return jobPlan{job: jobIn(statePlanned, &plan.Job), PageSize: plan.Job.PageSize, Notes: append([]string{}, plan.Notes...), PlanHash: plan.Hash()}, nil
+		notes := append([]string{}, plan.Notes...) // not null
+		return jobPlan{jobIn(statePlanned, &plan.Job), plan.Job.PageSize, notes, plan.Hash()}, nil
 	}
 	if plan.Hash() != q.PlanHash {
-		return nil, &Error{Status: http.StatusConflict, Err: errors.New("the plan has changed: the request or the settings differ"), Hint: "plan again"}
+		return nil, errorf(http.StatusConflict, "plan again", "the plan has changed: the request or the settings differ")
 	}
-	job := plan.Job // Start may go on with the plan when ctx has ended
+	job := plan.Job // Start may still use the plan after ctx has ended
 	return h.changeJob("start", who, q.Reason, func() (backfill.Job, error) { return job, h.Jobs.Start(ctx, plan) })
 }
 
@@ -215,7 +226,9 @@ type jobAction struct {
 }
 
 func (h *handler) resumeJob(ctx context.Context, id, who string, body []byte) (any, error) {
-	return h.actOnJob("resume", who, body, func(q *jobAction) (backfill.Job, error) { return h.Jobs.Resume(ctx, id, who, q.Execute) })
+	return h.actOnJob("resume", who, body, func(q *jobAction) (backfill.Job, error) {
+		return h.Jobs.Resume(ctx, id, who, q.Execute)
+	})
 }
 
 func (h *handler) cancelJob(ctx context.Context, id, who string, body []byte) (any, error) {
@@ -242,7 +255,8 @@ func (h *handler) actOnJob(action, who string, body []byte, act func(*jobAction)
 // changeJob executes a change and logs it with its caller.
 func (h *handler) changeJob(action, who, reason string, change func() (backfill.Job, error)) (any, error) {
 	j, err := change()
-	log := h.Logger.With("stream", j.Stream, "action", action+" "+string(j.Kind), "job", j.ID, "who", who, "reason", reason)
+	action += " " + string(j.Kind)
+	log := h.Logger.With("stream", j.Stream, "action", action, "job", j.ID, "who", who, "reason", reason)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
 		return nil, jobFailure(err)
@@ -256,26 +270,28 @@ func jobID(r *http.Request) (string, error) {
 	if id := r.PathValue("job"); backfill.ValidID(id) {
 		return id, nil
 	}
-	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%q is not a job id", shorten(r.PathValue("job"))), Hint: "/api/v1/jobs"}
+	return "", errorf(http.StatusNotFound, "/api/v1/jobs", "%q is not a job id", shorten(r.PathValue("job")))
 }
 
 // noObject is the object of an action whose body names it.
 func noObject(*http.Request) (string, error) { return "", nil }
 
-// refusals are what to do about a job that cannot begin, be resumed or be cancelled.
+// refusals are the hints of refused jobs.
 var refusals = map[backfill.Reason]string{
 	backfill.Unknown:       "/api/v1/jobs",
 	backfill.Exists:        "check /api/v1/jobs: it may have begun; otherwise plan again",
 	backfill.WasCancelled:  "start a new job for the remaining windows",
 	backfill.OtherResource: "correct EXPORT_RESOURCE",
-	backfill.OtherSource:   "correct EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials, or start a new job",
-	backfill.InUse:         "wait until that process stops, or ends the job",
-	backfill.Overlaps:      `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
-	backfill.NoBounds:      "correct these settings, if the API has bounds",
-	backfill.Busy:          "retry when one of them is done, lower parallel, or run exportbridge backfill or replay in another process",
+	backfill.OtherSource: "correct EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials, " +
+		"or start a new job",
+	backfill.InUse:    "wait until that process stops, or ends the job",
+	backfill.Overlaps: `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
+	backfill.NoBounds: "correct these settings, if the API has bounds",
+	backfill.Busy: "retry when one of them is done, lower parallel, " +
+		"or run exportbridge backfill or replay in another process",
 }
 
-// jobFailure gives an error of Jobs its status.
+// jobFailure adds the status and the hint to an error of Jobs.
 func jobFailure(err error) error {
 	if invalid, ok := errors.AsType[*backfill.InvalidError](err); ok {
 		return badRequest("correct "+invalid.Field, "%s", shorten(err.Error()))
@@ -285,13 +301,13 @@ func jobFailure(err error) error {
 		if refused.Reason == backfill.Unknown {
 			status = http.StatusNotFound
 		}
-		return &Error{Status: status, Err: err, Hint: refusals[refused.Reason]}
+		return errorf(status, refusals[refused.Reason], "%w", err)
 	}
 	if errors.Is(err, backfill.ErrStopping) {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "retry when it has restarted"}
+		return errorf(http.StatusServiceUnavailable, "retry when it has restarted", "%w", err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "check /api/v1/jobs: it may have been applied"}
+		return errorf(http.StatusGatewayTimeout, "check /api/v1/jobs: it may have been applied", "%w", err)
 	}
 	return err
 }

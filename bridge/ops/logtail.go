@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// keptEntries is how many log entries a new client gets.
+	// keptEntries is the number of log entries for a new client.
 	keptEntries = 100
 	// maxAttr bounds the text of an attribute, in bytes.
 	maxAttr = 1000
@@ -96,7 +96,7 @@ func (t *LogTail) entry(r slog.Record) LogEntry {
 	return e
 }
 
-// set adds an attribute; those of a group get its name as prefix.
+// set adds an attribute. The group's name is the prefix of its attributes.
 func (e *LogEntry) set(prefix string, a slog.Attr) {
 	v := a.Value.Resolve()
 	switch v.Kind() {
@@ -132,8 +132,8 @@ func (k *kept) add(e LogEntry) {
 	}
 }
 
-// follow returns the kept entries, and a channel of new ones until leave is called.
-// The channel is closed if its reader is too slow.
+// follow returns the kept entries, and a channel of new ones until leave is called. The
+// channel of a slow reader is closed.
 func (t *LogTail) follow() (past []LogEntry, next <-chan LogEntry, leave func()) {
 	if t == nil {
 		return nil, nil, func() {}

@@ -39,7 +39,7 @@ func TestLogIsKept(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	tail := ops.NewLogTail(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}))
-	f := startFeedOf(t, tail)
+	f := serveFeed(t, ops.Parts{Streams: []ops.Stream{still{}}, Log: tail})
 	log := slog.New(tail)
 	log.Debug("debug")
 	for i := range 120 {
@@ -72,7 +72,7 @@ func TestLogIsKept(t *testing.T) {
 func TestSlowCallerIsLetGo(t *testing.T) {
 	t.Parallel()
 	tail := ops.NewLogTail(slog.DiscardHandler)
-	f := startFeedOf(t, tail)
+	f := serveFeed(t, ops.Parts{Streams: []ops.Stream{still{}}, Log: tail})
 	feed := f.connect(t)
 	await(t, feed, "status", "")
 	log := slog.New(tail)
@@ -91,20 +91,4 @@ func TestSlowCallerIsLetGo(t *testing.T) {
 	}
 	for range feed {
 	}
-}
-
-func startFeedOf(t *testing.T, tail *ops.LogTail) *feedServer {
-	t.Helper()
-	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, ops.Parts{
-		Metrics: metricsOf(&fakeStream{}), Streams: []ops.Stream{still{}}, Log: tail,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &feedServer{url: "http://" + server.Addr().String(), served: make(chan error, 1)}
-	ctx, cancel := context.WithCancel(t.Context())
-	f.stop = cancel
-	go func() { f.served <- server.Serve(ctx) }()
-	t.Cleanup(cancel)
-	return f
 }

@@ -1,7 +1,6 @@
 package ops_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -31,8 +30,18 @@ func metricsOf(s *fakeStream) *metrics.Metrics {
 	return metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
 }
 
-func handlerOf(s *fakeStream) http.Handler {
-	return ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}})
+// answerOf is the answer of a server of one stream.
+func answerOf(s *fakeStream, m *metrics.Metrics, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h := ops.Handler(ops.Config{}, ops.Parts{Metrics: m, Streams: []ops.Stream{s}})
+	h.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
+	return w
+}
+
+// metricsText are the exposed metrics of a stream with this status.
+func metricsText(status bridge.Status) string {
+	s := &fakeStream{status: status, turning: true}
+	return answerOf(s, metricsOf(s), http.MethodGet, "/metrics").Body.String()
 }
 
 func TestEndpoints(t *testing.T) {
@@ -67,8 +76,7 @@ func TestEndpoints(t *testing.T) {
 			if m, p, ok := strings.Cut(tc.path, " "); ok {
 				method, path = m, p
 			}
-			w := httptest.NewRecorder()
-			handlerOf(&tc.stream).ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
+			w := answerOf(&tc.stream, metricsOf(&tc.stream), method, path)
 			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.body) {
 				t.Errorf("%s = %d %q, want %d with %q", tc.path, w.Code, w.Body, tc.code, tc.body)
 			}
@@ -90,8 +98,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
-	w := httptest.NewRecorder()
-	ops.Handler(ops.Config{}, ops.Parts{Metrics: m, Streams: []ops.Stream{s}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
+	w := answerOf(s, m, http.MethodGet, "/metrics")
 	for _, line := range []string{
 		`exportbridge_source_requests_total{code="429",stream="events"} 1`,
 		`exportbridge_source_requests_total{code="200",stream="events"} 0`,
@@ -118,37 +125,10 @@ func TestMetrics(t *testing.T) {
 func TestPositionMetric(t *testing.T) {
 	t.Parallel()
 	for events, want := range map[int64]bool{0: true, 7: false} {
-		s := &fakeStream{status: bridge.Status{Stream: "events", Leader: true, State: bridge.StateRunning, Events: events}, turning: true}
-		w := httptest.NewRecorder()
-		ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
-		if got := strings.Contains(w.Body.String(), `exportbridge_source_position_timestamp_seconds{stream="events"} 0`); got != want {
+		body := metricsText(bridge.Status{Stream: "events", Leader: true, State: bridge.StateRunning, Events: events})
+		if got := strings.Contains(body, `exportbridge_source_position_timestamp_seconds{stream="events"} 0`); got != want {
 			t.Errorf("after %d events a position of 0 is shown: %t, want %t", events, got, want)
 		}
-	}
-}
-
-func TestServeStops(t *testing.T) {
-	t.Parallel()
-	s := &fakeStream{turning: true}
-	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx) }()
-	res, err := http.Get("http://" + server.Addr().String() + "/livez")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(res.Body)
-	res.Body.Close()
-	if string(body) != "ok\n" {
-		t.Errorf("livez = %q", body)
-	}
-	cancel()
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v", err)
 	}
 }
 
@@ -254,10 +234,8 @@ func TestBadCallersAreLetGo(t *testing.T) {
 // the age of its position would never end.
 func TestStandbyHasNoPosition(t *testing.T) {
 	t.Parallel()
-	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateStandby}, turning: true}
-	w := httptest.NewRecorder()
-	handlerOf(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
-	if body := w.Body.String(); strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_stream_owned{stream="events"} 0`+"\n") {
+	body := metricsText(bridge.Status{Stream: "events", State: bridge.StateStandby})
+	if strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_stream_owned{stream="events"} 0`+"\n") {
 		t.Errorf("metrics of a standby:\n%s", body)
 	}
 }

@@ -63,7 +63,7 @@ func (h *handler) knowsStream(asked string) error {
 	if slices.Contains(names, asked) {
 		return nil
 	}
-	return &Error{Status: http.StatusNotFound, Err: fmt.Errorf("unknown stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
+	return errorf(http.StatusNotFound, "one of: "+strings.Join(names, ", "), "unknown stream %q", shorten(asked))
 }
 
 func (h *handler) status(*http.Request) (string, reader, error) {
@@ -110,7 +110,8 @@ func (h *handler) deadLetters(r *http.Request) (string, reader, error) {
 	return fmt.Sprint(stream, "/", limit), func(ctx context.Context) (any, error) {
 		all, err := h.Records.DeadLetters(ctx, stream, limit+1)
 		if _, cut := errors.AsType[*kafkaclient.IncompleteError](err); cut {
-			err = &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "run exportbridge dlq list --stream " + stream + " --timeout 10m, which waits longer"}
+			err = errorf(http.StatusServiceUnavailable,
+				"run exportbridge dlq list --stream "+stream+" --timeout 10m, which waits longer", "%w", err)
 		}
 		return deadLettersOf(all, limit), err
 	}, err
@@ -124,17 +125,8 @@ func limitOf(r *http.Request, byDefault, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, badRequest(fmt.Sprintf("limit=%d", byDefault), "limit: %q is not a number from 1 to %d", shorten(text), most)
+		hint := fmt.Sprintf("limit=%d", byDefault)
+		return 0, badRequest(hint, "limit: %q is not a number from 1 to %d", shorten(text), most)
 	}
 	return n, nil
-}
-
-func badRequest(hint, format string, args ...any) error {
-	return &Error{Status: http.StatusBadRequest, Err: fmt.Errorf(format, args...), Hint: hint}
-}
-
-// isTooLarge reports whether a body was longer than allowed.
-func isTooLarge(err error) bool {
-	_, ok := errors.AsType[*http.MaxBytesError](err)
-	return ok
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// samplePause is the shortest time between two samples of all streams.
+	// samplePause is the minimum time between two samples of the process.
 	samplePause = 200 * time.Millisecond
-	// maxSample is how much of a value is shown, in bytes.
+	// maxSample bounds a shown value, in bytes.
 	maxSample = 16 << 10
 )
 
@@ -27,8 +27,8 @@ type Sample struct {
 	Time time.Time `json:"time"`
 	Type string    `json:"type,omitempty"`
 	ID   string    `json:"id,omitempty"`
-	// Key is the record's key. KeyHash, which the Sampler sets, tells it from others
-	// in this process.
+	// Key is the record's key. The Sampler sets KeyHash, which distinguishes the keys of
+	// this process.
 	Key       string `json:"-"`
 	KeyHash   string `json:"key_hash,omitempty"`
 	Partition int32  `json:"partition"`
@@ -97,8 +97,8 @@ func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
 	l.last, l.pending = now, &sample
 }
 
-// hash tells keys apart. Without the salt of this process nobody can guess a key and
-// compare.
+// hash distinguishes keys. Its salt is unknown outside the process: nobody can guess a key
+// and compare.
 func (s *Sampler) hash(key string) string {
 	if key == "" {
 		return ""

@@ -26,8 +26,8 @@ type Server struct {
 	stop     context.CancelFunc // cancels the requests
 }
 
-// Listen binds the address, so that a wrong one fails before anything runs. The
-// caller must call Serve or Close.
+// Listen binds the address: a wrong one fails before the bridge starts. The caller must
+// call Serve or Close.
 func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
@@ -50,8 +50,8 @@ func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve serves until ctx ends. Then it cancels all requests, which have two seconds to
-// send their answers.
+// Serve serves until ctx ends. Then it cancels all requests, and waits two seconds for
+// their answers.
 func (s *Server) Serve(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	unwatch := context.AfterFunc(ctx, func() {

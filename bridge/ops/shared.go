@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -15,20 +14,20 @@ const (
 	queryTimeout = 25 * time.Second
 	// keptAnswers is how many answers of one kind are kept for the requests that wait.
 	keptAnswers = 4
-	// lettersKept is how long dead letters are kept: whoever reads them connects to Kafka.
+	// lettersKept is how long dead letters are kept: reading them connects to Kafka.
 	lettersKept = time.Second
 )
 
-// parser returns a key, equal for requests with equal answers whoever sends them, and
-// what reads the answer from Redis or Kafka.
+// parser returns a key, which is equal for requests with equal answers, and the reader of
+// the answer.
 type parser func(*http.Request) (key string, read reader, err error)
 
+// reader reads an answer from Redis or Kafka.
 type reader func(context.Context) (any, error)
 
-// shared answers the queries of one kind. One of them reads at a time, for all that wait
-// for the same: neither the memory nor the connections that clients can take grow with
-// their number. An answer is given to requests that came before its reading began, or at
-// most keep after that.
+// shared answers the queries of one kind. One query reads at a time, for all that wait
+// with the same key: memory and connections do not grow with the number of clients. A
+// request gets an answer whose reading began later, or at most keep before it.
 type shared struct {
 	keep   time.Duration
 	places chan struct{} // full while maxWaiting requests wait or read
@@ -44,18 +43,14 @@ type answer struct {
 	began time.Time
 }
 
-func newShared(keep time.Duration) *shared {
-	return &shared{keep: keep, places: make(chan struct{}, maxWaiting), turn: make(chan struct{}, 1), recent: make(map[string]answer)}
-}
-
 func (s *shared) answer(ctx context.Context, key string, read reader) answer {
 	asked := time.Now()
 	select {
 	case s.places <- struct{}{}:
 		defer func() { <-s.places }()
 	default:
-		err := fmt.Errorf("too many requests: %d are in progress", maxWaiting)
-		return answer{err: &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "retry in a second"}}
+		return answer{err: errorf(http.StatusServiceUnavailable, "retry in a second",
+			"too many requests: %d are in progress", maxWaiting)}
 	}
 	select {
 	case s.turn <- struct{}{}:
@@ -74,7 +69,7 @@ func (s *shared) answer(ctx context.Context, key string, read reader) answer {
 	if len(s.recent) >= keptAnswers {
 		clear(s.recent)
 	}
-	if ctx.Err() == nil { // else it is this client's alone
+	if ctx.Err() == nil { // the client has not left
 		s.recent[key] = a
 	}
 	return a
@@ -82,7 +77,9 @@ func (s *shared) answer(ctx context.Context, key string, read reader) answer {
 
 // query answers with what the parser's reader returns, as JSON.
 func (h *handler) query(keep time.Duration, parse parser) http.HandlerFunc {
-	s := newShared(keep)
+	s := &shared{
+		keep: keep, places: make(chan struct{}, maxWaiting), turn: make(chan struct{}, 1), recent: make(map[string]answer),
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 		defer cancel()
@@ -102,7 +99,7 @@ func (h *handler) query(keep time.Duration, parse parser) http.HandlerFunc {
 
 // reply sends v as JSON.
 func reply(w http.ResponseWriter, status int, v any) {
-	body, _ := encode(v) // of plain values
+	body, _ := encode(v) // plain values always encode
 	send(w, status, body)
 }
 
@@ -114,5 +111,5 @@ func encode(v any) ([]byte, error) {
 func send(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // or the client is gone
+	_, _ = w.Write(body) // or the client has left
 }

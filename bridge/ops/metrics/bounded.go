@@ -7,24 +7,23 @@ import (
 )
 
 const (
-	// mostValues is how many values a label can get beyond those that are
-	// expected. Whoever answers our requests chooses some of them.
+	// mostValues is how many values a label can have besides the expected ones. Servers
+	// choose some of them.
 	mostValues = 20
 	// longestValue is the longest of them, in bytes.
 	longestValue = 50
-	// otherValue stands for all further ones.
+	// otherValue replaces all further ones.
 	otherValue = "other"
 )
 
-// bounded is a counter with one label beside the stream, whose values are
-// bounded in number. Its methods may be called concurrently.
+// bounded is a counter with one label beside the stream, which has a bounded number of
+// values. Its methods may be called concurrently.
 type bounded struct {
-	vec      *prometheus.CounterVec
-	expected []string
-	seen     *seen
+	vec  *prometheus.CounterVec
+	seen *seen
 }
 
-// seen are the values that a label has had.
+// seen are the values of a label so far.
 type seen struct {
 	mu     sync.RWMutex // guards values
 	values map[string]bool
@@ -32,17 +31,16 @@ type seen struct {
 }
 
 func (m *Metrics) bounded(name, help, label string, expected ...string) bounded {
-	b := bounded{vec: m.counter(name, help, label), expected: expected, seen: &seen{values: make(map[string]bool), most: len(expected) + mostValues}}
+	b := bounded{m.counter(name, help, label), &seen{values: make(map[string]bool), most: len(expected) + mostValues}}
 	for _, value := range expected {
 		b.seen.values[value] = true
 	}
+	m.initialise = append(m.initialise, func(stream string) {
+		for _, value := range expected {
+			b.vec.WithLabelValues(stream, value)
+		}
+	})
 	return b
-}
-
-func (b bounded) initialise(stream string) {
-	for _, value := range b.expected {
-		b.vec.WithLabelValues(stream, value)
-	}
 }
 
 func (b bounded) inc(stream, value string) { b.add(stream, value, 1) }
@@ -51,7 +49,7 @@ func (b bounded) add(stream, value string, n int) {
 	b.vec.WithLabelValues(stream, b.seen.admit(value)).Add(float64(n))
 }
 
-// admit returns the value, or other where it is one too many or no word.
+// admit returns the value, or otherValue if it is no word or exceeds the bound.
 func (s *seen) admit(value string) string {
 	s.mu.RLock()
 	known := s.values[value]
@@ -71,7 +69,7 @@ func (s *seen) admit(value string) string {
 	return value
 }
 
-// isWord reports whether a label value is as short and plain as our own.
+// isWord reports whether a value is short and consists of a-z, 0-9, - and _.
 func isWord(value string) bool {
 	for _, c := range []byte(value) {
 		switch {

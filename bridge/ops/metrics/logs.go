@@ -24,20 +24,17 @@ type countedLogs struct {
 	counts [len(logLevels)]prometheus.Counter
 }
 
-// Handle implements slog.Handler.
 func (c countedLogs) Handle(ctx context.Context, r slog.Record) error {
 	step := slog.LevelInfo - slog.LevelDebug // from one level to the next
 	c.counts[min(max((r.Level-slog.LevelDebug)/step, 0), slog.Level(len(logLevels)-1))].Inc()
 	return c.Handler.Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
 func (c countedLogs) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c.Handler = c.Handler.WithAttrs(attrs)
 	return c
 }
 
-// WithGroup implements slog.Handler.
 func (c countedLogs) WithGroup(name string) slog.Handler {
 	c.Handler = c.Handler.WithGroup(name)
 	return c

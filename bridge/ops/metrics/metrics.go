@@ -1,9 +1,8 @@
-// Package metrics shows what bridges observe, and what their Status says, as
-// Prometheus metrics.
+// Package metrics exposes observations and statuses of bridges as Prometheus metrics.
 package metrics
 
 import (
-	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,11 +14,12 @@ import (
 
 const namespace = "exportbridge"
 
-// Metrics counts what a bridge observes, and shows what its Status says, as
-// Prometheus metrics. It is a bridge.Observer; all methods may be called
-// concurrently.
+// Metrics is a bridge.Observer. All methods may be called concurrently.
 type Metrics struct {
 	registry *prometheus.Registry
+	// initialise makes the series of a stream exist from the start: a rate over a series
+	// that appears with its first increment misses that increment.
+	initialise []func(stream string)
 
 	requests     bounded
 	request      *prometheus.HistogramVec
@@ -55,33 +55,41 @@ type Metrics struct {
 	unsafe       *prometheus.GaugeVec
 	windows      *prometheus.GaugeVec
 	grown        *prometheus.CounterVec
-	// lost counts by stream what the engine found lost; it is not changed once
-	// it is made.
+	// lost counts the losses that the engine found, by stream. The map never changes.
 	lost map[string]*atomic.Int64
 }
 
-// Build says which program the metrics are of.
+// Build is the program's build.
 type Build struct {
 	Version   string // of the program, as v1.2.3
 	Revision  string // the commit it was built from
 	GoVersion string // of the compiler
 }
 
-// New returns the metrics of the given streams in a registry of their
-// own. statuses is called at every scrape.
+// New returns the metrics of these streams, in their own registry. Each scrape calls
+// statuses.
 func New(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
 	m.defineSource()
 	m.defineSink()
-	m.stage = m.histogram("stage_duration_seconds", "Time per stage: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
+	m.stage = m.histogram("stage_duration_seconds",
+		"Time per stage: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
+	m.initialise = append(m.initialise, func(stream string) {
+		for _, stage := range stages {
+			m.stage.WithLabelValues(stream, string(stage))
+		}
+	})
 	m.logs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "log_messages_total", Help: "Log messages of this process by level, including messages merged into one.",
+		Namespace: namespace, Name: "log_messages_total",
+		Help: "Log messages of this process by level, including messages merged into one.",
 	}, []string{"level"})
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "http_rejected_total", Help: "Rejected HTTP requests, by status: 401 and 429 (missing or wrong token), 403 (not local, or another site), 421 (unknown Host name).",
+		Namespace: namespace, Name: "http_rejected_total",
+		Help: "Rejected HTTP requests, by status: 401 and 429 (missing or wrong token), " +
+			"403 (not local, or another site), 421 (unknown Host name).",
 	}, []string{"status"})
-	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests} {
-		m.rejected.WithLabelValues(strconv.Itoa(status))
+	for _, status := range []string{"401", "403", "421", "429"} {
+		m.rejected.WithLabelValues(status)
 	}
 	m.unsafe = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "unsafe_setting", Help: "1 for each active setting that disables a protection.",
@@ -93,24 +101,37 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
 	}
-	for _, s := range streams {
-		m.lost[s] = new(atomic.Int64)
-		m.initialise(s)
+	for _, stream := range streams {
+		m.lost[stream] = new(atomic.Int64)
+		for _, initialise := range m.initialise {
+			initialise(stream)
+		}
 	}
 	return m
 }
 
 func (m *Metrics) defineSource() {
-	m.requests = m.bounded("source_requests_total", "Requests to the export API, by HTTP status or kind of failure; 429 is every rate limit.", "code",
+	m.requests = m.bounded("source_requests_total",
+		"Requests to the export API, by HTTP status or kind of failure; 429 is every rate limit.", "code",
 		"200", "401", "403", "429", "500", "502", "503", "504", "timeout", "network", "tls", "decode", "schema", "size")
-	m.request = m.histogram("source_request_duration_seconds", "Duration of requests to the export API, including the body.", latencyBuckets)
+	m.request = m.histogram("source_request_duration_seconds",
+		"Duration of requests to the export API, including the body.", latencyBuckets)
 	m.body = m.counter("source_response_bytes_total", "Bytes of pages received, after decompression.")
 	m.received = m.counter("events_received_total", "Events in pages received, before deduplication.")
-	m.retries = m.bounded("source_retries_total", "Retries, by kind of failure.", "reason", "429", "500", "502", "503", "504", "timeout", "network", "decode")
-	m.throttled = m.counter("source_throttled_seconds_total", "Time spent waiting because of 429 responses or EXPORT_RATE_LIMIT.")
-	m.pageEvents = m.histogram("page_events", "Events per page, as received from the API.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
-	m.fetched = m.bounded("pages_fetched_total", "Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.", "kind", "full", "partial", "empty")
-	m.stuck = m.bounded("cursor_no_progress_total", "Pages without progress: a cursor that was already read (cycle), a full last page that names itself (full-tail), a full page without a next one (full_page_without_next), a last page with older items than before (older_page), or a page that begins with all items kept of the page before (border_overlap).", "kind", "cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder, bridge.StuckBorder)
+	m.retries = m.bounded("source_retries_total",
+		"Retries, by kind of failure.", "reason", "429", "500", "502", "503", "504", "timeout", "network", "decode")
+	m.throttled = m.counter("source_throttled_seconds_total",
+		"Time spent waiting because of 429 responses or EXPORT_RATE_LIMIT.")
+	m.pageEvents = m.histogram("page_events",
+		"Events per page, as received from the API.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
+	m.fetched = m.bounded("pages_fetched_total",
+		"Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.",
+		"kind", "full", "partial", "empty")
+	m.stuck = m.bounded("cursor_no_progress_total",
+		"Pages without progress: a cursor that was already read (cycle), a full last page that names itself (full-tail), "+
+			"a full page without a next one (full_page_without_next), a last page with older items than before (older_page), "+
+			"or a page that begins with all items kept of the page before (border_overlap).",
+		"kind", "cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder, bridge.StuckBorder)
 }
 
 func (m *Metrics) defineSink() {
@@ -118,27 +139,44 @@ func (m *Metrics) defineSink() {
 	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
 	m.bytes = m.counter("event_bytes_published_total", "Bytes of record values published.")
 	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
-		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText), string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
-	m.dropped = m.bounded("events_unaccounted_total", "Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
-	m.restamped = m.counter("events_restamped_total", "Events published with the publish time because the topic would not retain their event time.")
-	m.shared = m.counter("events_shared_id_total", "Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
+		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
+		string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
+	m.dropped = m.bounded("events_unaccounted_total",
+		"Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
+	m.restamped = m.counter("events_restamped_total",
+		"Events published with the publish time because the topic would not retain their event time.")
+	m.shared = m.counter("events_shared_id_total",
+		"Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
 	m.repeated = m.counter("events_repeated_total", "Items listed twice in one page and published once.")
-	m.atBorder = m.counter("border_repeats_total", "Items that ended the page before, listed again with the same bytes and dropped.")
-	m.tailChanged = m.bounded("tail_items_changed_total", "Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
-	m.latency = m.histogram("event_end_to_end_latency_seconds", "Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
-	m.commits = m.bounded("checkpoint_store_writes_total", "Checkpoint writes to Redis, by result.", "result", "ok", "error", "conflict")
+	m.atBorder = m.counter("border_repeats_total",
+		"Items that ended the page before, listed again with the same bytes and dropped.")
+	m.tailChanged = m.bounded("tail_items_changed_total",
+		"Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
+	m.latency = m.histogram("event_end_to_end_latency_seconds",
+		"Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
+	m.commits = m.bounded("checkpoint_store_writes_total",
+		"Checkpoint writes to Redis, by result.", "result", "ok", "error", "conflict")
 	m.commit = m.histogram("cursor_commit_duration_seconds", "Duration of checkpoint writes to Redis.", latencyBuckets)
-	m.transactions = m.bounded("transactions_total", "Kafka transactions, by result. The next session resolves an unknown result.", "result", "committed", "fenced", "unknown")
+	m.transactions = m.bounded("transactions_total",
+		"Kafka transactions, by result. The next session resolves an unknown result.",
+		"result", "committed", "fenced", "unknown")
 	m.transaction = m.histogram("transaction_duration_seconds", "Duration of Kafka transactions.", latencyBuckets)
-	m.failures = m.bounded("produce_errors_total", "Batches that failed to produce, by error.", "error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
-	m.rejections = m.bounded("fencing_rejections_total", "Commits rejected because another session moved the stream, by rejecting system.", "layer", bridge.DependencySink, bridge.DependencyStore)
-	m.transitions = m.bounded("owner_transitions_total", "Ownership acquired (to=owner) or released (to=standby).", "to", "owner", "standby")
-	m.grown = m.counter("topic_partition_changes_total", "Partition increases of the topic. Keys map to different partitions afterwards.")
-	m.resets = m.bounded("cursor_resets_total", "Applied resets, pauses and resumes of operators, and recoveries from a cursor that the API rejected.", "kind",
+	m.failures = m.bounded("produce_errors_total",
+		"Batches that failed to produce, by error.",
+		"error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
+	m.rejections = m.bounded("fencing_rejections_total",
+		"Commits rejected because another session moved the stream, by rejecting system.",
+		"layer", bridge.DependencySink, bridge.DependencyStore)
+	m.transitions = m.bounded("owner_transitions_total",
+		"Ownership acquired (to=owner) or released (to=standby).", "to", "owner", "standby")
+	m.grown = m.counter("topic_partition_changes_total",
+		"Partition increases of the topic. Keys map to different partitions afterwards.")
+	m.resets = m.bounded("cursor_resets_total",
+		"Applied resets, pauses and resumes of operators, and recoveries from a cursor that the API rejected.", "kind",
 		string(bridge.KindReset), string(bridge.KindPause), string(bridge.KindResume), "refused-cursor")
 }
 
-// unaccounted is why an event counts as dropped: Kafka's receipt does not name it.
+// unaccounted is the reason of a dropped event: Kafka's receipt does not name it.
 const unaccounted = "unaccounted"
 
 var (
@@ -146,12 +184,21 @@ var (
 	ageBuckets     = []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}
 )
 
+// stages are the observations whose duration is that of a stage.
+var stages = []bridge.What{
+	bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint,
+}
+
 // Registry returns the registry, for adapters that have metrics of their own.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, append([]string{"stream"}, labels...))
+	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
+	v := prometheus.NewCounterVec(opts, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
+	if len(labels) == 0 {
+		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
+	}
 	return v
 }
 
@@ -161,52 +208,35 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	}, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
+	if len(labels) == 0 {
+		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
+	}
 	return v
 }
 
-// initialise makes every series exist from the start: a rate over a series
-// that appears with its first increment misses that increment.
-func (m *Metrics) initialise(stream string) {
-	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.throttled, m.pages, m.published, m.bytes, m.restamped, m.repeated, m.atBorder, m.shared, m.grown} {
-		v.WithLabelValues(stream)
-	}
-	for _, b := range []bounded{
-		m.requests, m.retries, m.fetched, m.stuck, m.dead, m.dropped, m.tailChanged,
-		m.commits, m.transactions, m.failures, m.rejections, m.transitions, m.resets,
-	} {
-		b.initialise(stream)
-	}
-	for _, h := range []*prometheus.HistogramVec{m.request, m.pageEvents, m.latency, m.commit, m.transaction} {
-		h.WithLabelValues(stream)
-	}
-	for _, s := range []bridge.What{bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint} {
-		m.stage.WithLabelValues(stream, string(s))
-	}
-}
-
-// Throttled returns a function that counts time which a stream's requests
-// waited for their turn.
+// Throttled returns a function that counts the time that a stream's requests wait for
+// EXPORT_RATE_LIMIT.
 func (m *Metrics) Throttled(stream string) func(time.Duration) {
 	waited := m.throttled.WithLabelValues(stream)
 	return func(d time.Duration) { waited.Add(d.Seconds()) }
 }
 
-// CountLosses adds a counter of how often Kafka forgot what it had
-// acknowledged of one of the streams. losses, which counts what brokers say
-// themselves, is called at every scrape; what it returns never falls.
+// CountLosses adds a counter of a stream's acknowledged records that Kafka lost. Each
+// scrape calls losses, the number that brokers report. It must never fall.
 func (m *Metrics) CountLosses(stream string, losses func() int64) {
 	found := m.lost[stream]
-	if found == nil { // none of the streams
+	if found == nil {
 		found = new(atomic.Int64)
 	}
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Losses of acknowledged records or checkpoints: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.",
+		Help: "Losses of acknowledged records or checkpoints: lost by a broker, " +
+			"or a topic was deleted, recreated, emptied or truncated. Must stay 0.",
 	}, func() float64 { return float64(losses() + found.Load()) }))
 }
 
-// CountRefused adds a counter of the checkpoints that a stream did not believe.
-// refused is called at every scrape; what it returns never falls.
+// CountRefused adds a counter of the checkpoints that a stream rejected. Each scrape
+// calls refused, whose number must never fall.
 func (m *Metrics) CountRefused(stream string, refused func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "checkpoints_refused_total", ConstLabels: prometheus.Labels{"stream": stream},
@@ -217,9 +247,8 @@ func (m *Metrics) CountRefused(stream string, refused func() int64) {
 // WindowStates are the states of the windows of backfills and replays.
 var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
 
-// Windows shows how many windows of a stream's backfills and replays there are,
-// by state; nil takes it back, where that is not known. States that are not
-// named have none.
+// Windows sets the number of windows of a stream's backfills and replays by state, 0 for
+// a state that is absent. A nil map removes the series: the numbers are unknown.
 func (m *Metrics) Windows(stream string, byState map[string]int) {
 	for _, state := range WindowStates {
 		if byState == nil {
@@ -230,12 +259,11 @@ func (m *Metrics) Windows(stream string, byState map[string]int) {
 	}
 }
 
-// Rejected counts an HTTP request that was answered with this status, one of 401, 403,
-// 421 and 429.
+// Rejected counts an HTTP request that was rejected with 401, 403, 421 or 429.
 func (m *Metrics) Rejected(status int) { m.rejected.WithLabelValues(strconv.Itoa(status)).Inc() }
 
-// Unsafe shows that a setting is in force which gives up a protection. Of the
-// whole process where stream is empty.
+// Unsafe exposes an active setting that disables a protection, of the process if stream
+// is empty.
 func (m *Metrics) Unsafe(stream, setting string) { m.unsafe.WithLabelValues(stream, setting).Set(1) }
 
 // Observe implements bridge.Observer.
@@ -276,22 +304,14 @@ func (m *Metrics) Observe(o bridge.Observation) {
 	case bridge.ObserveStuck:
 		m.stuck.inc(s, o.Code)
 	case bridge.ObserveTopic:
-		m.topic(o)
-	case bridge.ObserveWait, bridge.ObserveState: // a stage, and what Status shows
+		if lost := m.lost[s]; o.Code == bridge.TopicGrew {
+			m.grown.WithLabelValues(s).Inc()
+		} else if lost != nil {
+			lost.Add(1)
+		}
 	}
-	switch o.What {
-	case bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint:
+	if slices.Contains(stages, o.What) {
 		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
-	default:
-	}
-}
-
-func (m *Metrics) topic(o bridge.Observation) {
-	switch {
-	case o.Code == bridge.TopicGrew:
-		m.grown.WithLabelValues(o.Stream).Inc()
-	case m.lost[o.Stream] != nil:
-		m.lost[o.Stream].Add(1)
 	}
 }
 

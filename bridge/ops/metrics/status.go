@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// statusCollector turns Status into gauges at scrape time.
+// statusCollector exposes statuses as gauges at scrape time.
 type statusCollector struct {
 	build    Build
 	statuses func() []bridge.Status
@@ -22,13 +22,21 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 	}
 	return &statusCollector{
 		build: build, statuses: statuses,
-		buildInfo:  desc("build_info", "1, labeled with version, revision and Go version.", "version", "revision", "goversion"),
-		owned:      desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
-		state:      desc("state", "1 for the current state of the stream, 0 for all others; idle is caught up, backoff is retrying.", "stream", "state"),
-		blocked:    desc("stream_blocked", "1 while the stream is blocked, labeled with the reason.", "stream", "reason"),
-		warning:    desc("stream_warning", "1 while something casts doubt on a healthy state, labeled with the code of the warning in status.", "stream", "code"),
-		epoch:      desc("epoch", "Epoch of the committed checkpoint. Increases with every reset.", "stream"),
-		up:         desc("dependency_up", "1 while the server accepts requests, 0 while it is unreachable or rejects them, Redis also while it rejects writes only.", "stream", "dependency"),
+		buildInfo: desc("build_info",
+			"1, labeled with version, revision and Go version.", "version", "revision", "goversion"),
+		owned: desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
+		state: desc("state",
+			"1 for the current state of the stream, 0 for all others; idle is caught up, backoff is retrying.",
+			"stream", "state"),
+		blocked: desc("stream_blocked", "1 while the stream is blocked, labeled with the reason.", "stream", "reason"),
+		warning: desc("stream_warning",
+			"1 while something casts doubt on a healthy state, labeled with the code of the warning in status.",
+			"stream", "code"),
+		epoch: desc("epoch", "Epoch of the committed checkpoint. Increases with every reset.", "stream"),
+		up: desc("dependency_up",
+			"1 while the server accepts requests, 0 while it is unreachable or rejects them, "+
+				"Redis also while it rejects writes only.",
+			"stream", "dependency"),
 		position:   desc("source_position_timestamp_seconds", "Time up to which the export is in Kafka.", "stream"),
 		lastEvent:  desc("last_event_timestamp_seconds", "Time of the newest published event.", "stream"),
 		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),
@@ -40,10 +48,8 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (c *statusCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
-// Collect implements prometheus.Collector.
 func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -61,8 +67,8 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(c.owned, boolean(s.Leader), s.Stream)
 		gauge(c.epoch, float64(s.Version.Epoch), s.Stream)
-		if s.Leader { // how far the stream is, its owner says
-			if !s.Position.IsZero() || s.Events == 0 { // else unknown: no event has had a time since it was moved
+		if s.Leader { // a standby does not know the position
+			if !s.Position.IsZero() || s.Events == 0 { // else unknown: no event has had a time since the last move
 				gauge(c.position, seconds(s.Position), s.Stream)
 			}
 			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)

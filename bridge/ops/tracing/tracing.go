@@ -92,7 +92,6 @@ type tracedSource struct {
 	t *Tracer
 }
 
-// Fetch implements bridge.Source.
 func (s tracedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	r, get := s.t.depart(at)
 	p, err := s.Source.Fetch(ctx, at)
@@ -117,7 +116,6 @@ func (s tracedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Pa
 	return p, nil
 }
 
-// Decode implements bridge.Source.
 func (s tracedSource) Decode(p *bridge.Page) error {
 	err := s.Source.Decode(p)
 	r := s.t.of(p)
@@ -195,13 +193,11 @@ type tracedSink struct {
 	t *Tracer
 }
 
-// Recover implements bridge.Sink.
 func (s tracedSink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	s.t.abandon()
 	return s.Sink.Recover(ctx, owned)
 }
 
-// Send implements bridge.Sink.
 func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 	r := s.t.take(p)
 	if r == nil {
@@ -218,7 +214,8 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 
 // send begins the send span of a page and returns the traceparent of its records.
 func (t *Tracer) send(r *trip, events int) string {
-	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+	kind := trace.WithSpanKind(trace.SpanKindProducer)
+	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, kind, trace.WithAttributes(
 		attribute.String("messaging.system", "kafka"),
 		attribute.String("messaging.operation.name", "send"),
 		attribute.String("messaging.operation.type", "send"),
@@ -232,7 +229,6 @@ func (t *Tracer) send(r *trip, events int) string {
 	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
 }
 
-// Publish implements bridge.Sink.
 func (s tracedSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	s.t.began = time.Now()
 	receipt, err := s.Sink.Publish(ctx, b)

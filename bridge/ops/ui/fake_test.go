@@ -84,7 +84,11 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	t.Helper()
 	f := &fakeBridge{write: true, reports: reports, cut: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.Handle("/", ui.Handler())
+	page := ui.Handler()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { // as ops.Handler serves it
+		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		page.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { f.send(w, func() any { return f.reports }) })

@@ -1,5 +1,5 @@
-// Package ui is the operations page: static files that ask the API of the
-// server they come from, and nobody else.
+// Package ui is the operations page: static files that call only the API of their own
+// server.
 package ui
 
 import (
@@ -16,32 +16,19 @@ import (
 //go:embed static
 var embedded embed.FS
 
-// policy lets the page load and ask only its own server, and nobody frame it.
-const policy = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
-// file is one of the page's files, as it is sent.
+// file is one of the page's files.
 type file struct {
 	content []byte
 	kind    string // Content-Type
 	tag     string // ETag
 }
 
-// Handler serves the page at / and its files beside it, and 404 for any other
-// path. The answers to GET and HEAD may be cached but are asked for again each
-// time, since a new version has other files under the same names. It may be
-// used concurrently.
+// Handler serves the page at / and its files beside it, and 404 for any other path. It
+// takes GET and HEAD; ops.Handler rejects other methods and sets the security headers.
+// Browsers revalidate each file: a new version has other files under the same names.
 func Handler() http.Handler {
 	files := load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header := w.Header()
-		header.Set("Content-Security-Policy", policy)
-		header.Set("X-Content-Type-Options", "nosniff")
-		header.Set("Referrer-Policy", "no-referrer")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			header.Set("Allow", "GET, HEAD")
-			http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
-			return
-		}
 		name := r.URL.Path
 		if name == "/" {
 			name = "/index.html"
@@ -51,6 +38,7 @@ func Handler() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
+		header := w.Header()
 		header.Set("Content-Type", f.kind)
 		header.Set("ETag", f.tag)
 		header.Set("Cache-Control", "no-cache")
@@ -58,8 +46,7 @@ func Handler() http.Handler {
 	})
 }
 
-// kinds are the content types by extension: the machine's own table may say
-// something else, or nothing.
+// kinds are the content types by extension. The machine's own table may lack them.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -80,7 +67,7 @@ func load() map[string]file {
 			return err
 		}
 		base := path.Base(name)
-		files["/"+base] = file{content: content, kind: kinds[path.Ext(base)], tag: fmt.Sprintf(`"%x"`, sha256.Sum256(content))}
+		files["/"+base] = file{content, kinds[path.Ext(base)], fmt.Sprintf(`"%x"`, sha256.Sum256(content))}
 		return nil
 	})
 	if err != nil {

@@ -11,26 +11,27 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// Offer has the shell complete a flag of the command with the values that it
-// takes.
+// Offer completes a flag with its values.
 func Offer(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the command has no such flag
-	}
+	complete(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// OfferLookup has the shell complete a flag of the command as Lookup does.
+// OfferLookup completes a flag as Lookup does.
 func OfferLookup(cmd *cobra.Command, flag string, look func(context.Context) ([]string, error)) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, Lookup(look)); err != nil {
+	complete(cmd, flag, Lookup(look))
+}
+
+func complete(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil {
 		panic(err) // the command has no such flag
 	}
 }
 
-// lookupTimeout bounds what a completion asks servers: a shell must not wait.
+// lookupTimeout bounds the lookups of a completion: a shell must not wait.
 const lookupTimeout = time.Second
 
-// Lookup completes a flag or an argument with what look finds on the servers within
-// a second. Errors, such as servers that are away, offer nothing.
+// Lookup completes a flag or an argument with the result of look, which has a second. An
+// error offers nothing.
 func Lookup(look func(context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -50,15 +51,15 @@ func Lookup(look func(context.Context) ([]string, error)) cobra.CompletionFunc {
 	}
 }
 
-// OfferFiles has the shell complete the command's argument with files.
+// OfferFiles completes the command's argument with files.
 func OfferFiles(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 }
 
-// describePlainly removes the backticks that mark the value in a flag's usage: a
-// shell shows the usage as it is.
+// describePlainly removes the backticks around the value in a flag's usage: a shell shows
+// them.
 func describePlainly(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
 	for _, sub := range cmd.Commands() {
@@ -66,16 +67,15 @@ func describePlainly(cmd *cobra.Command) {
 	}
 }
 
-// addCompletions tells the shell's completion what it cannot guess.
+// addCompletions completes --stream and --set, and no argument by default.
 func (a *App) addCompletions(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	known := map[string]cobra.CompletionFunc{"stream": a.completeStream, "set": completeSet}
-	for flag, complete := range known {
+	for flag, with := range known {
 		if cmd.Flags().Lookup(flag) != nil {
-			// It is there, and nobody else registers it: nothing can be wrong.
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+			complete(cmd, flag, with)
 		}
 	}
 	for _, sub := range cmd.Commands() {
@@ -83,22 +83,21 @@ func (a *App) addCompletions(cmd *cobra.Command) {
 	}
 }
 
-// completeStream offers the streams that the settings name.
+// completeStream offers the streams of the settings.
 func (a *App) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	s, err := a.Settings(0, nil)
 	if s == nil {
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names := make([]string, len(s.Streams)) // with an error those that can be used
+	names := make([]string, len(s.Streams)) // the usable ones after an error
 	for i := range s.Streams {
 		names[i] = s.Streams[i].Name
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSet offers for --set the variables that have a place on the command
-// line, then their values.
+// completeSet offers the variables that are no secrets for --set, then their values.
 func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	name, _, named := strings.Cut(typed, "=")
 	var offers []string

@@ -14,8 +14,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// Error is an error that decides the exit code and may tell people what to
-// do about it.
+// Error is an error with an exit code and a hint.
 type Error struct {
 	Code int
 	Err  error
@@ -26,13 +25,17 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// WrongUsage is the error of a command that was called wrongly, with a call
-// that works as its hint.
+// WrongUsage is the error of a wrong call. Its hint is a correct one.
 func WrongUsage(hint, format string, args ...any) error {
-	return &Error{Code: ExitUsage, Err: fmt.Errorf(format, args...), Hint: hint}
+	return Errorf(ExitUsage, hint, format, args...)
 }
 
-// Explain gives an error of an adapter its exit code and its hint.
+// Errorf is an error with an exit code and a hint.
+func Errorf(code int, hint, format string, args ...any) error {
+	return &Error{Code: code, Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// Explain adds the exit code and the hint to an adapter's error.
 func Explain(err error) error {
 	fault, ok := errors.AsType[*bridge.Fault](err)
 	if !ok {
@@ -45,19 +48,20 @@ func Explain(err error) error {
 	return &Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, EngineHints[fault.HintCode])}
 }
 
-// MissingTopic is the hint about a topic that does not exist, and that setting names.
+// MissingTopic is the hint about a missing topic, which the setting names.
 func MissingTopic(setting string) string {
 	return "check the name, " + setting + "; if it is right: exportbridge topics create --execute"
 }
 
 // UnseenOwnerHint is the hint about an owner that does not report to this Redis.
-const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; if they are the same, check whether it can reach Redis"
+const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; " +
+	"if they are the same, check whether it can reach Redis"
 
-// similarTimeout bounds the look for a similar topic.
+// similarTimeout bounds the search for a similar topic.
 const similarTimeout = 5 * time.Second
 
-// WithSimilar returns the setting that names a missing topic, with the existing topic
-// of the most similar name, if there is one.
+// WithSimilar returns the setting of a missing topic, with the most similar name of an
+// existing topic, if there is one.
 func WithSimilar(ctx context.Context, kafka *kafkaclient.Config, setting, topic string) string {
 	ctx, cancel := context.WithTimeout(ctx, similarTimeout)
 	defer cancel()
@@ -68,8 +72,8 @@ func WithSimilar(ctx context.Context, kafka *kafkaclient.Config, setting, topic 
 	return setting
 }
 
-// ReadError gives an error of reading a topic its exit code and its hint; again
-// says how to read what could not be read in time.
+// ReadError adds the exit code and the hint to an error of reading a topic; again is the
+// hint of an incomplete read.
 func ReadError(err error, again string) error {
 	if _, known := errors.AsType[*Error](err); known || errors.Is(err, context.Canceled) {
 		return err

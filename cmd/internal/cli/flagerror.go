@@ -14,7 +14,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// explainFlag turns an error of the flag parser into one with a hint.
+// explainFlag adds a hint to an error of the flag parser.
 func explainFlag(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -28,7 +28,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 		return wrong
 	}
 	if cmd.HasSubCommands() {
-		// The flag may be one of the command that was meant.
+		// The flag may belong to a subcommand.
 		if unknown := NoSubcommand(cmd, cmd.Flags().Args()); unknown != nil {
 			return unknown
 		}
@@ -68,8 +68,8 @@ func onlyWith(prefix string, names []string) string {
 	return found
 }
 
-// beginFlag returns the flag of the command that says where to begin, for another name
-// of that; "" if there is none.
+// beginFlag returns the command's flag for the beginning of a range, if name is that of
+// another command; "" if there is none.
 func beginFlag(cmd *cobra.Command, name string) string {
 	names := []string{"from", "since", "offset"}
 	if !slices.Contains(names, name) {
@@ -83,10 +83,10 @@ func beginFlag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// explainValue says what is wrong with the value of a flag, and how to write it.
+// explainValue describes a wrong value of a flag, and corrects it if possible.
 func explainValue(cmd *cobra.Command, e *pflag.InvalidValueError) error {
 	flag, value, cause := e.GetFlag(), e.GetValue(), e.Unwrap()
-	if errors.Is(cause, errBoth) { // pflag adds a value that nobody typed
+	if errors.Is(cause, errBoth) { // pflag adds a value that was not typed
 		return WrongUsage(cmd.CommandPath()+" --help", "%w", cause)
 	}
 	name, right := "--"+flag.Name, ""

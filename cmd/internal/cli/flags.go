@@ -8,18 +8,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TakeJSON gives the command the flag --json.
+// TakeJSON adds the flag --json.
 func TakeJSON(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON")
 }
 
-// TakeWide gives a command that prints a table the flag --wide.
+// TakeWide adds the flag --wide to a command that prints a table.
 func (a *App) TakeWide(cmd *cobra.Command) {
 	a.tables = true
 	cmd.Flags().BoolVar(&a.wide, "wide", false, "print full lines; the default fits them to the terminal width")
 }
 
-// Width is the width that tables are cut to, 0 for none.
+// Width is the maximum width of tables, 0 for no limit.
 func (a *App) Width() int {
 	if a.wide {
 		return 0
@@ -27,12 +27,12 @@ func (a *App) Width() int {
 	return a.Columns
 }
 
-// TakeStream gives the command the flag --stream.
+// TakeStream adds the flag --stream.
 func TakeStream(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "stream", "", "stream `NAME`, required if there are several")
 }
 
-// Renamed keeps the old spelling of a flag, which help does not show.
+// Renamed accepts the old name of a flag too. Help does not show it.
 func Renamed(cmd *cobra.Command, old, name string) {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
 		if given == old {
@@ -42,13 +42,13 @@ func Renamed(cmd *cobra.Command, old, name string) {
 	})
 }
 
-// Output is where a command prints to: standard output, or a file.
+// Output is the output of a command: standard output, or a file.
 type Output struct {
 	file  string
 	force bool
 }
 
-// TakeOutput adds the flags that have a command print to a file.
+// TakeOutput adds the flags --output and --force.
 func TakeOutput(cmd *cobra.Command) *Output {
 	o := new(Output)
 	cmd.Flags().StringVar(&o.file, "output", "", "write to new `FILE` instead of standard output")
@@ -56,27 +56,26 @@ func TakeOutput(cmd *cobra.Command) *Output {
 	return o
 }
 
-// TakeExecute gives a command that changes something the flags --execute and
-// --dry-run, which is the default.
+// TakeExecute adds the flags --execute and --dry-run, which is the default.
 func TakeExecute(cmd *cobra.Command, execute *bool) {
 	dry := new(bool)
-	f := cmd.Flags()
-	f.VarPF(&eitherFlag{execute, dry}, "execute", "", "apply the change; without it, the command is a dry run").NoOptDefVal = "true"
-	f.VarPF(&eitherFlag{dry, execute}, "dry-run", "", "show the plan and change nothing (default)").NoOptDefVal = "true"
+	take := func(name, usage string, on, other *bool) {
+		cmd.Flags().VarPF(&eitherFlag{on, other}, name, "", usage).NoOptDefVal = "true"
+	}
+	take("execute", "apply the change; without it, the command is a dry run", execute, dry)
+	take("dry-run", "show the plan and change nothing (default)", dry, execute)
 }
 
-// errBoth is the error of a call with both flags.
+// errBoth is the error of both flags.
 var errBoth = errors.New("--execute and --dry-run are mutually exclusive")
 
-// eitherFlag is one of two boolean flags that exclude each other.
+// eitherFlag is one of two mutually exclusive boolean flags.
 type eitherFlag struct{ on, other *bool }
 
 func (f *eitherFlag) String() string { return "" }
 
-// Type implements pflag.Value.
 func (f *eitherFlag) Type() string { return "bool" }
 
-// Set implements pflag.Value.
 func (f *eitherFlag) Set(text string) error {
 	on, err := strconv.ParseBool(text)
 	if err == nil && on && *f.other {
@@ -86,7 +85,7 @@ func (f *eitherFlag) Set(text string) error {
 	return err
 }
 
-// ParsedFlag is a flag whose text a function reads.
+// ParsedFlag is a flag that a function parses.
 type ParsedFlag[T any] struct {
 	target *T
 	parse  func(string) (T, error)
@@ -94,13 +93,13 @@ type ParsedFlag[T any] struct {
 	text   string
 }
 
-// Parsed returns a flag whose text parse reads into target. kind stands for the
-// value in the help, in capitals.
+// Parsed returns a flag that parse reads into target. kind is its value in the help, in
+// capitals.
 func Parsed[T any](target *T, parse func(string) (T, error), kind string) *ParsedFlag[T] {
 	return &ParsedFlag[T]{target: target, parse: parse, kind: kind}
 }
 
-// Shown has the help show text as the default.
+// Shown sets the default that the help shows.
 func (f *ParsedFlag[T]) Shown(text string) *ParsedFlag[T] {
 	f.text = text
 	return f

@@ -4,68 +4,109 @@ import (
 	"cmp"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"exportbridge/bridge"
 	"exportbridge/cmd/internal/process"
 )
 
-// EngineHints says what the engine advises, by this program's commands and
-// settings.
+// The commands that many hints end with.
+const (
+	keepPosition = "keep the position: exportbridge cursor reset --to-current --execute"
+	setPosition  = "set the position: exportbridge cursor reset " +
+		"--to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute"
+)
+
+// EngineHints are the engine's hints, with this program's commands and settings.
 var EngineHints = map[bridge.Hint]string{
-	bridge.HintAhead:                  "see exportbridge cursor history, since another bridge or a restored Redis wrote a newer checkpoint, then set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
-	bridge.HintCheckpointBehind:       "find out what Kafka lost, then set BRIDGE_ON_CHECKPOINT_LOSS=kafka (duplicates are possible) or redis (loss is possible), or set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
-	bridge.HintCheckpointTopicLost:    "restore the topic if it was deleted; after an upgrade from a version without it: exportbridge topics create --execute. Without the topic, the checkpoint in Redis is used",
-	bridge.HintCheckpointTopicMissing: "check the topic name, KAFKA_CHECKPOINT_TOPIC; if it is right: exportbridge topics create --execute",
-	bridge.HintCheckpointUnknown:      "wait: the search is repeated every minute; or set the position: exportbridge cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
-	bridge.HintMissingGrants:          "grant the permissions listed by exportbridge topics plan --acls",
-	bridge.HintOverlapTooLong:         "lower EXPORT_OVERLAP, or run exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintTopicMissing:           "check the topic names, KAFKA_TOPIC and KAFKA_DLQ_TOPIC; if they are right, create the topics: exportbridge topics create --execute, or set KAFKA_CREATE_TOPICS=true",
-	bridge.HintTopicVanished:          "restore the topic if possible. Otherwise create it with exportbridge topics create --execute, then publish everything again: exportbridge cursor reset --to-earliest --execute, or keep the position: --to-current",
-	bridge.HintCheckpointLost:         "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
-	bridge.HintCursorIgnored:          "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API ignores the cursor that it is sent",
-	bridge.HintCursorBeside:           "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintCursorForm:             "restore EXPORT_CURSOR_IN and EXPORT_URL as they were; or, to continue with the new ones, set the position: exportbridge cursor reset --to-datetime TIME (or --to-earliest) --execute",
-	bridge.HintCursorRejected:         "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintCursorSuspect:          "wait: the request is repeated, and after three tries one without the cursor shows whether the cursor or the API is to blame",
-	bridge.HintCursorTooLong:          "ask the operator of the API for shorter cursors: this one is too long for a request",
-	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
-	bridge.HintDeadLetters:            "inspect them: exportbridge tail --dlq",
-	bridge.HintEmptyEnd:               "raise EXPORT_EMPTY_PAGES above the pages in a row that a filter can leave empty, or set EXPORT_MORE_FIELD if a member of the page marks the end, then repeat the command",
-	bridge.HintForeign:                "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds other data under this name, which is not overwritten",
-	bridge.HintMapping:                "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, exportbridge cursor reset --to-datetime TIME --execute skips them",
-	bridge.HintMaxEvents:              "start again to continue, since --max-events was reached",
-	bridge.HintKeyless:                "correct KAFKA_KEY, which exportbridge check --sample 5 tests, or set KAFKA_KEY=none if the order of events does not matter",
-	bridge.HintNoPosition:             "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest) --execute",
-	bridge.HintFollow:                 "restore EXPORT_FOLLOW, choose another stream name, or go on from a time, which publishes again what was published since: exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintOrigin:                 "restore the setting, choose another stream name, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
-	bridge.HintOtherTopic:             "check KAFKA_TOPIC. To continue in this topic and keep the position: exportbridge cursor reset --to-current --execute. If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX",
-	bridge.HintOverdue:                "check the export API and any proxy with exportbridge check, and report it if it persists: a request outlasted EXPORT_TIMEOUT many times over",
-	bridge.HintOverlapRepeats:         "expect duplicates of events that were listed more than EXPORT_OVERLAP after their time",
-	bridge.HintOwned:                  "stop that process, or let it do the work: exportbridge cursor show",
-	bridge.HintOwner:                  "if this repeats, another process outside this group runs the stream: stop it, or set the same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",
-	bridge.HintRequest:                "restore the settings, or accept the list that they request by the source that the error names: exportbridge cursor reset --to-current --accept-source SOURCE --execute (--to-datetime TIME if the cursor is not of that list)",
-	bridge.HintPageFails:              "run exportbridge check: if the API works, it fails at this cursor only: lower EXPORT_PAGE_SIZE, or go past it, which leaves out its events: exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintResume:                 "run exportbridge resume",
-	bridge.HintFullPage:               "if more items follow, set EXPORT_CURSOR_FIELD to where the next cursor is, or raise EXPORT_PAGE_SIZE above the number of items of one time",
-	bridge.HintSharedID:               "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these events are published",
-	bridge.HintSource:                 "correct EXPORT_API_KEY or EXPORT_URL, which belong to another application, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
-	bridge.HintStartLater:             "run exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintTail:                   "move on with exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute: the API lists more items under one cursor than can be remembered",
-	bridge.HintTopicLost:              "restore the topic if possible; or publish everything again: exportbridge cursor reset --to-earliest --execute; or keep the position: exportbridge cursor reset --to-current --execute, then exportbridge verify --repair --from TIME --to TIME --execute publishes missing events",
-	bridge.HintTwoHistories:           "compare the two histories with exportbridge cursor history, then set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
-	bridge.HintUntil:                  "raise --until to continue, since it was reached",
-	bridge.HintUntilBefore:            "raise --until to continue, since it was reached before",
+	bridge.HintAhead: "see exportbridge cursor history, since another bridge or a restored Redis wrote a newer " +
+		"checkpoint, then " + setPosition,
+	bridge.HintCheckpointBehind: "find out what Kafka lost, then set BRIDGE_ON_CHECKPOINT_LOSS=kafka (duplicates " +
+		"are possible) or redis (loss is possible), or " + setPosition,
+	bridge.HintCheckpointTopicLost: "restore the topic if it was deleted; after an upgrade from a version " +
+		"without it: exportbridge topics create --execute. Without the topic, the checkpoint in Redis is used",
+	bridge.HintCheckpointTopicMissing: "check the topic name, KAFKA_CHECKPOINT_TOPIC; if it is right: " +
+		"exportbridge topics create --execute",
+	bridge.HintCheckpointUnknown: "wait: the search is repeated every minute; or set the position: exportbridge " +
+		"cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
+	bridge.HintMissingGrants:  "grant the permissions listed by exportbridge topics plan --acls",
+	bridge.HintOverlapTooLong: "lower EXPORT_OVERLAP, or run exportbridge cursor reset --to-datetime TIME --execute",
+	bridge.HintTopicMissing: "check the topic names, KAFKA_TOPIC and KAFKA_DLQ_TOPIC; if they are right, create " +
+		"the topics: exportbridge topics create --execute, or set KAFKA_CREATE_TOPICS=true",
+	bridge.HintTopicVanished: "restore the topic if possible. Otherwise create it with exportbridge topics " +
+		"create --execute, then publish everything again: exportbridge cursor reset --to-earliest --execute, or keep " +
+		"the position: --to-current",
+	bridge.HintCheckpointLost: setPosition,
+	bridge.HintCursorIgnored: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API " +
+		"ignores the cursor that it is sent",
+	bridge.HintCursorBeside: "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move " +
+		"the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset " +
+		"--to-datetime TIME --execute",
+	bridge.HintCursorForm: "restore EXPORT_CURSOR_IN and EXPORT_URL as they were; or, to continue with the new " +
+		"ones, set the position: exportbridge cursor reset --to-datetime TIME (or --to-earliest) --execute",
+	bridge.HintCursorRejected: "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, " +
+		"whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME " +
+		"--execute",
+	bridge.HintCursorSuspect: "wait: the request is repeated, and after three tries one without the cursor shows " +
+		"whether the cursor or the API is to blame",
+	bridge.HintCursorTooLong: "ask the operator of the API for shorter cursors: this one is too long for a request",
+	bridge.HintCycle:         "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
+	bridge.HintDeadLetters:   "inspect them: exportbridge tail --dlq",
+	bridge.HintEmptyEnd: "raise EXPORT_EMPTY_PAGES above the pages in a row that a filter can leave empty, or " +
+		"set EXPORT_MORE_FIELD if a member of the page marks the end, then repeat the command",
+	bridge.HintForeign: "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds " +
+		"other data under this name, which is not overwritten",
+	bridge.HintMapping: "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, " +
+		"EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, " +
+		"exportbridge cursor reset --to-datetime TIME --execute skips them",
+	bridge.HintMaxEvents: "start again to continue, since --max-events was reached",
+	bridge.HintKeyless: "correct KAFKA_KEY, which exportbridge check --sample 5 tests, or set KAFKA_KEY=none if " +
+		"the order of events does not matter",
+	bridge.HintNoPosition: "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, " +
+		"--to-earliest) --execute",
+	bridge.HintFollow: "restore EXPORT_FOLLOW, choose another stream name, or go on from a time, which publishes " +
+		"again what was published since: exportbridge cursor reset --to-datetime TIME --execute",
+	bridge.HintOrigin: "restore the setting, choose another stream name, or accept the change and " + keepPosition,
+	bridge.HintOtherTopic: "check KAFKA_TOPIC. To continue in this topic and " + keepPosition +
+		". If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, " +
+		"BRIDGE_GROUP and CURSOR_PREFIX",
+	bridge.HintOverdue: "check the export API and any proxy with exportbridge check, and report it if it " +
+		"persists: a request outlasted EXPORT_TIMEOUT many times over",
+	bridge.HintOverlapRepeats: "expect duplicates of events that were listed more than EXPORT_OVERLAP after " +
+		"their time",
+	bridge.HintOwned: "stop that process, or let it do the work: exportbridge cursor show",
+	bridge.HintOwner: "if this repeats, another process outside this group runs the stream: stop it, or set the " +
+		"same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",
+	bridge.HintRequest: "restore the settings, or accept the list that they request by the source that the error " +
+		"names: exportbridge cursor reset --to-current --accept-source SOURCE --execute (--to-datetime TIME if the " +
+		"cursor is not of that list)",
+	bridge.HintPageFails: "run exportbridge check: if the API works, it fails at this cursor only: lower " +
+		"EXPORT_PAGE_SIZE, or go past it, which leaves out its events: exportbridge cursor reset --to-datetime TIME " +
+		"--execute",
+	bridge.HintResume: "run exportbridge resume",
+	bridge.HintFullPage: "if more items follow, set EXPORT_CURSOR_FIELD to where the next cursor is, or raise " +
+		"EXPORT_PAGE_SIZE above the number of items of one time",
+	bridge.HintSharedID: "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these " +
+		"events are published",
+	bridge.HintSource: "correct EXPORT_API_KEY or EXPORT_URL, which belong to another application, or accept the " +
+		"change and " + keepPosition,
+	bridge.HintStartLater: "run exportbridge cursor reset --to-datetime TIME --execute",
+	bridge.HintTail: "move on with exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute: the " +
+		"API lists more items under one cursor than can be remembered",
+	bridge.HintTopicLost: "restore the topic if possible; or publish everything again: exportbridge cursor reset " +
+		"--to-earliest --execute; or " + keepPosition +
+		", then exportbridge verify --repair --from TIME --to TIME --execute publishes missing events",
+	bridge.HintTwoHistories: "compare the two histories with exportbridge cursor history, then " + setPosition,
+	bridge.HintUntil:        "raise --until to continue, since it was reached",
+	bridge.HintUntilBefore:  "raise --until to continue, since it was reached before",
 }
 
-// settingsCommand matches a command of a text that takes settings, with --help if that
-// follows.
-var settingsCommand = regexp.MustCompile(`\bexportbridge (?:(?:cursor|dlq|topics) \w+|backfill(?: list| cancel)?|config (?:show|env)|` +
+// settingsCommand matches a command that takes settings, with --help if that follows.
+var settingsCommand = regexp.MustCompile(`\bexportbridge ` +
+	`(?:(?:cursor|dlq|topics) \w+|backfill(?: list| cancel)?|config (?:show|env)|` +
 	`check|healthcheck|pause|replay|resume|run|status|tail|verify)\b(?: --help)?`)
 
-// Advice returns a text whose commands work as they are: they name the stream, where
-// that is needed, and the environment file that was given. The stream is the one that
-// --stream names if it is empty.
+// Advice completes the commands of a text: with the stream, if it is needed, and with the
+// environment file. An empty stream is that of --stream.
 func (a *App) Advice(text, stream string) string {
 	if a.several || a.stream != "" {
 		text = process.NameStream(text, cmp.Or(stream, a.stream))
@@ -76,11 +117,12 @@ func (a *App) Advice(text, stream string) string {
 	return text
 }
 
-// Completed returns a text whose commands name the environment file.
+// plain matches a word that a shell takes without quotes.
+var plain = regexp.MustCompile(`^[\pL\d/._-]+$`)
+
+// Completed adds the environment file to the commands of a text.
 func Completed(text, file string) string {
-	if strings.ContainsFunc(file, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
-	}) {
+	if !plain.MatchString(file) {
 		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
 	}
 	return settingsCommand.ReplaceAllStringFunc(text, func(command string) string {
@@ -91,7 +133,7 @@ func Completed(text, file string) string {
 	})
 }
 
-// Advised is Advice for each of the fields, which it changes.
+// Advised applies Advice to the fields.
 func (a *App) Advised(fields [][2]string, stream string) [][2]string {
 	for i := range fields {
 		fields[i][1] = a.Advice(fields[i][1], stream)
@@ -99,7 +141,7 @@ func (a *App) Advised(fields [][2]string, stream string) [][2]string {
 	return fields
 }
 
-// hintsOf returns the hints whose commands name the stream.
+// hintsOf returns the engine's hints with a stream in their commands.
 func hintsOf(stream string) map[bridge.Hint]string {
 	hints := make(map[bridge.Hint]string, len(EngineHints))
 	for advice, text := range EngineHints {

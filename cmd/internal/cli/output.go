@@ -27,33 +27,28 @@ func PrintJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// narrowCell is the width below which a cell is not cut: that of a time.
-const narrowCell = 20
+const (
+	// narrowCell is the width below which a cell is not cut: that of a time.
+	narrowCell = 20
+	// narrowText is narrowCell of a table with columns that stay whole, such as times.
+	narrowText = 6
+)
 
-// narrowText is narrowCell where columns of a table stay whole, as times do.
-const narrowText = 6
-
-// PrintTable prints a table of rows, the first being the head, in the width of the
-// terminal, and says if a cell is cut.
+// PrintTable prints rows as a table, the first being the head, in the width of the
+// terminal. It recommends --wide if a cell is cut.
 func (a *App) PrintTable(rows [][]string) error {
-	cut, err := printTable(a.Stdout, rows, a.Width())
+	cut, err := PrintTable(a.Stdout, rows, a.Width())
 	if cut && a.tables {
 		fmt.Fprintln(a.Stderr, "  add --wide to see full lines")
 	}
 	return err
 }
 
-// PrintTable prints rows as aligned columns, the first row being the head, in width
-// columns of a terminal; 0 is no limit. The columns in whole are not cut.
-func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) error {
-	_, err := printTable(w, rows, width, whole...)
-	return err
-}
-
-// printTable prints rows as aligned columns. In a table wider than width, if that is
-// not 0, the widest columns are cut, as it reports; if that does not suffice, the
-// last columns follow below each row.
-func printTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool, err error) {
+// PrintTable prints rows as a table, the first being the head, in width columns of a
+// terminal; 0 is no limit. It cuts the widest columns, but not those in whole, and reports
+// whether it has cut a cell. If that does not suffice, the last columns follow below each
+// row.
+func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool, err error) {
 	var widths []int
 	total := -2
 	for _, row := range rows {
@@ -97,7 +92,7 @@ func printTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool
 			line, below = besides(line, rows[0], row, fit, width)
 		}
 		if n == 0 {
-			below = nil // the head of what follows below is in its text
+			below = nil // the lines below a row have the head in their text
 		}
 		for _, l := range append([]string{strings.TrimRight(line, " ")}, below...) {
 			text.WriteString(l + "\n")
@@ -109,8 +104,8 @@ func printTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool
 	return cut, nil
 }
 
-// besides adds what does not fit into the columns of a row: to its line what is alone
-// and short enough, else to lines below.
+// besides adds the columns of a row that do not fit: a short last one to its line, others
+// to lines below.
 func besides(line string, head, row []string, from, width int) (string, []string) {
 	if from == len(row)-1 && process.Width(line)+process.Width(row[from]) <= width {
 		return line + row[from], nil
@@ -135,8 +130,8 @@ func besides(line string, head, row []string, from, width int) (string, []string
 	return line, below
 }
 
-// PrintFields prints lines of a name and a text. A text longer than width, if
-// that is not 0, is continued on the next lines.
+// PrintFields prints a line per field, a name and a text. A text continues on the next
+// lines if it exceeds width; 0 is no limit.
 func PrintFields(w io.Writer, fields [][2]string, width int) error {
 	names := 10
 	for _, f := range fields {
@@ -155,8 +150,8 @@ func PrintFields(w io.Writer, fields [][2]string, width int) error {
 	return err
 }
 
-// Wrap splits a text between words into lines of at most width characters, if
-// width is above 0. A longer word is a line of its own.
+// Wrap splits a text between words into lines of at most width characters; 0 is no limit.
+// A longer word is a line of its own.
 func Wrap(text string, width int) []string {
 	if width <= 0 {
 		return []string{text}
@@ -175,7 +170,7 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// PrintTo prints to a file, or to stdout where none is given.
+// PrintTo prints to the file of --output, or to standard output.
 func (a *App) PrintTo(o *Output, text string) error {
 	if o.file == "" {
 		_, err := io.WriteString(a.Stdout, text)
@@ -195,7 +190,7 @@ func (a *App) PrintTo(o *Output, text string) error {
 	return nil
 }
 
-// writeNew writes a file that must not exist, not even as a link.
+// writeNew writes a file that does not exist, not even as a link.
 func writeNew(name, text string) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // for another program to read
 	if err != nil {
@@ -205,7 +200,7 @@ func writeNew(name, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// replace puts a complete new file in the place of an old one.
+// replace replaces a file by a complete one.
 func replace(name, text string) error {
 	info, err := os.Lstat(name)
 	switch {
@@ -224,7 +219,7 @@ func replace(name, text string) error {
 	return nil
 }
 
-// Counted is a number of things: "1 topic", "2 topics".
+// Counted is a number with its noun: "1 topic", "2 topics".
 func Counted[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -232,7 +227,7 @@ func Counted[N int | int64](n N, what string) string {
 	return humanize.Comma(int64(n)) + " " + what + "s"
 }
 
-// RoundDuration is a duration as people say it, such as 3h20m.
+// RoundDuration is a rounded duration, such as 3h20m.
 func RoundDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:

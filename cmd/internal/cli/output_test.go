@@ -26,7 +26,7 @@ func TestPrintTable(t *testing.T) {
 		{"below", 26, "A   NAME\n1   " + long[:19] + "…\n    last é\n22  a b\n", true},
 	} {
 		var b strings.Builder
-		cut, err := printTable(&b, [][]string{{"A", "NAME", "LAST"}, {"1", long, "é"}, {"22", "a\nb", ""}}, test.width)
+		cut, err := PrintTable(&b, [][]string{{"A", "NAME", "LAST"}, {"1", long, "é"}, {"22", "a\nb", ""}}, test.width)
 		if err != nil || cut != test.cut {
 			t.Errorf("%s: cut = %v: %v", test.name, cut, err)
 		}

@@ -1,5 +1,5 @@
-// Package cli is what every command stands on: a program with its commands,
-// settings as flags, exit codes, errors with a hint, tables and JSON.
+// Package cli is the base of all commands: a program with its commands, settings as
+// flags, exit codes, errors with a hint, tables and JSON.
 package cli
 
 import (
@@ -34,19 +34,18 @@ const (
 	ExitInterrupted = 130
 )
 
-// GroupSetup is the group in the help of what is done before and beside a run.
+// GroupSetup is the group of the commands that prepare a run, in the help.
 const GroupSetup = "setup"
 
-// Stdio is where a command reads and writes: data on stdout, everything
-// else on stderr. What an App writes there is for people, see process.Text;
-// process.Exact is for programs.
+// Stdio are the streams of a command: data is written to Stdout, everything else to
+// Stderr. An App's output is for people, see process.Text; process.Exact is for programs.
 type Stdio struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Columns        int // of the terminal that Stdout is, 0 if it is none
+	Columns        int // the width of the terminal at Stdout, 0 for none
 }
 
-// App is what the commands share: one process runs one command.
+// App is the state of the only command that the process runs.
 type App struct {
 	Stdio
 	Name    string // of the program
@@ -70,18 +69,17 @@ type Program struct {
 	Commands                   func(*App) []*cobra.Command
 }
 
-// Execute runs the process's arguments and ends the process.
+// Execute runs the command of the process's arguments and ends the process.
 func (p *Program) Execute() {
-	log.SetOutput(io.Discard) // libraries quote events there; see package process
+	log.SetOutput(io.Discard) // libraries log events there; see package process
 	ctx, stop := interruptible(context.Background())
 	code := p.Run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr, process.Columns(os.Stdout)})
 	stop()
 	os.Exit(code)
 }
 
-// Run runs the command that args name with the variables of environ
-// (NAME=VALUE) and returns the exit code. It ends early, as gracefully as the
-// command can, when ctx is cancelled.
+// Run runs the command of args with the variables of environ (NAME=VALUE), and returns the
+// exit code. If ctx is cancelled, the command ends gracefully.
 func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) int {
 	a := p.app(environ, std)
 	root := p.build(a)
@@ -99,8 +97,8 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	return exitCode(err)
 }
 
-// Root returns the root command, with all others below it, for what reads
-// them: it has no input, and its output is discarded.
+// Root returns the root command with all others, to be read: it has no input, and its
+// output is discarded.
 func (p *Program) Root() *cobra.Command {
 	return p.build(p.app(nil, Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}))
 }
@@ -140,7 +138,7 @@ func (p *Program) build(a *App) *cobra.Command {
 	root.SetCompletionCommandGroupID(GroupSetup)
 	root.AddCommand(p.Commands(a)...)
 	root.AddCommand(newVersionCommand(a))
-	// Added by cobra at the start otherwise, too late for suggestions.
+	// cobra adds them at the start, too late for suggestions.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)
@@ -148,11 +146,12 @@ func (p *Program) build(a *App) *cobra.Command {
 	return root
 }
 
-// usageTemplate wraps cobra's at 80 columns, and adds how settings are given.
+// usageTemplate is cobra's, in 80 columns and with a note about settings and times.
 func usageTemplate(template string) string {
 	return strings.NewReplacer(
 		".FlagUsages", ".FlagUsagesWrapped 80",
-		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `Run "{{.CommandPath}} COMMAND --help" for details.`,
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`,
+		`Run "{{.CommandPath}} COMMAND --help" for details.`,
 	).Replace(template) + `{{if .Annotations.` + settingsAnnotation + `}}
 Settings are environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
 "exportbridge config docs" lists them.
@@ -175,10 +174,9 @@ func takesTime(cmd *cobra.Command) bool {
 	return takes
 }
 
-// describeCompletion replaces cobra's help of completion, which is wider than 80
-// columns.
+// describeCompletion replaces cobra's help of completion, which exceeds 80 columns.
 func describeCompletion(root *cobra.Command) {
-	cmd, _, _ := root.Find([]string{"completion"}) // it was added before
+	cmd, _, _ := root.Find([]string{"completion"}) // it exists
 	cmd.Short, cmd.Long = "Print a shell completion script", ""
 	cmd.Args, cmd.RunE = NoSubcommand, ShowHelp
 	for _, shell := range cmd.Commands() {
@@ -194,16 +192,12 @@ func describeCompletion(root *cobra.Command) {
 	}
 }
 
-// NoSubcommand is the Args of a command that only holds others.
+// NoSubcommand is the Args of a command that only has subcommands.
 func NoSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	err := &Error{
-		Code: ExitUsage,
-		Err:  fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()),
-		Hint: cmd.CommandPath() + " --help",
-	}
+	hint := cmd.CommandPath() + " --help"
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
@@ -211,14 +205,14 @@ func NoSubcommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if near := config.Nearest(args[0], names); near != "" {
-		err.Hint = cmd.CommandPath() + " " + near
+		hint = cmd.CommandPath() + " " + near
 	} else if found := commandsNamed(cmd.Root(), args[0]); len(found) == 1 {
-		err.Hint = found[0]
+		hint = found[0]
 	}
-	return err
+	return WrongUsage(hint, "unknown command %q for %q", args[0], cmd.CommandPath())
 }
 
-// commandsNamed returns the paths of all commands of that name, at any depth.
+// commandsNamed returns the paths of all commands of a name, at any depth.
 func commandsNamed(cmd *cobra.Command, name string) []string {
 	var paths []string
 	for _, sub := range cmd.Commands() {
@@ -230,23 +224,19 @@ func commandsNamed(cmd *cobra.Command, name string) []string {
 	return paths
 }
 
-// NoArgs is the Args of a command that takes none.
+// NoArgs is the Args of a command without arguments.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return &Error{
-		Code: ExitUsage,
-		Err:  fmt.Errorf("unexpected argument %q", args[0]),
-		Hint: cmd.CommandPath() + " --help",
-	}
+	return WrongUsage(cmd.CommandPath()+" --help", "unexpected argument %q", args[0])
 }
 
-// ShowHelp is the RunE of a command that only holds others.
+// ShowHelp is the RunE of a command that only has subcommands.
 func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// classify gives every error an exit code. What goes wrong before the command
-// starts is wrong usage.
+// classify adds an exit code to an error. An error before the command starts is wrong
+// usage.
 func (a *App) classify(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
@@ -270,8 +260,8 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// reportError prints the error that ends the command: as a line of its log if that is
-// JSON, since whatever collects the log reads nothing else.
+// reportError prints the error that ends the command, as a line of its log if that is
+// JSON: a log collector reads nothing else.
 func (a *App) reportError(err error) {
 	if a.log == nil {
 		printError(a.Stderr, err, a.hint(err))
@@ -284,7 +274,7 @@ func (a *App) reportError(err error) {
 	a.log.Error("exit", fields...)
 }
 
-// takeNamed notes the stream that --stream names.
+// takeNamed stores the stream of --stream.
 func (a *App) takeNamed(cmd *cobra.Command) {
 	if f := cmd.Flags().Lookup("stream"); f != nil {
 		a.stream = f.Value.String()
@@ -299,9 +289,9 @@ func (a *App) hint(err error) string {
 	return ""
 }
 
-// printError shows an error to people, with its hint if that is not empty.
+// printError prints an error with its hint, if that is not empty.
 func printError(w io.Writer, err error, hint string) {
-	// Each further line is indented, so that none can pass for the hint.
+	// Further lines are indented: none looks like the hint.
 	text := strings.NewReplacer("\n  ", "\n  ", "\n", "\n  ").Replace(strings.TrimSpace(err.Error()))
 	fmt.Fprintf(w, "error: %s\n", text)
 	if hint != "" {
@@ -309,9 +299,8 @@ func printError(w io.Writer, err error, hint string) {
 	}
 }
 
-// interruptible returns a context that the first SIGTERM or SIGINT cancels;
-// the second ends the process at once. The returned function stops listening
-// and waits for the goroutine started here.
+// interruptible returns a context that the first SIGTERM or SIGINT cancels; the second
+// ends the process at once. The returned function ends the goroutine.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

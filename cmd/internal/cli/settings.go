@@ -13,11 +13,12 @@ import (
 
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
+	"exportbridge/cursorstore"
 )
 
-// Settings loads what the command needs. preset are variables that the command
-// sets by itself: stronger than the environment, weaker than flags. With an
-// error about settings the returned ones hold the effective values all the same.
+// Settings loads the settings that the command needs. preset are variables of the command:
+// stronger than the environment, weaker than flags. The effective values are returned
+// even with an error about settings.
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
 	s, err := config.Load(a.sources(preset), need)
 	if s != nil {
@@ -38,17 +39,19 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 	}
 	wrong := &Error{Code: ExitUsage, Err: err}
 	if s != nil {
-		a.Warn(s) // what is missing may be there under a misspelt name
+		a.Warn(s) // a missing setting may have a misspelt name
 		wrong.Hint = wrongSettings(err) + "; exportbridge config docs describes the settings"
 	}
 	return s, wrong
 }
 
 func (a *App) sources(preset map[string]string) config.Sources {
-	return config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ)}
+	return config.Sources{
+		Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ),
+	}
 }
 
-// Profile returns the profile that the settings name, empty for none.
+// Profile returns the profile of the settings, empty for none.
 func (a *App) Profile() (string, error) {
 	name, err := config.ProfileIn(a.sources(nil))
 	if err != nil {
@@ -57,7 +60,7 @@ func (a *App) Profile() (string, error) {
 	return name, err
 }
 
-// wrongSettings says which variables of an error to set or to correct.
+// wrongSettings names the variables of an error to set or to correct.
 func wrongSettings(err error) string {
 	var names []string
 	verb := "set "
@@ -65,7 +68,7 @@ func wrongSettings(err error) string {
 	for _, p := range all {
 		name := p.Variable
 		if given, _, _ := strings.Cut(p.Message, ":"); strings.Contains(given, name) && !strings.Contains(given, " ") {
-			name = given // a stream's variable, or that of a file
+			name = given // the variable of a stream or of a file
 		}
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -83,20 +86,18 @@ func wrongSettings(err error) string {
 // missing matches the message of a setting without a value.
 var missing = regexp.MustCompile(`^\S+ is (not set|required|empty)\b|^\S+: is required`)
 
-// LogSettings is Settings for a command that logs to Stderr: where the log is JSON,
-// warnings and the error that ends the command are lines of it.
+// LogSettings is Settings of a command that logs to Stderr. If the log is JSON, warnings
+// and the error that ends the command are lines of it.
 func (a *App) LogSettings(need config.Uses) (*config.Settings, error) {
 	a.logs = true
 	return a.Settings(need, nil)
 }
 
-// settingsAnnotation marks the commands that take settings; the usage text
-// shows how.
+// settingsAnnotation marks the commands that take settings, for the usage text.
 const settingsAnnotation = "settings"
 
-// TakeSettings gives the command a flag for every setting that is no secret,
-// and --set and --env-file. The flags of settings are left out of the help:
-// config docs lists them.
+// TakeSettings adds a flag for each setting that is no secret, --set and --env-file. Help
+// omits the flags of settings: config docs lists them.
 func (a *App) TakeSettings(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	for _, v := range config.Variables() {
@@ -125,8 +126,7 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 	cmd.Annotations[settingsAnnotation] = "yes"
 }
 
-// settingFlag is the flag of one setting. The value is judged when all
-// settings are loaded, with all others.
+// settingFlag is the flag of one setting. Loading the settings validates it.
 type settingFlag struct {
 	given map[string]string // by variable, owned by the app
 	name  string
@@ -147,8 +147,7 @@ func (f *settingFlag) Set(value string) error {
 	return nil
 }
 
-// setFlag is --set NAME=VALUE, which can also name per-stream variables and
-// files.
+// setFlag is --set NAME=VALUE, also for variables of a stream or a file.
 type setFlag struct{ given map[string]string }
 
 func (f *setFlag) String() string { return "" }
@@ -164,7 +163,7 @@ func (f *setFlag) Set(text string) error {
 	return nil
 }
 
-// Warn prints the warnings about the settings.
+// Warn prints the warnings of the settings.
 func (a *App) Warn(s *config.Settings) {
 	for _, line := range s.Warnings {
 		if a.log != nil {
@@ -175,8 +174,15 @@ func (a *App) Warn(s *config.Settings) {
 	}
 }
 
-// StreamSettings returns the settings, and those of the stream that a command is
-// about, for one that works with its topics.
+// OpenRedis connects to the Redis that keeps the cursors. The client logs nothing: its
+// messages are errors too.
+func OpenRedis(s *config.Settings) (*cursorstore.Client, error) {
+	cursorstore.LogTo(nil)
+	return cursorstore.Open(s.Cursor)
+}
+
+// StreamSettings returns the settings, and those of a stream, for a command that uses its
+// topics.
 func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *config.Stream, error) {
 	s, err := a.Settings(need|config.UsesKafka, nil)
 	if err != nil {
@@ -187,8 +193,7 @@ func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *
 	return s, st, err
 }
 
-// StreamNamed returns the settings of the stream that a command is about: the
-// named one, or the only one.
+// StreamNamed returns the settings of the named stream, or of the only one.
 func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
 	var names []string
 	for i := range s.Streams {
@@ -198,8 +203,9 @@ func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
 		names = append(names, s.Streams[i].Name)
 	}
 	slices.Sort(names)
+	hint := "--stream " + names[0]
 	if name == "" {
-		return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("--stream is required with several streams: %v", names), Hint: "--stream " + names[0]}
+		return nil, WrongUsage(hint, "--stream is required with several streams: %v", names)
 	}
-	return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("unknown stream %q; BRIDGE_STREAMS lists %v", name, names), Hint: "--stream " + names[0]}
+	return nil, WrongUsage(hint, "unknown stream %q; BRIDGE_STREAMS lists %v", name, names)
 }

@@ -11,7 +11,7 @@ import (
 // Set by the linker in releases: -X exportbridge/cmd/internal/cli.version=v1.2.3.
 var version, revision string
 
-// buildInfo says which program this is.
+// buildInfo is the build of the program.
 type buildInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -21,7 +21,7 @@ type buildInfo struct {
 	Platform string `json:"platform"`
 }
 
-// ReadBuildInfo returns what the build wrote into the binary.
+// ReadBuildInfo reads the build from the binary.
 func ReadBuildInfo() buildInfo {
 	b := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -70,16 +70,12 @@ func newVersionCommand(a *App) *cobra.Command {
 
 // String is the build in one line, without the program's name.
 func (b buildInfo) String() string {
-	return fmt.Sprintf("%s%s (%s, %s)", b.Version, b.revisionNote(), b.Go, b.Platform)
-}
-
-func (b buildInfo) revisionNote() string {
-	switch {
-	case b.Revision == "":
-		return ""
-	case b.Modified:
-		return " of " + b.Revision + ", modified"
-	default:
-		return " of " + b.Revision
+	text := b.Version
+	if b.Revision != "" {
+		text += " of " + b.Revision
+		if b.Modified {
+			text += ", modified"
+		}
 	}
+	return fmt.Sprintf("%s (%s, %s)", text, b.Go, b.Platform)
 }

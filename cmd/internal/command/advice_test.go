@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
 )
@@ -19,11 +17,7 @@ import (
 func TestNameStream(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
+	for _, cmd := range everyCommand(Program.Root()) {
 		want := "run " + cmd.CommandPath()
 		if f := cmd.Flags().Lookup("stream"); f != nil && strings.Contains(f.Usage, "required") {
 			seen++
@@ -38,7 +32,6 @@ func TestNameStream(t *testing.T) {
 			t.Errorf("named again: %q, want %q", got, want)
 		}
 	}
-	walk(Program.Root())
 	if seen < 15 {
 		t.Errorf("%d commands require --stream: the test looks at too few", seen)
 	}
@@ -49,11 +42,9 @@ func TestAdviceWithSeveralStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	maps.Copy(w.env, map[string]string{
-		"HTTP_ADDR": "off", "BRIDGE_STREAMS": "events,users", "STREAM_USERS_KAFKA_TOPIC": "export.events", "KAFKA_CREATE_TOPICS": "true",
+		"BRIDGE_STREAMS": "events,users", "STREAM_USERS_KAFKA_TOPIC": "export.events", "KAFKA_CREATE_TOPICS": "true",
 	})
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.runOnce(t)
 	needs := regexp.MustCompile(`exportbridge (?:cursor|backfill|dlq|replay|pause|resume|tail|verify)\b[^;:,]*`)
 	for _, args := range []string{
 		"pause --stream users", "status", "status --json", "cursor show --stream users", "cursor reset --to-current --stream users",
@@ -119,20 +110,15 @@ func TestAdviceWithEnvFile(t *testing.T) {
 func TestAdviceOfEveryCommand(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
+	for _, cmd := range everyCommand(Program.Root()) {
 		if cmd.Flags().Lookup("env-file") == nil {
-			return
+			continue
 		}
 		seen++
 		if got := cli.Completed(cmd.CommandPath()+" --json", "f"); got != cmd.CommandPath()+" --env-file f --json" {
 			t.Errorf("%q", got)
 		}
 	}
-	walk(Program.Root())
 	if seen < 20 {
 		t.Errorf("%d commands take settings: the test looks at too few", seen)
 	}

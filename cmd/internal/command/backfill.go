@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -42,14 +40,15 @@ Without --execute, the command is a dry run.`,
 		Args:    cli.NoSubcommand,
 	}
 	o.take(cmd)
-	cmd.Flags().BoolVar(&o.request.AllowOverlap, "allow-overlap", false, "publish events that the stream or a backfill also publishes")
+	cmd.Flags().BoolVar(&o.request.AllowOverlap, "allow-overlap", false,
+		"publish events that the stream or a backfill also publishes")
 	cli.Renamed(cmd, "again", "allow-overlap")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
 	cmd.AddCommand(newBackfillListCommand(a), newBackfillCancelCommand(a))
 	return cmd
 }
 
-// openJobs returns the jobs of the stream that the command is about.
+// openJobs returns the jobs of a stream.
 func openJobs(a *cli.App, stream string) (*backfill.Jobs, error) {
 	_, st, err := a.StreamSettings(0, stream)
 	if err != nil {
@@ -107,8 +106,9 @@ func showJobs(a *cli.App, all []jobReport) error {
 	for i := range all {
 		r := &all[i]
 		rows = append(rows, []string{
-			r.ID, string(r.Kind), stateText(&r.Listed), boundText(r.From), boundText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
-			humanize.Comma(r.TotalEvents), r.Topic, time.UnixMilli(r.Created).UTC().Format(timeLayout), r.note(),
+			r.ID, string(r.Kind), stateText(&r.Listed), boundText(r.From), boundText(r.To),
+			fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)), humanize.Comma(r.TotalEvents), r.Topic,
+			secondText(r.Created), r.note(),
 		})
 	}
 	return a.PrintTable(rows)
@@ -119,14 +119,11 @@ func boundText(ms int64) string {
 	if ms == 0 {
 		return bridge.BoundText(ms)
 	}
-	return time.UnixMilli(ms).UTC().Format(timeLayout)
+	return secondText(ms)
 }
 
 func (r *jobReport) note() string {
-	text := "by " + r.Who
-	if r.Reason != "" {
-		text += ": " + r.Reason
-	}
+	text := "by " + r.Who + byText("", r.Reason)
 	if r.RateLimit > 0 {
 		text += fmt.Sprintf("; limit %g/s", r.RateLimit)
 	}
@@ -142,8 +139,8 @@ func (r *jobReport) note() string {
 	return text
 }
 
-// unfinishedJobs returns the stream's unfinished jobs of some kinds, all without any,
-// for a shell to offer.
+// unfinishedJobs returns a stream's unfinished jobs of these kinds, or of all without one,
+// for a shell's completion.
 func unfinishedJobs(ctx context.Context, a *cli.App, stream string, kinds ...backfill.Kind) ([]string, error) {
 	jobs, err := openJobs(a, stream)
 	if err != nil {
@@ -153,7 +150,7 @@ func unfinishedJobs(ctx context.Context, a *cli.App, stream string, kinds ...bac
 	var ids []string
 	for i := range all {
 		if j := &all[i]; j.State == backfill.Running && (len(kinds) == 0 || slices.Contains(kinds, j.Kind)) {
-			ids = append(ids, cobra.CompletionWithDesc(j.ID, fmt.Sprintf("%s, begun %s", j.Kind, time.UnixMilli(j.Created).UTC().Format(timeLayout))))
+			ids = append(ids, cobra.CompletionWithDesc(j.ID, fmt.Sprintf("%s, begun %s", j.Kind, secondText(j.Created))))
 		}
 	}
 	return ids, err
@@ -177,7 +174,9 @@ Without --execute, the command is a dry run.`,
 			return nil
 		},
 	}
-	cmd.ValidArgsFunction = cli.Lookup(func(ctx context.Context) ([]string, error) { return unfinishedJobs(ctx, a, stream) })
+	cmd.ValidArgsFunction = cli.Lookup(func(ctx context.Context) ([]string, error) {
+		return unfinishedJobs(ctx, a, stream)
+	})
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &stream)
@@ -197,12 +196,13 @@ Without --execute, the command is a dry run.`,
 		if *asJSON {
 			return cli.PrintJSON(a.Stdout, report)
 		}
-		text := fmt.Sprintf("%s %s cancelled with %d of %s done; published events stay", job.Kind, job.ID, job.Ended(), cli.Counted(len(job.Windows), "window"))
+		verb, end := "cancelled with", "; published events stay"
 		if !execute {
-			text = fmt.Sprintf("%s %s has %d of %s done, %s events\n  dry run: nothing was changed. Add --execute to cancel.", job.Kind, job.ID,
-				job.Ended(), cli.Counted(len(job.Windows), "window"), strconv.FormatInt(report.TotalEvents, 10))
+			verb = "has"
+			end = fmt.Sprintf(", %d events\n  dry run: nothing was changed. Add --execute to cancel.", report.TotalEvents)
 		}
-		_, err = fmt.Fprintf(a.Stdout, "  %s\n", text)
+		_, err = fmt.Fprintf(a.Stdout, "  %s %s %s %d of %s done%s\n",
+			job.Kind, job.ID, verb, job.Ended(), cli.Counted(len(job.Windows), "window"), end)
 		return err
 	}
 	return cmd

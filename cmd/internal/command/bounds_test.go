@@ -14,10 +14,7 @@ import (
 func TestWithoutBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env["HTTP_ADDR"] = "off"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.runOnce(t)
 	noEnd, noStart := map[string]string{"EXPORT_END_PARAM": "none"}, map[string]string{"EXPORT_START_PARAM": "none"}
 	undated := map[string]string{"EXPORT_END_INCLUSIVE": "true", "EXPORT_ITEM_TIME": "none"}
 	few := map[string]string{"EXPORT_TIME_FORMAT": "s", "EXPORT_ITEM_TIME": "/timestamp,none"}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ func newCursorCommand(a *cli.App) *cobra.Command {
 		Args:    cli.NoSubcommand,
 		RunE:    cli.ShowHelp,
 	}
-	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorListCommand(a), newCursorRewindCommand(a), newCursorResetCommand(a),
-		newCursorExportCommand(a), newCursorImportCommand(a))
+	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorListCommand(a), newCursorRewindCommand(a),
+		newCursorResetCommand(a), newCursorExportCommand(a), newCursorImportCommand(a))
 	return cmd
 }
 
@@ -45,13 +46,8 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print only the cursor, which can be sensitive")
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		h, err := openStream(a, 0, stream)
-		if err != nil {
-			return err
-		}
-		defer h.close()
-		c, err := h.Position(cmd.Context())
+	cmd.RunE = withStream(a, &stream, func(ctx context.Context, h *streamHandle) error {
+		c, err := h.Position(ctx)
 		if err != nil {
 			return err
 		}
@@ -59,18 +55,18 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 			_, err := fmt.Fprintln(process.Raw(a.Stdout), c.Cursor)
 			return err
 		}
-		live, alive, err := h.Live(cmd.Context())
+		status, alive, err := h.Live(ctx)
 		if err != nil && c.Note == "" {
 			return err
 		}
-		if *asJSON {
-			shown := cursorShown{Checkpoint: control.Mask(&c.Checkpoint), Note: c.Note}
-			if alive {
-				shown.Live = &live
-			}
-			return cli.PrintJSON(a.Stdout, shown)
+		var live *bridge.Status
+		if alive {
+			live = &status
 		}
-		return showCursor(a, &c, &live, alive, err != nil)
+		if *asJSON {
+			return cli.PrintJSON(a.Stdout, cursorShown{control.Mask(&c.Checkpoint), c.Note, live})
+		}
+		return showCursor(a, &c, live, err != nil)
 	})
 	return cmd
 }
@@ -78,24 +74,24 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 // cursorShown is the JSON form of cursor show.
 type cursorShown struct {
 	Checkpoint *control.Masked `json:"checkpoint"`
-	// Note says why the checkpoint is not from Redis, where it is not.
+	// Note says why the checkpoint is not from Redis.
 	Note string         `json:"note,omitempty"`
 	Live *bridge.Status `json:"live,omitempty"`
 }
 
-// noStatus is the state of a stream of which Redis has no status. Whether a process runs
-// it, with another Redis perhaps, only its group in Kafka can tell: status asks it.
+// noStatus is the state of a stream without a status in Redis. A process with another
+// Redis may run it: only its group in Kafka is sure, which status reads.
 const noStatus = "no status in Redis"
 
-// showCursor prints what is known of a stream. silent is true where Redis does
-// not say whether a bridge runs it.
-func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, silent bool) error {
+// showCursor prints the position of a stream. live is nil if no bridge reports, silent is
+// true if that is unknown.
+func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent bool) error {
 	now := time.Now()
 	state := noStatus
-	var reported *bridge.Status
 	switch {
-	case alive:
-		reported, state = live, fmt.Sprintf("%s (by %s)%s", describeStatus(placed(live, &c.Checkpoint), now), live.Owner, resumeText(live.PausedUntil))
+	case live != nil:
+		state = fmt.Sprintf("%s (by %s)%s",
+			describeStatus(placed(live, &c.Checkpoint), now), live.Owner, resumeText(live.PausedUntil))
 	case silent:
 		state = "unknown: Redis is unreachable"
 	case c.Paused(now):
@@ -103,42 +99,58 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 	}
 	cursor := "none yet; the export starts at " + bridge.BoundText(c.Origin.Start)
 	if c.Cursor != "" {
-		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", control.ShortCursor(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
+		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)",
+			control.ShortCursor(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
 	}
 	rows := [][2]string{
 		{"stream", c.Stream},
 		{"state", state},
 		{"cursor", cursor},
-		{"position", positionText(&c.Checkpoint, reported, now)},
-		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
+		{"position", positionText(&c.Checkpoint, live, now)},
+		{"committed", committedText(&c.Checkpoint, "events", now)},
 	}
+	add := func(name, text string) { rows = append(rows, [2]string{name, text}) }
 	if len(c.Tail) > 0 {
-		rows = append(rows, [2]string{"tail", cli.Counted(len(c.Tail), "event") + " published of the last page, which may grow"})
+		add("tail", cli.Counted(len(c.Tail), "event")+" published of the last page, which may grow")
 	}
-	if alive && live.DeadLettered > 0 {
-		rows = append(rows, [2]string{"dead letters", fmt.Sprintf("%s since the bridge started: exportbridge tail --dlq", humanize.Comma(live.DeadLettered))})
+	if live != nil && live.DeadLettered > 0 {
+		add("dead letters", humanize.Comma(live.DeadLettered)+" since the bridge started: exportbridge tail --dlq")
 	}
-	if alive && live.Owner != c.Owner && c.Kind != bridge.KindReset {
-		rows = append(rows, [2]string{"note", fmt.Sprintf("the newest commit is by %s: do two bridges run this stream?", c.Owner)})
+	if live != nil && live.Owner != c.Owner && c.Kind != bridge.KindReset {
+		add("note", fmt.Sprintf("the newest commit is by %s: do two bridges run this stream?", c.Owner))
 	}
-	if ch := c.Change; ch != nil {
-		rows = append(rows, [2]string{"last change", changeText(ch)})
+	if c.Change != nil {
+		add("last change", changeText(c.Change))
 	}
 	if c.Note != "" {
-		rows = append(rows, [2]string{"note", c.Note})
+		add("note", c.Note)
 	}
 	return cli.PrintFields(a.Stdout, a.Advised(rows, c.Stream), a.Width())
 }
 
+// timeLayout is the form of times in seconds.
 const timeLayout = "2006-01-02 15:04:05Z"
 
+func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLayout) }
+
+// committedText describes the last commit, whose count of events has this name.
+func committedText(c *bridge.Checkpoint, events string, now time.Time) string {
+	ago := cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))
+	return fmt.Sprintf("entry %s, page %s, %s %s, %s ago",
+		c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), events, ago)
+}
+
 func changeText(c *bridge.Change) string {
-	text := fmt.Sprintf("%s %s from entry %s at %s", c.Kind, c.ID, c.From, time.UnixMilli(c.At).UTC().Format(timeLayout))
-	if c.Who != "" {
-		text += " by " + c.Who
+	return fmt.Sprintf("%s %s from entry %s at %s%s", c.Kind, c.ID, c.From, secondText(c.At), byText(c.Who, c.Reason))
+}
+
+// byText ends the text of a change with who made it, and why.
+func byText(who, reason string) (text string) {
+	if who != "" {
+		text = " by " + who
 	}
-	if c.Reason != "" {
-		text += ": " + c.Reason
+	if reason != "" {
+		text += ": " + reason
 	}
 	return text
 }
@@ -166,9 +178,9 @@ cursor rewind finds the commits between entries too.
 	cli.TakeStream(cmd, &stream)
 	cmd.Flags().StringVar(&since, "since", "", "list entries committed since `TIME`")
 	cmd.Flags().IntVar(&limit, "limit", 50, "list at most `N` entries; 0 for all")
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		q := bridge.HistoryQuery{Limit: limit}
-		if limit < 0 {
+	q := bridge.HistoryQuery{}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if q.Limit = limit; limit < 0 {
 			return cli.WrongUsage("--limit 50", "--limit %d is below 0", limit)
 		}
 		if since != "" {
@@ -178,12 +190,10 @@ cursor rewind finds the commits between entries too.
 			}
 			q.Since = time.UnixMilli(ms)
 		}
-		h, err := openStream(a, 0, stream)
-		if err != nil {
-			return err
-		}
-		defer h.close()
-		found, err := h.History(cmd.Context(), q)
+		return nil
+	}
+	cmd.RunE = withStream(a, &stream, func(ctx context.Context, h *streamHandle) error {
+		found, err := h.History(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -194,7 +204,7 @@ cursor rewind finds the commits between entries too.
 			return cli.PrintJSON(a.Stdout, historyJSON(found.Entries))
 		}
 		if len(found.Entries) == 0 {
-			_, err := h.Position(cmd.Context())
+			_, err := h.Position(ctx)
 			return err
 		}
 		return showHistory(a, found.Entries)
@@ -228,17 +238,17 @@ func showHistory(a *cli.App, entries []control.HistoryEntry) error {
 	for i := range entries {
 		e, position := &entries[i], "-"
 		if e.PositionTime > 0 {
-			position = time.UnixMilli(e.PositionTime).UTC().Format(timeLayout)
+			position = secondText(e.PositionTime)
 		}
 		rows = append(rows, []string{
-			e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout), position,
+			e.Version.String(), secondText(e.WrittenAt), position,
 			humanize.Comma(e.Pages), humanize.Comma(e.Events), entryNote(e),
 		})
 	}
 	return a.PrintTable(rows)
 }
 
-// entryNote says what is special about an entry.
+// entryNote describes what made an entry, and whether a move left it.
 func entryNote(e *control.HistoryEntry) string {
 	var notes []string
 	if e.OtherBranch {
@@ -246,14 +256,7 @@ func entryNote(e *control.HistoryEntry) string {
 	}
 	switch ch := e.Change; {
 	case ch != nil && e.Seq == 0:
-		note := fmt.Sprintf("%s from %s", ch.Kind, ch.From)
-		if ch.Who != "" {
-			note += " by " + ch.Who
-		}
-		if ch.Reason != "" {
-			note += ": " + ch.Reason
-		}
-		notes = append(notes, note)
+		notes = append(notes, fmt.Sprintf("%s from %s%s", ch.Kind, ch.From, byText(ch.Who, ch.Reason)))
 	case e.Kind != bridge.KindData:
 		notes = append(notes, string(e.Kind))
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,13 +29,8 @@ sensitive.`,
 	a.TakeSettings(cmd)
 	cli.TakeStream(cmd, &stream)
 	cmd.Flags().StringVar(&file, "file", "-", "write to new `FILE`; - is standard output")
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		h, err := openStream(a, 0, stream)
-		if err != nil {
-			return err
-		}
-		defer h.close()
-		c, err := h.Position(cmd.Context())
+	cmd.RunE = withStream(a, &stream, func(ctx context.Context, h *streamHandle) error {
+		c, err := h.Position(ctx)
 		if err != nil {
 			return err
 		}
@@ -56,7 +52,7 @@ func writeCursor(std cli.Stdio, c *bridge.Checkpoint, name string) (err error) {
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("write the cursor: %w", err), Hint: "choose another --file"}
+		return cli.Errorf(cli.ExitFailed, "choose another --file", "write the cursor: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if err := cli.PrintJSON(file, out); err != nil {
@@ -93,14 +89,14 @@ Without --execute, the command is a dry run.`,
 	cmd.RunE = steering(func(cmd *cobra.Command, args []string) error {
 		c, err := readCursor(a.Stdin, args[0])
 		if err != nil {
-			return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("import %s: %w", args[0], err), Hint: "create the file with exportbridge cursor export"}
+			return cli.Errorf(cli.ExitFailed, "create the file with exportbridge cursor export", "import %s: %w", args[0], err)
 		}
 		return m.run(cmd.Context(), control.Import{Checkpoint: c, AcceptOther: other})
 	})
 	return cmd
 }
 
-// readCursor reads an exported cursor, from standard input where its name is -.
+// readCursor reads an exported cursor from a file, or from standard input if name is -.
 func readCursor(stdin io.Reader, name string) (bridge.Checkpoint, error) {
 	if name == "-" {
 		return control.ReadExport(stdin)

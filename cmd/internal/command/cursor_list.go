@@ -21,9 +21,9 @@ type listed struct {
 	Stream     string          `json:"stream"`
 	Checkpoint *control.Masked `json:"checkpoint,omitempty"`
 	Live       *bridge.Status  `json:"live,omitempty"`
-	// Note says where the checkpoint is from, or why there is none.
+	// Note is the origin of the checkpoint, or why there is none.
 	Note   string `json:"note,omitempty"`
-	silent bool   // Redis does not say whether a bridge runs it
+	silent bool   // whether a bridge runs it is unknown
 }
 
 func newCursorListCommand(a *cli.App) *cobra.Command {
@@ -56,12 +56,12 @@ func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = client.Close() }() // nothing is left to be written
+	defer client.Close()
 	all := make([]listed, 0, len(streams))
 	for _, c := range streams {
 		all = append(all, listedOf(ctx, c.Stream(), c.Position, c.Live))
 	}
-	known, _ := client.Streams(ctx) // the note of each stream says why it is not known
+	known, _ := client.Streams(ctx) // the notes of the streams have the error
 	for _, name := range known {
 		if slices.ContainsFunc(all, func(l listed) bool { return l.Stream == name }) {
 			continue
@@ -77,7 +77,10 @@ func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
 	return all, nil
 }
 
-func listedOf(ctx context.Context, name string, position func(context.Context) (control.Position, error), status func(context.Context) (bridge.Status, bool, error)) listed {
+func listedOf(
+	ctx context.Context, name string,
+	position func(context.Context) (control.Position, error), status func(context.Context) (bridge.Status, bool, error),
+) listed {
 	l := listed{Stream: name}
 	at, err := position(ctx)
 	if err != nil {
@@ -102,7 +105,7 @@ func showList(a *cli.App, all []listed) error {
 		if c := l.Checkpoint; c != nil {
 			row[3], row[4] = c.Version.String(), humanize.Comma(c.Events)
 			if c.PositionTime > 0 {
-				row[2] = time.UnixMilli(c.PositionTime).UTC().Format(timeLayout)
+				row[2] = secondText(c.PositionTime)
 			}
 			if c.Paused(now) {
 				row[1] = "paused, " + noStatus

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
@@ -17,7 +16,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// move is what rewind, reset and import have in common.
+// move is the common part of rewind, reset and import.
 type move struct {
 	change
 	execute bool
@@ -26,13 +25,23 @@ type move struct {
 func (m *move) flags(cmd *cobra.Command) {
 	m.change.flags(cmd)
 	cli.TakeExecute(cmd, &m.execute)
-	cmd.Flags().StringVar(&m.by.AcceptSource, "accept-source", "", "accept the list that the settings request now: `SOURCE` as the blocked stream names it")
+	cmd.Flags().StringVar(&m.by.AcceptSource, "accept-source", "",
+		"accept the list that the settings request now: `SOURCE` as the blocked stream names it")
+}
+
+// runTo makes the command a move to the target that one of the flags names.
+func (m *move) runTo(cmd *cobra.Command, flags []targetFlag) {
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		to, err := readTarget(cmd, flags)
+		if err != nil {
+			return err
+		}
+		return m.run(cmd.Context(), to)
+	})
 }
 
 func newCursorRewindCommand(a *cli.App) *cobra.Command {
 	m := &move{change: newChange(a)}
-	var at, by, entry string
-	var shift int64
 	cmd := &cobra.Command{
 		Use:   "rewind",
 		Short: "Rewind to a committed cursor",
@@ -52,25 +61,22 @@ Without --execute, the command is a dry run.`,
 		Args: cli.NoArgs,
 	}
 	m.flags(cmd)
-	cmd.Flags().StringVar(&at, "to-datetime", "", "rewind to the newest cursor committed at or before `TIME`")
-	cmd.Flags().StringVar(&by, "by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
-	cmd.Flags().Int64Var(&shift, "shift-by", 0, "go back at least N pages, to the next earlier commit; `-N` such as -100")
-	cmd.Flags().StringVar(&entry, "to-entry", "", "rewind to `ENTRY` of cursor history")
+	f := cmd.Flags()
+	f.String("to-datetime", "", "rewind to the newest cursor committed at or before `TIME`")
+	f.String("by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
+	f.Int64("shift-by", 0, "go back at least N pages, to the next earlier commit; `-N` such as -100")
+	f.String("to-entry", "", "rewind to `ENTRY` of cursor history")
 	cli.OfferLookup(cmd, "to-entry", m.newestEntries)
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(cmd, "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
-			return err
-		}
-		to, err := rewindTarget(cmd.Flags(), at, by, entry, shift)
-		if err != nil {
-			return err
-		}
-		return m.run(cmd.Context(), to)
+	m.runTo(cmd, []targetFlag{
+		{"to-datetime", control.TargetDatetime, timeHint},
+		{"by-duration", control.TargetAgo, "--by-duration 2h"},
+		{"shift-by", control.TargetShift, "--shift-by -100"},
+		{"to-entry", control.TargetEntry, "exportbridge cursor history"},
 	})
 	return cmd
 }
 
-// offeredEntries is how many entries a shell offers.
+// offeredEntries is the number of entries that a shell offers.
 const offeredEntries = 50
 
 // newestEntries returns the newest entries in Redis for a shell to offer, each with
@@ -85,63 +91,51 @@ func (m *move) newestEntries(ctx context.Context) ([]string, error) {
 	names := make([]string, len(found))
 	for i := range found {
 		e := &found[i]
-		names[i] = cobra.CompletionWithDesc(e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout)+", "+cli.Counted(e.Events, "event"))
+		names[i] = cobra.CompletionWithDesc(e.Version.String(), secondText(e.WrittenAt)+", "+cli.Counted(e.Events, "event"))
 	}
 	return names, err
 }
 
-// oneOf wants exactly one of the flags.
-func oneOf(cmd *cobra.Command, names ...string) error {
-	var given []string
-	for _, name := range names {
-		if cmd.Flags().Changed(name) {
-			given = append(given, "--"+name)
+// targetFlag is a flag that names a target of control.ParseTarget, and what to try
+// instead of a wrong value.
+type targetFlag struct{ name, target, hint string }
+
+// timeHint is what to try instead of a wrong time.
+const timeHint = "--to-datetime 2026-11-20T13:00:00Z, or -2h"
+
+// readTarget returns the target of the only one of the flags that is given.
+func readTarget(cmd *cobra.Command, flags []targetFlag) (control.Target, error) {
+	var all, given []string
+	var f targetFlag
+	for _, flag := range flags {
+		all = append(all, "--"+flag.name)
+		if cmd.Flags().Changed(flag.name) {
+			given, f = append(given, "--"+flag.name), flag
 		}
 	}
 	switch len(given) {
 	case 0:
-		return cli.WrongUsage(cmd.CommandPath()+" --help", "a target is required: --%s", strings.Join(names, ", --"))
+		return nil, cli.WrongUsage(cmd.CommandPath()+" --help", "a target is required: %s", strings.Join(all, ", "))
 	case 1:
-		return nil
+	default:
+		return nil, cli.WrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
 	}
-	return cli.WrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
-}
-
-// rewindTarget reads the flags that say where to.
-func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (control.Target, error) {
-	switch {
-	case flags.Changed("by-duration"):
-		back, err := bridge.ParseDuration(by)
-		if err == nil && back <= 0 {
-			err = errors.New("does not go back")
-		}
-		if err != nil {
-			return nil, cli.WrongUsage("--by-duration 2h", "--by-duration: %q %w", by, err)
-		}
-		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
-	case flags.Changed("to-datetime"):
-		ms, err := bridge.ParsePast(at, time.Now())
-		if err != nil {
-			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
-		}
-		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
-	case flags.Changed("to-entry"):
-		version, err := bridge.ParseVersion(entry)
-		if err != nil {
-			return nil, cli.WrongUsage("exportbridge cursor history", "--to-entry: %w", err)
-		}
-		return control.RewindToEntry{Entry: version}, nil
+	text := cmd.Flags().Lookup(f.name).Value.String()
+	if f.target == control.TargetCursor && text == "" {
+		return nil, cli.WrongUsage("--to-earliest", "--%s is empty", f.name)
 	}
-	if shift >= 0 {
-		return nil, cli.WrongUsage("--shift-by -100", "--shift-by %d does not go back", shift)
+	to, err := control.ParseTarget(f.target, text, time.Now())
+	if f.target == control.TargetEventTime && errors.Is(err, bridge.ErrFuture) {
+		f.hint = "--to-latest"
 	}
-	return control.RewindPages{Pages: -shift}, nil
+	if err != nil {
+		return nil, cli.WrongUsage(f.hint, "--%s: %w", f.name, err)
+	}
+	return to, nil
 }
 
 func newCursorResetCommand(a *cli.App) *cobra.Command {
 	m := &move{change: newChange(a)}
-	var at, cursor string
-	var earliest, latest, current bool
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Reset to an arbitrary position",
@@ -161,63 +155,37 @@ skips all events up to now. Without --execute, the command is a dry run.`,
 	}
 	m.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&earliest, "to-earliest", false, "reset to the first event")
-	f.BoolVar(&current, "to-current", false, "keep the position")
-	f.BoolVar(&latest, "to-latest", false, "skip all events up to now")
-	f.StringVar(&at, "to-datetime", "", "reset to the first event with an event time of `TIME` or later")
-	f.StringVar(&cursor, "to-cursor", "", "reset to cursor `VALUE`, byte for byte")
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(cmd, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
-			return err
-		}
-		to, err := resetTarget(f, at, cursor)
-		if err != nil {
-			return err
-		}
-		return m.run(cmd.Context(), to)
+	f.Bool("to-earliest", false, "reset to the first event")
+	f.Bool("to-current", false, "keep the position")
+	f.Bool("to-latest", false, "skip all events up to now")
+	f.String("to-datetime", "", "reset to the first event with an event time of `TIME` or later")
+	f.String("to-cursor", "", "reset to cursor `VALUE`, byte for byte")
+	m.runTo(cmd, []targetFlag{
+		{"to-earliest", control.TargetEarliest, ""},
+		{"to-current", control.TargetCurrent, ""},
+		{"to-latest", control.TargetLatest, ""},
+		{"to-datetime", control.TargetEventTime, timeHint},
+		{
+			"to-cursor", control.TargetCursor,
+			`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`,
+		},
 	})
 	return cmd
-}
-
-func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error) {
-	switch {
-	case flags.Changed("to-cursor"):
-		if cursor == "" {
-			return nil, cli.WrongUsage("--to-earliest", "--to-cursor is empty")
-		}
-		if err := control.CheckCursor(cursor); err != nil {
-			return nil, cli.WrongUsage(`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`, "--to-cursor: %w", err)
-		}
-		return control.ResetToCursor{Cursor: cursor}, nil
-	case flags.Changed("to-datetime"):
-		ms, err := bridge.ParsePast(at, time.Now())
-		if errors.Is(err, bridge.ErrFuture) {
-			return nil, cli.WrongUsage("--to-latest", "--to-datetime: %w", err)
-		}
-		if err != nil {
-			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
-		}
-		return control.ResetToTime{Time: time.UnixMilli(ms)}, nil
-	case flags.Changed("to-latest"):
-		return control.ResetToLatest{}, nil
-	case flags.Changed("to-current"):
-		return control.ResetToCurrent{}, nil
-	}
-	return control.ResetToEarliest{}, nil
 }
 
 // shownMove is the JSON form of a move.
 type shownMove struct {
 	control.Plan
 	Executed bool `json:"executed"`
-	// Answer is set when it was executed.
+	// Answer is set if it was executed.
 	Answer *bridge.Answer `json:"answer,omitempty"`
 }
 
-// run shows what the move would do and, with --execute, does it.
+// run prints the plan and, with --execute, applies it.
 func (m *move) run(ctx context.Context, to control.Target) error {
 	if s := m.by.AcceptSource; s != "" && !bridge.IsDigest(s) {
-		return cli.WrongUsage("copy the source that the error of the blocked stream names: eight digits of 0-9 and a-f", "--accept-source %q is no source", s)
+		return cli.WrongUsage("copy the source that the error of the blocked stream names: eight digits of 0-9 and a-f",
+			"--accept-source %q is no source", s)
 	}
 	h, err := m.open()
 	if err != nil {
@@ -229,7 +197,8 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 		return err
 	}
 	if _, stays := to.(control.ResetToCurrent); stays {
-		planned.Notes = append(planned.Notes, m.app.Advice("to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute", ""))
+		const repair = "to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute"
+		planned.Notes = append(planned.Notes, m.app.Advice(repair, ""))
 	}
 	if !*m.json {
 		m.show(&planned.Plan)
@@ -250,7 +219,8 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	if *m.json {
 		return cli.PrintJSON(m.app.Stdout, shownMove{Plan: planned.Plan, Executed: true, Answer: &answer})
 	}
-	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
+	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n",
+		done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
 	if answer.Detail != "" {
 		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", process.Printable(answer.Detail))
 	}
@@ -259,8 +229,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 
 func (m *move) show(plan *control.Plan) {
 	w := m.app.Stdout
-	fmt.Fprintf(w, "  from   %s\n  to     %s\n", plan.From.Text, plan.To.Text)
-	fmt.Fprintf(w, "  again  %s\n", repeatsText(plan))
+	fmt.Fprintf(w, "  from   %s\n  to     %s\n  again  %s\n", plan.From.Text, plan.To.Text, repeatsText(plan))
 	for _, note := range plan.Notes {
 		fmt.Fprintf(w, "  note   %s\n", note)
 	}
@@ -291,7 +260,8 @@ func repeatsText(plan *control.Plan) string {
 	}
 	text := most + pages + same
 	if !plan.FirstPublished.IsZero() {
-		text += fmt.Sprintf(",\n         first published between %s and %s", plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
+		text += fmt.Sprintf(",\n         first published between %s and %s",
+			plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
 	}
 	return text
 }

@@ -14,7 +14,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// describeStreams says what each stream does.
+// describeStreams describes all streams in one line.
 func describeStreams(all []bridge.Status, now time.Time) string {
 	parts := make([]string, len(all))
 	for i := range all {
@@ -26,28 +26,27 @@ func describeStreams(all []bridge.Status, now time.Time) string {
 	return strings.Join(parts, "  |  ")
 }
 
-// placed returns a status with the position that is known of the stream, for lines
-// that agree with positionText.
+// placed returns a status with the position that positionText shows.
 func placed(live *bridge.Status, c *bridge.Checkpoint) *bridge.Status {
 	s := *live
 	s.Position = control.LatestPosition(c, live)
 	return &s
 }
 
-// describeState says in a few words what a stream does.
+// describeState describes the state of a stream in a few words.
 func describeState(s *bridge.Status, now time.Time) string {
-	state := s.State.Text()
+	state, retryIn := s.State.Text(), cli.RoundDuration(max(0, s.NextTry.Sub(now)))
 	switch {
 	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
 		state = "behind " + cli.RoundDuration(now.Sub(s.Position))
 	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
 		state += ": " + process.Cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
-		state = fmt.Sprintf("retry in %s: %s", cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
+		state = fmt.Sprintf("retry in %s: %s", retryIn, process.Cut(s.Error, 60))
 	case s.State == bridge.StatePaused:
 		state = pauseText(s.PausedUntil, now)
 	case s.State == bridge.StateBlocked:
-		return fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
+		return fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, retryIn, process.Cut(s.Error, 60))
 	}
 	if s.State == bridge.StateIdle && s.Events+s.Published+s.DeadLettered == 0 {
 		state += ", no event so far"
@@ -61,10 +60,10 @@ func describeState(s *bridge.Status, now time.Time) string {
 	return state
 }
 
-// manyDead is the share of dead letters from which a state names it.
+// manyDead is the share of dead letters that a state mentions.
 const manyDead = 0.01
 
-// percent formats a share of something: what is there is not 0 %.
+// percent formats a share. One above 0 is never 0 %.
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "< 1 %"
@@ -72,8 +71,8 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", math.Floor(100*share))
 }
 
-// positionText says how far a stream is: as committed, and as its bridge, if any
-// reports, knows better.
+// positionText describes the position of a stream, from its checkpoint and its status;
+// live may be nil.
 func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) string {
 	at := control.LatestPosition(c, live)
 	caughtUp := live != nil && live.Version.Epoch >= c.Epoch && live.CaughtUp
@@ -97,20 +96,19 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	return fmt.Sprintf("%s, %s behind", text, age)
 }
 
-// moves reports whether a stream publishes events, or is expected to: at rest a rate of 0
-// says nothing.
+// moves reports whether a stream publishes events, or is expected to.
 func moves(s *bridge.Status) bool {
 	return s.Rate > 0.5 || s.State == bridge.StateRunning && !s.CaughtUp // up to 0.5 is shown as 0
 }
 
-// describeStatus adds to that how far the stream is.
+// describeStatus is describeState with the counts and the position.
 func describeStatus(s *bridge.Status, now time.Time) string {
-	text := fmt.Sprintf("%s   %s events   %s pages", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages))
+	text := describeState(s, now) + "   " + humanize.Comma(s.Events) + " events   " + humanize.Comma(s.Pages) + " pages"
 	if moves(s) {
 		text += fmt.Sprintf("   %.0f/s", s.Rate)
 	}
 	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
-		text += "   at " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
+		text += "   at " + s.Position.UTC().Format(timeLayout)
 	}
 	return text
 }

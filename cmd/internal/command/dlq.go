@@ -22,7 +22,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// listedLetters is how many dead letters dlq list shows.
+// listedLetters is the default --limit of dlq list.
 const listedLetters = 50
 
 func newDLQCommand(a *cli.App) *cobra.Command {
@@ -47,7 +47,7 @@ type letters struct {
 	stream *config.Stream
 }
 
-// openLetters connects to the topic of the stream's dead letters.
+// openLetters connects to the dead-letter topic of a stream.
 func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error) {
 	_, st, err := a.StreamSettings(0, name)
 	if err != nil {
@@ -63,10 +63,11 @@ func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error)
 // takeReading gives a command that reads dead letters the flag --timeout.
 func takeReading(cmd *cobra.Command, timeout *time.Duration) {
 	flag := cli.Parsed(timeout, bridge.ParseDuration, "DURATION")
-	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("maximum time to read the topic (default: no limit, but give up if a partition is silent for %s)", usualPatience))
+	cmd.Flags().Var(flag, "timeout", fmt.Sprintf(
+		"maximum time to read the topic (default: no limit, but give up if a partition is silent for %s)", usualPatience))
 }
 
-// reading bounds the reading by --timeout, 0 where that was not given.
+// reading bounds the reading by --timeout, which is 0 if it was not given.
 func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout == 0 {
 		return context.WithCancel(ctx)
@@ -80,23 +81,24 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 	}
 }
 
-// saySkipped says that something was not read since it is gone.
+// saySkipped reports offsets that were deleted during the read.
 func saySkipped(a *cli.App, t *kafkaclient.TopicReader) {
 	if t.Skipped > 0 {
-		fmt.Fprintf(a.Stderr, "topic %s: %s deleted during the read\n", t.Name, areDeleted(t.Skipped))
+		fmt.Fprintf(a.Stderr, "topic %s: %s deleted during the read\n", t.Name, are(t.Skipped, "offset", "was", "were"))
 	}
 }
 
-func areDeleted(n int64) string {
-	if n == 1 {
-		return "1 offset was"
+// are is a number of things with its verb: "1 offset was", "2 offsets were".
+func are(n int64, what, one, many string) string {
+	if n != 1 {
+		one = many
 	}
-	return fmt.Sprintf("%d offsets were", n)
+	return cli.Counted(n, what) + " " + one
 }
 
-// lettersOf connects to the topic of a stream's dead letters. A topic that does
-// not exist is empty, unless that of the events does not exist either: then the
-// name is wrong, or nothing was published yet.
+// lettersOf connects to the dead-letter topic of a stream. A missing topic is empty,
+// unless the topic of the events is missing too: then the name is wrong, or nothing was
+// published yet.
 func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	kafka := st.Kafka
 	kafka.Topic = kafka.DeadTopic()
@@ -111,13 +113,13 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
 }
 
-// retried returns what tells the letters that a retry has published, as of now.
+// retried returns a function that reports whether a retry has published a letter.
 func (l *letters) retried(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
 	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
 	return func(letter *deadletter.DeadLetter) bool { return !l.RetriedAt(marks, letter).IsZero() }, err
 }
 
-// shownLetter is a dead letter in the output.
+// shownLetter is the JSON form of a dead letter.
 type shownLetter struct {
 	Letter  string        `json:"letter"`
 	Time    time.Time     `json:"time"`
@@ -125,9 +127,9 @@ type shownLetter struct {
 	Message string        `json:"message"`
 	ID      string        `json:"id,omitempty"`
 	Size    int           `json:"size"`
-	// Holds says what a retry would work with: bytes, or position.
+	// Holds is what a retry uses: bytes, or position.
 	Holds string `json:"holds"`
-	// Retried is when it was published after all.
+	// Retried is when a retry published it.
 	Retried *time.Time `json:"retried,omitempty"`
 }
 
@@ -172,12 +174,20 @@ If the topic cannot be read to its end, the command fails and prints nothing.`,
 	cli.TakeStream(cmd, &o.stream)
 	a.TakeWide(cmd)
 	cmd.Flags().StringVar(&o.since, "since", "", "list letters written since `TIME`")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "list letters with this failure `REASON`, one of "+strings.Join(deadletter.Reasons, ", "))
-	cli.Offer(cmd, "reason", deadletter.Reasons...)
+	takeReason(cmd, &o.reason, "list letters")
 	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "list the newest `N` letters")
 	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return listLetters(cmd.Context(), a, &o) }
 	return cmd
+}
+
+// allReasons are the reasons that --reason takes.
+var allReasons = strings.Join(deadletter.Reasons, ", ")
+
+// takeReason gives a command the flag --reason.
+func takeReason(cmd *cobra.Command, reason *string, what string) {
+	cmd.Flags().StringVar(reason, "reason", "", what+" with this failure `REASON`, one of "+allReasons)
+	cli.Offer(cmd, "reason", deadletter.Reasons...)
 }
 
 func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
@@ -219,15 +229,13 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	return printLetters(a, l, all)
 }
 
-// checkReason refuses a reason that no letter has.
+// checkReason rejects a reason that no letter has.
 func checkReason(reason string) error {
 	if reason == "" || slices.Contains(deadletter.Reasons, reason) {
 		return nil
 	}
-	return &cli.Error{
-		Code: cli.ExitUsage, Err: fmt.Errorf("--reason %q is not one of: %s", reason, strings.Join(deadletter.Reasons, ", ")),
-		Hint: "--reason " + cmp.Or(config.Nearest(reason, deadletter.Reasons), deadletter.Reasons[len(deadletter.Reasons)-1]),
-	}
+	near := cmp.Or(config.Nearest(reason, deadletter.Reasons), deadletter.Reasons[len(deadletter.Reasons)-1])
+	return cli.WrongUsage("--reason "+near, "--reason %q is not one of: %s", reason, allReasons)
 }
 
 // shownName is the name of the topic, with a note if it does not exist.
@@ -251,7 +259,8 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 			retried = s.Retried.Format(timeLayout)
 		}
 		rows = append(rows, []string{
-			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), strconv.Itoa(s.Size), s.Holds, retried, orDash(s.ID),
+			s.Letter, s.Time.Format(timeLayout), cmp.Or(string(s.Reason), "-"), strconv.Itoa(s.Size), s.Holds,
+			retried, cmp.Or(s.ID, "-"),
 		})
 	}
 	return a.PrintTable(rows)
@@ -285,7 +294,7 @@ item's bytes.`,
 		}
 		place, err := deadletter.ParsePlace(args[0])
 		if err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge dlq list"}
+			return cli.WrongUsage("exportbridge dlq list", "%w", err)
 		}
 		l, err := openLetters(cmd.Context(), a, stream)
 		if err != nil {
@@ -310,22 +319,19 @@ item's bytes.`,
 	return cmd
 }
 
-// letterError says what to do about dead letters that are not there, or cannot be
-// read.
+// letterError adds the exit code and the hint to an error of reading dead letters.
 func letterError(err error) error {
 	if errors.Is(err, deadletter.ErrNotFound) {
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge dlq list"}
+		return cli.Errorf(cli.ExitFailed, "exportbridge dlq list", "%w", err)
 	}
 	return cli.ReadError(err, "check the brokers with exportbridge check, or wait longer with --timeout 10m")
 }
 
-// printItem prints the item's bytes and nothing else.
+// printItem prints only the item's bytes.
 func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter) error {
 	if !letter.Whole {
-		return &cli.Error{
-			Code: cli.ExitFailed, Err: fmt.Errorf("letter %s holds only the position of the item of %d bytes", place, letter.Size),
-			Hint: "exportbridge dlq show " + place.String(),
-		}
+		return cli.Errorf(cli.ExitFailed, "exportbridge dlq show "+place.String(),
+			"letter %s holds only the position of the item of %d bytes", place, letter.Size)
 	}
 	_, err := process.Raw(a.Stdout).Write(letter.Item)
 	return err

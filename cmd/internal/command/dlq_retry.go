@@ -1,11 +1,11 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -52,15 +52,14 @@ publishes. Without --execute, the command is a dry run.`,
 	o.json = cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &o.stream)
 	cmd.Flags().BoolVar(&o.all, "all", false, "retry all dead letters of the stream")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "with --all, retry letters with this failure `REASON`, one of "+strings.Join(deadletter.Reasons, ", "))
-	cli.Offer(cmd, "reason", deadletter.Reasons...)
+	takeReason(cmd, &o.reason, "with --all, retry letters")
 	cli.TakeExecute(cmd, &o.execute)
 	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return retryLetters(cmd.Context(), a, &o, args) }
 	return cmd
 }
 
-// named reads the letters that were named, each once.
+// named reads the places of the arguments, each once.
 func (o *retryOptions) named(args []string) ([]deadletter.Place, error) {
 	wrong := func(format string, values ...any) error {
 		return cli.WrongUsage("exportbridge dlq retry --help", format, values...)
@@ -80,7 +79,7 @@ func (o *retryOptions) named(args []string) ([]deadletter.Place, error) {
 	for _, arg := range args {
 		p, err := deadletter.ParsePlace(arg)
 		if err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge dlq list"}
+			return nil, cli.WrongUsage("exportbridge dlq list", "%w", err)
 		}
 		if !slices.Contains(places, p) {
 			places = append(places, p)
@@ -98,7 +97,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	if err != nil {
 		return err
 	}
-	api, err := openExport(st)
+	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err
 	}
@@ -136,16 +135,24 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	if err != nil {
 		return err
 	}
+	return o.verdict(a, l, len(places), count)
+}
+
+// verdict is the error of letters that cannot be published.
+func (o *retryOptions) verdict(a *cli.App, l *letters, all int, count map[deadletter.Outcome]int) error {
+	letters := cli.Counted(all, "letter")
 	if n := count[deadletter.Duplicate]; n > 0 {
-		fmt.Fprintf(a.Stderr, "%s of %s share their event with another letter: each event is published once\n", humanize.Comma(int64(n)), cli.Counted(len(places), "letter"))
+		fmt.Fprintf(a.Stderr, "%s of %s share their event with another letter: each event is published once\n",
+			humanize.Comma(int64(n)), letters)
 	}
 	switch {
-	case len(places) == 0:
+	case all == 0:
 		fmt.Fprintf(a.Stderr, "no matching dead letters in %s\n", l.shownName())
 	case !o.execute:
 		sayDryRun(a, count[deadletter.WouldPublish], "letter")
 	case count[deadletter.Refused] > 0:
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("%s of %s cannot be published", humanize.Comma(int64(count[deadletter.Refused])), cli.Counted(len(places), "letter")), Hint: "exportbridge dlq show PARTITION:OFFSET"}
+		return cli.Errorf(cli.ExitFailed, "exportbridge dlq show PARTITION:OFFSET", "%s of %s cannot be published",
+			humanize.Comma(int64(count[deadletter.Refused])), letters)
 	}
 	return nil
 }
@@ -183,13 +190,9 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	return repairError(letterError(r.Run(ctx, places)))
 }
 
-// openExport connects to the export API of a stream.
-func openExport(st *config.Stream) (*exportapi.Client, error) {
-	return exportapi.New(st.Export)
-}
-
 func printRetried(a *cli.App, one deadletter.Retried) error {
-	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, process.Cut(orDash(one.ID), 40), one.From, one.Result)
+	id := process.Cut(cmp.Or(one.ID, "-"), 40)
+	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, id, one.From, one.Result)
 	if one.Detail != "" {
 		line += ": " + one.Detail
 	}
@@ -197,7 +200,7 @@ func printRetried(a *cli.App, one deadletter.Retried) error {
 	return err
 }
 
-// sayDryRun says that nothing was changed, and what could be.
+// sayDryRun reports that nothing was changed, and how many of something could be.
 func sayDryRun(a *cli.App, n int, what string) {
 	if n == 0 {
 		fmt.Fprintln(a.Stderr, "dry run: nothing was changed; there is nothing to publish.")
@@ -206,19 +209,18 @@ func sayDryRun(a *cli.App, n int, what string) {
 	fmt.Fprintf(a.Stderr, "dry run: nothing was changed. Add --execute to publish %s.\n", cli.Counted(n, what))
 }
 
-// repairError says what to do when a repair cannot go on.
+// repairError adds the exit code and the hint to an error of a repair.
 func repairError(err error) error {
 	if _, known := errors.AsType[*cli.Error](err); known || err == nil {
 		return err
 	}
 	if errors.Is(err, bridge.ErrFenced) {
-		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other repair to finish"}
+		return cli.Errorf(cli.ExitNotOwner, "wait for the other repair to finish", "%w", err)
 	}
 	return cli.Explain(err)
 }
 
-// sayWaiting returns a reporter that says on stderr, once for each cause, why
-// nothing moves.
+// sayWaiting returns a function that reports each new cause of a wait for Kafka.
 func sayWaiting(a *cli.App) func(error) {
 	last := ""
 	return func(err error) {
@@ -230,8 +232,8 @@ func sayWaiting(a *cli.App) func(error) {
 	}
 }
 
-// newestCheckpoint returns the stream's, as the checkpoint topic has it; the
-// zero value where there is none.
+// newestCheckpoint returns the newest one in the checkpoint topic, the zero value if there
+// is none.
 func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
 	newest, err := bridge.Newest(ctx, st.Kafka.History())
 	return newest, cli.Explain(err)

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,11 +94,9 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	kafka, env := lettersWorld(t, n)
-	environ := []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_URL=" + env["EXPORT_URL"], "EXPORT_API_KEY=" + env["EXPORT_API_KEY"]}
-	var stdout bytes.Buffer
 	stderr := awaited{text: "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: throttled by the brokers' quota", seen: kafka.Stall(1)}
-	code := Program.Run(t.Context(), []string{"dlq", "list", "--json"}, environ, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr})
-	if all := listedLettersOf(t, result{code, stdout.String(), stderr.all.String()}); len(all) != n {
+	got := runOn(t.Context(), cli.Stdio{Stderr: &stderr}, env, "dlq", "list", "--json")
+	if all := listedLettersOf(t, got); len(all) != n {
 		t.Errorf("%d letters are listed, want %d", len(all), n)
 	}
 
@@ -118,11 +115,9 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 		together.Go(func() {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			var stdout bytes.Buffer
 			stderr := awaited{text: "waiting for Kafka", seen: interrupt}
-			code := Program.Run(ctx, strings.Fields(args), environ, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr})
-			if code != cli.ExitInterrupted {
-				t.Errorf("%s that is interrupted: %d %s%s, want exit code %d: it has not shown all", args, code, &stdout, stderr.all.String(), cli.ExitInterrupted)
+			if got := runOn(ctx, cli.Stdio{Stderr: &stderr}, env, strings.Fields(args)...); got.code != cli.ExitInterrupted {
+				t.Errorf("%s that is interrupted: %+v %s, want exit code %d: it has not shown all", args, got, stderr.all.String(), cli.ExitInterrupted)
 			}
 		})
 	}
@@ -144,7 +139,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	defer kafka.Stall(1)()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	found, err = d.DeadLetters(ctx, "events", 10)
 	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok || !strings.Contains(err.Error(), "was not read to its end") {

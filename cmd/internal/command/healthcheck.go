@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// healthTimeout is how long the answer may take. A supervisor asks often.
+	// healthTimeout bounds the answer.
 	healthTimeout = 2 * time.Second
-	// healthLine is how much of an answer is looked at for its first line.
+	// healthLine bounds the first line of an answer, in bytes.
 	healthLine = 4 << 10
 )
 
-// NewHealthcheckCommand is the command that asks a process whether it is ready.
+// NewHealthcheckCommand returns the command that checks the readiness of a process.
 func NewHealthcheckCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck [URL]",
@@ -43,14 +43,14 @@ error. Made for container images without a shell.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target, err := healthURL(a, args)
 		if err != nil {
-			return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: a.Name + " healthcheck http://127.0.0.1:8080/readyz"}
+			return cli.Errorf(cli.ExitFailed, a.Name+" healthcheck http://127.0.0.1:8080/readyz", "%w", err)
 		}
 		return askHealth(cmd.Context(), a.Name, target)
 	}
 	return cmd
 }
 
-// healthURL is where to ask: the argument, or /readyz of HTTP_ADDR.
+// healthURL is the URL to request: the argument, or /readyz of HTTP_ADDR.
 func healthURL(a *cli.App, args []string) (string, error) {
 	if len(args) == 0 {
 		s, err := a.Settings(0, nil)
@@ -69,8 +69,7 @@ func healthURL(a *cli.App, args []string) (string, error) {
 	return u.String(), nil
 }
 
-// readyURL is the readiness endpoint of a server on this machine that listens
-// at addr.
+// readyURL is the readiness endpoint of a local server that listens at addr.
 func readyURL(addr string) (string, error) {
 	if addr == "off" {
 		return "", errors.New("HTTP_ADDR is off: health endpoints are disabled")
@@ -110,16 +109,14 @@ func askHealth(ctx context.Context, program, target string) error {
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer from %s within %s", target, healthTimeout)
 		}
-		return &cli.Error{
-			Code: cli.ExitFailed, Err: fmt.Errorf("not ready: %w", err),
-			Hint: fmt.Sprintf("start the process, or name its address: HTTP_ADDR, or %s healthcheck URL", program),
-		}
+		hint := "start the process, or name its address: HTTP_ADDR, or " + program + " healthcheck URL"
+		return cli.Errorf(cli.ExitFailed, hint, "not ready: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols { // its body is a bare connection, on which no time-out works
+	if resp.StatusCode == http.StatusSwitchingProtocols { // its body is a bare connection without a time-out
 		resp.Body = http.NoBody
 	}
 	hint := "exportbridge status"
@@ -127,13 +124,13 @@ func askHealth(ctx context.Context, program, target string) error {
 	case http.StatusServiceUnavailable:
 	case http.StatusMisdirectedRequest:
 		hint = "add this host to HTTP_ALLOWED_HOSTS of the bridge, or ask it as localhost"
-	default: // of another server, or another path
+	default: // another server, or another path
 		hint = program + " healthcheck http://127.0.0.1:8080/readyz"
 	}
-	return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("not ready: %s: %s", resp.Status, firstLine(resp.Body)), Hint: hint}
+	return cli.Errorf(cli.ExitFailed, hint, "not ready: %s: %s", resp.Status, firstLine(resp.Body))
 }
 
-// firstLine returns the first line of an answer, printable and without its end.
+// firstLine returns the first line of an answer in printable form.
 func firstLine(r io.Reader) string {
 	line, err := bufio.NewReader(io.LimitReader(r, healthLine)).ReadString('\n')
 	if err != nil && line == "" {

@@ -41,12 +41,17 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	cli.TakeStream(cmd, &o.stream)
 	f.StringVar(&o.from, "from", "", "inclusive start `TIME` of the range")
 	f.StringVar(&o.to, "to", "", "exclusive end `TIME` of the range, not after now")
-	f.IntVar(&o.request.Windows, "windows", 0, "split the range into `N` equal windows (default: the value of --parallel, or 1)")
-	f.IntVar(&o.request.Parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default: as many as there are windows, up to %d)", backfill.DefaultParallel))
-	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+	f.IntVar(&o.request.Windows, "windows", 0,
+		"split the range into `N` equal windows (default: the value of --parallel, or 1)")
+	f.IntVar(&o.request.Parallel, "parallel", 0, fmt.Sprintf(
+		"read `N` windows at a time (default: as many as there are windows, up to %d)", backfill.DefaultParallel))
+	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, "+
+		"such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
 	f.Var(cli.Parsed(&o.request.Reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
 	f.StringVar(&o.resume, "resume", "", "resume job `ID`")
-	cli.OfferLookup(cmd, "resume", func(ctx context.Context) ([]string, error) { return unfinishedJobs(ctx, o.app, o.stream, o.kind) })
+	cli.OfferLookup(cmd, "resume", func(ctx context.Context) ([]string, error) {
+		return unfinishedJobs(ctx, o.app, o.stream, o.kind)
+	})
 	cli.TakeExecute(cmd, &o.execute)
 }
 
@@ -59,7 +64,7 @@ func parseRateLimit(text string) (float64, error) {
 	return limit, nil
 }
 
-// check judges the flags, before anybody is asked.
+// check validates the flags before any request.
 func (o *jobOptions) check(now time.Time) error {
 	o.parallelGiven, o.limitGiven = o.flags.Changed("parallel"), o.flags.Changed("rate-limit")
 	if o.parallelGiven && o.request.Parallel < 1 {
@@ -77,14 +82,15 @@ func (o *jobOptions) check(now time.Time) error {
 	return o.checkBounds(now)
 }
 
-// checkResume wants nothing that the plan says already.
+// checkResume rejects flags that the job's plan has.
 func (o *jobOptions) checkResume() error {
 	if !backfill.ValidID(o.resume) {
 		return cli.WrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
 	}
 	for _, name := range []string{"from", "to", "windows", "events", "topic", "allow-overlap", "reason"} {
 		if o.flags.Changed(name) {
-			return cli.WrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume are mutually exclusive: a job keeps its plan", name)
+			return cli.WrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume),
+				"--%s and --resume are mutually exclusive: a job keeps its plan", name)
 		}
 	}
 	return nil
@@ -104,7 +110,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		}
 		*bound.at = ms
 	}
-	if o.flags.Changed("windows") && o.request.Windows == 0 { // which is the default in a request
+	if o.flags.Changed("windows") && o.request.Windows == 0 { // the default in a request
 		return o.explain(backfill.Invalid("windows", "is not within 1 to %d", backfill.MaxWindows))
 	}
 	o.request.Kind, o.request.Who = o.kind, operator()
@@ -113,11 +119,11 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 
 // examples are correct values of the flags that a request has.
 var examples = map[string]string{
-	"from": "--from -2h --to -1h", "to": "--to now", "windows": "--windows 8", "events": "--events orderPlaced,userSignedUp",
-	"topic": "--topic export.events.again",
+	"from": "--from -2h --to -1h", "to": "--to now", "windows": "--windows 8",
+	"events": "--events orderPlaced,userSignedUp", "topic": "--topic export.events.again",
 }
 
-// explain gives an error of a job its exit code, and names the flag that is wrong.
+// explain is jobError that names a wrong flag.
 func (o *jobOptions) explain(err error) error {
 	invalid, ok := errors.AsType[*backfill.InvalidError](err)
 	if !ok {
@@ -130,7 +136,7 @@ func (o *jobOptions) explain(err error) error {
 	return cli.WrongUsage(examples[invalid.Field], "--%s%s %w", invalid.Field, value, invalid.Err)
 }
 
-// jobPlan is a job that is to be carried out, or only shown.
+// jobPlan is a job to run, or to show.
 type jobPlan struct {
 	*jobOptions
 	beside *backfill.Planner
@@ -164,7 +170,7 @@ func (o *jobOptions) run(ctx context.Context) error {
 	return p.begin(ctx, plan)
 }
 
-// open loads the settings. No server is asked.
+// open loads the settings. It connects to no server.
 func (o *jobOptions) open() (*jobPlan, error) {
 	s, st, err := o.app.StreamSettings(config.UsesExport, o.stream)
 	if err != nil {
@@ -180,7 +186,8 @@ func (o *jobOptions) open() (*jobPlan, error) {
 	return p, nil
 }
 
-// readers is the most windows that the job reads at a time. A resumed one is not known yet.
+// readers is the maximum number of windows that the job reads at a time. The windows of a
+// resumed job are not known yet.
 func (o *jobOptions) readers() int {
 	most := cmp.Or(o.request.Parallel, backfill.DefaultParallel)
 	if o.resume != "" {
@@ -189,5 +196,5 @@ func (o *jobOptions) readers() int {
 	return max(1, min(most, cmp.Or(o.request.Windows, o.request.Parallel)))
 }
 
-// perSecond is the limit of the job's requests, 0 for none.
+// perSecond is the maximum request rate of the job, 0 for no limit.
 func (p *jobPlan) perSecond() float64 { return cmp.Or(p.job.RateLimit, p.beside.RateLimit) }

@@ -17,10 +17,10 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// jobReport is the JSON form of a job, planned or done.
+// jobReport is the JSON form of a job.
 type jobReport struct {
 	backfill.Listed
-	// TotalEvents counts what the windows' cursors passed, dead letters included.
+	// TotalEvents counts the events that the windows' cursors passed, with dead letters.
 	TotalEvents       int64    `json:"total_events"`
 	TotalPages        int64    `json:"total_pages"`
 	TotalDeadLettered int64    `json:"total_dead_lettered"`
@@ -28,7 +28,7 @@ type jobReport struct {
 	WindowsDone       int      `json:"windows_done"`
 	RequestsPerSecond float64  `json:"requests_per_second,omitempty"`
 	Notes             []string `json:"notes,omitempty"`
-	// Executed is false for a dry run: then nothing was changed.
+	// Executed is false for a dry run.
 	Executed bool `json:"executed"`
 }
 
@@ -39,22 +39,24 @@ func reportOf(j *backfill.Job) jobReport {
 	return r
 }
 
-// print shows what would be done.
+// print prints the plan.
 func (p *jobPlan) print() error {
 	if *p.json {
 		report := reportOf(&p.job)
 		report.Parallel, report.RequestsPerSecond, report.Notes = p.job.AtOnce(), p.perSecond(), p.notes
 		if p.resume == "" {
-			report.ID = "" // that of --execute will be another one
+			report.ID = "" // --execute makes another one
 		}
 		return cli.PrintJSON(p.app.Stdout, report)
 	}
 	return p.write(p.app.Stdout, "dry run: nothing was changed. Add --execute to start.")
 }
 
-// announce says at the start what is done, and under which id.
+// announce prints the plan and the id of a job that starts.
 func (p *jobPlan) announce() {
-	_ = p.write(p.app.Stderr, p.app.Advice(fmt.Sprintf("job %s; to resume after an interruption: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID), ""))
+	last := fmt.Sprintf("job %s; to resume after an interruption: exportbridge %s --resume %[1]s --execute",
+		p.job.ID, p.kind)
+	_ = p.write(p.app.Stderr, p.app.Advice(last, ""))
 }
 
 func (p *jobPlan) write(to io.Writer, last string) error {
@@ -69,11 +71,12 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	if p.resume == "" && !p.execute && p.kind == backfill.Replay && !p.flags.Changed("topic") {
 		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
 	}
+	pageSize := cmp.Or(j.PageSize, p.beside.PageSize)
 	rows := [][2]string{
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, bridge.BoundText(j.From), bridge.BoundText(j.To))},
 		{"into", topic},
 		{"windows", windowsText(j)},
-		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), cmp.Or(j.PageSize, p.beside.PageSize), j.Resource)},
+		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), pageSize, j.Resource)},
 		{"guarantee", "exactly once; ordered within a window. The stream's cursor is unaffected"},
 	}
 	if p.resume != "" {
@@ -91,11 +94,12 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 }
 
 func windowsText(j *backfill.Job) string {
-	if len(j.Windows) == 1 {
-		return "1, of " + cli.RoundDuration(time.Duration(j.To-j.From)*time.Millisecond)
+	n, w := len(j.Windows), &j.Windows[0]
+	length := cli.RoundDuration(time.Duration(w.To-w.From) * time.Millisecond)
+	if n == 1 {
+		return "1, of " + length
 	}
-	w := &j.Windows[0]
-	return fmt.Sprintf("%d of %s each, %d at a time", len(j.Windows), cli.RoundDuration(time.Duration(w.To-w.From)*time.Millisecond), min(j.AtOnce(), len(j.Windows)))
+	return fmt.Sprintf("%d of %s each, %d at a time", n, length, min(j.AtOnce(), n))
 }
 
 func limitText(perSecond float64) string {
@@ -105,8 +109,7 @@ func limitText(perSecond float64) string {
 	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " per second for all windows"
 }
 
-// report prints what a job that is done has published. took is 0 where that was
-// another process.
+// report prints the result of a job that is done. took is 0 if it was done before.
 func (p *jobPlan) report(took time.Duration) error {
 	report := reportOf(&p.job)
 	report.Executed = true
@@ -124,37 +127,35 @@ func (p *jobPlan) report(took time.Duration) error {
 	}
 	end := "was already done"
 	if took > 0 {
-		end = fmt.Sprintf("%s in %s, %.0f events/s", stateText(&report.Listed), cli.RoundDuration(took), float64(report.TotalEvents)/took.Seconds())
+		rate := float64(report.TotalEvents) / took.Seconds()
+		end = fmt.Sprintf("%s in %s, %.0f events/s", stateText(&report.Listed), cli.RoundDuration(took), rate)
 	}
-	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters; job %s %s\n", cli.Counted(report.TotalEvents, "event"),
-		cli.Counted(report.TotalPages, "page"), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
+	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters; job %s %s\n",
+		cli.Counted(report.TotalEvents, "event"), cli.Counted(report.TotalPages, "page"), p.job.Topic,
+		humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
 	if err == nil && report.TotalOutside > 0 {
 		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", outsideNote(report.TotalOutside, report.TotalEvents))
 	}
 	return cmp.Or(err, cut)
 }
 
-// shortfall is the error of a job that is done and published nothing of its range, or of
-// which empty pages ended a window; nil if the API marked the end of all.
+// shortfall is the error of a job that is done, but published nothing of its range or had
+// windows that empty pages ended.
 func shortfall(j *backfill.Job) error {
 	n := j.EndedEmpty()
-	if j.Missed() {
-		return &cli.Error{
-			Code: cli.ExitEmptyEnd,
-			Err:  fmt.Errorf("job %s is done, but published nothing of the range: all events have a time outside", j.ID),
-			Hint: "correct EXPORT_START_PARAM, EXPORT_END_PARAM or EXPORT_TIME_FORMAT, then start a new job, a backfill with --allow-overlap; published events stay",
-		}
+	switch {
+	case j.Missed():
+		return cli.Errorf(cli.ExitEmptyEnd, "correct EXPORT_START_PARAM, EXPORT_END_PARAM or EXPORT_TIME_FORMAT, "+
+			"then start a new job, a backfill with --allow-overlap; published events stay",
+			"job %s is done, but published nothing of the range: all events have a time outside", j.ID)
+	case n > 0:
+		return cli.Errorf(cli.ExitEmptyEnd, cli.EngineHints[bridge.HintEmptyEnd],
+			"job %s is done as far as read: empty pages ended %s, more events may follow", j.ID, cli.Counted(n, "window"))
 	}
-	if n == 0 {
-		return nil
-	}
-	return &cli.Error{
-		Code: cli.ExitEmptyEnd, Hint: cli.EngineHints[bridge.HintEmptyEnd],
-		Err: fmt.Errorf("job %s is done as far as read: empty pages ended %s, more events may follow", j.ID, cli.Counted(n, "window")),
-	}
+	return nil
 }
 
-// stateText is the state of a job for people.
+// stateText describes the state of a job.
 func stateText(l *backfill.Listed) string {
 	state := l.Status()
 	switch {
@@ -166,7 +167,7 @@ func stateText(l *backfill.Listed) string {
 	return string(state)
 }
 
-// tellProgress shows how far the job is: a live line on a terminal, elsewhere a
+// tellProgress reports the progress of a job: in a live line on a terminal, elsewhere in a
 // line every ten seconds.
 func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.Run, began time.Time) {
 	first := run.Progress()
@@ -175,19 +176,19 @@ func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.R
 		return progressText(&p, &first, now.Sub(began))
 	}
 	line.Keep(ctx, text, func(now time.Time) {
-		_, _ = io.WriteString(line, process.Printable(text(now))+"\n") // whoever reads it may be gone
+		_, _ = io.WriteString(line, process.Printable(text(now))+"\n") // or stderr is closed
 	})
 }
 
-// progressText says how far the job is after so long, having begun at first.
+// progressText describes the progress of a job that began at first.
 func progressText(p, first *backfill.Progress, took time.Duration) string {
-	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.Ended, p.Windows, 100*p.Share, humanize.Comma(p.Events),
-		float64(p.Events-first.Events)/took.Seconds())
+	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.Ended, p.Windows, 100*p.Share,
+		humanize.Comma(p.Events), float64(p.Events-first.Events)/took.Seconds())
 	switch gone := p.Worked - first.Worked; {
 	case p.Share == 1:
 	case gone > 0:
 		text += "   eta " + cli.RoundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
-	default: // empty windows tell no pace
+	default: // empty windows have no pace
 		text += "   eta unknown"
 	}
 	if p.Trouble != "" {

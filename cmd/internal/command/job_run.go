@@ -13,23 +13,24 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// begin commits the plan, and carries it out.
+// begin commits the plan and runs the job.
 func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
 	if p.job, err = p.beside.Begin(ctx, plan); err != nil {
 		return jobError(err)
 	}
 	n, err := p.beside.Jobs.Tidy(ctx, time.Now())
 	if n > 0 {
-		fmt.Fprintf(p.app.Stderr, "  removed the records of %s that ended more than %d days ago\n", cli.Counted(n, "job"), int(backfill.Kept.Hours()/24))
+		fmt.Fprintf(p.app.Stderr, "  removed the records of %s that ended more than %d days ago\n",
+			cli.Counted(n, "job"), int(backfill.Kept.Hours()/24))
 	}
-	if err != nil { // no reason not to go on
+	if err != nil { // the job does not need it
 		fmt.Fprintf(p.app.Stderr, "  removing the records of old jobs failed: %v\n", err)
 	}
 	p.announce()
 	return p.carryOut(ctx)
 }
 
-// goOn takes up a job that was interrupted.
+// goOn resumes an interrupted job.
 func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	r := &backfill.Resumption{ID: p.resume, Kind: p.kind, Waiting: func(process string) {
 		fmt.Fprintf(p.app.Stderr, "  waiting for %s to release the job, for at most %s if it was killed\n", process, p.beside.SessionTimeout)
@@ -59,12 +60,12 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	return p.carryOut(ctx)
 }
 
-// jobError gives an error of a job its exit code and its hint.
+// jobError adds the exit code and the hint to an error of a job.
 func jobError(err error) error {
 	refused, ok := errors.AsType[*backfill.RejectedError](err)
 	switch {
 	case !ok && errors.Is(err, bridge.ErrNotOwner):
-		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other process or stop it"}
+		return cli.Errorf(cli.ExitNotOwner, "wait for the other process or stop it", "%w", err)
 	case !ok:
 		return cli.Explain(err)
 	}
@@ -92,23 +93,23 @@ func jobError(err error) error {
 // sameRequest is the hint of settings that request another list than the stream.
 const sameRequest = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials as for the bridge"
 
-// boundless is the error of a range, or start, that the settings say the API cannot
-// be asked for.
+// boundless is the error of a range or a start that the API does not take, according to
+// the settings.
 func boundless(err error) error {
-	return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "correct these settings, if the API has bounds: exportbridge config show"}
+	return cli.WrongUsage("correct these settings, if the API has bounds: exportbridge config show", "%w", err)
 }
 
-// jobAnew says how what is left of a job that was cancelled can be published.
+// jobAnew is the hint of a job that was cancelled.
 func jobAnew(j *backfill.Job) string {
 	flag := ""
 	if j.Kind == backfill.Backfill {
-		flag = " --allow-overlap" // what it has published stays
+		flag = " --allow-overlap" // its published events stay
 	}
-	return fmt.Sprintf("start a new job for the remaining windows in exportbridge backfill list --json: exportbridge %s --from ... --to ...%s", j.Kind, flag)
+	return fmt.Sprintf("start a new job for the remaining windows in exportbridge backfill list --json: "+
+		"exportbridge %s --from ... --to ...%s", j.Kind, flag)
 }
 
-// carryOut runs the windows of a committed job to their end, and says how far it
-// came.
+// carryOut runs the windows of a committed job, and prints the result.
 func (p *jobPlan) carryOut(ctx context.Context) error {
 	process.TuneMemory(p.app.Environ)
 	defer process.FlushLog(p.log)
@@ -126,12 +127,13 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 	return p.report(time.Since(began))
 }
 
-// interrupted says how far the job came and how to go on with it.
+// interrupted adds the progress of the job, and the hint to resume it, to an error.
 func (p *jobPlan) interrupted(cause error) error {
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", p.kind, p.job.ID)
 	events := p.job.Totals().Events
 	e := &cli.Error{Code: cli.ExitFailed, Hint: resume}
-	far := fmt.Sprintf("job %s has %d of %s done, %s so far", p.job.ID, p.job.Ended(), cli.Counted(len(p.job.Windows), "window"), cli.Counted(events, "event"))
+	far := fmt.Sprintf("job %s has %d of %s done, %s so far", p.job.ID, p.job.Ended(),
+		cli.Counted(len(p.job.Windows), "window"), cli.Counted(events, "event"))
 	if _, blocked := errors.AsType[*bridge.BlockedError](cause); blocked {
 		e.Code, e.Hint = cli.ExitRefused, process.JobHint(cause, &p.job)+"; then "+resume
 	} else if known, ok := errors.AsType[*cli.Error](jobError(cause)); ok && known.Hint != "" {

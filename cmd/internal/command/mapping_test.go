@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,26 +24,22 @@ import (
 // their values elsewhere.
 func otherExport(t *testing.T) (url string) {
 	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serveItems(t, func(r *http.Request) (items []string, next string) {
 		page := 0
 		if cursor := r.URL.Query().Get("cursor"); cursor != "" {
 			page, _ = strconv.Atoi(cursor)
 		}
-		var items []string
 		if q := r.URL.Query(); q.Get("start") == "" || q.Get("end") != "" { // else from now on
 			for n := 4 * page; n < 4*page+4; n++ {
 				items = append(items, fmt.Sprintf(`{"uuid":"item-%d","meta":{"published":"2026-11-22T10:57:%02d.5-03:00"},"eventType":"user.login","actor":{"id":"a%d"}}`, n, n, n))
 			}
 		}
-		next := "null"
+		next = "null"
 		if page < 2 {
 			next = strconv.Quote(strconv.Itoa(page + 1))
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":%s}`, strings.Join(items, ","), next)
-	}))
-	t.Cleanup(api.Close)
-	return api.URL
+		return items, next
+	})
 }
 
 var otherMapping = map[string]string{
@@ -62,15 +56,13 @@ func TestRunMapped(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			maps.Copy(w.env, otherMapping)
-			w.env["EXPORT_URL"], w.env["HTTP_ADDR"] = otherExport(t), "off"
+			w.env["EXPORT_URL"] = otherExport(t)
 			if timeless {
 				delete(w.env, "EXPORT_ITEM_TIME")
 				w.env["EXPORT_ITEM_TIME_FORMAT"] = "none"
 			}
 			began := time.Now()
-			if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-				t.Fatalf("run: %+v", got)
-			}
+			w.runOnce(t)
 			client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.ConsumeTopics("export.events"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 			seen := make(map[string]bool)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -137,83 +129,56 @@ func TestWithoutTimes(t *testing.T) {
 	}
 }
 
-// TestCheckSample shows how items are read, and what is wrong with it.
+// TestCheckSample shows how items are read, and the problems, in 80 and in 200 columns.
 func TestCheckSample(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 60)
-	for name, test := range map[string]struct {
-		items string
-		env   map[string]string
-		args  []string
-		code  int
-		want  []string
+	const a, noTime = `{"id":"a","timestamp":1790000000000}`, `{"timestamp":1790000000000}`
+	for _, test := range []struct {
+		name, items, args string
+		env               map[string]string
 	}{
-		"read": {
-			items: `{"uuid":"` + long + `","meta":{"published":"2026-11-22T10:57:00Z"},"eventType":"` + long + `","actor":{"id":"` + long + `"}},{"meta":{"published":"2026-11-22T10:57:01Z"}}`,
-			env:   otherMapping, args: []string{"--sample", "5"},
-			want: []string{`ok   2 items sampled, all readable$`, `^ITEM +ID +TIME +TYPE +KEY +TOPIC$`, `^0 +x+… +2026-11-22 10:57:00Z +x+… +x+… +export\.events$`, `^1 +\(hash\) +2026-11-22 10:57:01Z +- +- +export\.events$`},
+		{
+			"read", `{"uuid":"` + long + `","meta":{"published":"2026-11-22T10:57:00Z"},"eventType":"` + long + `","actor":{"id":"` + long + `"}},` +
+				`{"meta":{"published":"2026-11-22T10:57:01Z"}}`, "--sample 5", otherMapping,
 		},
-		"ISO times by default": {
-			items: `{"eventId":"a","timestamp":"2026-11-22T10:57:00Z"}`, args: []string{"--sample", "5"}, code: cli.ExitCheck,
-			want: []string{`FAIL 1 of the first 1 item are unreadable; item 0 \(bad-timestamp\): its time`, `Try: set EXPORT_ITEM_TIME_FORMAT=rfc3339;`, `^0 +a +- +- +- +dlq\.export\.events$`},
-		},
-		"ISO times elsewhere": {
-			items: `{"id":"a","actor":{"createdAt":1},"updated":"2026-11-22T10:57:00Z","published":"2026-11-22T10:57:00Z"}`, code: cli.ExitCheck,
-			want: []string{`item 0 \(bad-timestamp\): it has no time at`, `Try: set EXPORT_ITEM_TIME=/published and EXPORT_ITEM_TIME_FORMAT=rfc3339;`},
-		},
-		"seconds": {
-			items: `{"id":"a","timestamp":1790000000}`,
-			want:  []string{`warn 1 of the first 1 item are read with an unlikely time; item 0: its time at /timestamp is in the format s, not ms$`, `Try: set EXPORT_ITEM_TIME_FORMAT=s$`},
-		},
-		"a shared id": {
-			items: `{"id":"a","timestamp":1790000000000},{"id":"a","timestamp":1790000000001}`,
-			want:  []string{`ok   2 items sampled`, `warn 1 of the first 2 items have the id of another one$`, `Try: set EXPORT_ITEM_ID`},
-		},
-		"no id":         {items: `{"timestamp":1790000000000}`, want: []string{`info items have no id: the hash of their bytes identifies them$`, `Try: set EXPORT_ITEM_ID`}},
-		"no id, none":   {items: `{"timestamp":1790000000000}`, env: map[string]string{"EXPORT_ITEM_ID": "none"}, want: []string{`ok   1 item sampled`, `^  \d ok, 0 warnings, 0 failures$`}},
-		"one exception": {items: `{"id":"a","timestamp":1790000000000},17`, code: cli.ExitCheck, want: []string{`FAIL 1 of the first 2 items are unreadable; item 1 \(not-an-object\): it is not an object$`, `Try: set EXPORT_ITEMS_FIELD`, `dlq-all$`}},
-		"accepted":      {items: `{"id":"a","timestamp":1790000000000},17`, env: map[string]string{"BRIDGE_ON_BAD_EVENT": "dlq-all"}, want: []string{`warn 1 of the first 2 items`}},
-		"without times": {items: `{"id":"a"}`, env: map[string]string{"EXPORT_ITEM_TIME": "none"}, want: []string{`ok   1 item sampled, all readable, without a time: records carry the publish time$`}},
-		"few with a time": {
-			items: `{"id":"a","timestamp":1790000000000},{"id":"b","timestamp":null},{"id":"c"}`, env: map[string]string{"EXPORT_ITEM_TIME": "/timestamp,none"}, args: []string{"--sample", "5"},
-			want: []string{`ok   3 items sampled, all readable, 2 without a time: their records carry the publish time$`, `^1 +b +- +- +- +export\.events$`},
-		},
-		"no time yet": {
-			items: `{"id":"a"},{"id":"b"}`, env: map[string]string{"EXPORT_ITEM_TIME": "/timestamp,none"},
-			want: []string{`ok   2 items sampled, all readable, without a time: records carry the publish time$`, `Try: set EXPORT_ITEM_TIME if they have one$`},
-		},
-		"nothing to show":  {args: []string{"--sample", "5"}, want: []string{`warn no items from the earliest event on: `, `Try: set an earlier EXPORT_START`}},
-		"a sample of none": {args: []string{"--sample", "0"}, code: cli.ExitUsage},
+		{"ISO times by default", `{"eventId":"a","timestamp":"2026-11-22T10:57:00Z"}`, "--sample 5", nil},
+		{"ISO times elsewhere", `{"id":"a","actor":{"createdAt":1},"updated":"2026-11-22T10:57:00Z","published":"2026-11-22T10:57:00Z"}`, "", nil},
+		{"seconds", `{"id":"a","timestamp":1790000000}`, "", nil},
+		{"a shared id", a + `,{"id":"a","timestamp":1790000000001}`, "", nil},
+		{"no id", noTime, "", nil},
+		{"no id, none", noTime, "--set EXPORT_ITEM_ID=none", nil},
+		{"one exception", a + `,17`, "", nil},
+		{"accepted", a + `,17`, "--set BRIDGE_ON_BAD_EVENT=dlq-all", nil},
+		{"without times", `{"id":"a"}`, "--set EXPORT_ITEM_TIME=none", nil},
+		{"few with a time", a + `,{"id":"b","timestamp":null},{"id":"c"}`, "--set EXPORT_ITEM_TIME=/timestamp,none --sample 5", nil},
+		{"no time yet", `{"id":"a"},{"id":"b"}`, "--set EXPORT_ITEM_TIME=/timestamp,none", nil},
+		{"nothing to show", "", "--sample 5", nil},
+		{"a sample of none", "", "--sample 0", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				items := test.items
+			env := maps.Clone(test.env)
+			if env == nil {
+				env = make(map[string]string)
+			}
+			env["EXPORT_API_KEY"] = secretKey
+			env["EXPORT_URL"] = serveItems(t, func(r *http.Request) ([]string, string) {
 				if r.URL.Query().Get("start") != "" {
-					items = ""
+					return nil, "null"
 				}
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":null}`, items)
-			}))
-			t.Cleanup(api.Close)
-			env := []string{"EXPORT_API_KEY=" + secretKey, "EXPORT_URL=" + api.URL}
-			for name, value := range test.env {
-				env = append(env, name+"="+value)
-			}
-			var stdout, stderr bytes.Buffer
-			args := slices.Concat([]string{"check", "--only", "api"}, test.args)
-			if code := Program.Run(t.Context(), args, env, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Columns: 200}); code != test.code {
-				t.Errorf("exit code %d, want %d; stderr %q", code, test.code, stderr.String())
-			}
-			wantLines(t, stripColour(stdout.String()), test.want)
-			stdout.Reset()
-			Program.Run(t.Context(), args, env, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Columns: 80})
-			for line := range strings.Lines(stripColour(stdout.String())) {
-				if process.Width(strings.TrimRight(line, "\n")) > 80 {
-					t.Errorf("wider than 80 columns: %q", line)
-				}
-				if strings.Contains(line, "2026-11-22 10:57:00Z") && !strings.HasSuffix(line, "  export.events\n") {
-					t.Errorf("the topic is cut: %q", line)
+				return []string{test.items}, "null"
+			})
+			args := append([]string{"check", "--only", "api"}, strings.Fields(test.args)...)
+			for _, columns := range []int{80, 200} {
+				var stdout bytes.Buffer
+				got := runOn(t.Context(), cli.Stdio{Stdout: &stdout, Columns: columns}, env, args...)
+				got.stdout = stdout.String()
+				wantGolden(t, fmt.Sprintf("check sample %s %d", test.name, columns), got)
+				for line := range strings.Lines(stripColour(got.stdout)) {
+					if process.Width(strings.TrimRight(line, "\n")) > columns {
+						t.Errorf("wider than %d columns: %q", columns, line)
+					}
 				}
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,19 +16,15 @@ import (
 // since, and none for the end.
 func unboundedExport(t *testing.T) (url string) {
 	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serveItems(t, func(r *http.Request) (items []string, next string) {
 		since, _ := strconv.ParseInt(r.FormValue("since"), 10, 64)
-		var items []string
 		for i := range 20 {
 			if at := firstEvent.UnixMilli() + int64(i)*1000; at >= since {
-				items = append(items, fmt.Sprintf(`{"eventId":"%d","userId":"u","timestamp":%d,"payload":{"@type":"x"}}`, i, at))
+				items = append(items, event(fmt.Sprint(i), i))
 			}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":null}`, strings.Join(items, ","))
-	}))
-	t.Cleanup(api.Close)
-	return api.URL
+		return items, "null"
+	})
 }
 
 // TestOutsideRange: a job of an API that ignores a bound says how many events are outside

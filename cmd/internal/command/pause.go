@@ -13,7 +13,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// shownPause is the JSON form of what pause and resume did.
+// shownPause is the JSON form of a pause or a resume.
 type shownPause struct {
 	Stream string      `json:"stream"`
 	Kind   bridge.Kind `json:"kind"`
@@ -40,7 +40,8 @@ command applies the pause itself.`,
 		Args:    cli.NoArgs,
 	}
 	c.flags(cmd)
-	cmd.Flags().Var(cli.Parsed(&length, bridge.ParseDuration, "DURATION"), "duration", "resume after `DURATION`, such as 30m")
+	flag := cli.Parsed(&length, bridge.ParseDuration, "DURATION")
+	cmd.Flags().Var(flag, "duration", "resume after `DURATION`, such as 30m")
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("duration") && length < time.Second {
@@ -73,8 +74,10 @@ it is. Without a running bridge, the command applies the change itself.`,
 	return cmd
 }
 
-// pause has a stream paused or resumed, and prints what became of it.
-func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.Context, *streamHandle) (control.Done, error)) error {
+// pause pauses or resumes a stream, and prints the result.
+func (c *change) pause(
+	ctx context.Context, kind bridge.Kind, act func(context.Context, *streamHandle) (control.Done, error),
+) error {
 	h, err := c.open()
 	if err != nil {
 		return err
@@ -83,7 +86,7 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 	asked := time.Now()
 	done, err := act(ctx, h)
 	refused, _ := errors.AsType[*control.RefusedError](err)
-	running := refused != nil && refused.NotPaused() // it is as it was asked for
+	running := refused != nil && refused.NotPaused() // there is nothing to resume
 	switch {
 	case running:
 		done.Answer = bridge.Answer{Detail: refused.Detail, By: refused.By}
@@ -91,7 +94,7 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 		return err
 	}
 	if *c.json {
-		return cli.PrintJSON(c.app.Stdout, shownPause{Stream: h.Stream(), Kind: kind, PausedUntil: done.PausedUntil, Answer: done.Answer})
+		return cli.PrintJSON(c.app.Stdout, shownPause{h.Stream(), kind, done.PausedUntil, done.Answer})
 	}
 	if running {
 		_, err = fmt.Fprintf(c.app.Stdout, "  stream %s is not paused\n", h.Stream())
@@ -101,11 +104,12 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 	if kind == bridge.KindPause {
 		what, then = pauseText(done.PausedUntil, time.Now()), resumeText(done.PausedUntil)
 	}
-	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s%s\n", what, done.Answer.By, cli.RoundDuration(time.Since(asked)), done.Answer.Version, c.app.Advice(then, ""))
+	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s%s\n", what, done.Answer.By,
+		cli.RoundDuration(time.Since(asked)), done.Answer.Version, c.app.Advice(then, ""))
 	return err
 }
 
-// pauseText says until when a stream is paused.
+// pauseText describes a pause.
 func pauseText(until int64, now time.Time) string {
 	if until == bridge.Forever {
 		return "paused"
@@ -114,7 +118,7 @@ func pauseText(until int64, now time.Time) string {
 	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
 }
 
-// resumeText ends a sentence about a pause without an end: how it ends.
+// resumeText names the command that ends a pause without an end.
 func resumeText(until int64) string {
 	if until != bridge.Forever {
 		return ""

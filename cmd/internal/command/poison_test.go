@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -62,10 +61,8 @@ func poisonedExport(t *testing.T) (url string) {
 func poisonedWorld(t *testing.T) (w *world, live func()) {
 	t.Helper()
 	w = newWorld(t)
-	w.env["EXPORT_URL"], w.env["HTTP_ADDR"] = poisonedExport(t), "off"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.env["EXPORT_URL"] = poisonedExport(t)
+	w.runOnce(t)
 	client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var records []*kgo.Record
 	for _, topic := range []string{"export.events", "dlq.export.events"} {
@@ -167,8 +164,9 @@ func TestPoison(t *testing.T) {
 	}
 	// Their output is this program's own, or for programs.
 	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "cursor export"}
-	for _, path := range runnable(Program.Root()) {
-		tested := false
+	for _, cmd := range everyCommand(Program.Root()) {
+		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+		tested := !cmd.Runnable() || cmd.HasSubCommands()
 		for _, command := range commands {
 			tested = tested || strings.HasPrefix(command.args+" ", path+" ")
 		}
@@ -179,17 +177,4 @@ func TestPoison(t *testing.T) {
 			t.Errorf("%s is not tested", path)
 		}
 	}
-}
-
-// runnable returns the paths of all commands that do something, without the program's name.
-func runnable(cmd *cobra.Command) []string {
-	var paths []string
-	for _, sub := range cmd.Commands() {
-		if sub.Runnable() && !sub.HasSubCommands() {
-			_, path, _ := strings.Cut(sub.CommandPath(), " ")
-			paths = append(paths, path)
-		}
-		paths = append(paths, runnable(sub)...)
-	}
-	return paths
 }

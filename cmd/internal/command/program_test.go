@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"exportbridge/cmd/internal/cli"
@@ -48,11 +47,7 @@ func TestWrongFlagValues(t *testing.T) {
 	t.Parallel()
 	internal := regexp.MustCompile(`strconv|ParseInt|ParseBool|ParseFloat|invalid syntax|time:|pflag|invalid argument|parsing "`)
 	typed, seen := 0, make(map[string]bool)
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
+	for _, cmd := range everyCommand(Program.Root()) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 		cmd.InitDefaultHelpFlag()
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -75,7 +70,6 @@ func TestWrongFlagValues(t *testing.T) {
 			}
 		})
 	}
-	walk(Program.Root())
 	if typed < 30 {
 		t.Errorf("%d flags have a type: the test looks at too few", typed)
 	}

@@ -15,22 +15,21 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// records are the dead letters and jobs of a process's streams, for the HTTP
-// server.
+// records reads the dead letters and jobs of all streams, for the HTTP server.
 type records struct {
 	all  *config.Settings
 	jobs kafkasink.JobLogs
 }
 
-// unwatched copies the settings, so that a look at Kafka does not count as what
-// the running streams see of it.
+// unwatched copies the settings, so that reads for the HTTP server do not count as the
+// running streams' view of Kafka.
 func unwatched(s *config.Settings) *config.Settings {
 	own := *s
 	own.Streams = slices.Clone(s.Streams)
 	return &own
 }
 
-// controllers are those of all streams, for the HTTP server.
+// controllers are the controllers of all streams, for the HTTP server.
 func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
 	all := make(map[string]ops.Controller, len(s.Streams))
 	for i := range s.Streams {
@@ -40,7 +39,6 @@ func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.
 	return all
 }
 
-// DeadLetters implements ops.Records.
 func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
 	st, err := cli.StreamNamed(r.all, stream)
 	if err != nil {
@@ -50,7 +48,7 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
-	l.Small = true // the bridge has little room beside its pages
+	l.Small = true // the pages of the bridge need the memory
 	all, err := l.List(ctx, deadletter.Query{Limit: limit})
 	if _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); err != nil && !incomplete {
 		return nil, st.Kafka.ReadFault(err, l.Name)
@@ -58,7 +56,6 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	return all, err
 }
 
-// Jobs implements ops.Records.
 func (r *records) Jobs(ctx context.Context) ([]backfill.Listed, error) {
 	var all []backfill.Listed
 	for i := range r.all.Streams {

@@ -60,7 +60,8 @@ BRIDGE_SHUTDOWN_TIMEOUT, and exits at most 3 s later. The second exits at once.`
 		}
 		for i := range s.Streams {
 			if st := &s.Streams[i]; limits.Until > 0 && st.Export.Undated() {
-				return cli.WrongUsage("--max-events 10000", "--until never ends stream %s: its items have no time (EXPORT_ITEM_TIME)", st.Name)
+				return cli.WrongUsage("--max-events 10000",
+					"--until never ends stream %s: its items have no time (EXPORT_ITEM_TIME)", st.Name)
 			}
 		}
 		a.Warn(s)
@@ -69,7 +70,7 @@ BRIDGE_SHUTDOWN_TIMEOUT, and exits at most 3 s later. The second exits at once.`
 	return cmd
 }
 
-// RunBridge runs the process that the settings describe.
+// RunBridge runs a bridge with these settings.
 func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits) error {
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
@@ -83,7 +84,7 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engin
 	return RunError(p.RunAndClose(ctx, line))
 }
 
-// ProcessOptions are those of a process that runs the bridge.
+// ProcessOptions are the options of the process of a bridge.
 func ProcessOptions(a *cli.App, s *config.Settings, limits engine.Limits, log *slog.Logger) process.Options {
 	build, own := cli.ReadBuildInfo(), unwatched(s)
 	var jobs kafkasink.JobLogs
@@ -102,16 +103,17 @@ func ProcessOptions(a *cli.App, s *config.Settings, limits engine.Limits, log *s
 	}
 }
 
-// RunError gives the end of a run its exit code.
+// RunError adds the exit code and the hint to the error of a run.
 func RunError(err error) error {
 	if listening, ok := errors.AsType[*process.ListenError](err); ok {
-		return &cli.Error{Code: cli.ExitUsage, Err: listening, Hint: "choose another HTTP_ADDR, such as 127.0.0.1:0 or off"}
+		return cli.WrongUsage("choose another HTTP_ADDR, such as 127.0.0.1:0 or off", "%w", listening)
 	}
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
 	}
 	if dead, ok := errors.AsType[*process.DeadError](err); ok {
-		return &cli.Error{Code: cli.ExitCheck, Err: err, Hint: "exportbridge check --only api --sample 5, and exportbridge dlq list --stream " + dead.Stream}
+		hint := "exportbridge check --only api --sample 5, and exportbridge dlq list --stream " + dead.Stream
+		return &cli.Error{Code: cli.ExitCheck, Err: err, Hint: hint}
 	}
 	if _, cut := errors.AsType[*process.EmptyEndError](err); cut {
 		return &cli.Error{Code: cli.ExitEmptyEnd, Err: err, Hint: cli.EngineHints[bridge.HintEmptyEnd]}
@@ -120,7 +122,8 @@ func RunError(err error) error {
 		return &cli.Error{Code: cli.ExitEmptyEnd, Err: err, Hint: unread.Warning.Hint}
 	}
 	if errors.Is(err, engine.ErrShutdown) || errors.Is(err, process.ErrShutdown) {
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
+		const hint = "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: hint}
 	}
 	return err
 }

@@ -1,10 +1,8 @@
 package command
 
 import (
-	"bytes"
 	"encoding/json"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,12 +12,11 @@ import (
 // TestRun checks that the program uses only what it is given.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	var out, diag bytes.Buffer
-	code := Program.Run(t.Context(), []string{"config", "show", "--json", "--export-page-size", "5"},
-		[]string{"EXPORT_API_KEY=sesame"}, cli.Stdio{Stdin: nil, Stdout: &out, Stderr: &diag})
-	if code != cli.ExitOK || diag.Len() > 0 || strings.Contains(out.String(), "sesame") || !strings.Contains(out.String(), `"value": "5"`) {
-		t.Errorf("exit code %d, stdout %s, stderr %s", code, out.String(), diag.String())
+	got := runProgram(t, map[string]string{"EXPORT_API_KEY": secretKey}, "config", "show", "--json", "--export-page-size", "5")
+	if got.code != cli.ExitOK || got.stderr != "" || !strings.Contains(got.stdout, `"value": "5"`) {
+		t.Errorf("%+v", got)
 	}
+	wantNoSecrets(t, got)
 }
 
 // TestCompletionOfOtherShells: a shell without completion is wrong usage.
@@ -43,28 +40,24 @@ func TestRunEndsInItsLog(t *testing.T) {
 	}
 	defer taken.Close()
 	for _, test := range []struct {
-		environ   []string
-		code      int
+		env       map[string]string
 		json      bool
 		said, try string
 	}{
-		{[]string{"LOG_FORMAT=json"}, cli.ExitUsage, true, "EXPORT_API_KEY is not set", "config docs"},
-		{nil, cli.ExitUsage, true, "EXPORT_API_KEY is not set", "config docs"},
-		{[]string{"LOG_FORMAT=text"}, cli.ExitUsage, false, "EXPORT_API_KEY is not set", "config docs"},
-		{[]string{"LOG_FORMAT=json", "EXPORT_API_KEY=k", "HTTP_ADDR=" + taken.Addr().String()}, cli.ExitUsage, true, "address already in use", "HTTP_ADDR"},
+		{map[string]string{"LOG_FORMAT": "json"}, true, "EXPORT_API_KEY is not set", "config docs"},
+		{map[string]string{}, true, "EXPORT_API_KEY is not set", "config docs"},
+		{map[string]string{"LOG_FORMAT": "text"}, false, "EXPORT_API_KEY is not set", "config docs"},
+		{map[string]string{"LOG_FORMAT": "json", "EXPORT_API_KEY": "k", "HTTP_ADDR": taken.Addr().String()}, true, "address already in use", "HTTP_ADDR"},
 	} {
-		var out, diag bytes.Buffer
-		environ := append(slices.Clone(test.environ), "EXPORT_PAGESIZE=5") // looks like a setting
-		if code := Program.Run(t.Context(), []string{"run"}, environ, cli.Stdio{Stdout: &out, Stderr: &diag}); code != test.code {
-			t.Errorf("%v: exit code %d", test.environ, code)
-		}
-		lines := strings.Split(strings.TrimSpace(diag.String()), "\n")
-		if !strings.Contains(lines[0], "EXPORT_PAGESIZE") || !strings.Contains(diag.String(), test.said) || !strings.Contains(lines[len(lines)-1], test.try) {
-			t.Errorf("%v: printed %s", test.environ, diag.String())
+		test.env["EXPORT_PAGESIZE"] = "5" // looks like a setting
+		got := runProgram(t, test.env, "run")
+		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+		if got.code != cli.ExitUsage || !strings.Contains(lines[0], "EXPORT_PAGESIZE") || !strings.Contains(got.stderr, test.said) || !strings.Contains(lines[len(lines)-1], test.try) {
+			t.Errorf("%v: %+v", test.env, got)
 		}
 		for _, line := range lines {
 			if json.Valid([]byte(line)) != test.json {
-				t.Errorf("%v: the line %q is JSON: %v", test.environ, line, !test.json)
+				t.Errorf("%v: the line %q is JSON: %v", test.env, line, !test.json)
 			}
 		}
 	}

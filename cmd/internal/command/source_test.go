@@ -3,33 +3,25 @@ package command
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // tenants serves the events of each tenant at a path of its own, in pages of two.
 func tenants(t *testing.T) (url string) {
 	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tenant := strings.Trim(r.URL.Path, "/")
-		var at int
+	return serveItems(t, func(r *http.Request) (items []string, next string) {
+		at := 0
 		_, _ = fmt.Sscan(r.FormValue("cursor"), &at)
-		var items []string
 		for i := at; i < min(at+2, 5); i++ {
-			items = append(items, fmt.Sprintf(`{"eventId":"%s-%d","userId":"u","timestamp":%d,"payload":{"@type":"x"}}`, tenant, i, firstEvent.UnixMilli()+int64(i)*1000))
+			items = append(items, event(fmt.Sprintf("%s-%d", strings.Trim(r.URL.Path, "/"), i), i))
 		}
-		next := "null"
 		if at+2 < 5 {
-			next = fmt.Sprintf(`"%d"`, at+2)
+			return items, fmt.Sprintf(`"%d"`, at+2)
 		}
-		w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
-		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":%s}`, strings.Join(items, ","), next)
-	}))
-	t.Cleanup(api.Close)
-	return api.URL
+		return items, "null"
+	})
 }
 
 // TestOtherTenant: under the checkpoint of one tenant nothing publishes the events of
@@ -38,9 +30,7 @@ func TestOtherTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.env["EXPORT_URL"], w.env["EXPORT_PATH"] = tenants(t), "/a"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != 0 {
-		t.Fatalf("%+v", got)
-	}
+	w.runOnce(t)
 	// The topic holds five events, all of this tenant.
 	wantEvents := func(tenant string, n int) {
 		t.Helper()
@@ -51,7 +41,7 @@ func TestOtherTenant(t *testing.T) {
 	}
 	wantEvents("a", 5)
 	w.env["EXPORT_PATH"] = "/b"
-	span := []string{"--from", firstEvent.Add(-time.Hour).UTC().Format(time.RFC3339), "--to", firstEvent.Add(time.Hour).UTC().Format(time.RFC3339)}
+	span := aroundEvents()
 	source := ""
 	for _, args := range [][]string{
 		{"run", "--once"}, {"check"}, append([]string{"verify"}, span...), append([]string{"verify", "--repair", "--execute"}, span...),

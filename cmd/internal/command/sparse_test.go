@@ -3,10 +3,8 @@ package command
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"exportbridge/cmd/internal/cli"
 )
@@ -14,20 +12,17 @@ import (
 // sparseExport has an event on every 20th of 100 pages, and an empty cursor at its end.
 func sparseExport(t *testing.T) (url string) {
 	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, items, next := 0, "", ""
+	return serveItems(t, func(r *http.Request) (items []string, next string) {
+		at := 0
 		_, _ = fmt.Sscan(r.FormValue("cursor"), &at)
 		if at%20 == 0 {
-			items = fmt.Sprintf(`{"eventId":"%d","userId":"u","timestamp":%d,"payload":{"@type":"x"}}`, at, firstEvent.UnixMilli()+int64(at)*1000)
+			items = []string{event(fmt.Sprint(at), at)}
 		}
 		if at < 99 {
-			next = fmt.Sprint(at + 1)
+			return items, fmt.Sprintf("%q", fmt.Sprint(at+1))
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":%q}`, items, next)
-	}))
-	t.Cleanup(api.Close)
-	return api.URL
+		return items, `""`
+	})
 }
 
 // TestSparse: a job or comparison that empty pages cut says so. Once the API has
@@ -36,7 +31,7 @@ func TestSparse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.env["EXPORT_URL"] = sparseExport(t)
-	span := []string{"--from", firstEvent.Add(-time.Hour).UTC().Format(time.RFC3339), "--to", firstEvent.Add(time.Hour).UTC().Format(time.RFC3339)}
+	span := aroundEvents()
 	run := func(code int, want string, args ...string) {
 		t.Helper()
 		if got := runProgram(t, w.env, args...); got.code != code || !strings.Contains(got.stdout+got.stderr, want) {

@@ -18,10 +18,10 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// watchInterval is how often status --watch looks.
+// watchInterval is the interval of status --watch.
 const watchInterval = time.Second
 
-// streamStatus is a report, for people.
+// streamStatus is a report with its text.
 type streamStatus struct{ control.Report }
 
 func newStatusCommand(a *cli.App) *cobra.Command {
@@ -64,7 +64,7 @@ after a rewind or a restart.`,
 			if !watch {
 				return unreachable(all)
 			}
-			if waitFor(ctx, watchInterval) != nil {
+			if bridge.Sleep(ctx, watchInterval); ctx.Err() != nil {
 				return nil
 			}
 		}
@@ -77,22 +77,20 @@ func statusOfAll(ctx context.Context, a *cli.App, name string) ([]streamStatus, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = client.Close() }() // nothing is left to be written
+	defer client.Close()
 	all := make([]streamStatus, len(streams))
 	for i, c := range streams {
 		all[i] = streamStatus{c.Status(ctx)}
 	}
-	return all, ctx.Err() // what an interrupted look-up lacks is nobody's fault
+	return all, ctx.Err() // an interrupted lookup is no error of a server
 }
 
 // unreachable is the error of a status that lacks a server's part.
 func unreachable(all []streamStatus) error {
 	for i := range all {
 		if names := all[i].Unreachable; len(names) > 0 {
-			return &cli.Error{
-				Code: cli.ExitFailed, Hint: "exportbridge check",
-				Err: fmt.Errorf("the status of stream %s is incomplete: no answer from %s", all[i].Stream, strings.Join(names, " and ")),
-			}
+			return cli.Errorf(cli.ExitFailed, "exportbridge check", "the status of stream %s is incomplete: no answer from %s",
+				all[i].Stream, strings.Join(names, " and "))
 		}
 	}
 	return nil
@@ -118,7 +116,7 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 			text.WriteString("\n")
 		}
 		var rows strings.Builder
-		_ = cli.PrintFields(&rows, a.Advised(all[i].rows(time.Now()), all[i].Stream), a.Columns) // a Builder takes all
+		_ = cli.PrintFields(&rows, a.Advised(all[i].rows(time.Now()), all[i].Stream), a.Columns) // into memory
 		shown := rows.String()
 		if terminal && !process.NoColor(a.Environ) && all[i].Live != nil && all[i].Live.State == bridge.StateBlocked {
 			shown = strings.Replace(shown, " BLOCKED ", " \x1b[1;31mBLOCKED\x1b[0m ", 1)
@@ -129,7 +127,7 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 	return err
 }
 
-// rows are the lines of a stream's status, each with a name.
+// rows are the lines of a stream's status.
 func (s *streamStatus) rows(now time.Time) [][2]string {
 	rows := [][2]string{{"stream", s.Stream}, {"state", s.stateText(now)}}
 	add := func(name, text string) {
@@ -144,8 +142,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	if c := s.Checkpoint; c != nil {
 		add("position", positionText(c.Checkpoint, s.Live, now))
 		add("speed", s.speedText(now))
-		add("committed", fmt.Sprintf("entry %s, page %s, %s events up to the cursor, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
-			cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
+		add("committed", committedText(c.Checkpoint, "events up to the cursor", now))
 	}
 	if s.Live != nil {
 		if s.Live.Leader {
@@ -157,10 +154,12 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("try", w.Hint)
 		}
 		if s.Live.BorderRepeats > 0 {
-			add("borders", humanize.Comma(s.Live.BorderRepeats)+" items listed again at the beginning of the next page and dropped")
+			add("borders", humanize.Comma(s.Live.BorderRepeats)+
+				" items listed again at the beginning of the next page and dropped")
 		}
 		if s.Live.DeadLettered > 0 {
-			add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list", humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))
+			add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",
+				humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))
 		}
 	}
 	add("processes", s.membersText())
@@ -184,7 +183,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 func (s *streamStatus) stateText(now time.Time) string {
 	paused := s.Checkpoint != nil && s.Checkpoint.Paused(now)
 	switch {
-	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // it tells once a second
+	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // its next report will say so
 		until := s.Checkpoint.PausedUntil
 		return fmt.Sprintf("%s (by %s)%s", pauseText(until, now), s.Live.Owner, resumeText(until))
 	case s.Live != nil && s.Checkpoint != nil && s.Live.CaughtUp && s.Live.Version.Epoch < s.Checkpoint.Epoch:
@@ -204,30 +203,36 @@ func (s *streamStatus) stateText(now time.Time) string {
 			text += ", for " + since
 		}
 		return fmt.Sprintf("%s (by %s)%s", text, s.Live.Owner, resumeText(live.PausedUntil))
-	case paused && s.MembersKnown && len(s.Members) == 0:
-		return pauseText(s.Checkpoint.PausedUntil, now) + ", not running" + resumeText(s.Checkpoint.PausedUntil)
 	case paused:
-		return pauseText(s.Checkpoint.PausedUntil, now) + resumeText(s.Checkpoint.PausedUntil)
+		text := pauseText(s.Checkpoint.PausedUntil, now)
+		if s.MembersKnown && len(s.Members) == 0 {
+			text += ", not running"
+		}
+		return text + resumeText(s.Checkpoint.PausedUntil)
 	case len(s.Members) > 0 && slices.Contains(s.Unreachable, bridge.DependencyStore):
 		return "running; what it does is unknown, since Redis does not answer"
 	case len(s.Members) > 0:
-		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, or has another REDIS_URL or CURSOR_PREFIX"
+		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, " +
+			"or has another REDIS_URL or CURSOR_PREFIX"
 	case !s.MembersKnown:
 		return "unknown"
 	}
 	return "not running"
 }
 
-// speedText is empty where nothing is expected to move.
+// speedText is empty if the stream is not expected to publish.
 func (s *streamStatus) speedText(now time.Time) string {
-	if s.Live == nil || s.Live.State != bridge.StateRunning && s.Live.State != bridge.StateIdle || s.Checkpoint.Paused(now) || !moves(s.Live) {
+	live := s.Live
+	if live == nil || live.State != bridge.StateRunning && live.State != bridge.StateIdle ||
+		s.Checkpoint.Paused(now) || !moves(live) {
 		return ""
 	}
-	text := fmt.Sprintf("%.0f events/s over the last 10 s", s.Live.Rate)
+	text := fmt.Sprintf("%.0f events/s over the last 10 s", live.Rate)
 	switch {
 	case s.CaughtUpIn > 0:
-		text += fmt.Sprintf(", caught up in about %s (%.0fx real time)", cli.RoundDuration(time.Duration(s.CaughtUpIn)*time.Second), s.Live.Pace)
-	case s.CaughtUpIn < 0 && s.Live.Pace > 0 && s.LagSeconds > time.Minute.Seconds():
+		left := cli.RoundDuration(time.Duration(s.CaughtUpIn) * time.Second)
+		text += fmt.Sprintf(", caught up in about %s (%.0fx real time)", left, live.Pace)
+	case s.CaughtUpIn < 0 && live.Pace > 0 && s.LagSeconds > time.Minute.Seconds():
 		text += ", too slow to catch up"
 	}
 	return text
@@ -239,7 +244,8 @@ func (s *streamStatus) membersText() string {
 		role := "is standby"
 		switch {
 		case m.Owner && s.rival(m):
-			role = "is the owner in its group, but " + s.Live.Owner + " reports from outside: " + cli.EngineHints[bridge.HintOwner]
+			role = "is the owner in its group, but " + s.Live.Owner + " reports from outside: " +
+				cli.EngineHints[bridge.HintOwner]
 		case m.Owner:
 			role = "is the owner"
 		}
@@ -248,24 +254,23 @@ func (s *streamStatus) membersText() string {
 	return strings.Join(texts, "; ")
 }
 
-// rival reports whether another process than the group's owner, and none of the group,
-// says that it runs the stream.
+// rival reports whether a process outside the group reports that it runs the stream.
 func (s *streamStatus) rival(owner bridge.Member) bool {
 	return s.Live != nil && s.Live.Leader && s.Live.Owner != owner.Name() &&
 		!slices.ContainsFunc(s.Members, func(m bridge.Member) bool { return m.Name() == s.Live.Owner })
 }
 
-// overlapText says what was read again after a refused cursor.
+// overlapText describes what was read again after a rejected cursor.
 func overlapText(o *bridge.Overlap) string {
 	text := "in progress"
 	if o.Done {
 		text = "done"
 	}
-	return fmt.Sprintf("%s, after a rejected cursor: %s to %s; %s known duplicates dropped", text,
-		time.UnixMilli(o.From).UTC().Format(timeLayout), time.UnixMilli(o.Until).UTC().Format(timeLayout), humanize.Comma(o.Dropped))
+	return fmt.Sprintf("%s, after a rejected cursor: %s to %s; %s known duplicates dropped",
+		text, secondText(o.From), secondText(o.Until), humanize.Comma(o.Dropped))
 }
 
-// contractText says how the API marks the end of the results.
+// contractText describes the API's mark of the end of the results.
 func contractText(c bridge.Contract) string {
 	switch c {
 	case bridge.ContractEmptyCursor:
@@ -274,16 +279,4 @@ func contractText(c bridge.Contract) string {
 		return "an empty page ends the results"
 	}
 	return ""
-}
-
-// waitFor waits, or less if ctx ends, whose error it returns then.
-func waitFor(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

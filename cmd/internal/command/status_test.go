@@ -146,10 +146,7 @@ func TestStatusColour(t *testing.T) {
 func TestStatusWithoutServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env["HTTP_ADDR"] = "off"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.runOnce(t)
 	if got := runProgram(t, w.env, "resume"); got.code != cli.ExitOK || got.stdout != "  stream events is not paused\n" {
 		t.Errorf("resume: %+v", got)
 	}
@@ -178,13 +175,8 @@ func TestStatusWithoutServers(t *testing.T) {
 		}
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { interrupt(errors.New("Ctrl-C")) })
-		var stderr bytes.Buffer
-		var environ []string
-		for name, value := range w.env {
-			environ = append(environ, name+"="+value)
-		}
-		if code := Program.Run(ctx, []string{"status", "--watch"}, environ, cli.Stdio{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: &stderr}); code != cli.ExitOK || stderr.Len() > 0 {
-			t.Errorf("an interrupted watch without %s: exit code %d, %s", name, code, stderr.String())
+		if got := runOn(ctx, cli.Stdio{}, w.env, "status", "--watch"); got.code != cli.ExitOK || got.stderr != "" {
+			t.Errorf("an interrupted watch without %s: %+v", name, got)
 		}
 		w.env[variable] = before
 	}
@@ -195,10 +187,8 @@ func TestStatusWithoutServers(t *testing.T) {
 func TestJSONHidesTheCursor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.env["HTTP_ADDR"], w.env["EXPORT_PAGE_SIZE"] = "off", "2"
-	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
-		t.Fatalf("run: %+v", got)
-	}
+	w.env["EXPORT_PAGE_SIZE"] = "2"
+	w.runOnce(t)
 	if got := runProgram(t, w.env, "cursor", "reset", "--to-current", "--execute"); got.code != cli.ExitOK { // the history has every change
 		t.Fatalf("reset: %+v", got)
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -16,7 +17,7 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// streamHandle is one stream, for a command that looks at it or steers it.
+// streamHandle is the controller of one stream, and its connection to Redis.
 type streamHandle struct {
 	*control.Controller
 	client *cursorstore.Client
@@ -24,7 +25,21 @@ type streamHandle struct {
 
 func (h *streamHandle) close() { _ = h.client.Close() } // nothing is left to be written
 
-// openStream connects to the servers of the stream that the command is about.
+// withStream is the RunE of a command that reads the stream that --stream names.
+func withStream(
+	a *cli.App, stream *string, run func(context.Context, *streamHandle) error,
+) func(*cobra.Command, []string) error {
+	return steering(func(cmd *cobra.Command, _ []string) error {
+		h, err := openStream(a, 0, *stream)
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		return run(cmd.Context(), h)
+	})
+}
+
+// openStream connects to the servers of a stream.
 func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error) {
 	s, err := steeringSettings(a, need)
 	if err != nil {
@@ -34,15 +49,15 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 	if err != nil {
 		return nil, err
 	}
-	client, err := openRedis(s)
+	client, err := cli.OpenRedis(s)
 	if err != nil {
 		return nil, err
 	}
 	return &streamHandle{controllerOf(client, s, st), client}, nil
 }
 
-// steeringSettings loads what commands need that look at streams. The API is
-// not asked, so its key is not needed.
+// steeringSettings loads the settings of a command that reads or changes streams. It
+// does not need the API's key.
 func steeringSettings(a *cli.App, need config.Uses) (*config.Settings, error) {
 	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
 	if err == nil {
@@ -51,8 +66,8 @@ func steeringSettings(a *cli.App, need config.Uses) (*config.Settings, error) {
 	return s, err
 }
 
-// openStreams connects to the servers of all streams of the settings, or of the
-// one that is named. The caller closes the client.
+// openStreams connects to the servers of the named stream, or of all. The caller closes
+// the client.
 func openStreams(a *cli.App, name string) (*cursorstore.Client, []*control.Controller, error) {
 	s, err := steeringSettings(a, 0)
 	if err != nil {
@@ -63,28 +78,20 @@ func openStreams(a *cli.App, name string) (*cursorstore.Client, []*control.Contr
 			return nil, nil, err
 		}
 	}
-	client, err := openRedis(s)
+	client, err := cli.OpenRedis(s)
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []*control.Controller
 	for i := range s.Streams {
-		st := &s.Streams[i]
-		if name != "" && st.Name != name {
-			continue
+		if st := &s.Streams[i]; name == "" || st.Name == name {
+			all = append(all, controllerOf(client, s, st))
 		}
-		all = append(all, controllerOf(client, s, st))
 	}
 	return client, all, nil
 }
 
-// openRedis connects to the Redis that keeps the cursors.
-func openRedis(s *config.Settings) (*cursorstore.Client, error) {
-	cursorstore.LogTo(nil)
-	return cursorstore.Open(s.Cursor)
-}
-
-// controllerOf wires the controller of a stream. No server is asked yet.
+// controllerOf wires the controller of a stream. It connects to no server.
 func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Stream) *control.Controller {
 	store, kafka, cfg := client.Stream(st.Name), st.Kafka, st.Engine
 	kafka.Known, cfg.Owner = store.Load, s.Owner()
@@ -95,7 +102,7 @@ func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Str
 	})
 }
 
-// change is what commands have in common that change a stream.
+// change is the common part of the commands that change a stream.
 type change struct {
 	app    *cli.App
 	stream string
@@ -114,17 +121,20 @@ func (c *change) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	cli.TakeStream(cmd, &c.stream)
 	f.Var(cli.Parsed(&c.by.Reason, parseReason, "REASON"), "reason", "`REASON` to record in the history")
-	f.Var(cli.Parsed(&c.by.Timeout, parseTimeout, "DURATION"), "timeout", "maximum wait for the acknowledgement (default 30s)")
+	f.Var(cli.Parsed(&c.by.Timeout, parseTimeout, "DURATION"), "timeout",
+		"maximum wait for the acknowledgement (default 30s)")
 }
 
-// open connects to the servers of the stream that is to be changed.
+// open connects to the servers of the stream to change.
 func (c *change) open() (*streamHandle, error) {
 	c.by.Who = operator()
-	c.by.Waiting = func(err error) { fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint) }
+	c.by.Waiting = func(err error) {
+		fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint)
+	}
 	return openStream(c.app, config.UsesExport, c.stream)
 }
 
-// leastTimeout is the least time in which a bridge can be expected to answer.
+// leastTimeout is the shortest time within which a bridge answers.
 const leastTimeout = time.Second
 
 func parseTimeout(text string) (time.Duration, error) {
@@ -137,7 +147,7 @@ func parseTimeout(text string) (time.Duration, error) {
 
 func parseReason(text string) (string, error) { return text, bridge.CheckReason(text) }
 
-// operator names who asks, for the history.
+// operator is the user at this machine, for the history.
 func operator() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {
@@ -149,5 +159,5 @@ func operator() string {
 	return name
 }
 
-// membersTimeout bounds the question who runs the stream.
+// membersTimeout bounds the lookup of the stream's group.
 const membersTimeout = 10 * time.Second

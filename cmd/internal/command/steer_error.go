@@ -12,13 +12,12 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// steering gives the errors of a command that looks at streams or steers them
-// their exit codes and hints.
+// steering is the RunE of a command that reads or changes streams.
 func steering(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error { return steered(run(cmd, args)) }
 }
 
-// steered gives an error of a controller its exit code and its hint.
+// steered adds the exit code and the hint to an error of a controller.
 func steered(err error) error {
 	if _, ok := errors.AsType[*cli.Error](err); ok || err == nil {
 		return err
@@ -46,7 +45,7 @@ func steered(err error) error {
 	return e
 }
 
-// steeringHint says what to do about an error, or nothing.
+// steeringHint is the hint of an error, "" for none.
 func steeringHint(err error) string {
 	const again = "start Redis or correct REDIS_URL, then repeat the command"
 	var (
@@ -109,14 +108,17 @@ func missingHint(e *control.NoEntryError) string {
 		at = e.Time.UTC().Format(time.RFC3339)
 	}
 	if e.Left != nil {
-		return "use --to-entry " + e.Left.String() + ", the newest with another cursor before the last move, or exportbridge cursor history"
+		return "use --to-entry " + e.Left.String() +
+			", the newest with another cursor before the last move, or exportbridge cursor history"
 	}
-	return "choose an entry of exportbridge cursor history, or run exportbridge cursor reset --to-datetime " + at + " --execute"
+	return "choose an entry of exportbridge cursor history, or run exportbridge cursor reset --to-datetime " +
+		at + " --execute"
 }
 
 func pendingHint(e *bridge.PendingError) string {
 	if e.Overdue {
-		return "repeat the command once the stream runs, or once nothing runs it; the pending request was claimed and not acknowledged: exportbridge status"
+		return "repeat the command once the stream runs, or once nothing runs it; " +
+			"the pending request was claimed and not acknowledged: exportbridge status"
 	}
 	return "repeat the command when the pending request is done, by " +
 		time.UnixMilli(e.Command.Deadline).UTC().Format(time.RFC3339) + ": exportbridge cursor show"

@@ -23,7 +23,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// tailRecords is how many records tail shows before it follows.
+// tailRecords is the number of records that tail shows before it follows the topic.
 const tailRecords = 10
 
 // tailOptions are the flags of tail.
@@ -88,11 +88,11 @@ commits no offsets.
 	return cmd
 }
 
-// runTail reads until it has shown what was asked for, ctx ends or nobody reads
-// its output any more. The last two are no errors.
+// runTail reads until it has shown enough records, ctx ends or the output is closed. The
+// last two are no errors.
 func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	if err := o.validate(); err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge tail --help"}
+		return cli.WrongUsage("exportbridge tail --help", "%w", err)
 	}
 	from, err := parseTailStart(o.from, time.Now())
 	if err != nil {
@@ -102,24 +102,23 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	if err != nil {
 		return cli.WrongUsage(`exportbridge tail -f '%d %k %v\n'`, "-f: %w", err)
 	}
-	reader, err := openTail(ctx, a, o)
+	t, err := openTail(ctx, a, o)
 	switch {
 	case err != nil && o.bounded && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		return ignoreEnd(ctx, err)
 	}
-	// A closed pipe shall end this command like a reader that has enough, and
-	// not kill it.
+	// A closed pipe ends the command without an error.
 	signal.Ignore(syscall.SIGPIPE)
-	t := &tailer{topicReader: reader, print: show, out: bufio.NewWriterSize(process.Exact(a.Stdout), 64<<10), left: -1}
+	t.print = show
 	if o.bounded {
 		t.left = o.n
 	}
 	err = cli.Explain(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
-	saySkipped(a, &reader.TopicReader)
+	saySkipped(a, &t.TopicReader)
 	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
-		return ctx.Err() // what it has shown is not all
+		return ctx.Err() // it has not shown all records
 	}
 	if err == nil && ctx.Err() == nil && t.shown == 0 {
 		fmt.Fprintf(a.Stderr, "no matching records in topic %s\n", t.Name)
@@ -127,7 +126,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	return err
 }
 
-// validate reports flags that make no sense, alone or together.
+// validate rejects flags that are wrong, or mutually exclusive.
 func (o *tailOptions) validate() error {
 	switch {
 	case o.n < 1:
@@ -142,22 +141,17 @@ func (o *tailOptions) validate() error {
 	return nil
 }
 
-// ignoreEnd drops the error of a tail that somebody ended on purpose.
+// ignoreEnd drops the error of a tail that was ended on purpose.
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, errEnough) || isPipeClosed(err) {
+	if ctx.Err() != nil || errors.Is(err, errEnough) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
 		return nil
 	}
 	return err
 }
 
-// isPipeClosed reports whether whoever read our output is gone.
-func isPipeClosed(err error) bool {
-	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
-}
-
-// openTail makes sure that the topic is there and can be reached, and returns
-// a reader of it.
-func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*topicReader, error) {
+// openTail checks that the topic exists, and returns a tailer of it.
+func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) {
 	s, err := a.Settings(config.UsesKafka, nil)
 	if err != nil {
 		return nil, err
@@ -167,53 +161,45 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*topicReader, er
 	if err != nil {
 		return nil, err
 	}
-	kafka := st.Kafka
+	kafka, setting := st.Kafka, "KAFKA_TOPIC"
 	switch {
 	case o.topic != "":
-		kafka.Topic = o.topic
+		kafka.Topic, setting = o.topic, "--topic"
 	case o.dlq:
-		kafka.Topic = kafka.DeadTopic()
+		kafka.Topic, setting = kafka.DeadTopic(), "KAFKA_DLQ_TOPIC"
 	}
 	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
 	if err != nil {
 		return nil, err
 	}
 	if !there {
-		setting := "KAFKA_TOPIC"
-		switch {
-		case o.topic != "":
-			setting = "--topic"
-		case o.dlq:
-			setting = "KAFKA_DLQ_TOPIC"
-		}
 		setting = cli.WithSimilar(ctx, &kafka.Config, setting, kafka.Topic)
-		missing := &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", kafka.Topic), Hint: cli.MissingTopic(setting)}
+		hint := cli.MissingTopic(setting)
 		if o.topic != "" {
-			missing.Hint = "check " + setting + "; the stream's topics: exportbridge topics plan"
+			hint = "check " + setting + "; the stream's topics: exportbridge topics plan"
 		}
-		return nil, missing
+		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", kafka.Topic)
 	}
-	// From here on Kafka may go away while we follow: its client's warnings
-	// say so.
+	// While tail follows the topic, the client's warnings report an unreachable Kafka.
 	kafka.Log = process.NewLogger(a.Stderr, &s.Process, a.Environ)
-	return &topicReader{kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: sayWaiting(a)}, o.keep()}, nil
+	return &tailer{
+		TopicReader: kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: sayWaiting(a)},
+		keep:        o.keep(), out: bufio.NewWriterSize(process.Exact(a.Stdout), 64<<10), left: -1,
+	}, nil
 }
 
-// topicExists reports whether there is a topic of this name.
+// topicExists reports whether a topic exists.
 func topicExists(ctx context.Context, kafka *kafkaclient.Config, topic string) (bool, error) {
 	var p bridge.Problems
 	kafkaclient.CheckTopic(&p, "KAFKA_TOPIC", topic, "export.events")
 	if err := p.Err(); err != nil {
-		return false, &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge topics plan"}
+		return false, cli.WrongUsage("exportbridge topics plan", "%w", err)
 	}
 	there, err := kafka.Exists(ctx, topic)
-	if err != nil {
-		return false, cli.Explain(err)
-	}
-	return there, nil
+	return there, cli.Explain(err)
 }
 
-// keep returns the filter that the flags describe.
+// keep returns the filter of the flags.
 func (o *tailOptions) keep() func(*kgo.Record) bool {
 	return func(r *kgo.Record) bool {
 		if o.keyed && (r.Key == nil || string(r.Key) != o.key) {
@@ -227,7 +213,7 @@ func (o *tailOptions) keep() func(*kgo.Record) bool {
 	}
 }
 
-// tailStart is where to begin reading.
+// tailStart is where reading begins.
 type tailStart struct {
 	kind startKind
 	n    int64 // records before the end, or milliseconds since the epoch
@@ -266,30 +252,32 @@ func parseTailStart(text string, now time.Time) (tailStart, error) {
 	return tailStart{}, fmt.Errorf("%q is not start, end, -N (such as -100) or @TIME (such as @-10m)", text)
 }
 
-// errEnough: as many records as were asked for have been shown.
+// errEnough means that all requested records were shown.
 var errEnough = errors.New("enough records")
 
-// tailer shows what a topicReader reads.
+// tailer shows the records of one topic, read_committed. One goroutine uses it.
 type tailer struct {
-	*topicReader
-	print func(to []byte, r *kgo.Record) []byte
-	out   *bufio.Writer
-	shown int
-	left  int // records still to show, below 0 for no end
-	// complete: all that was asked for of what is in the topic is shown.
-	complete bool
+	kafkaclient.TopicReader
+	keep     func(*kgo.Record) bool
+	print    func(to []byte, r *kgo.Record) []byte
+	out      *bufio.Writer
+	shown    int
+	left     int  // records still to show, below 0 for no end
+	complete bool // all requested records of the topic were shown
 	line     []byte
 }
 
-// run shows the part of the topic that is there now, and then follows unless
-// the options set an end.
+// run shows the present records of the topic, and then follows it unless the options set
+// an end.
 func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error {
 	spans, err := t.Bounds(ctx)
 	if err != nil {
 		return err
 	}
 	if from.kind == fromNewest {
-		records, err := kafkaclient.Newest(ctx, t, spans, o.n, func(r *kgo.Record) (*kgo.Record, bool) { return r, t.keep(r) })
+		records, err := kafkaclient.Newest(ctx, t, spans, o.n, func(r *kgo.Record) (*kgo.Record, bool) {
+			return r, t.keep(r)
+		})
 		if err != nil {
 			return err
 		}
@@ -306,7 +294,7 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 		if from.kind == fromTime {
 			show = since(time.UnixMilli(from.n), show)
 		}
-		if err := t.merged(ctx, spans, show, t.flush); err != nil {
+		if err := t.Merge(ctx, spans, show, t.flush); err != nil {
 			return err
 		}
 	}
@@ -316,11 +304,11 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return t.follow(ctx, spans, t.show, t.flush)
+	return t.follow(ctx, spans)
 }
 
-// since drops records that are older: Kafka finds the first record of a time, and
-// event times behind it may be earlier.
+// since drops older records: Kafka finds the first record of a time, and later records
+// may have earlier times.
 func since(at time.Time, show func(*kgo.Record) error) func(*kgo.Record) error {
 	return func(r *kgo.Record) error {
 		if r.Timestamp.Before(at) {
@@ -330,7 +318,11 @@ func since(at time.Time, show func(*kgo.Record) error) func(*kgo.Record) error {
 	}
 }
 
+// show prints a record, unless the filter drops it.
 func (t *tailer) show(r *kgo.Record) error {
+	if !t.keep(r) {
+		return nil
+	}
 	t.line = t.print(t.line[:0], r)
 	if _, err := t.out.Write(t.line); err != nil {
 		return fmt.Errorf("print record: %w", err)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -18,16 +19,16 @@ import (
 
 const recordTime = "2006-01-02T15:04:05.000Z"
 
-// newRecordPrinter returns a function that appends a record in the form that
-// the options ask for, as a line of that width at most; 0 is no limit. For a terminal,
-// what misleads its reader is escaped in JSON and replaced elsewhere.
+// newRecordPrinter returns a function that appends a record in the form of the options,
+// as a line of at most this width; 0 is no limit. For a terminal, misleading characters
+// are escaped in JSON and replaced elsewhere.
 func newRecordPrinter(o *tailOptions, width int, terminal bool) (func([]byte, *kgo.Record) []byte, error) {
 	switch {
 	case (o.json || o.format == "json") && terminal:
 		return func(to []byte, r *kgo.Record) []byte {
 			return append(to, process.PrintableJSON(string(appendRecordJSON(nil, r)))...)
 		}, nil
-	case o.json, o.format == "json": // the latter is rpk's
+	case o.json, o.format == "json": // as rpk has it
 		return appendRecordJSON, nil
 	case o.format != "":
 		f, err := kgo.NewRecordFormatter(o.format)
@@ -39,7 +40,7 @@ func newRecordPrinter(o *tailOptions, width int, terminal bool) (func([]byte, *k
 		}
 		return func(to []byte, r *kgo.Record) []byte {
 			line := bytes.NewBuffer(to)
-			_, _ = process.Text{To: line}.Write(f.AppendRecord(nil, r)) // a buffer takes all
+			_, _ = process.Text{To: line}.Write(f.AppendRecord(nil, r)) // into memory
 			return line.Bytes()
 		}, nil
 	}
@@ -52,7 +53,7 @@ func newRecordPrinter(o *tailOptions, width int, terminal bool) (func([]byte, *k
 	}, nil
 }
 
-// recordLine is a record for people: time, place, key, type, origin, value.
+// recordLine is a record in one line: time, place, key, type, origin, value.
 func recordLine(r *kgo.Record, meta bool) string {
 	key := "-"
 	if r.Key != nil {
@@ -60,7 +61,7 @@ func recordLine(r *kgo.Record, meta bool) string {
 	}
 	parts := []string{
 		r.Timestamp.UTC().Format(recordTime), fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
-		orDash(shortType(recordType(r))), orDash(header(r, kafkasink.HeaderOrigin)),
+		cmp.Or(shortType(recordType(r)), "-"), cmp.Or(header(r, kafkasink.HeaderOrigin), "-"),
 	}
 	if wrong := header(r, kafkasink.HeaderErrorMessage); wrong != "" {
 		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkasink.HeaderReason), wrong))
@@ -71,13 +72,6 @@ func recordLine(r *kgo.Record, meta bool) string {
 		}
 	}
 	return process.Printable(strings.Join(append(parts, valueText(r.Value)), "  "))
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // valueText is a value on one line.
@@ -92,7 +86,7 @@ func valueText(value []byte) string {
 	return string(value)
 }
 
-// header returns the last header of that name, "" if there is none.
+// header returns the last header of a name, "" if there is none.
 func header(r *kgo.Record, name string) string {
 	for _, h := range slices.Backward(r.Headers) {
 		if h.Key == name {
@@ -102,8 +96,8 @@ func header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// recordType is the full type of a record, from its header or, where the topic
-// has none, from the event itself; "" if it has no type.
+// recordType is the full type of a record, from its header or else from the event; "" if
+// it has none.
 func recordType(r *kgo.Record) string {
 	if full := header(r, kafkasink.HeaderType); full != "" {
 		return full
@@ -117,13 +111,10 @@ func recordType(r *kgo.Record) string {
 	if json.Unmarshal(r.Value, &event) != nil {
 		return ""
 	}
-	if event.Payload.Type != "" {
-		return event.Payload.Type
-	}
-	return event.Payload.AtType
+	return cmp.Or(event.Payload.Type, event.Payload.AtType)
 }
 
-// shortType is the last part of a type: com.croct.event.orderPlaced is orderPlaced.
+// shortType is the last part of a type: orderPlaced of com.croct.event.orderPlaced.
 func shortType(full string) string {
 	return full[strings.LastIndexByte(full, '.')+1:]
 }
@@ -137,12 +128,12 @@ type recordJSON struct {
 	Key       *string           `json:"key"`
 	Headers   map[string]string `json:"headers"`
 	Value     json.RawMessage   `json:"value,omitempty"`
-	// Base64 stands for a value that is neither JSON nor text.
+	// Base64 is a value that is neither JSON nor text.
 	Base64 string `json:"value_base64,omitempty"`
 }
 
-// appendRecordJSON appends a record as a line of JSON. Numbers and the order
-// of members in its value stay as they are.
+// appendRecordJSON appends a record as a line of JSON. It keeps the numbers and the order
+// of members of the value.
 func appendRecordJSON(to []byte, r *kgo.Record) []byte {
 	doc := recordJSON{
 		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC(),
@@ -168,6 +159,6 @@ func appendRecordJSON(to []byte, r *kgo.Record) []byte {
 	b := bytes.NewBuffer(to)
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(&doc) // every field always encodes, and a buffer takes all
+	_ = enc.Encode(&doc) // every field encodes, into memory
 	return b.Bytes()
 }

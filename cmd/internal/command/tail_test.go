@@ -136,7 +136,7 @@ func TestTailFollows(t *testing.T) {
 			var stderr bytes.Buffer
 			args := append([]string{"tail", "-f", `%v\n`}, test.args...)
 			go func() {
-				code <- Program.Run(ctx, args, []string{"KAFKA_BROKERS=" + addr}, cli.Stdio{Stdin: strings.NewReader(""), Stdout: w, Stderr: &stderr})
+				code <- runOn(ctx, cli.Stdio{Stdout: w, Stderr: &stderr}, map[string]string{"KAFKA_BROKERS": addr}, args...).code
 				w.Close()
 			}()
 			lines := bufio.NewScanner(r)
@@ -343,9 +343,9 @@ func TestTailInterruptedEarly(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	for args, want := range map[string]int{"tail -n 1": cli.ExitInterrupted, "tail": cli.ExitOK} {
-		std := cli.Stdio{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)}
-		if code := Program.Run(ctx, strings.Fields(args), []string{"KAFKA_BROKERS=" + servers.FreeAddress(t)}, std); code != want {
-			t.Errorf("%s: exit code %d, want %d", args, code, want)
+		env := map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}
+		if got := runOn(ctx, cli.Stdio{}, env, strings.Fields(args)...); got.code != want {
+			t.Errorf("%s: %+v, want exit code %d", args, got, want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/reconcile"
@@ -21,9 +22,9 @@ import (
 )
 
 const (
-	// comparedAtOnce is how many events are compared at once: about 150 MB.
+	// comparedAtOnce is the default --batch, which takes about 150 MB.
 	comparedAtOnce = 1_000_000
-	// lateByDefault is how long after its time an event is late.
+	// lateByDefault is the default --late-threshold.
 	lateByDefault = time.Minute
 )
 
@@ -68,8 +69,10 @@ until the stream is caught up, then reads the topic again.`,
 	f.StringVar(&o.from, "from", "", "inclusive start `TIME` of the range")
 	f.StringVar(&o.to, "to", "", "exclusive end `TIME` of the range")
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare `N` events at a time, at about 150 bytes of memory each")
-	f.Var(cli.Parsed(&o.late, bridge.ParseDuration, "DURATION"), "late-threshold", "count events as late if ingested this long after their time (default 1m)")
-	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE`, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+	f.Var(cli.Parsed(&o.late, bridge.ParseDuration, "DURATION"), "late-threshold",
+		"count events as late if ingested this long after their time (default 1m)")
+	f.StringVar(&o.rate, "rate-limit", "",
+		"maximum request `RATE`, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
 	f.BoolVar(&o.repair, "repair", false, "find missing events that can be published; with --execute, publish them")
 	cli.TakeExecute(cmd, &o.execute)
 	cli.Renamed(cmd, "late-after", "late-threshold")
@@ -77,8 +80,8 @@ until the stream is caught up, then reads the topic again.`,
 	return cmd
 }
 
-// window reads the flags and returns the window in milliseconds since the epoch.
-func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
+// bounds checks the flags and returns the range in milliseconds since the epoch.
+func (o *verifyOptions) bounds(now time.Time) (from, to int64, err error) {
 	wrong := func(hint, format string, values ...any) (int64, int64, error) {
 		return 0, 0, cli.WrongUsage(hint, format, values...)
 	}
@@ -107,7 +110,7 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// limit sets how often the API is asked, beside the stream.
+// limit sets the request rate, beside that of the stream.
 func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	if o.rate != "" {
 		if _, err := parseRateLimit(o.rate); err != nil {
@@ -124,7 +127,7 @@ func (o *verifyOptions) limit(st *config.Stream) (err error) {
 }
 
 func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
-	from, to, err := o.window(time.Now())
+	from, to, err := o.bounds(time.Now())
 	if err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
 		return boundless(err)
 	}
-	api, err := openExport(st)
+	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err
 	}
@@ -167,19 +170,15 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
-		EmptyPages: st.Engine.EmptyPages, FetchTimeout: st.Engine.FetchTimeout, Unmarked: st.Kafka.Headers == "none", By: operator(),
+		EmptyPages: st.Engine.EmptyPages, FetchTimeout: st.Engine.FetchTimeout, Unmarked: st.Kafka.Headers == "none",
+		By: operator(),
 	}, ports)
 	if err != nil {
 		return verifyError(err)
 	}
 	saySkipped(a, events)
 	saySkipped(a, dead.TopicReader)
-	if *o.json {
-		err = cli.PrintJSON(a.Stdout, found)
-	} else {
-		err = o.print(a, found)
-	}
-	if err != nil {
+	if err := o.print(a, found); err != nil {
 		return err
 	}
 	return o.verdict(a, found)
@@ -195,8 +194,10 @@ func (o *verifyOptions) mode() reconcile.Mode {
 	return reconcile.Compare
 }
 
-// publisher returns what begins the repair, or its rehearsal.
-func (o *verifyOptions) publisher(kafka kafkasink.Config, report func(error)) func(context.Context) (reconcile.Publisher, error) {
+// publisher returns a function that begins the repair, or its rehearsal.
+func (o *verifyOptions) publisher(
+	kafka kafkasink.Config, report func(error),
+) func(context.Context) (reconcile.Publisher, error) {
 	begin := kafkasink.Rehearse
 	if o.execute {
 		begin = kafkasink.OpenRepair
@@ -211,7 +212,6 @@ type liveStream struct {
 	kafka kafkasink.Config
 }
 
-// Running implements reconcile.LiveStream.
 func (l *liveStream) Running(ctx context.Context) (bool, error) {
 	asking, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
@@ -219,7 +219,6 @@ func (l *liveStream) Running(ctx context.Context) (bool, error) {
 	return len(members) > 0, err
 }
 
-// Backfills implements reconcile.LiveStream.
 func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
 	all, err := backfill.NewJobs(kafkasink.NewJobs(l.kafka), l.kafka.Stream).List(ctx, 0)
 	for i := range all {
@@ -230,22 +229,23 @@ func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, 
 	return open, err
 }
 
-// verifyHints say what to do where a comparison or a repair does not go on.
+// verifyHints are the hints of refused comparisons and repairs.
 var verifyHints = map[reconcile.Reason]string{
-	reconcile.NeverRan:        "exportbridge run",
-	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; exportbridge status shows the position",
-	reconcile.OtherOrigin:     "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
-	reconcile.OtherSource:     sameRequest,
-	reconcile.StreamPaused:    "run exportbridge resume, then repeat the command",
-	reconcile.NotRunning:      "start exportbridge run, then repeat the command",
-	reconcile.NotAtEnd:        "repeat the command when exportbridge status shows the stream caught up",
-	reconcile.Moved:           "repeat the command",
-	reconcile.TopicMade:       "repeat the command",
-	reconcile.UnknownMark:     "upgrade exportbridge",
-	reconcile.CursorCycle:     "report it to the operator of the API, or try a smaller range",
+	reconcile.NeverRan: "exportbridge run",
+	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; " +
+		"exportbridge status shows the position",
+	reconcile.OtherOrigin:  "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
+	reconcile.OtherSource:  sameRequest,
+	reconcile.StreamPaused: "run exportbridge resume, then repeat the command",
+	reconcile.NotRunning:   "start exportbridge run, then repeat the command",
+	reconcile.NotAtEnd:     "repeat the command when exportbridge status shows the stream caught up",
+	reconcile.Moved:        "repeat the command",
+	reconcile.TopicMade:    "repeat the command",
+	reconcile.UnknownMark:  "upgrade exportbridge",
+	reconcile.CursorCycle:  "report it to the operator of the API, or try a smaller range",
 }
 
-// verifyError gives an error of reconcile.Run its exit code and its hint.
+// verifyError adds the exit code and the hint to an error of reconcile.Run.
 func verifyError(err error) error {
 	if known, ok := errors.AsType[*cli.Error](err); ok {
 		return known
@@ -263,7 +263,8 @@ func verifyError(err error) error {
 	case reconcile.NotKept:
 		e.Code, e.Hint = cli.ExitUsage, "--from "+instantText(refused.Position+999) // in whole seconds
 	case reconcile.BackfillOpen:
-		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
+		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, "+
+			"or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
 	}
 	return e
 }
@@ -277,12 +278,13 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 		return nil, cli.Explain(err)
 	}
 	if !there {
-		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), Hint: cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config, "KAFKA_TOPIC", st.Kafka.Topic))}
+		hint := cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config, "KAFKA_TOPIC", st.Kafka.Topic))
+		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", st.Kafka.Topic)
 	}
 	return &kafkaclient.TopicReader{Open: st.Kafka.Open, Name: st.Kafka.Topic, Patience: usualPatience}, nil
 }
 
-// verdict is the exit code: whether events are missing still.
+// verdict is the error of a report with missing events.
 func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 	left := r.Missing
 	hint := "repeat the command with --repair"
@@ -300,26 +302,19 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 		sayDryRun(a, int(r.Repair.Events+r.Repair.Unproven), "event")
 	}
 	if left == 0 && r.EndedEmpty {
-		return &cli.Error{
-			Code: cli.ExitEmptyEnd, Hint: cli.EngineHints[bridge.HintEmptyEnd],
-			Err: errors.New("compared as far as read: empty pages in a row ended the range, more events may follow"),
-		}
+		return cli.Errorf(cli.ExitEmptyEnd, cli.EngineHints[bridge.HintEmptyEnd],
+			"compared as far as read: empty pages in a row ended the range, more events may follow")
 	}
 	if left == 0 {
 		return nil
 	}
-	return &cli.Error{Code: cli.ExitCheck, Err: fmt.Errorf("%s missing in topic %s", areMissing(left), r.Topic), Hint: hint}
+	return cli.Errorf(cli.ExitCheck, hint, "%s missing in topic %s", are(left, "event", "is", "are"), r.Topic)
 }
 
-func areMissing(n int64) string {
-	if n == 1 {
-		return "1 event is"
-	}
-	return humanize.Comma(n) + " events are"
-}
-
-// print shows the findings to people.
 func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
+	if *o.json {
+		return cli.PrintJSON(a.Stdout, r)
+	}
 	number := humanize.Comma
 	rows := [][2]string{
 		{"window", instantText(r.From) + " to " + instantText(r.To) + ", compared in " + cli.Counted(r.Parts, "part")},
@@ -332,7 +327,8 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"late", latenessText(r, o.late)},
 	}
 	if r.Deleted > 0 {
-		rows = append(rows, [2]string{"deleted", number(r.Deleted) + " older than " + instantText(r.KeptFrom) + " may have been deleted by retention"})
+		text := number(r.Deleted) + " older than " + instantText(r.KeptFrom) + " may have been deleted by retention"
+		rows = append(rows, [2]string{"deleted", text})
 	}
 	rows = append(rows, eventRows("missing", r.MissingEvents, r.Missing)...)
 	rows = append(rows, eventRows("extra", r.ExtraEvents, r.Extra)...)
@@ -342,7 +338,7 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 	return cli.PrintFields(a.Stdout, append(rows, verifyNotes(r)...), a.Width())
 }
 
-// verifyNotes says what the numbers do not tell.
+// verifyNotes are warnings about the numbers.
 func verifyNotes(r *reconcile.Report) (rows [][2]string) {
 	note := func(text string) { rows = append(rows, [2]string{"note", text}) }
 	switch {
@@ -360,12 +356,12 @@ func verifyNotes(r *reconcile.Report) (rows [][2]string) {
 	return rows
 }
 
-// outsideNote says how many events of the export are outside the range.
+// outsideNote counts the events of the export outside the range.
 func outsideNote(outside, all int64) string {
 	return fmt.Sprintf("%s of %s events %s", humanize.Comma(outside), humanize.Comma(all), backfill.OutsideRange)
 }
 
-// eventRows lists the first events of a finding, and says how many there are besides.
+// eventRows lists the first events of a finding, and counts the others.
 func eventRows(name string, first []reconcile.Event, all int64) [][2]string {
 	var rows [][2]string
 	for i := range first {
@@ -385,8 +381,8 @@ func eventText(e *reconcile.Event) string {
 	return process.Cut(e.ID, 80) + "  " + when
 }
 
-// extraText says what the topic has beyond the range. A record without a time is
-// in no range.
+// extraText counts the events of the topic that the API does not list. A record without
+// a time is in no range.
 func extraText(r *reconcile.Report) string {
 	switch r.Undated {
 	case 0:
@@ -394,10 +390,11 @@ func extraText(r *reconcile.Report) string {
 	case r.API:
 		return "unknown: the events have no time"
 	}
-	return fmt.Sprintf("%s in the topic but not in the API's range; unknown for events without a time (%s)", humanize.Comma(r.Extra), humanize.Comma(r.Undated))
+	return fmt.Sprintf("%s in the topic but not in the API's range; unknown for events without a time (%s)",
+		humanize.Comma(r.Extra), humanize.Comma(r.Undated))
 }
 
-// latenessText is the lateness for people.
+// latenessText describes the late events.
 func latenessText(r *reconcile.Report, after time.Duration) string {
 	l := &r.Late
 	switch {
@@ -416,7 +413,7 @@ func latenessText(r *reconcile.Report, after time.Duration) string {
 	return text
 }
 
-// repairRows show what became of the missing events.
+// repairRows count the missing events by the result of their repair.
 func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 	done := "would be published"
 	if executed {
@@ -428,7 +425,8 @@ func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 		text string
 	}{
 		{r.Live, "left to the running stream"},
-		{r.Unproven, "without an ingestion time: the stream can still publish them; --execute waits for a running bridge to decide"},
+		{r.Unproven, "without an ingestion time: the stream can still publish them; " +
+			"--execute waits for a running bridge to decide"},
 		{r.Before, "published by an earlier repair and no longer in the topic"},
 		{r.Refused, "cannot be published"},
 	} {

@@ -2,7 +2,6 @@ package setup
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +11,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 )
+
+var allGroups = strings.Join(monitoring.Groups, ", ")
 
 func newAlertsCommand(a *cli.App) *cobra.Command {
 	var groups []string
@@ -26,7 +27,7 @@ that shows or repairs the problem. The severity is page (act now) or ticket.`,
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
 	}
-	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "print rules of `GROUP`: "+strings.Join(monitoring.Groups, ", "))
+	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "print rules of `GROUP`: "+allGroups)
 	cli.Offer(cmd, "rule-group", monitoring.Groups...)
 	output := cli.TakeOutput(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
@@ -46,10 +47,8 @@ func alertRules(groups []string) (string, error) {
 	}
 	for _, group := range groups {
 		if !slices.Contains(monitoring.Groups, group) {
-			return "", &cli.Error{
-				Code: cli.ExitUsage, Err: fmt.Errorf("unknown rule group %q; groups are %s", group, strings.Join(monitoring.Groups, ", ")),
-				Hint: "--rule-group " + cmp.Or(config.Nearest(group, monitoring.Groups), monitoring.Groups[0]),
-			}
+			near := cmp.Or(config.Nearest(group, monitoring.Groups), monitoring.Groups[0])
+			return "", cli.WrongUsage("--rule-group "+near, "unknown rule group %q; groups are %s", group, allGroups)
 		}
 	}
 	return monitoring.Rules(groups), nil

@@ -20,7 +20,6 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
-	"exportbridge/cursorstore"
 )
 
 // checkTimeout is how long check may take unless --timeout says otherwise.
@@ -29,7 +28,7 @@ const checkTimeout = 20 * time.Second
 // mostShown is the largest --sample.
 const mostShown = 1000
 
-// level is how serious a finding is.
+// level is the severity of a finding.
 type level string
 
 const (
@@ -39,17 +38,25 @@ const (
 	levelFail level = "fail" // the bridge cannot run, or will lose its cursor
 )
 
-// finding is one thing that check has to say.
+// finding is one result of the check.
 type finding struct {
 	Level level  `json:"level"`
 	Text  string `json:"text"`
-	// Hint says what to do about it.
-	Hint string `json:"hint,omitempty"`
-	// Items are shown below it, if any.
+	Hint  string `json:"hint,omitempty"`
+	// Items are shown below the text.
 	Items *[]sampledItem `json:"items,omitempty"`
 
-	rejected bool // it is about a rejected cursor
+	rejected bool // the API rejected a cursor
 }
+
+func newFinding(l level, text string, hints []string) finding {
+	return finding{Level: l, Text: text, Hint: strings.Join(hints, "; ")}
+}
+
+func fine(text string) finding                  { return newFinding(levelOK, text, nil) }
+func info(text string, hints ...string) finding { return newFinding(levelInfo, text, hints) }
+func warn(text string, hints ...string) finding { return newFinding(levelWarn, text, hints) }
+func fail(text string, hints ...string) finding { return newFinding(levelFail, text, hints) }
 
 // checkSection is one part of the check. find is called once.
 type checkSection struct {
@@ -57,8 +64,10 @@ type checkSection struct {
 	find func(ctx context.Context) []finding
 }
 
-// The sections that --only can name.
-var checkSystems = map[string]config.Uses{"api": config.UsesExport, "kafka": config.UsesKafka, "redis": config.UsesCursor}
+// checkSystems are the sections that --only can name.
+var checkSystems = map[string]config.Uses{
+	"api": config.UsesExport, "kafka": config.UsesKafka, "redis": config.UsesCursor,
+}
 
 func newCheckCommand(a *cli.App) *cobra.Command {
 	var only []string
@@ -109,7 +118,7 @@ The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,
 	return cmd
 }
 
-// systemsNamed says what --only asks for; nothing is everything.
+// systemsNamed reads --only; without a name, it returns all systems.
 func systemsNamed(names []string) (config.Uses, error) {
 	if len(names) == 0 {
 		return config.UsesAll, nil
@@ -125,8 +134,8 @@ func systemsNamed(names []string) (config.Uses, error) {
 	return need, nil
 }
 
-// runCheck runs the sections at the same time and shows them in their order, each
-// as soon as it and those before it are done.
+// runCheck runs the sections at the same time and prints them in order, each as soon as
+// possible.
 func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON bool, timeout time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -153,8 +162,8 @@ func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON b
 	if err := printSummary(a, &report, asJSON); err != nil {
 		return err
 	}
-	if report.Failures > 0 {
-		return &cli.Error{Code: cli.ExitCheck, Err: fmt.Errorf("the check found %s", cli.Counted(report.Failures, "blocking problem"))}
+	if n := report.Failures; n > 0 {
+		return &cli.Error{Code: cli.ExitCheck, Err: errors.New("the check found " + cli.Counted(n, "blocking problem"))}
 	}
 	return nil
 }
@@ -163,13 +172,14 @@ func printSummary(a *cli.App, r *CheckReport, asJSON bool) error {
 	if asJSON {
 		return cli.PrintJSON(a.Stdout, r)
 	}
-	if _, err := fmt.Fprintf(a.Stdout, "  %d ok, %s, %s\n", r.OK, cli.Counted(r.Warnings, "warning"), cli.Counted(r.Failures, "failure")); err != nil {
+	warnings, failures := cli.Counted(r.Warnings, "warning"), cli.Counted(r.Failures, "failure")
+	if _, err := fmt.Fprintf(a.Stdout, "  %d ok, %s, %s\n", r.OK, warnings, failures); err != nil {
 		return fmt.Errorf("print check: %w", err)
 	}
 	return nil
 }
 
-// CheckReport is what check found.
+// CheckReport is the JSON form of the findings.
 type CheckReport struct {
 	Sections []reportedSection `json:"sections"`
 	OK       int               `json:"ok"`
@@ -200,7 +210,7 @@ func (r *CheckReport) add(name string, findings []finding) {
 	}
 }
 
-// text is a section for people. Only the first line bears its name.
+// text is a section for people. Only its first line has its name.
 func (r *CheckReport) text(name string, findings []finding) string {
 	var b strings.Builder
 	for _, f := range findings {
@@ -221,22 +231,25 @@ func (r *CheckReport) table(items []sampledItem) string {
 	rows := [][]string{{"ITEM", "ID", "TIME", "TYPE", "KEY", "TOPIC"}}
 	for i := range items {
 		s := &items[i]
-		rows = append(rows, []string{strconv.Itoa(s.Item), s.ID, cmp.Or(s.Time, "-"), cmp.Or(s.Type, "-"), cmp.Or(s.Key, "-"), cmp.Or(s.Topic, "-")})
-		if s.ID == "" {
-			rows[i+1][1] = "(hash)"
+		row := []string{strconv.Itoa(s.Item), cmp.Or(s.ID, "(hash)")}
+		for _, value := range []string{s.Time, s.Type, s.Key, s.Topic} {
+			row = append(row, cmp.Or(value, "-"))
 		}
+		rows = append(rows, row)
 	}
 	var b strings.Builder
-	_ = cli.PrintTable(&b, rows, r.columns, 2, 5) // into memory
+	_, _ = cli.PrintTable(&b, rows, r.columns, 2, 5) // into memory
 	return b.String()
 }
 
 // checkIndent is the space before the text of a finding.
 const checkIndent = "                "
 
-// wrapped breaks a text into lines of the terminal's width.
+// wrapped joins the lines of a text, and breaks it at the terminal's width.
 func (r *CheckReport) wrapped(text string) string {
-	return strings.Join(cli.Wrap(oneLine(text), r.columns-len(checkIndent)), "\n"+checkIndent)
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	text = process.Printable(strings.Join(lines, "; "))
+	return strings.Join(cli.Wrap(text, r.columns-len(checkIndent)), "\n"+checkIndent)
 }
 
 // mark is the level, four columns wide.
@@ -257,37 +270,32 @@ func (r *CheckReport) mark(l level) string {
 	return colour + word + "\x1b[0m"
 }
 
-// oneLine joins the lines of an error.
-func oneLine(text string) string {
-	return process.Printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-}
-
-// checkSections lists what is to be looked at.
+// checkSections lists the sections of these systems.
 func checkSections(s *config.Settings, need config.Uses, show int) []checkSection {
-	of := func(find func(context.Context, *config.Settings) []finding) func(context.Context) []finding {
-		return func(ctx context.Context) []finding { return find(ctx, s) }
+	sections := []checkSection{{"config", func(context.Context) []finding { return checkConfig(s) }}}
+	add := func(system config.Uses, name string, find func(context.Context) []finding) {
+		if need&system != 0 {
+			sections = append(sections, checkSection{name, find})
+		}
 	}
-	sections := []checkSection{{"config", of(checkConfig)}}
-	if need&config.UsesExport != 0 {
-		find := func(ctx context.Context, st *config.Stream) []finding { return checkAPI(ctx, st, show) }
-		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
+	perStream := func(find func(context.Context, *config.Stream) []finding) func(context.Context) []finding {
+		return func(ctx context.Context) []finding { return eachStream(ctx, s, find) }
 	}
-	if need&config.UsesKafka != 0 {
-		find := func(ctx context.Context, st *config.Stream) []finding { return checkKafka(ctx, s, st, need) }
-		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
-	}
-	if need&config.UsesCursor != 0 {
-		cursorstore.LogTo(nil) // its messages come back as errors
-		find := func(ctx context.Context) []finding { return checkRedis(ctx, s, need) }
-		sections = append(sections, checkSection{"redis", find},
-			checkSection{"owner", func(ctx context.Context) []finding { return checkOwners(ctx, s, need) }})
-	}
+	add(config.UsesExport, "api", perStream(func(ctx context.Context, st *config.Stream) []finding {
+		return checkAPI(ctx, st, show)
+	}))
+	add(config.UsesKafka, "kafka", perStream(func(ctx context.Context, st *config.Stream) []finding {
+		return checkKafka(ctx, s, st, need)
+	}))
+	add(config.UsesCursor, "redis", func(ctx context.Context) []finding { return checkRedis(ctx, s, need) })
+	add(config.UsesCursor, "owner", func(ctx context.Context) []finding { return checkOwners(ctx, s, need) })
 	return sections
 }
 
-// eachStream looks at all streams at the same time. Where streams share what
-// was found, it is said once.
-func eachStream(ctx context.Context, s *config.Settings, find func(context.Context, *config.Stream) []finding) []finding {
+// eachStream checks all streams at the same time. It returns a finding that all share once.
+func eachStream(
+	ctx context.Context, s *config.Settings, find func(context.Context, *config.Stream) []finding,
+) []finding {
 	found := make([][]finding, len(s.Streams))
 	var running sync.WaitGroup
 	for i := range s.Streams {
@@ -319,8 +327,8 @@ func eachStream(ctx context.Context, s *config.Settings, find func(context.Conte
 	return all
 }
 
-// checkConfig says what was set, and what looks wrong although it is allowed.
-func checkConfig(_ context.Context, s *config.Settings) []finding {
+// checkConfig counts the settings, and warns of doubtful ones.
+func checkConfig(s *config.Settings) []finding {
 	set, files := 0, 0
 	for _, row := range s.Effective {
 		if row.Origin != config.FromDefault {
@@ -334,9 +342,9 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 	if files > 0 {
 		text += fmt.Sprintf(", %d from files", files)
 	}
-	found := []finding{{Level: levelOK, Text: text + ", others are defaults"}}
+	found := []finding{fine(text + ", others are defaults")}
 	for _, line := range s.Warnings {
-		found = append(found, finding{Level: levelWarn, Text: line})
+		found = append(found, warn(line))
 	}
 	unsafe := slices.Concat(s.HTTP.Unsafe(), s.Unsafe())
 	for i := range s.Streams {
@@ -344,20 +352,20 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 	}
 	for _, name := range unsafe {
 		why, remedy := config.UnsafeReason(name)
-		if f := (finding{Level: levelWarn, Text: name + " " + why, Hint: remedy}); !slices.Contains(found, f) {
+		if f := warn(name+" "+why, remedy); !slices.Contains(found, f) {
 			found = append(found, f)
 		}
 	}
 	return found
 }
 
-// checkKafka looks at Kafka, and whether its topics hold what the checkpoint
-// implies, and whether the checkpoint belongs to the settings: the checkpoint
-// topic's, or Redis's if it is looked at too.
+// checkKafka checks Kafka, that the topics hold the records that the checkpoint implies,
+// and that the checkpoint belongs to the settings. The checkpoint is that of the
+// checkpoint topic, or of Redis if need has it.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
 	cfg := st.Kafka
 	if need&config.UsesCursor != 0 {
-		cfg.Known = known(s, st.Name) // what is wrong with Redis is said elsewhere
+		cfg.Known = known(s, st.Name) // the section about Redis has its errors
 	}
 	var found []finding
 	needs, at := cfg.Needs(), bridge.Checkpoint{}
@@ -378,31 +386,32 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	return append(found, checkOrigin(at, st)...)
 }
 
-// checkOrigin says whether a checkpoint, if there is one, belongs to the settings.
+// checkOrigin checks that a checkpoint, if there is one, belongs to the settings.
 func checkOrigin(at bridge.Checkpoint, st *config.Stream) []finding {
-	if at.Zero() || at.Unread() { // the bridge takes the settings over
+	if at.Zero() || at.Unread() { // the bridge adopts the settings
 		at.Origin = st.Engine.Origin
 	}
 	if fault := bridge.OriginFault(&at, st.Engine.Origin, st.Engine.Topic); fault != nil {
-		return []finding{{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.HintCode]}}
+		return []finding{fail(fault.Error(), cli.EngineHints[fault.HintCode])}
 	}
 	if at.Cursor != "" && at.PendingSource() == "" && !at.Origin.Request.Known() {
 		if err := st.Export.StrayCursor(at.Cursor); err != nil {
 			text := fmt.Sprintf("%v (these settings are source %s)", err, st.Engine.Origin.Request.Digest())
-			return []finding{{Level: levelFail, Text: text, Hint: cli.EngineHints[bridge.HintRequest]}}
+			return []finding{fail(text, cli.EngineHints[bridge.HintRequest])}
 		}
 	}
 	if unproven := at.RequestChange(st.Engine.Origin.Request).Unproven; len(unproven) > 0 {
-		text := fmt.Sprintf("the settings changed the request (%s): the stream goes on only with a page that lists items published before (these settings are source %s)",
+		text := fmt.Sprintf("the settings changed the request (%s): the stream goes on only with a page "+
+			"that lists items published before (these settings are source %s)",
 			strings.Join(unproven, ", "), st.Engine.Origin.Request.Digest())
-		return []finding{{Level: levelWarn, Text: text, Hint: cli.EngineHints[bridge.HintRequest]}}
+		return []finding{warn(text, cli.EngineHints[bridge.HintRequest])}
 	}
 	return nil
 }
 
-// failure is the finding for an adapter's error.
+// failure is the finding of an adapter's error.
 func failure(err error) finding {
-	f := finding{Level: levelFail, Text: err.Error()}
+	f := fail(err.Error())
 	if e, ok := errors.AsType[*cli.Error](cli.Explain(err)); ok {
 		f.Hint = e.Hint
 	}

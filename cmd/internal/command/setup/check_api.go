@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// skewLimit is how far the API's clock may be from this one before it
-	// matters: start times and Retry-After dates come from it.
+	// skewLimit is the clock skew to the API above which check warns: start times and
+	// Retry-After dates depend on the API's clock.
 	skewLimit = 5 * time.Second
-	// certificateWarning is how long before its end a certificate is news.
+	// certificateWarning is the remaining validity of a certificate below which check warns.
 	certificateWarning = 14 * 24 * time.Hour
 )
 
-// checkAPI asks the export API for one page from now on, for the first items of
-// the export, of which it shows so many, and for the page that follows.
+// checkAPI requests one page from now on, the first items of the export, of which it
+// shows so many, and the page that follows.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	export := st.Export
 	export.KeepOutside = st.Windows.Windows()
@@ -35,37 +35,34 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	got, err := client.Check(ctx)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return []finding{{
-			Level: levelFail, Text: "the export API did not answer in time",
-			Hint: "check EXPORT_URL, EXPORT_PROXY and the firewall, or raise --timeout",
-		}}
+		return []finding{fail("the export API did not answer in time",
+			"check EXPORT_URL, EXPORT_PROXY and the firewall, or raise --timeout")}
 	case err != nil:
 		return []finding{failedRequest(err)}
 	}
 	found := []finding{connectionOf(got, time.Now())}
 	if skew := got.ClockSkew; skew.Abs() > skewLimit {
-		found = append(found, finding{
-			Level: levelWarn, Text: fmt.Sprintf("clock skew to the API is %s", skew.Abs().Round(time.Second)),
-			Hint: "synchronize this machine's clock, for example with NTP",
-		})
+		found = append(found, warn(fmt.Sprintf("clock skew to the API is %s", skew.Abs().Round(time.Second)),
+			"synchronize this machine's clock, for example with NTP"))
 	}
-	found = append(found, finding{Level: levelOK, Text: answerOf(got, st)})
+	found = append(found, fine(answerOf(got, st)))
 	if ends := endOf(got.Contract, &st.Export); ends != "" {
-		found = append(found, finding{Level: levelInfo, Text: "end of results: " + ends})
+		found = append(found, info("end of results: "+ends))
 	}
 	if got.IgnoresStart {
-		found = append(found, finding{
-			Level: levelWarn, Text: "asked for items from now on, the API lists older ones: it ignores the start, or reads it otherwise",
-			Hint: "check EXPORT_START_PARAM and EXPORT_TIME_FORMAT, or set EXPORT_START_PARAM=none; without a start, EXPORT_START, backfill, replay, verify and reset --to-datetime do not work",
-		})
+		found = append(found, warn(
+			"asked for items from now on, the API lists older ones: it ignores the start, or reads it otherwise",
+			"check EXPORT_START_PARAM and EXPORT_TIME_FORMAT, or set EXPORT_START_PARAM=none",
+			"without a start, EXPORT_START, backfill, replay, verify and reset --to-datetime do not work"))
 	}
 	if st.Engine.Origin.Start != 0 {
-		found = append(found, finding{Level: levelInfo, Text: "a new stream begins at " + st.Engine.Origin.StartText() + " (EXPORT_START); one that has a checkpoint resumes there"})
+		found = append(found, info(
+			"a new stream begins at "+st.Engine.Origin.StartText()+" (EXPORT_START); one that has a checkpoint resumes there"))
 	}
 	return append(found, (&sampler{client: client, st: st, show: show}).look(ctx)...)
 }
 
-// endOf says how a page marks the end of the results.
+// endOf describes the mark of the end of the results.
 func endOf(contract bridge.Contract, export *exportapi.Config) string {
 	switch {
 	case contract == bridge.ContractUnknown:
@@ -78,8 +75,8 @@ func endOf(contract bridge.Contract, export *exportapi.Config) string {
 	return "an empty cursor"
 }
 
-// judged says whether all sampled items can be read. One that cannot is a
-// failure: the items of an export are usually alike.
+// judged reports whether all sampled items are readable. One that is not is a failure:
+// the items of an export are usually alike.
 func judged(items []exportapi.SampledItem, st *config.Stream) finding {
 	first, unreadable, doubtful, undated := -1, 0, 0, 0
 	for i := range items {
@@ -100,10 +97,10 @@ func judged(items []exportapi.SampledItem, st *config.Stream) finding {
 	all := cli.Counted(len(items), "item")
 	switch {
 	case unreadable > 0:
-		f := finding{
-			Level: levelFail, Text: fmt.Sprintf("%d of the first %s are unreadable; item %d (%s): %s", unreadable, all, first, items[first].Defect, items[first].Why),
-			Hint: items[first].Remedy + "; exportbridge check --sample 5 shows how items are read",
-		}
+		item := &items[first]
+		f := fail(
+			fmt.Sprintf("%d of the first %s are unreadable; item %d (%s): %s", unreadable, all, first, item.Defect, item.Why),
+			item.Remedy, "exportbridge check --sample 5 shows how items are read")
 		if st.Kafka.DivertsAll() {
 			f.Level = levelWarn
 		} else {
@@ -111,23 +108,23 @@ func judged(items []exportapi.SampledItem, st *config.Stream) finding {
 		}
 		return f
 	case doubtful > 0:
-		return finding{
-			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s are read with an unlikely time; item %d: %s", doubtful, all, first, items[first].Why),
-			Hint: items[first].Remedy,
-		}
+		item := &items[first]
+		text := fmt.Sprintf("%d of the first %s are read with an unlikely time; item %d: ", doubtful, all, first)
+		return warn(text+item.Why, item.Remedy)
 	case undated == len(items):
-		f := finding{Level: levelOK, Text: all + " sampled, all readable, without a time: records carry the publish time"}
+		f := fine(all + " sampled, all readable, without a time: records carry the publish time")
 		if !st.Export.Undated() {
 			f.Hint = "set EXPORT_ITEM_TIME if they have one"
 		}
 		return f
 	case undated > 0:
-		return finding{Level: levelOK, Text: fmt.Sprintf("%s sampled, all readable, %d without a time: their records carry the publish time", all, undated)}
+		return fine(
+			fmt.Sprintf("%s sampled, all readable, %d without a time: their records carry the publish time", all, undated))
 	}
-	return finding{Level: levelOK, Text: all + " sampled, all readable"}
+	return fine(all + " sampled, all readable")
 }
 
-// identities says where ids do not tell the sampled items apart.
+// identities reports ids that do not distinguish the sampled items.
 func identities(items []exportapi.SampledItem, st *config.Stream) (finding, bool) {
 	seen, shared := make(map[string]bool), 0
 	for i := range items {
@@ -140,15 +137,11 @@ func identities(items []exportapi.SampledItem, st *config.Stream) (finding, bool
 	}
 	switch wanted := len(st.Export.ItemID) > 0 || st.Export.Resource == "events"; {
 	case shared > 0:
-		return finding{
-			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s have the id of another one", shared, cli.Counted(len(items), "item")),
-			Hint: "set EXPORT_ITEM_ID to an id of the item itself, or EXPORT_ITEM_ID=none",
-		}, true
+		return warn(fmt.Sprintf("%d of the first %s have the id of another one", shared, cli.Counted(len(items), "item")),
+			"set EXPORT_ITEM_ID to an id of the item itself, or EXPORT_ITEM_ID=none"), true
 	case len(seen) == 0 && wanted && (len(st.Export.ItemID) != 1 || st.Export.ItemID[0] != "none"):
-		return finding{
-			Level: levelInfo, Text: "items have no id: the hash of their bytes identifies them",
-			Hint: "set EXPORT_ITEM_ID to their id, or to none",
-		}, true
+		return info("items have no id: the hash of their bytes identifies them",
+			"set EXPORT_ITEM_ID to their id, or to none"), true
 	}
 	return finding{}, false
 }
@@ -183,8 +176,7 @@ func sampleOf(items []exportapi.SampledItem, st *config.Stream) *[]sampledItem {
 	return &shown
 }
 
-// failedRequest leaves out of a hint that the request would be tried again: a
-// check tries once.
+// failedRequest is failure without the hint's words about retries: a check tries once.
 func failedRequest(err error) finding {
 	f := failure(err)
 	f.Hint = strings.TrimPrefix(f.Hint, "if it persists, ")
@@ -198,17 +190,18 @@ func connectionOf(got exportapi.Findings, now time.Time) finding {
 		skew = fmt.Sprintf(", clock skew %.1f s", got.ClockSkew.Abs().Seconds())
 	}
 	if got.CertificateExpires.IsZero() {
-		return finding{Level: levelOK, Text: got.Host + " is reachable, without TLS" + skew}
+		return fine(got.Host + " is reachable, without TLS" + skew)
 	}
 	left := got.CertificateExpires.Sub(now)
-	text := fmt.Sprintf("%s is reachable, TLS certificate valid for %s%s", got.Host, cli.Counted(int(left.Hours()/24), "day"), skew)
+	days := cli.Counted(int(left.Hours()/24), "day")
+	text := fmt.Sprintf("%s is reachable, TLS certificate valid for %s%s", got.Host, days, skew)
 	if left < certificateWarning {
-		return finding{Level: levelWarn, Text: text, Hint: "ask the operator of the API to renew it"}
+		return warn(text, "ask the operator of the API to renew it")
 	}
-	return finding{Level: levelOK, Text: text}
+	return fine(text)
 }
 
-// answerOf describes whose export it is and how it answers.
+// answerOf describes the owner of the export and the response.
 func answerOf(got exportapi.Findings, st *config.Stream) string {
 	parts := []string{"key accepted"}
 	if st.Export.Scheme == "none" {
@@ -216,7 +209,9 @@ func answerOf(got exportapi.Findings, st *config.Stream) string {
 	}
 	var whose []string
 	for _, part := range []struct{ kind, name string }{
-		{"organization", got.Source.Organization}, {"workspace", got.Source.Workspace}, {"application", got.Source.Application},
+		{"organization", got.Source.Organization},
+		{"workspace", got.Source.Workspace},
+		{"application", got.Source.Application},
 	} {
 		if part.name != "" {
 			whose = append(whose, part.kind+" "+part.name)

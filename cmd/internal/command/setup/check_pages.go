@@ -14,8 +14,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT
-// unless it is asked for items.
+// patience bounds the wait for EXPORT_RATE_LIMIT without --sample.
 const patience = 5 * time.Second
 
 // sampler reads the first pages of an export.
@@ -25,8 +24,8 @@ type sampler struct {
 	show   int // how many items are shown
 }
 
-// look judges how the first items of the export are read, and whether the API
-// takes their cursor.
+// look checks how the first items of the export are read, and that the API accepts their
+// cursor.
 func (s *sampler) look(ctx context.Context) (found []finding) {
 	origin := &s.st.Engine.Origin
 	at := bridge.Position{Start: origin.Start, End: origin.End, Window: origin.End != 0}
@@ -45,10 +44,8 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		case first.Unread.Where != "":
 			found = append(found, failure(first.Unread.Fault()))
 		case first.EndsFull:
-			found = append(found, finding{
-				Level: levelWarn, Text: "the first page is full and names no next page",
-				Hint: "if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is",
-			})
+			found = append(found, warn("the first page is full and names no next page",
+				"if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is"))
 		}
 		if f, ok := identities(items, s.st); ok {
 			found = append(found, f)
@@ -56,29 +53,28 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		found = append(found, unmatched(items, s.st)...)
 		found = append(found, misplaced(items, s.st, time.Now())...)
 	case first.Elsewhere != "":
-		found = []finding{{
-			Level: levelWarn, Text: "no items at EXPORT_ITEMS_FIELD, but a list of objects at " + first.Elsewhere,
-			Hint: "if those are the items, set EXPORT_ITEMS_FIELD=" + first.Elsewhere,
-		}}
+		found = []finding{warn("no items at EXPORT_ITEMS_FIELD, but a list of objects at "+first.Elsewhere,
+			"if those are the items, set EXPORT_ITEMS_FIELD="+first.Elsewhere)}
 	default:
-		found = []finding{{
-			Level: levelWarn, Text: "no items from " + origin.StartText() + " on: how they are read is not checked",
-			Hint: "set an earlier EXPORT_START to see some; if there must be some, check EXPORT_URL, EXPORT_START_PARAM, EXPORT_TIME_FORMAT, EXPORT_EVENTS, EXPORT_PARAMS and EXPORT_ITEMS_FIELD",
-		}}
+		found = []finding{warn(
+			"no items from "+origin.StartText()+" on: how they are read is not checked",
+			"set an earlier EXPORT_START to see some",
+			"if there must be some, check EXPORT_URL, EXPORT_START_PARAM, EXPORT_TIME_FORMAT, EXPORT_EVENTS, "+
+				"EXPORT_PARAMS and EXPORT_ITEMS_FIELD")}
 	}
 	found = append(found, s.follow(ctx, at, &first)...)
 	if s.st.Windows.Windows() {
 		found = append(found, s.bounds(ctx, first.Items))
 	}
 	if lacking := s.client.Lacking(); len(lacking) > 0 {
-		found = append(found, finding{Level: levelWarn, Text: exportapi.TextLacking(lacking), Hint: exportapi.HintLacking})
+		found = append(found, warn(exportapi.TextLacking(lacking), exportapi.HintLacking))
 	}
 	return found
 }
 
-// follow asks for the page that the first one's cursor names, as large as the
-// bridge asks for it: nothing else tells whether the API takes both. Where
-// there is none, it asks for the first page once more if that was smaller.
+// follow requests the page at the first one's cursor with the bridge's page size: only
+// that shows that the API accepts both. Without a cursor, it requests the first page
+// again if that was smaller.
 func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exportapi.Sample) []finding {
 	size, export := cmp.Or(s.show, exportapi.SampleSize), &s.st.Export
 	larger := export.PageSize > size && export.PageSizeParam != "none"
@@ -89,24 +85,25 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 	second, f := s.read(ctx, at, export.PageSize, "second page")
 	switch {
 	case at.Cursor == "" && f != nil && f.Level != levelFail, at.Cursor == "" && f == nil:
-		return nil // nobody misses it
+		return nil
 	case f != nil:
 		if larger && !export.CursorAlone && f.rejected {
 			f.Hint += fmt.Sprintf("; or lower EXPORT_PAGE_SIZE=%d, if that is too large", export.PageSize)
 		}
 		return []finding{*f}
 	case second.Repeats(first):
-		return []finding{{Level: levelFail, Text: "the second page has the same items as the first one", Hint: cli.EngineHints[bridge.HintCursorIgnored]}}
+		return []finding{fail("the second page has the same items as the first one",
+			cli.EngineHints[bridge.HintCursorIgnored])}
 	}
-	found := []finding{{Level: levelOK, Text: "second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item")}}
+	found := []finding{fine("second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item"))}
 	switch n, ids := second.Border(first); {
-	case n > 0 && ids:
-		found = append(found, finding{Level: levelInfo, Text: "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again, which the bridge drops"})
 	case n > 0:
-		found = append(found, finding{
-			Level: levelWarn, Text: "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again; without ids they are published twice",
-			Hint: "set EXPORT_ITEM_ID to where the id of an item is",
-		})
+		text := "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again"
+		if ids {
+			return append(found, info(text+", which the bridge drops"))
+		}
+		text += "; without ids they are published twice"
+		found = append(found, warn(text, "set EXPORT_ITEM_ID to where the id of an item is"))
 	}
 	return found
 }
@@ -132,10 +129,9 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 		longest = min(patience, longest)
 	}
 	if rate, err := s.st.Export.Rate(); err != nil || rate > 0 && rate*longest.Seconds() < 1 {
-		return exportapi.Sample{}, &finding{
-			Level: levelInfo, Text: fmt.Sprintf("no %s sampled: EXPORT_RATE_LIMIT=%s allows no other request within %s", what, s.st.Export.RateLimit, longest.Round(time.Second)),
-			Hint: "look at items with --sample 5 --timeout 1m",
-		}
+		text := fmt.Sprintf("no %s sampled: EXPORT_RATE_LIMIT=%s allows no other request within %s",
+			what, s.st.Export.RateLimit, longest.Round(time.Second))
+		return exportapi.Sample{}, new(info(text, "look at items with --sample 5 --timeout 1m"))
 	}
 	page, err := s.page(ctx, at, size)
 	fault, ok := errors.AsType[*bridge.Fault](err)
@@ -143,17 +139,16 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 	case err == nil:
 		return page, nil
 	case errors.Is(err, context.DeadlineExceeded) && at.Cursor == "":
-		return page, &finding{Level: levelWarn, Text: "the first items did not arrive in time", Hint: "raise --timeout"}
+		return page, new(warn("the first items did not arrive in time", "raise --timeout"))
 	case errors.Is(err, context.DeadlineExceeded):
-		return page, &finding{Level: levelWarn, Text: "the second page did not arrive in time", Hint: "raise --timeout"}
+		return page, new(warn("the second page did not arrive in time", "raise --timeout"))
 	case ok && fault.Class == bridge.Throttled:
-		return page, &finding{
-			Level: levelWarn, Text: fmt.Sprintf("no %s sampled: the API asked to wait for %s", what, fault.RetryAfter.Round(time.Second)),
-			Hint: "check again after that",
-		}
+		return page, new(warn(
+			fmt.Sprintf("no %s sampled: the API asked to wait for %s", what, fault.RetryAfter.Round(time.Second)),
+			"check again after that"))
 	}
 	f := failedRequest(err)
-	if f.rejected = ok && fault.Class == bridge.BadCursor; f.rejected { // fresh as it is: no other one would be better
+	if f.rejected = ok && fault.Class == bridge.BadCursor; f.rejected { // the cursor is fresh: another one would not help
 		f.Hint = "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM"
 		if s.st.Export.CursorPath != "" {
 			f.Hint += ", and EXPORT_CURSOR_PATH"
@@ -165,8 +160,8 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 	return page, &f
 }
 
-// page requests a page. It waits once as long as the API asks for, if there is
-// time: the request before may have been the last of an allowance.
+// page requests a page. If there is time, it waits once as long as the API asks for: the
+// request before may have used up an allowance.
 func (s *sampler) page(ctx context.Context, at bridge.Position, size int) (exportapi.Sample, error) {
 	page, err := s.client.Sample(ctx, at, size)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && f.RetryAfter < left(ctx) {
@@ -176,7 +171,7 @@ func (s *sampler) page(ctx context.Context, at bridge.Position, size int) (expor
 	return page, err
 }
 
-// left is how much time a check has left.
+// left is the remaining time of the check.
 func left(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return time.Until(end)

@@ -13,8 +13,8 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// unmatched says which pointers of the settings select nothing in the sampled items, or
-// not in all of them. One that is not set may be for other items.
+// unmatched reports pointers of the settings that select nothing in some of the sampled
+// items. A default may be for other items.
 func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []finding) {
 	for _, p := range []struct {
 		setting, pointer, lacks string
@@ -22,8 +22,8 @@ func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []findin
 		value                   func(*exportapi.SampledItem) string
 	}{
 		{
-			"KAFKA_KEY", st.Kafka.Key, "their records get no key, and no order among them", st.Kafka.Key != kafkasink.DefaultConfig().Key,
-			func(i *exportapi.SampledItem) string { return i.Key },
+			"KAFKA_KEY", st.Kafka.Key, "their records get no key, and no order among them",
+			st.Kafka.Key != kafkasink.DefaultConfig().Key, func(i *exportapi.SampledItem) string { return i.Key },
 		},
 		{
 			"EXPORT_ITEM_TYPE", strings.Join(st.Export.ItemType, " or "), "their ce_type names no type", true,
@@ -43,9 +43,11 @@ func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []findin
 		if p.pointer == "" || p.pointer == "none" || lacking == 0 {
 			continue
 		}
-		f := finding{Level: levelInfo, Text: fmt.Sprintf("%d of the first %s have no value at %s (%s): %s", lacking, cli.Counted(len(items), "item"), p.pointer, p.setting, p.lacks)}
+		f := info(fmt.Sprintf("%d of the first %s have no value at %s (%s): %s",
+			lacking, cli.Counted(len(items), "item"), p.pointer, p.setting, p.lacks))
 		if p.chosen && lacking == len(items) {
-			f.Level, f.Hint = levelWarn, "correct "+p.setting+", or set it to none; exportbridge check --sample 5 shows how items are read"
+			f = warn(f.Text, "correct "+p.setting+", or set it to none",
+				"exportbridge check --sample 5 shows how items are read")
 		}
 		found = append(found, f)
 	}
@@ -55,8 +57,7 @@ func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []findin
 // farFuture is how far ahead the time of an item may be.
 const farFuture = 24 * time.Hour
 
-// misplaced says where the sampled items are not those that were asked for, or have
-// times that cannot be theirs.
+// misplaced reports sampled items that were not asked for, or whose time is impossible.
 func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) (found []finding) {
 	dated, ahead, others := 0, 0, 0
 	for i := range items {
@@ -73,16 +74,14 @@ func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) 
 	}
 	all := cli.Counted(len(items), "item")
 	if dated > 0 && ahead == dated {
-		found = append(found, finding{
-			Level: levelWarn, Text: "the first " + all + " have a time in the future, the first one " + time.UnixMilli(items[0].Time).UTC().Format(time.RFC3339),
-			Hint: "check EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT, and this machine's clock",
-		})
+		at := time.UnixMilli(items[0].Time).UTC().Format(time.RFC3339)
+		found = append(found, warn("the first "+all+" have a time in the future, the first one "+at,
+			"check EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT, and this machine's clock"))
 	}
 	if others > 0 {
-		found = append(found, finding{
-			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s have a type that EXPORT_EVENTS does not name: the API ignores it, and they are published", others, all),
-			Hint: "check EXPORT_EVENTS and EXPORT_ITEM_TYPE",
-		})
+		text := fmt.Sprintf("%d of the first %s have a type that EXPORT_EVENTS does not name: ", others, all)
+		found = append(found, warn(text+"the API ignores it, and they are published",
+			"check EXPORT_EVENTS and EXPORT_ITEM_TYPE"))
 	}
 	return found
 }

@@ -13,10 +13,10 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// checkRedis looks whether Redis can be trusted with the cursor, and whether its
-// checkpoints belong to the settings, unless the section about Kafka does.
+// checkRedis checks that Redis keeps the cursor. Without a section about Kafka, it also
+// checks that the checkpoints belong to the settings.
 func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []finding {
-	client, err := cursorstore.Open(s.Cursor)
+	client, err := cli.OpenRedis(s)
 	if err != nil {
 		return []finding{failure(err)}
 	}
@@ -25,7 +25,7 @@ func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []fin
 	var origins []finding
 	if need&config.UsesKafka == 0 {
 		origins = eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
-			at, _ := known(s, st.Name)(ctx) // what is wrong with Redis is said above
+			at, _ := known(s, st.Name)(ctx) // the findings have the error
 			return checkOrigin(at, st)
 		})
 	}
@@ -37,17 +37,17 @@ func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []fin
 		}
 	}
 	if late {
-		all = append(all, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check the address in REDIS_URL, or raise --timeout"})
+		all = append(all, fail("Redis did not answer in time", "check the address in REDIS_URL, or raise --timeout"))
 	}
 	return append(all, origins...)
 }
 
-// checkOwners says who runs the streams now, from what they tell in Redis, or else from
+// checkOwners names the owners of the streams, from their status in Redis or else from
 // their groups in Kafka.
 func checkOwners(ctx context.Context, s *config.Settings, need config.Uses) []finding {
-	client, err := cursorstore.Open(s.Cursor)
+	client, err := cli.OpenRedis(s)
 	if err != nil {
-		return []finding{{Level: levelInfo, Text: "unknown"}}
+		return []finding{info("unknown")}
 	}
 	defer client.Close()
 	return eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
@@ -55,8 +55,8 @@ func checkOwners(ctx context.Context, s *config.Settings, need config.Uses) []fi
 		switch {
 		case errors.Is(err, bridge.ErrForeign):
 			return []finding{failure(err)}
-		case err != nil: // the section about Redis says why
-			return []finding{{Level: levelInfo, Text: "unknown: Redis is unreachable"}}
+		case err != nil: // the section about Redis has the error
+			return []finding{info("unknown: Redis is unreachable")}
 		case !live:
 			return []finding{unseen(ctx, st, need)}
 		}
@@ -64,24 +64,24 @@ func checkOwners(ctx context.Context, s *config.Settings, need config.Uses) []fi
 	})
 }
 
-// unseen says whether a stream without a status in Redis runs all the same.
+// unseen reports whether a stream without a status in Redis runs.
 func unseen(ctx context.Context, st *config.Stream, need config.Uses) finding {
-	unknown := finding{Level: levelInfo, Text: "stream " + st.Name + " has no status in Redis; whether it runs is unknown"}
+	unknown := info("stream " + st.Name + " has no status in Redis; whether it runs is unknown")
 	if need&config.UsesKafka == 0 {
 		return unknown
 	}
 	members, err := st.Kafka.Ownership().Members(ctx)
 	switch {
-	case err != nil: // the section about Kafka says why
+	case err != nil: // the section about Kafka has the error
 		return unknown
 	case len(members) == 0:
-		return finding{Level: levelInfo, Text: "stream " + st.Name + " is not running"}
+		return info("stream " + st.Name + " is not running")
 	}
 	late := &control.UnseenOwnerError{Stream: st.Name, By: members[0]}
-	return finding{Level: levelWarn, Text: late.Error(), Hint: cli.UnseenOwnerHint}
+	return warn(late.Error(), cli.UnseenOwnerHint)
 }
 
-// ownerOf says what the owner of a stream is doing.
+// ownerOf describes the owner of a stream.
 func ownerOf(status *bridge.Status, now time.Time) finding {
 	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Version.Epoch, status.State.Text())
 	if status.Reason != "" {
@@ -91,9 +91,9 @@ func ownerOf(status *bridge.Status, now time.Time) finding {
 		text += fmt.Sprintf(" for %s", cli.RoundDuration(now.Sub(status.Since)))
 	}
 	if status.Error == "" {
-		return finding{Level: levelInfo, Text: text}
+		return info(text)
 	}
-	f := finding{Level: levelInfo, Text: text + ": " + status.Error, Hint: status.Hint}
+	f := info(text+": "+status.Error, status.Hint)
 	if status.State == bridge.StateBlocked {
 		f.Level = levelWarn
 	}

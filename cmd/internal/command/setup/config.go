@@ -24,7 +24,8 @@ func newConfigCommand(a *cli.App) *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a), newConfigProfileCommand(a))
+	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a),
+		newConfigProfileCommand(a))
 	return cmd
 }
 
@@ -84,11 +85,12 @@ name, list the profiles. EXPORT_PROFILE selects one.`,
 		ValidArgs: config.ProfileNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.PrintTable(a.Stdout, config.Profiles(), a.Width())
+				return a.PrintTable(config.Profiles())
 			}
 			text, ok := config.Profile(args[0])
 			if !ok {
-				return cli.WrongUsage("exportbridge config profile", "%q is not a profile; one of: %s", args[0], strings.Join(config.ProfileNames(), ", "))
+				names := strings.Join(config.ProfileNames(), ", ")
+				return cli.WrongUsage("exportbridge config profile", "%q is not a profile; one of: %s", args[0], names)
 			}
 			_, err := io.WriteString(a.Stdout, text)
 			return err
@@ -96,7 +98,7 @@ name, list the profiles. EXPORT_PROFILE selects one.`,
 	}
 }
 
-// Where the settings table goes in a text.
+// The lines around the settings table in a text.
 const (
 	docsBegin = "<!-- settings -->"
 	docsEnd   = "<!-- /settings -->"
@@ -137,11 +139,8 @@ func checkDocs(path string) error {
 		return err
 	}
 	if text != updated {
-		return &cli.Error{
-			Code: cli.ExitFailed,
-			Err:  fmt.Errorf("the settings table in %s is out of step", path),
-			Hint: "exportbridge config docs --write " + path,
-		}
+		hint := "exportbridge config docs --write " + path
+		return cli.Errorf(cli.ExitFailed, hint, "the settings table in %s is out of step", path)
 	}
 	return nil
 }
@@ -161,7 +160,7 @@ func writeDocs(path string) error {
 	return os.WriteFile(path, []byte(updated), info.Mode())
 }
 
-// docsIn returns the text of a file and the same with the table brought up to date.
+// docsIn returns the text of a file, and the text with an updated table.
 func docsIn(path string) (text, updated string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

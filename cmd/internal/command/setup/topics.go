@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
-	"exportbridge/cursorstore"
 )
 
 func newTopicsCommand(a *cli.App) *cobra.Command {
@@ -55,12 +55,8 @@ required permissions, for the administrator of the cluster.`,
   exportbridge topics plan --stream users --json`,
 		Args: cli.NoArgs,
 	}
-	o.json = cli.TakeJSON(cmd)
-	a.TakeWide(cmd)
-	a.TakeSettings(cmd)
-	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	o.take(a, cmd)
 	cmd.Flags().BoolVar(&o.acls, "acls", false, "print only the commands that grant permissions")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
 	return cmd
 }
 
@@ -78,23 +74,27 @@ Without --execute, the command is a dry run.`,
   exportbridge topics create --execute --kafka-partitions 12`,
 		Args: cli.NoArgs,
 	}
+	o.take(a, cmd)
+	cli.TakeExecute(cmd, &o.execute)
+	return cmd
+}
+
+// take adds the flags of both commands, and what they do.
+func (o *topicsOptions) take(a *cli.App, cmd *cobra.Command) {
 	o.json = cli.TakeJSON(cmd)
 	a.TakeWide(cmd)
 	a.TakeSettings(cmd)
 	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
-	cli.TakeExecute(cmd, &o.execute)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
-	return cmd
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, *o) }
 }
 
-// TopicsReport is what topics plan and create have found and done.
+// TopicsReport is the JSON form of topics plan and create.
 type TopicsReport struct {
 	Topics []reportedTopic `json:"topics"`
 	ACLs   []string        `json:"acls"`
-	// JobACLs are what replay, backfill and repairs need besides.
+	// JobACLs are what replay, backfill and repairs need too.
 	JobACLs []string `json:"job_acls,omitempty"`
-	// Lost says of which topics a checkpoint says that they held records, while
-	// they are not there, and what follows.
+	// Lost are the missing topics that held records, according to a checkpoint.
 	Lost []finding `json:"lost,omitempty"`
 	// Created names the topics that this command created.
 	Created []string `json:"created,omitempty"`
@@ -102,7 +102,7 @@ type TopicsReport struct {
 	Changed bool `json:"changed"`
 }
 
-// reportedTopic is a topic and the stream that asked for it first.
+// reportedTopic is a topic and the first stream that needs it.
 type reportedTopic struct {
 	Stream string `json:"stream"`
 	kafkaadmin.PlannedTopic
@@ -138,7 +138,7 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 	return printTopics(a, &report, o)
 }
 
-// add looks at one stream's topics, and creates the missing ones if asked to.
+// add adds the topics of a stream. It creates missing ones if create is true.
 func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
 	needs := st.Kafka.Needs()
 	plan, err := needs.Plan(ctx)
@@ -173,18 +173,18 @@ func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 	return nil
 }
 
-// addLost says which of the missing topics held records, and what to do where they are
-// created again.
+// addLost adds the missing topics that held records.
 func (r *TopicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream, create bool) error {
 	gone, err := needs.Vanished(ctx)
 	if err != nil {
 		return cli.Explain(err)
 	}
 	for _, fault := range gone {
-		f := finding{Level: levelWarn, Text: fault.Error(), Hint: fault.Hint}
-		if create { // the fault's own hint begins with what is done here
+		f := warn(fault.Error(), fault.Hint)
+		if create { // the fault's own hint begins with the creation
 			f.Text += "; it was created again, empty"
-			f.Hint = process.NameStream("publish everything again: exportbridge cursor reset --to-earliest --execute; or keep the position: exportbridge cursor reset --to-current --execute", needs.Name)
+			f.Hint = process.NameStream("publish everything again: exportbridge cursor reset --to-earliest --execute; "+
+				"or keep the position: exportbridge cursor reset --to-current --execute", needs.Name)
 		}
 		if !slices.Contains(r.Lost, f) {
 			r.Lost = append(r.Lost, f)
@@ -193,17 +193,16 @@ func (r *TopicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream, cr
 	return nil
 }
 
-// knownTimeout bounds a look into Redis for a command that does without it.
+// knownTimeout bounds reading from Redis in a command that works without it.
 const knownTimeout = 3 * time.Second
 
-// known returns how Redis is asked for the checkpoint of a stream, for commands
-// that do without where it does not answer.
+// known reads the checkpoint of a stream from Redis. Any error is a
+// bridge.ErrNoCheckpoint.
 func known(s *config.Settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
 	return func(ctx context.Context) (bridge.Checkpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 		defer cancel()
-		cursorstore.LogTo(nil)
-		client, err := cursorstore.Open(s.Cursor)
+		client, err := cli.OpenRedis(s)
 		if err != nil {
 			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
 		}
@@ -216,7 +215,7 @@ func known(s *config.Settings, stream string) func(context.Context) (bridge.Chec
 	}
 }
 
-// merged adds what the list does not have yet.
+// merged adds the elements that the list lacks.
 func merged(list, more []string) []string {
 	for _, s := range more {
 		if !slices.Contains(list, s) {
@@ -226,8 +225,7 @@ func merged(list, more []string) []string {
 	return list
 }
 
-// missing counts the topics that are not there; those that are made when they are
-// needed are counted apart.
+// missing counts the missing topics, apart from those that are created on demand.
 func (r *TopicsReport) missing() (required, onDemand int) {
 	for i := range r.Topics {
 		switch t := &r.Topics[i]; {
@@ -241,7 +239,7 @@ func (r *TopicsReport) missing() (required, onDemand int) {
 	return required, onDemand
 }
 
-// printACLs asks no broker: it is what one does when a right is missing.
+// printACLs connects to no broker: the permission may be missing.
 func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
 	var commands, ofJobs []string
 	for i := range streams {
@@ -297,12 +295,13 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 		return fmt.Errorf("print topics: %w", err)
 	}
 	for _, f := range r.Lost {
-		fmt.Fprintf(a.Stderr, "  warning: %s\n  The stream is blocked (topic) until an operator decides. Try: %s\n", f.Text, a.Advice(f.Hint, ""))
+		fmt.Fprintf(a.Stderr, "  warning: %s\n  The stream is blocked (topic) until an operator decides. Try: %s\n",
+			f.Text, a.Advice(f.Hint, ""))
 	}
 	return nil
 }
 
-// outcome is the last line: whether anything was changed.
+// outcome is the last line.
 func (r *TopicsReport) outcome(o topicsOptions) string {
 	missing, later := r.missing()
 	onDemand := cli.Counted(later, "topic") + " for jobs will be created on demand"
@@ -338,15 +337,14 @@ func (t *reportedTopic) notes() []string {
 }
 
 func configText(configs map[string]string) string {
-	var list []string
-	for name, value := range configs {
-		list = append(list, name+"="+value)
+	names := slices.Sorted(maps.Keys(configs))
+	for i, name := range names {
+		names[i] = name + "=" + configs[name]
 	}
-	slices.Sort(list)
-	return strings.Join(list, " ")
+	return strings.Join(names, " ")
 }
 
-// retentionText says what becomes of a topic's old records.
+// retentionText describes the retention of a topic.
 func retentionText(configs map[string]string) string {
 	by := "by event time, or by publish time with KAFKA_TIMESTAMP=publish"
 	if configs["message.timestamp.type"] == "LogAppendTime" {

@@ -75,7 +75,7 @@ func (r *report) print(w io.Writer) error {
 		}
 		rows = append(rows, []string{name, row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(), verdict})
 	}
-	if err := cli.PrintTable(w, rows, 0); err != nil {
+	if _, err := cli.PrintTable(w, rows, 0); err != nil {
 		return err
 	}
 	_, err := fmt.Fprint(w, "\n* specific to this machine. Definitions: exportbridge-dev bench --list\n")

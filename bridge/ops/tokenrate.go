@@ -9,25 +9,24 @@ import (
 )
 
 const (
-	// guessBurst wrong tokens of an address are answered 401, further ones at one
-	// in guessInterval.
+	// guessBurst wrong tokens of an address get 401, then one per guessInterval.
 	guessBurst    = 10
 	guessInterval = time.Second
-	// maxGuessers bounds the addresses in memory. Guessers at more addresses get
-	// a new burst at times.
+	// maxGuessers bounds the addresses in memory. With more addresses, some get a new
+	// burst.
 	maxGuessers = 1024
 )
 
-// guesses slows wrong tokens, per address: an IPv6 client is its /64 network, the
-// smallest that is assigned. Its length prevents guessing a token of minToken characters,
-// so the right one always passes: clients behind one proxy share an address. Slowing
-// spares the log there. A shorter one is slowed like wrong ones.
+// guesses limits the rate of wrong tokens per address; an IPv6 address counts as its /64
+// network, the smallest that is assigned. A token of minToken characters cannot be
+// guessed: the right one always passes, since clients behind a proxy share an address, and
+// the limit only spares the log. A shorter token has the limit of wrong ones.
 type guesses struct {
 	mu    sync.Mutex // guards wrong
 	wrong map[netip.Addr]*rate.Limiter
 }
 
-// allow reports whether to tell an address if its token is right, or to slow it.
+// allow reports whether an address may learn if its token is right.
 func (g *guesses) allow(from netip.Addr, now time.Time, right bool) bool {
 	from = clientOf(from)
 	g.mu.Lock()
@@ -42,7 +41,7 @@ func (g *guesses) allow(from netip.Addr, now time.Time, right bool) bool {
 	return limit.AllowN(now, 1)
 }
 
-// clientOf returns what an address has in common with others of one client.
+// clientOf returns the network of an IPv6 address, and an IPv4 address as it is.
 func clientOf(from netip.Addr) netip.Addr {
 	if from = from.Unmap(); from.Is6() {
 		network, _ := from.Prefix(64) // 64 is always valid
