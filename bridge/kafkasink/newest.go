@@ -24,7 +24,6 @@ const (
 // checkpointReader reads the stream's position back. It lives as long as the
 // Sink, and remembers what was read.
 type checkpointReader struct {
-	cfg     *Config
 	scanned scannedRange
 	refused atomic.Int64 // ignored checkpoints
 	// refusedBelow is the offset below which they are counted.
@@ -37,7 +36,7 @@ type checkpointReader struct {
 // barrier it ends at the last stable offset.
 func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
 	l := x.partitionLog()
-	found := scanResult{data: keyRecords{key: r.cfg.dataKey()}, copies: keyRecords{key: r.cfg.mirrorKey()}}
+	found := scanResult{data: keyRecords{key: x.cfg.dataKey()}, copies: keyRecords{key: x.cfg.mirrorKey()}}
 	end, low, err := awaitEnd(ctx, x, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
@@ -60,19 +59,19 @@ func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (
 	if found.none() {
 		r.scanned.join(low, end)
 	}
-	r.refuse(found.forged)
-	return r.choose(&found)
+	r.refuse(x.cfg, found.forged)
+	return found.choose(x.cfg)
 }
 
 // refuse logs and counts an ignored checkpoint, once.
-func (r *checkpointReader) refuse(forged *kgo.Record) {
+func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 	if forged == nil || forged.Offset < r.refusedBelow {
 		return
 	}
 	r.refusedBelow = forged.Offset + 1
 	r.refused.Add(1)
-	if r.cfg.Log != nil {
-		r.cfg.Log.Error("checkpoint ignored: produced outside a transaction, so by another program",
+	if c.Log != nil {
+		c.Log.Error("checkpoint ignored: produced outside a transaction, so by another program",
 			"topic", forged.Topic, "partition", forged.Partition, "offset", forged.Offset, "key", string(forged.Key),
 			"hint", "check which principals may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+"; the stream continues from its own last checkpoint")
 	}
@@ -167,18 +166,18 @@ func (h *keyRecords) add(r *kgo.Record) {
 // choose returns the newest checkpoint. Each writer starts from the newest one
 // and fences all others, so that versions are monotonic in the log: anything
 // else is a fault and logged.
-func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
-	data, err := f.data.decode(r.cfg.Stream)
+func (f *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
+	data, err := f.data.decode(cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	for i := 1; i < len(data); i++ {
-		if data[i].Version.Compare(data[i-1].Version) <= 0 && r.cfg.Log != nil {
-			r.cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
-				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
+		if data[i].Version.Compare(data[i-1].Version) <= 0 && cfg.Log != nil {
+			cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
+				"topic", cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
-	mirror, err := f.copies.decode(r.cfg.Stream)
+	mirror, err := f.copies.decode(cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -189,7 +188,7 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 		}
 	}
 	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(r.cfg.Stream), r.cfg.CheckpointTopic, r.cfg.Stream, bridge.ErrNoCheckpoint)
+		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return newest, nil
 }

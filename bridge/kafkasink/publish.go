@@ -49,17 +49,17 @@ func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 		page.Release()
 		return noSession()
 	}
-	err := s.send(ctx, s.session, page)
+	err := s.session.send(ctx, page)
 	if err != nil && !errors.Is(err, bridge.ErrRefused) {
 		s.endSession()
 	}
 	return err
 }
 
-func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
-	p := s.pages.take()
+func (x *session) send(ctx context.Context, page *bridge.Page) error {
+	p := x.kept.pages.take()
 	p.page = page
-	if err := s.dispatch(ctx, x, p, page); err != nil {
+	if err := x.dispatch(ctx, p, page); err != nil {
 		p.finish()
 		return err
 	}
@@ -68,8 +68,8 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 
 // dispatch builds the page's records in p and passes them to the client, which
 // then owns p. After an error nothing was passed.
-func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *bridge.Page) error {
-	receipt, err := s.records.build(p, page, x)
+func (x *session) dispatch(ctx context.Context, p *inflightPage, page *bridge.Page) error {
+	receipt, err := x.kept.records.build(p, page, x)
 	if err != nil {
 		return fmt.Errorf("%w: %w", bridge.ErrRefused, err)
 	}
@@ -93,7 +93,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	if s.session == nil {
 		return bridge.Receipt{}, noSession()
 	}
-	receipt, err := s.publish(ctx, s.session, &b)
+	receipt, err := s.session.publish(ctx, &b)
 	if err != nil {
 		s.endSession()
 		return bridge.Receipt{}, err
@@ -105,18 +105,18 @@ func noSession() error {
 	return &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
 }
 
-func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge.Receipt, error) {
+func (x *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt, error) {
 	if err := ctx.Err(); err != nil {
-		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
+		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", x.cfg.Topic, err)
 	}
-	publish := s.append
-	if s.cfg.exactly() {
-		publish = s.transact
+	publish := x.append
+	if x.cfg.exactly() {
+		publish = x.transact
 	}
-	if err := publish(ctx, x, b); err != nil {
+	if err := publish(ctx, b); err != nil {
 		return bridge.Receipt{}, err
 	}
-	s.cfg.Tell(nil)
+	x.cfg.Tell(nil)
 	receipt := x.receipt.Receipt
 	receipt.Topics = x.reaches.states(x.topics.DeadLetters)
 	x.receipt = tally{}
@@ -125,7 +125,7 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 
 // append waits for events sent without a transaction, unless the stream was
 // lost.
-func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
+func (x *session) append(ctx context.Context, b *bridge.Batch) error {
 	x.mirror.offer(b.From)
 	if err := x.mirror.failure(); err != nil {
 		return err

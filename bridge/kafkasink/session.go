@@ -9,11 +9,11 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// session is the Kafka clients of one Recover and the topics they found. It is
-// owned by the Sink's caller.
+// session publishes, with the Kafka clients of one Recover and the topics they
+// found, until its first error. It is owned by the Sink's caller.
 type session struct {
 	transactions
-	kept   *kept               // of the Sink; nil where it has none
+	kept   *kept
 	client *kafkaclient.Client // produces the events; exactly once, it is the writer
 	// copier copies checkpoints at least once, nil in the other mode.
 	mirror *copier
@@ -28,9 +28,7 @@ type session struct {
 }
 
 func (x *session) noteLoss(topic string, partition int32) {
-	if x.kept != nil {
-		x.kept.losses.Add(1)
-	}
+	x.kept.losses.Add(1)
 	if x.cfg.Log != nil {
 		x.cfg.Log.Error("data loss: a broker lost acknowledged records", "topic", topic, "partition", partition)
 	}
@@ -41,27 +39,29 @@ type kept struct {
 	losses atomic.Int64 // what brokers lost
 	// patient is how the last session ended its transactions: the next one
 	// starts the same way, since brokers rarely change.
-	patient   bool
-	published *Published
+	patient     bool
+	published   *Published // nil in the session of a job's plan
+	records     builder
+	pages       inflightPages
+	checkpoints checkpointReader
+	copyEvery   time.Duration // minimum interval of the copies of checkpoints
+	weak        bool          // warnWeak has logged
 }
 
-func newSession(cfg *Config, k *kept, patient bool) *session {
-	return &session{transactions: transactions{cfg: cfg, patient: patient, newest: -1}, kept: k}
+func newSession(cfg *Config, k *kept) *session {
+	return &session{transactions: transactions{cfg: cfg, patient: k.patient, newest: -1}, kept: k}
 }
 
 // begin starts a session with clients that know the cluster.
 func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	x := newSession(cfg, k, k != nil && k.patient)
+	x := newSession(cfg, k)
 	err := x.meet(ctx)
 	if err == nil && x.patient == x.strict() {
-		patient := !x.strict()
-		if k != nil {
-			k.patient = patient // known, even if the time runs out below
-		}
+		k.patient = !x.strict() // known, even if the time runs out below
 		x.close()
-		x = newSession(cfg, k, patient)
+		x = newSession(cfg, k)
 		err = x.meet(ctx)
 	}
 	return x, err
