@@ -32,14 +32,11 @@ func (c *Config) Published() *Published {
 	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
 }
 
-// Index implements bridge.PublishedEvents. It reads the topic and that of the dead
-// letters read_committed, from record times an hour before since.Time on, since an
-// event's record may have been given the time of its publishing, and from the ends of
-// since.Topics on. An event is known
-// by its bytes, whatever headers its record has; an update has others. A record
-// counts that says that it is the stream's or does not say whose it is, unless its
-// ce_source names another source than this one. It waits for
-// brokers, and for transactions that are open, as long as ctx allows.
+// Index implements bridge.PublishedEvents. It reads the topics of events and dead
+// letters read_committed, from the ends in since.Topics on, and from an hour before
+// since.Time on: a record may carry its publish time. It identifies an event by its
+// bytes; an update has other bytes. It omits records that name another stream or
+// another source. It waits for brokers and open transactions as long as ctx allows.
 func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	client, err := p.cfg.Open()
 	if err != nil {
@@ -180,11 +177,11 @@ func newPublishedIndex() *publishedIndex {
 	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32)}
 }
 
-func (h *publishedIndex) len() int { return len(h.events) + len(h.letters) }
+func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
 
-func (h *publishedIndex) add(r *kgo.Record) { h.events[fingerprintOf(r.Value)]++ }
+func (p *publishedIndex) add(r *kgo.Record) { p.events[fingerprintOf(r.Value)]++ }
 
-func (h *publishedIndex) addLetter(r *kgo.Record) {
+func (p *publishedIndex) addLetter(r *kgo.Record) {
 	item := fingerprintOf(r.Value)
 	if sub, ok := ReadSubstitute(r); ok {
 		sum, err := hex.DecodeString(sub.SHA256)
@@ -193,16 +190,16 @@ func (h *publishedIndex) addLetter(r *kgo.Record) {
 		}
 		item = fingerprint(sum[:16])
 	}
-	h.letters[item]++
+	p.letters[item]++
 }
 
 // Match implements bridge.PublishedIndex.
-func (h *publishedIndex) Match(e *bridge.Event) bool {
+func (p *publishedIndex) Match(e *bridge.Event) bool {
 	item := fingerprintOf(e.Raw)
-	there := max(h.events[item], h.letters[item]) > 0
+	there := max(p.events[item], p.letters[item]) > 0
 	if there && e.ID == nil {
-		h.events[item]--
-		h.letters[item]--
+		p.events[item]--
+		p.letters[item]--
 	}
 	return there
 }

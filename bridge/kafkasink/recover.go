@@ -78,7 +78,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 		return bridge.Checkpoint{}, s.cfg.explain(err, x.writer)
 	}
 	if !s.cfg.exactly() {
-		x.mirror = startCopier(x, c, s.kept.copyEvery)
+		x.copier = startCopier(x, c, s.kept.copyEvery)
 	}
 	s.session = x
 	return c, err

@@ -14,9 +14,8 @@ import (
 type session struct {
 	transactions
 	kept   *kept
-	client *kafkaclient.Client // produces the events; exactly once, it is the writer
-	// copier copies checkpoints at least once, nil in the other mode.
-	mirror *copier
+	client *kafkaclient.Client // produces the events; in exactly-once mode it is the writer
+	copier *copier             // nil in exactly-once mode
 	// topics are set before the first record, read when they were described.
 	topics kafkaadmin.Described
 	read   time.Time
@@ -123,13 +122,13 @@ func (x *session) state(topic string) *kafkaclient.Topic {
 // close closes the clients. Every pending record fails at once, and no page is
 // in use when it returns.
 func (x *session) close() {
-	if x.mirror != nil {
-		x.mirror.stop()
+	if x.copier != nil {
+		x.copier.stop()
 	}
 	x.writer.Close()
 	x.client.Close()
-	if x.mirror != nil {
-		x.mirror.wait()
+	if x.copier != nil {
+		x.copier.wait()
 	}
 	if x.open != nil {
 		x.open.seal()
@@ -139,8 +138,8 @@ func (x *session) close() {
 
 // lost is closed when the session must end although nothing in it failed.
 func (x *session) lost() <-chan struct{} {
-	if x.mirror == nil {
+	if x.copier == nil {
 		return nil
 	}
-	return x.mirror.over
+	return x.copier.over
 }

@@ -1,8 +1,8 @@
 package kafkasink
 
-// Sink publishes one stream to Kafka: it begins and ends the sessions that do. Recover, Send, Publish, Holds, Topics and
-// Close are for one goroutine at a time; Losses and Refused may be called at
-// any time.
+// Sink publishes one stream to Kafka: it begins and ends the sessions that publish.
+// Recover, Send, Publish, Holds, Topics and Close are for one goroutine at a time;
+// Losses and Refused may be called at any time.
 type Sink struct {
 	*Published // what Holds, Index and PartialIndex read
 
