@@ -87,6 +87,11 @@ func (s *Stream) Check(ctx context.Context) []Finding {
 	return append(found, s.checkTransactions(ctx, client)...)
 }
 
+// finding returns a list of one Finding.
+func finding(level Level, hint, format string, args ...any) []Finding {
+	return []Finding{{Level: level, Text: fmt.Sprintf(format, args...), Hint: hint}}
+}
+
 func failed(f *bridge.Fault) Finding {
 	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, HintCode: f.HintCode}
 }
@@ -103,8 +108,8 @@ func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) (
 		return []Finding{failed(client.Explain(fmt.Errorf("ask %s: %w", strings.Join(s.Brokers, ", "), err), s.Topics.Events))}, false
 	}
 	if len(resp.Brokers) == 0 {
-		return []Finding{{Level: LevelFail, Text: "Kafka: " + strings.Join(s.Brokers, ", ") + " names no broker of the cluster",
-			Hint: "wait until the brokers have started, or check KAFKA_BROKERS"}}, false
+		return finding(LevelFail, "wait until the brokers have started, or check KAFKA_BROKERS",
+			"Kafka: %s names no broker of the cluster", strings.Join(s.Brokers, ", ")), false
 	}
 	var found []Finding
 	for i := range resp.Brokers {
@@ -148,24 +153,26 @@ func secured(c *kafkaclient.Config) string {
 
 func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
 	if !t.Exists && s.CreateTopics {
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.Name)}}
+		return finding(LevelInfo, "", "topic %s does not exist; run will create it", t.Name)
 	}
 	if err := s.CanPublish(t); err != nil {
 		return []Finding{failed(s.Fault(err, t.Name))}
 	}
-	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %s, at most %s per message, writable",
-		t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))}}
+	found := finding(LevelOK, "", "topic %s: %s, at most %s per message, writable",
+		t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))
 	if !t.Settings.Known {
-		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.GrantRead(t.Name),
-			Text: fmt.Sprintf("topic %s: no permission to read its configuration; assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days", t.Name),
-		})
+		found = append(found, s.unreadable(t, "assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days")...)
 	}
 	found = append(found, s.checkReplicas(t)...)
 	if events {
 		found = append(found, s.checkRetention(t)...)
 	}
 	return found
+}
+
+// unreadable reports that a topic's configuration is not readable.
+func (s *Stream) unreadable(t *kafkaclient.Topic, consequence string) []Finding {
+	return finding(LevelWarn, s.GrantRead(t.Name), "topic %s: no permission to read its configuration; %s", t.Name, consequence)
 }
 
 // checkHeld checks that the topics hold what the newest checkpoint implies.
@@ -187,7 +194,7 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	}
 	if err != nil {
 		f := s.Fault(err, s.Topics.Events)
-		return []Finding{{Level: LevelWarn, Text: "cannot check that the topics hold what was published: " + f.Error(), Hint: f.Hint}}
+		return finding(LevelWarn, f.Hint, "cannot check that the topics hold what was published: %s", f.Error())
 	}
 	for i := range topics {
 		for _, b := range bounds[names[i]] {
@@ -199,7 +206,7 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	}
 	var found []Finding
 	if c.Events > 0 {
-		found = append(found, Finding{Level: LevelOK, Text: fmt.Sprintf("the topics match checkpoint %s", c.Version)})
+		found = finding(LevelOK, "", "the topics match checkpoint %s", c.Version)
 	}
 	if text := bridge.GrownText(c.Topics); text != "" {
 		found = append(found, Finding{Level: LevelInfo, Text: text})
@@ -225,10 +232,8 @@ func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
 		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "check that all brokers are up"})
 	}
 	if n, err := strconv.Atoi(t.Configs["min.insync.replicas"]); err == nil && n < 2 && t.Replication() >= 3 {
-		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.Alter(t.Name, "min.insync.replicas=2"),
-			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on a single replica", t.Name, n),
-		})
+		found = append(found, finding(LevelWarn, s.Alter(t.Name, "min.insync.replicas=2"),
+			"topic %s: min.insync.replicas is %d; an acknowledged record may be on a single replica", t.Name, n)...)
 	}
 	return found
 }
@@ -239,25 +244,21 @@ func (s *Stream) checkCheckpoints(ctx context.Context, t *kafkaclient.Topic) []F
 		if err := s.checkpointsLost(ctx); err != nil {
 			return []Finding{failed(s.Fault(err, s.Topics.Events))}
 		}
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.Name)}}
+		return finding(LevelInfo, "", "topic %s does not exist; run will create it", t.Name)
 	}
 	if err := s.CanCheckpoint(t); err != nil {
 		return []Finding{failed(s.Fault(err, t.Name))}
 	}
-	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %s; checkpoints of %s are in partition %d",
-		t.Name, sizeText(t), s.Name, kafkaclient.CheckpointPartition(s.Name))}}
+	found := finding(LevelOK, "", "topic %s: %s; checkpoints of %s are in partition %d",
+		t.Name, sizeText(t), s.Name, kafkaclient.CheckpointPartition(s.Name))
 	lag, known := t.Millis("min.compaction.lag.ms")
 	switch {
 	case !t.Settings.Known:
-		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.GrantRead(t.Name),
-			Text: fmt.Sprintf("topic %s: no permission to read its configuration; cleanup.policy must be compact", t.Name),
-		})
+		found = append(found, s.unreadable(t, "cleanup.policy must be compact")...)
 	case known && lag < compactionLag && lag != kafkaclient.ForEver:
-		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
-			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; without Redis only the newest checkpoint remains for a rewind", t.Name, lag),
-		})
+		hint := s.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds()))
+		found = append(found, finding(LevelWarn, hint,
+			"topic %s: min.compaction.lag.ms is %s; without Redis only the newest checkpoint remains for a rewind", t.Name, lag)...)
 	}
 	return append(found, s.checkReplicas(t)...)
 }
@@ -265,13 +266,13 @@ func (s *Stream) checkCheckpoints(ctx context.Context, t *kafkaclient.Topic) []F
 // checkJobs checks the job topic, which the stream itself does not need.
 func (s *Stream) checkJobs(t *kafkaclient.Topic) []Finding {
 	if !t.Exists {
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; the first replay, backfill or repair will create it", t.Name)}}
+		return finding(LevelInfo, "", "topic %s does not exist; the first replay, backfill or repair will create it", t.Name)
 	}
 	if err := s.CanCheckpoint(t); err != nil {
 		f := s.Fault(err, t.Name)
-		return []Finding{{Level: LevelWarn, Text: "replay, backfill and repairs: " + f.Error(), Hint: f.Hint}}
+		return finding(LevelWarn, f.Hint, "replay, backfill and repairs: %s", f.Error())
 	}
-	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))}}
+	return finding(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
 }
 
 // checkTransactions checks the stream's transactional id and
@@ -296,12 +297,9 @@ func (s *Stream) checkTransactions(ctx context.Context, client *kafkaclient.Clie
 	case err != nil:
 		return []Finding{failed(client.Explain(err, s.Topics.Events))}
 	case version < kafkaclient.StrictTransactions && s.Exactly:
-		return []Finding{{
-			Level: LevelWarn, Hint: s.UpgradeHint(),
-			Text: fmt.Sprintf("transaction.version is %d: %s", version, kafkaclient.WeakTransactions),
-		}}
+		return finding(LevelWarn, s.UpgradeHint(), "transaction.version is %d: %s", version, kafkaclient.WeakTransactions)
 	}
-	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("transactional id %s, transaction.version %d", id, version)}}
+	return finding(LevelOK, "", "transactional id %s, transaction.version %d", id, version)
 }
 
 // findCoordinator looks up the coordinator of a transactional id.
@@ -322,19 +320,17 @@ func findCoordinator(ctx context.Context, client *kafkaclient.Client, id string)
 func (s *Stream) checkRetention(t *kafkaclient.Topic) []Finding {
 	switch {
 	case s.PublishTime || t.Settings.AppendTime:
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s: records carry the time of publishing", t.Name)}}
+		return finding(LevelInfo, "", "topic %s: records carry the time of publishing", t.Name)
 	case t.Settings.Retention == kafkaclient.ForEver:
-		return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s keeps records for ever", t.Name)}}
+		return finding(LevelOK, "", "topic %s keeps records for ever", t.Name)
 	}
-	kept := t.Settings.Retention / 2
 	becomes := "get the time of publishing (the exact one stays in ce_time)"
 	if s.StopExpired {
 		becomes = "stop the stream (BRIDGE_ON_EXPIRED=stop)"
 	}
-	return []Finding{{
-		Level: LevelWarn, Hint: s.Alter(t.Name, "retention.ms=-1"),
-		Text: fmt.Sprintf("topic %s keeps records for %s by their time: events older than %s %s", t.Name, daysText(t.Settings.Retention), daysText(kept), becomes),
-	}}
+	kept := t.Settings.Retention
+	return finding(LevelWarn, s.Alter(t.Name, "retention.ms=-1"), "topic %s keeps records for %s by their time: events older than %s %s",
+		t.Name, daysText(kept), daysText(kept/2), becomes)
 }
 
 func daysText(d time.Duration) string {

@@ -148,17 +148,17 @@ func (s *Stream) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 // wanted is the definition of a topic. replicas is its expected replication
 // factor, 0 if unknown.
 func (s *Stream) wanted(name string, replicas int) PlannedTopic {
+	t := PlannedTopic{Name: name, Replication: s.Replication}
 	if s.Topics.compacted(name) {
-		return s.wantedCheckpoints(name, replicas)
-	}
-	retention, _ := parseRetention(s.Retention) // Validate has seen it
-	millis := int64(-1)
-	if retention != kafkaclient.ForEver {
-		millis = retention.Milliseconds()
-	}
-	t := PlannedTopic{
-		Name: name, Partitions: s.Partitions, Replication: s.Replication,
-		Configs: map[string]string{"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(millis, 10)},
+		t.Partitions, t.Configs = kafkaclient.CheckpointPartitions, checkpointConfigs()
+	} else {
+		retention, _ := parseRetention(s.Retention) // Validate has seen it
+		millis := int64(-1)
+		if retention != kafkaclient.ForEver {
+			millis = retention.Milliseconds()
+		}
+		t.Partitions = s.Partitions
+		t.Configs = map[string]string{"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(millis, 10)}
 	}
 	if replicas >= 3 {
 		t.Configs["min.insync.replicas"] = "2" // one broker may be away, and no record is on one disk only
@@ -301,23 +301,16 @@ func (s *Stream) awaitTopics(ctx context.Context, client *kafkaclient.Client, na
 // possible after losing Redis, which holds the history.
 const compactionLag = 7 * 24 * time.Hour
 
-// wantedCheckpoints is the definition of a checkpoint topic. Small, short-lived
+// checkpointConfigs are the settings of a checkpoint topic. Small, short-lived
 // segments keep it compacted: a start reads what is not compacted.
-func (s *Stream) wantedCheckpoints(name string, replicas int) PlannedTopic {
-	t := PlannedTopic{
-		Name: name, Partitions: kafkaclient.CheckpointPartitions, Replication: s.Replication,
-		Configs: map[string]string{
-			"cleanup.policy":            "compact",
-			"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
-			"segment.bytes":             strconv.Itoa(16 << 20),
-			"segment.ms":                strconv.FormatInt((10 * time.Minute).Milliseconds(), 10),
-			"min.cleanable.dirty.ratio": "0.1",
-		},
+func checkpointConfigs() map[string]string {
+	return map[string]string{
+		"cleanup.policy":            "compact",
+		"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
+		"segment.bytes":             strconv.Itoa(16 << 20),
+		"segment.ms":                strconv.FormatInt((10 * time.Minute).Milliseconds(), 10),
+		"min.cleanable.dirty.ratio": "0.1",
 	}
-	if replicas >= 3 {
-		t.Configs["min.insync.replicas"] = "2" // an acknowledged checkpoint is on two disks
-	}
-	return t
 }
 
 // MakeCheckpoints creates the checkpoint topic of a new stream.

@@ -64,13 +64,22 @@ func unusable(reason bridge.Reason, code, hint, format string, args ...any) *bri
 	return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
+func (c *Config) missing(t *Topic, advice bridge.Hint) *bridge.Fault {
+	f := unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name)
+	return c.Advise(f, advice)
+}
+
+func forbidden(t *Topic, what, grant string) *bridge.Fault {
+	return unusable(bridge.ReasonAuth, "topic_authorization_failed", grant, "topic %s: no permission to %s", t.Name, what)
+}
+
 // CanPublish returns why events cannot be published to a topic, or nil.
 func (c *Config) CanPublish(t *Topic) error {
 	switch {
 	case !t.Exists:
-		return c.Advise(unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name), bridge.HintTopicMissing)
+		return c.missing(t, bridge.HintTopicMissing)
 	case !t.May(kmsg.ACLOperationWrite):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: no permission to write", t.Name)
+		return forbidden(t, "write", c.GrantWrite(t.Name))
 	case t.Settings.Compacted:
 		return unusable(bridge.ReasonTopic, "compacted",
 			c.Alter(t.Name, "cleanup.policy=delete"),
@@ -84,7 +93,7 @@ func (c *Config) CanRead(t *Topic) error {
 	if t.May(kmsg.ACLOperationRead) {
 		return nil
 	}
-	return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantRead(t.Name), "topic %s: no permission to read", t.Name)
+	return forbidden(t, "read", c.GrantRead(t.Name))
 }
 
 // CanCheckpoint returns why a topic cannot hold checkpoints, or nil.
@@ -92,9 +101,9 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 	policy := t.Configs["cleanup.policy"]
 	switch {
 	case !t.Exists:
-		return c.Advise(unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name), bridge.HintCheckpointTopicMissing)
+		return c.missing(t, bridge.HintCheckpointTopicMissing)
 	case !t.May(kmsg.ACLOperationWrite):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: no permission to write", t.Name)
+		return forbidden(t, "write", c.GrantWrite(t.Name))
 	case !t.May(kmsg.ACLOperationRead):
 		return c.CanRead(t)
 	case len(t.Partitions) < CheckpointPartitions:

@@ -23,8 +23,6 @@ func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// StrictTransactions is the transaction.version from which on every transaction
-// has a producer epoch of its own; WeakTransactions says what is weaker below it.
 const (
 	// StrictTransactions is the transaction.version from which every
 	// transaction has its own producer epoch; WeakTransactions describes the

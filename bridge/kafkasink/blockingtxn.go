@@ -101,7 +101,7 @@ func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	}
 	other := *c
 	other.Stream, other.job = stream, "" // whatever job it is, its id is in the name
-	x := newSession(&other, nil, false)
+	x := newSession(&other, new(kept))
 	client, err := other.Open(append(x.producerOpts(), x.transactionOpts()...)...)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ type Substitute struct {
 }
 
 // divert builds a dead letter, or rejects the page.
-func (b *builder) divert(made *batch, l deadLetter) error {
+func (b *builder) divert(made *builtPage, l deadLetter) error {
 	x := made.session
 	if x.topics.DeadLetters == nil {
 		return &bridge.Fault{
@@ -73,7 +73,7 @@ func (b *builder) divert(made *batch, l deadLetter) error {
 
 // deadLetter returns a record with the unmodified item. Its timestamp is the
 // publish time: with an old event time retention might delete it unread.
-func (b *builder) deadLetter(made *batch, l deadLetter) kgo.Record {
+func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	x := made.session
 	stage := "decode"
 	if l.defect == bridge.DefectTooLarge {

@@ -7,13 +7,12 @@
 // copies checkpoints into the checkpoint topic every few seconds (copier.go). In
 // both modes the stream's transactional id fences older sessions.
 //
-// Sink.Recover begins a session, which is new Kafka clients and what they
-// learned about the topics (session.go, recover.go). It takes the producer id,
-// commits a barrier, waits until that is readable, and reads the newest
-// checkpoint backwards from there (newest.go). A foreign transaction that hides
-// the barrier is named (blockingtxn.go). Any error ends the session: the clients
-// are thrown away, never healed, and what was under way is unknown until the next
-// session.
+// A Sink begins and ends sessions; a session publishes, with new Kafka clients and
+// what they learned about the topics (session.go, recover.go). It takes the producer
+// id, commits a barrier, waits until that is readable, and reads the newest checkpoint
+// backwards from there (newest.go). The fault of a barrier that stays hidden names the
+// transaction that hides it (blockingtxn.go). Any error ends the session: its clients
+// are discarded, and the next session finds out what was committed.
 //
 // Records follow contract v1: the value is the item as the API sent it, the
 // key is the event's, the time is the event time, and CloudEvents headers say

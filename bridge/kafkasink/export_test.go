@@ -15,7 +15,7 @@ func (s *Sink) AgeSettings() { s.session.read = s.session.read.Add(-settingsAge)
 
 // MirrorEvery sets how often at most a checkpoint is copied. Called before
 // Recover.
-func (s *Sink) MirrorEvery(d time.Duration) { s.mirrorEvery = d }
+func (s *Sink) MirrorEvery(d time.Duration) { s.kept.copyEvery = d }
 
 // CheckpointPartition returns the partition of a stream's checkpoints.
 func CheckpointPartition(stream string) int32 { return kafkaclient.CheckpointPartition(stream) }

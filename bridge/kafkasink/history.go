@@ -143,9 +143,9 @@ func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (
 }
 
 // decodeAll returns the checkpoints of both keys, ordered by version.
-func (f *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
-	data, err := f.data.decode(stream)
-	mirror, err2 := f.copies.decode(stream)
+func (s *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
+	data, err := s.data.decode(stream)
+	mirror, err2 := s.copies.decode(stream)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}

@@ -26,9 +26,9 @@ const (
 
 // Holds searches the topics, dead letters included, for the stream's header,
 // from the newest record of each partition back to the first. A JSON object
-// without it counts too: BRIDGE_HEADERS may have been none. A missing dead-letter topic holds nothing. A part of
-// a stream is identified by its checkpoints alone: without them it holds
-// nothing.
+// without it counts too: BRIDGE_HEADERS may have been none. A missing dead-letter
+// topic holds nothing. Only checkpoints identify a part of a stream: without them it
+// holds nothing.
 //
 // Only a full read of a shared topic proves that it holds nothing. If that
 // takes too long the answer is unknown, a Permanent fault; the next call

@@ -98,13 +98,13 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Reco
 }
 
 func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) (refused, err error) {
-	x, err := begin(ctx, j.config(id), nil)
+	x, err := begin(ctx, j.config(id), new(kept))
 	if err != nil {
 		return nil, err
 	}
 	defer x.close()
 	key := planKey(j.cfg.Stream, id)
-	have, err := takeJob(ctx, x, key)
+	have, err := x.takePlan(ctx, key)
 	if err == nil {
 		next, gone, refused := change(have)
 		if refused != nil {
@@ -118,19 +118,24 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) 
 	return nil, nil
 }
 
-// takeJob fences other changes of the job and reads its plan behind a barrier,
-// like a checkpoint.
-func takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
-	if err := x.takeProducer(ctx); err != nil {
-		return nil, err
+// takeJob fences other sessions of a job and reads up to a barrier of this one, in
+// the order of takeOver and for the same reason. low is the first offset read.
+func (x *session) takeJob(ctx context.Context, found *scanResult) (l *kafkaclient.PartitionLog, b *barrier, low int64, err error) {
+	if err = x.takeProducer(ctx); err != nil {
+		return nil, nil, 0, err
 	}
-	b, err := x.commitBarrier(ctx)
-	if err != nil {
-		return nil, err
+	if b, err = x.commitBarrier(ctx); err != nil {
+		return nil, nil, 0, err
 	}
-	l := x.partitionLog()
+	l = x.partitionLog()
+	low, err = x.awaitBarrier(ctx, l, *b, found)
+	return l, b, low, err
+}
+
+// takePlan takes the job and returns its plan, nil if there is none.
+func (x *session) takePlan(ctx context.Context, key string) (*kgo.Record, error) {
 	found := scanResult{data: keyRecords{key: key}, copies: keyRecords{key: x.cfg.mirrorKey()}}
-	low, err := x.awaitBarrier(ctx, l, *b, &found)
+	l, _, low, err := x.takeJob(ctx, &found)
 	if err == nil && found.none() {
 		_, err = l.Scan(ctx, kafkaclient.Span{From: 0, To: low}, found.add)
 	}
@@ -138,8 +143,8 @@ func takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
 		return nil, err
 	}
 	r := found.data.records[len(found.data.records)-1]
-	if r.Value == nil { // forgotten
-		return nil, nil //nolint:nilnil // there is none, which is no error
+	if r.Value == nil {
+		return nil, nil //nolint:nilnil // the job was deleted, which is no error
 	}
 	return r, nil
 }

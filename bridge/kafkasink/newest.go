@@ -24,7 +24,6 @@ const (
 // checkpointReader reads the stream's position back. It lives as long as the
 // Sink, and remembers what was read.
 type checkpointReader struct {
-	cfg     *Config
 	scanned scannedRange
 	refused atomic.Int64 // ignored checkpoints
 	// refusedBelow is the offset below which they are counted.
@@ -37,7 +36,7 @@ type checkpointReader struct {
 // barrier it ends at the last stable offset.
 func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
 	l := x.partitionLog()
-	found := scanResult{data: keyRecords{key: r.cfg.dataKey()}, copies: keyRecords{key: r.cfg.mirrorKey()}}
+	found := scanResult{data: keyRecords{key: x.cfg.dataKey()}, copies: keyRecords{key: x.cfg.mirrorKey()}}
 	end, low, err := awaitEnd(ctx, x, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
@@ -60,19 +59,19 @@ func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (
 	if found.none() {
 		r.scanned.join(low, end)
 	}
-	r.refuse(found.forged)
-	return r.choose(&found)
+	r.refuse(x.cfg, found.forged)
+	return found.choose(x.cfg)
 }
 
 // refuse logs and counts an ignored checkpoint, once.
-func (r *checkpointReader) refuse(forged *kgo.Record) {
+func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 	if forged == nil || forged.Offset < r.refusedBelow {
 		return
 	}
 	r.refusedBelow = forged.Offset + 1
 	r.refused.Add(1)
-	if r.cfg.Log != nil {
-		r.cfg.Log.Error("checkpoint ignored: produced outside a transaction, so by another program",
+	if c.Log != nil {
+		c.Log.Error("checkpoint ignored: produced outside a transaction, so by another program",
 			"topic", forged.Topic, "partition", forged.Partition, "offset", forged.Offset, "key", string(forged.Key),
 			"hint", "check which principals may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+"; the stream continues from its own last checkpoint")
 	}
@@ -97,28 +96,28 @@ type scannedRange struct {
 }
 
 // skip returns the offset to continue at, downwards from high.
-func (t *scannedRange) skip(high int64) int64 {
-	if t.from < high && high <= t.to {
-		return t.from
+func (s *scannedRange) skip(high int64) int64 {
+	if s.from < high && high <= s.to {
+		return s.from
 	}
 	return high
 }
 
 // stop returns low, or the end of the range if that comes first.
-func (t *scannedRange) stop(low, high int64) int64 {
-	if low < t.to && t.to < high {
-		return t.to
+func (s *scannedRange) stop(low, high int64) int64 {
+	if low < s.to && s.to < high {
+		return s.to
 	}
 	return low
 }
 
 // join adds a read range. Of two disjoint ranges the longer is kept.
-func (t *scannedRange) join(from, to int64) {
+func (s *scannedRange) join(from, to int64) {
 	switch {
-	case from <= t.to && to >= t.from:
-		t.from, t.to = min(t.from, from), max(t.to, to)
-	case to-from > t.to-t.from:
-		t.from, t.to = from, to
+	case from <= s.to && to >= s.from:
+		s.from, s.to = min(s.from, from), max(s.to, to)
+	case to-from > s.to-s.from:
+		s.from, s.to = from, to
 	}
 }
 
@@ -137,48 +136,48 @@ type keyRecords struct {
 	all     bool // not only the newest
 }
 
-func (f *scanResult) none() bool { return len(f.data.records)+len(f.copies.records) == 0 }
+func (s *scanResult) none() bool { return len(s.data.records)+len(s.copies.records) == 0 }
 
 // add keeps a record if it is a checkpoint of the stream.
-func (f *scanResult) add(r *kgo.Record) {
+func (s *scanResult) add(r *kgo.Record) {
 	switch {
 	case r.Attrs.IsControl():
 		return
 	case !r.Attrs.IsTransactional():
-		if key := string(r.Key); (key == f.data.key || key == f.copies.key) && (f.forged == nil || r.Offset > f.forged.Offset) {
-			f.forged = r
+		if key := string(r.Key); (key == s.data.key || key == s.copies.key) && (s.forged == nil || r.Offset > s.forged.Offset) {
+			s.forged = r
 		}
 		return
 	}
-	f.data.add(r)
-	f.copies.add(r)
+	s.data.add(r)
+	s.copies.add(r)
 }
 
-func (h *keyRecords) add(r *kgo.Record) {
-	if string(r.Key) != h.key {
+func (k *keyRecords) add(r *kgo.Record) {
+	if string(r.Key) != k.key {
 		return
 	}
-	h.records = append(h.records, r)
-	if !h.all && len(h.records) > 2*keptRecords {
-		h.records = slices.Delete(h.records, 0, len(h.records)-keptRecords)
+	k.records = append(k.records, r)
+	if !k.all && len(k.records) > 2*keptRecords {
+		k.records = slices.Delete(k.records, 0, len(k.records)-keptRecords)
 	}
 }
 
 // choose returns the newest checkpoint. Each writer starts from the newest one
 // and fences all others, so that versions are monotonic in the log: anything
 // else is a fault and logged.
-func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
-	data, err := f.data.decode(r.cfg.Stream)
+func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
+	data, err := s.data.decode(cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	for i := 1; i < len(data); i++ {
-		if data[i].Version.Compare(data[i-1].Version) <= 0 && r.cfg.Log != nil {
-			r.cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
-				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
+		if data[i].Version.Compare(data[i-1].Version) <= 0 && cfg.Log != nil {
+			cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
+				"topic", cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
-	mirror, err := f.copies.decode(r.cfg.Stream)
+	mirror, err := s.copies.decode(cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -189,17 +188,17 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 		}
 	}
 	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(r.cfg.Stream), r.cfg.CheckpointTopic, r.cfg.Stream, bridge.ErrNoCheckpoint)
+		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return newest, nil
 }
 
 // decode returns the checkpoints of a key. If the newest is unreadable, a newer
 // program has continued from it.
-func (h *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
+func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	var all []bridge.Checkpoint
 	var foreign error
-	for _, r := range h.records {
+	for _, r := range k.records {
 		c, err := bridge.DecodeCheckpoint(r.Value)
 		if err == nil && c.Stream != stream {
 			err = fmt.Errorf("%w: it belongs to stream %s", bridge.ErrForeign, c.Stream)

@@ -39,27 +39,26 @@ var ended = func() context.Context {
 // errNoSession: Publish was called without a successful Recover.
 var errNoSession = errors.New("no Kafka session: the last error ended it")
 
-// Send passes a page's events to the client, which sends them in the
-// background; exactly once, in a transaction that the first page of a batch
-// starts. It does not wait for brokers, except to start that. A page with an
-// unpublishable event is rejected as a whole, with an error that is a
-// bridge.ErrRejected; any other error ends the session.
+// Send passes a page's events to the client, which sends them in the background. In
+// exactly-once mode the first page of a batch starts a transaction, and only that
+// waits for brokers. A page with an unpublishable event is rejected as a whole, with
+// an error that is a bridge.ErrRejected; any other error ends the session.
 func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 	if s.session == nil {
 		page.Release()
 		return noSession()
 	}
-	err := s.send(ctx, s.session, page)
+	err := s.session.send(ctx, page)
 	if err != nil && !errors.Is(err, bridge.ErrRejected) {
 		s.endSession()
 	}
 	return err
 }
 
-func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
-	p := s.pages.take()
+func (x *session) send(ctx context.Context, page *bridge.Page) error {
+	p := x.kept.pages.take()
 	p.page = page
-	if err := s.dispatch(ctx, x, p, page); err != nil {
+	if err := x.dispatch(ctx, p, page); err != nil {
 		p.finish()
 		return err
 	}
@@ -68,8 +67,8 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 
 // dispatch builds the page's records in p and passes them to the client, which
 // then owns p. After an error nothing was passed.
-func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *bridge.Page) error {
-	receipt, err := s.records.build(p, page, x)
+func (x *session) dispatch(ctx context.Context, p *inflightPage, page *bridge.Page) error {
+	receipt, err := x.kept.records.build(p, page, x)
 	if err != nil {
 		return fmt.Errorf("%w: %w", bridge.ErrRejected, err)
 	}
@@ -83,17 +82,17 @@ func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *
 }
 
 // Publish waits until all in-sync replicas have the records sent since the last
-// Publish; exactly once, it adds the checkpoint and commits the transaction. It
-// waits for unreachable brokers until ctx ends, except while it ends the
-// transaction, which has its own timeout. Any error ends the session. At least
-// once, part of the batch may then be in the topic; exactly once, all of it or
-// nothing, as the next Recover shows. A bridge.ErrFenced reports that another
+// Publish. In exactly-once mode it adds the checkpoint and commits the transaction.
+// It waits for unreachable brokers until ctx ends, except while it ends the
+// transaction, which has its own timeout. Any error ends the session. The topic then
+// has all of the batch or nothing in exactly-once mode, as the next Recover shows, and
+// possibly a part of it in at-least-once mode. A bridge.ErrFenced reports that another
 // session of the stream has started.
 func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	if s.session == nil {
 		return bridge.Receipt{}, noSession()
 	}
-	receipt, err := s.publish(ctx, s.session, &b)
+	receipt, err := s.session.publish(ctx, &b)
 	if err != nil {
 		s.endSession()
 		return bridge.Receipt{}, err
@@ -105,18 +104,18 @@ func noSession() error {
 	return &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
 }
 
-func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge.Receipt, error) {
+func (x *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt, error) {
 	if err := ctx.Err(); err != nil {
-		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
+		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", x.cfg.Topic, err)
 	}
-	publish := s.append
-	if s.cfg.exactly() {
-		publish = s.transact
+	publish := x.append
+	if x.cfg.exactly() {
+		publish = x.transact
 	}
-	if err := publish(ctx, x, b); err != nil {
+	if err := publish(ctx, b); err != nil {
 		return bridge.Receipt{}, err
 	}
-	s.cfg.Tell(nil)
+	x.cfg.Tell(nil)
 	receipt := x.receipt.Receipt
 	receipt.Topics = x.reaches.states(x.topics.DeadLetters)
 	x.receipt = tally{}
@@ -125,16 +124,16 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 
 // append waits for events sent without a transaction, unless the stream was
 // lost.
-func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
-	x.mirror.offer(b.From)
-	if err := x.mirror.failure(); err != nil {
+func (x *session) append(ctx context.Context, b *bridge.Batch) error {
+	x.copier.offer(b.From)
+	if err := x.copier.failure(); err != nil {
 		return err
 	}
 	if x.open == nil {
 		if err := x.refresh(ctx); err != nil {
 			return err
 		}
-		return x.mirror.introduce(ctx, b.Checkpoint)
+		return x.copier.introduce(ctx, b.Checkpoint)
 	}
 	if err := x.finish(ctx); err != nil {
 		return err
@@ -163,7 +162,7 @@ func (x *session) batch(ctx context.Context) (*delivery, error) {
 	if x.cfg.exactly() {
 		t, err = x.beginTransaction(ctx, t.what)
 	} else {
-		err = x.mirror.failure()
+		err = x.copier.failure()
 	}
 	if err != nil {
 		return nil, err
@@ -329,7 +328,7 @@ func (x *session) await(ctx context.Context, d *delivery) error {
 		case <-d.failed:
 			return x.outcome(d)
 		case <-x.lost():
-			return x.mirror.err
+			return x.copier.err
 		case <-ctx.Done():
 			if d.left.Load() == 0 {
 				return x.outcome(d)

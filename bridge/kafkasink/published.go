@@ -32,14 +32,11 @@ func (c *Config) Published() *Published {
 	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
 }
 
-// Index implements bridge.PublishedEvents. It reads the topic and that of the dead
-// letters read_committed, from record times an hour before since.Time on, since an
-// event's record may have been given the time of its publishing, and from the ends of
-// since.Topics on. An event is known
-// by its bytes, whatever headers its record has; an update has others. A record
-// counts that says that it is the stream's or does not say whose it is, unless its
-// ce_source names another source than this one. It waits for
-// brokers, and for transactions that are open, as long as ctx allows.
+// Index implements bridge.PublishedEvents. It reads the topics of events and dead
+// letters read_committed, from the ends in since.Topics on, and from an hour before
+// since.Time on: a record may carry its publish time. It identifies an event by its
+// bytes; an update has other bytes. It omits records that name another stream or
+// another source. It waits for brokers and open transactions as long as ctx allows.
 func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	client, err := p.cfg.Open()
 	if err != nil {
@@ -232,16 +229,16 @@ func newPublishedIndex(byKey bool) *publishedIndex {
 	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey}
 }
 
-func (h *publishedIndex) len() int { return len(h.events) + len(h.letters) }
+func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
 
-func (h *publishedIndex) add(r *kgo.Record) {
-	item, _ := h.item(r)
-	h.events[item]++
+func (p *publishedIndex) add(r *kgo.Record) {
+	item, _ := p.item(r)
+	p.events[item]++
 }
 
 // item names the item of a record: keyed is true if it is by its key, which a dead letter
 // with a long id does not have.
-func (h *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
+func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 	var id, at []byte
 	for i := range r.Headers {
 		switch r.Headers[i].Key {
@@ -251,14 +248,14 @@ func (h *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 			at = r.Headers[i].Value
 		}
 	}
-	if h.byKey && id != nil {
+	if p.byKey && id != nil {
 		return fingerprint(bridge.ItemKeyOf(id, at)), true
 	}
 	return fingerprintOf(r.Value), false
 }
 
-func (h *publishedIndex) addLetter(r *kgo.Record) {
-	item, keyed := h.item(r)
+func (p *publishedIndex) addLetter(r *kgo.Record) {
+	item, keyed := p.item(r)
 	if sub, ok := ReadSubstitute(r); ok && !keyed {
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
@@ -266,19 +263,19 @@ func (h *publishedIndex) addLetter(r *kgo.Record) {
 		}
 		item = fingerprint(sum[:16])
 	}
-	h.letters[item]++
+	p.letters[item]++
 }
 
 // Match implements bridge.PublishedIndex.
-func (h *publishedIndex) Match(e *bridge.Event) bool {
-	return h.byKey && h.match(e, fingerprint(e.ItemKey())) || h.match(e, fingerprintOf(e.Raw))
+func (p *publishedIndex) Match(e *bridge.Event) bool {
+	return p.byKey && p.match(e, fingerprint(e.ItemKey())) || p.match(e, fingerprintOf(e.Raw))
 }
 
-func (h *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
-	there := max(h.events[item], h.letters[item]) > 0
+func (p *publishedIndex) match(e *bridge.Event, item fingerprint) bool {
+	there := max(p.events[item], p.letters[item]) > 0
 	if there && e.ID == nil {
-		h.events[item]--
-		h.letters[item]--
+		p.events[item]--
+		p.letters[item]--
 	}
 	return there
 }

@@ -45,11 +45,11 @@ type builder struct {
 	sourceText []byte
 }
 
-// batch is what a builder builds of one page.
-type batch struct {
+// builtPage is what a builder makes of one page.
+type builtPage struct {
 	session *session
 	now     time.Time
-	span    window // of the event times that the topic keeps
+	span    timeRange // of the event times that the topic keeps
 	receipt bridge.Receipt
 }
 
@@ -85,7 +85,7 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.
 	now := time.Now()
 	b.to = p
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
-	made := batch{session: x, now: now, span: keptBy(&x.topics.Events.Settings, now)}
+	made := builtPage{session: x, now: now, span: keptBy(&x.topics.Events.Settings, now)}
 	b.setSource(page.Source)
 	for i := range page.Events {
 		if err := b.add(&made, page, &page.Events[i]); err != nil {
@@ -119,7 +119,7 @@ func (b *builder) textOf(page *bridge.Page) (bytes int) {
 }
 
 // add builds the record of one event, or its dead letter.
-func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
+func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) error {
 	topic := made.session.topics.Events
 	switch {
 	case ev.Defect != bridge.DefectNone:
@@ -149,18 +149,18 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 
 // stamp returns the record's timestamp, and whether it replaces an event time
 // that the topic would not retain.
-func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
+func (p *builtPage) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || m.session.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
-		return m.now, false
-	case m.span.holds(ev.Time):
+	case setting == timestampPublish || p.session.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
+		return p.now, false
+	case p.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false
 	default:
-		return m.now, true
+		return p.now, true
 	}
 }
 
-func (b *builder) expired(page *bridge.Page, ev *bridge.Event, span window) error {
+func (b *builder) expired(page *bridge.Page, ev *bridge.Event, span timeRange) error {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "expired",
 		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the publish time",

@@ -68,8 +68,8 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	s.warnWeak(x)
-	c, err := s.takeOver(ctx, x, owned)
+	x.warnWeak()
+	c, err := x.takeOver(ctx, owned)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 		x.close()
 		if _, ok := errors.AsType[*disownedError](err); ok {
@@ -78,7 +78,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 		return bridge.Checkpoint{}, s.cfg.explain(err, x.writer)
 	}
 	if !s.cfg.exactly() {
-		x.mirror = startCopier(x, c, s.mirrorEvery)
+		x.copier = startCopier(x, c, s.kept.copyEvery)
 	}
 	s.session = x
 	return c, err
@@ -87,8 +87,8 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 // prepare loads the topics and the brokers' transaction.version.
 func (x *session) prepare(ctx context.Context) error {
 	needs := x.cfg.Needs()
-	if x.kept != nil {
-		needs.Holds = x.kept.published.Holds // which goes on where it was interrupted
+	if p := x.kept.published; p != nil {
+		needs.Holds = p.Holds // which goes on where it was interrupted
 	}
 	topics, err := needs.Ready(ctx, x.writer)
 	if err != nil {
@@ -112,7 +112,7 @@ func (x *session) prepare(ctx context.Context) error {
 // takeOver fences earlier sessions and reads the newest checkpoint. The order
 // is the protocol: once the producer id is ours, no earlier session can commit
 // any more, so everything up to the barrier is final.
-func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Context) error) (bridge.Checkpoint, error) {
+func (x *session) takeOver(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	if err := x.takeProducer(ctx); err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -130,7 +130,7 @@ func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Cont
 	if err := x.reaches.pin(ctx, x.client); err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	return s.checkpoints.newest(ctx, x, b)
+	return x.kept.checkpoints.newest(ctx, x, b)
 }
 
 // takeProducer initializes the stream's transactional id. The coordinator first
@@ -189,10 +189,10 @@ func (x *session) commitOwn(ctx context.Context, what string, own ...kgo.Record)
 }
 
 // warnWeak warns once about the weaker guarantee of older brokers.
-func (s *Sink) warnWeak(x *session) {
-	if x.strict() || !s.cfg.exactly() || s.weak || s.cfg.Log == nil {
+func (x *session) warnWeak() {
+	if x.strict() || !x.cfg.exactly() || x.kept.weak || x.cfg.Log == nil {
 		return
 	}
-	s.weak = true
-	s.cfg.Log.Warn("transaction.version below 2 (KIP-890)", "transaction.version", int(x.version.Load()), "weaker", kafkaclient.WeakTransactions, "hint", s.cfg.UpgradeHint())
+	x.kept.weak = true
+	x.cfg.Log.Warn("transaction.version below 2 (KIP-890)", "transaction.version", int(x.version.Load()), "weaker", kafkaclient.WeakTransactions, "hint", x.cfg.UpgradeHint())
 }

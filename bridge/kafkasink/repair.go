@@ -128,7 +128,7 @@ func (r *Repair) Close() { r.sink.Close() }
 // published into a topic that was made again since then.
 func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	if r.dry != nil {
-		receipt, err := r.sink.records.build(ownRecords(), page, r.dry)
+		receipt, err := r.sink.kept.records.build(ownRecords(), page, r.dry)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", bridge.ErrRejected, err)
 		}
@@ -228,7 +228,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
-	if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
+	if err := x.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
 	receipt := x.receipt.Receipt
@@ -273,17 +273,10 @@ func (r *Repair) attempt(ctx context.Context) error {
 }
 
 // takeOver fences earlier sessions of the job and reads its marks, in the order
-// of Sink.takeOver and for the same reason.
+// of session.takeOver and for the same reason.
 func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, error) {
-	if err := x.takeProducer(ctx); err != nil {
-		return nil, err
-	}
-	b, err := x.commitBarrier(ctx)
+	l, b, _, err := x.takeJob(ctx, new(scanResult))
 	if err != nil {
-		return nil, err
-	}
-	l := x.partitionLog()
-	if _, err := x.awaitBarrier(ctx, l, *b, new(scanResult)); err != nil {
 		return nil, err
 	}
 	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
@@ -301,7 +294,7 @@ func (r *Repair) visibleMarks(ctx context.Context, client *kafkaclient.Client) (
 // scanMarks reads the job's marks in a part of the log.
 func (r *Repair) scanMarks(ctx context.Context, l *kafkaclient.PartitionLog, part kafkaclient.Span) (map[string][]byte, error) {
 	marks := make(map[string][]byte)
-	_, err := l.Scan(ctx, kafkaclient.Span{From: part.From, To: part.To}, func(rec *kgo.Record) {
+	_, err := l.Scan(ctx, part, func(rec *kgo.Record) {
 		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.scopedKey(""))
 		switch {
 		case !ok || rec.Attrs.IsControl() || string(rec.Key) == r.sink.cfg.barrierKey():

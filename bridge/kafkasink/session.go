@@ -9,14 +9,13 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// session is the Kafka clients of one Recover and the topics they found. It is
-// owned by the Sink's caller.
+// session publishes, with the Kafka clients of one Recover and the topics they
+// found, until its first error. It is owned by the Sink's caller.
 type session struct {
 	transactions
-	kept   *kept               // of the Sink; nil where it has none
-	client *kafkaclient.Client // produces the events; exactly once, it is the writer
-	// copier copies checkpoints at least once, nil in the other mode.
-	mirror *copier
+	kept   *kept
+	client *kafkaclient.Client // produces the events; in exactly-once mode it is the writer
+	copier *copier             // nil in exactly-once mode
 	// topics are set before the first record, read when they were described.
 	topics kafkaadmin.Described
 	read   time.Time
@@ -28,9 +27,7 @@ type session struct {
 }
 
 func (x *session) noteLoss(topic string, partition int32) {
-	if x.kept != nil {
-		x.kept.losses.Add(1)
-	}
+	x.kept.losses.Add(1)
 	if x.cfg.Log != nil {
 		x.cfg.Log.Error("data loss: a broker lost acknowledged records", "topic", topic, "partition", partition)
 	}
@@ -41,27 +38,29 @@ type kept struct {
 	losses atomic.Int64 // what brokers lost
 	// patient is how the last session ended its transactions: the next one
 	// starts the same way, since brokers rarely change.
-	patient   bool
-	published *Published
+	patient     bool
+	published   *Published // nil in the session of a job's plan
+	records     builder
+	pages       inflightPages
+	checkpoints checkpointReader
+	copyEvery   time.Duration // minimum interval of the copies of checkpoints
+	weak        bool          // warnWeak has logged
 }
 
-func newSession(cfg *Config, k *kept, patient bool) *session {
-	return &session{transactions: transactions{cfg: cfg, patient: patient, newest: -1}, kept: k}
+func newSession(cfg *Config, k *kept) *session {
+	return &session{transactions: transactions{cfg: cfg, patient: k.patient, newest: -1}, kept: k}
 }
 
 // begin starts a session with clients that know the cluster.
 func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	x := newSession(cfg, k, k != nil && k.patient)
+	x := newSession(cfg, k)
 	err := x.meet(ctx)
 	if err == nil && x.patient == x.strict() {
-		patient := !x.strict()
-		if k != nil {
-			k.patient = patient // known, even if the time runs out below
-		}
+		k.patient = !x.strict() // known, even if the time runs out below
 		x.close()
-		x = newSession(cfg, k, patient)
+		x = newSession(cfg, k)
 		err = x.meet(ctx)
 	}
 	return x, err
@@ -123,13 +122,13 @@ func (x *session) state(topic string) *kafkaclient.Topic {
 // close closes the clients. Every pending record fails at once, and no page is
 // in use when it returns.
 func (x *session) close() {
-	if x.mirror != nil {
-		x.mirror.stop()
+	if x.copier != nil {
+		x.copier.stop()
 	}
 	x.writer.Close()
 	x.client.Close()
-	if x.mirror != nil {
-		x.mirror.wait()
+	if x.copier != nil {
+		x.copier.wait()
 	}
 	if x.open != nil {
 		x.open.seal()
@@ -139,8 +138,8 @@ func (x *session) close() {
 
 // lost is closed when the session must end although nothing in it failed.
 func (x *session) lost() <-chan struct{} {
-	if x.mirror == nil {
+	if x.copier == nil {
 		return nil
 	}
-	return x.mirror.over
+	return x.copier.over
 }

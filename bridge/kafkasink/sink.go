@@ -1,22 +1,14 @@
 package kafkasink
 
-import "time"
-
-// Sink publishes one stream to Kafka. Recover, Send, Publish, Holds, Topics and
-// Close are for one goroutine at a time; Losses and Refused may be called at
-// any time.
+// Sink publishes one stream to Kafka: it begins and ends the sessions that publish.
+// Recover, Send, Publish, Holds, Topics and Close are for one goroutine at a time;
+// Losses and Refused may be called at any time.
 type Sink struct {
 	*Published // what Holds, Index and PartialIndex read
 
-	cfg         Config
-	session     *session // nil before the first Recover and after any error
-	records     builder
-	pages       inflightPages
-	checkpoints checkpointReader
-	kept        kept
-	// mirrorEvery is how often at most a checkpoint is copied.
-	mirrorEvery time.Duration
-	weak        bool // the warning was logged
+	cfg     Config
+	session *session // nil before the first Recover and after any error
+	kept    kept
 }
 
 // New returns a Sink. It does not connect.
@@ -27,8 +19,9 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{Published: cfg.Published(), cfg: cfg, records: newBuilder(cfg), mirrorEvery: copyInterval, pages: inflightPages{sampled: cfg.Sampled}}
-	s.checkpoints.cfg, s.kept.published = &s.cfg, s.Published
+	s := &Sink{Published: cfg.Published(), cfg: cfg}
+	s.kept.published, s.kept.copyEvery = s.Published, copyInterval
+	s.kept.records, s.kept.pages.sampled = newBuilder(cfg), cfg.Sampled
 	return s, nil
 }
 
@@ -38,7 +31,7 @@ func (s *Sink) Losses() int64 { return s.kept.losses.Load() }
 
 // Refused counts the ignored checkpoints in Kafka: they were produced outside a
 // transaction, so by another program.
-func (s *Sink) Refused() int64 { return s.checkpoints.refused.Load() }
+func (s *Sink) Refused() int64 { return s.kept.checkpoints.refused.Load() }
 
 // Close ends the session and waits for its goroutine. A Recover makes the Sink
 // usable again.

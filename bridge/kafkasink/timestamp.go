@@ -10,21 +10,21 @@ import (
 // ones by default.
 const futureLimit = time.Hour
 
-// window is the range of timestamps that a topic retains, in milliseconds since
-// the epoch. Client clocks are unreliable, so event times may be outside.
-type window struct{ from, to int64 }
+// timeRange is the timestamps that a topic retains, in milliseconds since the epoch.
+// Client clocks are unreliable, so event times may be outside.
+type timeRange struct{ from, to int64 }
 
-// keptBy returns a topic's window as of now. A record older than half the
+// keptBy returns a topic's range as of now. A record older than half the
 // retention would soon be deleted; Kafka has no negative timestamps.
-func keptBy(t *kafkaclient.Settings, now time.Time) window {
-	w := window{to: now.Add(min(futureLimit, t.After)).UnixMilli()}
+func keptBy(t *kafkaclient.Settings, now time.Time) timeRange {
+	r := timeRange{to: now.Add(min(futureLimit, t.After)).UnixMilli()}
 	if t.Retention != kafkaclient.ForEver {
-		w.from = max(w.from, now.Add(-t.Retention/2).UnixMilli())
+		r.from = max(r.from, now.Add(-t.Retention/2).UnixMilli())
 	}
 	if t.Before != kafkaclient.Unbounded {
-		w.from = max(w.from, now.Add(-t.Before).UnixMilli())
+		r.from = max(r.from, now.Add(-t.Before).UnixMilli())
 	}
-	return w
+	return r
 }
 
-func (w window) holds(ms int64) bool { return ms >= w.from && ms <= w.to }
+func (r timeRange) holds(ms int64) bool { return ms >= r.from && ms <= r.to }

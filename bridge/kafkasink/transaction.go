@@ -56,8 +56,8 @@ func (x *transactions) strict() bool { return x.version.Load() >= kafkaclient.St
 // has ended nothing is visible, and a crash leaves only a transaction that the
 // next session aborts. After it both are durable. In between the next session's
 // barrier decides.
-func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
-	rec, err := x.checkpointRecord(s.cfg.dataKey(), &b.Checkpoint)
+func (x *session) transact(ctx context.Context, b *bridge.Batch) error {
+	rec, err := x.checkpointRecord(x.cfg.dataKey(), &b.Checkpoint)
 	if err != nil {
 		return err
 	}

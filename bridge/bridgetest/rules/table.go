@@ -8,20 +8,20 @@ var All = []Rule{
 		Name: "save-before-commit", Without: "the checkpoint is committed before its events",
 		Notice: Processes,
 		Edits: slices.Concat(withhold, []Edit{{"bridge/kafkasink/transaction.go", `
- func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
+ func (x *session) transact(ctx context.Context, b *bridge.Batch) error {
 +	defer x.releaseWithheld()
 +	if protocol.Broken("save-before-commit") && len(x.withheld) > 0 {
-+		if err := s.commit(ctx, x, b); err != nil {
++		if err := x.commit(ctx, b); err != nil {
 +			return err
 +		}
 +	}
-+	if err := s.sendWithheld(ctx, x); err != nil {
++	if err := x.sendWithheld(ctx); err != nil {
 +		return err
 +	}
-+	return s.commit(ctx, x, b)
++	return x.commit(ctx, b)
 +}
 +
-+func (s *Sink) commit(ctx context.Context, x *session, b *bridge.Batch) error {
++func (x *session) commit(ctx context.Context, b *bridge.Batch) error {
 `}}),
 	},
 	{
@@ -32,10 +32,10 @@ var All = []Rule{
 -	if err := x.endTransaction(ending); err != nil {
 +	err = x.endTransaction(ending)
 +	if err != nil && protocol.Broken("heal-with-tryabort") && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
-+		if err := s.sendWithheld(ctx, x); err != nil {
++		if err := x.sendWithheld(ctx); err != nil {
 +			return err
 +		}
-+		return s.commit(ctx, x, b)
++		return x.commit(ctx, b)
 +	}
 +	if err != nil {
  		return err
@@ -50,7 +50,7 @@ var All = []Rule{
 +		page.Release()
 +		return nil
 +	}
- 	p := s.pages.take()
+ 	p := x.kept.pages.take()
  	p.page = page
 `}},
 	},
@@ -69,7 +69,7 @@ var All = []Rule{
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/recover.go", `
 +	if protocol.Broken("read-before-init") {
-+		c, err := s.checkpoints.newest(ctx, x, nil)
++		c, err := x.kept.checkpoints.newest(ctx, x, nil)
 +		return c, errors.Join(err, x.takeProducer(ctx))
 +	}
  	if err := x.takeProducer(ctx); err != nil {
@@ -82,7 +82,7 @@ var All = []Rule{
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/recover.go", `
 +	if protocol.Broken("skip-barrier") {
-+		return s.checkpoints.newest(ctx, x, nil)
++		return x.kept.checkpoints.newest(ctx, x, nil)
 +	}
  	b, err := x.commitBarrier(ctx)
 `}},
@@ -283,7 +283,7 @@ var All = []Rule{
 // sent send them when they please.
 var withhold = []Edit{
 	{"bridge/kafkasink/publish.go", `
- func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
+ func (x *session) send(ctx context.Context, page *bridge.Page) error {
 +	if protocol.Broken("save-before-commit") || protocol.Broken("heal-with-tryabort") {
 +		x.withheld = append(x.withheld, page)
 +		return nil
@@ -302,9 +302,9 @@ var withhold = []Edit{
 +	x.withheld = nil
 +}
 +
-+func (s *Sink) sendWithheld(ctx context.Context, x *session) error {
++func (x *session) sendWithheld(ctx context.Context) error {
 +	for _, page := range x.withheld {
-+		if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
++		if err := x.dispatch(ctx, ownRecords(), page); err != nil {
 +			return err
 +		}
 +	}
