@@ -16,8 +16,8 @@ const (
 	Failed Failure = iota
 	// Persisted keeps everything; only the answer is lost.
 	Persisted
-	// Partly keeps the first half of a batch's events. It exists for a Sink
-	// that delivers at least once, and nowhere else.
+	// Partly keeps the first half of a batch's events. Only a Sink in
+	// at-least-once mode can fail so.
 	Partly
 )
 

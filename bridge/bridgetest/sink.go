@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Topic is a topic with its dead letters and, exactly once, its checkpoints,
-// in memory. Open gives Sinks for it. All methods may be called concurrently.
+// Topic is a topic in memory, with its dead letters and, in exactly-once mode,
+// its checkpoints. Open gives Sinks for it. All methods may be called concurrently.
 //
 // Its Sinks fail the test where Send or Publish is called without a session,
 // Publish by two goroutines at once, with events of a released page or out of
@@ -320,9 +320,9 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
 }
 
-// Send implements bridge.Sink. It releases the page at once. At least once,
-// its events are in the topic from then on only if the batch is published, or
-// fails with them; a Publish that never comes leaves nothing.
+// Send implements bridge.Sink. It releases the page at once. In
+// at-least-once mode too, events come into the topic with Publish only: Send
+// without Publish leaves nothing.
 func (s *Sink) Send(_ context.Context, page *bridge.Page) error {
 	defer page.Release()
 	p := s.topic
