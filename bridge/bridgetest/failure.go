@@ -3,6 +3,7 @@ package bridgetest
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -15,8 +16,8 @@ const (
 	Failed Failure = iota
 	// Persisted keeps everything; only the answer is lost.
 	Persisted
-	// Partly keeps the first half of a batch's events. It exists for a Sink
-	// that delivers at least once, and nowhere else.
+	// Partly keeps the first half of a batch's events. Only a Sink in
+	// at-least-once mode can fail so.
 	Partly
 )
 
@@ -37,6 +38,39 @@ var ErrInjected = errors.New("injected failure")
 
 // ErrDown is in the error of every call to a fake whose server is down.
 var ErrDown = errors.New("server is down")
+
+// calls counts the calls of a fake's method and says which of them fail. All
+// methods may be called concurrently.
+type calls[F any] struct {
+	mu    sync.Mutex // guards all below; no other lock is taken under it
+	made  int
+	fails map[int]F // by number, from 1
+}
+
+// fail makes call number n fail in the form f.
+func (c *calls[F]) fail(n int, f F) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fails == nil {
+		c.fails = make(map[int]F)
+	}
+	c.fails[n] = f
+}
+
+// next counts a call and returns the form in which it fails.
+func (c *calls[F]) next() (form F, fails bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made++
+	form, fails = c.fails[c.made]
+	return form, fails
+}
+
+func (c *calls[F]) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
+}
 
 // wait passes d of time, or returns the context's error.
 func wait(ctx context.Context, d time.Duration) error {

@@ -17,23 +17,23 @@ import (
 type Inbox struct {
 	t testing.TB
 
-	mu       sync.Mutex // guards all below
-	waiting  []bridge.Command
-	pushed   map[string]bool
-	answers  map[string]bridge.Answer
-	claims   map[string]bridge.Claim // who claimed, by command
-	changed  chan struct{}           // closed and replaced whenever the above change
-	inNext   bool
-	calls    int
-	failures map[int]Failure // of Answer, by number
-	down     bool
+	answering calls[Failure]
+
+	mu      sync.Mutex // guards all below
+	waiting []bridge.Command
+	pushed  map[string]bool
+	answers map[string]bridge.Answer
+	claims  map[string]bridge.Claim // who claimed, by command
+	changed chan struct{}           // closed and replaced whenever the above change
+	inNext  bool
+	down    bool
 }
 
 // NewInbox returns an empty Inbox.
 func NewInbox(t testing.TB) *Inbox {
 	return &Inbox{
 		t: t, pushed: make(map[string]bool), answers: make(map[string]bridge.Answer), claims: make(map[string]bridge.Claim),
-		changed: make(chan struct{}), failures: make(map[int]Failure),
+		changed: make(chan struct{}),
 	}
 }
 
@@ -98,9 +98,7 @@ func (i *Inbox) FailAnswer(n int, f Failure) {
 	if f == Partly {
 		i.t.Fatalf("inbox: an answer is never partly persisted")
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.failures[n] = f
+	i.answering.fail(n, f)
 }
 
 // Break makes every call fail until heal is called, Next too when it waits.
@@ -174,11 +172,10 @@ func (i *Inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 func (i *Inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.calls++
+	form, fails := i.answering.next()
 	if !i.pushed[c.ID] {
 		i.t.Errorf("inbox: answer to command %q, which was never pushed", c.ID)
 	}
-	form, fails := i.failures[i.calls]
 	if err := ctx.Err(); err != nil {
 		return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, err)
 	}

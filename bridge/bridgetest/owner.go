@@ -39,23 +39,23 @@ type Group struct {
 	// does not answer does. Set before use.
 	Mute bool
 
-	mu       sync.Mutex // guards all below and the Owners; never held while waiting
-	members  []*Owner
-	waiting  []*Owner // in the order in which they came
-	tenure   *Tenure  // nil while nobody has the stream
-	only     *Owner   // who may have it; nil is anybody
-	rival    *Group   // which runs the stream too
-	down     bool
-	confirms int
-	refusals map[int]error // of Confirm, by number
-	changed  chan struct{} // closed and replaced whenever the above change
+	confirms calls[error]
+
+	mu      sync.Mutex // guards all below and the Owners; never held while waiting
+	members []*Owner
+	waiting []*Owner // in the order in which they came
+	tenure  *Tenure  // nil while nobody has the stream
+	only    *Owner   // who may have it; nil is anybody
+	rival   *Group   // which runs the stream too
+	down    bool
+	changed chan struct{} // closed and replaced whenever the above change
 }
 
 // NewGroup returns a Group without processes.
 func NewGroup(t testing.TB) *Group {
 	g := &Group{
 		t: t, SessionTimeout: groupSession, Patience: groupPatience,
-		refusals: make(map[int]error), changed: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 	t.Cleanup(g.check)
 	return g
@@ -159,18 +159,10 @@ func (g *Group) setDown(down bool) {
 }
 
 // FailConfirm makes Confirm number n, counted from 1 over all Owners, return err.
-func (g *Group) FailConfirm(n int, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.refusals[n] = err
-}
+func (g *Group) FailConfirm(n int, err error) { g.confirms.fail(n, err) }
 
 // Confirms returns how often Confirm was called.
-func (g *Group) Confirms() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.confirms
-}
+func (g *Group) Confirms() int { return g.confirms.count() }
 
 // Holder returns the process that has the stream, nil if none has.
 func (g *Group) Holder() *Owner {
@@ -391,8 +383,7 @@ func (t *Tenure) Confirm(ctx context.Context) error {
 	g := t.owner.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.confirms++
-	switch err := g.refusals[g.confirms]; {
+	switch err, _ := g.confirms.next(); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("confirm the stream: %w", ctx.Err())
 	case err != nil:

@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Topic is a topic with its dead letters and, exactly once, its checkpoints,
-// in memory. Open gives Sinks for it. All methods may be called concurrently.
+// Topic is a topic in memory, with its dead letters and, in exactly-once mode,
+// its checkpoints. Open gives Sinks for it. All methods may be called concurrently.
 //
 // Its Sinks fail the test where Send or Publish is called without a session,
 // Publish by two goroutines at once, with events of a released page or out of
@@ -36,21 +36,20 @@ type Topic struct {
 	// conformance suite makes such calls. Set before use.
 	AllowMisuse bool
 
-	mu        sync.Mutex // guards all below
-	records   []Record
-	values    map[string]int // events of the first counted records, by value
-	counted   int
-	kept      []Kept
-	copied    map[string]bridge.Checkpoint // by stream
-	acked     map[ackKey]bool
-	session   map[string]*Sink // the newest of each stream
-	publishes int
-	recovers  int
-	failures  map[int]Failure // of Publish, by number
-	refusals  map[int]error   // of Recover, by number
-	up        chan struct{}   // closed while the server is up
-	vast      bool
-	made      int // times that the topic was made
+	publishes calls[Failure]
+	recovers  calls[error]
+
+	mu      sync.Mutex // guards all below
+	records []Record
+	values  map[string]int // events of the first counted records, by value
+	counted int
+	kept    []Kept
+	copied  map[string]bridge.Checkpoint // by stream
+	acked   map[ackKey]bool
+	session map[string]*Sink // the newest of each stream
+	up      chan struct{}    // closed while the server is up
+	vast    bool
+	made    int // times that the topic was made
 	// ended is how many records were ever in it, trimmed how many of them were
 	// deleted; partitions is how many it has.
 	ended, trimmed, partitions int
@@ -82,7 +81,7 @@ func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
 	close(up)
 	return &Topic{
 		t: t, mode: mode, acked: make(map[ackKey]bool), copied: make(map[string]bridge.Checkpoint), session: make(map[string]*Sink),
-		failures: make(map[int]Failure), refusals: make(map[int]error), up: up, partitions: 1,
+		up: up, partitions: 1,
 	}
 }
 
@@ -107,20 +106,14 @@ func (p *Topic) FailPublish(n int, f Failure) {
 	if f == Partly && p.mode != bridge.AtLeastOnce {
 		p.t.Fatalf("topic: a transaction is never partly persisted")
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failures[n] = f
+	p.publishes.fail(n, f)
 }
 
 // FailNext makes the next Publish fail.
 func (p *Topic) FailNext(f Failure) { p.FailPublish(p.Publishes()+1, f) }
 
 // FailRecover makes Recover number n, counted from 1 over all Sinks, return err.
-func (p *Topic) FailRecover(n int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refusals[n] = err
-}
+func (p *Topic) FailRecover(n int, err error) { p.recovers.fail(n, err) }
 
 // Break makes the server unreachable until heal is called: Recover and Holds
 // wait, Publish fails.
@@ -133,18 +126,10 @@ func (p *Topic) Break() (heal func()) {
 }
 
 // Publishes returns the number of calls of Publish so far.
-func (p *Topic) Publishes() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.publishes
-}
+func (p *Topic) Publishes() int { return p.publishes.count() }
 
 // Recovers returns the number of calls of Recover so far.
-func (p *Topic) Recovers() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.recovers
-}
+func (p *Topic) Recovers() int { return p.recovers.count() }
 
 // Acknowledged reports whether a Publish with this checkpoint returned nil.
 func (p *Topic) Acknowledged(c bridge.Checkpoint) bool {
@@ -305,8 +290,7 @@ func (l Load) Publish(ctx context.Context, s bridge.Sink) (bridge.Receipt, error
 func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	p := s.topic
 	p.mu.Lock()
-	p.recovers++
-	refusal := p.refusals[p.recovers]
+	refusal, _ := p.recovers.next()
 	s.open = false
 	p.mu.Unlock()
 	if refusal != nil {
@@ -336,9 +320,9 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
 }
 
-// Send implements bridge.Sink. It releases the page at once. At least once,
-// its events are in the topic from then on only if the batch is published, or
-// fails with them; a Publish that never comes leaves nothing.
+// Send implements bridge.Sink. It releases the page at once. In
+// at-least-once mode too, events come into the topic with Publish only: Send
+// without Publish leaves nothing.
 func (s *Sink) Send(_ context.Context, page *bridge.Page) error {
 	defer page.Release()
 	p := s.topic
@@ -444,7 +428,7 @@ func (s *Sink) begin(b bridge.Batch) (form Failure, fails bool, err error) {
 	p := s.topic
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.publishes++
+	form, fails = p.publishes.next()
 	if s.busy {
 		p.t.Errorf("sink: two calls of Publish at once")
 	}
@@ -460,7 +444,6 @@ func (s *Sink) begin(b bridge.Batch) (form Failure, fails bool, err error) {
 	}
 	s.check(b)
 	s.last, s.any = b.Checkpoint.Version, true
-	form, fails = p.failures[p.publishes]
 	return form, fails, nil
 }
 

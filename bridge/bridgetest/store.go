@@ -27,20 +27,19 @@ type Store struct {
 	// not in the topic. Use Topic.Acknowledged. Set before use.
 	Acknowledged func(bridge.Checkpoint) bool
 
-	mu       sync.Mutex // guards all below
-	value    []byte     // nil is nothing
-	history  []bridge.Checkpoint
-	foreign  bool // Put wrote the value
-	advances int
-	loads    int
-	failures map[int]Failure // of Advance, by number
-	refusals map[int]error   // of Load, by number
-	down     bool
+	advances calls[Failure]
+	loads    calls[error]
+
+	mu      sync.Mutex // guards all below
+	value   []byte     // nil is nothing
+	history []bridge.Checkpoint
+	foreign bool // Put wrote the value
+	down    bool
 }
 
 // NewStore returns an empty Store.
 func NewStore(t testing.TB, stream string) *Store {
-	return &Store{t: t, stream: stream, failures: make(map[int]Failure), refusals: make(map[int]error)}
+	return &Store{t: t, stream: stream}
 }
 
 // FailAdvance makes Advance number n, counted from 1, fail in the form Failed
@@ -49,20 +48,14 @@ func (s *Store) FailAdvance(n int, f Failure) {
 	if f == Partly {
 		s.t.Fatalf("store: an advance is never partly persisted")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failures[n] = f
+	s.advances.fail(n, f)
 }
 
 // FailNext makes the next Advance fail.
 func (s *Store) FailNext(f Failure) { s.FailAdvance(s.Advances()+1, f) }
 
 // FailLoad makes Load number n, counted from 1, return err.
-func (s *Store) FailLoad(n int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refusals[n] = err
-}
+func (s *Store) FailLoad(n int, err error) { s.loads.fail(n, err) }
 
 // Break makes every call fail until heal is called.
 func (s *Store) Break() (heal func()) {
@@ -129,11 +122,7 @@ func (s *Store) History() []bridge.Checkpoint {
 }
 
 // Advances returns the number of calls of Advance so far.
-func (s *Store) Advances() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.advances
-}
+func (s *Store) Advances() int { return s.advances.count() }
 
 // Load implements bridge.Store.
 func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
@@ -142,8 +131,7 @@ func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loads++
-	err := s.refusals[s.loads]
+	err, _ := s.loads.next()
 	switch {
 	case s.down:
 		return bridge.Checkpoint{}, fmt.Errorf("load checkpoint of %s: %w", s.stream, ErrDown)
@@ -160,9 +148,8 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.advances++
+	form, fails := s.advances.next()
 	raw := s.check(from, to)
-	form, fails := s.failures[s.advances]
 	if s.down || fails && form == Failed {
 		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Version, cause(s.down))
 	}

@@ -50,7 +50,7 @@ type world struct {
 	events, sessions, users []template
 }
 
-func newWorld(c Config) (*world, error) {
+func newWorld(c Config) *world {
 	w := &world{
 		seed:  c.Seed,
 		first: c.Start.UnixNano(),
@@ -59,15 +59,9 @@ func newWorld(c Config) (*world, error) {
 		late:  c.Form.Late,
 	}
 	w.limit = int(min((maxTime.UnixNano()-w.first)/w.every, idIndexMask>>1))
-	var err error
-	if w.events, err = compileEvents(c); err != nil {
-		return nil, err
-	}
-	if w.sessions, err = compileItems(c, "sessionObject"); err != nil {
-		return nil, err
-	}
-	w.users, err = compileItems(c, "userObject")
-	return w, err
+	w.events = compileEvents(c)
+	w.sessions, w.users = compileItems(c, "sessionObject"), compileItems(c, "userObject")
+	return w
 }
 
 func (w *world) hash(salt uint64, i int) uint64 {

@@ -31,10 +31,7 @@ func New(config Config) (*Handler, error) {
 	}
 	now := time.Now()
 	config = config.withDefaults(now)
-	world, err := newWorld(config)
-	if err != nil {
-		return nil, fmt.Errorf("build the content of the export: %w", err)
-	}
+	world := newWorld(config)
 	if config.Events > world.limit || config.Start.UnixMilli() < minMillis {
 		return nil, fmt.Errorf("simulator configuration: %d events %s apart from %s on are not all within 2001 and 2250, use fewer, a smaller distance or another start",
 			config.Events, config.Every, config.Start.Format(time.RFC3339))
@@ -52,7 +49,7 @@ func New(config Config) (*Handler, error) {
 			world:     world,
 			resources: world.resources(form),
 			cursors:   newCursors(config.Seed, config.CursorTTL),
-			stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: since},
+			stock:     growth{rate: config.Rate, limit: world.limit, base: config.Events, since: since},
 		},
 		limiter: newLimiter(config.RateLimit),
 		link:    newLink(config.BandwidthBits),
@@ -60,6 +57,7 @@ func New(config Config) (*Handler, error) {
 		closed:  make(chan struct{}),
 	}
 	h.bodies.New = func() any { return new([]byte) }
+	var err error
 	if h.pages.metadata, err = metadataOf(config); err != nil {
 		return nil, err
 	}
@@ -169,7 +167,7 @@ func (h *Handler) page(res *resource, r *http.Request) answer {
 	if err != nil {
 		return h.refuse(err)
 	}
-	if page, ok := h.pages.kept(q); ok {
+	if page, ok := h.pages.ready(q); ok {
 		return answer{
 			status: http.StatusOK, contentType: "application/json", body: page.body, encoded: page.encoded, items: q.size,
 		}

@@ -20,8 +20,8 @@ type pages struct {
 	resources []resource
 	metadata  []byte
 	cursors   cursors
-	stock     stock
-	ahead     keptPages
+	stock     growth
+	ahead     prerendered
 	nonce     atomic.Int64
 }
 

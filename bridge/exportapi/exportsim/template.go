@@ -2,7 +2,6 @@ package exportsim
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,14 +105,13 @@ func (w *world) render(to []byte, t *template, v values) []byte {
 }
 
 // compiler expands the grammar into templates, with a random choice wherever a
-// rule has alternatives.
+// rule has alternatives. It panics on a mistake in the grammar.
 type compiler struct {
 	grammar []map[string][]string // searched in this order
 	state   uint64                // of the random sequence
 	typ     string                // <type>
 	item    int                   // <item>: place in the innermost list
-	depth   int
-	out     template // memory for the one in work
+	out     template              // memory for the one in work
 }
 
 func newCompiler(c Config) *compiler {
@@ -122,7 +120,7 @@ func newCompiler(c Config) *compiler {
 
 // compileEvents makes templates of every event type of the schema: each type
 // at least once, the rest by weight.
-func compileEvents(c Config) ([]template, error) {
+func compileEvents(c Config) []template {
 	p := newCompiler(c)
 	types := typesOf(c.Schema)
 	var once, lots []int
@@ -141,34 +139,27 @@ func compileEvents(c Config) ([]template, error) {
 			kind = once[n]
 		}
 		p.typ = types[kind].name
-		t, err := p.compile("event")
-		if err != nil {
-			return nil, fmt.Errorf("event type %s: %w", p.typ, err)
-		}
+		t := p.compile("event")
 		t.kind = kind
 		all = append(all, t)
 	}
-	return all, nil
+	return all
 }
 
 // compileItems makes the templates of the sessions or the users.
-func compileItems(c Config, rule string) ([]template, error) {
+func compileItems(c Config, rule string) []template {
 	p := newCompiler(c)
-	all := make([]template, 0, itemTemplates)
-	for range itemTemplates {
-		t, err := p.compile(rule)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", rule, err)
-		}
-		all = append(all, t)
+	all := make([]template, itemTemplates)
+	for i := range all {
+		all[i] = p.compile(rule)
 	}
-	return all, nil
+	return all
 }
 
-func (p *compiler) compile(rule string) (template, error) {
+func (p *compiler) compile(rule string) template {
 	p.out = template{body: p.out.body[:0], slots: p.out.slots[:0]}
-	err := p.expand(rule)
-	return template{body: bytes.Clone(p.out.body), slots: slices.Clone(p.out.slots)}, err
+	p.expand(rule)
+	return template{body: bytes.Clone(p.out.body), slots: slices.Clone(p.out.slots)}
 }
 
 // below returns a random number in [0, n).
@@ -178,80 +169,62 @@ func (p *compiler) below(n int) int {
 }
 
 // expand writes one alternative of a rule.
-func (p *compiler) expand(rule string) error {
+func (p *compiler) expand(rule string) {
 	for _, layer := range p.grammar {
-		alternatives, ok := layer[rule]
-		if !ok {
-			continue
+		if alternatives, ok := layer[rule]; ok {
+			p.write(alternatives[p.below(len(alternatives))])
+			return
 		}
-		p.depth++
-		defer func() { p.depth-- }()
-		if p.depth > 20 {
-			return fmt.Errorf("rule %q contains itself", rule)
-		}
-		return p.write(alternatives[p.below(len(alternatives))])
 	}
-	return fmt.Errorf("no rule %q", rule)
+	panic("exportsim: the grammar has no rule " + rule)
 }
 
 // write copies text and replaces each <name> or <name:argument:...> in it.
-func (p *compiler) write(text string) error {
-	for {
+func (p *compiler) write(text string) {
+	for text != "" {
 		literal, rest, found := strings.Cut(text, "<")
 		p.out.body = append(p.out.body, literal...)
 		if !found {
-			return nil
+			return
 		}
-		placeholder, after, closed := strings.Cut(rest, ">")
-		if !closed {
-			return fmt.Errorf("unclosed placeholder in %q", text)
-		}
-		if err := p.fill(placeholder); err != nil {
-			return err
-		}
-		text = after
+		var placeholder string
+		placeholder, text, _ = strings.Cut(rest, ">")
+		p.fill(placeholder)
 	}
 }
 
-func (p *compiler) fill(placeholder string) error {
+func (p *compiler) fill(placeholder string) {
 	if slotted, ok := parts[placeholder]; ok {
 		p.out.slots = append(p.out.slots, slot{len(p.out.body), slotted.what})
 		p.out.body = append(p.out.body, strings.Repeat("0", slotted.width)...)
-		return nil
+		return
 	}
 	name, arguments, _ := strings.Cut(placeholder, ":")
 	switch name {
 	case "type":
 		p.out.body = append(p.out.body, p.typ...)
-		return nil
 	case "payload":
-		return p.expand(p.typ)
+		p.expand(p.typ)
 	case "item":
 		p.out.body = strconv.AppendInt(p.out.body, int64(p.item), 10)
-		return nil
 	case "uuid":
-		var id [idLen]byte
-		putID(id[:], 0, uint64(p.below(1<<48)), p.below(1<<40))
-		p.out.body = append(p.out.body, id[:]...)
-		return nil
+		p.out.body = appendID(p.out.body, 0, uint64(p.below(1<<48)), p.below(1<<40))
 	case "int", "cents", "micro", "list":
-		return p.number(name, arguments)
+		p.number(name, arguments)
+	default:
+		p.expand(name)
 	}
-	return p.expand(name)
 }
 
 // number writes <int:a:b>, a random integer in [a, b], the same as hundredths
 // (<cents:a:b>) or millionths (<micro:a:b>), or <list:a:b:rule>: so many items.
-func (p *compiler) number(name, arguments string) error {
+func (p *compiler) number(name, arguments string) {
 	from, rest, _ := strings.Cut(arguments, ":")
 	to, rule, _ := strings.Cut(rest, ":")
-	low, err := strconv.Atoi(from)
-	if err != nil {
-		return fmt.Errorf("placeholder %s:%s: %w", name, arguments, err)
-	}
-	high, err := strconv.Atoi(to)
-	if err != nil || high < low {
-		return fmt.Errorf("placeholder %s:%s: no range", name, arguments)
+	low, errLow := strconv.Atoi(from)
+	high, errHigh := strconv.Atoi(to)
+	if errLow != nil || errHigh != nil || high < low {
+		panic("exportsim: no range in placeholder " + name + ":" + arguments)
 	}
 	n := low + p.below(high-low+1)
 	switch name {
@@ -262,21 +235,17 @@ func (p *compiler) number(name, arguments string) error {
 	case "micro":
 		p.out.body = strconv.AppendFloat(p.out.body, float64(n)/1e6, 'f', 6, 64)
 	case "list":
-		return p.list(n, rule)
+		p.list(n, rule)
 	}
-	return nil
 }
 
-func (p *compiler) list(n int, rule string) error {
+func (p *compiler) list(n int, rule string) {
 	outer := p.item
-	defer func() { p.item = outer }()
 	for p.item = 0; p.item < n; p.item++ {
 		if p.item > 0 {
 			p.out.body = append(p.out.body, ',')
 		}
-		if err := p.expand(rule); err != nil {
-			return err
-		}
+		p.expand(rule)
 	}
-	return nil
+	p.item = outer
 }

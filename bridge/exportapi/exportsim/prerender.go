@@ -6,48 +6,48 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// keptPages are full pages of the whole export that were rendered ahead. A
+// prerendered are full pages of the whole export that were rendered ahead. A
 // full page never changes: neither growth nor a repeated request does.
-type keptPages struct {
+type prerendered struct {
 	mu    sync.RWMutex
-	pages map[span]keptPage // guarded by mu
+	pages map[span]readyPage // guarded by mu
 }
 
 // span is the place of a page of events.
 type span struct{ from, size int }
 
-// keptPage is one page in every form that is offered. Nobody writes to it.
-type keptPage struct {
+// readyPage is one page in every form that is offered. Nobody writes to it.
+type readyPage struct {
 	body    []byte
 	encoded map[string][]byte // by encoding
 }
 
-// kept returns the page that a query asks for, if it was rendered ahead and
+// ready returns the page that a query asks for, if it was rendered ahead and
 // the stock still fills it.
-func (p *pages) kept(q query) (keptPage, bool) {
+func (p *pages) ready(q query) (readyPage, bool) {
 	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
-		return keptPage{}, false
+		return readyPage{}, false
 	}
 	if e := p.extent(q, p.stock.now()); e.high-e.low < q.size {
-		return keptPage{}, false
+		return readyPage{}, false
 	}
 	return p.ahead.get(span{q.from, q.size})
 }
 
-func (k *keptPages) get(at span) (keptPage, bool) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	page, ok := k.pages[at]
+func (p *prerendered) get(at span) (readyPage, bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	page, ok := p.pages[at]
 	return page, ok
 }
 
-func (k *keptPages) put(at span, page keptPage) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.pages == nil {
-		k.pages = make(map[span]keptPage)
+func (p *prerendered) put(at span, page readyPage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pages == nil {
+		p.pages = make(map[span]readyPage)
 	}
-	k.pages[at] = page
+	p.pages[at] = page
 }
 
 // Prerender renders full pages of events of a size ahead, from the first one
@@ -69,7 +69,7 @@ func (h *Handler) Prerender(size, limit int) int {
 			return n
 		}
 		body, _, _ := h.pages.append(nil, q)
-		page := keptPage{body: body, encoded: make(map[string][]byte)}
+		page := readyPage{body: body, encoded: make(map[string][]byte)}
 		used += len(body)
 		for _, encoding := range h.compressor.offered {
 			if encoding == encodingGzip {
