@@ -2,7 +2,6 @@ package exportapi
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"regexp"
@@ -79,9 +78,9 @@ func mappedPage(n, size int) []byte {
 func (p *benchmarkPage) decoders(t testing.TB) (oracle, scanner func()) {
 	t.Helper()
 	cfg := &Config{ItemsField: "items", CursorField: "nextCursor", ItemMapping: p.mapping}
-	o, errOracle := newOracle(cfg, presets[p.resource])
-	s, errScanner := newPageDecoder(cfg, presets[p.resource])
-	if err := errors.Join(errOracle, errScanner); err != nil {
+	o := newOracle(cfg, presets[p.resource])
+	s, err := newPageDecoder(cfg, presets[p.resource])
+	if err != nil {
 		t.Fatal(err)
 	}
 	var events []bridge.Event // of both, as pages share their memory
