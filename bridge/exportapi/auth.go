@@ -162,17 +162,16 @@ type credentials struct {
 	secret bridge.Secret
 }
 
-func newCredentials(cfg *Config, transport http.RoundTripper) (*credentials, error) {
+// newCredentials returns the credentials of a valid configuration.
+func newCredentials(cfg *Config, transport http.RoundTripper) *credentials {
 	c := &credentials{cfg: cfg, secret: cfg.APIKey}
-	if cfg.Scheme != authOAuth2 {
-		return c, nil
+	if cfg.Scheme == authOAuth2 {
+		params, _ := cfg.oauth2Params() // validated
+		c.grant = grant.New(&clientcredentials.Config{
+			ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params,
+		}, transport, cfg.Timeout)
 	}
-	params, err := cfg.oauth2Params()
-	if err != nil {
-		return nil, err
-	}
-	c.grant = grant.New(&clientcredentials.Config{ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params}, transport, cfg.Timeout)
-	return c, nil
+	return c
 }
 
 // token returns the token, nil before the first and without EXPORT_AUTH=oauth2.

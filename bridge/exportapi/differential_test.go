@@ -35,10 +35,7 @@ func newRivals(t testing.TB) (all []rivals) {
 	fields := Config{ItemsField: "items", CursorField: "nextCursor"}
 	add := func(resource, key string) {
 		cfg := &Config{ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key, ItemMapping: fields.ItemMapping}
-		scanner, err := newPageDecoder(cfg, presets[resource])
-		if err != nil {
-			t.Fatal(err)
-		}
+		scanner := newPageDecoder(cfg, presets[resource])
 		name := fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping)
 		all = append(all, rivals{name, scanner, newOracle(cfg, presets[resource]), 0})
 	}
