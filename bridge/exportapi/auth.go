@@ -95,9 +95,6 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 		params, err := c.oauth2Params()
 		p.Add(err)
 		p.Check(len(c.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS", "has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
-	case authNone:
-	default:
-		p.Check(false, "EXPORT_AUTH", "%q is not one of: key, none, basic, oauth2", c.Scheme)
 	}
 	without := func(scheme, variable string, set bool) {
 		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; unset it, or set EXPORT_AUTH=%[1]s", scheme)

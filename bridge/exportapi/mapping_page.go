@@ -68,7 +68,6 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	in := c.cursorIn()
 	p.Check(c.ItemsField != "", itemsSetting, "is empty, for example items")
 	p.Check(c.CursorField != "" || in == inLink, cursorSetting, "is empty, for example nextCursor")
-	p.Check(slices.Contains([]string{inBody, inHeader, inLastItem, inNextURL, inLink}, in), inSetting, "%q is not one of: body, header, last-item, next-url, link", in)
 	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
 	field, ends := strings.CutPrefix(c.MoreField, "!")
 	p.Check(!nextlink.Contradicts(field, ends), moreSetting,

@@ -155,9 +155,6 @@ func (m *RequestMapping) formatTime(ms int64) string {
 
 // checkRequests checks the settings of requests.
 func (c *Config) checkRequests(p *bridge.Problems) {
-	p.Check(c.Method == "" || c.Method == http.MethodGet || c.posts(), "EXPORT_METHOD", "%q is not one of: GET, POST", c.Method)
-	_, known := timeFormats[c.TimeFormat]
-	p.Check(known && c.TimeFormat != none, "EXPORT_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339", c.TimeFormat)
 	most := c.MaxPageSize
 	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", most, maxItems)
 	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
@@ -168,13 +165,12 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, for example 400,404,410", text)
 	}
 	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE", "is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
-	for _, s := range []struct {
-		variable, value string
-		values          []string
-	}{{"EXPORT_NEXT_URL", c.NextURL, []string{nextWhole, nextPath}}, {"EXPORT_NEXT_PARAMS", c.NextParams, []string{nextWarn, nextKeep, nextAdd}}} {
-		p.Check(s.value == "" || slices.Contains(s.values, s.value), s.variable, "%q is not one of: %s", s.value, strings.Join(s.values, ", "))
-		p.Check(s.value == "" || s.value == s.values[0] || c.leads(), s.variable, "is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", s.value, c.cursorIn())
+	needsURL := func(variable, value, usual string) {
+		p.Check(value == "" || value == usual || c.leads(), variable,
+			"is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", value, c.cursorIn())
 	}
+	needsURL("EXPORT_NEXT_URL", c.NextURL, nextWhole)
+	needsURL("EXPORT_NEXT_PARAMS", c.NextParams, nextWarn)
 	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH", "is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
 	c.checkHeaders(p)
