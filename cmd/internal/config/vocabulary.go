@@ -45,9 +45,6 @@ func IsOurs(name string) bool {
 	return hasPrefix(name, ownPrefixes[:]) || hasPrefix(name, sharedPrefixes[:])
 }
 
-// IsSetting reports whether a variable, or its _FILE form, is a setting of the process.
-func IsSetting(name string) bool { return newVocabulary(Variables(), nil).lookup(name) != nil }
-
 // vocabulary knows the names of all settings.
 type vocabulary struct {
 	vars    map[string]*Variable

@@ -18,7 +18,7 @@ const (
 	logError     = "error"
 	logHint      = "hint"
 	logAddr      = "addr"
-	LogComponent = "component" // kafka, redis, http or traces
+	logComponent = "component" // kafka, redis, http or traces
 )
 
 // componentHTTP says who was refused and who did what: its messages are an audit log.
