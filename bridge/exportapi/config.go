@@ -84,7 +84,8 @@ func (c *Config) Validate() error {
 	checkValues(&p, reflect.ValueOf(*c))
 	c.checkAuth(&p)
 	for _, event := range c.Events {
-		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS", "contains an empty event type, for example orderPlaced,userSignedUp")
+		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS",
+			"contains an empty event type, for example orderPlaced,userSignedUp")
 	}
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
 	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE_BYTES", "must be above 0, for example 64MiB")

@@ -106,7 +106,8 @@ func (c *Config) checkSource(p *bridge.Problems) {
 	headers, _ := parseHeaders(c.Headers.Reveal())
 	for _, name := range c.SourceHeaders {
 		set := slices.ContainsFunc(headers, func(h param) bool { return strings.EqualFold(h.name, name) })
-		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS", "%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
+		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS",
+			"%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
 	}
 }
 

@@ -74,18 +74,24 @@ func (c *Config) checkPages(p *bridge.Problems) {
 		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write it as a pointer, with / in front of its name, if the name is wrong", c.MoreField)
 	switch in {
 	case inHeader:
-		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting, "%q is not the name of a header, for example X-Next-Cursor", c.CursorField)
+		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting,
+			"%q is not the name of a header, for example X-Next-Cursor", c.CursorField)
 	case inLastItem:
-		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting, "%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
+		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting,
+			"%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
 	case inLink:
-		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting, "%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)
+		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting,
+			"%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)
 	}
 	if c.ItemsField == rootField {
-		p.Check(in != inBody && in != inNextURL, inSetting, "%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
+		p.Check(in != inBody && in != inNextURL, inSetting,
+			"%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
 		p.Check(c.MoreField == "", moreSetting, "%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
 	}
-	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD", "is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
-	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting, "%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
+	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD",
+		"is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
+	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting,
+		"%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
 	if c.ItemsField != "" {
 		p.Add(new(pageDecoder).layOut(c))
 	}

@@ -156,22 +156,26 @@ func (m *RequestMapping) formatTime(ms int64) string {
 // checkRequests checks the settings of requests.
 func (c *Config) checkRequests(p *bridge.Problems) {
 	most := c.MaxPageSize
-	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", most, maxItems)
-	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
+	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE",
+		"%d is not within 1 to %d, for example 1000", most, maxItems)
+	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE",
+		"%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
 	for _, text := range c.CursorStatuses {
 		status, err := strconv.Atoi(text)
 		own := slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}, status)
 		p.Check(err == nil && status >= 400 && status < 500 && !own, "EXPORT_CURSOR_STATUSES",
 			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, for example 400,404,410", text)
 	}
-	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE", "is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
+	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE",
+		"is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
 	needsURL := func(variable, value, usual string) {
 		p.Check(value == "" || value == usual || c.leads(), variable,
 			"is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", value, c.cursorIn())
 	}
 	needsURL("EXPORT_NEXT_URL", c.NextURL, nextWhole)
 	needsURL("EXPORT_NEXT_PARAMS", c.NextParams, nextWarn)
-	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH", "is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
+	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH",
+		"is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
 	c.checkHeaders(p)
 }
@@ -208,7 +212,8 @@ func (c *Config) checkParams(p *bridge.Problems) {
 	p.Add(err)
 	for i, param := range static {
 		check(named{"EXPORT_PARAMS", param.Name, ""}, "has %q, which is already the parameter of %s%s")
-		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS", "has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
+		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS",
+			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
 		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
 			return other.Name != param.Name && params.Collide(other.Name, param.Name)
 		})

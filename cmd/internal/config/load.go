@@ -80,6 +80,10 @@ func (l *loader) add(variable, message string) {
 	}
 }
 
+func (l *loader) addf(variable, format string, args ...any) {
+	l.add(variable, fmt.Sprintf(format, args...))
+}
+
 // check adds the problems of the streams' Validate, with the streams' names unless
 // all streams share the problem. It skips variables that have a problem already.
 func (l *loader) check(found map[string]bridge.Problems) {

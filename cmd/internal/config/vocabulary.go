@@ -143,7 +143,7 @@ func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 		}
 		switch {
 		case v != nil && v.Secret:
-			l.add(v.Name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, FileSuffix))
+			l.addf(v.Name, "%s is a secret and has no place on the command line; set %s%s", name, name, FileSuffix)
 		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
 			l.add("", suggest(name+" is not a setting", voc.near(name, nearEnough+1)))
 		}
