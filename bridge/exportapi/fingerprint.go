@@ -94,11 +94,11 @@ func appendParts(parts []bridge.RequestPart, kind string, params []param, preset
 }
 
 // selectsTenant reports whether a static header selects the tenant.
-func (m *SourceMapping) selectsTenant(header string) bool {
-	if len(m.SourceHeaders) == 0 {
+func (s *SourceMapping) selectsTenant(header string) bool {
+	if len(s.SourceHeaders) == 0 {
 		return tenantHeader.MatchString(header)
 	}
-	return slices.ContainsFunc(m.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
+	return slices.ContainsFunc(s.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
 }
 
 // checkSource checks the settings of the source.

@@ -50,11 +50,11 @@ const (
 	defaultCursorField = "nextCursor"
 )
 
-func (m *PageMapping) cursorIn() string { return cmp.Or(m.CursorIn, inBody) }
-func (m *PageMapping) metadata() string { return cmp.Or(m.MetadataField, metadataField) }
+func (p *PageMapping) cursorIn() string { return cmp.Or(p.CursorIn, inBody) }
+func (p *PageMapping) metadata() string { return cmp.Or(p.MetadataField, metadataField) }
 
 // leads reports whether the next page is named by a URL.
-func (m *PageMapping) leads() bool { return m.cursorIn() == inNextURL || m.cursorIn() == inLink }
+func (p *PageMapping) leads() bool { return p.cursorIn() == inNextURL || p.cursorIn() == inLink }
 
 // simple reports whether a page has nothing but a member of its own that names
 // the next cursor: then the ends of the body may tell it, see tailCursor.
@@ -141,11 +141,11 @@ func (p *part) kindName() string {
 // partError is the error of a page that lacks what a setting selects.
 type partError struct{ text, setting string }
 
-func (e *partError) Error() string {
-	return strings.TrimSuffix(fmt.Sprintf("%v: %s (%s)", errNoPage, e.text, e.setting), " ()")
+func (p *partError) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s (%s)", errNoPage, p.text, p.setting), " ()")
 }
 
-func (e *partError) Unwrap() error { return errNoPage }
+func (p *partError) Unwrap() error { return errNoPage }
 
 // fault is the error of a page whose part is wrong.
 func (p *part) fault(format string, args ...any) error {

@@ -52,8 +52,8 @@ func defaultRequests() RequestMapping {
 	}
 }
 
-func (m *RequestMapping) posts() bool                 { return m.Method == http.MethodPost }
-func (m *RequestMapping) timeFormat() itemtime.Format { return timeFormats[m.TimeFormat] }
+func (r *RequestMapping) posts() bool                 { return r.Method == http.MethodPost }
+func (r *RequestMapping) timeFormat() itemtime.Format { return timeFormats[r.TimeFormat] }
 
 // namesEvents reports whether requests have the parameter of the event types.
 func (c *Config) namesEvents() bool { return c.Resource == "events" && len(c.Events) > 0 }
@@ -82,20 +82,20 @@ func (c *Config) refuse(at bridge.Position) error {
 }
 
 // widens reports whether the API returns events outside of a window.
-func (m *RequestMapping) widens() bool {
-	return m.EndInclusive || m.timeFormat() == itemtime.Seconds
+func (r *RequestMapping) widens() bool {
+	return r.EndInclusive || r.timeFormat() == itemtime.Seconds
 }
 
 // asked returns the range that a request for the position asks for, as the API
 // understands it: start inclusive, end exclusive.
-func (m *RequestMapping) asked(at bridge.Position) (from, to int64) {
+func (r *RequestMapping) asked(at bridge.Position) (from, to int64) {
 	from, to = at.Start, at.End
 	unit := int64(1)
-	if m.timeFormat() == itemtime.Seconds {
+	if r.timeFormat() == itemtime.Seconds {
 		unit = 1000
 		from, to = from/unit*unit, (to+unit-1)/unit*unit
 	}
-	if m.EndInclusive {
+	if r.EndInclusive {
 		to += unit
 	}
 	return from, to
@@ -103,19 +103,19 @@ func (m *RequestMapping) asked(at bridge.Position) (from, to int64) {
 
 // bounds returns the parameters of the position's bounds. In whole seconds they
 // are widened: timeline.Trim drops what was asked for too much.
-func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
+func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	if at.Cursor != "" && !at.Window {
 		return nil
 	}
 	if at.Start != 0 {
-		bounds = append(bounds, param{m.StartParam, m.formatTime(at.Start)})
+		bounds = append(bounds, param{r.StartParam, r.formatTime(at.Start)})
 	}
 	if at.End != 0 {
 		end := at.End
-		if m.timeFormat() == itemtime.Seconds {
+		if r.timeFormat() == itemtime.Seconds {
 			end += 999
 		}
-		bounds = append(bounds, param{m.EndParam, m.formatTime(end)})
+		bounds = append(bounds, param{r.EndParam, r.formatTime(end)})
 	}
 	return bounds
 }
@@ -141,8 +141,8 @@ func (c *Config) beside(at bridge.Position) (settings []string) {
 }
 
 // formatTime formats milliseconds since the epoch.
-func (m *RequestMapping) formatTime(ms int64) string {
-	switch m.timeFormat() {
+func (r *RequestMapping) formatTime(ms int64) string {
+	switch r.timeFormat() {
 	case itemtime.Seconds:
 		return strconv.FormatInt(time.UnixMilli(ms).Unix(), 10)
 	case itemtime.Micros:

@@ -151,15 +151,15 @@ func Load(from Sources, need Uses) (*Settings, error) {
 }
 
 // open reads the environment file.
-func (from *Sources) open() (sources, error) {
+func (s *Sources) open() (sources, error) {
 	var envFile map[string]string
-	if from.EnvFile != "" {
+	if s.EnvFile != "" {
 		var err error
-		if envFile, err = readEnvFile(from.EnvFile); err != nil {
+		if envFile, err = readEnvFile(s.EnvFile); err != nil {
 			return sources{}, fmt.Errorf("--env-file: %w", err)
 		}
 	}
-	return newSources(from.Flags, from.Command, from.Environ, envFile), nil
+	return newSources(s.Flags, s.Command, s.Environ, envFile), nil
 }
 
 func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
@@ -470,9 +470,9 @@ func (st *Stream) sameSource(other *Stream) bool {
 }
 
 // Owner names this process in checkpoints and answers.
-func (c *Process) Owner() string {
-	if c.InstanceID != "" {
-		return c.InstanceID
+func (p *Process) Owner() string {
+	if p.InstanceID != "" {
+		return p.InstanceID
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -100,10 +100,10 @@ type Options struct {
 type ListenError struct{ err error }
 
 // Error implements error.
-func (e *ListenError) Error() string { return e.err.Error() }
+func (l *ListenError) Error() string { return l.err.Error() }
 
 // Unwrap returns the cause.
-func (e *ListenError) Unwrap() error { return e.err }
+func (l *ListenError) Unwrap() error { return l.err }
 
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
