@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Names in ownPrefixes are ours alone, so an unknown one is a mistake. Others
-// share KAFKA_, HTTP_ and LOG_ with us: there only a near miss is worth a word.
+// An unknown name with one of ownPrefixes is a mistake. Other programs use
+// sharedPrefixes too: an unknown name there is reported only if a setting is near.
 var (
 	ownPrefixes    = [...]string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
 	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "LOG_"}

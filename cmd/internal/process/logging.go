@@ -21,7 +21,7 @@ const (
 	logComponent = "component" // kafka, redis, http or traces
 )
 
-// componentHTTP says who was refused and who did what: its messages are an audit log.
+// componentHTTP marks the audit log: which clients were refused, and what others did.
 const componentHTTP = "http"
 
 // NewLogger returns a logger of the configured level and format that folds repeated
