@@ -362,7 +362,7 @@ func (o *oracleItem) at(item []byte, pointer string) oracleValue {
 	if pointer == "" {
 		return nil
 	}
-	for _, name := range strings.Split(pointer[1:], "/") {
+	for name := range strings.SplitSeq(pointer[1:], "/") {
 		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
 		if item = o.member(item, name); item == nil {
 			return nil
