@@ -183,11 +183,8 @@ func (h *history) index(ctx context.Context) ([]node, error) {
 			return nil, err
 		}
 		for pair := range slices.Chunk(page, 2) {
-			n, err := parseNode(pair[0])
-			at, err2 := strconv.ParseFloat(pair[len(pair)-1], 64)
-			if err2 == nil {
-				n.at, err2 = instantOf(at)
-			}
+			at, err := strconv.ParseFloat(pair[len(pair)-1], 64)
+			n, err2 := parseNode(pair[0], at)
 			if err := errors.Join(err, err2); err != nil {
 				return nil, fmt.Errorf("%s: %w", op, foreign(h.keys.index, err))
 			}

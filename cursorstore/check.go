@@ -171,7 +171,12 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 		return Finding{Level: Info, Text: "persistence unknown"}
 	}
 	hint := "set appendonly yes, for example: redis-cli config set appendonly yes"
-	save, err := c.setting(ctx, node, "save")
+	var values map[string]string
+	err := c.call(ctx, "config get save", func(ctx context.Context) (err error) {
+		values, err = node.ConfigGet(ctx, "save").Result()
+		return err
+	})
+	save := values["save"]
 	switch {
 	case err != nil: // managed servers refuse CONFIG
 		return Finding{Level: Warn, Text: "append-only off, snapshots unknown: a restart may lose the last commits", Hint: hint}
@@ -179,16 +184,6 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 		return Finding{Level: Warn, Text: "no persistence: a restart loses the history and, in at-least-once mode, the checkpoint", Hint: hint}
 	}
 	return Finding{Level: Warn, Text: "snapshots only (save " + save + "): a restart loses the last commits", Hint: hint}
-}
-
-func (c *Client) setting(ctx context.Context, node redis.Cmdable, name string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	values, err := node.ConfigGet(ctx, name).Result()
-	if err != nil {
-		return "", fmt.Errorf("config get %s: %w", name, err)
-	}
-	return values[name], nil
 }
 
 var probe = redis.NewScript(`

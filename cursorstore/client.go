@@ -186,9 +186,9 @@ func LogTo(log *slog.Logger) {
 type clientLog struct{ log *slog.Logger }
 
 // Printf implements go-redis's logger.
-func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
-	if l.log.Enabled(ctx, slog.LevelDebug) {
-		l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
+func (c clientLog) Printf(ctx context.Context, format string, args ...any) {
+	if c.log.Enabled(ctx, slog.LevelDebug) {
+		c.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
 	}
 }
 

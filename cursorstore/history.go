@@ -147,11 +147,8 @@ func nodesOf(members []redis.Z) ([]node, error) {
 		if !ok {
 			return nil, fmt.Errorf("member %v", z.Member)
 		}
-		n, err := parseNode(member)
+		n, err := parseNode(member, z.Score)
 		if err != nil {
-			return nil, err
-		}
-		if n.at, err = instantOf(z.Score); err != nil {
 			return nil, err
 		}
 		nodes = append(nodes, n)
@@ -159,22 +156,17 @@ func nodesOf(members []redis.Z) ([]node, error) {
 	return nodes, nil
 }
 
-// instantOf parses a score of the index.
-func instantOf(score float64) (int64, error) {
+// parseNode parses a member of the index and its score, a time.
+func parseNode(member string, score float64) (n node, err error) {
 	if !(math.Abs(score) <= bridge.MaxNumber) { // or not a number
-		return 0, fmt.Errorf("score %v is no time", score)
+		return n, fmt.Errorf("score %v is no time", score)
 	}
-	return int64(score), nil
-}
-
-func parseNode(member string) (node, error) {
-	n := node{}
+	n.at = int64(score)
 	for _, mark := range []string{markGrowth, markKept} {
 		if rest, ok := strings.CutSuffix(member, mark); ok {
 			n.mark, member = mark, rest
 		}
 	}
-	var err error
 	n.version, err = bridge.ParseVersion(member)
 	return n, err
 }

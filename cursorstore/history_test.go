@@ -619,9 +619,7 @@ func TestForgedHistory(t *testing.T) {
 			sp := s.space(t)
 			store := sp.open(stream)
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
-			if err := sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err())
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
 			_, _, err2 := store.Back(t.Context(), 5, 1)
 			for _, err := range []error{err, err2} {

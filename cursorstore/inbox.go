@@ -37,32 +37,32 @@ type inbox struct {
 // Redis's clock; with a ttl of 0 the command's own Deadline applies. It is
 // idempotent. While another request is pending it returns a
 // *bridge.PendingError.
-func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
+func (i *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
 	if err := c.Validate(); err != nil {
-		return fmt.Errorf("request of %s: %w: %w", b.name, bridge.ErrInvalidCommand, err)
+		return fmt.Errorf("request of %s: %w: %w", i.name, bridge.ErrInvalidCommand, err)
 	}
-	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, b.name)
+	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, i.name)
 	data, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	const tries = 3
 	for range tries {
-		reply, err := b.run(ctx, op, "request", c.ID, data, ttl.Milliseconds(), c.Deadline, answerKept.Milliseconds())
+		reply, err := i.run(ctx, op, "request", c.ID, data, ttl.Milliseconds(), c.Deadline, answerKept.Milliseconds())
 		if err != nil {
 			return err
 		}
 		switch reply[0] {
 		case "late":
-			if err := b.expire(ctx, reply); err != nil {
+			if err := i.expire(ctx, reply); err != nil {
 				return fmt.Errorf("%s: %w", op, err)
 			}
 		case "taken", "overdue":
-			err := b.taken(op, reply)
+			err := i.taken(op, reply)
 			if !errors.Is(err, bridge.ErrInvalidCommand) {
 				return err
 			}
-			if o, dropErr := b.drop(ctx, reply[1], err); dropErr != nil || o.State == bridge.CommandClaimed {
+			if o, dropErr := i.drop(ctx, reply[1], err); dropErr != nil || o.State == bridge.CommandClaimed {
 				return errors.Join(err, dropErr)
 			}
 		default:
@@ -72,11 +72,11 @@ func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	return fmt.Errorf("%s: superseded by other requests", op)
 }
 
-func (b *inbox) taken(op string, reply []string) error {
+func (i *inbox) taken(op string, reply []string) error {
 	if len(reply) < 6 {
 		return fmt.Errorf("%s: %w", op, errReply)
 	}
-	other, err := b.command(reply[1], reply[4], reply[5])
+	other, err := i.command(reply[1], reply[4], reply[5])
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
@@ -86,21 +86,21 @@ func (b *inbox) taken(op string, reply []string) error {
 
 // Withdraw cancels an unclaimed request and returns its resulting state:
 // CommandWithdrawn guarantees that it will not be applied.
-func (b *inbox) Withdraw(ctx context.Context, id string) (bridge.CommandOutcome, error) {
-	return b.ask(ctx, "withdraw", id, answerKept.Milliseconds())
+func (i *inbox) Withdraw(ctx context.Context, id string) (bridge.CommandOutcome, error) {
+	return i.ask(ctx, "withdraw", id, answerKept.Milliseconds())
 }
 
 // Outcome returns the state of a request.
-func (b *inbox) Outcome(ctx context.Context, id string) (bridge.CommandOutcome, error) {
-	return b.ask(ctx, "look", id)
+func (i *inbox) Outcome(ctx context.Context, id string) (bridge.CommandOutcome, error) {
+	return i.ask(ctx, "look", id)
 }
 
 // Wait waits for the answer to a request. It retries while Redis is
 // unreachable, until ctx ends. A withdrawn request has no answer.
-func (b *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
+func (i *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 	var last error
 	for {
-		o, err := b.Outcome(ctx, id)
+		o, err := i.Outcome(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			return bridge.Answer{}, errors.Join(fmt.Errorf("wait for the answer to %s: %w", id, ctx.Err()), last)
@@ -124,26 +124,26 @@ func permanent(err error) bool {
 // Next waits for a command, polling four times a second. It answers expired
 // and invalid ones itself. It returns errors of Redis at once, but never polls more often
 // than every 250 ms.
-func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
-	op := "next command for " + b.name
+func (i *inbox) Next(ctx context.Context) (bridge.Command, error) {
+	op := "next command for " + i.name
 	for {
-		bridge.Sleep(ctx, time.Until(b.polled.Add(nextInterval)))
+		bridge.Sleep(ctx, time.Until(i.polled.Add(nextInterval)))
 		if ctx.Err() != nil {
 			return bridge.Command{}, fmt.Errorf("%s: %w", op, ctx.Err())
 		}
-		b.polled = time.Now()
-		reply, err := b.eval(ctx, op, inboxScript, []string{b.keys.request}, "next")
+		i.polled = time.Now()
+		reply, err := i.eval(ctx, op, inboxScript, []string{i.keys.request}, "next")
 		switch {
 		case err != nil:
 			return bridge.Command{}, err
 		case reply[0] == "late":
-			if err := b.expire(ctx, reply); err != nil {
+			if err := i.expire(ctx, reply); err != nil {
 				return bridge.Command{}, err
 			}
 		case reply[0] == "pending" && len(reply) == 4:
-			c, err := b.command(reply[1], reply[3], reply[2])
+			c, err := i.command(reply[1], reply[3], reply[2])
 			if err != nil {
-				_, dropErr := b.drop(ctx, reply[1], err)
+				_, dropErr := i.drop(ctx, reply[1], err)
 				err = errors.Join(err, dropErr)
 			}
 			return c, err
@@ -152,9 +152,9 @@ func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
 }
 
 // Claim implements bridge.Inbox.
-func (b *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
-	op := fmt.Sprintf("claim request %s of %s", c.ID, b.name)
-	reply, err := b.run(ctx, op, "claim", c.ID, by.Owner, by.Session, by.Over)
+func (i *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	op := fmt.Sprintf("claim request %s of %s", c.ID, i.name)
+	reply, err := i.run(ctx, op, "claim", c.ID, by.Owner, by.Session, by.Over)
 	switch {
 	case err != nil:
 		return bridge.Claimed{}, err
@@ -167,7 +167,7 @@ func (b *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 }
 
 // Answer implements bridge.Inbox. The answer expires after an hour.
-func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (i *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return bridge.Answer{}, fmt.Errorf("answer %s: %w", c.ID, err)
@@ -176,7 +176,7 @@ func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 	if a.Applied {
 		action = "answer"
 	}
-	o, err := b.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
+	o, err := i.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
 	if err == nil && o.State != bridge.CommandAnswered {
 		err = fmt.Errorf("answer %s, which is %s: %w", c.ID, o.State, bridge.ErrConflict)
 	}
@@ -185,9 +185,9 @@ func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 
 // expire answers an unclaimed request past its deadline. The reply is the
 // script's: late, id, deadline, JSON.
-func (b *inbox) expire(ctx context.Context, reply []string) error {
+func (i *inbox) expire(ctx context.Context, reply []string) error {
 	if len(reply) < 3 {
-		return fmt.Errorf("expire a request of %s: %w", b.name, errReply)
+		return fmt.Errorf("expire a request of %s: %w", i.name, errReply)
 	}
 	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
 	answer := bridge.ExpiredAnswer("no owner claimed it before its deadline")
@@ -196,24 +196,24 @@ func (b *inbox) expire(ctx context.Context, reply []string) error {
 	if err != nil {
 		return fmt.Errorf("expire %s: %w", reply[1], err)
 	}
-	_, err = b.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
+	_, err = i.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
 	return err
 }
 
 // drop refuses a request because it is not valid, unless a session is deciding
 // about it.
-func (b *inbox) drop(ctx context.Context, id string, why error) (bridge.CommandOutcome, error) {
+func (i *inbox) drop(ctx context.Context, id string, why error) (bridge.CommandOutcome, error) {
 	data, err := json.Marshal(bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
 	if err != nil {
-		return bridge.CommandOutcome{}, fmt.Errorf("drop a request of %s: %w", b.name, err)
+		return bridge.CommandOutcome{}, fmt.Errorf("drop a request of %s: %w", i.name, err)
 	}
-	return b.ask(ctx, "drop", id, data, answerKept.Milliseconds())
+	return i.ask(ctx, "drop", id, data, answerKept.Milliseconds())
 }
 
 // ask runs one action of the script on a request.
-func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge.CommandOutcome, error) {
-	op := fmt.Sprintf("%s request %s of %s", action, id, b.name)
-	reply, err := b.run(ctx, op, action, id, args...)
+func (i *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge.CommandOutcome, error) {
+	op := fmt.Sprintf("%s request %s of %s", action, id, i.name)
+	reply, err := i.run(ctx, op, action, id, args...)
 	if err != nil {
 		return bridge.CommandOutcome{}, err
 	}
@@ -224,7 +224,7 @@ func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge
 		o.Owner = detail
 	case bridge.CommandAnswered:
 		if err := json.Unmarshal([]byte(detail), &o.Answer); err != nil {
-			return bridge.CommandOutcome{}, fmt.Errorf("%s: %w", op, foreign(b.keys.answer(id), err))
+			return bridge.CommandOutcome{}, fmt.Errorf("%s: %w", op, foreign(i.keys.answer(id), err))
 		}
 	case bridge.CommandPending, bridge.CommandWithdrawn, bridge.CommandUnknown:
 	default:
@@ -233,13 +233,13 @@ func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge
 	return o, nil
 }
 
-func (b *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]string, error) {
-	return b.eval(ctx, op, inboxScript, []string{b.keys.request, b.keys.answer(id)}, append([]any{action, id}, args...)...)
+func (i *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]string, error) {
+	return i.eval(ctx, op, inboxScript, []string{i.keys.request, i.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
 // command decodes a request and checks it. Its deadline is stored separately,
 // because Redis sets it.
-func (b *inbox) command(id, data, deadline string) (bridge.Command, error) {
+func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	var c bridge.Command
 	err := json.Unmarshal([]byte(data), &c)
 	if err == nil {
@@ -254,7 +254,7 @@ func (b *inbox) command(id, data, deadline string) (bridge.Command, error) {
 		err = c.Validate()
 	}
 	if err != nil {
-		return bridge.Command{}, fmt.Errorf("request %.20q of %s: %w: %w", id, b.name, bridge.ErrInvalidCommand, err)
+		return bridge.Command{}, fmt.Errorf("request %.20q of %s: %w: %w", id, i.name, bridge.ErrInvalidCommand, err)
 	}
 	return c, nil
 }

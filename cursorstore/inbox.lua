@@ -2,7 +2,7 @@
 --
 -- KEYS  1 request  2 answer to the request in ARGV 2 (absent for next)
 -- ARGV  1 action  2 request id, then by action
--- Reply: a list of strings whose first says how it stands with the request:
+-- Reply: a list of strings whose first says the state of the request:
 --   pending, claimed {session, owner}, answered {JSON}, withdrawn, unknown; further
 --   late {id, deadline, JSON} and taken {id, at, claimed by, JSON, deadline} about the one in the way;
 --   overdue is taken where it is past its deadline.
@@ -15,7 +15,7 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local r = redis.call('HMGET', KEYS[1], 'id', 'data', 'deadline', 'at', 'claimed', 'session')
 local pending, data, deadline, at, claimed = r[1], r[2] or '', r[3] or '0', r[4] or '0', r[5] or ''
 local session = r[6] or claimed -- older bridges name the owner alone
--- Past its deadline nobody may claim it any more; who has, may be applying it.
+-- No session may claim a request past its deadline. One that has claimed it may be applying it.
 local overdue = pending and (tonumber(deadline) or 0) <= now
 local late = overdue and claimed == ''
 
@@ -46,7 +46,7 @@ if action == 'request' then -- 3 JSON, 4 time to live or 0, 5 deadline where tha
   return {'pending', till}
 end
 
--- The first word about a request stands.
+-- The first outcome of a request is final.
 if fate[1] then
   if ours then redis.call('DEL', KEYS[1]) end
   return {fate[1], fate[2]}
@@ -60,7 +60,7 @@ if action == 'claim' and (claimed == '' or session == ARGV[4] or session == ARGV
   redis.call('HSET', KEYS[1], 'claimed', ARGV[3], 'session', ARGV[4])
   return {'claimed', ARGV[4], ARGV[3]}
 end
--- What is not valid is answered by whoever finds it: 3 JSON, 4 ms to keep
+-- Any process answers an invalid request: 3 JSON, 4 ms to keep
 if action == 'drop' and (claimed == '' or overdue) then return settle('answered', ARGV[3], ARGV[4]) end
 if claimed ~= '' then return {'claimed', session, claimed} end
 if action == 'withdraw' then return settle('withdrawn', '', ARGV[3]) end -- 3 ms to keep

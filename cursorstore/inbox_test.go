@@ -68,9 +68,7 @@ func reset(id string) bridge.Command {
 
 func mustRequest(t *testing.T, s *cursorstore.Store, c bridge.Command, ttl time.Duration) {
 	t.Helper()
-	if err := s.Request(t.Context(), c, ttl); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Request(t.Context(), c, ttl))
 }
 
 func TestSecondRequestIsRefused(t *testing.T) {
@@ -145,9 +143,7 @@ func TestWithdrawRacesClaim(t *testing.T) {
 			group.Go(func() { claimed, claimErr = store.Claim(t.Context(), c, claimBy("pod-1")) })
 			o, err := store.Withdraw(t.Context(), c.ID)
 			group.Wait()
-			if err := errors.Join(err, claimErr); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(err, claimErr))
 			if (claimed.By != "") == (o.State == bridge.CommandWithdrawn) {
 				t.Fatalf("round %d: claimed %+v and %+v", round, claimed, o)
 			}
@@ -400,9 +396,7 @@ func TestInvalidRequests(t *testing.T) {
 					if strings.HasSuffix(finds, "overdue") {
 						fields = append(fields, "deadline", "1", "claimed", "gone", "session", "gone")
 					}
-					if err := sp.raw.HSet(t.Context(), sp.key("request"), fields...).Err(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, sp.raw.HSet(t.Context(), sp.key("request"), fields...).Err())
 					if finds == "the owner" {
 						if c, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) || len(err.Error()) > 500 {
 							t.Errorf("next returned %.100v, %.600v", c, err)
@@ -430,9 +424,7 @@ func TestInvalidRequestInHand(t *testing.T) {
 	if _, err := store.Claim(t.Context(), reset("r1"), claimBy("pod-1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := sp.raw.HSet(t.Context(), sp.key("request"), "data", "{").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sp.raw.HSet(t.Context(), sp.key("request"), "data", "{").Err())
 	if _, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) {
 		t.Errorf("next returned %v", err)
 	}
@@ -476,9 +468,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("without a status: alive %v, %v", alive, err)
 		}
 		want := bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateIdle, Events: 1<<53 + 1, Since: time.UnixMilli(1_700_000_000_000).UTC()}
-		if err := store.PutStatus(t.Context(), want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.PutStatus(t.Context(), want))
 		got, alive, err := store.Status(t.Context())
 		if diff := cmp.Diff(want, got); !alive || err != nil || diff != "" {
 			t.Errorf("alive %v, %v, status differs (-want +got):\n%s", alive, err, diff)
@@ -493,9 +483,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
 			}
 		}
-		if err := errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})))
 		if _, alive, err := store.Status(t.Context()); alive || err != nil {
 			t.Errorf("after the stop: alive %v, %v", alive, err)
 		}
@@ -513,17 +501,13 @@ func TestStatusOfTheOwner(t *testing.T) {
 			{Stream: stream, Owner: "pod-2", State: bridge.StateStopped},
 			{Stream: stream, Owner: "pod-1", State: bridge.StateBackoff}, // another process with the same name
 		} {
-			if err := errors.Join(store.PutStatus(t.Context(), leader), store.PutStatus(t.Context(), other)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(store.PutStatus(t.Context(), leader), store.PutStatus(t.Context(), other)))
 			if got, alive, err := store.Status(t.Context()); !alive || err != nil || got.Owner != "pod-1" || !got.Leader {
 				t.Errorf("after %s of %s: alive %v, %v, %+v", other.State, other.Owner, alive, err, got)
 			}
 		}
 		leader.Owner = "pod-2"
-		if err := store.PutStatus(t.Context(), leader); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.PutStatus(t.Context(), leader))
 		if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "pod-2" {
 			t.Errorf("after a take-over: %v, %+v", err, got)
 		}
@@ -552,21 +536,15 @@ func TestStatusOfTheWorkingBridge(t *testing.T) {
 			{bridge.Status{Stream: stream, Owner: "other", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, "other"}, // can apply one
 			{works("one"), "one"}, {fenced("one"), "one"}, {fenced("other"), "other"}, // its own state changed
 		} {
-			if err := store.PutStatus(t.Context(), step.put); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.PutStatus(t.Context(), step.put))
 			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != step.want {
 				t.Errorf("after %s (%s) of %s: %v, status of %s", step.put.State, step.put.Reason, step.put.Owner, err, got.Owner)
 			}
 		}
-		if err := store.PutStatus(t.Context(), works("one")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.PutStatus(t.Context(), works("one")))
 		if s.mini != nil {
 			s.mini.FastForward(cursorstore.StatusTTL)
-			if err := store.PutStatus(t.Context(), fenced("other")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.PutStatus(t.Context(), fenced("other")))
 			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "other" {
 				t.Errorf("after the end of the one that worked: %v, status of %s", err, got.Owner)
 			}

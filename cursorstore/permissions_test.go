@@ -55,15 +55,11 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t, args...)})
 	defer closes(t, raw)
 	if cluster {
-		if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 		eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
 	}
 	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, allowed...)
-	if err := errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(), raw.ConfigResetStat(t.Context()).Err()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(), raw.ConfigResetStat(t.Context()).Err()))
 	cfg := valid()
 	cfg.Timeout, cfg.Username, cfg.Password, cfg.URL = 5*time.Second, "exportbridge", "secret", cursorstore.URL(url)
 	client := open(t, cfg)
@@ -99,9 +95,7 @@ func TestDenied(t *testing.T) {
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t)})
 	defer closes(t, raw)
 	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
-	if err := raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err())
 	for _, line := range []string{
 		"FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "CONFIG SET save x", "CONFIG GET requirepass", "CLIENT KILL ID 1", "CLIENT PAUSE 1", "CLIENT LIST", "SCRIPT FLUSH", "SCRIPT KILL",
 		"FUNCTION FLUSH", "FUNCTION KILL", "ACL LIST", "DEBUG SLEEP 1", "MONITOR", "REPLICAOF NO ONE", "SWAPDB 0 1", "SAVE", "PUBLISH a b", "RENAME p:a p:b", "GET other:key",

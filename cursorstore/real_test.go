@@ -95,9 +95,7 @@ func TestCluster(t *testing.T) {
 	socket := startRedis(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", freePort(t))
 	raw := redis.NewClient(&redis.Options{Addr: socket})
 	defer closes(t, raw)
-	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
 	cfg := valid()
 	cfg.Timeout, cfg.URL = 5*time.Second, cursorstore.URL("redis://127.0.0.1:"+port+",127.0.0.1:"+port)
@@ -163,9 +161,7 @@ func TestSentinel(t *testing.T) {
 	startRedis(t, "--port", port, "--bind", "127.0.0.1")
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	conf := fmt.Sprintf("sentinel monitor mymaster 127.0.0.1 %s 1\nbind 127.0.0.1\nport %s\n", port, sentinel)
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(conf), 0o600))
 	startSentinel(t, file, sentinel)
 	cfg := valid()
 	cfg.Timeout, cfg.URL, cfg.MasterName = 5*time.Second, cursorstore.URL("redis://127.0.0.1:"+sentinel+"/1"), "mymaster"
@@ -261,15 +257,11 @@ func certificate(t *testing.T) (ca, cert, key string) {
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	rawKey, err2 := x509.MarshalPKCS8PrivateKey(private)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, err2))
 	dir := t.TempDir()
 	write := func(name, kind string, raw []byte) (string, []byte) {
 		file, text := filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw})
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, text, 0o600))
 		return file, text
 	}
 	cert, text := write("cert", "CERTIFICATE", raw)
@@ -301,17 +293,13 @@ func TestFailOver(t *testing.T) {
 	w.page(0)
 	w.page(1000)
 	kept := w.now
-	if err := replica.Do(ctx, "replicaof", "127.0.0.1", port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replica.Do(ctx, "replicaof", "127.0.0.1", port).Err())
 	eventually(t, func() error { return reaches(ctx, promoted.Stream(stream), kept.Version) })
 	err := promoted.Stream(stream).Advance(ctx, kept, at(0, 9))
 	wantFault(t, err, bridge.Transient, "replica")
 	wantFinding(t, promoted.Check(ctx), cursorstore.Fail, "replica", "REDIS_MASTER_NAME")
 
-	if err := replica.Do(ctx, "replicaof", "no", "one").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replica.Do(ctx, "replicaof", "no", "one").Err())
 	for range 5 {
 		w.page(1000) // acknowledged by the old primary
 	}
@@ -333,9 +321,7 @@ func TestFailOver(t *testing.T) {
 		t.Error(err)
 	}
 	// The old primary becomes a replica and forgets what it alone knew.
-	if err := old.Do(ctx, "replicaof", "127.0.0.1", replicaPort).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.Do(ctx, "replicaof", "127.0.0.1", replicaPort).Err())
 	eventually(t, func() error { return reaches(ctx, primary.Stream(stream), next.Version) })
 	eventually(t, func() error { // a server does not stop while it writes its first log
 		info, err := old.Info(ctx, "persistence").Result()

@@ -32,9 +32,7 @@ func TestLargeReplies(t *testing.T) {
 			func() error { _, err := store.Entry(ctx, bridge.Version{}); return err },
 		},
 	} {
-		if err := c.put(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.put())
 		if err := c.read(); !errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "larger than any") {
 			t.Errorf("%s: %.300v", name, err)
 		}

@@ -99,10 +99,10 @@ var clock = redis.NewScript(`return redis.call('TIME')`)
 
 // Now returns the time of the Redis node that holds the stream, which request
 // deadlines refer to.
-func (b *inbox) Now(ctx context.Context) (time.Time, error) {
-	op := "time of redis for " + b.name
+func (i *inbox) Now(ctx context.Context) (time.Time, error) {
+	op := "time of redis for " + i.name
 	// A script, because in a cluster it goes to the stream's own node.
-	reply, err := b.eval(ctx, op, clock, []string{b.keys.request})
+	reply, err := i.eval(ctx, op, clock, []string{i.keys.request})
 	if err != nil {
 		return time.Time{}, err
 	}

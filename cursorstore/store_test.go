@@ -75,6 +75,13 @@ func at(epoch, seq int64) bridge.Checkpoint {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 	t.Helper()
 	if err := s.Advance(t.Context(), from, to); err != nil {
@@ -140,9 +147,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 				sp := s.space(t)
 				store := sp.open(stream)
 				mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
-				if err := c.alter(sp).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.alter(sp).Err())
 				before := dump(t, sp)
 				err := store.Advance(t.Context(), at(0, 5), at(0, 6))
 				fault, ok := errors.AsType[*bridge.Fault](err)

@@ -8,12 +8,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// rejectedFor is how long a rejected write counts. Who runs a stream writes each
-// second; who does not may not write again for long.
+// rejectedFor is how long a rejected write counts. The owner of a stream writes each
+// second; another process may not write again for a long time.
 const rejectedFor = 10 * time.Second
 
-// writes are the last writes that a server rejected which answers reads, by stream:
-// in a cluster another stream can be on another server.
+// writes are the last rejected writes of servers that answer reads, by stream: in a
+// cluster, each stream can be on another server.
 type writes struct {
 	mu       sync.Mutex // guards rejected
 	rejected map[string]rejection
@@ -24,8 +24,8 @@ type rejection struct {
 	at    time.Time
 }
 
-// health is what the outcome of an operation says about the stream's server: a read
-// says nothing about writes.
+// health returns the error of the stream's server after an operation. A read that
+// succeeds does not clear a rejected write.
 func (w *writes) health(stream string, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

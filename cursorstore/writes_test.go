@@ -50,9 +50,7 @@ func TestRejectedWrites(t *testing.T) {
 					if on {
 						value = settings[1]
 					}
-					if err := raw.ConfigSet(t.Context(), settings[0], value).Err(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, raw.ConfigSet(t.Context(), settings[0], value).Err())
 				}
 				cfg := valid()
 				cfg.URL = cursorstore.URL("unix://" + socket)

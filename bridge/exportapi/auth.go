@@ -83,21 +83,24 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 	}
 	switch c.Scheme {
 	case authKey:
-		p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER", "%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
-		p.Check(!slices.Contains(ownHeaders, c.authHeader()), "EXPORT_KEY_HEADER", "is %s, which is set by the program; set the API's header, for example X-Api-Key", c.KeyHeader)
-		p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "contains characters that are invalid in a header, for example Bearer")
+		p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER",
+			"%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
+		p.Check(!slices.Contains(ownHeaders, c.authHeader()), "EXPORT_KEY_HEADER",
+			"is %s, which is set by the program; set the API's header, for example X-Api-Key", c.KeyHeader)
+		p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX",
+			"contains characters that are invalid in a header, for example Bearer")
 	case authBasic:
-		p.Check(c.User != "" && printable(c.User) && !strings.Contains(c.User, ":"), "EXPORT_AUTH_USER", "%q is not a user for EXPORT_AUTH=basic, for example exporter", c.User)
+		p.Check(c.User != "" && printable(c.User) && !strings.Contains(c.User, ":"), "EXPORT_AUTH_USER",
+			"%q is not a user for EXPORT_AUTH=basic, for example exporter", c.User)
 	case authOAuth2:
 		_, err := c.remote("EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL, "https://login.example.com/oauth/token")
 		p.Add(err)
-		p.Check(c.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID", "is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
+		p.Check(c.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID",
+			"is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
 		params, err := c.oauth2Params()
 		p.Add(err)
-		p.Check(len(c.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS", "has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
-	case authNone:
-	default:
-		p.Check(false, "EXPORT_AUTH", "%q is not one of: key, none, basic, oauth2", c.Scheme)
+		p.Check(len(c.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS",
+			"has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
 	}
 	without := func(scheme, variable string, set bool) {
 		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; unset it, or set EXPORT_AUTH=%[1]s", scheme)
@@ -121,7 +124,8 @@ func (c *Config) oauth2Params() (url.Values, error) {
 	for i, param := range c.OAuth2Params {
 		name, value, ok := strings.Cut(param, "=")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS", "has no name=value as parameter %d, for example audience=https://api.example.com/", i+1)
+			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS",
+				"has no name=value as parameter %d, for example audience=https://api.example.com/", i+1)
 		}
 		params.Add(name, strings.TrimSpace(value))
 	}
@@ -162,17 +166,16 @@ type credentials struct {
 	secret bridge.Secret
 }
 
-func newCredentials(cfg *Config, transport http.RoundTripper) (*credentials, error) {
+// newCredentials returns the credentials of a valid configuration.
+func newCredentials(cfg *Config, transport http.RoundTripper) *credentials {
 	c := &credentials{cfg: cfg, secret: cfg.APIKey}
-	if cfg.Scheme != authOAuth2 {
-		return c, nil
+	if cfg.Scheme == authOAuth2 {
+		params, _ := cfg.oauth2Params() // validated
+		c.grant = grant.New(&clientcredentials.Config{
+			ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params,
+		}, transport, cfg.Timeout)
 	}
-	params, err := cfg.oauth2Params()
-	if err != nil {
-		return nil, err
-	}
-	c.grant = grant.New(&clientcredentials.Config{ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params}, transport, cfg.Timeout)
-	return c, nil
+	return c
 }
 
 // token returns the token, nil before the first and without EXPORT_AUTH=oauth2.

@@ -24,15 +24,12 @@ func TestTokensOfADay(t *testing.T) {
 			var ends time.Time
 			cfg := DefaultConfig()
 			cfg.Scheme, cfg.APIKey, cfg.OAuth2ClientID, cfg.OAuth2TokenURL = authOAuth2, "s", "c", "https://login.example.com/t"
-			c, err := newCredentials(&cfg, roundTrip(func(*http.Request) (*http.Response, error) {
+			c := newCredentials(&cfg, roundTrip(func(*http.Request) (*http.Response, error) {
 				issued++
 				ends = time.Now().Add(life)
 				body := fmt.Sprintf(`{"access_token":"t","token_type":"bearer","expires_in":%d}`, int(life.Seconds()))
 				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
 			for began := time.Now(); time.Since(began) < 24*time.Hour; <-time.After(15 * time.Second) {
 				if _, err := c.authorize(t.Context(), time.Now()); err != nil {
 					t.Fatal(err)
@@ -55,16 +52,13 @@ func TestTokenOutlivesAFailedRenewal(t *testing.T) {
 		requests := 0
 		cfg := DefaultConfig()
 		cfg.Scheme, cfg.APIKey, cfg.OAuth2ClientID, cfg.OAuth2TokenURL = authOAuth2, "s", "c", "https://login.example.com/t"
-		c, err := newCredentials(&cfg, roundTrip(func(*http.Request) (*http.Response, error) {
+		c := newCredentials(&cfg, roundTrip(func(*http.Request) (*http.Response, error) {
 			if requests++; requests > 1 {
 				return nil, io.ErrUnexpectedEOF
 			}
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
 				Body: io.NopCloser(strings.NewReader(`{"access_token":"t","token_type":"bearer","expires_in":3600}`))}, nil
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		for began := time.Now(); time.Since(began) < time.Hour; <-time.After(time.Second) {
 			if _, err := c.authorize(t.Context(), time.Now()); err != nil {
 				t.Fatalf("after %s: %v", time.Since(began), err)

@@ -44,9 +44,7 @@ func TestAuthSchemes(t *testing.T) {
 			t.Parallel()
 			var seen recorder
 			c := serve(t, func(w http.ResponseWriter, r *http.Request) { seen.saw(r); answer(emptyPage)(w, r) }, tc.vars)
-			if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
-				t.Fatal(err)
-			}
+			mustFetch(t, c, bridge.Position{})
 			h := seen.all()[0].Header
 			if h.Get("Authorization") != tc.header || h.Get("X-Api-Key") != tc.key {
 				t.Errorf("sent Authorization %q, X-Api-Key %q; want %q, %q", h.Get("Authorization"), h.Get("X-Api-Key"), tc.header, tc.key)
@@ -140,8 +138,7 @@ func oauth2Vars(url string) map[string]string {
 func TestOAuth2(t *testing.T) {
 	t.Parallel()
 	api := &tokens{life: "3600"}
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
+	server := listen(t, api)
 	c := connect(t, config(t, oauth2Vars(server.URL)))
 	fetch := func() error {
 		_, err := fetchAll(t, c, bridge.Position{})
@@ -186,7 +183,7 @@ func TestOAuth2Forbidden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var issued, pages, refused atomic.Int64
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				switch {
 				case r.URL.Path == "/token":
@@ -201,7 +198,6 @@ func TestOAuth2Forbidden(t *testing.T) {
 					_, _ = w.Write([]byte(emptyPage))
 				}
 			}))
-			t.Cleanup(server.Close)
 			c := connect(t, config(t, oauth2Vars(server.URL)))
 			var err error
 			for range 5 {
@@ -276,8 +272,7 @@ func TestOAuth2Refused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(&tokens{life: "3600", answer: tc.answer})
-			t.Cleanup(server.Close)
+			server := listen(t, &tokens{life: "3600", answer: tc.answer})
 			_, err := fetchAll(t, connect(t, config(t, oauth2Vars(server.URL))), bridge.Position{})
 			f := wantFault(t, err)
 			if f.Class != tc.class || f.RetryAfter != tc.wait || !strings.Contains(f.Error(), tc.text) || !strings.Contains(f.Error(), "request a token from 127.0.0.1:") {
@@ -396,9 +391,7 @@ func TestQuotaUsedUp(t *testing.T) {
 		answer(emptyPage)(w, r)
 	}, nil)
 	for range 2 {
-		if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
-			t.Fatal(err)
-		}
+		mustFetch(t, c, bridge.Position{})
 	}
 	_, err := fetchAll(t, c, bridge.Position{})
 	if f := wantFault(t, err); f.Class != bridge.Throttled || f.RetryAfter < 25*time.Second || len(seen.all()) != 2 {

@@ -60,7 +60,7 @@ type Client struct {
 	decoder *pageDecoder
 	order   timeline.Order
 
-	ingestion ingestionReader
+	ingestion *ingestionReader
 }
 
 var _ bridge.Source = (*Client)(nil)
@@ -70,36 +70,27 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
+	if _, err := jsonpointer.Parse(cfg.keyPointer()); err != nil {
+		return nil, fmt.Errorf("export API: KAFKA_KEY %q: %w, for example %s", cfg.KeyPointer, err, bridge.PointerLike(cfg.KeyPointer))
+	}
 	preset := presets[cfg.Resource]
-	urls, errURL := cfg.endpoints(preset)
-	transport, errHTTP := newTransport(&cfg)
-	own, errRate := parseRate(cfg.RateLimit)
-	ahead, errAhead := newPageDecoder(&cfg, preset)
-	if err := errors.Join(errURL, errHTTP, errRate, errAhead); err != nil {
-		return nil, fmt.Errorf("export API: %w", err)
-	}
-	decoder, err := newPageDecoder(&cfg, preset)
-	if err != nil {
-		return nil, fmt.Errorf("export API: %w", err)
-	}
+	urls, _ := cfg.endpoints(preset)   // validated
+	own, _ := parseRate(cfg.RateLimit) // validated
+	transport := newTransport(&cfg)
 	if cfg.Limits == nil {
 		cfg.Limits = new(Limits)
 	}
 	c := &Client{
-		cfg:      cfg,
-		endpoint: urls.first,
-		http:     transport,
-		tokens:   tokenTransport(&cfg, transport),
-		turns:    cfg.Limits.of(&cfg, own),
-		ahead:    ahead,
-		decoder:  decoder,
+		cfg:       cfg,
+		endpoint:  urls.first,
+		http:      transport,
+		tokens:    tokenTransport(&cfg, transport),
+		turns:     cfg.Limits.of(&cfg, own),
+		ahead:     newPageDecoder(&cfg, preset),
+		decoder:   newPageDecoder(&cfg, preset),
+		ingestion: newIngestionReader(&cfg, preset),
 	}
-	if c.auth, err = newCredentials(&c.cfg, c.tokens); err != nil {
-		return nil, fmt.Errorf("export API: %w", err)
-	}
-	if err := c.ingestion.init(&cfg, preset); err != nil {
-		return nil, fmt.Errorf("export API: %w", err)
-	}
+	c.auth = newCredentials(&c.cfg, c.tokens)
 	if c.simple = cfg.simple(); c.simple {
 		path, _ := jsonpointer.Path(cfg.CursorField) // validated
 		c.cursorName = path[0]

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,15 +85,15 @@ func DefaultConfig() Config {
 // example.
 func (c *Config) Validate() error {
 	var p bridge.Problems
+	checkValues(&p, reflect.ValueOf(*c))
 	c.checkAuth(&p)
-	preset, known := presets[c.Resource]
-	p.Check(known, "EXPORT_RESOURCE", "%q is not one of: events, sessions, users", c.Resource)
 	for _, event := range c.Events {
-		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS", "contains an empty event type, for example orderPlaced,userSignedUp")
+		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS",
+			"contains an empty event type, for example orderPlaced,userSignedUp")
 	}
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
 	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE_BYTES", "must be above 0, for example 64MiB")
-	_, errURL := c.endpoints(preset)
+	_, errURL := c.endpoints(presets[c.Resource])
 	_, errRate := parseRate(c.RateLimit)
 	_, errProxy := c.proxy()
 	_, errCA := c.roots()
@@ -103,6 +105,22 @@ func (c *Config) Validate() error {
 	c.checkRequests(&p)
 	c.checkSource(&p)
 	return p.Err()
+}
+
+// checkValues checks the settings whose tags list their values. An empty one is the
+// default, except of those that select the resource and the credentials.
+func checkValues(p *bridge.Problems, settings reflect.Value) {
+	for field, value := range settings.Fields() {
+		name, values := field.Tag.Get("env"), field.Tag.Get("values")
+		switch {
+		case field.Anonymous:
+			checkValues(p, value)
+		case values == "" || value.String() == "" && name != "EXPORT_RESOURCE" && name != "EXPORT_AUTH":
+		default:
+			p.Check(slices.Contains(strings.Split(values, ","), value.String()), name,
+				"%q is not one of: %s", value, strings.ReplaceAll(values, ",", ", "))
+		}
+	}
 }
 
 func (c *Config) keyPointer() string {

@@ -2,7 +2,6 @@ package exportapi_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,8 +52,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	conformance.TestSource(t, func(t *testing.T) conformance.SourceFixture {
 		api := new(scripted)
-		server := httptest.NewServer(api)
-		t.Cleanup(server.Close)
+		server := listen(t, api)
 		return conformance.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})), Serve: api.serve}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -31,12 +30,11 @@ func TestCursorPath(t *testing.T) {
 		"escaped, slash": {map[string]string{"EXPORT_CURSOR_PATH": "a%2Fb/"}, bridge.Position{Cursor: "c"}, "GET /v1/a%2Fb/?cursor=c&pageSize=7 "},
 	} {
 		var got string
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			got = r.Method + " " + r.RequestURI + " " + string(body)
 			answer(emptyPage)(w, r)
 		}))
-		t.Cleanup(server.Close)
 		vars := map[string]string{"EXPORT_URL": server.URL + "/v1", "EXPORT_CURSOR_PATH": "/events/continue", "EXPORT_PAGE_SIZE": "7"}
 		maps.Copy(vars, tc.vars)
 		if _, err := fetchAll(t, connect(t, config(t, vars)), tc.at); err != nil || got != tc.want {
@@ -66,12 +64,11 @@ func TestRedirectNamesThePath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var seen recorder
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				seen.saw(r)
 				w.Header().Set("Location", tc.to)
 				w.WriteHeader(http.StatusMovedPermanently)
 			}))
-			t.Cleanup(server.Close)
 			vars := map[string]string{"EXPORT_URL": server.URL + "/v1"}
 			maps.Copy(vars, tc.vars)
 			_, err := fetchAll(t, connect(t, config(t, vars)), tc.at)

@@ -21,11 +21,7 @@ import (
 
 func testDecoder(t testing.TB) *pageDecoder {
 	t.Helper()
-	d, err := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
 }
 
 // checkDecode holds the decoder against encoding/json and tailCursor against
@@ -229,10 +225,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 		}
 	}
 	for _, cfg := range []*Config{{Timeout: time.Minute}, {Timeout: time.Minute, InsecureHTTP: true}} {
-		transport, err := newTransport(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		transport := newTransport(cfg)
 		// The check comes before the connection: nothing is sent.
 		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, linklocal.ErrAddress) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)

@@ -1,7 +1,6 @@
 package exportapi_test
 
 import (
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -27,8 +26,7 @@ func TestEngineOverABadLink(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(api.Close)
-			server := httptest.NewServer(api)
-			t.Cleanup(server.Close)
+			server := listen(t, api)
 			topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
 			source := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "200"}))
 			b, err := engine.New(engine.Config{

@@ -30,8 +30,7 @@ import (
 // serveWith is serve for a configuration that is not all variables.
 func serveWith(t testing.TB, api http.HandlerFunc, cfg exportapi.Config) *exportapi.Client {
 	t.Helper()
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
+	server := listen(t, api)
 	cfg.URL = server.URL
 	return connect(t, cfg)
 }
@@ -482,9 +481,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 		})
 	}
 	c := serve(t, answer(emptyPage), map[string]string{"EXPORT_RATE_LIMIT": "1/h"})
-	if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
-		t.Fatal(err)
-	}
+	mustFetch(t, c, bridge.Position{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Fetch(ctx, bridge.Position{}); !errors.Is(err, context.Canceled) {
@@ -546,8 +543,7 @@ func TestTLS(t *testing.T) {
 	good, ca := start(0)
 	old, oldCA := start(tls.VersionTLS11)
 	otherName := strings.Replace(good, "127.0.0.1", "localhost", 1)
-	plainServer := httptest.NewServer(answer(emptyPage))
-	t.Cleanup(plainServer.Close)
+	plainServer := listen(t, answer(emptyPage))
 	for name, tc := range map[string]struct{ url, ca, code string }{
 		"own authority":     {good, ca, ""},
 		"unknown authority": {good, "", "tls"},

@@ -94,11 +94,11 @@ func appendParts(parts []bridge.RequestPart, kind string, params []param, preset
 }
 
 // selectsTenant reports whether a static header selects the tenant.
-func (m *SourceMapping) selectsTenant(header string) bool {
-	if len(m.SourceHeaders) == 0 {
+func (s *SourceMapping) selectsTenant(header string) bool {
+	if len(s.SourceHeaders) == 0 {
 		return tenantHeader.MatchString(header)
 	}
-	return slices.ContainsFunc(m.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
+	return slices.ContainsFunc(s.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
 }
 
 // checkSource checks the settings of the source.
@@ -106,7 +106,8 @@ func (c *Config) checkSource(p *bridge.Problems) {
 	headers, _ := parseHeaders(c.Headers.Reveal())
 	for _, name := range c.SourceHeaders {
 		set := slices.ContainsFunc(headers, func(h param) bool { return strings.EqualFold(h.name, name) })
-		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS", "%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
+		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS",
+			"%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
 	}
 }
 

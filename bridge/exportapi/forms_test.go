@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,8 +229,7 @@ var forms = map[string]form{
 func startForm(t *testing.T, f form, pageSize int) (*formAPI, exportapi.Config) {
 	t.Helper()
 	api := &formAPI{form: f}
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
+	server := listen(t, api)
 	api.base = server.URL
 	vars := map[string]string{"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": strconv.Itoa(pageSize)}
 	maps.Copy(vars, f.vars)

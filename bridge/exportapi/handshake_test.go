@@ -143,8 +143,7 @@ func TestTokenServerUnknown(t *testing.T) {
 // TestOtherScheme: EXPORT_URL has the scheme that its server does not speak.
 func TestOtherScheme(t *testing.T) {
 	t.Parallel()
-	plain := httptest.NewServer(answer(emptyPage))
-	t.Cleanup(plain.Close)
+	plain := listen(t, answer(emptyPage))
 	secure := httptest.NewUnstartedServer(answer(emptyPage))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()

@@ -201,9 +201,7 @@ func TestCursorIsChecked(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 	at := bridge.Position{Cursor: "/v1/%C3%BC/x?b=%2F+%20&a=1&a=2&c", Start: 5, End: 6, Window: true}
-	if _, err := fetchAll(t, c, at); err != nil {
-		t.Fatal(err)
-	}
+	mustFetch(t, c, at)
 	if got := seen.all()[0].RequestURI; got != at.Cursor+"&api_key=sk-test%2FKey%2B93%3D%2541" {
 		t.Errorf("requested %s", got)
 	}

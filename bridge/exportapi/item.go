@@ -1,7 +1,6 @@
 package exportapi
 
 import (
-	"errors"
 	"sync"
 
 	"exportbridge/bridge"
@@ -16,23 +15,15 @@ type objectReader struct {
 	values []scan.Value
 }
 
-// want selects the value at the pointer and returns its slot.
-func (r *objectReader) want(pointer string) (slot, error) {
-	s := slot(len(r.values))
-	r.values = append(r.values, scan.Value{})
-	return s, r.root.add(pointer, s)
-}
-
-// wantAll selects the values at the pointers.
-func (r *objectReader) wantAll(pointers []string) (slots []slot, err error) {
+// want selects the values at valid pointers and returns their slots.
+func (r *objectReader) want(pointers ...string) (slots []slot) {
 	for _, pointer := range pointers {
-		s, err := r.want(pointer)
-		if err != nil {
-			return nil, err
-		}
+		s := slot(len(r.values))
+		r.values = append(r.values, scan.Value{})
+		r.root.add(pointer, s)
 		slots = append(slots, s)
 	}
-	return slots, nil
+	return slots
 }
 
 // read reads the object at i.
@@ -115,16 +106,12 @@ type itemReader struct {
 	extra                       int64 // of the page so far, see bridge.Page
 }
 
-func newItemReader(cfg *Config, preset resource) (itemReader, error) {
+func newItemReader(cfg *Config, preset resource) itemReader {
 	at := cfg.over(preset.pointers)
 	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[cfg.ItemTimeFormat]}
-	var errs [5]error
-	r.ids, errs[0] = r.wantAll(at.ids)
-	r.types, errs[1] = r.wantAll(at.types)
-	r.times, errs[2] = r.wantAll(at.times)
-	r.subjects, errs[3] = r.wantAll(at.subjects)
-	r.key, errs[4] = r.want(cfg.keyPointer())
-	return r, errors.Join(errs[:]...)
+	r.ids, r.types, r.times, r.subjects = r.want(at.ids...), r.want(at.types...), r.want(at.times...), r.want(at.subjects...)
+	r.key = r.want(cfg.keyPointer())[0]
+	return r
 }
 
 // plain returns the value of a slot. One with escapes is unescaped once, for all slots
@@ -144,24 +131,21 @@ func (r *itemReader) plain(s slot) scan.Value {
 	return r.values[s]
 }
 
+// first returns the first text of the slots that is not nil.
+func (r *itemReader) first(slots []slot, text func(scan.Value) []byte) []byte {
+	for _, s := range slots {
+		if t := text(r.plain(s)); t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
 // fill sets the event's fields from the values read.
 func (r *itemReader) fill(e *bridge.Event) {
-	for _, s := range r.ids {
-		if e.ID = r.plain(s).ID(); e.ID != nil {
-			break
-		}
-	}
-	for _, s := range r.types {
-		if e.Type = r.plain(s).Name(); e.Type != nil {
-			r.extra += int64(len(e.Type))
-			break
-		}
-	}
-	for _, s := range r.subjects {
-		if e.Subject = r.plain(s).Name(); e.Subject != nil {
-			break
-		}
-	}
+	e.ID = r.first(r.ids, scan.Value.ID)
+	e.Type, e.Subject = r.first(r.types, scan.Value.Name), r.first(r.subjects, scan.Value.Name)
+	r.extra += int64(len(e.Type))
 	e.Key, _ = r.plain(r.key).Text()
 	for _, s := range r.times {
 		if v := &r.values[s]; v.Present() {
@@ -187,10 +171,10 @@ type ingestionReader struct {
 	format itemtime.Format
 }
 
-func (r *ingestionReader) init(cfg *Config, preset resource) (err error) {
-	r.slots, err = r.item.wantAll(cfg.over(preset.pointers).ingested)
-	r.format = timeFormats[cfg.ItemTimeFormat]
-	return err
+func newIngestionReader(cfg *Config, preset resource) *ingestionReader {
+	r := &ingestionReader{format: timeFormats[cfg.ItemTimeFormat]}
+	r.slots = r.item.want(cfg.over(preset.pointers).ingested...)
+	return r
 }
 
 // read returns the ingestion time of an item in milliseconds since the epoch,
@@ -228,18 +212,13 @@ type identityReader struct {
 	last bridge.SourceIdentity
 }
 
-func newIdentityReader() (identityReader, error) {
-	var r identityReader
-	var errs []error
-	slots := func(name string) (all []slot) {
-		for _, form := range []string{"/slug", "Slug", "/name", "Name", ""} {
-			s, err := r.want("/" + name + form)
-			all, errs = append(all, s), append(errs, err)
-		}
-		return all
+func newIdentityReader() (r identityReader) {
+	slots := func(name string) []slot {
+		at := "/" + name
+		return r.want(at+"/slug", at+"Slug", at+"/name", at+"Name", at)
 	}
 	r.organization, r.workspace, r.application = slots("organization"), slots("workspace"), slots("application")
-	return r, errors.Join(errs...)
+	return r
 }
 
 // maxIdentity bounds the bytes of a name in the identity: it is in each checkpoint.

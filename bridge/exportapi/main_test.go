@@ -50,11 +50,17 @@ func connect(t testing.TB, cfg exportapi.Config) *exportapi.Client {
 // serve starts an API and a client for it.
 func serve(t testing.TB, api http.HandlerFunc, vars map[string]string) *exportapi.Client {
 	t.Helper()
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	all := map[string]string{"EXPORT_URL": server.URL}
+	all := map[string]string{"EXPORT_URL": listen(t, api).URL}
 	maps.Copy(all, vars)
 	return connect(t, config(t, all))
+}
+
+// listen starts an API.
+func listen(t testing.TB, api http.Handler) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	return server
 }
 
 // answer is an API that always gives the same page.
@@ -77,6 +83,15 @@ func fetchAll(t testing.TB, c *exportapi.Client, at bridge.Position) (*bridge.Pa
 	}
 	t.Cleanup(p.Release)
 	return p, c.Decode(p)
+}
+
+func mustFetch(t testing.TB, c *exportapi.Client, at bridge.Position) *bridge.Page {
+	t.Helper()
+	p, err := fetchAll(t, c, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // wantFault demands a fault that shows neither the key nor the cursor, and has

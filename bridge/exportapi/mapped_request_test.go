@@ -102,9 +102,7 @@ func TestMappedRequests(t *testing.T) {
 				body = string(text)
 				answer(emptyPage)(w, r)
 			}, tc.vars)
-			if _, err := fetchAll(t, c, tc.at); err != nil {
-				t.Fatal(err)
-			}
+			mustFetch(t, c, tc.at)
 			r := seen.all()[0]
 			method, kind := http.MethodGet, ""
 			if tc.body != "" {
@@ -200,9 +198,7 @@ func TestPostIsRepeated(t *testing.T) {
 		answer(emptyPage)(w, r)
 	}, map[string]string{"EXPORT_METHOD": "POST"})
 	for range 2 {
-		if _, err := fetchAll(t, c, bridge.Position{Cursor: "c"}); err != nil {
-			t.Fatal(err)
-		}
+		mustFetch(t, c, bridge.Position{Cursor: "c"})
 	}
 	if n != 3 {
 		t.Errorf("%d requests", n)

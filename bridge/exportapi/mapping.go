@@ -108,8 +108,6 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 		p.Check(!s.isTime || m.ItemTimeFormat != none || len(s.set) == 0, s.variable,
 			"is set, but EXPORT_ITEM_TIME_FORMAT=none says that there are no times; unset one of them, or set EXPORT_ITEM_TIME_FORMAT=rfc3339")
 	}
-	_, known := timeFormats[m.ItemTimeFormat]
-	p.Check(known, "EXPORT_ITEM_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339, rfc3339-utc, none, for example rfc3339", m.ItemTimeFormat)
 }
 
 // checkEntry returns why an entry of a list is no JSON pointer to a member.

@@ -50,11 +50,11 @@ const (
 	defaultCursorField = "nextCursor"
 )
 
-func (m *PageMapping) cursorIn() string { return cmp.Or(m.CursorIn, inBody) }
-func (m *PageMapping) metadata() string { return cmp.Or(m.MetadataField, metadataField) }
+func (p *PageMapping) cursorIn() string { return cmp.Or(p.CursorIn, inBody) }
+func (p *PageMapping) metadata() string { return cmp.Or(p.MetadataField, metadataField) }
 
 // leads reports whether the next page is named by a URL.
-func (m *PageMapping) leads() bool { return m.cursorIn() == inNextURL || m.cursorIn() == inLink }
+func (p *PageMapping) leads() bool { return p.cursorIn() == inNextURL || p.cursorIn() == inLink }
 
 // simple reports whether a page has nothing but a member of its own that names
 // the next cursor: then the ends of the body may tell it, see tailCursor.
@@ -68,25 +68,30 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	in := c.cursorIn()
 	p.Check(c.ItemsField != "", itemsSetting, "is empty, for example items")
 	p.Check(c.CursorField != "" || in == inLink, cursorSetting, "is empty, for example nextCursor")
-	p.Check(slices.Contains([]string{inBody, inHeader, inLastItem, inNextURL, inLink}, in), inSetting, "%q is not one of: body, header, last-item, next-url, link", in)
 	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
 	field, ends := strings.CutPrefix(c.MoreField, "!")
 	p.Check(!nextlink.Contradicts(field, ends), moreSetting,
 		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write it as a pointer, with / in front of its name, if the name is wrong", c.MoreField)
 	switch in {
 	case inHeader:
-		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting, "%q is not the name of a header, for example X-Next-Cursor", c.CursorField)
+		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting,
+			"%q is not the name of a header, for example X-Next-Cursor", c.CursorField)
 	case inLastItem:
-		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting, "%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
+		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting,
+			"%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
 	case inLink:
-		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting, "%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)
+		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting,
+			"%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)
 	}
 	if c.ItemsField == rootField {
-		p.Check(in != inBody && in != inNextURL, inSetting, "%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
+		p.Check(in != inBody && in != inNextURL, inSetting,
+			"%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
 		p.Check(c.MoreField == "", moreSetting, "%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
 	}
-	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD", "is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
-	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting, "%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
+	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD",
+		"is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
+	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting,
+		"%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
 	if c.ItemsField != "" {
 		p.Add(new(pageDecoder).layOut(c))
 	}
@@ -136,11 +141,11 @@ func (p *part) kindName() string {
 // partError is the error of a page that lacks what a setting selects.
 type partError struct{ text, setting string }
 
-func (e *partError) Error() string {
-	return strings.TrimSuffix(fmt.Sprintf("%v: %s (%s)", errNoPage, e.text, e.setting), " ()")
+func (p *partError) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s (%s)", errNoPage, p.text, p.setting), " ()")
 }
 
-func (e *partError) Unwrap() error { return errNoPage }
+func (p *partError) Unwrap() error { return errNoPage }
 
 // fault is the error of a page whose part is wrong.
 func (p *part) fault(format string, args ...any) error {

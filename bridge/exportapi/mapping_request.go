@@ -52,8 +52,8 @@ func defaultRequests() RequestMapping {
 	}
 }
 
-func (m *RequestMapping) posts() bool                 { return m.Method == http.MethodPost }
-func (m *RequestMapping) timeFormat() itemtime.Format { return timeFormats[m.TimeFormat] }
+func (r *RequestMapping) posts() bool                 { return r.Method == http.MethodPost }
+func (r *RequestMapping) timeFormat() itemtime.Format { return timeFormats[r.TimeFormat] }
 
 // namesEvents reports whether requests have the parameter of the event types.
 func (c *Config) namesEvents() bool { return c.Resource == "events" && len(c.Events) > 0 }
@@ -82,20 +82,20 @@ func (c *Config) refuse(at bridge.Position) error {
 }
 
 // widens reports whether the API returns events outside of a window.
-func (m *RequestMapping) widens() bool {
-	return m.EndInclusive || m.timeFormat() == itemtime.Seconds
+func (r *RequestMapping) widens() bool {
+	return r.EndInclusive || r.timeFormat() == itemtime.Seconds
 }
 
 // asked returns the range that a request for the position asks for, as the API
 // understands it: start inclusive, end exclusive.
-func (m *RequestMapping) asked(at bridge.Position) (from, to int64) {
+func (r *RequestMapping) asked(at bridge.Position) (from, to int64) {
 	from, to = at.Start, at.End
 	unit := int64(1)
-	if m.timeFormat() == itemtime.Seconds {
+	if r.timeFormat() == itemtime.Seconds {
 		unit = 1000
 		from, to = from/unit*unit, (to+unit-1)/unit*unit
 	}
-	if m.EndInclusive {
+	if r.EndInclusive {
 		to += unit
 	}
 	return from, to
@@ -103,19 +103,19 @@ func (m *RequestMapping) asked(at bridge.Position) (from, to int64) {
 
 // bounds returns the parameters of the position's bounds. In whole seconds they
 // are widened: timeline.Trim drops what was asked for too much.
-func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
+func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	if at.Cursor != "" && !at.Window {
 		return nil
 	}
 	if at.Start != 0 {
-		bounds = append(bounds, param{m.StartParam, m.formatTime(at.Start)})
+		bounds = append(bounds, param{r.StartParam, r.formatTime(at.Start)})
 	}
 	if at.End != 0 {
 		end := at.End
-		if m.timeFormat() == itemtime.Seconds {
+		if r.timeFormat() == itemtime.Seconds {
 			end += 999
 		}
-		bounds = append(bounds, param{m.EndParam, m.formatTime(end)})
+		bounds = append(bounds, param{r.EndParam, r.formatTime(end)})
 	}
 	return bounds
 }
@@ -141,8 +141,8 @@ func (c *Config) beside(at bridge.Position) (settings []string) {
 }
 
 // formatTime formats milliseconds since the epoch.
-func (m *RequestMapping) formatTime(ms int64) string {
-	switch m.timeFormat() {
+func (r *RequestMapping) formatTime(ms int64) string {
+	switch r.timeFormat() {
 	case itemtime.Seconds:
 		return strconv.FormatInt(time.UnixMilli(ms).Unix(), 10)
 	case itemtime.Micros:
@@ -155,27 +155,27 @@ func (m *RequestMapping) formatTime(ms int64) string {
 
 // checkRequests checks the settings of requests.
 func (c *Config) checkRequests(p *bridge.Problems) {
-	p.Check(c.Method == "" || c.Method == http.MethodGet || c.posts(), "EXPORT_METHOD", "%q is not one of: GET, POST", c.Method)
-	_, known := timeFormats[c.TimeFormat]
-	p.Check(known && c.TimeFormat != none, "EXPORT_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339", c.TimeFormat)
 	most := c.MaxPageSize
-	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", most, maxItems)
-	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
+	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE",
+		"%d is not within 1 to %d, for example 1000", most, maxItems)
+	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE",
+		"%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
 	for _, text := range c.CursorStatuses {
 		status, err := strconv.Atoi(text)
 		own := slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}, status)
 		p.Check(err == nil && status >= 400 && status < 500 && !own, "EXPORT_CURSOR_STATUSES",
 			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, for example 400,404,410", text)
 	}
-	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE", "is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
-	for _, s := range []struct {
-		variable, value string
-		values          []string
-	}{{"EXPORT_NEXT_URL", c.NextURL, []string{nextWhole, nextPath}}, {"EXPORT_NEXT_PARAMS", c.NextParams, []string{nextWarn, nextKeep, nextAdd}}} {
-		p.Check(s.value == "" || slices.Contains(s.values, s.value), s.variable, "%q is not one of: %s", s.value, strings.Join(s.values, ", "))
-		p.Check(s.value == "" || s.value == s.values[0] || c.leads(), s.variable, "is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", s.value, c.cursorIn())
+	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE",
+		"is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
+	needsURL := func(variable, value, usual string) {
+		p.Check(value == "" || value == usual || c.leads(), variable,
+			"is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", value, c.cursorIn())
 	}
-	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH", "is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
+	needsURL("EXPORT_NEXT_URL", c.NextURL, nextWhole)
+	needsURL("EXPORT_NEXT_PARAMS", c.NextParams, nextWarn)
+	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH",
+		"is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
 	c.checkHeaders(p)
 }
@@ -212,7 +212,8 @@ func (c *Config) checkParams(p *bridge.Problems) {
 	p.Add(err)
 	for i, param := range static {
 		check(named{"EXPORT_PARAMS", param.Name, ""}, "has %q, which is already the parameter of %s%s")
-		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS", "has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
+		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS",
+			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
 		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
 			return other.Name != param.Name && params.Collide(other.Name, param.Name)
 		})

@@ -64,10 +64,7 @@ func TestParametersOfNextURL(t *testing.T) {
 					c := serveWith(t, serveNext, cfg)
 					at := tc.at
 					for range 3 {
-						p, err := fetchAll(t, c, at)
-						if err != nil {
-							t.Fatal(err)
-						}
+						p := mustFetch(t, c, at)
 						if at.Cursor != "" && p.Next != at.Cursor {
 							t.Errorf("a page that names itself has the cursor %s, want %s", p.Next, at.Cursor)
 						}
@@ -135,10 +132,7 @@ func TestPathOfNextURL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := fetchAll(t, c, bridge.Position{Cursor: p.Next})
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := mustFetch(t, c, bridge.Position{Cursor: p.Next})
 			if got := seen.all()[1]; got.RequestURI != want || got.Header.Get("X-Api-Key") != testKey || again.Next != p.Next {
 				t.Errorf("requested %s, want %s; next %s after %s", got.RequestURI, want, again.Next, p.Next)
 			}

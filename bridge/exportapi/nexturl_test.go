@@ -54,17 +54,11 @@ func TestNextURLIsRequested(t *testing.T) {
 				w.Header().Set("Link", "<"+tc.next+`>; rel="next"`)
 				answer(emptyPage)(w, r)
 			}, vars)
-			p, err := fetchAll(t, c, bridge.Position{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := mustFetch(t, c, bridge.Position{})
 			if strings.Contains(p.Next, tc.secret) {
 				t.Errorf("the cursor %s has %s", p.Next, tc.secret)
 			}
-			again, err := fetchAll(t, c, bridge.Position{Cursor: p.Next})
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := mustFetch(t, c, bridge.Position{Cursor: p.Next})
 			want := tc.want
 			if !strings.HasPrefix(want, "/") {
 				want = "/v1/events" + want

@@ -72,13 +72,13 @@ type span struct {
 }
 
 // outside reports whether a mark before a position lies in no item.
-func (d *oracle) outside(before int) bool {
-	return slices.ContainsFunc(d.marks, func(mark int) bool {
-		return mark < before && !slices.ContainsFunc(d.spans, func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
+func (o *oracle) outside(before int) bool {
+	return slices.ContainsFunc(o.marks, func(mark int) bool {
+		return mark < before && !slices.ContainsFunc(o.spans, func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
 	})
 }
 
 // bad reports whether a value had to be repaired.
-func (r *oracleObject) bad(raw []byte) bool {
-	return r.repaired && raw[0] == '"' && bytes.IndexByte(raw, r.sentinel) >= 0
+func (o *oracleItem) bad(raw []byte) bool {
+	return o.repaired && raw[0] == '"' && bytes.IndexByte(raw, o.sentinel) >= 0
 }

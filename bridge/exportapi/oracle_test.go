@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,136 +21,125 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// oracle is pageDecoder's first implementation, on the tokens of jsontext. It
-// stays as what the scanner is held against: every output and the kind of
-// every error must be the same.
+// oracle reads pages by the tokens of jsontext. The scanner must come to the same
+// outputs, and to errors of the same kinds.
 type oracle struct {
 	itemsField, cursorField string
 	item                    oracleItem
-	identity                oracleIdentity
 
-	json    *jsontext.Decoder
-	options []jsontext.Options
+	json    jsontext.Decoder
 	source  bytes.Buffer // hands the body to json without a copy
 	body    []byte
 	marks   []int  // where the body was repaired
 	spans   []span // of the items
 	scratch []byte // holds a cursor that had escapes
 
-	// The page as decoded. cursor is valid until the next page and holds
-	// neither null nor absence apart from an empty string.
-	events []bridge.Event
-	cursor []byte
-	found  jsontext.Value // the cursor as it stands
-	listed bool           // there is an array of items
+	// The decoded page. cursor is valid until the next page. It is empty for null
+	// and for absence too.
+	events   []bridge.Event
+	cursor   []byte
+	found    jsontext.Value // the cursor as it stands
+	listed   bool           // there is an array of items
+	identity bridge.SourceIdentity
 }
 
-func newOracle(cfg *Config, preset resource) (*oracle, error) {
-	item, err := newOracleItem(cfg, preset)
-	if err != nil {
-		return nil, err
-	}
-	identity, err := newOracleIdentity()
-	if err != nil {
-		return nil, err
-	}
-	return &oracle{
-		itemsField:  cfg.ItemsField,
-		cursorField: cfg.CursorField,
-		item:        item,
-		identity:    identity,
-		json:        new(jsontext.Decoder),
-		// Lone surrogates inside items pass. Bytes that are not UTF-8 do not:
-		// decode looks for them itself.
-		options: []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)},
-	}, nil
+// oracleOptions let lone surrogates inside items pass. decode itself looks for
+// bytes that are not UTF-8.
+var oracleOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+func newOracle(cfg *Config, preset resource) *oracle {
+	return &oracle{itemsField: cfg.ItemsField, cursorField: cfg.CursorField, item: newOracleItem(cfg, preset)}
 }
 
 // decode splits the body and leaves the result in d. The events are appended
 // to events and point into the body. Nothing is allocated for values without
 // escapes once events is large enough.
-func (d *oracle) decode(body []byte, events []bridge.Event) error {
+func (o *oracle) decode(body []byte, events []bridge.Event) error {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
-	d.events, d.cursor, d.found, d.body, d.listed = events, nil, nil, body, false
-	d.identity.forget()
+	o.events, o.cursor, o.found, o.body, o.listed = events, nil, nil, body, false
+	o.identity = bridge.SourceIdentity{}
 	var fixed []byte
-	fixed, d.marks, d.item.sentinel = repair(body)
-	d.item.repaired, d.spans = d.marks != nil, d.spans[:0]
-	d.body = fixed
-	d.source = *bytes.NewBuffer(fixed)
-	d.json.Reset(&d.source, d.options...)
-	defer func() { d.body, d.source = nil, bytes.Buffer{} }()
-	err := d.page()
+	fixed, o.marks, o.item.sentinel = repair(body)
+	o.item.repaired, o.spans = o.marks != nil, o.spans[:0]
+	o.body = fixed
+	o.source = *bytes.NewBuffer(fixed)
+	o.json.Reset(&o.source, oracleOptions...)
+	defer func() { o.body, o.source = nil, bytes.Buffer{} }()
+	err := o.page()
 	if err == nil {
-		err = d.takeCursor()
+		err = o.takeCursor()
 	}
 	if err != nil {
-		at := int(d.json.InputOffset())
-		if err = d.explain(err, len(body)); errors.Is(err, errCutShort) {
+		at := int(o.json.InputOffset())
+		if err = o.explain(err, len(body)); errors.Is(err, errCutShort) {
 			at = len(body)
 		}
-		if d.outside(at) {
+		if o.outside(at) {
 			return fmt.Errorf("%w: bad text", errNoPage)
 		}
 		return err
 	}
-	if d.outside(len(body)) {
+	if o.outside(len(body)) {
 		return fmt.Errorf("%w: bad text", errNoPage)
 	}
-	for i, s := range d.spans {
-		d.events[i].Raw = body[s.from:s.to:s.to]
-		if slices.ContainsFunc(d.marks, func(mark int) bool { return mark >= s.from && mark < s.to }) {
-			if d.events[i].Defect != bridge.DefectNone {
-				d.events[i].Time = bridge.NoTime
+	for i, s := range o.spans {
+		o.events[i].Raw = body[s.from:s.to:s.to]
+		if slices.ContainsFunc(o.marks, func(mark int) bool { return mark >= s.from && mark < s.to }) {
+			if o.events[i].Defect != bridge.DefectNone {
+				o.events[i].Time = bridge.NoTime
 			}
-			d.events[i].Defect = bridge.DefectBadText
+			o.events[i].Defect = bridge.DefectBadText
 		}
 	}
 	return nil
 }
 
 // page reads the one top-level object and demands that nothing follows it.
-func (d *oracle) page() error {
-	switch kind := d.json.PeekKind(); kind {
+func (o *oracle) page() error {
+	switch kind := o.json.PeekKind(); kind {
 	case '{':
 	case '[', '"', '0', 't', 'f', 'n':
 		return fmt.Errorf("%w: it is %s, not an object", errNoPage, oracleKindName(kind))
 	}
-	if _, err := d.json.ReadToken(); err != nil {
+	if _, err := o.json.ReadToken(); err != nil {
 		return err
 	}
 	var hasItems, hasCursor, hasMetadata bool
-	for d.json.PeekKind() != '}' {
-		name, err := d.json.ReadValue()
-		if err != nil {
+	for o.json.PeekKind() != '}' {
+		kind := o.json.PeekKind()
+		name, err := o.json.ReadValue()
+		switch {
+		case kind != '"' && kind != 0:
+			return fmt.Errorf("%w: no name", errNoPage)
+		case err != nil:
 			return err
 		}
 		switch {
-		case oracleNameIs(name, d.itemsField):
-			err = d.once(&hasItems, d.itemsField, d.items)
-		case oracleNameIs(name, d.cursorField):
-			err = d.once(&hasCursor, d.cursorField, d.next)
+		case oracleNameIs(name, o.itemsField):
+			err = o.once(&hasItems, o.itemsField, o.items)
+		case oracleNameIs(name, o.cursorField):
+			err = o.once(&hasCursor, o.cursorField, o.next)
 		case oracleNameIs(name, metadataField):
-			err = d.once(&hasMetadata, metadataField, d.metadata)
+			err = o.once(&hasMetadata, metadataField, o.metadata)
 		default:
-			_, err = d.json.ReadValue()
+			_, err = o.json.ReadValue()
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if _, err := d.json.ReadToken(); err != nil {
+	if _, err := o.json.ReadToken(); err != nil {
 		return err
 	}
-	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: unexpected data after the object at byte %d", errNoPage, d.json.InputOffset())
+	if _, err := o.json.ReadToken(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: unexpected data after the object at byte %d", errNoPage, o.json.InputOffset())
 	}
 	return nil
 }
 
 // once reads a member that may come only once: which of two counts would
 // decide whether the export goes on.
-func (d *oracle) once(seen *bool, name string, read func() error) error {
+func (o *oracle) once(seen *bool, name string, read func() error) error {
 	if *seen {
 		return fmt.Errorf("%w: member %q occurs twice", errNoPage, name)
 	}
@@ -158,68 +148,65 @@ func (d *oracle) once(seen *bool, name string, read func() error) error {
 }
 
 // items reads the array of items.
-func (d *oracle) items() error {
-	switch kind := d.json.PeekKind(); kind {
+func (o *oracle) items() error {
+	switch kind := o.json.PeekKind(); kind {
 	case '[':
 	case 'n':
-		_, err := d.json.ReadValue()
+		_, err := o.json.ReadValue()
 		return err
 	default:
-		return d.wrongKind(d.itemsField, kind, "an array")
+		return o.wrongKind(o.itemsField, kind, "an array")
 	}
-	d.listed = true
-	if _, err := d.json.ReadToken(); err != nil {
+	o.listed = true
+	if _, err := o.json.ReadToken(); err != nil {
 		return err
 	}
-	for index := 0; d.json.PeekKind() != ']'; index++ {
+	for index := 0; o.json.PeekKind() != ']'; index++ {
 		if index == maxItems {
 			return errTooMany
 		}
-		d.events = append(d.events, bridge.Event{Index: index})
-		if err := d.event(&d.events[len(d.events)-1]); err != nil {
+		o.events = append(o.events, bridge.Event{Index: index})
+		if err := o.event(&o.events[len(o.events)-1]); err != nil {
 			return err
 		}
 	}
-	_, err := d.json.ReadToken()
+	_, err := o.json.ReadToken()
 	return err
 }
 
-// event reads one item: its bytes, and on the way the values it is asked for.
-func (d *oracle) event(e *bridge.Event) error {
-	kind := d.json.PeekKind()
-	start := int(d.json.InputOffset())
-	for bytes.IndexByte([]byte(" \t\r\n,"), d.body[min(start, len(d.body)-1)]) >= 0 && start < len(d.body) {
+// event reads one item: its bytes and the values in it.
+func (o *oracle) event(e *bridge.Event) error {
+	kind := o.json.PeekKind()
+	start := int(o.json.InputOffset())
+	for bytes.IndexByte([]byte(" \t\r\n,"), o.body[min(start, len(o.body)-1)]) >= 0 && start < len(o.body) {
 		start++
 	}
-	d.spans = append(d.spans, span{start, 0, true})
+	o.spans = append(o.spans, span{start, 0, true})
+	raw, err := o.json.ReadValue()
 	if kind != '{' {
-		_, err := d.json.ReadValue()
 		e.Defect = bridge.DefectNotObject
-		d.spans[len(d.spans)-1] = span{start, int(d.json.InputOffset()), err != nil}
+	}
+	if err != nil {
 		return err
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
+	o.spans[len(o.spans)-1] = span{start, int(o.json.InputOffset()), false}
+	if kind == '{' {
+		o.item.fill(e, raw)
 	}
-	if err := d.item.read(d.json); err != nil {
-		return err
-	}
-	d.spans[len(d.spans)-1] = span{start, int(d.json.InputOffset()), false}
-	d.item.fill(e)
 	return nil
 }
 
 // next finds the cursor.
-func (d *oracle) next() error {
-	raw, err := d.json.ReadValue()
-	d.found = raw
+func (o *oracle) next() error {
+	raw, err := o.json.ReadValue()
+	o.found = raw
 	return err
 }
 
 // takeCursor reads the cursor that was found. It must decode exactly: a cursor
 // with a replacement character in it is another cursor.
-func (d *oracle) takeCursor() (err error) {
-	raw := d.found
+func (o *oracle) takeCursor() (err error) {
+	raw := o.found
 	if raw == nil {
 		return nil
 	}
@@ -229,40 +216,37 @@ func (d *oracle) takeCursor() (err error) {
 	case '"':
 	case '0':
 		if string(raw) == "-0" || bytes.ContainsAny(raw, ".eE") {
-			return d.wrongKind(d.cursorField, raw.Kind(), "an integer")
+			return o.wrongKind(o.cursorField, raw.Kind(), "an integer")
 		}
-		d.cursor = slices.Clone(raw)
+		o.cursor = slices.Clone(raw)
 		return nil
 	default:
-		return d.wrongKind(d.cursorField, raw.Kind(), "a string or null")
+		return o.wrongKind(o.cursorField, raw.Kind(), "a string or null")
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
-		d.cursor = raw[1 : len(raw)-1]
+		o.cursor = raw[1 : len(raw)-1]
 		return nil
 	}
-	if d.scratch, err = jsontext.AppendUnquote(d.scratch[:0], raw); err != nil {
-		return fmt.Errorf("%w: member %q does not decode exactly", errNoPage, d.cursorField)
+	if o.scratch, err = jsontext.AppendUnquote(o.scratch[:0], raw); err != nil {
+		return fmt.Errorf("%w: member %q does not decode exactly", errNoPage, o.cursorField)
 	}
-	d.cursor = d.scratch
+	o.cursor = o.scratch
 	return nil
 }
 
-// metadata reads whose export it is. Another shape than expected says nothing.
-func (d *oracle) metadata() error {
-	if d.json.PeekKind() != '{' {
-		_, err := d.json.ReadValue()
-		return err
+// metadata reads the identity. A value that is no object has none.
+func (o *oracle) metadata() error {
+	raw, err := o.json.ReadValue()
+	if err == nil && raw.Kind() == '{' {
+		o.identity, err = oracleIdentity(raw)
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	return d.identity.read(d.json)
+	return err
 }
 
 // wrongKind reports a member of the wrong type; kind 0 is no JSON at all.
-func (d *oracle) wrongKind(name string, kind jsontext.Kind, want string) error {
+func (o *oracle) wrongKind(name string, kind jsontext.Kind, want string) error {
 	if kind == 0 {
-		_, err := d.json.ReadToken()
+		_, err := o.json.ReadToken()
 		return err
 	}
 	return fmt.Errorf("%w: member %q is %s, not %s", errNoPage, name, oracleKindName(kind), want)
@@ -270,11 +254,11 @@ func (d *oracle) wrongKind(name string, kind jsontext.Kind, want string) error {
 
 // explain turns a parser's error into one that says where and nothing of what:
 // bodies hold personal data, and errors go to logs.
-func (d *oracle) explain(err error, size int) error {
+func (o *oracle) explain(err error, size int) error {
 	if errors.Is(err, errNoPage) || errors.Is(err, errTooMany) {
 		return err
 	}
-	at := d.json.InputOffset()
+	at := o.json.InputOffset()
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at = syntax.ByteOffset
 	}
@@ -302,102 +286,6 @@ func oracleKindName(k jsontext.Kind) string {
 
 // oracleValue is a JSON value as it stands in the body; nil is absent.
 type oracleValue []byte
-
-// oracleObject reads chosen values of an object in one pass. Of a member that
-// comes twice the last counts, as for most parsers.
-type oracleObject struct {
-	root   selector
-	values []oracleValue
-	// repaired is set for a body that had text that is none, see repair.
-	repaired bool
-	sentinel byte
-}
-
-// want makes the reader collect the value at the pointer and returns its slot.
-func (r *oracleObject) want(pointer string) (slot, error) {
-	s := slot(len(r.values))
-	r.values = append(r.values, nil)
-	return s, r.root.add(pointer, s)
-}
-
-// read reads the rest of an object whose opening brace was just read.
-func (r *oracleObject) read(json *jsontext.Decoder) error {
-	clear(r.values)
-	return r.object(json, &r.root)
-}
-
-func (r *oracleObject) object(json *jsontext.Decoder, at *selector) error {
-	for json.PeekKind() != '}' {
-		name, err := json.ReadValue()
-		if err != nil {
-			return err
-		}
-		if err := r.member(json, oracleNamed(at, name)); err != nil {
-			return err
-		}
-	}
-	_, err := json.ReadToken()
-	return err
-}
-
-func (r *oracleObject) array(json *jsontext.Decoder, at *selector) error {
-	for i := 0; json.PeekKind() != ']'; i++ {
-		if err := r.member(json, at.element(i)); err != nil {
-			return err
-		}
-	}
-	_, err := json.ReadToken()
-	return err
-}
-
-// member reads one value. Its depth is bounded by the longest pointer.
-func (r *oracleObject) member(json *jsontext.Decoder, at *selector) error {
-	if at == nil {
-		_, err := json.ReadValue()
-		return err
-	}
-	for _, s := range at.below {
-		r.values[s] = nil
-	}
-	if kind := json.PeekKind(); len(at.children) > 0 && (kind == '{' || kind == '[') {
-		if _, err := json.ReadToken(); err != nil {
-			return err
-		}
-		if kind == '{' {
-			return r.object(json, at)
-		}
-		return r.array(json, at)
-	}
-	raw, err := json.ReadValue()
-	if err == nil && r.bad(raw) {
-		raw = []byte(`[]`)
-	}
-	for _, s := range at.slots {
-		r.values[s] = oracleValue(raw)
-	}
-	return err
-}
-
-// oracleNamed finds the child by a name as it stands in the body.
-func oracleNamed(s *selector, literal []byte) *selector {
-	if bytes.IndexByte(literal, '\\') < 0 {
-		return oracleMember(s, literal[1:len(literal)-1])
-	}
-	name, err := jsontext.AppendUnquote(nil, literal)
-	if err != nil {
-		return nil // no pointer names half a character
-	}
-	return oracleMember(s, name)
-}
-
-func oracleMember(s *selector, name []byte) *selector {
-	for _, c := range s.children {
-		if c.name == string(name) {
-			return c
-		}
-	}
-	return nil
-}
 
 // text returns a string's bytes, and a number or a boolean as it is written;
 // nil for everything else. exact is false if the string has half a character,
@@ -438,73 +326,106 @@ func (v oracleValue) id() []byte {
 	return text
 }
 
-// oracleItem reads the values that an event needs.
+// oracleItem looks up the values of an event, one pointer after the other.
 type oracleItem struct {
-	oracleObject
-	ids, types, subjects, times []slot
-	key                         slot
+	ids, types, subjects, times []string
+	key                         string
 	format                      string
 	timeOptional                bool
+	// repaired is set for a body with invalid text, see repair.
+	repaired bool
+	sentinel byte
+	json     jsontext.Decoder
 }
 
-func newOracleItem(cfg *Config, preset resource) (oracleItem, error) {
-	r := oracleItem{timeOptional: preset.timeOptional, format: cfg.ItemTimeFormat}
-	var errs []error
-	want := func(pointer string) slot {
-		s, err := r.want(pointer)
-		errs = append(errs, err)
-		return s
-	}
-	all := func(set, preset []string) (slots []slot) {
+func newOracleItem(cfg *Config, preset resource) oracleItem {
+	all := func(set, preset []string) []string {
 		if len(set) == 0 {
 			set = preset
 		}
-		for _, pointer := range set {
-			if pointer != "none" {
-				slots = append(slots, want(pointer))
-			}
-		}
-		return slots
+		return slices.DeleteFunc(slices.Clone(set), func(pointer string) bool { return pointer == "none" })
 	}
-	r.ids, r.types, r.subjects = all(cfg.ItemID, preset.ids), all(cfg.ItemType, preset.types), all(cfg.ItemSubject, preset.subjects)
+	o := oracleItem{
+		ids: all(cfg.ItemID, preset.ids), types: all(cfg.ItemType, preset.types), subjects: all(cfg.ItemSubject, preset.subjects),
+		key: cfg.keyPointer(), format: cfg.ItemTimeFormat,
+	}
 	if cfg.ItemTimeFormat != "none" {
-		r.times = all(cfg.ItemTime, preset.times)
+		o.times = all(cfg.ItemTime, preset.times)
 	}
-	r.timeOptional = r.timeOptional || len(r.times) == 0 || slices.Contains(cfg.ItemTime, "none")
-	r.key = want(cfg.keyPointer())
-	return r, errors.Join(errs...)
+	o.timeOptional = preset.timeOptional || len(o.times) == 0 || slices.Contains(cfg.ItemTime, "none")
+	return o
 }
 
-// fill puts the values that were read into the event.
-func (r *oracleItem) fill(e *bridge.Event) {
-	for _, s := range r.ids {
-		if e.ID = r.values[s].id(); e.ID != nil {
-			break
+// at returns the value at a pointer. Of duplicate members the last counts. An
+// object or array that another pointer leads into is no value.
+func (o *oracleItem) at(item []byte, pointer string) oracleValue {
+	if pointer == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(pointer[1:], "/") {
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+		if item = o.member(item, name); item == nil {
+			return nil
 		}
 	}
-	for _, s := range r.types {
-		if e.Type = r.values[s].name(); e.Type != nil {
-			break
+	leads := func(other string) bool { return strings.HasPrefix(other, pointer+"/") }
+	switch kind := jsontext.Value(item).Kind(); {
+	case (kind == '{' || kind == '[') && slices.ContainsFunc(slices.Concat(o.ids, o.types, o.subjects, o.times, []string{o.key}), leads):
+		return nil
+	case o.bad(item):
+		return oracleValue("[]")
+	}
+	return item
+}
+
+// member returns the last member with the name, or the element with that index.
+func (o *oracleItem) member(raw []byte, name string) (found []byte) {
+	kind := jsontext.Value(raw).Kind()
+	if kind != '{' && kind != '[' {
+		return nil
+	}
+	o.json.Reset(bytes.NewBuffer(slices.Clip(raw)), oracleOptions...)
+	_, _ = o.json.ReadToken() // the item is valid
+	for i := 0; o.json.PeekKind() != '}' && o.json.PeekKind() != ']'; i++ {
+		is := strconv.Itoa(i) == name
+		if kind == '{' {
+			literal, _ := o.json.ReadValue()
+			is = oracleNameIs(literal, name) && !o.bad(literal)
+		}
+		if value, _ := o.json.ReadValue(); is {
+			found = slices.Clone(value)
 		}
 	}
-	for _, s := range r.subjects {
-		if e.Subject = r.values[s].name(); e.Subject != nil {
-			break
+	return found
+}
+
+// first returns the first text at the pointers that is not nil.
+func (o *oracleItem) first(item []byte, pointers []string, text func(oracleValue) []byte) []byte {
+	for _, pointer := range pointers {
+		if t := text(o.at(item, pointer)); t != nil {
+			return t
 		}
 	}
-	e.Key, _ = r.values[r.key].text()
-	for _, s := range r.times {
-		raw := jsontext.Value(r.values[s])
+	return nil
+}
+
+// fill reads the event's fields from the item.
+func (o *oracleItem) fill(e *bridge.Event, item []byte) {
+	e.ID = o.first(item, o.ids, oracleValue.id)
+	e.Type, e.Subject = o.first(item, o.types, oracleValue.name), o.first(item, o.subjects, oracleValue.name)
+	e.Key, _ = o.at(item, o.key).text()
+	for _, pointer := range o.times {
+		raw := jsontext.Value(o.at(item, pointer))
 		if len(raw) == 0 || raw.Kind() == 'n' || string(raw) == `""` {
 			continue
 		}
 		var ok bool
-		if e.Time, ok = oracleTime(raw, r.format); !ok {
+		if e.Time, ok = oracleTime(raw, o.format); !ok {
 			e.Time, e.Defect = 0, bridge.DefectTime
 		}
 		return
 	}
-	if e.Time = bridge.NoTime; !r.timeOptional {
+	if e.Time = bridge.NoTime; !o.timeOptional {
 		e.Time, e.Defect = 0, bridge.DefectTime
 	}
 }
@@ -565,53 +486,25 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 	return whole.Int64(), true
 }
 
-// oracleIdentity reads whose export it is from the metadata: the slug, which
-// stays when a thing is renamed, else the name.
-type oracleIdentity struct {
-	oracleObject
-	organization, workspace, application []slot
-	// last is kept from page to page: it hardly ever changes.
-	last bridge.SourceIdentity
-}
-
-func newOracleIdentity() (oracleIdentity, error) {
-	var r oracleIdentity
-	var errs []error
-	slots := func(name string) (all []slot) {
-		for _, form := range []string{"/slug", "Slug", "/name", "Name", ""} {
-			s, err := r.want("/" + name + form)
-			all, errs = append(all, s), append(errs, err)
-		}
-		return all
+// oracleIdentity returns the identity in the metadata: of each name the first
+// text among its slug, which survives renaming, its name, and the name itself.
+func oracleIdentity(metadata []byte) (id bridge.SourceIdentity, err error) {
+	var members map[string]any
+	d := json.NewDecoder(bytes.NewReader(metadata))
+	d.UseNumber() // one may exceed float64
+	if err := d.Decode(&members); err != nil {
+		return id, err
 	}
-	r.organization, r.workspace, r.application = slots("organization"), slots("workspace"), slots("application")
-	return r, errors.Join(errs...)
-}
-
-// forget drops what the last page's metadata said.
-func (r *oracleIdentity) forget() { clear(r.values) }
-
-// identity returns what the metadata said.
-func (r *oracleIdentity) identity() bridge.SourceIdentity {
-	r.last.Organization = r.part(r.last.Organization, r.organization)
-	r.last.Workspace = r.part(r.last.Workspace, r.workspace)
-	r.last.Application = r.part(r.last.Application, r.application)
-	return r.last
-}
-
-// part returns the first text found, and the string it was before if it is
-// the same.
-func (r *oracleIdentity) part(before string, slots []slot) string {
-	for _, s := range slots {
-		switch text := r.values[s].name(); {
-		case text == nil || len(text) > maxIdentity || r.values[s][0] != '"':
-		case string(text) == before:
-			return before
-		default:
-			return string(text)
+	text := func(name string) string {
+		inner, _ := members[name].(map[string]any)
+		for _, v := range []any{inner["slug"], members[name+"Slug"], inner["name"], members[name+"Name"], members[name]} {
+			if s, ok := v.(string); ok && s != "" && len(s) <= 256 && !strings.ContainsFunc(s, unicode.IsControl) {
+				return s
+			}
 		}
+		return ""
 	}
-	return ""
+	return bridge.SourceIdentity{Organization: text("organization"), Workspace: text("workspace"), Application: text("application")}, nil
 }
 
 // oracleNameIs reports whether the JSON string is the name, escapes decoded.

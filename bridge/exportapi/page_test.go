@@ -231,10 +231,7 @@ func TestSourceIdentity(t *testing.T) {
 	} {
 		c := serve(t, answer(`{"items":[],"metadata":`+metadata+`,"nextCursor":""}`), nil)
 		for range 2 {
-			p, err := fetchAll(t, c, bridge.Position{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := mustFetch(t, c, bridge.Position{})
 			if diff := cmp.Diff(want, p.Source); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", metadata, diff)
 			}
@@ -410,10 +407,7 @@ func TestMappedEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, answer(`{"items":[`+tc.item+`],"nextCursor":"c"}`), tc.vars)
-			p, err := fetchAll(t, c, bridge.Position{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := mustFetch(t, c, bridge.Position{})
 			if diff := cmp.Diff(tc.want, eventOf(&p.Events[0])); diff != "" {
 				t.Errorf("event (-want +got):\n%s", diff)
 			}

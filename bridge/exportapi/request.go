@@ -23,7 +23,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
-// errStoredLeak is the error of a cursor that no page named: one with a credential.
+// errStoredLeak is the error of a stored cursor that contains a credential.
 var errStoredLeak = errors.New("the stored cursor")
 
 // paramEvents is the parameter of the event types.
@@ -87,7 +87,7 @@ func (r *requests) secrets() (values []bridge.Secret) {
 	return values
 }
 
-// credentials returns what authenticates, as far as it is known by its name.
+// credentials returns the values that authenticate, each with the name of its setting.
 func (r *requests) credentials() (all []secrets.Secret) {
 	for _, secret := range r.auth.secrets() {
 		all = append(all, secrets.Secret{Name: "EXPORT_API_KEY or its token", Value: secret.Reveal()})

@@ -3,7 +3,6 @@ package exportapi_test
 import (
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -58,9 +57,7 @@ func TestRequest(t *testing.T) {
 				seen.saw(r)
 				answer(emptyPage)(w, r)
 			}, tc.vars)
-			if _, err := fetchAll(t, c, tc.at); err != nil {
-				t.Fatal(err)
-			}
+			mustFetch(t, c, tc.at)
 			got := seen.all()[0]
 			if diff := cmp.Diff(tc.query, got.URL.Query()); diff != "" {
 				t.Errorf("query (-want +got):\n%s", diff)
@@ -117,11 +114,10 @@ func TestCursorByteForByte(t *testing.T) {
 func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	var other recorder
-	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	thief := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		other.saw(r)
 		answer(emptyPage)(w, r)
 	}))
-	t.Cleanup(thief.Close)
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, thief.URL+"/x?cursor="+url.QueryEscape(testCursor), code)
@@ -148,7 +144,7 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	}
 	write("old\n")
 	var seen recorder
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.saw(r)
 		if r.Header.Get("X-Api-Key") != "new" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -156,7 +152,6 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 		}
 		answer(emptyPage)(w, r)
 	}))
-	t.Cleanup(server.Close)
 	cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_API_KEY": "old"})
 	cfg.APIKeyFile = file
 	c := connect(t, cfg)
@@ -199,9 +194,7 @@ func TestRateLimit(t *testing.T) {
 	c := serve(t, answer(emptyPage), map[string]string{"EXPORT_RATE_LIMIT": "20/s"})
 	began := time.Now()
 	for range 4 {
-		if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
-			t.Fatal(err)
-		}
+		mustFetch(t, c, bridge.Position{})
 	}
 	if took := time.Since(began); took < 149*time.Millisecond {
 		t.Errorf("4 requests at 20/s took %v, want at least 150ms", took)
@@ -213,7 +206,7 @@ func TestRateLimit(t *testing.T) {
 func TestThrottledKey(t *testing.T) {
 	t.Parallel()
 	var seen recorder
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.saw(r)
 		if r.Header.Get("X-Api-Key") == testKey {
 			w.Header().Set("Retry-After", "60")
@@ -222,7 +215,6 @@ func TestThrottledKey(t *testing.T) {
 		}
 		answer(emptyPage)(w, r)
 	}))
-	t.Cleanup(server.Close)
 	var limits exportapi.Limits
 	client := func(key string, beside bool) *exportapi.Client {
 		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_API_KEY": key})
@@ -246,16 +238,13 @@ func TestThrottledKey(t *testing.T) {
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	var seen recorder
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.saw(r)
 		answer(emptyPage)(w, r)
 	}))
-	t.Cleanup(proxy.Close)
 	withUser := strings.Replace(proxy.URL, "http://", "http://user:sk-test@", 1)
 	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://export.invalid/base", "EXPORT_INSECURE_HTTP": "true", "EXPORT_PROXY": withUser}))
-	if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
-		t.Fatal(err)
-	}
+	mustFetch(t, c, bridge.Position{})
 	got := seen.all()[0]
 	if got.URL.Host != "export.invalid" || got.URL.Path != "/base/events" || got.Header.Get("Proxy-Authorization") == "" {
 		t.Errorf("the proxy saw %s %v", got.URL, got.Header)
@@ -305,7 +294,7 @@ func TestHealthIsReported(t *testing.T) {
 		{code: 200, scheme: "https", wants: "fails the TLS handshake"},
 		{scheme: "closed", wants: "is down"},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if tc.code == 200 && tc.kind == "" {
 				answer(emptyPage)(w, r)
 				return
@@ -313,7 +302,6 @@ func TestHealthIsReported(t *testing.T) {
 			w.Header().Set("Content-Type", tc.kind)
 			w.WriteHeader(tc.code)
 		}))
-		t.Cleanup(server.Close)
 		at := server.URL
 		switch tc.scheme {
 		case "https":

@@ -45,10 +45,10 @@ type selector struct {
 
 // add selects the value at the pointer into the slot. An empty pointer selects
 // nothing.
-func (s *selector) add(pointer string, to slot) error {
-	names, err := jsonpointer.Parse(pointer)
-	if err != nil || len(names) == 0 {
-		return err
+func (s *selector) add(pointer string, to slot) {
+	names, _ := jsonpointer.Parse(pointer) // validated
+	if len(names) == 0 {
+		return
 	}
 	at := s
 	for _, name := range names {
@@ -56,7 +56,6 @@ func (s *selector) add(pointer string, to slot) error {
 		at.below = append(at.below, to)
 	}
 	at.slots = append(at.slots, to)
-	return nil
 }
 
 func (s *selector) child(name string) *selector {

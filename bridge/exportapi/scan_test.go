@@ -13,11 +13,7 @@ func TestDepth(t *testing.T) {
 	t.Parallel()
 	const limit = 10_000 // that of jsontext
 	decoder := func(key string) *pageDecoder {
-		d, err := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor", KeyPointer: key}, presets["events"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+		return newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor", KeyPointer: key}, presets["events"])
 	}
 	for key, openers := range map[string][]string{
 		"none":                      {`[`, `{"b":`, `{"a":[{"a":`, `[{"":[`},
@@ -80,10 +76,7 @@ func TestSimulatedPagesAllocateNothing(t *testing.T) {
 	for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema07, exportsim.Schema05} {
 		for resource, preset := range presets {
 			body := simulatorPage(t, schema, preset.path, 200)
-			d, err := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, preset)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, preset)
 			if err := d.decode(body, nil); err != nil {
 				t.Fatal(err)
 			}

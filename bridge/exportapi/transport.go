@@ -20,15 +20,9 @@ const proxyEnvironment = "environment"
 // newTransport returns the client's own connections. Requests use a Transport:
 // unlike http.Client it does not follow redirects, which would send the key to
 // another host, and keeps URLs out of errors.
-func newTransport(cfg *Config) (*http.Transport, error) {
-	roots, err := cfg.roots()
-	if err != nil {
-		return nil, err
-	}
-	proxy, err := cfg.proxy()
-	if err != nil {
-		return nil, err
-	}
+func newTransport(cfg *Config) *http.Transport {
+	roots, _ := cfg.roots() // validated
+	proxy, _ := cfg.proxy() // validated
 	connect := cfg.Timeout / 3
 	dialer := &net.Dialer{Timeout: connect}
 	if !cfg.LinkLocal {
@@ -59,7 +53,7 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 	case cfg.Proxy.Reveal() == proxyEnvironment:
 		t.Proxy = http.ProxyFromEnvironment
 	}
-	return t, nil
+	return t
 }
 
 // dialFirst returns what dials the first server of a TLS connection: the API's host, which
@@ -85,9 +79,9 @@ func dialFirst(dialer *net.Dialer, t *http.Transport, cfg *Config) func(ctx cont
 // tokenTransport returns the connections for token requests: those of pages, or, where
 // another host issues the tokens, some that offer it no client certificate.
 func tokenTransport(cfg *Config, pages *http.Transport) *http.Transport {
-	api, errAPI := url.Parse(cfg.URL)
-	issuer, err := url.Parse(cfg.OAuth2TokenURL)
-	if cfg.TLSCert == "" || errAPI != nil || err != nil || strings.EqualFold(api.Hostname(), issuer.Hostname()) {
+	api, _ := url.Parse(cfg.URL)               // validated
+	issuer, _ := url.Parse(cfg.OAuth2TokenURL) // validated
+	if cfg.TLSCert == "" || strings.EqualFold(api.Hostname(), issuer.Hostname()) {
 		return pages
 	}
 	t := pages.Clone()

@@ -37,10 +37,7 @@ func TestWindowByAnotherTime(t *testing.T) {
 		{"false", "s", bridge.Position{}, nil},
 	} {
 		c := serve(t, answer(page), map[string]string{"EXPORT_END_INCLUSIVE": tc.inclusive, "EXPORT_TIME_FORMAT": tc.format})
-		p, err := fetchAll(t, c, tc.at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := mustFetch(t, c, tc.at)
 		var got, want []int64
 		for i := range p.Events {
 			got = append(got, p.Events[i].Time-t0)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,8 +103,7 @@ func TestNeighbouringWindows(t *testing.T) {
 					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut), func(t *testing.T) {
 						t.Parallel()
 						api := &windowAPI{format: format, inclusive: inclusive, coarse: coarse, times: times, cut: cut}
-						server := httptest.NewServer(api)
-						t.Cleanup(server.Close)
+						server := listen(t, api)
 						cfg := config(t, map[string]string{
 							"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "2", "EXPORT_TIME_FORMAT": format, "EXPORT_END_INCLUSIVE": strconv.FormatBool(inclusive),
 							"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to",

@@ -31,7 +31,8 @@ func TestDeployedSettings(t *testing.T) {
 			t.Errorf("%s sets %d variables", file, len(found))
 		}
 		for _, m := range found {
-			if !config.IsSetting(string(m[1])) {
+			name := strings.TrimSuffix(string(m[1]), config.FileSuffix)
+			if !slices.ContainsFunc(config.Variables(), func(v config.Variable) bool { return v.Name == name }) {
 				t.Errorf("%s sets %s, which is no setting", file, m[1])
 			}
 		}

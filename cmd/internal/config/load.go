@@ -80,6 +80,10 @@ func (l *loader) add(variable, message string) {
 	}
 }
 
+func (l *loader) addf(variable, format string, args ...any) {
+	l.add(variable, fmt.Sprintf(format, args...))
+}
+
 // check adds the problems of the streams' Validate, with the streams' names unless
 // all streams share the problem. It skips variables that have a problem already.
 func (l *loader) check(found map[string]bridge.Problems) {
@@ -125,16 +129,16 @@ func (l *loader) err(vars []Variable) error {
 type Problems []bridge.Problem
 
 // Error implements error, with a line for each problem.
-func (e Problems) Error() string {
-	lines := bridge.Problems(e).Error()
-	if len(e) == 1 {
+func (p Problems) Error() string {
+	lines := bridge.Problems(p).Error()
+	if len(p) == 1 {
 		return lines
 	}
-	return fmt.Sprintf("%d settings are wrong\n  %s", len(e), strings.ReplaceAll(lines, "\n", "\n  "))
+	return fmt.Sprintf("%d settings are wrong\n  %s", len(p), strings.ReplaceAll(lines, "\n", "\n  "))
 }
 
 // Unwrap returns each problem, a bridge.Problem.
-func (e Problems) Unwrap() []error { return bridge.Problems(e).Unwrap() }
+func (p Problems) Unwrap() []error { return bridge.Problems(p).Unwrap() }
 
 // Setting is the effective value of a variable, which is the per-stream one for a
 // value of a single stream.
@@ -148,14 +152,14 @@ type Setting struct {
 }
 
 // Shown is the value in a table: certificates are long.
-func (e *Setting) Shown() string {
-	switch lines := strings.Count(e.Value, "\n"); {
-	case e.Value == "":
+func (s *Setting) Shown() string {
+	switch lines := strings.Count(s.Value, "\n"); {
+	case s.Value == "":
 		return "-"
 	case lines > 0:
 		return fmt.Sprintf("(%d lines)", lines+1)
 	}
-	return e.Value
+	return s.Value
 }
 
 // effectiveOf lists the effective values: every variable once, and once more for each

@@ -154,15 +154,15 @@ func Load(from Sources, need Uses) (*Settings, error) {
 }
 
 // open reads the environment file.
-func (from *Sources) open() (sources, error) {
+func (s *Sources) open() (sources, error) {
 	var envFile map[string]string
-	if from.EnvFile != "" {
+	if s.EnvFile != "" {
 		var err error
-		if envFile, err = readEnvFile(from.EnvFile); err != nil {
+		if envFile, err = readEnvFile(s.EnvFile); err != nil {
 			return sources{}, fmt.Errorf("--env-file: %w", err)
 		}
 	}
-	return newSources(from.Flags, from.Command, from.Environ, envFile), nil
+	return newSources(s.Flags, s.Command, s.Environ, envFile), nil
 }
 
 func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
@@ -278,7 +278,7 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 			continue
 		}
 		if from, ok := places[name]; ok && from.kind == FromDefault {
-			l.add(name, fmt.Sprintf("%s is not set, and the profile %s has no default, for example %s=%s", name, selected.Profile, name, example))
+			l.addf(name, "%s is not set, and the profile %s has no default, for example %s=%s", name, selected.Profile, name, example)
 		}
 	}
 	st.Export.APIKeyFile = places[keyVariable].rereadable()
@@ -314,8 +314,8 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events, ItemID: st.Export.IDs()}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
 	if start := st.Engine.Origin.Start; start > now.UnixMilli() {
-		l.add("EXPORT_START", fmt.Sprintf("%s: %s is in the future (%s): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now",
-			places["EXPORT_START"].describe("EXPORT_START"), window.Start, time.UnixMilli(start).UTC().Format(time.RFC3339)))
+		l.addf("EXPORT_START", "%s: %s is in the future (%s): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now",
+			places["EXPORT_START"].describe("EXPORT_START"), window.Start, time.UnixMilli(start).UTC().Format(time.RFC3339))
 	}
 	st.Windows = windows.DefaultConfig()
 	if l.fill(&st.Windows, st.Name); st.Windows.Windows() {
@@ -365,10 +365,10 @@ func (l *loader) chooseResource(st *Stream, from place) {
 	case named && from.kind == FromDefault:
 		st.Export.Resource = st.Name
 	case named && st.Export.Resource != st.Name:
-		l.add(name, fmt.Sprintf("%s: %s is not for stream %s, which is named after a resource; set BRIDGE_STREAMS=%s, or %s=%s",
-			from.name, st.Export.Resource, st.Name, st.Export.Resource, own, st.Export.Resource))
+		l.addf(name, "%s: %s is not for stream %s, which is named after a resource; set BRIDGE_STREAMS=%s, or %s=%s",
+			from.name, st.Export.Resource, st.Name, st.Export.Resource, own, st.Export.Resource)
 	case !named && from.kind == FromDefault && st.Export.Path == "":
-		l.add(name, fmt.Sprintf("%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0]))
+		l.addf(name, "%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0])
 	}
 }
 
@@ -377,8 +377,8 @@ func (l *loader) chooseResource(st *Stream, from place) {
 func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
 	ms := l.instant("EXPORT_END", text, places, now)
 	if relative(text, ms, now) {
-		l.add("EXPORT_END", fmt.Sprintf("EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
-			text, time.UnixMilli(ms).UTC().Format(time.RFC3339)))
+		l.addf("EXPORT_END", "EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
+			text, time.UnixMilli(ms).UTC().Format(time.RFC3339))
 	}
 	return ms
 }
@@ -457,11 +457,11 @@ func (l *loader) streamNames(names []string) []string {
 		twin, taken := prefixes[streamPrefix(name)]
 		switch {
 		case !streamName.MatchString(name):
-			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name))
+			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name)
 		case taken && twin == name:
-			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is listed twice, for example events,users", name))
+			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is listed twice, for example events,users", name)
 		case taken:
-			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name)))
+			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name))
 		default:
 			prefixes[streamPrefix(name)] = name
 			good = append(good, name)
@@ -479,8 +479,8 @@ func (l *loader) checkTwins(streams []Stream, need Uses) {
 		for j := range streams[:i] {
 			a, b := &streams[j], &streams[i]
 			if a.Kafka.Topic == b.Kafka.Topic && a.sameSource(b) {
-				l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
-					a.Name, b.Name, streamPrefix(b.Name)))
+				l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
+					a.Name, b.Name, streamPrefix(b.Name))
 			}
 		}
 	}
@@ -493,9 +493,9 @@ func (st *Stream) sameSource(other *Stream) bool {
 }
 
 // Owner names this process in checkpoints and answers.
-func (c *Process) Owner() string {
-	if c.InstanceID != "" {
-		return c.InstanceID
+func (p *Process) Owner() string {
+	if p.InstanceID != "" {
+		return p.InstanceID
 	}
 	host, err := os.Hostname()
 	if err != nil {

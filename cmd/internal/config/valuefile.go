@@ -33,15 +33,15 @@ type valueFile struct {
 	err  error
 }
 
-func (f *valueFiles) read(path string) (string, error) {
-	if file, ok := f.known[path]; ok {
+func (v *valueFiles) read(path string) (string, error) {
+	if file, ok := v.known[path]; ok {
 		return file.text, file.err
 	}
 	text, err := readValue(path)
-	if f.known == nil {
-		f.known = make(map[string]valueFile)
+	if v.known == nil {
+		v.known = make(map[string]valueFile)
 	}
-	f.known[path] = valueFile{text, err}
+	v.known[path] = valueFile{text, err}
 	return text, err
 }
 

@@ -56,8 +56,8 @@ func variablesOf(defaults reflect.Value) []Variable {
 	return vars
 }
 
-// format writes a value as people do: 16MiB, 30d. What is zero is no value,
-// but for false.
+// format writes a value as people do: 16MiB, 30d. A zero value other than false is
+// empty.
 func (v *Variable) format(value reflect.Value) string {
 	list, isList := reflect.TypeAssert[[]string](value)
 	switch {

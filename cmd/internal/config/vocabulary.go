@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Names in ownPrefixes are ours alone, so an unknown one is a mistake. Others
-// share KAFKA_, HTTP_ and LOG_ with us: there only a near miss is worth a word.
+// An unknown name with one of ownPrefixes is a mistake. Other programs use
+// sharedPrefixes too: an unknown name there is reported only if a setting is near.
 var (
 	ownPrefixes    = [...]string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
 	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "LOG_"}
@@ -44,9 +44,6 @@ func isServiceLink(name, value string) bool {
 func IsOurs(name string) bool {
 	return hasPrefix(name, ownPrefixes[:]) || hasPrefix(name, sharedPrefixes[:])
 }
-
-// IsSetting reports whether a variable, or its _FILE form, is a setting of the process.
-func IsSetting(name string) bool { return newVocabulary(Variables(), nil).lookup(name) != nil }
 
 // vocabulary knows the names of all settings.
 type vocabulary struct {
@@ -146,7 +143,7 @@ func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 		}
 		switch {
 		case v != nil && v.Secret:
-			l.add(v.Name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, FileSuffix))
+			l.addf(v.Name, "%s is a secret and has no place on the command line; set %s%s", name, name, FileSuffix)
 		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
 			l.add("", suggest(name+" is not a setting", voc.near(name, nearEnough+1)))
 		}

@@ -14,8 +14,8 @@ type DeadError struct {
 	Items  int64
 }
 
-func (e *DeadError) Error() string {
-	return fmt.Sprintf("stream %s: all %d items of this run are dead letters, no event was published", e.Stream, e.Items)
+func (d *DeadError) Error() string {
+	return fmt.Sprintf("stream %s: all %d items of this run are dead letters, no event was published", d.Stream, d.Items)
 }
 
 // EmptyEndError is the error of a bounded run that empty pages ended, where the API has
@@ -36,8 +36,8 @@ type UnreadError struct {
 	Warning bridge.Warning
 }
 
-func (e *UnreadError) Error() string {
-	return fmt.Sprintf("stream %s: done as far as read: %s", e.Stream, e.Warning.Text)
+func (u *UnreadError) Error() string {
+	return fmt.Sprintf("stream %s: done as far as read: %s", u.Stream, u.Warning.Text)
 }
 
 // doubts returns an error for each stream whose bounded run has ended in order and may

@@ -140,7 +140,7 @@ func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	kafka.Log, kafka.Report = log.With(LogComponent, "kafka"), LogChanges(log, "kafka")
+	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), logChanges(log, "kafka")
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
 		api.Close()

@@ -18,10 +18,10 @@ const (
 	logError     = "error"
 	logHint      = "hint"
 	logAddr      = "addr"
-	LogComponent = "component" // kafka, redis, http or traces
+	logComponent = "component" // kafka, redis, http or traces
 )
 
-// componentHTTP says who was refused and who did what: its messages are an audit log.
+// componentHTTP marks the audit log: which clients were refused, and what others did.
 const componentHTTP = "http"
 
 // NewLogger returns a logger of the configured level and format that folds repeated

@@ -112,7 +112,7 @@ func (f *floods) flush() {
 
 // WithAttrs implements slog.Handler.
 func (f *folder) WithAttrs(attrs []slog.Attr) slog.Handler {
-	whole := f.whole || slices.ContainsFunc(attrs, slog.String(LogComponent, componentHTTP).Equal)
+	whole := f.whole || slices.ContainsFunc(attrs, slog.String(logComponent, componentHTTP).Equal)
 	return &folder{next: f.next.WithAttrs(attrs), owner: f.owner + ownerIn(attrs...), whole: whole, floods: f.floods}
 }
 
@@ -134,7 +134,7 @@ func (f *folder) ownerOf(r slog.Record) string {
 
 func ownerIn(attrs ...slog.Attr) (owner string) {
 	for _, a := range attrs {
-		if a.Key == logStream || a.Key == LogComponent {
+		if a.Key == logStream || a.Key == logComponent {
 			owner += " " + a.Value.String()
 		}
 	}

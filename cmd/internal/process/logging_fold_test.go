@@ -56,7 +56,7 @@ func TestFolder(t *testing.T) {
 			log.Error("a", logStream, "x")
 		}, []string{"a stream=x n=0", "a stream=x n=1", "a stream=x n=2", "a stream=x n=3", "a stream=x n=4", "a stream=y n=0", "a stream=z", "a stream=x"}},
 		{"what callers were refused or did is never folded", func(log *slog.Logger) {
-			log = log.With(LogComponent, componentHTTP)
+			log = log.With(logComponent, componentHTTP)
 			for n := range 8 {
 				log.Warn("a", "caller", n)
 			}

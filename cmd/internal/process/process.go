@@ -101,10 +101,10 @@ type Options struct {
 type ListenError struct{ err error }
 
 // Error implements error.
-func (e *ListenError) Error() string { return e.err.Error() }
+func (l *ListenError) Error() string { return l.err.Error() }
 
 // Unwrap returns the cause.
-func (e *ListenError) Unwrap() error { return e.err }
+func (l *ListenError) Unwrap() error { return l.err }
 
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
@@ -134,7 +134,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	for _, name := range names {
 		healths[name] = new(bridge.Health)
 	}
-	cursorstore.LogTo(log.With(LogComponent, "redis"))
+	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
 	s.Cursor.Report = redisReports(log, healths)
 	var err error
@@ -170,7 +170,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 // listen opens the HTTP server and logs its access control.
 func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	controllers, records := p.options.Control(p.redis)
-	log := p.log.With(LogComponent, componentHTTP)
+	log := p.log.With(logComponent, componentHTTP)
 	parts := ops.Parts{
 		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
@@ -189,7 +189,8 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 // logAccess logs what clients of the HTTP server may do.
 func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 	if cfg.AdminToken == "" && !cfg.Local() {
-		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
+		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint,
+			"set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}
 	p.warnUnsafe(log.With(logAddr, cfg.Addr), "", cfg.Unsafe())
 }
@@ -200,9 +201,9 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	st.Export.Limits = &p.limits
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	st.Export.Warn = warnOnce(log)
-	said, kafka := LogChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
+	said, kafka := logChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
-	st.Kafka.Log = log.With(LogComponent, "kafka")
+	st.Kafka.Log = log.With(logComponent, "kafka")
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
 	st.Engine.Log, st.Engine.Limits = p.log, p.options.Limits
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
@@ -257,7 +258,7 @@ func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
 // redisReports returns the reporter of Redis for the health of each stream. The log
 // has one outage, from the first stream's to the last one's.
 func redisReports(log *slog.Logger, healths map[string]*bridge.Health) func(stream string, err error) {
-	said := LogChanges(log, "redis")
+	said := logChanges(log, "redis")
 	var mu sync.Mutex // guards away, and orders the log's reports
 	away := make(map[string]struct{})
 	return func(stream string, err error) {
@@ -291,9 +292,9 @@ func (all observers) Observe(o bridge.Observation) {
 // lasts longer than that.
 const flapping = 30 * time.Second
 
-// LogChanges returns a reporter that logs once when a server fails and once when it
+// logChanges returns a reporter that logs once when a server fails and once when it
 // recovers. The engine logs failures of the API.
-func LogChanges(log *slog.Logger, server string) func(error) {
+func logChanges(log *slog.Logger, server string) func(error) {
 	var mu sync.Mutex // guards all below
 	var away, back time.Time
 	var silent bool // the server is flapping

@@ -33,7 +33,7 @@ func TestSayChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			said := LogChanges(slog.New(slog.NewTextHandler(&out, nil)), "kafka")
+			said := logChanges(slog.New(slog.NewTextHandler(&out, nil)), "kafka")
 			said(tc.err)
 			said(tc.err)
 			if got := out.String(); !strings.Contains(got, tc.want) || strings.Count(got, "\n") != 1 {
@@ -53,7 +53,7 @@ func TestSayOutageAfterBlip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		said := LogChanges(slog.New(slog.NewTextHandler(&out, nil)), "redis")
+		said := logChanges(slog.New(slog.NewTextHandler(&out, nil)), "redis")
 		wait := func(d time.Duration) { <-time.After(d) }
 		wantLines := func(when string, want int) {
 			t.Helper()

@@ -34,44 +34,44 @@ func NewStatusLine(w io.Writer) *StatusLine {
 	return &StatusLine{w: Exact(w), terminal: IsTerminal(w)}
 }
 
-func (l *StatusLine) beneath() io.Writer { return l.w }
+func (s *StatusLine) beneath() io.Writer { return s.w }
 
 const clearLine = "\r\x1b[K"
 
 // Write implements io.Writer for the log.
-func (l *StatusLine) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.line == "" {
-		return l.w.Write(p)
+func (s *StatusLine) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line == "" {
+		return s.w.Write(p)
 	}
-	l.fit()
-	_, err := io.WriteString(l.w, clearLine+string(p)+l.cut)
+	s.fit()
+	_, err := io.WriteString(s.w, clearLine+string(p)+s.cut)
 	return len(p), err
 }
 
 // fit cuts the line for the terminal as it is now. The last column stays free:
 // some terminals wrap when it is written.
-func (l *StatusLine) fit() { l.cut = Cut(l.line, max(2, Columns(l.w))-1) }
+func (s *StatusLine) fit() { s.cut = Cut(s.line, max(2, Columns(s.w))-1) }
 
 // show replaces the status line; an empty one removes it.
-func (l *StatusLine) show(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was := l.cut
-	l.line = Printable(line)
-	if l.fit(); l.cut != was {
-		_, _ = io.WriteString(l.w, clearLine+l.cut) // losing the terminal ends the process
+func (s *StatusLine) show(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.cut
+	s.line = Printable(line)
+	if s.fit(); s.cut != was {
+		_, _ = io.WriteString(s.w, clearLine+s.cut) // losing the terminal ends the process
 	}
 }
 
 // Keep shows the result of line on a terminal, and elsewhere calls log every ten
 // seconds, until ctx ends.
-func (l *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
+func (s *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
 	interval := logInterval
-	if l.terminal {
+	if s.terminal {
 		interval = lineInterval
-		defer l.show("")
+		defer s.show("")
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -80,8 +80,8 @@ func (l *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log 
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if l.terminal {
-				l.show(line(now))
+			if s.terminal {
+				s.show(line(now))
 			} else {
 				log(now)
 			}
@@ -134,7 +134,7 @@ type progressLog struct {
 
 // due reports whether the process is to be logged now: by its interval, or because all
 // streams have come to rest since it was logged.
-func (l *progressLog) due(all []bridge.Status, now time.Time) bool {
+func (p *progressLog) due(all []bridge.Status, now time.Time) bool {
 	atWork, interval := false, restInterval
 	for i := range all {
 		atWork = atWork || !atRest(&all[i])
@@ -142,9 +142,9 @@ func (l *progressLog) due(all []bridge.Status, now time.Time) bool {
 	if atWork {
 		interval = workInterval
 	}
-	due := l.last.IsZero() || now.Sub(l.last) >= interval || l.atWork && !atWork
+	due := p.last.IsZero() || now.Sub(p.last) >= interval || p.atWork && !atWork
 	if due {
-		l.last, l.atWork = now, atWork
+		p.last, p.atWork = now, atWork
 	}
 	return due
 }

@@ -46,8 +46,8 @@ func JSON(w io.Writer) io.Writer {
 
 type jsonText struct{ to io.Writer }
 
-func (t jsonText) Write(p []byte) (int, error) {
-	_, err := io.WriteString(t.to, PrintableJSON(string(p)))
+func (j jsonText) Write(p []byte) (int, error) {
+	_, err := io.WriteString(j.to, PrintableJSON(string(p)))
 	return len(p), err
 }
 

@@ -23,7 +23,7 @@ const traceFlush = 2 * time.Second
 
 // startTraces returns a provider that exports spans to the URL.
 func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
-	log = log.With(LogComponent, "traces")
+	log = log.With(logComponent, "traces")
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("trace export failed", logError, err) }))
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to))
@@ -58,6 +58,6 @@ func (p *Process) flushTraces() {
 	ctx, cancel := context.WithTimeout(context.Background(), traceFlush)
 	defer cancel()
 	if err := p.traces.Shutdown(ctx); err != nil {
-		p.log.Warn("export of the last traces failed", LogComponent, "traces", logError, err)
+		p.log.Warn("export of the last traces failed", logComponent, "traces", logError, err)
 	}
 }

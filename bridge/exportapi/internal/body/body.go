@@ -46,8 +46,8 @@ type Reader struct {
 }
 
 // Open starts a body. It does not read.
-func (b *Reader) Open(resp *http.Response) {
-	b.wire, b.encoding, b.plain = wire{from: resp.Body}, resp.Header.Get("Content-Encoding"), nil
+func (r *Reader) Open(resp *http.Response) {
+	r.wire, r.encoding, r.plain = wire{from: resp.Body}, resp.Header.Get("Content-Encoding"), nil
 }
 
 // wire records how reading from the connection ended, to tell a broken
@@ -68,16 +68,16 @@ func (w *wire) Read(p []byte) (int, error) {
 // Read appends the decompressed body to dst until dst has enough bytes or the
 // body ends. The error is ErrTooLarge if dst exceeds limit, wraps ErrEncoding, or
 // comes from the connection.
-func (b *Reader) Read(dst []byte, enough int, limit int64) (out []byte, err error) {
-	if b.plain == nil {
-		b.plain, err = b.decompress(b.encoding)
+func (r *Reader) Read(dst []byte, enough int, limit int64) (out []byte, err error) {
+	if r.plain == nil {
+		r.plain, err = r.decompress(r.encoding)
 	}
 	if err == nil {
-		dst, err = readUpTo(b.plain, dst, enough, limit)
+		dst, err = readUpTo(r.plain, dst, enough, limit)
 	}
 	switch {
-	case b.wire.err != nil:
-		return dst, b.wire.err
+	case r.wire.err != nil:
+		return dst, r.wire.err
 	case err == nil, errors.Is(err, ErrTooLarge), errors.Is(err, ErrEncoding):
 		return dst, err
 	}
@@ -85,51 +85,51 @@ func (b *Reader) Read(dst []byte, enough int, limit int64) (out []byte, err erro
 }
 
 // Done forgets the body, and does not close it.
-func (b *Reader) Done() { b.wire, b.plain = wire{}, nil }
+func (r *Reader) Done() { r.wire, r.plain = wire{}, nil }
 
 // Close frees the decompressors.
-func (b *Reader) Close() {
-	if b.zstd != nil {
-		b.zstd.Close()
-		b.zstd = nil
+func (r *Reader) Close() {
+	if r.zstd != nil {
+		r.zstd.Close()
+		r.zstd = nil
 	}
 }
 
 // decompress returns a reader of the decompressed body.
-func (b *Reader) decompress(encoding string) (io.Reader, error) {
+func (r *Reader) decompress(encoding string) (io.Reader, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "identity":
-		return &b.wire, nil
+		return &r.wire, nil
 	case "gzip", "x-gzip":
-		return b.gunzip()
+		return r.gunzip()
 	case "zstd":
-		return b.unzstd()
+		return r.unzstd()
 	}
 	return nil, fmt.Errorf("%w: Content-Encoding %q was not requested (%s)", ErrEncoding, encoding, AcceptEncoding)
 }
 
-func (b *Reader) gunzip() (io.Reader, error) {
+func (r *Reader) gunzip() (io.Reader, error) {
 	// With a reader of bytes gzip adds no buffer of its own each time.
-	if b.buf == nil {
-		b.buf = bufio.NewReaderSize(nil, 32<<10)
+	if r.buf == nil {
+		r.buf = bufio.NewReaderSize(nil, 32<<10)
 	}
-	b.buf.Reset(&b.wire)
-	if b.gzip == nil {
-		b.gzip = new(gzip.Reader)
+	r.buf.Reset(&r.wire)
+	if r.gzip == nil {
+		r.gzip = new(gzip.Reader)
 	}
-	return b.gzip, b.gzip.Reset(b.buf)
+	return r.gzip, r.gzip.Reset(r.buf)
 }
 
-func (b *Reader) unzstd() (io.Reader, error) {
-	if b.zstd == nil {
+func (r *Reader) unzstd() (io.Reader, error) {
+	if r.zstd == nil {
 		// One thread: no goroutines to own, and a page is small.
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEncoding, err)
 		}
-		b.zstd = d
+		r.zstd = d
 	}
-	return b.zstd, b.zstd.Reset(&b.wire)
+	return r.zstd, r.zstd.Reset(&r.wire)
 }
 
 // readUpTo appends r to dst until dst has enough bytes or r ends. It returns

@@ -25,9 +25,9 @@ type Page struct {
 // Room returns the empty body with capacity for size bytes and the read that
 // finds the end, and some more, so that the same memory fits pages of about the
 // same size.
-func (m Page) Room(size int) []byte {
-	if cap(m.Body) > size {
-		return m.Body[:0]
+func (p Page) Room(size int) []byte {
+	if cap(p.Body) > size {
+		return p.Body[:0]
 	}
 	return make([]byte, 0, size+size/8+512)
 }
@@ -42,51 +42,51 @@ type Pages struct {
 }
 
 // Take returns memory for the next page and its expected size.
-func (s *Pages) Take() (Page, int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.free)
+func (p *Pages) Take() (Page, int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.free)
 	if n == 0 {
-		return Page{}, s.size + s.size/8
+		return Page{}, p.size + p.size/8
 	}
-	last := s.free[n-1]
-	s.free[n-1] = Page{}
-	s.free = s.free[:n-1]
-	return last, s.size + s.size/8
+	last := p.free[n-1]
+	p.free[n-1] = Page{}
+	p.free = p.free[:n-1]
+	return last, p.size + p.size/8
 }
 
 // Measure adds a page's size to the running mean.
-func (s *Pages) Measure(size int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.size == 0 {
-		s.size = size
+func (p *Pages) Measure(size int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.size == 0 {
+		p.size = size
 		return
 	}
-	s.size += (size - s.size) / 8
+	p.size += (size - p.size) / 8
 }
 
 // Give returns the memory of a page with that many items, and drops buffers far
 // larger than current pages.
-func (s *Pages) Give(m Page, items int) {
+func (p *Pages) Give(m Page, items int) {
 	// The events point into bodies and into strings that were unescaped.
 	m.Events = m.Events[:cap(m.Events)]
 	clear(m.Events)
 	m.Body, m.Events = m.Body[:0], m.Events[:0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.items == 0 {
-		s.items = items
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.items == 0 {
+		p.items = items
 	}
-	s.items += (items - s.items) / 8
-	if len(s.free) < keptBuffers {
-		s.free = append(s.free, m)
+	p.items += (items - p.items) / 8
+	if len(p.free) < keptBuffers {
+		p.free = append(p.free, m)
 	}
-	s.free = slices.DeleteFunc(s.free, s.giant)
+	p.free = slices.DeleteFunc(p.free, p.giant)
 }
 
 // giant reports whether the memory is far larger than current pages need. The
 // caller holds mu.
-func (s *Pages) giant(m Page) bool {
-	return cap(m.Body) > max(4*s.size, smallBuffer) || cap(m.Events) > max(4*s.items, smallPage)
+func (p *Pages) giant(m Page) bool {
+	return cap(m.Body) > max(4*p.size, smallBuffer) || cap(m.Events) > max(4*p.items, smallPage)
 }

@@ -38,7 +38,7 @@ type Cursors struct {
 // that is the URL that was asked for it.
 func (c *Cursors) Next(to, asked *url.URL, at string) string {
 	next := c.of(to)
-	if SameTarget(next, c.of(asked)) || SameTarget(strings.TrimSuffix(next, mark), strings.TrimSuffix(at, mark)) {
+	if sameTarget(next, c.of(asked)) || sameTarget(strings.TrimSuffix(next, mark), strings.TrimSuffix(at, mark)) {
 		return at
 	}
 	return next

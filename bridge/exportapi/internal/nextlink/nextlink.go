@@ -17,8 +17,8 @@ import (
 
 // The errors of Next.
 var (
-	ErrMalformed = errors.New("header Link is malformed")
-	ErrSeveral   = errors.New("header Link has no or several targets with rel=next")
+	errMalformed = errors.New("header Link is malformed")
+	errSeveral   = errors.New("header Link has no or several targets with rel=next")
 )
 
 // maxURL is the longest URL that is judged, in bytes: a cursor with the host and the
@@ -155,9 +155,9 @@ func SameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// SameTarget reports whether two cursors of next URLs ask for the same: the
+// sameTarget reports whether two cursors of next URLs ask for the same: the
 // order of parameters does not matter.
-func SameTarget(a, b string) bool {
+func sameTarget(a, b string) bool {
 	if a == b {
 		return true
 	}
@@ -176,13 +176,13 @@ func Next(h http.Header) (next string, err error) {
 			var target string
 			var params []param
 			if target, params, rest, err = cutLink(rest); err != nil {
-				return "", ErrMalformed
+				return "", errMalformed
 			}
 			if !isNext(params) {
 				continue
 			}
 			if target == "" || next != "" && next != target {
-				return "", ErrSeveral
+				return "", errSeveral
 			}
 			next = target
 		}
@@ -213,7 +213,7 @@ func cutLink(list string) (target string, params []param, rest string, err error
 	}
 	target, rest, ok := strings.Cut(list, ">")
 	if !ok || !strings.HasPrefix(target, "<") {
-		return "", nil, "", ErrMalformed
+		return "", nil, "", errMalformed
 	}
 	target = target[1:]
 	for {
@@ -222,7 +222,7 @@ func cutLink(list string) (target string, params []param, rest string, err error
 			return target, params, rest, nil
 		}
 		if rest[0] != ';' {
-			return "", nil, "", ErrMalformed
+			return "", nil, "", errMalformed
 		}
 		rest = strings.TrimLeft(rest[1:], space)
 		end := strings.IndexAny(rest, space+"=;,")
@@ -233,7 +233,7 @@ func cutLink(list string) (target string, params []param, rest string, err error
 		rest = strings.TrimLeft(rest[end:], space)
 		if after, ok := strings.CutPrefix(rest, "="); ok {
 			if p.value, rest, ok = cutValue(strings.TrimLeft(after, space)); !ok {
-				return "", nil, "", ErrMalformed
+				return "", nil, "", errMalformed
 			}
 		}
 		if p.name != "" {

@@ -94,19 +94,19 @@ func holds(member any) bool {
 }
 
 // text joins the texts.
-func (p *document) text(code int) string {
+func (d *document) text(code int) string {
 	var parts []string
 	// Each violation comes early: the end is cut.
-	for _, member := range []any{p.Title, p.Error, p.Message, p.Violations, p.Errors, p.Description, p.Detail, p.Details} {
+	for _, member := range []any{d.Title, d.Error, d.Message, d.Violations, d.Errors, d.Description, d.Detail, d.Details} {
 		if text := said(member); text != "" && text != http.StatusText(code) && !slices.Contains(parts, text) {
 			parts = append(parts, text)
 		}
 	}
 	text := strings.Join(parts, ": ")
-	if status, ok := p.Status.(float64); ok && status != float64(code) {
+	if status, ok := d.Status.(float64); ok && status != float64(code) {
 		text += fmt.Sprintf(" (status %v)", status)
 	}
-	if kind, ok := p.Type.(string); ok && kind != "" && kind != "about:blank" {
+	if kind, ok := d.Type.(string); ok && kind != "" && kind != "about:blank" {
 		text += " (" + kind + ")"
 	}
 	return strings.TrimSpace(text)

@@ -216,16 +216,12 @@ func (s *Scanner) Next(i int, closer byte) (int, Step) {
 	return i, Broken
 }
 
-// Name reads the member name at i. Another value is checked before it is
-// rejected: if the document ends in it, it is truncated.
+// Name reads the member name at i.
 func (s *Scanner) Name(i int) (v Value, end int, ok bool) {
 	if s.KindAt(i) == String {
 		return s.readString(i)
 	}
-	if end, ok = s.Skip(i); ok {
-		end = i
-	}
-	return Value{}, end, false
+	return Value{}, i, false
 }
 
 // SkipColon moves from the end of a name to its value.

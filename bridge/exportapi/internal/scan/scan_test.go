@@ -121,12 +121,12 @@ func TestInteger(t *testing.T) {
 	}
 	for _, text := range texts {
 		want, err := strconv.ParseInt(text, 10, 64)
-		got, ok := Value{Raw: []byte(text), Kind: Number}.Integer()
+		got, ok := Value{Raw: []byte(text), Kind: Number}.integer()
 		if ok != (err == nil && want != bridge.NoTime) || ok && got != want {
 			t.Errorf("%s: %d %t, want %d %v", text, got, ok, want, err)
 		}
 	}
-	if _, ok := (Value{Raw: []byte("1"), Kind: String}).Integer(); ok {
+	if _, ok := (Value{Raw: []byte("1"), Kind: String}).integer(); ok {
 		t.Error("a string is no integer")
 	}
 }

@@ -117,9 +117,9 @@ func hasControl(text []byte) bool {
 	return bytes.IndexByte(text, 0x7f) >= 0
 }
 
-// Integer returns a number written as an integer that fits 64 bits and is not
+// integer returns a number written as an integer that fits 64 bits and is not
 // bridge.NoTime.
-func (v Value) Integer() (n int64, ok bool) {
+func (v Value) integer() (n int64, ok bool) {
 	if v.Kind != Number {
 		return 0, false
 	}
@@ -151,7 +151,7 @@ const LongestTime = 6 * 64
 // not allocate.
 func (v *Value) Millis(f itemtime.Format) (int64, bool) {
 	if f == itemtime.Millis {
-		if n, ok := v.Integer(); ok {
+		if n, ok := v.integer(); ok {
 			return n, true
 		}
 	}
