@@ -91,7 +91,8 @@ func (s *stage) simulateForm(name string) {
 	}
 	if service {
 		s.settings["EXPORT_PROFILE"] = name
-		s.settings["EXPORT_RATE_LIMIT"] = "1000/s" // in place of the service's
+		s.settings["EXPORT_RATE_LIMIT"] = "1000/s"        // in place of the service's
+		s.settings["EXPORT_HEADERS"] = "DD-API-KEY: none" // which the simulator does not ask for
 	}
 	s.settings["EXPORT_PAGE_SIZE"] = "50"
 }
