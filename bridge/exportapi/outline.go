@@ -23,7 +23,7 @@ type Outline struct {
 // for it. It returns the errors of Fetch.
 func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
 	o := new(Outline)
-	page, _, err := c.ask(ctx, at, c.cfg.PageSize, func(c *Client, p *bridge.Page, _ *url.URL, resp *http.Response) *bridge.Fault {
+	read := func(c *Client, p *bridge.Page, _ *url.URL, resp *http.Response) *bridge.Fault {
 		if fault := c.read(p, resp); fault != nil {
 			return fault
 		}
@@ -37,7 +37,8 @@ func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, err
 		}
 		o.Candidates = nextlink.Find(o.page, resp.Header)
 		return nil
-	})
+	}
+	page, _, err := c.ask(ctx, at, c.cfg.PageSize, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()

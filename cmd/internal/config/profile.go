@@ -80,7 +80,9 @@ func parseProfile(file, text string) (profile, error) {
 var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS"}
 
 // ownOfDeployment are settings of the export that no service determines.
-var ownOfDeployment = []string{profileVariable, "EXPORT_RESOURCE", "EXPORT_INSECURE_HTTP", "EXPORT_ALLOW_LINK_LOCAL", "EXPORT_TLS_CA"}
+var ownOfDeployment = []string{
+	profileVariable, "EXPORT_RESOURCE", "EXPORT_INSECURE_HTTP", "EXPORT_ALLOW_LINK_LOCAL", "EXPORT_TLS_CA", "EXPORT_TLS_CERT",
+}
 
 // inProfile returns what adds an assignment to a profile.
 func inProfile(to map[string]string) func(name, value string) error {
@@ -109,7 +111,8 @@ func (s sources) profile(named string) (profile, error) {
 	if !strings.HasSuffix(named, profileEnd) && !strings.ContainsAny(named, "/"+string(filepath.Separator)) {
 		p, known := profiles()[named]
 		if !known {
-			return p, fmt.Errorf("%q is not one of: %s; a path contains a / or ends with %s", named, strings.Join(ProfileNames(), ", "), profileEnd)
+			return p, fmt.Errorf("%q is not one of: %s; a path contains a / or ends with %s",
+				named, strings.Join(ProfileNames(), ", "), profileEnd)
 		}
 		return p, nil
 	}

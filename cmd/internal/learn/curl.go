@@ -23,10 +23,15 @@ type Request struct {
 type Header struct{ Name, Value string }
 
 // Options of curl that a request needs nothing of.
-var ignoredOptions = []string{"-s", "-S", "-v", "-i", "-f", "--silent", "--show-error", "--verbose", "--include", "--fail", "--compressed"}
+var ignoredOptions = strings.Fields("-s -S -v -i -f --silent --show-error --verbose --include --fail --compressed")
 
 // shortOptions are the long forms of those that are heeded.
-var shortOptions = map[string]string{"-X": "--request", "-H": "--header", "-d": "--data", "-u": "--user", "-G": "--get", "-k": "--insecure"}
+var shortOptions = map[string]string{
+	"-X": "--request", "-H": "--header", "-d": "--data", "-u": "--user", "-G": "--get", "-k": "--insecure",
+}
+
+// flags are those that have no value.
+var flags = append([]string{"-G", "--get", "-k", "--insecure"}, ignoredOptions...)
 
 // ParseCurl reads a command line of curl: its words, or all of it as one word, as it
 // was pasted. Its errors quote no values.
@@ -71,7 +76,7 @@ func (p *curl) word(word string, rest []string) ([]string, error) {
 	case len(word) > 2:
 		name, value, attached = word[:2], word[2:], true
 	}
-	if slices.Contains(ignoredOptions, name) || name == "-G" || name == "--get" || name == "-k" || name == "--insecure" {
+	if slices.Contains(flags, name) {
 		if attached && !strings.HasPrefix(word, "--") {
 			rest = append([]string{"-" + value}, rest...) // -sS is -s -S
 		}
@@ -104,7 +109,8 @@ func (p *curl) take(name, value string) error {
 		if !found {
 			return errors.New("curl --header has no Name: value; a file of headers is not read")
 		}
-		p.request.Header = append(p.request.Header, Header{http.CanonicalHeaderKey(strings.TrimSpace(header)), strings.TrimSpace(text)})
+		header = http.CanonicalHeaderKey(strings.TrimSpace(header))
+		p.request.Header = append(p.request.Header, Header{header, strings.TrimSpace(text)})
 	case "--data", "--data-raw", "--json":
 		if strings.HasPrefix(value, "@") && name != "--data-raw" {
 			return fmt.Errorf("curl %s names a file; write its content", name)
@@ -152,6 +158,8 @@ func (p *curl) finish() (*Request, error) {
 		}
 	}
 	switch {
+	case r.User != "" && r.Password == "":
+		return nil, errors.New("the user of the curl command has no password; a key in place of the user is not supported")
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:
 		return nil, fmt.Errorf("the method %s is not supported, only GET and POST", r.Method)
 	case r.Method == http.MethodGet && r.Body != "":

@@ -16,8 +16,9 @@ const itemDepth = 4
 var (
 	exactID   = regexp.MustCompile(`(?i)^/[@_]?(id|uuid|guid|(event|log|entry|record|document)_?id|document_id)$`)
 	likelyID  = regexp.MustCompile(`(?i)(^|[/_@])(id|uuid|guid)$|[a-z](Id|ID|Uuid)$`)
-	typeNames = []string{"eventtype", "event_type", "type", "action", "event", "kind", "operation", "activity", "category", "name"}
-	keyName   = regexp.MustCompile(`(?i)(actor|user|subject|principal|account|customer|member|author)[^/]*(/(id|uuid|user_?id))?$`)
+	typeNames = strings.Fields("eventtype event_type type action event kind operation activity category name")
+	actor     = `(actor|user|subject|principal|account|customer|member|author)`
+	keyName   = regexp.MustCompile(`(?i)` + actor + `[^/]*(/(id|uuid|user_?id))?$`)
 )
 
 // field is a member of all items that is a text or a number.
@@ -45,7 +46,9 @@ func fields(items []map[string]any) (all []field) {
 			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b field) int { return strings.Count(a.pointer, "/") - strings.Count(b.pointer, "/") })
+	slices.SortStableFunc(all, func(a, b field) int {
+		return strings.Count(a.pointer, "/") - strings.Count(b.pointer, "/")
+	})
 	return all
 }
 
@@ -81,7 +84,7 @@ func (l *learner) readItems() {
 	all := fields(l.items)
 	l.findID(all)
 	l.findTime()
-	if f := named(all); f != nil {
+	if f := typeOf(all); f != nil {
 		l.set("EXPORT_ITEM_TYPE", f.pointer, "by its name, a text in every item")
 	} else {
 		l.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
@@ -97,8 +100,8 @@ func (l *learner) readItems() {
 	l.ask("KAFKA_KEY", "no member looks like the user or object of an item; events without a key have no order among them")
 }
 
-// named returns the member that is called as types are.
-func named(all []field) *field {
+// typeOf returns the member that is called as types are.
+func typeOf(all []field) *field {
 	for _, name := range typeNames {
 		for i := range all {
 			pointer := strings.ToLower(all[i].pointer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,8 +38,12 @@ type finding struct {
 	example     string // of a setting that the profile cannot have
 }
 
+// reach matches the settings of how a host is reached, which no profile has.
+var reach = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_LOCAL=)`)
+
 // learner holds what is known so far.
 type learner struct {
+	environ         []string // settings that no profile has
 	findings        []*finding
 	secret, headers string
 	static          []param
@@ -55,10 +60,16 @@ type learner struct {
 }
 
 // Learn returns the settings for the API that a request lists, as a profile. It sends at
-// most a dozen requests, to the request's host alone. Its error is an
-// UnfollowableError, a ThrottledError, a *bridge.Fault or one about the request.
-func Learn(ctx context.Context, r *Request) (profile string, err error) {
-	l := new(learner)
+// most a dozen requests, to the request's host alone. Of the environment it takes how
+// that host is reached. Its error is an UnfollowableError, a ThrottledError, a
+// *bridge.Fault or one about the request.
+func Learn(ctx context.Context, r *Request, environ []string) (profile string, err error) {
+	l := &learner{environ: []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}}
+	for _, entry := range environ {
+		if reach.MatchString(entry) {
+			l.environ = append(l.environ, entry)
+		}
+	}
 	if err := l.describe(r); err != nil {
 		return "", err
 	}
@@ -72,16 +83,18 @@ func Learn(ctx context.Context, r *Request) (profile string, err error) {
 }
 
 func (l *learner) learn(ctx context.Context) error {
-	for _, standard := range [][2]string{
-		{"EXPORT_METADATA_FIELD", "none"}, {"EXPORT_ITEM_INGESTED", "none"}, {"EXPORT_ITEM_TYPE", "none"},
-		{"EXPORT_ITEM_ID", "none"}, {"EXPORT_ITEM_SUBJECT", "none"}, {"KAFKA_KEY", "none"}, {"KAFKA_CE_TYPE_PREFIX", "event"},
+	for _, name := range []string{
+		"EXPORT_METADATA_FIELD", "EXPORT_ITEM_INGESTED", "EXPORT_ITEM_TYPE", "EXPORT_ITEM_ID", "EXPORT_ITEM_SUBJECT",
+		"KAFKA_KEY",
 	} {
-		l.set(standard[0], standard[1], "")
+		l.set(name, "none", "")
 	}
+	l.set("KAFKA_CE_TYPE_PREFIX", "event", "")
 	if err := l.look(ctx); err != nil {
 		return err
 	}
-	if shorter := len(l.items) / 3; len(l.outline.Next) == 0 && l.sized() && shorter > 0 { // the first page may be the only one
+	// The first page may be the only one.
+	if shorter := len(l.items) / 3; len(l.outline.Next) == 0 && l.sized() && shorter > 0 {
 		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(shorter), "")
 		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.size, shorter)), "")
 		if err := l.look(ctx); err != nil {
@@ -135,7 +148,7 @@ func (l *learner) sized() bool { return l.size > 0 }
 
 // client returns a client with the settings so far.
 func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
-	environ := []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB"}
+	environ := slices.Clone(l.environ)
 	for _, f := range l.findings {
 		if f.example == "" {
 			environ = append(environ, f.name+"="+f.value)

@@ -1,6 +1,7 @@
 package learn_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,7 +82,7 @@ func learned(t *testing.T, command string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile, err := learn.Learn(t.Context(), request)
+	profile, err := learn.Learn(t.Context(), request, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", command, err)
 	}
@@ -120,7 +121,7 @@ func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...stri
 		}
 		for _, event := range page.Events {
 			var item struct{ Event json.RawMessage }
-			raw := []byte(event.Raw)
+			raw := event.Raw
 			if json.Unmarshal(raw, &item) == nil && item.Event != nil {
 				raw = item.Event
 			}
@@ -190,8 +191,20 @@ func TestUnfollowable(t *testing.T) {
 		want string
 		no   bool
 	}{
-		"newest first":   {write(`{"items":%s,"next":"c"}`, items(100, 10, -1)), "the API lists newest first, by /at", true},
-		"page numbers":   {write(`{"items":%s,"page":1,"total_pages":9}`, items(1, 10, 1)), "the API numbers its pages (/page, /total_pages)", true},
+		"newest first": {write(`{"items":%s,"next":"c"}`, items(100, 10, -1)), "the API lists newest first, by /at", true},
+		"page numbers": {write(`{"items":%s,"page":1,"total_pages":9}`, items(1, 10, 1)), "the API numbers its pages (/page, /total_pages)", true},
+		"next page": {func(w http.ResponseWriter, r *http.Request) {
+			page, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("page"), "1"))
+			fmt.Fprintf(w, `{"items":%s,"next_page":%d}`, items(10*page, 10, 1), page+1)
+		}, "the API numbers its pages (the parameter page)", true},
+		"offset": {func(w http.ResponseWriter, r *http.Request) {
+			from, _ := strconv.Atoi(r.URL.Query().Get("next"))
+			fmt.Fprintf(w, `{"items":%s,"paging":{"next":%d}}`, items(from, 10, 1), from+10)
+		}, "the API numbers its pages (the parameter next)", true},
+		"numbered links": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", `</events?limit=10&page=2>; rel="next"`)
+			fmt.Fprint(w, items(0, 10, 1))
+		}, "the API numbers its pages (the parameter page)", true},
 		"cursor ignored": {write(`{"items":%s,"next_cursor":"c"}`, items(1, 10, 1)), "the cursor did not lead to other items", true},
 		"no next":        {write(`{"items":%s}`, items(1, 10, 1)), "no next page", true},
 		"no items":       {write(`{"items":[],"next":"c"}`), "the page has no list of objects", false},
@@ -219,7 +232,7 @@ func TestUnfollowable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			profile, err := learn.Learn(t.Context(), request)
+			profile, err := learn.Learn(t.Context(), request, nil)
 			_, no := errors.AsType[*learn.UnfollowableError](err)
 			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "sesame") {
 				t.Errorf("got %v (%v), want %q\n%s", err, no, c.want, profile)
@@ -244,7 +257,7 @@ func TestDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := learn.Learn(ctx, request); !errors.Is(err, context.Canceled) {
+	if _, err := learn.Learn(ctx, request, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -254,8 +267,8 @@ func TestQuestions(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	url := odd(t, &asked, func(w http.ResponseWriter, r *http.Request) {
-		at, _ := strconv.Atoi(r.URL.Query().Get("bookmark"))
-		fmt.Fprintf(w, `{"rows":%s,"warnings":[{"w":1}],"bookmark":"%d","more":true}`, items(at, 10, 1), at+10)
+		at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("bookmark"), "b"))
+		fmt.Fprintf(w, `{"rows":%s,"warnings":[{"w":1}],"bookmark":"b%d","more":true}`, items(at, 10, 1), at+10)
 	})
 	profile := learned(t, "curl "+url+"/v1/rows")
 	for _, want := range []string{
@@ -277,7 +290,7 @@ func TestParseCurl(t *testing.T) {
 		"curl -sSH 'X-Api-Key: k k' \\\n  \"https://h/e\"": "GET https://h/e [{X-Api-Key k k}] ",
 		"curl --url=https://h/e -XPOST -d '{\"a\":1}'":     `POST https://h/e [] {"a":1}`,
 		"curl -G --data a=1 -d b=2 https://h/e":            "GET https://h/e?a=1&b=2 [] ",
-		`curl --json "{\"a\":\"\$\"}" https://h/e#x`:      `POST https://h/e [] {"a":"$"}`,
+		`curl --json "{\"a\":\"\$\"}" https://h/e#x`:       `POST https://h/e [] {"a":"$"}`,
 		"curl --compressed -v https://u:p@h/e":             "GET https://h/e [] ",
 		"curl -k https://h/e":                              "--insecure is refused",
 		"curl -sk https://h/e":                             "--insecure is refused",
@@ -286,6 +299,7 @@ func TestParseCurl(t *testing.T) {
 		"curl -H":                                          "curl -H has no value",
 		"curl -H @headers https://h/e":                     "no Name: value",
 		"curl -u me https://h/e":                           "no user:password",
+		"curl -u me: https://h/e":                          "has no password",
 		"curl -X DELETE https://h/e":                       "the method DELETE is not supported",
 		"curl -X GET -d a=1 https://h/e":                   "GET with a body",
 		"curl https://h/e https://h/f":                     "several URLs",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,6 +23,9 @@ var (
 	sequence = []string{"since_id", "after", "starting_after"}
 )
 
+// itself matches members that are called as their parameter.
+var itself = regexp.MustCompile(`(?i)cursor|token|marker|bookmark`)
+
 // leading is what a cursor's member has before the name of its parameter.
 var leading = regexp.MustCompile(`(?i)^(x-)?(next[_-]?|after[_-]?|end[_-]?)`)
 
@@ -30,15 +34,33 @@ var leading = regexp.MustCompile(`(?i)^(x-)?(next[_-]?|after[_-]?|end[_-]?)`)
 func (l *learner) findNext(ctx context.Context) error {
 	var last error
 	for _, at := range l.places() {
+		if name := numberIn(at); name != "" {
+			l.numbered = name
+			continue
+		}
 		err := l.try(ctx, at)
+		if err == nil && l.counts() {
+			l.numbered = l.finding("EXPORT_CURSOR_PARAM").value
+			continue
+		}
 		if err == nil {
 			return l.third(ctx)
+		}
+		if last = err; errors.Is(err, errTooMany) {
+			break
 		}
 		if f, ok := errors.AsType[*bridge.Fault](err); !errors.Is(err, errNoAdvance) && (!ok || !tryOther(f)) {
 			return err
 		}
-		last = err
 	}
+	return l.unfollowable(last)
+}
+
+// moreItems begins a hint.
+const moreItems = "take a curl command that lists more items than one page has"
+
+// unfollowable says why no next page was reached.
+func (l *learner) unfollowable(last error) error {
 	numbers := l.outline.Numbers
 	if l.numbered != "" {
 		numbers = append([]string{"the parameter " + l.numbered}, numbers...)
@@ -49,16 +71,53 @@ func (l *learner) findNext(ctx context.Context) error {
 			"the API numbers its pages (" + strings.Join(numbers, ", ") + "): a number is no cursor, so it cannot be followed",
 			"look in its documentation for a cursor, a next URL, or a parameter such as after_id",
 		}
+	case errors.Is(last, errTooMany):
+		return last
 	case last != nil:
 		return &UnfollowableError{
 			fmt.Sprintf("no next page was reached: %v", last),
-			"take a curl command that lists more items than one page has, and look in the documentation for the parameter of the cursor",
+			moreItems + ", and look in the documentation for the parameter of the cursor",
 		}
 	}
 	return &UnfollowableError{
 		"the page names no next one, in its body, in a header or by its last item",
-		"take a curl command that lists more items than one page has, with the parameter of the page size",
+		moreItems + ", with the parameter of the page size",
 	}
+}
+
+// numberIn returns the parameter of a next URL that numbers pages or items, if the URL has
+// no cursor.
+func numberIn(at place) (name string) {
+	u, err := url.Parse(at.value)
+	if err != nil || at.in != "link" && at.in != "next-url" {
+		return ""
+	}
+	for param := range u.Query() {
+		switch {
+		case cursorParam.MatchString(param):
+			return ""
+		case numberParam.MatchString(param):
+			name = param
+		}
+	}
+	return name
+}
+
+// counts reports whether the cursors are numbers of pages, or counts of the items before
+// them: not a number that the last item has.
+func (l *learner) counts() bool {
+	first, errFirst := strconv.Atoi(strings.Trim(l.first.Next, `"`))
+	second, errSecond := strconv.Atoi(strings.Trim(l.second.Next, `"`))
+	n := len(l.first.Items)
+	if errFirst != nil || errSecond != nil || first > n+1 && first > 2 {
+		return false
+	}
+	for _, f := range fields(l.items) {
+		if f.values[len(f.values)-1] == strconv.Itoa(first) {
+			return false
+		}
+	}
+	return second-first == 1 || second-first == n
 }
 
 // errNoAdvance is the error of a cursor that leads nowhere else.
@@ -108,7 +167,8 @@ func compareNumbers(a, b string) int {
 }
 
 func (l *learner) isTime(pointer string) bool {
-	return slices.ContainsFunc(exportapi.ItemTimes(l.items), func(t exportapi.ItemTime) bool { return t.Pointer == pointer })
+	is := func(t exportapi.ItemTime) bool { return t.Pointer == pointer }
+	return slices.ContainsFunc(exportapi.ItemTimes(l.items), is)
 }
 
 // parameters lists names for the parameter of a cursor, the likeliest first.
@@ -122,23 +182,22 @@ func (l *learner) parameters(at place) []string {
 	case bare != "" && bare != name:
 		names = append(names, strings.ToLower(bare[:1])+bare[1:], name)
 		names = append(names, common...)
-	case regexp.MustCompile(`(?i)cursor|token|marker`).MatchString(name):
+	case itself.MatchString(name):
 		names = append(names, name)
 		names = append(names, common...)
 	default:
 		names = append(append(names, common[:2]...), name, sequence[0])
 		names = append(names, common[2:]...)
 	}
-	above := ""
-	if size := l.finding("EXPORT_PAGE_SIZE_PARAM").value; strings.HasPrefix(size, "/") { // the cursor is beside it
-		above = size[:strings.LastIndexByte(size, '/')+1]
-	}
+	// The cursor is beside the page size: /page/limit, page[limit].
+	size := l.finding("EXPORT_PAGE_SIZE_PARAM").value
+	above, bracket := size[:strings.LastIndexByte(size, '/')+1], strings.IndexByte(size, '[')
 	for i, name := range names {
-		if !strings.HasPrefix(name, "/") {
+		switch {
+		case bracket > 0 && !strings.Contains(name, "["):
+			names[i] = size[:bracket] + "[" + name + "]"
+		case !strings.HasPrefix(name, "/"):
 			names[i] = above + name
-		}
-		if bracket := strings.IndexByte(l.finding("EXPORT_PAGE_SIZE_PARAM").value, '['); bracket > 0 && !strings.Contains(name, "[") {
-			names[i] = l.finding("EXPORT_PAGE_SIZE_PARAM").value[:bracket] + "[" + name + "]"
 		}
 	}
 	seen := make(map[string]bool)
@@ -153,7 +212,8 @@ func (l *learner) parameters(at place) []string {
 func (l *learner) try(ctx context.Context, at place) (err error) {
 	l.drop("EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_ALONE", "EXPORT_MORE_FIELD")
 	if len(l.cursors) > 0 {
-		l.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(l.cursors, " and ")+", which may be a cursor: it was left out, to begin at the first page")
+		l.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(l.cursors, " and ")+
+			", which may be a cursor: it was left out, to begin at the first page")
 	}
 	l.set("EXPORT_CURSOR_IN", at.in, "")
 	if at.in != "link" {
@@ -162,7 +222,8 @@ func (l *learner) try(ctx context.Context, at place) (err error) {
 	if len(l.outline.More) == 1 && l.list != "root" {
 		l.set("EXPORT_MORE_FIELD", l.outline.More[0], "by its name; the end of the results was not seen")
 	} else if len(l.outline.More) > 1 {
-		l.ask("EXPORT_CURSOR_IN", "does one of these say whether more follow (EXPORT_MORE_FIELD)? "+strings.Join(l.outline.More, ", "))
+		l.ask("EXPORT_CURSOR_IN", "does one of these say whether more follow (EXPORT_MORE_FIELD)? "+
+			strings.Join(l.outline.More, ", "))
 	}
 	if l.first, err = l.sample(ctx, ""); err != nil {
 		return err
@@ -213,7 +274,9 @@ func (l *learner) advance(ctx context.Context) error {
 	for i := range l.first.Items {
 		before[l.first.Items[i].ID] = true
 	}
-	fresh := slices.ContainsFunc(second.Items, func(item exportapi.SampledItem) bool { return item.ID == "" || !before[item.ID] })
+	fresh := slices.ContainsFunc(second.Items, func(item exportapi.SampledItem) bool {
+		return item.ID == "" || !before[item.ID]
+	})
 	if second.Repeats(&l.first) || !fresh {
 		return errNoAdvance
 	}
@@ -231,7 +294,7 @@ func (l *learner) third(ctx context.Context) error {
 		}
 		pages = append(pages, page)
 	}
-	seen, items, again, latest := make(map[string]bool), 0, 0, int64(bridge.NoTime)
+	seen, items, again, latest := make(map[string]bool), 0, 0, bridge.NoTime
 	for i, page := range pages {
 		if i > 0 {
 			border, _ := page.Border(&pages[i-1])
@@ -254,7 +317,8 @@ func (l *learner) third(ctx context.Context) error {
 		latest = page.Items[n-1].Time
 	}
 	if id := l.finding("EXPORT_ITEM_ID"); again > 0 {
-		id.why, id.question = "", "an id came again on another page: set another member, or none if an item comes again with each change"
+		id.why, id.question = "", "an id came again on another page: set another member, or none"+
+			" if an item comes again with each change"
 	}
 	f := l.finding("EXPORT_CURSOR_IN")
 	f.why = fmt.Sprintf("proven: %d pages with %d items were read by it", len(pages), items)
@@ -281,7 +345,7 @@ func (l *learner) findSize(ctx context.Context) error {
 		}
 		if err == nil && len(page.Items(l.list)) == half {
 			l.set("EXPORT_PAGE_SIZE_PARAM", name, fmt.Sprintf("proven: a page of %d had %d items", half, half))
-			l.ask("EXPORT_PAGE_SIZE", "the largest that was seen; the documentation of the API names the limit")
+			l.ask("EXPORT_PAGE_SIZE", "the largest that was seen: set both to the limit in the documentation")
 			l.setSize(largest)
 			return nil
 		}

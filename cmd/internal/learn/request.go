@@ -19,13 +19,23 @@ import (
 
 var (
 	secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
-	secretParam  = regexp.MustCompile(`(?i)^(x[-_])?(api_?key|(access|auth|api)_?token|token|key|secret|client_?secret|password|sig|signature)$`)
-	sizeParam    = regexp.MustCompile(`(?i)^\$?(limit|per_?page|page_?(size|limit)|count|take|size|max_?results|top|first|rows|page\[(limit|size)\])$`)
-	cursorParam  = regexp.MustCompile(`(?i)cursor|(page|next|continuation|skip)_?token|continuation|marker|scroll_?id|^(after|next|starting_after|page\[after\])$`)
-	numberParam  = regexp.MustCompile(`(?i)^(page|page_?(no|num|number|index)|offset|skip|page\[(number|offset)\])$`)
-	startParam   = regexp.MustCompile(`(?i)^(since|start|from|after|begin|min_?time|(start|starting|from|created|occurred|published)_?(on|at|time|date|after|since|gte?)|filter\[from\])$`)
-	endParam     = regexp.MustCompile(`(?i)^(until|end|to|before|max_?time|(end|ending|to|created|occurred|published)_?(on|at|time|date|before|until|lte?)|filter\[to\])$`)
+	secretParam  = named(`(x[-_])?(api_?key|((access|auth|api)_?)?token|key)`, `(client_?)?secret|password|sig|signature`)
+	sizeParam    = named(`\$?(limit|count|take|size|top|first|rows|max_?results)`, `per_?page|page_?(size|limit)`, `page\[(limit|size)\]`)
+	cursorParam  = named(`.*(cursor|(page|next|skip)_?token|continuation|marker|scroll_?id).*`, `(starting_)?after|next`, `page\[after\]`)
+	numberParam  = named(`(page_?)?(no|num|number|index)`, `page|offset|skip`, `page\[(number|offset)\]`)
+	startParam   = named(`since|start|from|after|begin|min_?time`, stamped(`start|starting|from`, `after|since|gte?`), `filter\[from\]`)
+	endParam     = named(`until|end|to|before|max_?time`, stamped(`end|ending|to`, `before|until|lte?`), `filter\[to\]`)
 )
+
+// named matches the names of parameters.
+func named(names ...string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(` + strings.Join(names, "|") + `)$`)
+}
+
+// stamped are names of bounds such as created_after and start_time.
+func stamped(side, relation string) string {
+	return `(` + side + `|created|occurred|published)_?(on|at|time|date|` + relation + `)`
+}
 
 // ownHeaders are set by the bridge itself.
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "User-Agent"}
@@ -114,13 +124,16 @@ func members(object map[string]any, at string) (all []param) {
 // escape escapes a name for a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
+// isKey says where a credential goes.
+const isKey = " is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE"
+
 // authenticate takes the credentials out of the request, and returns the parameters
 // that are none.
 func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 	var static []Header
 	key := func(secret, header, prefix string) {
 		l.secret = secret
-		l.set("EXPORT_KEY_HEADER", header, "the key that curl sent in this header is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE")
+		l.set("EXPORT_KEY_HEADER", header, "the key that curl sent in this header"+isKey)
 		if header == "Authorization" && prefix != "Bearer" || header != "Authorization" && prefix != "" {
 			l.set("EXPORT_KEY_PREFIX", prefix, "")
 		}
@@ -129,7 +142,8 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 	for _, h := range r.Header {
 		scheme, token, words := strings.Cut(h.Value, " ")
 		switch {
-		case slices.Contains(ownHeaders, h.Name), h.Name == "Accept" && (h.Value == "application/json" || h.Value == "*/*"):
+		case slices.Contains(ownHeaders, h.Name):
+		case h.Name == "Accept" && (h.Value == "application/json" || h.Value == "*/*"):
 		case h.Name == "Authorization" && strings.EqualFold(scheme, "Basic"):
 			plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(token))
 			if err != nil {
@@ -151,17 +165,17 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 	case user != "":
 		l.secret = password
 		l.drop("EXPORT_KEY_HEADER", "EXPORT_KEY_PREFIX")
-		l.set("EXPORT_AUTH", "basic", "the password is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE")
+		l.set("EXPORT_AUTH", "basic", "the password"+isKey)
 		l.set("EXPORT_AUTH_USER", user, "")
 	case l.secret == "" && i >= 0 && r.Method == http.MethodGet:
 		l.secret = params[i].value
-		l.set("EXPORT_KEY_QUERY", params[i].name, "the key that curl sent in this parameter is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE")
+		l.set("EXPORT_KEY_QUERY", params[i].name, "the key that curl sent in this parameter"+isKey)
 		params = slices.Delete(params, i, i+1)
 	case l.secret == "":
 		l.set("EXPORT_AUTH", "none", "the curl command has no key")
 	}
 	if slices.ContainsFunc(params, func(p param) bool { return secretParam.MatchString(p.last()) }) {
-		return nil, errors.New("a parameter beside the key holds a credential: only one can be in EXPORT_API_KEY")
+		return nil, errors.New("a parameter beside the key, or of a body, holds a credential, which the profile would have")
 	}
 	return params, nil
 }
@@ -191,7 +205,8 @@ func (l *learner) setParams(params []param) {
 	l.set("EXPORT_PAGE_SIZE_PARAM", "none", "")
 	l.set("EXPORT_START_PARAM", "none", "")
 	l.set("EXPORT_END_PARAM", "none", "")
-	l.ask("EXPORT_START_PARAM", "if the API has a parameter for the start, set it and EXPORT_TIME_FORMAT: without it there is no start at a time, backfill or verify")
+	l.ask("EXPORT_START_PARAM", "if the API has a parameter for the start, set it and EXPORT_TIME_FORMAT;"+
+		" backfill and verify require EXPORT_END_PARAM too")
 	for _, p := range params {
 		n, errSize := strconv.Atoi(p.value)
 		format, at, isTime := timeOf(p.value)

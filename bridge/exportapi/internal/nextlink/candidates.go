@@ -31,7 +31,7 @@ type Candidates struct {
 
 var (
 	// weakly are names of cursors that others give to other things.
-	weakly = regexp.MustCompile(`(?i)^(last|latest|max|newest|end)(_?(id|seq|sequence|offset|position|event_?id))?$|^(position|offset|checkpoint|token)$`)
+	weakly = regexp.MustCompile(`(?i)^((last|latest|max|newest|end)(_?(id|seq|position|event_?id))?|position|checkpoint|token)$`)
 	// ended are names of what is true at the end, beside done.
 	ended = regexp.MustCompile(`(?i)^(is_?)?end_?of_?\w+$`)
 	// number are names of the number of a page.
@@ -45,7 +45,7 @@ func Find(page any, h http.Header) Candidates {
 		c.Next = append(c.Next, Place{"link", "", next})
 	}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if leads.MatchString(name) && !elsewhere.MatchString(name) && !strings.HasPrefix(name, "Access-Control-") && h.Get(name) != "" {
+		if leadsOn(name) && !strings.HasPrefix(name, "Access-Control-") && h.Get(name) != "" {
 			c.Next = append(c.Next, Place{"header", name, h.Get(name)})
 		}
 	}
@@ -54,6 +54,8 @@ func Find(page any, h http.Header) Candidates {
 	c.Next = append(c.Next, c.weak...)
 	return c
 }
+
+func leadsOn(name string) bool { return leads.MatchString(name) && !elsewhere.MatchString(name) }
 
 // search looks at a value, whose pointer and name are given.
 func (c *Candidates) search(value any, at, name string, depth int) {
@@ -92,7 +94,7 @@ func (c *Candidates) search(value any, at, name string, depth int) {
 func (c *Candidates) text(text, at, name string) {
 	switch place := (Place{"body", at, text}); {
 	case text == "":
-	case leads.MatchString(at) && !elsewhere.MatchString(at):
+	case leadsOn(at):
 		if strings.Contains(text, "://") || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "?") {
 			place.In = "next-url"
 		}

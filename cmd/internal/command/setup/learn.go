@@ -42,11 +42,11 @@ the exit code is then 3.`,
 		}
 		request, err := learn.ParseCurl(args)
 		if err != nil {
-			return cli.WrongUsage("exportbridge learn -- curl -H 'X-Api-Key: ...' 'https://api.example.com/events?limit=100'", "%w", err)
+			return cli.WrongUsage("exportbridge learn -- curl -H 'X-Api-Key: ...' 'https://api.example.com/e?limit=9'", "%w", err)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		profile, err := learn.Learn(ctx, request)
+		profile, err := learn.Learn(ctx, request, a.Environ)
 		if err != nil {
 			return explainLearning(ctx, err)
 		}
@@ -67,7 +67,8 @@ func explainLearning(ctx context.Context, err error) error {
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "correct the curl command"}
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &cli.Error{Code: cli.ExitFailed, Err: errors.New("the export API did not answer in time"), Hint: "raise --timeout"}
+		err = errors.New("the export API did not answer in time")
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise --timeout"}
 	}
 	return cli.Explain(err)
 }
