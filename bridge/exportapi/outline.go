@@ -13,6 +13,9 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 )
 
+// NextPlace is where a page may have its next cursor.
+type NextPlace = nextlink.Place
+
 // Outline is what a page has that no setting describes yet.
 type Outline struct {
 	nextlink.Candidates

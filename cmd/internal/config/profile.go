@@ -124,10 +124,14 @@ func (s sources) profile(named string) (profile, error) {
 	if err != nil {
 		return p, err
 	}
-	if p, err = parseProfile(named, text); err == nil {
-		s.files.profiles = map[string]profile{named: p}
+	if p, err = parseProfile(named, text); err != nil {
+		return p, err
 	}
-	return p, err
+	if s.files.profiles == nil {
+		s.files.profiles = make(map[string]profile)
+	}
+	s.files.profiles[named] = p
+	return p, nil
 }
 
 // ProfileIn returns the profile that the settings name, empty for none.

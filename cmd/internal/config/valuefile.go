@@ -28,7 +28,7 @@ const (
 // read only once.
 type valueFiles struct {
 	known    map[string]valueFile
-	profiles map[string]profile // the last one, by its path
+	profiles map[string]profile // by their paths
 }
 
 type valueFile struct {

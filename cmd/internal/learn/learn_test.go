@@ -3,6 +3,7 @@ package learn_test
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -259,6 +260,28 @@ func TestDeadline(t *testing.T) {
 	}
 	if _, err := learn.Learn(ctx, request, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCredentials: one credential is the key, and a second one stays out of the profile.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	url := odd(t, &asked, func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "sesame" || r.Header.Get("X-Api-Key") != "other" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		fmt.Fprintf(w, `{"items":%s,"next":"c%d"}`, items(asked*10, 10, 1), asked)
+	})
+	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	profile := learned(t, "curl -H 'X-Api-Key: other' -H 'X-Tenant: 7' -H 'Authorization: Basic "+basic+"' "+url+"/e?limit=10")
+	for _, want := range []string{"EXPORT_AUTH=basic\n", "EXPORT_AUTH_USER=me\n", `#EXPORT_HEADERS="X-Api-Key: ...\nX-Tenant: ..."  # to be set`} {
+		if !strings.Contains(profile, want) {
+			t.Errorf("%q is not in\n%s", want, profile)
+		}
+	}
+	if strings.Contains(profile, "sesame") || strings.Contains(profile, "other\n") || strings.Contains(profile, basic) {
+		t.Errorf("a credential is in\n%s", profile)
 	}
 }
 

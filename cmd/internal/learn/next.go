@@ -14,9 +14,6 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// place is where the next cursor may be.
-type place struct{ in, field, value string }
-
 // common are usual names of the parameter of a cursor, and of a sequence number.
 var (
 	common   = []string{"cursor", "after", "next", "page_token"}
@@ -87,9 +84,9 @@ func (l *learner) unfollowable(last error) error {
 
 // numberIn returns the parameter of a next URL that numbers pages or items, if the URL has
 // no cursor.
-func numberIn(at place) (name string) {
-	u, err := url.Parse(at.value)
-	if err != nil || at.in != "link" && at.in != "next-url" {
+func numberIn(at exportapi.NextPlace) (name string) {
+	u, err := url.Parse(at.Value)
+	if err != nil || at.In != "link" && at.In != "next-url" {
 		return ""
 	}
 	for param := range u.Query() {
@@ -129,14 +126,13 @@ func tryOther(f *bridge.Fault) bool {
 }
 
 // places lists where the next cursor may be, the likeliest first.
-func (l *learner) places() (all []place) {
-	for _, c := range l.outline.Next {
-		all = append(all, place{c.In, c.Field, c.Value})
+func (l *learner) places() []exportapi.NextPlace {
+	all := slices.Clone(l.outline.Next)
+	// A next URL in the body is last: it may be of another host.
+	rank := func(p exportapi.NextPlace) int {
+		return slices.Index([]string{"link", "header", "body", "next-url"}, p.In)
 	}
-	// A cursor whose value is part of a next URL has its parameter there; the others go
-	// before a next URL, which may be of another host.
-	rank := func(p place) int { return slices.Index([]string{"link", "header", "body", "next-url"}, p.in) }
-	slices.SortStableFunc(all, func(a, b place) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(all, func(a, b exportapi.NextPlace) int { return rank(a) - rank(b) })
 	if len(all) > 0 || l.list == "" {
 		return all
 	}
@@ -144,14 +140,14 @@ func (l *learner) places() (all []place) {
 	for _, f := range fields(l.items) {
 		rising := f.numbers && f.unique() && slices.IsSortedFunc(f.values, compareNumbers)
 		if rising && !l.isTime(f.pointer) || f.pointer == id {
-			all = append(all, place{"last-item", f.pointer, ""})
+			all = append(all, exportapi.NextPlace{In: "last-item", Field: f.pointer})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b place) int { // a number that rises goes before an id
+	slices.SortStableFunc(all, func(a, b exportapi.NextPlace) int { // a number that rises goes before an id
 		switch {
-		case a.field == id && b.field != id:
+		case a.Field == id && b.Field != id:
 			return 1
-		case b.field == id && a.field != id:
+		case b.Field == id && a.Field != id:
 			return -1
 		}
 		return 0
@@ -172,11 +168,11 @@ func (l *learner) isTime(pointer string) bool {
 }
 
 // parameters lists names for the parameter of a cursor, the likeliest first.
-func (l *learner) parameters(at place) []string {
-	name := at.field[strings.LastIndexByte(at.field, '/')+1:]
+func (l *learner) parameters(at exportapi.NextPlace) []string {
+	name := at.Field[strings.LastIndexByte(at.Field, '/')+1:]
 	names := slices.Clone(l.cursors)
 	switch bare := leading.ReplaceAllString(name, ""); {
-	case at.in == "last-item":
+	case at.In == "last-item":
 		names = append(names, "after_"+name, "since_"+name)
 		names = append(names, sequence...)
 	case bare != "" && bare != name:
@@ -209,15 +205,15 @@ func (l *learner) parameters(at place) []string {
 }
 
 // try reads the first page with a place for its cursor, and the one that follows.
-func (l *learner) try(ctx context.Context, at place) (err error) {
+func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
 	l.drop("EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_ALONE", "EXPORT_MORE_FIELD")
 	if len(l.cursors) > 0 {
 		l.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(l.cursors, " and ")+
 			", which may be a cursor: it was left out, to begin at the first page")
 	}
-	l.set("EXPORT_CURSOR_IN", at.in, "")
-	if at.in != "link" {
-		l.set("EXPORT_CURSOR_FIELD", at.field, "")
+	l.set("EXPORT_CURSOR_IN", at.In, "")
+	if at.In != "link" {
+		l.set("EXPORT_CURSOR_FIELD", at.Field, "")
 	}
 	if len(l.outline.More) == 1 && l.list != "root" {
 		l.set("EXPORT_MORE_FIELD", l.outline.More[0], "by its name; the end of the results was not seen")
@@ -238,7 +234,7 @@ func (l *learner) try(ctx context.Context, at place) (err error) {
 	if l.first.Next == "" {
 		return errNoAdvance
 	}
-	if at.in == "link" || at.in == "next-url" {
+	if at.In == "link" || at.In == "next-url" {
 		return l.advance(ctx)
 	}
 	err = errNoAdvance

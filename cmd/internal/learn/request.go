@@ -139,10 +139,12 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 		}
 	}
 	user, password := r.User, r.Password
-	for _, h := range r.Header {
+	other := func(h Header) bool { return h.Name != "Authorization" }
+	inOrder := slices.Concat(slices.DeleteFunc(slices.Clone(r.Header), other), r.Header)
+	for i, h := range inOrder {
 		scheme, token, words := strings.Cut(h.Value, " ")
 		switch {
-		case slices.Contains(ownHeaders, h.Name):
+		case slices.Contains(ownHeaders, h.Name), slices.Contains(inOrder[:i], h):
 		case h.Name == "Accept" && (h.Value == "application/json" || h.Value == "*/*"):
 		case h.Name == "Authorization" && strings.EqualFold(scheme, "Basic"):
 			plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(token))
