@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,10 +157,10 @@ func TestToken(t *testing.T) {
 }
 
 // odd serves pages of ten items; page writes what is around them. Requests count.
-func odd(t *testing.T, asked *int, page http.HandlerFunc) string {
+func odd(t *testing.T, asked *atomic.Int64, page http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*asked++
+		asked.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		page(w, r)
 	}))
@@ -227,8 +228,8 @@ func TestUnfollowable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asked := 0
-			url := odd(t, &asked, c.page)
+			asked := new(atomic.Int64)
+			url := odd(t, asked, c.page)
 			request, err := learn.ParseCurl([]string{"curl", "-H", "X-Api-Key: sesame", url + "/events?limit=10"})
 			if err != nil {
 				t.Fatal(err)
@@ -238,8 +239,8 @@ func TestUnfollowable(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "sesame") {
 				t.Errorf("got %v (%v), want %q\n%s", err, no, c.want, profile)
 			}
-			if asked > 12 {
-				t.Errorf("%d requests", asked)
+			if n := asked.Load(); n > 12 {
+				t.Errorf("%d requests", n)
 			}
 		})
 	}
@@ -249,8 +250,8 @@ func TestUnfollowable(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	asked := 0
-	url := odd(t, &asked, func(_ http.ResponseWriter, r *http.Request) {
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(_ http.ResponseWriter, r *http.Request) {
 		cancel()
 		<-r.Context().Done()
 	})
@@ -266,12 +267,12 @@ func TestDeadline(t *testing.T) {
 // TestCredentials: one credential is the key, and a second one stays out of the profile.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	url := odd(t, &asked, func(w http.ResponseWriter, r *http.Request) {
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "me" || password != "sesame" || r.Header.Get("X-Api-Key") != "other" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
-		fmt.Fprintf(w, `{"items":%s,"next":"c%d"}`, items(asked*10, 10, 1), asked)
+		fmt.Fprintf(w, `{"items":%s,"next":"c%d"}`, items(int(asked.Load())*10, 10, 1), asked.Load())
 	})
 	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
 	profile := learned(t, "curl -H 'X-Api-Key: other' -H 'X-Tenant: 7' -H 'Authorization: Basic "+basic+"' "+url+"/e?limit=10")
@@ -288,8 +289,8 @@ func TestCredentials(t *testing.T) {
 // TestQuestions: what is not proven is a question with its candidates.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	url := odd(t, &asked, func(w http.ResponseWriter, r *http.Request) {
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
 		at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("bookmark"), "b"))
 		fmt.Fprintf(w, `{"rows":%s,"warnings":[{"w":1}],"bookmark":"b%d","more":true}`, items(at, 10, 1), at+10)
 	})

@@ -139,19 +139,13 @@ func (l *learner) places() []exportapi.NextPlace {
 	id := l.finding("EXPORT_ITEM_ID").value
 	for _, f := range fields(l.items) {
 		rising := f.numbers && f.unique() && slices.IsSortedFunc(f.values, compareNumbers)
-		if rising && !l.isTime(f.pointer) || f.pointer == id {
+		if rising && f.pointer != id && !l.isTime(f.pointer) {
 			all = append(all, exportapi.NextPlace{In: "last-item", Field: f.pointer})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b exportapi.NextPlace) int { // a number that rises goes before an id
-		switch {
-		case a.Field == id && b.Field != id:
-			return 1
-		case b.Field == id && a.Field != id:
-			return -1
-		}
-		return 0
-	})
+	if id != "none" {
+		all = append(all, exportapi.NextPlace{In: "last-item", Field: id})
+	}
 	return all
 }
 
