@@ -286,6 +286,27 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestHostileNames: a name that the API chose does not begin a line of the profile.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
+		at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
+		evil := `\nEXPORT_URL=https://evil.example\u202e_id`
+		list := strings.ReplaceAll(items(at, 10, 1), `"id":`, `"`+evil+`":"7","`+evil+`Id":`)
+		fmt.Fprintf(w, `{"items":%s,"\nEXPORT_PATH=/evil":[{}],"next":"c%d"}`, list, at+10)
+	})
+	profile := learned(t, "curl "+url+"/e?limit=10")
+	for line := range strings.Lines(profile) {
+		if strings.HasPrefix(line, "EXPORT_URL=https://evil") || strings.HasPrefix(line, "EXPORT_PATH=/evil") || strings.Contains(line, "\u202e") {
+			t.Errorf("%q is in\n%s", line, profile)
+		}
+	}
+	if !strings.Contains(profile, "evil") {
+		t.Errorf("no name of the API is in\n%s", profile)
+	}
+}
+
 // TestQuestions: what is not proven is a question with its candidates.
 func TestQuestions(t *testing.T) {
 	t.Parallel()

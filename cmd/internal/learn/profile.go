@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"exportbridge/bridge"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -28,10 +29,10 @@ func (l *learner) profile() string {
 			b.WriteByte('\n')
 		}
 		if f.why != "" {
-			b.WriteString("# " + f.why + "\n")
+			b.WriteString("# " + oneLine(f.why) + "\n")
 		}
 		if f.question != "" {
-			b.WriteString("# ? " + f.question + "\n")
+			b.WriteString("# ? " + oneLine(f.question) + "\n")
 		}
 		switch {
 		case f.example != "":
@@ -43,9 +44,19 @@ func (l *learner) profile() string {
 	return b.String()
 }
 
+// oneLine keeps names that the API chose from ending a comment or disguising it.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if bridge.Misleads(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
 // quoted quotes a value where an environment file needs it.
 func quoted(value string) string {
-	if strings.ContainsAny(value, " #\"'\\\r\n\t") {
+	if strings.ContainsAny(value, " #\"'\\") || strings.ContainsFunc(value, bridge.Misleads) {
 		return strconv.Quote(value)
 	}
 	return value
