@@ -180,13 +180,13 @@ type answer struct {
 
 // fetch requests one page of at most size items.
 func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
-	page, got, err := c.ask(ctx, at, size)
+	page, got, err := c.ask(ctx, at, size, (*Client).receive)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
 		changed, errKey := c.auth.renew(f.Code)
 		switch {
 		case changed:
 			c.requests.prepare()
-			page, got, err = c.ask(ctx, at, size)
+			page, got, err = c.ask(ctx, at, size, (*Client).receive)
 		case errKey != nil:
 			f.Err = fmt.Errorf("%w; %w", f.Err, errKey)
 		}
@@ -213,9 +213,12 @@ func (c *Client) report(err error) {
 	c.cfg.Report(err)
 }
 
+// receiver reads the response to a request.
+type receiver func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault
+
 // ask sends one request and reads the page. A non-nil error is a Fault, unless
 // ctx has ended.
-func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
+func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, answer, error) {
 	queued := time.Now()
 	if fault := c.turns.wait(ctx); fault != nil {
 		return nil, answer{}, c.faults.of(at, fault)
@@ -252,7 +255,7 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	}
 	c.turns.key.hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
 	page := &bridge.Page{At: at, RequestedAt: asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
-	if fault := c.receive(page, req.URL, resp); fault != nil {
+	if fault := receive(c, page, req.URL, resp); fault != nil {
 		page.Release()
 		if fault.Code == codeDecode { // a body that broke off looks like an outage
 			c.noteFailed(at, fault)

@@ -101,7 +101,10 @@ func decodeItem(raw []byte) (item any) {
 }
 
 // valueAt returns the value at a JSON pointer.
-func valueAt(item any, pointer string) *scan.Value {
+func valueAt(item any, pointer string) *scan.Value { return valueOf(memberAt(item, pointer)) }
+
+// memberAt returns the decoded value at a JSON pointer, nil without one.
+func memberAt(item any, pointer string) any {
 	names, _ := jsonpointer.Parse(pointer) // New has checked it
 	for _, name := range names {
 		switch parent := item.(type) {
@@ -110,14 +113,14 @@ func valueAt(item any, pointer string) *scan.Value {
 		case []any:
 			i, err := strconv.Atoi(name)
 			if err != nil || i < 0 || i >= len(parent) {
-				return new(scan.Value)
+				return nil
 			}
 			item = parent[i]
 		default:
-			return new(scan.Value)
+			return nil
 		}
 	}
-	return valueOf(item)
+	return item
 }
 
 func valueOf(decoded any) *scan.Value {

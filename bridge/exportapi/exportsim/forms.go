@@ -12,7 +12,7 @@ const (
 )
 
 // forms are the forms beside the default one: one for each way in which export
-// APIs differ, and three services as their public documentation describes them.
+// APIs differ, and six services as their public documentation describes them.
 var forms = []Form{
 	{
 		Name: "nested", Path: "/v1/events", Item: itemISO,
@@ -122,6 +122,40 @@ var forms = []Form{
 		PageSizeParam: "per_page", StartParam: none, EndParam: none, PhraseParam: "phrase", PageSize: 30, MaxPageSize: 100,
 		KeyHeader: "Authorization", KeyPrefix: "Bearer", LimitHeaders: "X-RateLimit-", LimitStatus: 403,
 		Error: `{"message":"<text>","documentation_url":"https://docs.github.com/rest","status":"<status>"}`,
+	},
+	{
+		Name: "1password-events", Method: "POST", Path: "/api/v2/auditevents",
+		Item: `{"uuid":"<id>","timestamp":"<rfc3339>","actor_uuid":"<user>","action":"<type>","object_type":"item",` +
+			`"event":<event>}`,
+		ItemID: "/uuid", ItemTime: "/timestamp", ItemTimeFormat: formatRFC3339, ItemType: "/action", ItemSubject: "/actor_uuid",
+		CursorField: "cursor", MoreField: "has_more", CursorAlone: true,
+		PageSizeParam: "limit", StartParam: "start_time", EndParam: "end_time", TimeFormat: formatRFC3339,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer", NoRetryAfter: true,
+		Error: `{"status":<status>,"message":"<text>"}`,
+	},
+	{
+		// next_page is on every page; one without items is asked for again.
+		Name: "metronome-audit-log", Path: "/v1/auditLogs",
+		Item: `{"id":"<id>","timestamp":"<rfc3339>","actor":{"id":"<user>","name":"n"},"action":"<type>",` +
+			`"status":"success","event":<event>}`,
+		ItemID: "/id", ItemTime: "/timestamp", ItemTimeFormat: formatRFC3339, ItemType: "/action", ItemSubject: "/actor/id",
+		ItemsField: "data", CursorField: "next_page", CursorParam: "next_page", EndOfResults: EmptyItems,
+		PageSizeParam: "limit", StartParam: "starting_on", EndParam: none, TimeFormat: formatRFC3339, MaxPageSize: 100,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer",
+		Error: `{"message":"<text>"}`,
+	},
+	{
+		// The parameters are inside of objects.
+		Name: "datadog-audit-trail", Method: "POST", Path: "/api/v2/audit/events/search",
+		Item: `{"id":"<id>","type":"audit","attributes":{"timestamp":"<rfc3339>","service":"s",` +
+			`"attributes":{"evt":{"name":"<type>"},"usr":{"id":"<user>"}}},"event":<event>}`,
+		ItemID: "/id", ItemTime: "/attributes/timestamp", ItemTimeFormat: formatRFC3339,
+		ItemType: "/attributes/attributes/evt/name", ItemSubject: "/attributes/attributes/usr/id",
+		ItemsField: "data", CursorField: "/meta/page/after", CursorParam: "/page/cursor",
+		EndOfResults: NoCursor, ExactEnd: true, NewestFirst: true, Ascending: "sort=timestamp",
+		PageSizeParam: "/page/limit", StartParam: none, EndParam: none, PageSize: 10,
+		KeyHeader: "DD-APPLICATION-KEY", LimitHeaders: "X-RateLimit-", NoRetryAfter: true,
+		Error: `{"errors":["<text>"]}`,
 	},
 }
 

@@ -163,6 +163,27 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 			header: http.Header{"Authorization": {"Bearer " + fetchToken(t, base, "sesame")}},
 		},
 		"github-audit-log": {url: "/orgs/acme/audit-log?order=asc&per_page=100", header: bearer, items: array, turn: followLink},
+		"1password-events": {
+			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`, header: bearer, items: member("items"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				c.body = `{"cursor":` + string(at(page, "cursor")) + `}`
+			},
+		},
+		"metronome-audit-log": {
+			url: "/v1/auditLogs?limit=100", header: bearer, items: member("data"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				c.setCursor("next_page", text(at(page, "next_page")))
+			},
+		},
+		"datadog-audit-trail": {
+			method: "POST", url: "/api/v2/audit/events/search", body: `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100}}`,
+			header: http.Header{"Dd-Application-Key": {"sesame"}}, items: member("data"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				if after := at(page, "meta", "page", "after"); after != nil {
+					c.body = `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100,"cursor":` + string(after) + `}}`
+				}
+			},
+		},
 	}
 }
 

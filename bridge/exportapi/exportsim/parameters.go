@@ -33,15 +33,30 @@ func (p *pages) parameters(r *http.Request) (url.Values, error) {
 	if err := decoder.Decode(&members); err != nil {
 		return nil, refusal{http.StatusBadRequest, "invalid-body", "The body is not a JSON object."}
 	}
+	return values, p.addMembers(values, "", members)
+}
+
+// addMembers adds the members of a body: those inside of another one by their JSON
+// pointers.
+func (p *pages) addMembers(values url.Values, above string, members map[string]any) error {
 	for name, member := range members {
+		if inside, ok := member.(map[string]any); ok {
+			if err := p.addMembers(values, above+"/"+name, inside); err != nil {
+				return err
+			}
+			continue
+		}
+		if above != "" {
+			name = above + "/" + name
+		}
 		number, isNumber := member.(json.Number)
 		text, isString := member.(string)
 		if !isNumber && !isString || isNumber != p.numeric(name) {
-			return nil, invalid("The member %s has the wrong type.", name)
+			return invalid("The member %s has the wrong type.", name)
 		}
 		values.Set(name, text+number.String())
 	}
-	return values, nil
+	return nil
 }
 
 func (p *pages) numeric(name string) bool {

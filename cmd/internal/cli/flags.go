@@ -51,7 +51,7 @@ type Output struct {
 // TakeOutput adds the flags --output and --force.
 func TakeOutput(cmd *cobra.Command) *Output {
 	o := new(Output)
-	cmd.Flags().StringVar(&o.file, "output", "", "write to new `FILE` instead of standard output")
+	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write to new `FILE` instead of standard output")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace the file of --output")
 	return o
 }

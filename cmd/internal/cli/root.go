@@ -27,7 +27,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2 // wrong usage or configuration
-	ExitCheck       = 3 // check found a blocking problem, verify missing events, a run dead letters only
+	ExitCheck       = 3 // check or learn found a blocking problem, verify missing events, a run dead letters only
 	ExitNotOwner    = 4 // another process owns the stream, or runs the job
 	ExitRefused     = 5 // rejected by a server, or the stream is blocked
 	ExitEmptyEnd    = 6 // done as far as read: more may follow; or nothing of the range

@@ -142,6 +142,7 @@ func TestPoison(t *testing.T) {
 		{"dlq list", true}, {"dlq show 0:0", true}, {"dlq retry --all", true},
 		{"backfill list", true}, {"backfill cancel aaaaaa", false}, {"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
 		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true}, {"topics plan", false}, {"topics create", false},
+		{"learn -- curl -H X-Bad:1 " + w.env["EXPORT_URL"] + "/events", true},
 		{"healthcheck " + health.URL, true}, {"run --once " + bad, true}, {"run --once --log-format text " + bad, true}, // the last: it moves the stream
 	}
 	for _, args := range []string{"status --json", "cursor history --json", "cursor show --raw", "tail --json -n 10", "dlq show 0:0 --raw"} {

@@ -63,7 +63,7 @@ func (p place) describe(variable string) string {
 	switch p.kind {
 	case FromDefault:
 		return variable
-	case FromFile:
+	case FromFile, FromProfile:
 		return fmt.Sprintf("%s (%s)", p.name, p.path)
 	case FromFlag:
 		return p.name + " (from the command line)"
@@ -146,7 +146,7 @@ type Setting struct {
 	Variable string `json:"variable"`
 	Value    string `json:"value"`
 	Origin   Origin `json:"origin"`
-	// From is the file of a value that came from one.
+	// From is the file or the profile of a value that came from one.
 	From   string `json:"from,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
 }

@@ -1,15 +1,19 @@
 package config
 
 import (
+	"embed"
 	"fmt"
 	"maps"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // profileConfig selects the profile of a stream.
 type profileConfig struct {
-	Profile string `env:"EXPORT_PROFILE" stream:"yes" values:"croct,okta-system-log,auth0-logs,github-audit-log,generic" desc:"defaults of the settings for the export API of one service, printed by exportbridge config profile; what is set takes precedence"`
+	Profile string `env:"EXPORT_PROFILE" stream:"yes" desc:"defaults of the settings for the export API of one service: a name that exportbridge config profile lists, or the path of a file, which contains a / or ends with .env; what is set takes precedence" example:"./acme.env"`
 }
 
 var defaultProfile = profileConfig{Profile: "croct"}
@@ -17,124 +21,117 @@ var defaultProfile = profileConfig{Profile: "croct"}
 // profileVariable names the setting that selects a profile.
 const profileVariable = "EXPORT_PROFILE"
 
+// profileEnd ends the name of a file with a profile.
+const profileEnd = ".env"
+
 // profile has the defaults for the export API of one service.
 type profile struct {
-	about string
+	text string
 	// values are the defaults that differ from those of croct.
 	values map[string]string
 	// examples are the settings that have no default, with an example.
 	examples map[string]string
 }
 
-// linked are the settings of an API that lists an array of items and the next
-// page's URL in a Link header.
-var linked = map[string]string{
-	"EXPORT_ITEMS_FIELD": "root",
-	"EXPORT_CURSOR_IN":   "link",
-}
+//go:embed profiles/*.env
+var profileFiles embed.FS
 
-// profiles are the services whose public documentation was followed; each has a
-// page in docs.
-var profiles = map[string]profile{
-	"croct": {about: "events, sessions and users of Croct"},
-	"okta-system-log": {
-		about: "the System Log of an Okta organization, by polling",
-		values: with(linked, map[string]string{
-			"EXPORT_PATH":             "/api/v1/logs",
-			"EXPORT_KEY_HEADER":       "Authorization",
-			"EXPORT_KEY_PREFIX":       "SSWS",
-			"EXPORT_PAGE_SIZE_PARAM":  "limit",
-			"EXPORT_START":            "-90d", // without a start, polling begins now; 90 days are kept
-			"EXPORT_START_PARAM":      "since",
-			"EXPORT_END_PARAM":        "until",
-			"EXPORT_TIME_FORMAT":      "rfc3339",
-			"EXPORT_ITEM_ID":          "/uuid",
-			"EXPORT_ITEM_TIME":        "/published",
-			"EXPORT_ITEM_TIME_FORMAT": "rfc3339",
-			"EXPORT_ITEM_INGESTED":    "none",
-			"EXPORT_ITEM_TYPE":        "/eventType",
-			"EXPORT_ITEM_SUBJECT":     "/actor/id",
-			"KAFKA_KEY":               "/actor/id",
-			"KAFKA_CE_TYPE_PREFIX":    "com.okta",
-			"EXPORT_RATE_LIMIT":       "1/s",
-		}),
-		examples: map[string]string{"EXPORT_URL": "https://acme.okta.com"},
-	},
-	"auth0-logs": {
-		about: "the logs of an Auth0 tenant, from a log_id on",
-		values: with(linked, map[string]string{
-			"EXPORT_PATH":             "/api/v2/logs",
-			"EXPORT_AUTH":             "oauth2",
-			"EXPORT_OAUTH2_SCOPES":    "read:logs",
-			"EXPORT_PAGE_SIZE":        "100",
-			"EXPORT_MAX_PAGE_SIZE":    "100",
-			"EXPORT_PAGE_SIZE_PARAM":  "take",
-			"EXPORT_START_PARAM":      "none",
-			"EXPORT_END_PARAM":        "none",
-			"EXPORT_ITEM_ID":          "/log_id",
-			"EXPORT_ITEM_TIME":        "/date",
-			"EXPORT_ITEM_TIME_FORMAT": "rfc3339",
-			"EXPORT_ITEM_INGESTED":    "none",
-			"EXPORT_ITEM_TYPE":        "/type",
-			"EXPORT_ITEM_SUBJECT":     "/user_id",
-			"KAFKA_KEY":               "/user_id",
-			"KAFKA_CE_TYPE_PREFIX":    "com.auth0",
-		}),
-		examples: map[string]string{
-			"EXPORT_URL":              "https://acme.eu.auth0.com",
-			"EXPORT_OAUTH2_TOKEN_URL": "https://acme.eu.auth0.com/oauth/token",
-			"EXPORT_OAUTH2_CLIENT_ID": "the ID of a machine-to-machine application",
-			"EXPORT_OAUTH2_PARAMS":    "audience=https://acme.eu.auth0.com/api/v2/",
-			"EXPORT_PARAMS":           "from=the log_id after which to begin",
-		},
-	},
-	"github-audit-log": {
-		about: "the audit log of a GitHub organization",
-		values: with(linked, map[string]string{
-			"EXPORT_URL":             "https://api.github.com",
-			"EXPORT_KEY_HEADER":      "Authorization",
-			"EXPORT_PARAMS":          "order=asc",
-			"EXPORT_PAGE_SIZE":       "100",
-			"EXPORT_MAX_PAGE_SIZE":   "100",
-			"EXPORT_PAGE_SIZE_PARAM": "per_page",
-			"EXPORT_START_PARAM":     "none",
-			"EXPORT_END_PARAM":       "none",
-			"EXPORT_ITEM_ID":         "/_document_id",
-			"EXPORT_ITEM_TIME":       "/@timestamp,/created_at",
-			"EXPORT_ITEM_INGESTED":   "none",
-			"EXPORT_ITEM_TYPE":       "/action",
-			"EXPORT_ITEM_SUBJECT":    "/actor",
-			"KAFKA_KEY":              "/actor",
-			"KAFKA_CE_TYPE_PREFIX":   "com.github.audit",
-			"EXPORT_RATE_LIMIT":      "1700/h",
-			"EXPORT_POLL_INTERVAL":   "5s",
-		}),
-		examples: map[string]string{"EXPORT_PATH": "/orgs/acme/audit-log"},
-	},
-	"generic": {
-		about: "any other API: items with id, type and an RFC 3339 timestamp",
-		values: map[string]string{
-			"EXPORT_KEY_HEADER":       "Authorization",
-			"EXPORT_PAGE_SIZE":        "100",
-			"EXPORT_TIME_FORMAT":      "rfc3339",
-			"EXPORT_METADATA_FIELD":   "none",
-			"EXPORT_ITEM_ID":          "/id",
-			"EXPORT_ITEM_TIME":        "/timestamp",
-			"EXPORT_ITEM_TIME_FORMAT": "rfc3339",
-			"EXPORT_ITEM_INGESTED":    "none",
-			"EXPORT_ITEM_TYPE":        "/type",
-			"EXPORT_ITEM_SUBJECT":     "none",
-			"KAFKA_KEY":               "none",
-			"KAFKA_CE_TYPE_PREFIX":    "event",
-		},
-		examples: map[string]string{"EXPORT_URL": "https://api.example.com/v1", "EXPORT_PATH": "/events"},
-	},
-}
-
-func with(common, own map[string]string) map[string]string {
-	all := maps.Clone(common)
-	maps.Copy(all, own)
+// profiles are the services whose public documentation was followed.
+var profiles = sync.OnceValue(func() map[string]profile {
+	all := make(map[string]profile)
+	files, err := profileFiles.ReadDir("profiles")
+	for _, file := range files {
+		var text []byte
+		if text, err = profileFiles.ReadFile(path.Join("profiles", file.Name())); err != nil {
+			break
+		}
+		name := strings.TrimSuffix(file.Name(), profileEnd)
+		if all[name], err = parseProfile(file.Name(), string(text)); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		panic(err) // a test loads every one
+	}
 	return all
+})
+
+// toBeSet ends a comment with a setting that has no default.
+const toBeSet = "# to be set"
+
+// parseProfile reads a profile. A line #NAME=example  # to be set is of a setting that
+// the profile cannot know.
+func parseProfile(file, text string) (profile, error) {
+	p := profile{text: text, values: make(map[string]string), examples: make(map[string]string)}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		line, unset := strings.CutPrefix(strings.TrimSpace(line), "#")
+		if lines[i] = ""; unset && strings.HasSuffix(line, toBeSet) {
+			lines[i] = line
+		}
+	}
+	if err := parseEnv(file, strings.Join(lines, "\n"), inProfile(p.examples)); err != nil {
+		return p, err
+	}
+	return p, parseEnv(file, text, inProfile(p.values))
+}
+
+// openSecrets are settings that may contain a secret, but do not in a profile.
+var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS"}
+
+// ownOfDeployment are settings of the export that no service determines.
+var ownOfDeployment = []string{
+	profileVariable, "EXPORT_RESOURCE", "EXPORT_INSECURE_HTTP", "EXPORT_ALLOW_LINK_LOCAL", "EXPORT_TLS_CA", "EXPORT_TLS_CERT",
+}
+
+// inProfile returns what adds an assignment to a profile.
+func inProfile(to map[string]string) func(name, value string) error {
+	return func(name, value string) error {
+		vars := variables()
+		i := slices.IndexFunc(vars, func(v Variable) bool { return v.Name == name })
+		if i < 0 {
+			return fmt.Errorf("%s is not a setting", name)
+		}
+		switch {
+		case vars[i].Secret && !slices.Contains(openSecrets, name):
+			return fmt.Errorf("%s is a secret, which no profile contains; set it in the environment", name)
+		case slices.Contains(ownOfDeployment, name),
+			vars[i].group() != "EXPORT" && name != "KAFKA_KEY" && !strings.HasPrefix(name, "KAFKA_CE_"):
+			return fmt.Errorf("%s does not describe an export API; set it in the environment", name)
+		}
+		if value != "" {
+			to[name] = value
+		}
+		return nil
+	}
+}
+
+// profile returns the profile that a value of EXPORT_PROFILE names.
+func (s sources) profile(named string) (profile, error) {
+	if !strings.HasSuffix(named, profileEnd) && !strings.ContainsAny(named, "/"+string(filepath.Separator)) {
+		p, known := profiles()[named]
+		if !known {
+			return p, fmt.Errorf("%q is not one of: %s; a path contains a / or ends with %s",
+				named, strings.Join(ProfileNames(), ", "), profileEnd)
+		}
+		return p, nil
+	}
+	p, known := s.files.profiles[named]
+	if known {
+		return p, nil
+	}
+	text, err := s.files.read(named)
+	if err != nil {
+		return p, err
+	}
+	if p, err = parseProfile(named, text); err != nil {
+		return p, err
+	}
+	if s.files.profiles == nil {
+		s.files.profiles = make(map[string]profile)
+	}
+	s.files.profiles[named] = p
+	return p, nil
 }
 
 // ProfileIn returns the profile that the settings name, empty for none.
@@ -143,48 +140,38 @@ func ProfileIn(from Sources) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name, at, err := src.given(&Variable{Name: profileVariable}, "")
-	if _, known := profiles[name]; err == nil && name != "" && !known {
-		err = fmt.Errorf("%s: %q is not one of: %s", at.describe(profileVariable), name, strings.Join(ProfileNames(), ", "))
+	named, at, err := src.given(&Variable{Name: profileVariable}, "")
+	if err == nil && named != "" {
+		if _, err = src.profile(named); err != nil {
+			err = fmt.Errorf("%s: %w", at.describe(profileVariable), err)
+		}
 	}
-	return name, err
+	return named, err
 }
 
 // ProfileNames lists the profiles, the default first.
 func ProfileNames() []string {
-	names := slices.Sorted(maps.Keys(profiles))
-	slices.SortStableFunc(names, func(a, b string) int {
-		rank := func(name string) int { return slices.Index([]string{"generic", defaultProfile.Profile}, name) }
-		return rank(b) - rank(a)
-	})
+	names := []string{defaultProfile.Profile, "generic"}
+	for _, name := range slices.Sorted(maps.Keys(profiles())) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	return names
 }
 
-// Profiles is a table of the profiles.
+// Profiles is a table of the profiles, with the first line of each.
 func Profiles() [][]string {
 	table := [][]string{{"PROFILE", "FOR"}}
 	for _, name := range ProfileNames() {
-		table = append(table, []string{name, profiles[name].about})
+		about, _, _ := strings.Cut(profiles()[name].text, "\n")
+		table = append(table, []string{name, strings.TrimPrefix(about, "# ")})
 	}
 	return table
 }
 
-// Profile formats a profile as an environment file, with all but the profile's name
-// commented out: what is to be set is named until it is. ok is false for an unknown
-// one.
+// Profile returns the file of a profile. ok is false for an unknown one.
 func Profile(name string) (text string, ok bool) {
-	p, ok := profiles[name]
-	if !ok {
-		return "", false
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n%s=%s\n", p.about, profileVariable, name)
-	for _, v := range variables() {
-		if example, missing := p.examples[v.Name]; missing {
-			fmt.Fprintf(&b, "#%s='%s'  # to be set\n", v.Name, example)
-		} else if value, set := p.values[v.Name]; set {
-			fmt.Fprintf(&b, "#%s=%s\n", v.Name, value)
-		}
-	}
-	return b.String(), true
+	p, ok := profiles()[name]
+	return p.text, ok
 }

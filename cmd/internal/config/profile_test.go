@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,10 +17,7 @@ func TestProfiles(t *testing.T) {
 	for _, v := range variables() {
 		names[v.Name] = &v
 	}
-	if got := names[profileVariable].Values; !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(ProfileNames()))) || got[0] != ProfileNames()[0] {
-		t.Errorf("%s takes %q, the profiles are %q", profileVariable, got, ProfileNames())
-	}
-	for name, p := range profiles {
+	for name, p := range profiles() {
 		environ := []string{profileVariable + "=" + name, "EXPORT_API_KEY=k"}
 		for variable, example := range p.examples {
 			environ = append(environ, variable+"="+example)
@@ -54,13 +49,16 @@ func TestProfiles(t *testing.T) {
 func TestProfileRequests(t *testing.T) {
 	t.Parallel()
 	want := map[string]bridge.Fingerprint{
-		"auth0-logs":       "1 auth=~ad35 cursor=~131e host=1c71 method=~1af5 param.from=47ed path=c706 size=~6a33 token=d21c",
-		"croct":            "1 auth=~05b4 cursor=~3b49 host=~b1b8 method=~1af5 path=~0f1a size=~fa6f",
-		"generic":          "1 auth=~f263 cursor=~3b49 host=c79e method=~1af5 path=d26e size=~6a33",
-		"github-audit-log": "1 auth=~f263 cursor=~131e host=~b343 method=~1af5 param.order=~f275 path=6b3a size=~6a33",
-		"okta-system-log":  "1 auth=~f263 cursor=~131e host=0af0 method=~1af5 path=c81e size=~fa6f",
+		"1password-events":    "1 auth=~f263 cursor=~3b49 host=00cb method=~d192 path=6b97 size=~fa6f",
+		"datadog-audit-trail": "1 auth=~ecef cursor=~3b49 host=0700 method=~d192 param.%2Ffilter%2Ffrom=~228d param.sort=~ea3b path=9700 size=~fa6f",
+		"metronome-audit-log": "1 auth=~f263 cursor=~3b49 host=~4e56 method=~1af5 param.sort=~f0ce path=~bbe0 size=~6a33",
+		"auth0-logs":          "1 auth=~ad35 cursor=~131e host=1c71 method=~1af5 param.from=47ed path=c706 size=~6a33 token=d21c",
+		"croct":               "1 auth=~05b4 cursor=~3b49 host=~b1b8 method=~1af5 path=~0f1a size=~fa6f",
+		"generic":             "1 auth=~f263 cursor=~3b49 host=c79e method=~1af5 path=d26e size=~6a33",
+		"github-audit-log":    "1 auth=~f263 cursor=~131e host=~b343 method=~1af5 param.order=~f275 path=6b3a size=~6a33",
+		"okta-system-log":     "1 auth=~f263 cursor=~131e host=0af0 method=~1af5 path=c81e size=~fa6f",
 	}
-	for name, p := range profiles {
+	for name, p := range profiles() {
 		environ := []string{profileVariable + "=" + name, "EXPORT_API_KEY=k"}
 		for variable, example := range p.examples {
 			environ = append(environ, variable+"="+example)
@@ -95,12 +93,12 @@ func TestProfileGivesWay(t *testing.T) {
 		t.Errorf("stream b has %+v", b)
 	}
 	_, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=auth0-logs", "EXPORT_API_KEY=k"}}, UsesAll)
-	for variable := range profiles["auth0-logs"].examples {
+	for variable := range profiles()["auth0-logs"].examples {
 		if want := fmt.Sprintf("%s is not set, and the profile auth0-logs has no default", variable); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=okta", "EXPORT_API_KEY=k"}}, UsesAll); err == nil || !strings.Contains(err.Error(), `"okta" is not one of: croct, okta-system-log`) {
+	if _, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=okta", "EXPORT_API_KEY=k"}}, UsesAll); err == nil || !strings.Contains(err.Error(), `"okta" is not one of: croct, generic, 1password-events, auth0-logs`) {
 		t.Errorf("an unknown profile: %v", err)
 	}
 	s, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=generic", "EXPORT_URL=https://api.example.com", "EXPORT_PATH=/e", "EXPORT_API_KEY=k", "EXPORT_KEY_HEADER=X-Api-Key"}}, UsesAll)
@@ -115,36 +113,64 @@ func TestProfileGivesWay(t *testing.T) {
 	if _, err = Load(Sources{Environ: []string{"BRIDGE_STREAMS=signin", "EXPORT_API_KEY=k", "EXPORT_PATH=/s"}}, UsesAll); err != nil {
 		t.Errorf("a stream with a path asks for a resource: %v", err)
 	}
-	for _, name := range ProfileNames() {
-		if text, ok := Profile(name); !ok || !strings.Contains(text, "EXPORT_PROFILE="+name) {
-			t.Errorf("%s prints %q", name, text)
-		}
-	}
 	if _, ok := Profile("okta"); ok {
 		t.Error("okta is a profile")
 	}
 }
 
-// TestPrintedProfile: a profile that was printed and not edited is refused, with
-// every setting that it cannot know.
-func TestPrintedProfile(t *testing.T) {
+// TestProfileFile: the file of a profile is the same as the profile, with every
+// setting that it cannot know.
+func TestProfileFile(t *testing.T) {
 	t.Parallel()
 	for _, name := range ProfileNames() {
 		text, _ := Profile(name)
-		file := filepath.Join(t.TempDir(), "profile.env")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		if first, _, _ := strings.Cut(text, "\n"); !strings.HasPrefix(first, "# ") {
+			t.Errorf("%s begins with %q", name, first)
 		}
-		_, err := Load(Sources{EnvFile: file, Environ: []string{"EXPORT_API_KEY=k"}}, UsesAll)
+		file := writeFile(t, "own.env", text)
+		s, err := Load(Sources{Environ: []string{profileVariable + "=" + file, "EXPORT_API_KEY=k", "EXPORT_RESOURCE=events"}}, UsesAll)
 		got := strings.Join(messages(err), "; ")
-		for variable := range profiles[name].examples {
-			if !strings.Contains(got, variable+" is not set") {
-				t.Errorf("%s: got %q, want that %s is not set", name, got, variable)
+		for variable := range profiles()[name].examples {
+			if want := variable + " is not set, and the profile " + file + " has no default"; !strings.Contains(got, want) {
+				t.Errorf("%s: got %q, want %q", name, got, want)
 			}
 		}
-		if (err != nil) != (len(profiles[name].examples) > 0) {
+		if (err != nil) != (len(profiles()[name].examples) > 0) {
 			t.Errorf("%s: %v", name, err)
 		}
+		for variable, value := range profiles()[name].values {
+			i := slices.IndexFunc(s.Effective, func(row Setting) bool { return row.Variable == variable })
+			if row := s.Effective[i]; row.Value != value && !row.Secret || row.Origin != FromProfile || row.From != file {
+				t.Errorf("%s: %s is %+v, want %s", name, variable, row, value)
+			}
+		}
+	}
+}
+
+// A faulty profile is reported with its file and line, for each stream that has it.
+func TestProfileFileErrors(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"EXPORT_PATH":                          "line 2: not NAME=VALUE",
+		"EXPORT_PATH='/e":                      "line 2: EXPORT_PATH: the single quotes do not match",
+		"EXPORT_PAHT=/e":                       "line 2: EXPORT_PAHT is not a setting",
+		"EXPORT_API_KEY=sesame":                "line 2: EXPORT_API_KEY is a secret",
+		"EXPORT_API_KEY_FILE=key":              "line 2: EXPORT_API_KEY_FILE is not a setting",
+		"EXPORT_INSECURE_HTTP=true":            "line 2: EXPORT_INSECURE_HTTP does not describe an export API",
+		"EXPORT_PROFILE=generic":               "line 2: EXPORT_PROFILE does not describe an export API",
+		"KAFKA_BROKERS=k:9092":                 "line 2: KAFKA_BROKERS does not describe an export API",
+		"#EXPORT_UR=http://x" + " # to be set": "line 2: EXPORT_UR is not a setting",
+		"EXPORT_PAGE_SIZE=many":                `own.env): "many" is not a whole number`,
+	} {
+		file := writeFile(t, "own.env", "# about\n"+line+"\n")
+		_, err := Load(Sources{Environ: []string{"STREAM_EVENTS_EXPORT_PROFILE=" + file, "EXPORT_API_KEY=k"}}, UsesAll)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: got %v, want %q", line, err, want)
+		}
+	}
+	_, err := Load(Sources{Environ: []string{"EXPORT_PROFILE=./none.env", "EXPORT_API_KEY=k"}}, UsesAll)
+	if err == nil || !strings.Contains(err.Error(), "EXPORT_PROFILE: stat ./none.env: no such file") {
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

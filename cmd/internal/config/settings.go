@@ -259,7 +259,11 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 // its requests.
 func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	selected := defaultProfile
-	l.fill(&selected, st.Name)
+	chosen := l.fill(&selected, st.Name)[profileVariable]
+	preset, err := l.src.profile(selected.Profile)
+	if err != nil {
+		l.add(profileVariable, chosen.describe(profileVariable)+": "+err.Error())
+	}
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
 	if places[pageVariable].kind == FromDefault {
@@ -273,7 +277,7 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	if st.Export.Scheme != "key" && places["EXPORT_KEY_PREFIX"].kind == FromProfile {
 		st.Export.KeyPrefix = ""
 	}
-	for name, example := range profiles[selected.Profile].examples {
+	for name, example := range preset.examples {
 		if strings.HasPrefix(name, "EXPORT_OAUTH2_") && !oauth2 {
 			continue
 		}

@@ -88,7 +88,8 @@ func (s sources) find(v *Variable, stream string) (string, place, error) {
 	if err != nil || selected.kind == FromDefault {
 		return "", from, nil // said of the profile itself
 	}
-	if value, ok := profiles[named].values[v.Name]; ok {
+	p, err := s.profile(named)
+	if value, ok := p.values[v.Name]; ok && err == nil {
 		return value, place{kind: FromProfile, name: v.Name, path: named}, nil
 	}
 	return "", from, nil
@@ -147,16 +148,24 @@ func streamPrefix(stream string) string {
 	return "STREAM_" + strings.ToUpper(strings.ReplaceAll(stream, "-", "_")) + "_"
 }
 
-// readEnvFile reads lines of NAME=VALUE. Empty lines and lines that begin
-// with # are skipped, an "export " in front is allowed. A value in double
-// quotes is read as a Go string, one in single quotes as it is; an unquoted
-// value ends at " #". Nothing is expanded.
+// readEnvFile reads an environment file.
 func readEnvFile(path string) (map[string]string, error) {
 	content, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
 	vars := make(map[string]string)
+	return vars, parseEnv(path, content, func(name, value string) error {
+		vars[name] = value
+		return nil
+	})
+}
+
+// parseEnv reads lines of NAME=VALUE. Empty lines and lines that begin with # are
+// skipped, an "export " in front is allowed. A value in double quotes is read as a Go
+// string, one in single quotes as it is; an unquoted value ends at " #". Nothing is
+// expanded. Errors, those of set included, name the path and the line.
+func parseEnv(path, content string, set func(name, value string) error) error {
 	number := 0
 	for line := range strings.Lines(content) {
 		number++
@@ -169,15 +178,17 @@ func readEnvFile(path string) (map[string]string, error) {
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return nil, fmt.Errorf("%s line %d: not NAME=VALUE", path, number)
+			return fmt.Errorf("%s line %d: not NAME=VALUE", path, number)
 		}
 		value, err := unquote(strings.TrimSpace(value))
 		if err != nil {
-			return nil, fmt.Errorf("%s line %d: %s: %w", path, number, name, err)
+			return fmt.Errorf("%s line %d: %s: %w", path, number, name, err)
 		}
-		vars[name] = value
+		if err := set(name, value); err != nil {
+			return fmt.Errorf("%s line %d: %w", path, number, err)
+		}
 	}
-	return vars, nil
+	return nil
 }
 
 // unquote takes the quotes and the comment off a value of an environment file.

@@ -26,7 +26,10 @@ const (
 
 // valueFiles reads each file once: several streams share a file, and a pipe can be
 // read only once.
-type valueFiles struct{ known map[string]valueFile }
+type valueFiles struct {
+	known    map[string]valueFile
+	profiles map[string]profile // by their paths
+}
 
 type valueFile struct {
 	text string

@@ -133,6 +133,8 @@ func (v *Variable) Kind() string {
 // Choices are values for a shell to offer: the only ones, or the default.
 func (v *Variable) Choices() []string {
 	switch {
+	case v.Name == profileVariable:
+		return ProfileNames()
 	case len(v.Values) > 0:
 		return v.Values
 	case v.typ.Kind() == reflect.Bool:

@@ -32,8 +32,8 @@ restart with the same flags continues as if it had never stopped.
 
 --form serves the same events as another export API would: with other members,
 cursors, parameters and credentials. The command prints the settings with which
-exportbridge reads it. okta-system-log, auth0-logs and github-audit-log behave
-as the documentation of these services says; newest-first cannot be followed.`,
+exportbridge reads it. A form with the name of a profile behaves as the
+documentation of that service says; newest-first cannot be followed.`,
 		Example: `  exportbridge-dev simulate
   exportbridge-dev simulate --form okta-system-log --rate-limit 120/m
   exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%

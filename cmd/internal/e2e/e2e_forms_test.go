@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,9 +92,37 @@ func (s *stage) simulateForm(name string) {
 	}
 	if service {
 		s.settings["EXPORT_PROFILE"] = name
-		s.settings["EXPORT_RATE_LIMIT"] = "1000/s" // in place of the service's
+		s.settings["EXPORT_RATE_LIMIT"] = "1000/s"        // in place of the service's
+		s.settings["EXPORT_HEADERS"] = "DD-API-KEY: none" // which the simulator does not ask for
 	}
 	s.settings["EXPORT_PAGE_SIZE"] = "50"
+}
+
+// TestE2ELearn follows an API with the profile that learn wrote.
+func TestE2ELearn(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string][]string{
+		"nested":       {"-H", "Authorization: Bearer KEY", "URL/v1/events?limit=50"},
+		"link":         {"-u", "exporter:KEY", "URL/items?pageSize=50"},
+		"cursor-alone": {"-H", "Authorization: Bearer KEY", "-d", `{"limit":50,"start_time":"2020-01-01T00:00:00Z"}`, "URL/api/v2/auditevents"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			form, _ := exportsim.FormNamed(name)
+			s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 500, Form: form})
+			s.simulateForm(name)
+			key, file := s.settings["EXPORT_API_KEY"], filepath.Join(s.dir, "learned.env")
+			args := []string{"learn", "-o", file, "--", "curl"}
+			for _, word := range command {
+				args = append(args, strings.NewReplacer("KEY", key, "URL", s.api).Replace(word))
+			}
+			s.command(0, args...)
+			maps.DeleteFunc(s.settings, func(name, _ string) bool { return strings.HasPrefix(name, "EXPORT_") || name == "KAFKA_KEY" })
+			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"] = file, key
+			s.finish()
+			s.readForm().wantAll(500, 0)
+		})
+	}
 }
 
 // readForm judges the topic: each record is an item of the form, byte for byte,

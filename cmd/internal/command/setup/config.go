@@ -76,11 +76,13 @@ func newConfigProfileCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile [NAME]",
 		Short: "Print a profile, or list the profiles",
-		Long: `Print the settings of a profile as an environment file: what the profile sets
-by itself, and with an example what it cannot know, all commented out. Without a
-name, list the profiles. EXPORT_PROFILE selects one.`,
+		Long: `Print the file of a profile: what it sets, where that is documented, and
+commented out, with an example, what is to be set. Without a name, list the
+profiles. EXPORT_PROFILE selects one by its name, or a file by its path.`,
 		Example: `  exportbridge config profile
-  exportbridge config profile okta-system-log > okta.env`,
+  exportbridge config profile okta-system-log
+  exportbridge config profile generic > acme.env
+  EXPORT_PROFILE=./acme.env exportbridge check --only api`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: config.ProfileNames(),
 		RunE: func(_ *cobra.Command, args []string) error {

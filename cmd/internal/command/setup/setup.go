@@ -11,6 +11,7 @@ import (
 func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		newConfigCommand(a),
+		newLearnCommand(a),
 		newCheckCommand(a),
 		newTopicsCommand(a),
 		newAlertsCommand(a),

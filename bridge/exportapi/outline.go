@@ -1,0 +1,95 @@
+package exportapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
+)
+
+// NextPlace is where a page may have its next cursor.
+type NextPlace = nextlink.Place
+
+// Outline is what a page has that no setting describes yet.
+type Outline struct {
+	nextlink.Candidates
+	page any
+}
+
+// Outline requests the page at a position, and reads of the settings only how to ask
+// for it. It returns the errors of Fetch.
+func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
+	o := new(Outline)
+	read := func(c *Client, p *bridge.Page, _ *url.URL, resp *http.Response) *bridge.Fault {
+		if fault := c.read(p, resp); fault != nil {
+			return fault
+		}
+		if fault := c.whole(p, resp); fault != nil {
+			return fault
+		}
+		d := json.NewDecoder(bytes.NewReader(p.Body))
+		d.UseNumber()
+		if err := d.Decode(&o.page); err != nil {
+			return schemaFault(fmt.Errorf("%w: %w", errNoPage, err))
+		}
+		o.Candidates = nextlink.Find(o.page, resp.Header)
+		return nil
+	}
+	page, _, err := c.ask(ctx, at, c.cfg.PageSize, read)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("read the first page: %w", err)
+	}
+	page.Release()
+	return o, nil
+}
+
+// Items returns the decoded objects of a list, which is one of Lists.
+func (o *Outline) Items(field string) (items []map[string]any) {
+	list := o.page
+	if field != rootField {
+		list = memberAt(o.page, field)
+	}
+	elements, _ := list.([]any)
+	for _, element := range elements {
+		if item, ok := element.(map[string]any); ok {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// ItemTime is where items may have their time, as EXPORT_ITEM_TIME and
+// EXPORT_ITEM_TIME_FORMAT name it, and the times in milliseconds since the epoch.
+type ItemTime struct {
+	Pointer, Format string
+	Times           []int64
+}
+
+// ItemTimes returns the members that look like the time of an item in every one, the
+// likeliest first.
+func ItemTimes(items []map[string]any) (found []ItemTime) {
+	if len(items) == 0 {
+		return nil
+	}
+	for _, f := range findTimes(items[0], "", 1) {
+		t := ItemTime{Pointer: f.pointer, Format: f.format.String()}
+		for _, item := range items {
+			if ms, ok := valueAt(item, f.pointer).Millis(f.format); ok && plausible(ms) {
+				t.Times = append(t.Times, ms)
+			}
+		}
+		if len(t.Times) == len(items) {
+			found = append(found, t)
+		}
+	}
+	return slices.Clip(found)
+}

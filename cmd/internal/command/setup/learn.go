@@ -1,0 +1,74 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/learn"
+)
+
+// learnTimeout is how long learn may take unless --timeout says otherwise.
+const learnTimeout = time.Minute
+
+func newLearnCommand(a *cli.App) *cobra.Command {
+	timeout := learnTimeout
+	cmd := &cobra.Command{
+		Use:   "learn [flags] -- curl ...",
+		Short: "Find the settings for another API",
+		Long: `Find the settings for an API from a curl command that lists its first items, and
+print them as a profile. The command requests at most 12 pages of the same list
+with the same key. The profile says what was proven by a request, and asks what
+was not; it does not contain the key.
+
+A list that names no cursor, or begins with the newest items, cannot be followed:
+the exit code is then 3.`,
+		Example: `  exportbridge learn --output acme.env -- curl -H "Authorization: Bearer $KEY" \
+    'https://api.example.com/v2/audit?limit=100'
+  export EXPORT_PROFILE=./acme.env EXPORT_API_KEY_FILE=key
+  exportbridge check --only api --sample 5`,
+		GroupID: cli.GroupSetup,
+	}
+	output := cli.TakeOutput(cmd)
+	cmd.Flags().Var(cli.Parsed(&timeout, bridge.ParseDuration, "DURATION").Shown("1m"), "timeout", "maximum time")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if timeout <= 0 {
+			return cli.WrongUsage("--timeout "+learnTimeout.String(), "--timeout %s is not above 0", timeout)
+		}
+		request, err := learn.ParseCurl(args)
+		if err != nil {
+			return cli.WrongUsage("exportbridge learn -- curl -H 'X-Api-Key: ...' 'https://api.example.com/e?limit=9'", "%w", err)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		profile, err := learn.Learn(ctx, request, a.Environ)
+		if err != nil {
+			return explainLearning(ctx, err)
+		}
+		return a.PrintTo(output, profile)
+	}
+	return cmd
+}
+
+// explainLearning gives the error of learn its exit code and its hint.
+func explainLearning(ctx context.Context, err error) error {
+	if no, ok := errors.AsType[*learn.UnfollowableError](err); ok {
+		return &cli.Error{Code: cli.ExitCheck, Err: err, Hint: no.Hint}
+	}
+	if _, ok := errors.AsType[*learn.ThrottledError](err); ok {
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "repeat the command after that"}
+	}
+	if _, ok := errors.AsType[config.Problems](err); ok {
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "correct the curl command"}
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errors.New("the export API did not answer in time")
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise --timeout"}
+	}
+	return cli.Explain(err)
+}

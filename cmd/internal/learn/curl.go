@@ -1,0 +1,210 @@
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Request is a request that lists the first items of an export.
+type Request struct {
+	Method string
+	URL    *url.URL // without user and password
+	Header []Header // in the order of the command
+	Body   string   // empty for none
+	// User and Password are those of Basic authentication, if User is not empty.
+	User, Password string
+}
+
+// Header is a header of a request.
+type Header struct{ Name, Value string }
+
+// Options of curl that a request needs nothing of.
+var ignoredOptions = strings.Fields("-s -S -v -i -f --silent --show-error --verbose --include --fail --compressed")
+
+// shortOptions are the long forms of those that are heeded.
+var shortOptions = map[string]string{
+	"-X": "--request", "-H": "--header", "-d": "--data", "-u": "--user", "-G": "--get", "-k": "--insecure",
+}
+
+// flags are those that have no value.
+var flags = append([]string{"-G", "--get", "-k", "--insecure"}, ignoredOptions...)
+
+// ParseCurl reads a command line of curl: its words, or all of it as one word, as it
+// was pasted. Its errors quote no values.
+func ParseCurl(words []string) (*Request, error) {
+	if len(words) == 1 {
+		var err error
+		if words, err = split(words[0]); err != nil {
+			return nil, err
+		}
+	}
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.Trim(word, "\\\r\n\t ") == "" })
+	if len(words) > 0 && words[0] == "curl" {
+		words = words[1:]
+	}
+	p := curl{request: Request{Method: http.MethodGet}}
+	for len(words) > 0 {
+		var err error
+		if words, err = p.word(words[0], words[1:]); err != nil {
+			return nil, err
+		}
+	}
+	return p.finish()
+}
+
+// curl is a command line that is being read.
+type curl struct {
+	request     Request
+	target      string
+	data        []string
+	method, get bool
+}
+
+// word reads one word, and returns those that follow it and its value.
+func (p *curl) word(word string, rest []string) ([]string, error) {
+	if !strings.HasPrefix(word, "-") || word == "-" {
+		return rest, p.take("--url", word)
+	}
+	name, value, attached := word, "", false
+	switch {
+	case strings.HasPrefix(word, "--"):
+		name, value, attached = strings.Cut(word, "=")
+	case len(word) > 2:
+		name, value, attached = word[:2], word[2:], true
+	}
+	if slices.Contains(flags, name) {
+		if attached && !strings.HasPrefix(word, "--") {
+			rest = append([]string{"-" + value}, rest...) // -sS is -s -S
+		}
+		return rest, p.take(name, "")
+	}
+	if !attached {
+		if len(rest) == 0 {
+			return nil, fmt.Errorf("curl %s has no value", name)
+		}
+		value, rest = rest[0], rest[1:]
+	}
+	return rest, p.take(name, value)
+}
+
+// take takes an option with its value.
+func (p *curl) take(name, value string) error {
+	if long, short := shortOptions[name]; short {
+		name = long
+	}
+	switch name {
+	case "--url":
+		if p.target != "" {
+			return errors.New("the curl command has several URLs")
+		}
+		p.target = value
+	case "--request":
+		p.method, p.request.Method = true, strings.ToUpper(value)
+	case "--header":
+		header, text, found := strings.Cut(value, ":")
+		if !found {
+			return errors.New("curl --header has no Name: value; a file of headers is not read")
+		}
+		header = http.CanonicalHeaderKey(strings.TrimSpace(header))
+		p.request.Header = append(p.request.Header, Header{header, strings.TrimSpace(text)})
+	case "--data", "--data-raw", "--json":
+		if strings.HasPrefix(value, "@") && name != "--data-raw" {
+			return fmt.Errorf("curl %s names a file; write its content", name)
+		}
+		p.data = append(p.data, value)
+	case "--user":
+		user, password, found := strings.Cut(value, ":")
+		if !found {
+			return errors.New("curl --user has no user:password")
+		}
+		p.request.User, p.request.Password = user, password
+	case "--get":
+		p.get = true
+	case "--insecure":
+		return errors.New("curl --insecure is refused: set EXPORT_TLS_CA_FILE to the CA of the API")
+	default:
+		if !slices.Contains(ignoredOptions, name) {
+			return fmt.Errorf("curl %s is not supported", name)
+		}
+	}
+	return nil
+}
+
+// finish puts together what was read.
+func (p *curl) finish() (*Request, error) {
+	r := &p.request
+	u, err := url.Parse(p.target)
+	switch {
+	case p.target == "":
+		return nil, errors.New("the curl command has no URL")
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("the URL of the curl command does not begin with https:// and a host")
+	}
+	if u.User != nil {
+		r.User = u.User.Username()
+		r.Password, _ = u.User.Password()
+		u.User = nil
+	}
+	r.URL, u.Fragment = u, ""
+	if text := strings.Join(p.data, "&"); p.get {
+		u.RawQuery = strings.Trim(u.RawQuery+"&"+text, "&")
+	} else if len(p.data) > 0 {
+		if r.Body = text; !p.method {
+			r.Method = http.MethodPost
+		}
+	}
+	switch {
+	case r.User != "" && r.Password == "":
+		return nil, errors.New("the user of the curl command has no password; a key in place of the user is not supported")
+	case r.Method != http.MethodGet && r.Method != http.MethodPost:
+		return nil, fmt.Errorf("the method %s is not supported, only GET and POST", r.Method)
+	case r.Method == http.MethodGet && r.Body != "":
+		return nil, errors.New("a GET with a body is not supported; curl -G puts the data into the query")
+	}
+	return r, nil
+}
+
+// split splits a command line as a shell does, without expanding anything.
+func split(line string) (words []string, err error) {
+	var word strings.Builder
+	begun, quote := false, byte(0)
+	end := func() {
+		if begun {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		begun = false
+	}
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quote == '\'' && c != '\'', quote == '"' && c != '"' && c != '\\':
+			word.WriteByte(c)
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && i+1 < len(line):
+			if i++; line[i] == '\n' || line[i] == '\r' {
+				break
+			}
+			if quote == '"' && !strings.ContainsRune("\"\\$`", rune(line[i])) {
+				word.WriteByte('\\')
+			}
+			word.WriteByte(line[i])
+			begun = true
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, begun = c, true
+		case strings.IndexByte(" \t\r\n", c) >= 0:
+			end()
+		default:
+			word.WriteByte(c)
+			begun = true
+		}
+	}
+	if end(); quote != 0 {
+		return nil, errors.New("the quotes of the curl command do not match")
+	}
+	return words, nil
+}

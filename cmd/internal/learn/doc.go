@@ -1,0 +1,3 @@
+// Package learn finds the settings for an export API from a request that works: it
+// asks for a few pages, tries what they suggest, and keeps what was proven.
+package learn

@@ -1,0 +1,191 @@
+package learn
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge/exportapi"
+)
+
+// itemDepth bounds how deep an item is searched.
+const itemDepth = 4
+
+var (
+	exactID   = regexp.MustCompile(`(?i)^/[@_]?(id|uuid|guid|(event|log|entry|record|document)_?id|document_id)$`)
+	likelyID  = regexp.MustCompile(`(?i)(^|[/_@])(id|uuid|guid)$|[a-z](Id|ID|Uuid)$`)
+	typeNames = strings.Fields("eventtype event_type type action event kind operation activity category name")
+	actor     = `(actor|user|subject|principal|account|customer|member|author)`
+	keyName   = regexp.MustCompile(`(?i)` + actor + `[^/]*(/(id|uuid|user_?id))?$`)
+)
+
+// field is a member of all items that is a text or a number.
+type field struct {
+	pointer string
+	values  []string
+	numbers bool
+}
+
+// fields returns the members that all items have.
+func fields(items []map[string]any) (all []field) {
+	first := make(map[string]string)
+	flatten(items[0], "", first, 1)
+	for _, pointer := range slices.Sorted(maps.Keys(first)) {
+		f := field{pointer: pointer, numbers: true}
+		for _, item := range items {
+			inside := make(map[string]string)
+			flatten(item, "", inside, 1)
+			if value := inside[pointer]; value != "" {
+				f.values = append(f.values, strings.TrimPrefix(value, textMark))
+				f.numbers = f.numbers && !strings.HasPrefix(value, textMark)
+			}
+		}
+		if len(f.values) == len(items) {
+			all = append(all, f)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b field) int {
+		return strings.Count(a.pointer, "/") - strings.Count(b.pointer, "/")
+	})
+	return all
+}
+
+// textMark is before the value of a text.
+const textMark = "\x00"
+
+func flatten(object map[string]any, at string, into map[string]string, depth int) {
+	for name, value := range object {
+		pointer := at + "/" + escape.Replace(name)
+		switch v := value.(type) {
+		case map[string]any:
+			if depth < itemDepth {
+				flatten(v, pointer, into, depth+1)
+			}
+		case string:
+			if v != "" && !strings.Contains(pointer, ",") { // which separates pointers
+				into[pointer] = textMark + v
+			}
+		case json.Number:
+			into[pointer] = v.String()
+		}
+	}
+}
+
+// unique reports whether no two values are equal.
+func (f *field) unique() bool {
+	sorted := slices.Sorted(slices.Values(f.values))
+	return len(slices.Compact(sorted)) == len(f.values)
+}
+
+// readItems finds id, time, type and key of the items.
+func (l *learner) readItems() {
+	all := fields(l.items)
+	l.findID(all)
+	l.findTime()
+	if f := typeOf(all); f != nil {
+		l.set("EXPORT_ITEM_TYPE", f.pointer, "by its name, a text in every item")
+	} else {
+		l.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
+	}
+	for _, f := range all {
+		if keyName.MatchString(f.pointer) {
+			l.set("EXPORT_ITEM_SUBJECT", f.pointer, "")
+			l.set("KAFKA_KEY", f.pointer, "")
+			l.ask("KAFKA_KEY", "a candidate by its name: events with the same value keep their order")
+			return
+		}
+	}
+	l.ask("KAFKA_KEY", "no member looks like the user or object of an item; events without a key have no order among them")
+}
+
+// typeOf returns the member that is called as types are.
+func typeOf(all []field) *field {
+	for _, name := range typeNames {
+		for i := range all {
+			pointer := strings.ToLower(all[i].pointer)
+			if !all[i].numbers && strings.HasSuffix(pointer, "/"+name) && strings.Count(pointer, "/") <= 2 {
+				return &all[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (l *learner) findID(all []field) {
+	var exact, likely []string
+	for _, f := range all {
+		switch {
+		case !f.unique():
+		case exactID.MatchString(f.pointer):
+			exact = append(exact, f.pointer)
+		case likelyID.MatchString(f.pointer):
+			likely = append(likely, f.pointer)
+		}
+	}
+	candidates := slices.Concat(exact, likely)
+	if len(candidates) == 0 {
+		l.ask("EXPORT_ITEM_ID", "no member looks like a unique id: items are identified by the hash of their bytes")
+		return
+	}
+	l.set("EXPORT_ITEM_ID", candidates[0], "unique on the pages that were read")
+	if rest := candidates[1:]; len(exact) != 1 && len(rest) > 0 {
+		l.ask("EXPORT_ITEM_ID", "also unique: "+strings.Join(rest, ", "))
+	}
+}
+
+func (l *learner) findTime() {
+	times := exportapi.ItemTimes(l.items)
+	if len(times) == 0 {
+		l.set("EXPORT_ITEM_TIME", "none", "")
+		l.set("EXPORT_ITEM_TIME_FORMAT", "none", "")
+		l.ask("EXPORT_ITEM_TIME", "no member looks like a time: records would carry the publish time")
+		return
+	}
+	l.set("EXPORT_ITEM_TIME", times[0].Pointer, "a time in every item")
+	l.set("EXPORT_ITEM_TIME_FORMAT", times[0].Format, "")
+	if times[0].Format == "rfc3339-utc" {
+		l.ask("EXPORT_ITEM_TIME_FORMAT", "the times name no zone and are taken for UTC")
+	}
+	var others []string
+	for _, t := range times[1:] {
+		others = append(others, t.Pointer+" ("+t.Format+")")
+	}
+	if len(others) > 0 {
+		l.ask("EXPORT_ITEM_TIME", "also times: "+strings.Join(others, ", "))
+	}
+}
+
+// forwards returns an error where the items are listed newest first.
+func (l *learner) forwards() error {
+	times := exportapi.ItemTimes(l.items)
+	if len(times) == 0 {
+		return nil
+	}
+	falls, rises := 0, 0
+	for i, at := range times[0].Times[1:] {
+		switch before := times[0].Times[i]; {
+		case at < before:
+			falls++
+		case at > before:
+			rises++
+		}
+	}
+	switch {
+	case falls > 2*rises:
+		return newestFirst("the API lists newest first, by " + times[0].Pointer)
+	case falls == 0 && rises == 0:
+		l.ask("EXPORT_ITEM_TIME", "the items have equal times: check that the API lists oldest first")
+	default:
+		l.finding("EXPORT_ITEM_TIME").why = "a time in every item, oldest first"
+	}
+	return nil
+}
+
+func newestFirst(why string) error {
+	return &UnfollowableError{
+		why + ": its cursor leads away from new events, so it cannot be followed",
+		"ask for ascending order in the curl command, for example with order=asc or sort=timestamp, if the API has that",
+	}
+}

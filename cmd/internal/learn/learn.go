@@ -1,0 +1,212 @@
+package learn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/config"
+)
+
+// mostRequests bounds how often an API is asked.
+const mostRequests = 12
+
+// An UnfollowableError says why an API cannot be followed by a cursor.
+type UnfollowableError struct{ Why, Hint string }
+
+func (e *UnfollowableError) Error() string { return e.Why }
+
+// A ThrottledError is the answer of an API that asks to wait.
+type ThrottledError struct{ RetryAfter time.Duration }
+
+func (e *ThrottledError) Error() string {
+	return fmt.Sprintf("the API asked to wait for %s; nothing was learned", e.RetryAfter.Round(time.Second))
+}
+
+// finding is a setting with what it rests on.
+type finding struct {
+	name, value string
+	why         string
+	question    string // what was not proven
+	example     string // of a setting that the profile cannot have
+}
+
+// reach matches the settings of how a host is reached, which no profile has.
+var reach = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_LOCAL=)`)
+
+// learner holds what is known so far.
+type learner struct {
+	environ         []string // settings that no profile has
+	findings        []*finding
+	secret, headers string
+	static          []param
+	cursors         []string // parameters of the request that may be that of the cursor
+	numbered        string   // the parameter with the number of a page
+	size            int      // of the pages asked for; 0 without a parameter
+
+	asked   int
+	outline *exportapi.Outline
+	list    string // where the items are
+	items   []map[string]any
+	first   exportapi.Sample
+	second  exportapi.Sample
+}
+
+// Learn returns the settings for the API that a request lists, as a profile. It sends at
+// most a dozen requests, to the request's host alone. Of the environment it takes how
+// that host is reached. Its error is an UnfollowableError, a ThrottledError, a
+// *bridge.Fault or one about the request.
+func Learn(ctx context.Context, r *Request, environ []string) (profile string, err error) {
+	l := &learner{environ: []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}}
+	for _, entry := range environ {
+		if reach.MatchString(entry) {
+			l.environ = append(l.environ, entry)
+		}
+	}
+	if err := l.describe(r); err != nil {
+		return "", err
+	}
+	if err := l.learn(ctx); err != nil {
+		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled {
+			return "", &ThrottledError{f.RetryAfter}
+		}
+		return "", err
+	}
+	return l.profile(), nil
+}
+
+func (l *learner) learn(ctx context.Context) error {
+	for _, name := range []string{
+		"EXPORT_METADATA_FIELD", "EXPORT_ITEM_INGESTED", "EXPORT_ITEM_TYPE", "EXPORT_ITEM_ID", "EXPORT_ITEM_SUBJECT",
+		"KAFKA_KEY",
+	} {
+		l.set(name, "none", "")
+	}
+	l.set("KAFKA_CE_TYPE_PREFIX", "event", "")
+	if err := l.look(ctx); err != nil {
+		return err
+	}
+	// The first page may be the only one.
+	if shorter := len(l.items) / 3; len(l.outline.Next) == 0 && l.sized() && shorter > 0 {
+		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(shorter), "")
+		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.size, shorter)), "")
+		if err := l.look(ctx); err != nil {
+			return err
+		}
+	}
+	l.readItems()
+	if err := l.forwards(); err != nil {
+		return err
+	}
+	if err := l.findNext(ctx); err != nil {
+		return err
+	}
+	return l.findSize(ctx)
+}
+
+// look requests the first page, and finds its items.
+func (l *learner) look(ctx context.Context) (err error) {
+	if l.outline, err = l.outlined(ctx); err != nil {
+		return err
+	}
+	if len(l.outline.Lists) == 0 {
+		return errors.New("the page has no list of objects: ask for one with items, and check what the URL returns")
+	}
+	l.list = l.outline.Lists[0]
+	l.items = l.outline.Items(l.list)
+	if l.size == 0 {
+		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(len(l.items)), "")
+		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(len(l.items)), "")
+	}
+	l.set("EXPORT_ITEMS_FIELD", l.list, fmt.Sprintf("a list of %d objects", len(l.items)))
+	if others := l.outline.Lists[1:]; len(others) > 0 {
+		l.ask("EXPORT_ITEMS_FIELD", "the longest list was taken; others are at "+strings.Join(others, ", "))
+	}
+	return nil
+}
+
+// outlined requests the first page as far as the settings say how.
+func (l *learner) outlined(ctx context.Context) (*exportapi.Outline, error) {
+	l.asked++
+	st, client, err := l.client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Outline(ctx, bridge.Position{Start: st.Engine.Origin.Start})
+}
+
+// sized reports whether the request had a parameter of the page size.
+func (l *learner) sized() bool { return l.size > 0 }
+
+// client returns a client with the settings so far.
+func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
+	environ := slices.Clone(l.environ)
+	for _, f := range l.findings {
+		if f.example == "" {
+			environ = append(environ, f.name+"="+f.value)
+		}
+	}
+	if l.secret != "" {
+		environ = append(environ, "EXPORT_API_KEY="+l.secret)
+	}
+	if l.headers != "" {
+		environ = append(environ, "EXPORT_HEADERS="+l.headers)
+	}
+	s, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := exportapi.New(s.Streams[0].Export)
+	return &s.Streams[0], client, err
+}
+
+// sample requests a page with the settings so far, the first one without a cursor.
+func (l *learner) sample(ctx context.Context, cursor string) (exportapi.Sample, error) {
+	if l.asked++; l.asked > mostRequests {
+		return exportapi.Sample{}, errTooMany
+	}
+	st, client, err := l.client()
+	if err != nil {
+		return exportapi.Sample{}, err
+	}
+	defer client.Close()
+	at := bridge.Position{Cursor: cursor}
+	if cursor == "" {
+		at.Start = st.Engine.Origin.Start
+	}
+	return client.Sample(ctx, at, st.Export.PageSize)
+}
+
+// finding returns the finding about a setting.
+func (l *learner) finding(name string) *finding {
+	if i := slices.IndexFunc(l.findings, func(f *finding) bool { return f.name == name }); i >= 0 {
+		return l.findings[i]
+	}
+	f := &finding{name: name}
+	l.findings = append(l.findings, f)
+	return f
+}
+
+// set sets a setting and what it rests on, if that is said.
+func (l *learner) set(name, value, why string) {
+	f := l.finding(name)
+	if f.value = value; why != "" {
+		f.why = why
+	}
+}
+
+// ask notes what was not proven about a setting, "" for nothing.
+func (l *learner) ask(name, question string) { l.finding(name).question = question }
+
+// drop forgets settings.
+func (l *learner) drop(names ...string) {
+	l.findings = slices.DeleteFunc(l.findings, func(f *finding) bool { return slices.Contains(names, f.name) })
+}

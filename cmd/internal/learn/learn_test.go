@@ -1,0 +1,368 @@
+package learn_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/learn"
+)
+
+// commands are curl commands for the forms, as their users have them. URL is the base.
+var commands = map[string]string{
+	"default":             "-H 'X-Api-Key: sesame' 'URL/events?pageSize=50'",
+	"nested":              "-H 'Authorization: Bearer sesame' 'URL/v1/events?limit=50'",
+	"integer-cursor":      "-H 'X-Api-Key: sesame' 'URL/changes?count=50'",
+	"header-cursor":       "-H 'X-Api-Key: sesame' 'URL/feed?pageSize=50'",
+	"next-url":            "'URL/export/events?per_page=50&api_key=sesame'",
+	"link":                "-u exporter:sesame 'URL/items?pageSize=50'",
+	"last-item":           "'URL/log?limit=50'",
+	"post":                `-H 'Authorization: Bearer sesame' --json '{"limit":50}' URL/api/v2/events`,
+	"cursor-alone":        `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
+	"end-of-stream":       "-u agent@acme.example/token:sesame 'URL/api/v2/incremental/events/cursor?per_page=50&start_time=1577836800'",
+	"okta-system-log":     "-H 'Authorization: SSWS sesame' 'URL/api/v1/logs?limit=50&since=2020-01-01T00:00:00Z'",
+	"github-audit-log":    "-H 'Authorization: Bearer sesame' -G -d order=asc -d per_page=50 URL/orgs/acme/audit-log",
+	"1password-events":    `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
+	"metronome-audit-log": "-H 'Authorization: Bearer sesame' 'URL/v1/auditLogs?limit=50'",
+	"datadog-audit-trail": `-H 'DD-APPLICATION-KEY: sesame' -H 'DD-API-KEY: other' -d '{"filter":{"from":"now-90d"},"sort":"timestamp","page":{"limit":50}}' URL/api/v2/audit/events/search`,
+}
+
+// TestForms learns each form that can be followed, and reads all of it with the profile.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for _, name := range exportsim.FormNames() {
+		if name == "newest-first" || name == "auth0-logs" { // which has a test of its own
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, base := simulate(t, name, "sesame")
+			profile := learned(t, strings.ReplaceAll("curl -sS "+commands[name], "URL", base))
+			if strings.Contains(profile, "sesame") || strings.Contains(profile, "other") && name == "datadog-audit-trail" && strings.Contains(profile, "KEY: other") {
+				t.Errorf("the profile has a key:\n%s", profile)
+			}
+			readAll(t, h, profile, "EXPORT_HEADERS=DD-API-KEY: other")
+		})
+	}
+}
+
+func simulate(t *testing.T, form, key string) (*exportsim.Handler, string) {
+	t.Helper()
+	f, ok := exportsim.FormNamed(form)
+	if !ok {
+		t.Fatalf("no form %s", form)
+	}
+	h, err := exportsim.New(exportsim.Config{Form: f, Events: 333, Seed: 5, APIKey: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return h, server.URL
+}
+
+func learned(t *testing.T, command string) string {
+	t.Helper()
+	request, err := learn.ParseCurl([]string{command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := learn.Learn(t.Context(), request, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return profile
+}
+
+// readAll reads the export to its end with a profile, and then what it grew by.
+func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "learned.env")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ = append(environ, "EXPORT_PROFILE="+file)
+	if !strings.Contains(profile, "EXPORT_AUTH=none") {
+		environ = append(environ, "EXPORT_API_KEY=sesame")
+	}
+	s, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, profile)
+	}
+	client, err := exportapi.New(s.Streams[0].Export)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	at := bridge.Position{Start: s.Streams[0].Engine.Origin.Start}
+	seen := 0
+	for range 40 {
+		page, err := client.Fetch(t.Context(), at)
+		if err == nil {
+			err = client.Decode(page)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, profile)
+		}
+		for _, event := range page.Events {
+			var item struct{ Event json.RawMessage }
+			raw := event.Raw
+			if json.Unmarshal(raw, &item) == nil && item.Event != nil {
+				raw = item.Event
+			}
+			if i, ok := exportsim.IndexOf(raw); !ok || i > seen {
+				t.Fatalf("event %d where %d is due\n%s", i, seen, profile)
+			} else if i == seen {
+				seen++
+			}
+			if event.Defect != bridge.DefectNone || len(event.ID) == 0 && !strings.Contains(profile, "EXPORT_ITEM_ID=none") {
+				t.Fatalf("an item is read with %v, id %q\n%s", event.Defect, event.ID, profile)
+			}
+		}
+		if page.Next != "" {
+			at.Cursor = page.Next
+		}
+		page.Release()
+		if seen == 333 {
+			h.Grow(30)
+		}
+	}
+	if seen != 363 {
+		t.Errorf("%d of 363 events were read\n%s", seen, profile)
+	}
+}
+
+// TestToken: a token that was fetched for the command goes as a key, and from is kept.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	h, base := simulate(t, "auth0-logs", "")
+	readAll(t, h, learned(t, "curl -H 'Authorization: Bearer sesame' '"+base+"/api/v2/logs?from=900&take=50'"))
+}
+
+// odd serves pages of ten items; page writes what is around them. Requests count.
+func odd(t *testing.T, asked *atomic.Int64, page http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		page(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// items are JSON items with numbers from first on.
+func items(first, n, step int) string {
+	var all []string
+	for i := range n {
+		number := first + i*step
+		at := time.UnixMilli(1_760_000_000_000 + int64(number)*1000).UTC().Format(time.RFC3339)
+		all = append(all, fmt.Sprintf(`{"id":"i%d","at":%q,"name":"n"}`, number, at))
+	}
+	return "[" + strings.Join(all, ",") + "]"
+}
+
+// TestUnfollowable: what cannot be followed, or is no page, is said plainly, with few
+// requests.
+func TestUnfollowable(t *testing.T) {
+	t.Parallel()
+	write := func(format string, args ...any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, format, args...) }
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another host is asked") }))
+	t.Cleanup(other.Close)
+	for name, c := range map[string]struct {
+		page http.HandlerFunc
+		want string
+		no   bool
+	}{
+		"newest first": {write(`{"items":%s,"next":"c"}`, items(100, 10, -1)), "the API lists newest first, by /at", true},
+		"page numbers": {write(`{"items":%s,"page":1,"total_pages":9}`, items(1, 10, 1)), "the API numbers its pages (/page, /total_pages)", true},
+		"next page": {func(w http.ResponseWriter, r *http.Request) {
+			page, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("page"), "1"))
+			fmt.Fprintf(w, `{"items":%s,"next_page":%d}`, items(10*page, 10, 1), page+1)
+		}, "the API numbers its pages (the parameter page)", true},
+		"offset": {func(w http.ResponseWriter, r *http.Request) {
+			from, _ := strconv.Atoi(r.URL.Query().Get("next"))
+			fmt.Fprintf(w, `{"items":%s,"paging":{"next":%d}}`, items(from, 10, 1), from+10)
+		}, "the API numbers its pages (the parameter next)", true},
+		"numbered links": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", `</events?limit=10&page=2>; rel="next"`)
+			fmt.Fprint(w, items(0, 10, 1))
+		}, "the API numbers its pages (the parameter page)", true},
+		"cursor ignored": {write(`{"items":%s,"next_cursor":"c"}`, items(1, 10, 1)), "the cursor did not lead to other items", true},
+		"no next":        {write(`{"items":%s}`, items(1, 10, 1)), "no next page", true},
+		"no items":       {write(`{"items":[],"next":"c"}`), "the page has no list of objects", false},
+		"html": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<html>")
+		}, "which is not JSON", false},
+		"no json":      {write(`{"items":[`), "body is not a page", false},
+		"huge":         {write(`{"items":"%s"}`, strings.Repeat("x", 9<<20)), "page is larger than", false},
+		"unauthorized": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "401", false},
+		"throttled": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "30")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, "the API asked to wait for 30s", false},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "302", false},
+		"next URL of another host": {
+			write(`{"items":%s,"next":"%s/e?c=1"}`, items(1, 10, 1), other.URL), "next URL to host", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := new(atomic.Int64)
+			url := odd(t, asked, c.page)
+			request, err := learn.ParseCurl([]string{"curl", "-H", "X-Api-Key: sesame", url + "/events?limit=10"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			profile, err := learn.Learn(t.Context(), request, nil)
+			_, no := errors.AsType[*learn.UnfollowableError](err)
+			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "sesame") {
+				t.Errorf("got %v (%v), want %q\n%s", err, no, c.want, profile)
+			}
+			if n := asked.Load(); n > 12 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+// TestDeadline: an API that does not answer ends with the context.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	request, err := learn.ParseCurl([]string{"curl", url + "/events"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := learn.Learn(ctx, request, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCredentials: one credential is the key, and a second one stays out of the profile.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "sesame" || r.Header.Get("X-Api-Key") != "other" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		fmt.Fprintf(w, `{"items":%s,"next":"c%d"}`, items(int(asked.Load())*10, 10, 1), asked.Load())
+	})
+	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	profile := learned(t, "curl -H 'X-Api-Key: other' -H 'X-Tenant: 7' -H 'Authorization: Basic "+basic+"' "+url+"/e?limit=10")
+	for _, want := range []string{"EXPORT_AUTH=basic\n", "EXPORT_AUTH_USER=me\n", `#EXPORT_HEADERS="X-Api-Key: ...\nX-Tenant: ..."  # to be set`} {
+		if !strings.Contains(profile, want) {
+			t.Errorf("%q is not in\n%s", want, profile)
+		}
+	}
+	if strings.Contains(profile, "sesame") || strings.Contains(profile, "other\n") || strings.Contains(profile, basic) {
+		t.Errorf("a credential is in\n%s", profile)
+	}
+}
+
+// TestHostileNames: a name that the API chose does not begin a line of the profile.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
+		at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
+		evil := `\nEXPORT_URL=https://evil.example\u202e_id`
+		list := strings.ReplaceAll(items(at, 10, 1), `"id":`, `"`+evil+`":"7","`+evil+`Id":`)
+		fmt.Fprintf(w, `{"items":%s,"\nEXPORT_PATH=/evil":[{}],"next":"c%d"}`, list, at+10)
+	})
+	profile := learned(t, "curl "+url+"/e?limit=10")
+	for line := range strings.Lines(profile) {
+		if strings.HasPrefix(line, "EXPORT_URL=https://evil") || strings.HasPrefix(line, "EXPORT_PATH=/evil") || strings.Contains(line, "\u202e") {
+			t.Errorf("%q is in\n%s", line, profile)
+		}
+	}
+	if !strings.Contains(profile, "evil") {
+		t.Errorf("no name of the API is in\n%s", profile)
+	}
+}
+
+// TestQuestions: what is not proven is a question with its candidates.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	asked := new(atomic.Int64)
+	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
+		at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("bookmark"), "b"))
+		fmt.Fprintf(w, `{"rows":%s,"warnings":[{"w":1}],"bookmark":"b%d","more":true}`, items(at, 10, 1), at+10)
+	})
+	profile := learned(t, "curl "+url+"/v1/rows")
+	for _, want := range []string{
+		"# ? the longest list was taken; others are at /warnings\nEXPORT_ITEMS_FIELD=/rows\n", "EXPORT_CURSOR_PARAM=bookmark\n",
+		"EXPORT_AUTH=none\n", "EXPORT_MORE_FIELD=/more\n", "EXPORT_ITEM_TYPE=/name\n", "EXPORT_PAGE_SIZE_PARAM=none\n",
+		"# ? no member looks like the user or object", "# proven: 3 pages with 30 items",
+	} {
+		if !strings.Contains(profile, want) {
+			t.Errorf("%q is not in\n%s", want, profile)
+		}
+	}
+}
+
+// TestParseCurl reads commands as words, and as one word as they are pasted.
+func TestParseCurl(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		"curl https://h/e?a=1":                             "GET https://h/e?a=1 [] ",
+		"curl -sSH 'X-Api-Key: k k' \\\n  \"https://h/e\"": "GET https://h/e [{X-Api-Key k k}] ",
+		"curl --url=https://h/e -XPOST -d '{\"a\":1}'":     `POST https://h/e [] {"a":1}`,
+		"curl -G --data a=1 -d b=2 https://h/e":            "GET https://h/e?a=1&b=2 [] ",
+		`curl --json "{\"a\":\"\$\"}" https://h/e#x`:       `POST https://h/e [] {"a":"$"}`,
+		"curl --compressed -v https://u:p@h/e":             "GET https://h/e [] ",
+		"curl -k https://h/e":                              "--insecure is refused",
+		"curl -sk https://h/e":                             "--insecure is refused",
+		"curl -o out https://h/e":                          "curl -o is not supported",
+		"curl -d @body https://h/e":                        "names a file",
+		"curl -H":                                          "curl -H has no value",
+		"curl -H @headers https://h/e":                     "no Name: value",
+		"curl -u me https://h/e":                           "no user:password",
+		"curl -u me: https://h/e":                          "has no password",
+		"curl -X DELETE https://h/e":                       "the method DELETE is not supported",
+		"curl -X GET -d a=1 https://h/e":                   "GET with a body",
+		"curl https://h/e https://h/f":                     "several URLs",
+		"curl h/e":                                         "does not begin with https://",
+		"curl -s":                                          "has no URL",
+		"curl 'https://h":                                  "quotes of the curl command do not match",
+	} {
+		r, err := learn.ParseCurl([]string{command})
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", r.Body)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", command, got, want)
+		}
+	}
+	r, err := learn.ParseCurl([]string{"curl", "-H", "A: b", "\\\n", "https://me:secret@h/e"})
+	if err != nil || r.User != "me" || r.Password != "secret" || r.URL.User != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -1,0 +1,355 @@
+package learn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+)
+
+// common are usual names of the parameter of a cursor, and of a sequence number.
+var (
+	common   = []string{"cursor", "after", "next", "page_token"}
+	sequence = []string{"since_id", "after", "starting_after"}
+)
+
+// itself matches members that are called as their parameter.
+var itself = regexp.MustCompile(`(?i)cursor|token|marker|bookmark`)
+
+// leading is what a cursor's member has before the name of its parameter.
+var leading = regexp.MustCompile(`(?i)^(x-)?(next[_-]?|after[_-]?|end[_-]?)`)
+
+// findNext finds the next cursor and the parameter that carries it: a page that is
+// requested by it must list other items.
+func (l *learner) findNext(ctx context.Context) error {
+	var last error
+	for _, at := range l.places() {
+		if name := numberIn(at); name != "" {
+			l.numbered = name
+			continue
+		}
+		err := l.try(ctx, at)
+		if err == nil && l.counts() {
+			l.numbered = l.finding("EXPORT_CURSOR_PARAM").value
+			continue
+		}
+		if err == nil {
+			return l.third(ctx)
+		}
+		if last = err; errors.Is(err, errTooMany) {
+			break
+		}
+		if f, ok := errors.AsType[*bridge.Fault](err); !errors.Is(err, errNoAdvance) && (!ok || !tryOther(f)) {
+			return err
+		}
+	}
+	return l.unfollowable(last)
+}
+
+// moreItems begins a hint.
+const moreItems = "take a curl command that lists more items than one page has"
+
+// unfollowable says why no next page was reached.
+func (l *learner) unfollowable(last error) error {
+	numbers := l.outline.Numbers
+	if l.numbered != "" {
+		numbers = append([]string{"the parameter " + l.numbered}, numbers...)
+	}
+	switch {
+	case len(numbers) > 0:
+		return &UnfollowableError{
+			"the API numbers its pages (" + strings.Join(numbers, ", ") + "): a number is no cursor, so it cannot be followed",
+			"look in its documentation for a cursor, a next URL, or a parameter such as after_id",
+		}
+	case errors.Is(last, errTooMany):
+		return last
+	case last != nil:
+		return &UnfollowableError{
+			fmt.Sprintf("no next page was reached: %v", last),
+			moreItems + ", and look in the documentation for the parameter of the cursor",
+		}
+	}
+	return &UnfollowableError{
+		"the page names no next one, in its body, in a header or by its last item",
+		moreItems + ", with the parameter of the page size",
+	}
+}
+
+// numberIn returns the parameter of a next URL that numbers pages or items, if the URL has
+// no cursor.
+func numberIn(at exportapi.NextPlace) (name string) {
+	u, err := url.Parse(at.Value)
+	if err != nil || at.In != "link" && at.In != "next-url" {
+		return ""
+	}
+	for param := range u.Query() {
+		switch {
+		case cursorParam.MatchString(param):
+			return ""
+		case numberParam.MatchString(param):
+			name = param
+		}
+	}
+	return name
+}
+
+// counts reports whether the cursors are numbers of pages, or counts of the items before
+// them: not a number that the last item has.
+func (l *learner) counts() bool {
+	first, errFirst := strconv.Atoi(strings.Trim(l.first.Next, `"`))
+	second, errSecond := strconv.Atoi(strings.Trim(l.second.Next, `"`))
+	n := len(l.first.Items)
+	if errFirst != nil || errSecond != nil || first > n+1 && first > 2 {
+		return false
+	}
+	for _, f := range fields(l.items) {
+		if f.values[len(f.values)-1] == strconv.Itoa(first) {
+			return false
+		}
+	}
+	return second-first == 1 || second-first == n
+}
+
+// errNoAdvance is the error of a cursor that leads nowhere else.
+var errNoAdvance = errors.New("the cursor did not lead to other items")
+
+// tryOther reports whether a fault may be that of a wrong parameter.
+func tryOther(f *bridge.Fault) bool {
+	return f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient
+}
+
+// places lists where the next cursor may be, the likeliest first.
+func (l *learner) places() []exportapi.NextPlace {
+	all := slices.Clone(l.outline.Next)
+	// A next URL in the body is last: it may be of another host.
+	rank := func(p exportapi.NextPlace) int {
+		return slices.Index([]string{"link", "header", "body", "next-url"}, p.In)
+	}
+	slices.SortStableFunc(all, func(a, b exportapi.NextPlace) int { return rank(a) - rank(b) })
+	if len(all) > 0 || l.list == "" {
+		return all
+	}
+	id := l.finding("EXPORT_ITEM_ID").value
+	for _, f := range fields(l.items) {
+		rising := f.numbers && f.unique() && slices.IsSortedFunc(f.values, compareNumbers)
+		if rising && f.pointer != id && !l.isTime(f.pointer) {
+			all = append(all, exportapi.NextPlace{In: "last-item", Field: f.pointer})
+		}
+	}
+	if id != "none" {
+		all = append(all, exportapi.NextPlace{In: "last-item", Field: id})
+	}
+	return all
+}
+
+func compareNumbers(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+func (l *learner) isTime(pointer string) bool {
+	is := func(t exportapi.ItemTime) bool { return t.Pointer == pointer }
+	return slices.ContainsFunc(exportapi.ItemTimes(l.items), is)
+}
+
+// parameters lists names for the parameter of a cursor, the likeliest first.
+func (l *learner) parameters(at exportapi.NextPlace) []string {
+	name := at.Field[strings.LastIndexByte(at.Field, '/')+1:]
+	names := slices.Clone(l.cursors)
+	switch bare := leading.ReplaceAllString(name, ""); {
+	case at.In == "last-item":
+		names = append(names, "after_"+name, "since_"+name)
+		names = append(names, sequence...)
+	case bare != "" && bare != name:
+		names = append(names, strings.ToLower(bare[:1])+bare[1:], name)
+		names = append(names, common...)
+	case itself.MatchString(name):
+		names = append(names, name)
+		names = append(names, common...)
+	default:
+		names = append(append(names, common[:2]...), name, sequence[0])
+		names = append(names, common[2:]...)
+	}
+	// The cursor is beside the page size: /page/limit, page[limit].
+	size := l.finding("EXPORT_PAGE_SIZE_PARAM").value
+	above, bracket := size[:strings.LastIndexByte(size, '/')+1], strings.IndexByte(size, '[')
+	for i, name := range names {
+		switch {
+		case bracket > 0 && !strings.Contains(name, "["):
+			names[i] = size[:bracket] + "[" + name + "]"
+		case !strings.HasPrefix(name, "/"):
+			names[i] = above + name
+		}
+	}
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(names, func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
+}
+
+// try reads the first page with a place for its cursor, and the one that follows.
+func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
+	l.drop("EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_ALONE", "EXPORT_MORE_FIELD")
+	if len(l.cursors) > 0 {
+		l.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(l.cursors, " and ")+
+			", which may be a cursor: it was left out, to begin at the first page")
+	}
+	l.set("EXPORT_CURSOR_IN", at.In, "")
+	if at.In != "link" {
+		l.set("EXPORT_CURSOR_FIELD", at.Field, "")
+	}
+	if len(l.outline.More) == 1 && l.list != "root" {
+		l.set("EXPORT_MORE_FIELD", l.outline.More[0], "by its name; the end of the results was not seen")
+	} else if len(l.outline.More) > 1 {
+		l.ask("EXPORT_CURSOR_IN", "does one of these say whether more follow (EXPORT_MORE_FIELD)? "+
+			strings.Join(l.outline.More, ", "))
+	}
+	if l.first, err = l.sample(ctx, ""); err != nil {
+		return err
+	}
+	if more := l.finding("EXPORT_MORE_FIELD"); l.first.Next == "" && more.value != "" {
+		l.ask("EXPORT_CURSOR_IN", more.value+" says that nothing follows, and a page may follow: it was left out")
+		l.drop(more.name)
+		if l.first, err = l.sample(ctx, ""); err != nil {
+			return err
+		}
+	}
+	if l.first.Next == "" {
+		return errNoAdvance
+	}
+	if at.In == "link" || at.In == "next-url" {
+		return l.advance(ctx)
+	}
+	err = errNoAdvance
+	for _, name := range l.parameters(at) {
+		l.set("EXPORT_CURSOR_PARAM", name, "tried: the second page lists other items")
+		l.setStatic(name)
+		if err = l.advance(ctx); err == nil {
+			return nil
+		}
+		f, rejected := errors.AsType[*bridge.Fault](err)
+		if rejected && f.Class == bridge.BadCursor && slices.Index(l.parameters(at), name) < 2 {
+			l.set("EXPORT_CURSOR_ALONE", "true", "tried: beside other parameters the cursor was rejected")
+			if alone := l.advance(ctx); alone == nil {
+				return nil
+			}
+			l.drop("EXPORT_CURSOR_ALONE")
+		}
+		if rejected && !tryOther(f) || !rejected && !errors.Is(err, errNoAdvance) {
+			return err
+		}
+	}
+	l.setStatic("")
+	return err
+}
+
+// advance requests the second page, which must list other items than the first.
+func (l *learner) advance(ctx context.Context) error {
+	second, err := l.sample(ctx, l.first.Next)
+	if err != nil {
+		return err
+	}
+	before := make(map[string]bool)
+	for i := range l.first.Items {
+		before[l.first.Items[i].ID] = true
+	}
+	fresh := slices.ContainsFunc(second.Items, func(item exportapi.SampledItem) bool {
+		return item.ID == "" || !before[item.ID]
+	})
+	if second.Repeats(&l.first) || !fresh {
+		return errNoAdvance
+	}
+	l.second = second
+	return nil
+}
+
+// third reads one more page, and compares the ids of all.
+func (l *learner) third(ctx context.Context) error {
+	pages := []exportapi.Sample{l.first, l.second}
+	if l.second.Next != "" && l.second.Next != l.first.Next {
+		page, err := l.sample(ctx, l.second.Next)
+		if err != nil {
+			return err
+		}
+		pages = append(pages, page)
+	}
+	seen, items, again, latest := make(map[string]bool), 0, 0, bridge.NoTime
+	for i, page := range pages {
+		if i > 0 {
+			border, _ := page.Border(&pages[i-1])
+			again -= border // which the bridge drops
+		}
+		for _, item := range page.Items {
+			if seen[item.ID] {
+				again++
+			}
+			seen[item.ID] = item.ID != ""
+		}
+		items += len(page.Items)
+		n := len(page.Items)
+		if n == 0 || page.Items[n-1].Time == bridge.NoTime {
+			continue
+		}
+		if at := page.Items[n-1].Time; latest != bridge.NoTime && at < latest {
+			return newestFirst("the pages lead into the past")
+		}
+		latest = page.Items[n-1].Time
+	}
+	if id := l.finding("EXPORT_ITEM_ID"); again > 0 {
+		id.why, id.question = "", "an id came again on another page: set another member, or none"+
+			" if an item comes again with each change"
+	}
+	f := l.finding("EXPORT_CURSOR_IN")
+	f.why = fmt.Sprintf("proven: %d pages with %d items were read by it", len(pages), items)
+	return nil
+}
+
+// findSize proves the parameter of the page size: a smaller page must be smaller.
+func (l *learner) findSize(ctx context.Context) error {
+	names := []string{l.finding("EXPORT_PAGE_SIZE_PARAM").value}
+	if !l.sized() {
+		names = []string{"limit", "per_page", "page_size"}
+	}
+	largest := max(l.size, len(l.items))
+	for _, name := range names {
+		if len(l.first.Items) < 2 || l.asked >= mostRequests {
+			break
+		}
+		half := len(l.first.Items) / 2
+		l.set("EXPORT_PAGE_SIZE_PARAM", name, "")
+		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(half), "")
+		page, err := l.outlined(ctx)
+		if f, ok := errors.AsType[*bridge.Fault](err); err != nil && (!ok || !tryOther(f)) {
+			return err
+		}
+		if err == nil && len(page.Items(l.list)) == half {
+			l.set("EXPORT_PAGE_SIZE_PARAM", name, fmt.Sprintf("proven: a page of %d had %d items", half, half))
+			l.ask("EXPORT_PAGE_SIZE", "the largest that was seen: set both to the limit in the documentation")
+			l.setSize(largest)
+			return nil
+		}
+	}
+	if l.setSize(largest); l.sized() {
+		l.ask("EXPORT_PAGE_SIZE_PARAM", "not proven: a smaller size did not give a smaller page")
+	} else {
+		l.set("EXPORT_PAGE_SIZE_PARAM", "none", "")
+		l.ask("EXPORT_PAGE_SIZE_PARAM", "none was found; if the API has one, set it and EXPORT_PAGE_SIZE")
+	}
+	return nil
+}
+
+func (l *learner) setSize(n int) {
+	l.set("EXPORT_PAGE_SIZE", strconv.Itoa(n), "")
+	l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(n), "")
+}
