@@ -114,7 +114,7 @@ func (h *Handler) tellLimit(header http.Header) {
 		return
 	}
 	if strings.HasPrefix(prefix, "X-") {
-		reset = time.Now().Add(wait + time.Second - 1).Unix()
+		reset = h.pages.world.clock().Add(wait + time.Second - 1).Unix()
 	}
 	header.Set(prefix+"Limit", strconv.Itoa(limit))
 	header.Set(prefix+"Remaining", strconv.Itoa(left))

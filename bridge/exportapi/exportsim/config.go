@@ -67,6 +67,14 @@ type Config struct {
 	// Every is the event time between two events; 0 is 1/Rate, at most an hour,
 	// or 100 ms without a Rate.
 	Every time.Duration
+	// Lag is how much later than at its time an event may appear in a form with
+	// Clocked. It counts for one in four events, at random.
+	Lag time.Duration
+	// Changes is how often the items of a form with Clocked change; 0 is never.
+	Changes time.Duration
+	// Clock is the clock of the API: of the Date header, and of the growth of a form
+	// with Clocked. Nil means the clock of the machine.
+	Clock func() time.Time
 	// Schema is the generation of the schema; empty means Schema08.
 	Schema Schema
 	// Form is how the API looks; the zero value is the default form.
@@ -139,6 +147,10 @@ func (c *Config) Validate() error {
 	check(c.BasePath == "" || strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/"),
 		"base path %q must start with a slash and not end with one, for example /export", c.BasePath)
 	check(c.Every >= 0, "event spacing %s is below 0, use for example 100ms", c.Every)
+	check(c.Lag >= 0, "lag %s is below 0, use for example 3s", c.Lag)
+	check(c.Changes >= 0, "change interval %s is below 0, use for example 10s", c.Changes)
+	check(c.Form.Clocked || c.Lag == 0 && c.Changes == 0,
+		"only a form that grows by the clock has a lag or changes, use for example the form audit-list")
 	check(c.Latency >= 0, "latency %s is below 0, use for example 20ms", c.Latency)
 	check(c.BandwidthBits >= 0, "bandwidth %d is below 0, use for example 100000000", c.BandwidthBits)
 	check(c.RateLimit >= 0, "rate limit %v is below 0, use for example 10", c.RateLimit)

@@ -17,7 +17,7 @@ const firstSeq = 1 << 60
 const firstKey = "0"
 
 // envelope is what a form has around an event: text with placeholders <id>,
-// <user>, <type>, <seq>, <logid>, <event>, and for the time <ms>, <s>, <us>,
+// <user>, <type>, <seq>, <logid>, <revision>, <event>, and for the time <ms>, <s>, <us>,
 // <frac> (six digits) and <rfc3339>.
 type envelope struct{ parts []string } // text and placeholders in turn
 
@@ -50,6 +50,8 @@ func (e envelope) append(w *world, to []byte, i int) []byte {
 			to = strconv.AppendInt(to, firstSeq+int64(i), 10)
 		case "logid":
 			to = w.appendLogID(to, i)
+		case "revision":
+			to = strconv.AppendInt(to, w.revision(i), 10)
 		case "event":
 			to = w.appendEvent(to, i)
 		case "ms":

@@ -36,6 +36,7 @@ const (
 	saltFault
 	saltGrammar
 	saltLate
+	saltLag
 )
 
 // world is the content: every item by its index. It is immutable.
@@ -47,6 +48,9 @@ type world struct {
 	types eventTypes
 	late  time.Duration // see Form
 
+	clock        func() time.Time
+	lag, changes int64 // milliseconds, see Config
+
 	events, sessions, users []template
 }
 
@@ -57,6 +61,7 @@ func newWorld(c Config) *world {
 		every: max(int64(c.Every), 1),
 		types: typesOf(c.Schema),
 		late:  c.Form.Late,
+		clock: c.clock(), lag: c.Lag.Milliseconds(), changes: c.Changes.Milliseconds(),
 	}
 	w.limit = int(min((maxTime.UnixNano()-w.first)/w.every, idIndexMask>>1))
 	w.events = compileEvents(c)

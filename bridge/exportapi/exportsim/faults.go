@@ -123,7 +123,7 @@ func (h *Handler) apply(fault string, random uint64, a answer) answer {
 		failed := h.problem(status, "injected-fault", "The request failed on purpose.")
 		failed.pooled = a.pooled
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			failed.retryAfter = retryAfter(random)
+			failed.retryAfter = retryAfter(random, h.pages.world.clock())
 		}
 		return failed
 	}

@@ -45,7 +45,8 @@ type Form struct {
 	// 8288); CursorField says where in there.
 	CursorIn, CursorField string
 	// CursorKind is opaque, or the key of the last item, which never expires:
-	// seq, an integer beyond 2^53, or log-id, digits in a string.
+	// seq, an integer beyond 2^53, or log-id, digits in a string. Of a form with
+	// Clocked it may be offset: how many items are before the page now.
 	CursorKind string
 	// MoreField is a boolean, with ! before it true at the end. Then every page
 	// has a cursor.
@@ -60,6 +61,9 @@ type Form struct {
 	// a name or name=value.
 	NewestFirst bool
 	Ascending   string
+	// Clocked makes the form an audit list: it has what happened until now by
+	// Config.Clock, newest first. Grow and SetStock do not change it.
+	Clocked bool
 	// Links are the relations of a Link header in this order; with LinkLines
 	// each has a line of its own.
 	Links     []string
@@ -76,8 +80,8 @@ type Form struct {
 	// inclusive, as dates or RFC 3339 times.
 	PhraseParam string
 	// TimeFormat of the bounds is ms, s, us or rfc3339.
-	TimeFormat   string
-	EndInclusive bool
+	TimeFormat                   string
+	StartExclusive, EndInclusive bool
 	// PageSize is the size of a page if none is asked for.
 	PageSize, MaxPageSize int
 
@@ -104,7 +108,7 @@ type Form struct {
 // The values of fields that the code asks for.
 const (
 	inBody, inHeader, inLastItem, inNextURL, inLink          = "body", "header", "last-item", "next-url", "link"
-	kindOpaque, kindSeq, kindLogID                           = "opaque", "seq", "log-id"
+	kindOpaque, kindSeq, kindLogID, kindOffset               = "opaque", "seq", "log-id", "offset"
 	formatMillis, formatSeconds, formatMicros, formatRFC3339 = "ms", "s", "us", "rfc3339"
 
 	authKey, authBasic, authOAuth2 = "key", "basic", "oauth2"
@@ -150,7 +154,7 @@ func (f Form) validate() error {
 	oneOf("Method", f.Method, http.MethodGet, http.MethodPost)
 	oneOf("ItemTimeFormat", f.ItemTimeFormat, formatMillis, formatSeconds, formatMicros, formatRFC3339, none)
 	oneOf("CursorIn", f.CursorIn, inBody, inHeader, inLastItem, inNextURL, inLink)
-	oneOf("CursorKind", f.CursorKind, kindOpaque, kindSeq, kindLogID)
+	oneOf("CursorKind", f.CursorKind, kindOpaque, kindSeq, kindLogID, kindOffset)
 	oneOf("TimeFormat", f.TimeFormat, formatMillis, formatSeconds, formatMicros, formatRFC3339)
 	oneOf("Auth", f.Auth, authKey, authBasic, authOAuth2, none)
 	if f.Item != "" && !strings.HasSuffix(f.Item, eventMember+"<event>}") {
@@ -159,8 +163,15 @@ func (f Form) validate() error {
 	if f.ItemsField == root && (f.MoreField != "" || f.CursorIn == inBody || f.CursorIn == inNextURL) {
 		errs = append(errs, fmt.Errorf("form %q: an array has no member for a cursor, choose another CursorIn", f.Name))
 	}
+	if f.Clocked && (!f.NewestFirst || f.Late > 0) || f.CursorKind == kindOffset && !f.Clocked {
+		errs = append(errs, fmt.Errorf("form %q: Clocked goes with NewestFirst and without Late, offset with Clocked", f.Name))
+	}
 	return errors.Join(errs...)
 }
+
+// Backwards reports whether the form always lists newest first: its cursor cannot be
+// followed.
+func (f Form) Backwards() bool { return f.NewestFirst && f.Ascending == "" }
 
 // newestFirst reports whether a request with these parameters lists backwards.
 func (f *Form) newestFirst(values url.Values) bool {

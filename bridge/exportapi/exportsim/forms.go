@@ -8,6 +8,7 @@ import (
 // Items of the forms that are no service's.
 const (
 	itemISO = `{"id":"<id>","time":"<rfc3339>","type":"<type>","actor":{"id":"<user>"},"event":<event>}`
+	itemLog = `{"id":"<id>","time":"<rfc3339>","type":"<type>","actor":{"id":"<user>"},"views":<revision>,"event":<event>}`
 	itemNum = `{"id":"<id>","ts":<us>,"kind":"<type>","seq":<seq>,"user":"<user>","event":<event>}`
 )
 
@@ -86,6 +87,27 @@ var forms = []Form{
 		Name: "newest-first", Path: "/audit", Item: itemISO,
 		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
 		NewestFirst: true, EndOfResults: NullCursor, TimeFormat: formatRFC3339,
+	},
+	{
+		Name: "audit-list", Path: "/audit", Item: itemLog,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		NewestFirst: true, Clocked: true, EndOfResults: NullCursor, TimeFormat: formatRFC3339,
+	},
+	{
+		Name: "audit-list-url", Path: "/audit", Item: itemLog,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		CursorIn: inNextURL, CursorField: "/paging/next", CursorParam: "before", EndOfResults: NoCursor,
+		NewestFirst: true, Clocked: true,
+		PageSizeParam: "limit", StartParam: "after_time", EndParam: "until", TimeFormat: formatMillis,
+		StartExclusive: true, EndInclusive: true,
+	},
+	{
+		// What is listed late moves the items behind it to other offsets.
+		Name: "audit-list-offset", Path: "/audit", Item: itemLog,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		ItemsField: root, CursorIn: inLink, CursorKind: kindOffset, CursorParam: "offset", Links: []string{"next"},
+		EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
+		PageSizeParam: "per_page", StartParam: "from", EndParam: "to", TimeFormat: formatSeconds, EndInclusive: true,
 	},
 	{
 		// Without an end a request polls: there is always a next link, and the

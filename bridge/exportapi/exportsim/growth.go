@@ -12,12 +12,17 @@ type growth struct {
 	rate  float64 // events per second
 	limit int     // no more than this, so that times keep their 13 digits
 
+	happened func() int // is the number in place of all others, if it is set
+
 	mu    sync.Mutex
 	base  int       // guarded by mu
 	since time.Time // guarded by mu: growth is counted from here
 }
 
 func (g *growth) now() int {
+	if g.happened != nil {
+		return g.happened()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	grown := g.rate * time.Since(g.since).Seconds()

@@ -30,7 +30,7 @@ func New(config Config) (*Handler, error) {
 		return nil, fmt.Errorf("simulator configuration: %w", err)
 	}
 	now := time.Now()
-	config = config.withDefaults(now)
+	config = config.withDefaults(config.clock()())
 	world := newWorld(config)
 	if config.Events > world.limit || config.Start.UnixMilli() < minMillis {
 		return nil, fmt.Errorf("simulator configuration: %d events %s apart from %s on are not all within 2001 and 2250, use fewer, a smaller distance or another start",
@@ -55,6 +55,9 @@ func New(config Config) (*Handler, error) {
 		link:    newLink(config.BandwidthBits),
 		stats:   stats{now: Stats{ByStatus: map[int]int{}, Faults: map[string]int{}}},
 		closed:  make(chan struct{}),
+	}
+	if form.Clocked {
+		h.pages.stock.happened = world.happened
 	}
 	h.bodies.New = func() any { return new([]byte) }
 	var err error
@@ -86,7 +89,12 @@ func (h *Handler) Event(i int) []byte { return h.pages.resources[0].appendItem(n
 // time at which a page can have it. Events from New, SetStock or Grow are
 // visible since Config.Since or the last SetStock. It is the zero time for an event that
 // never appears by itself.
-func (h *Handler) VisibleAt(i int) time.Time { return h.pages.stock.visible(i + 1) }
+func (h *Handler) VisibleAt(i int) time.Time {
+	if h.pages.form.Clocked {
+		return time.UnixMilli(h.pages.world.visibleAt(i))
+	}
+	return h.pages.stock.visible(i + 1)
+}
 
 // EventTime returns the time of event i in whole milliseconds. Unless the form
 // has Late, it is non-decreasing in i; each event lies within Every after Start

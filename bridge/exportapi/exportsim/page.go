@@ -49,6 +49,9 @@ func (p *pages) extent(q query, stock int) extent {
 		high := min(low+q.size, len(order))
 		return extent{low, high, high, high-low == q.size, order}
 	}
+	if p.form.Clocked {
+		return p.listed(q, stock)
+	}
 	last := max(q.from, min(q.to, stock))
 	if q.newest {
 		low := max(q.from, last-q.size)
@@ -143,6 +146,9 @@ func (p *pages) contract(q query) EndOfResults {
 // nextCursor is the cursor of the next page, and whether the page names it.
 func (p *pages) nextCursor(q query, e extent) (string, bool) {
 	kind := p.form.CursorKind
+	if kind == kindOffset {
+		return strconv.Itoa(q.skip + e.high - e.low), e.more
+	}
 	if !e.more && p.contract(q) != EmptyItems || kind != kindOpaque && q.newest {
 		return "", false
 	}

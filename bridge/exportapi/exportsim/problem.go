@@ -50,12 +50,12 @@ func (h *Handler) problem(status int, kind, text string) answer {
 }
 
 // retryAfter is one to three seconds, as a number or, one time in two, as a date.
-func retryAfter(random uint64) string {
+func retryAfter(random uint64, now time.Time) string {
 	seconds := 1 + int(random%3)
 	if random>>8&1 == 0 {
 		return strconv.Itoa(seconds)
 	}
 	// A date has no fractions of a second: one more keeps it in the future.
-	at := time.Now().Add(time.Duration(seconds+1) * time.Second)
+	at := now.Add(time.Duration(seconds+1) * time.Second)
 	return at.UTC().Format(http.TimeFormat)
 }

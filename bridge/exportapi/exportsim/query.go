@@ -19,6 +19,7 @@ type query struct {
 	from     int    // index of the first item
 	to       int    // index after the last item of the window
 	size     int    // items in a page
+	skip     int    // items before the page, of an offset
 	newest   bool   // list backwards
 	cursor   string // as it came, empty without one
 	issued   int64  // of the cursor
@@ -103,7 +104,7 @@ func (p *pages) readParameters(q *query, values url.Values) error {
 func (p *pages) readBounds(q *query, values url.Values) error {
 	var err error
 	f := &p.form
-	if q.start, err = p.instant(values, f.StartParam, false); err != nil {
+	if q.start, err = p.instant(values, f.StartParam, f.StartExclusive); err != nil {
 		return err
 	}
 	if q.end, err = p.instant(values, f.EndParam, f.EndInclusive); err != nil {
@@ -131,6 +132,9 @@ func (p *pages) checkAlone(values url.Values) error {
 func (p *pages) readCursor(q *query, values url.Values) error {
 	altered := refusal{http.StatusBadRequest, "invalid-cursor", "The cursor is not valid."}
 	f := &p.form
+	if f.CursorKind == kindOffset {
+		return q.readOffset()
+	}
 	if f.CursorKind != kindOpaque {
 		if strings.ContainsFunc(q.cursor, func(r rune) bool { return r < '0' || r > '9' }) || q.cursor == "" {
 			return altered

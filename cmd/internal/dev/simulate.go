@@ -33,9 +33,12 @@ restart with the same flags continues as if it had never stopped.
 --form serves the same events as another export API would: with other members,
 cursors, parameters and credentials. The command prints the settings with which
 exportbridge reads it. A form with the name of a profile behaves as the
-documentation of that service says; newest-first cannot be followed.`,
+documentation of that service says. The audit lists have what happened until
+now, newest first, and --lag has some events appear late. newest-first cannot be
+followed.`,
 		Example: `  exportbridge-dev simulate
   exportbridge-dev simulate --form okta-system-log --rate-limit 120/m
+  exportbridge-dev simulate --form audit-list --lag 30s
   exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
   EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
 		GroupID: groupTry,
@@ -129,6 +132,11 @@ func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 	flags.IntVar(&sim.Events, "events", sim.Events, "initial events")
 	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "seed of the content")
 	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default: the last event is now)")
+	flags.Var(cli.Parsed(&sim.Lag, bridge.ParseDuration, "DURATION"), "lag", "latest appearance of late events in an audit list, such as 30s")
+	flags.Var(cli.Parsed(&sim.Changes, bridge.ParseDuration, "DURATION"), "changes",
+		"how often the items of an audit list change, such as 1m (default never)")
+	flags.Var(cli.Parsed(&sim.Clock, parseClock, "DURATION"), "clock-offset",
+		"how far the API's clock is ahead, or with - behind (default 0)")
 	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "schema version: 0.8, 0.7 or 0.5")
 	flags.StringVar((*string)(&sim.EndOfResults), "end-of-results", "",
 		"end marker: empty-cursor, null-cursor, no-cursor or empty-items (default the form's)")
@@ -176,6 +184,15 @@ func parseBandwidth(text string) (int64, error) {
 }
 
 func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'g', 4, 64) }
+
+// parseClock reads how far a clock is ahead of the machine's.
+func parseClock(text string) (func() time.Time, error) {
+	ahead, err := time.ParseDuration(text)
+	if err != nil {
+		return nil, errors.New("not a length of time, for example 90s or -1h")
+	}
+	return func() time.Time { return time.Now().Add(ahead) }, nil
+}
 
 func parseStart(text string) (time.Time, error) {
 	ms, err := bridge.ParseInstant(text, time.Now())

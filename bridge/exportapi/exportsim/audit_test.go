@@ -1,0 +1,198 @@
+package exportsim_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// auditClient reads one audit list as its documentation says.
+type auditClient struct {
+	size, from, to           string // parameters
+	unit                     time.Duration
+	fromExcluded, toIncluded bool // an event at the bound: from excludes it, to includes it
+	offset                   bool
+	items                    func(page []byte) []json.RawMessage
+	next                     func(target url.URL, r *httptest.ResponseRecorder) string
+}
+
+var auditClients = map[string]auditClient{
+	"audit-list": {
+		size: "pageSize", from: "start", to: "end", items: member("items"),
+		next: func(target url.URL, r *httptest.ResponseRecorder) string {
+			cursor := text(at(r.Body.Bytes(), "nextCursor"))
+			if cursor == "" {
+				return ""
+			}
+			query := target.Query()
+			query.Set("cursor", cursor)
+			target.RawQuery = query.Encode()
+			return target.String()
+		},
+	},
+	"audit-list-url": {
+		size: "limit", from: "after_time", to: "until", unit: time.Millisecond, fromExcluded: true, toIncluded: true,
+		items: member("items"),
+		next: func(_ url.URL, r *httptest.ResponseRecorder) string {
+			return text(at(r.Body.Bytes(), "paging", "next"))
+		},
+	},
+	"audit-list-offset": {
+		size: "per_page", from: "from", to: "to", unit: time.Second, toIncluded: true, offset: true, items: array,
+		next: func(_ url.URL, r *httptest.ResponseRecorder) string {
+			found := linkNext.FindStringSubmatch(r.Header().Get("Link"))
+			if found == nil {
+				return ""
+			}
+			return found[1]
+		},
+	},
+}
+
+func (c *auditClient) bound(at time.Time) string {
+	if c.unit == 0 {
+		return at.UTC().Format(time.RFC3339Nano)
+	}
+	return strconv.FormatInt(at.UnixNano()/int64(c.unit), 10)
+}
+
+// within reports whether an event belongs to a list from one bound to another.
+func (c *auditClient) within(at, from, to time.Time) bool {
+	return (at.After(from) || at.Equal(from) && !c.fromExcluded) && (at.Before(to) || at.Equal(to) && c.toIncluded)
+}
+
+// Each page of an audit list has what sorting and filtering all events gives, while the
+// list grows between the pages.
+func TestAuditLists(t *testing.T) {
+	t.Parallel()
+	const lag = 3 * time.Second
+	for name, c := range auditClients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := start.Add(2 * time.Minute)
+			h := newHandler(t, exportsim.Config{
+				Form: named(t, name), Seed: 11, Rate: 20, Lag: lag, Clock: func() time.Time { return now },
+			})
+			random := rand.New(rand.NewPCG(3, 4))
+			most := 0
+			for range 30 {
+				now = now.Add(time.Duration(random.IntN(5000)) * time.Millisecond)
+				most = max(most, c.compare(t, h, &now, random))
+			}
+			if most < 3 {
+				t.Errorf("no list had more than %d pages", most)
+			}
+		})
+	}
+}
+
+// compare reads a list with bounds at or beside an event, and returns how many pages it had.
+func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time, random *rand.Rand) (pages int) {
+	t.Helper()
+	from := h.EventTime(random.IntN(h.Stock())).Add(time.Duration(random.IntN(3)-1) * time.Millisecond)
+	to := from.Add(time.Duration(1+random.IntN(60_000)) * time.Millisecond)
+	if c.unit == time.Second {
+		from, to = from.Truncate(c.unit), to.Truncate(c.unit).Add(c.unit)
+	}
+	size := 20 + random.IntN(80)
+	query := url.Values{c.size: {strconv.Itoa(size)}, c.from: {c.bound(from)}, c.to: {c.bound(to)}}
+	first := url.URL{Path: "/audit", RawQuery: query.Encode()}
+	before, listed := h.Stock()+1<<20, 0 // what the pages so far ended with
+	for target := first.String(); target != ""; pages++ {
+		var want []int
+		for i := h.Stock() - 1; i >= 0 && !h.EventTime(i).Before(from); i-- {
+			if c.within(h.EventTime(i), from, to) && !h.VisibleAt(i).After(*now) && (c.offset || i < before) {
+				want = append(want, i)
+			}
+		}
+		if c.offset {
+			want = want[min(listed, len(want)):]
+		}
+		more := len(want) > size
+		want = want[:min(size, len(want))]
+		r := recordStatus(h, target)
+		var got []int
+		for _, item := range c.items(r.Body.Bytes()) {
+			i, _ := exportsim.IndexOf(item)
+			got = append(got, i)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%s at %s lists %v, want %v", target, now, got, want)
+		}
+		if target = c.next(first, r); (target != "") != more {
+			t.Fatalf("the next page is %q, %v that there is one", target, more)
+		}
+		if len(want) > 0 {
+			before = want[len(want)-1]
+		}
+		listed += len(want)
+		*now = now.Add(time.Duration(random.IntN(700)) * time.Millisecond)
+	}
+	return pages
+}
+
+// An event is listed at its time or at most the lag later, and the Date says the time of
+// the list.
+func TestAuditLag(t *testing.T) {
+	t.Parallel()
+	const lag, n = 3 * time.Second, 4000
+	now := start
+	h := newHandler(t, exportsim.Config{
+		Form: named(t, "audit-list"), Rate: 20, Lag: lag, Changes: time.Minute, Clock: func() time.Time { return now },
+	})
+	late, latest := 0, time.Duration(0)
+	for i := range n {
+		behind := h.VisibleAt(i).Sub(h.EventTime(i))
+		if behind < 0 || behind > lag {
+			t.Fatalf("event %d is listed %s after its time", i, behind)
+		}
+		if behind > 0 {
+			late++
+		}
+		latest = max(latest, behind)
+	}
+	if late < n/5 || late > n/3 || latest < lag*9/10 {
+		t.Errorf("%d of %d events are late, by at most %s", late, n, latest)
+	}
+	now = h.EventTime(n).Add(90 * time.Second)
+	r := recordStatus(h, "/audit?pageSize=1")
+	if got := r.Header().Get("Date"); got != now.UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT") {
+		t.Errorf("Date is %s at %s", got, now)
+	}
+	if old := string(h.Event(n)); !strings.Contains(old, `"views":1,`) {
+		t.Errorf("after 90 s an event that changes every minute is %s", old)
+	}
+	h.Grow(1000)
+	if got := h.Stock(); h.EventTime(got-1).After(now) || !h.EventTime(got).After(now) {
+		t.Errorf("%d events have happened", got)
+	}
+}
+
+// A Retry-After that is a date goes by the clock that the response tells.
+func TestAuditRetryAfter(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, exportsim.Config{
+		Form: named(t, "audit-list"), Clock: func() time.Time { return start }, Faults: exportsim.Faults{{"429", 1}},
+	})
+	for range 20 {
+		text := recordStatus(h, "/audit").Header().Get("Retry-After")
+		at, err := http.ParseTime(text)
+		if err != nil {
+			continue
+		}
+		if wait := at.Sub(start); wait < time.Second || wait > 4*time.Second {
+			t.Errorf("Retry-After is %s at %s", text, start)
+		}
+		return
+	}
+	t.Error("no Retry-After is a date")
+}
