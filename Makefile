@@ -90,7 +90,7 @@ poison: ## overwrite released pages under the race detector; EVENTS=N
 
 proof: ## kill, pause, cut servers; KILLS, ZOMBIES, MINUTES, UPGRADE
 	TEST_REAL=1 $(if $(UPGRADE_FROM),E2E_UPGRADE_FROM=$(UPGRADE_FROM)) $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(UPGRADE),E2E_UPGRADE=$(UPGRADE)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/internal/e2e
+	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows)),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/internal/e2e
 
 soak: ## run one bridge with a fault every 5 s; MINUTES=30
 	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/internal/e2e

@@ -192,6 +192,9 @@ func (f Form) Settings(base string) []Setting {
 			list = append(list, Setting{name, value})
 		}
 	}
+	if f.Clocked {
+		add("EXPORT_FOLLOW", "windows", "cursor")
+	}
 	add("EXPORT_PATH", f.Path, "/events")
 	add("EXPORT_METHOD", f.Method, http.MethodGet)
 	if f.Item != "" {

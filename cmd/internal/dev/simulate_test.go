@@ -50,6 +50,7 @@ func TestSimulatorContinues(t *testing.T) {
 func TestFormSettings(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
+		"audit-list":    "EXPORT_FOLLOW=windows\nEXPORT_PATH=/audit\n",
 		"default":       "EXPORT_URL=http://api/x\nEXPORT_API_KEY=\n",
 		"last-item":     "EXPORT_CURSOR_IN=last-item\nEXPORT_CURSOR_FIELD=/seq\nEXPORT_CURSOR_PARAM=after_seq\n",
 		"cursor-alone":  "EXPORT_CURSOR_ALONE=true\n",

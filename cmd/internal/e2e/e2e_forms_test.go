@@ -68,9 +68,9 @@ func followForm(t *testing.T, name string) {
 
 // simulateForm starts the simulator with a form, and takes the settings that it
 // prints. Of a service with a profile, the profile's are used.
-func (s *stage) simulateForm(name string) {
+func (s *stage) simulateForm(name string, extra ...string) {
 	s.t.Helper()
-	s.simulate("--form", name)
+	s.simulate(append(extra, "--form", name)...)
 	var printed map[string]string
 	eventually(s.t, stepTimeout, "the settings of the form", func() bool {
 		printed = make(map[string]string)
@@ -159,8 +159,9 @@ func (s *stage) readForm() *contents {
 			c.copies = append(c.copies, 0)
 		}
 		c.copies[i]++
+		c.lanes[r.Partition] = append(c.lanes[r.Partition], i)
 	})
-	if len(ids) != len(c.copies) {
+	if len(ids) != len(c.copies)-c.lost(len(c.copies)) {
 		s.t.Errorf("%d ids of %d events", len(ids), len(c.copies))
 	}
 	return c

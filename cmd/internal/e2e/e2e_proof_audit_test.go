@@ -22,6 +22,8 @@ type ledger struct {
 	mirrors []bridge.Checkpoint
 	steps   map[transaction][]int // events by the transaction that they came in
 	foreign int                   // events without a transaction
+	// anyOrder is set where the events do not come in the order of their index.
+	anyOrder bool
 }
 
 type transaction struct {
@@ -114,8 +116,8 @@ func (l *ledger) judgeStep(e *ledgerEntry, before bridge.Checkpoint, first bool)
 		l.errorf("checkpoint %s counts %d events after %s, its transaction has %d", e.Version, want, before.Version, len(events))
 		return
 	}
-	if e.Epoch > 0 {
-		return // counted from where an operator's entry was
+	if e.Epoch > 0 || l.anyOrder {
+		return // an operator's entry is where the count began
 	}
 	for i, event := range events {
 		if event != int(before.Events)+i {

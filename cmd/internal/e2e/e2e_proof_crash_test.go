@@ -20,6 +20,7 @@ import (
 //
 //	TEST_REAL=1 E2E_KILLS=1000 go test -run TestE2EProofCrashes -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_KILLS=1000 E2E_CHAOS=1 go test -run TestE2EProofChaos -timeout 2h -v ./cmd/internal/e2e
+//	TEST_REAL=1 E2E_KILLS=1000 go test -run TestE2EProofWindows -timeout 2h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_ZOMBIES=30 go test -run TestE2EProofZombies -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_UPGRADE=100 go test -run TestE2EProofUpgrade -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_ROUNDS=300 go test -run TestE2EProofProxy -timeout 1h -v ./cmd/internal/e2e
@@ -56,13 +57,14 @@ type deaths struct {
 	points []string // that are reached
 	// burst is about how many events a bridge may publish before it dies.
 	burst    int
+	most     int            // how often a point is reached before it is deadly
 	ways     map[string]int // how often it died how
 	restarts []time.Duration
 	died     time.Time // the last time
 }
 
 func newDeaths(s *stage, seed uint64, burst int) *deaths {
-	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, ways: make(map[string]int)}
+	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, most: 6, ways: make(map[string]int)}
 }
 
 // one starts a bridge and has it die: at a named point, at some moment, which
@@ -94,7 +96,7 @@ func nthOf(random *rand.Rand, p string, most int) string {
 func (d *deaths) atPoint(p string) {
 	d.s.t.Helper()
 	d.ways[p]++
-	d.s.settings["PROOF_CRASH"] = nthOf(d.random, p, 6)
+	d.s.settings["PROOF_CRASH"] = nthOf(d.random, p, d.most)
 	defer delete(d.s.settings, "PROOF_CRASH")
 	run := d.s.run()
 	d.restarted(run)

@@ -1,0 +1,162 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// The ranges of a stream that follows windows, for tests.
+const (
+	windowsLookBack = 5 * time.Second
+	windowsSettle   = time.Second
+	windowsRate     = 200 // events per second
+)
+
+// auditCase is an audit list and how late its events appear.
+type auditCase struct {
+	form string
+	lag  time.Duration
+	// offset is how far the API's clock is ahead of the machine's.
+	offset time.Duration
+}
+
+func (c auditCase) String() string { return fmt.Sprint(c.form, " lag ", c.lag) }
+
+var auditCases = []auditCase{
+	{"audit-list", 3 * time.Second, 10 * time.Second},
+	{"audit-list-url", 3 * time.Second, 0},
+	{"audit-list-offset", 3 * time.Second, -time.Hour},
+	// Longer than what is listed again: some events are never seen.
+	{"audit-list", 10 * time.Second, 0},
+}
+
+// TestE2EProofWindows follows audit lists, which come newest first, through kills, a
+// flushed Redis and errors of the API.
+func TestE2EProofWindows(t *testing.T) {
+	t.Parallel()
+	kills, seed := int(size(t, "E2E_KILLS", 8, 60)), seedOf(t)
+	each(t, servers.Real(t), auditCases, func(t *testing.T, c auditCase) {
+		kills := (kills + len(auditCases) - 1) / len(auditCases)
+		s := windowsStage(t, c)
+		s.store = s.redis()
+		began, d := time.Now(), newDeaths(s, seed+uint64(slices.Index(auditCases, c)), 300)
+		d.atPoint(pointEnded)
+		d.most = 2
+		for n := range kills - 1 {
+			d.one()
+			if n == kills/2 {
+				if err := s.store.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		took := time.Since(began)
+		run := s.run()
+		eventually(t, stepTimeout, "the end of the list", func() bool { return run.metric("caught_up") == 1 })
+		run.awaitMore(run.published() + 4*windowsRate) // where events appear late
+		run.stop()
+		s.finish()
+		got := s.readForm()
+		missed, parts := s.wantListed(got, t.Errorf)
+		t.Logf("e2e: proof, windows: %s, %d kills in %.1f s (%s), %d events: %d twice, %d too late to be seen, "+
+			"%d checkpoints within windows; E2E_SEED=%d", c, kills, took.Seconds(), ways(d.ways), got.records, got.twice(), missed, parts, seed)
+	})
+}
+
+// windowsStage is a stage that follows an audit list whose requests fail at times.
+func windowsStage(t *testing.T, c auditCase) *stage {
+	t.Helper()
+	for _, build := range []func() (string, error){buildProof, buildDev} { // before the export begins to grow
+		if _, err := build(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const events = 10_000 // the first window takes several transactions
+	form, _ := exportsim.FormNamed(c.form)
+	config := exportsim.Config{Form: form, Rate: windowsRate, Events: events, Lag: c.lag}
+	config.Start = time.Now().Add(c.offset - events*time.Second/windowsRate).Truncate(time.Second)
+	s := proofStage(t, startServers(t, owned{redis: true}), config)
+	s.simulateForm(c.form, "--lag", c.lag.String(), "--clock-offset", c.offset.String(), "--fail", "500=2%,truncate=1%,429=0.5%")
+	s.settings["EXPORT_PREFETCH_PAGES"] = "2"
+	s.settings["EXPORT_PAGE_SIZE"] = "100"
+	s.settings["EXPORT_START"] = config.Start.UTC().Format(time.RFC3339)
+	s.settings["EXPORT_LOOK_BACK"], s.settings["EXPORT_SETTLE"] = windowsLookBack.String(), windowsSettle.String()
+	return s
+}
+
+// wantListed wants in the topic, once, each event that a window up to the watermark has
+// listed, and events in the order of time unless one appeared after the other. It returns
+// how many events appeared too late for that, and how many checkpoints are within windows.
+func (s *stage) wantListed(c *contents, errorf func(format string, args ...any)) (missed, parts int) {
+	s.t.Helper()
+	checkpoint := s.checkpoint()
+	position := checkpoint.Position()
+	mark, ok := position.Watermark()
+	if !ok {
+		errorf("the cursor %q is no watermark", checkpoint.Cursor)
+		return 0, 0
+	}
+	upTo, lost := time.UnixMilli(mark.At), 0
+	for i := 0; s.truth.EventTime(i).Before(upTo); i++ {
+		if i < len(c.copies) && c.copies[i] > 0 {
+			continue
+		}
+		lastListed := s.truth.EventTime(i).Add(windowsLookBack)
+		if lastListed.After(upTo) {
+			lastListed = upTo
+		}
+		if visible := s.truth.VisibleAt(i); visible.After(lastListed.Add(windowsSettle)) {
+			missed++
+		} else if lost++; lost <= maxComplaints {
+			errorf("event %d of %s is lost, it appeared %s after its time; the watermark is %s",
+				i, s.truth.EventTime(i), visible.Sub(s.truth.EventTime(i)), upTo)
+		}
+	}
+	if lost > 0 || c.twice() > 0 || c.wrong > 0 {
+		errorf("%d events are lost, %d records are copies, the first of event %d, %d records are wrong",
+			lost, c.twice(), slices.IndexFunc(c.copies, func(n int) bool { return n > 1 }), c.wrong)
+	}
+	for partition, lane := range c.lanes {
+		s.wantByTime(partition, lane, errorf)
+	}
+	l := newLedger("events", errorf)
+	l.anyOrder = true
+	s.eachRecord(s.topic, l.addEvent)
+	s.eachRecord(s.settings["KAFKA_CHECKPOINT_TOPIC"], l.addCheckpoint)
+	l.judge()
+	for _, e := range l.entries {
+		if at, _ := bridge.ParseWatermark(e.Cursor); at.Part > 0 {
+			parts++
+		}
+	}
+	return missed, parts
+}
+
+// wantByTime judges the order of a partition. An event may come after a later one that
+// appeared before it.
+func (s *stage) wantByTime(partition int32, lane []int, errorf func(format string, args ...any)) {
+	s.t.Helper()
+	var before []int // by time, as the index is
+	complaints := 0
+	for _, i := range lane {
+		at := sort.SearchInts(before, i)
+		for _, later := range before[at:] {
+			if later > i && !s.truth.VisibleAt(i).After(s.truth.VisibleAt(later)) {
+				if complaints++; complaints <= maxComplaints {
+					errorf("partition %d has event %d after event %d, which is later and appeared later", partition, i, later)
+				}
+				break
+			}
+		}
+		before = slices.Insert(before, at, i)
+	}
+}
