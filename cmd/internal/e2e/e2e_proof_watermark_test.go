@@ -53,7 +53,7 @@ func TestE2EProofWindows(t *testing.T) {
 		d.most = 2
 		for n := range kills - 1 {
 			d.one()
-			if n == kills/2 {
+			if n == (kills-1)/2 {
 				if err := s.store.FlushAll(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
