@@ -120,9 +120,9 @@ func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Cla
 
 // canApply reports whether a command can be applied now: the epoch is known and
 // can be committed to.
-func (p *progress) canApply(s *session) bool {
-	known := s.ready || !p.stale && (!p.committed.Zero() && p.committed.Mode == s.e.cfg.Mode || p.blockedOn == bridge.ReasonCheckpointLost)
-	return known && (s.open || !s.e.cfg.exactlyOnce())
+func (s *progress) canApply(in *session) bool {
+	known := in.ready || !s.stale && (!s.committed.Zero() && s.committed.Mode == in.e.cfg.Mode || s.blockedOn == bridge.ReasonCheckpointLost)
+	return known && (in.open || !in.e.cfg.exactlyOnce())
 }
 
 // seenClaim is the claim of a command, and the session that saw it.

@@ -33,7 +33,6 @@ type resumption struct {
 	newEpoch string         // why a new epoch begins at the checkpoint; empty if none does
 	newest   bridge.Version // the new epoch is later
 	lost     error          // what Kafka lost
-	report   string         // how the stream resumes after the loss
 	overlap  bool           // the topic may hold events after the checkpoint
 }
 
@@ -94,10 +93,8 @@ func (k recovered) mergeAhead(policy string) (to resumption, err error) {
 	case policy == lossRedis || k.sink.Zero():
 		to = k.resumeAt(k.store, "Kafka lost its checkpoint")
 		to.overlap = true
-		to.report = "resuming from the store's checkpoint; later events that the topic holds are not published twice, earlier ones that Kafka lost are not published again"
 	default:
 		to = k.resumeAt(k.sink, "Kafka lost data")
-		to.report = "resuming from Kafka's checkpoint; later events may be published twice"
 	}
 	to.lost = lost
 	return to, nil
@@ -177,8 +174,13 @@ func (s *stream) resume(ctx context.Context, k recovered, to resumption) (bridge
 // beginEpoch begins a new epoch. from is what the store holds.
 func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resumption) (bridge.Checkpoint, error) {
 	c := to.Checkpoint
-	if to.report != "" {
-		s.log.Error(to.report, "error", to.lost.Error())
+	switch {
+	case to.lost == nil:
+	case to.overlap:
+		s.log.Error("resuming from the store's checkpoint; later events that the topic holds are not published twice, "+
+			"earlier ones that Kafka lost are not published again", "error", to.lost.Error())
+	default:
+		s.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", to.lost.Error())
 	}
 	if to.overlap {
 		if s.e.cfg.OnCheckpointLoss == lossRedis {

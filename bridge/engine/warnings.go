@@ -9,17 +9,17 @@ import (
 )
 
 // warnings are the reasons to doubt that all is well with a stream that runs.
-func (p *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
+func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 	warn := func(code, text string, hint bridge.Hint) {
 		all = append(all, bridge.Warning{Code: code, Text: text, Hint: c.words(hint)})
 	}
-	if w := c.doubtfulEnd(&p.last); w != nil {
+	if w := c.doubtfulEnd(&s.last); w != nil {
 		all = append(all, *w)
 	}
-	if p.at.Trusted != 0 {
+	if s.at.Trusted != 0 {
 		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRejected)
 	}
-	if h := &p.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
+	if h := &s.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
 		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
 			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}

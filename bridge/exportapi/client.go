@@ -52,6 +52,7 @@ type Client struct {
 	scratch  []byte       // holds a cursor while it is decoded
 	kind     string       // the last Content-Type that was JSON
 	nothing  []byte       // a page without items, in place of a body that is empty
+	paged    bool         // a page has named a next one
 	told     bool         // a page has said whether more results follow
 	lacking  []string     // see Lacking
 	stuck    stuck.Page

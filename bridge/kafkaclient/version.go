@@ -25,10 +25,10 @@ func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
 
 const (
 	// StrictTransactions is the transaction.version from which every
-	// transaction has its own producer epoch; WeakTransactions describes the
-	// weaker guarantee below it.
+	// transaction has its own producer epoch.
 	StrictTransactions = 2
-	WeakTransactions   = "after a crash a late EndTxn may duplicate events; none are lost"
+	// WeakTransactions describes the guarantee below StrictTransactions.
+	WeakTransactions = "after a crash a late EndTxn may duplicate events; none are lost"
 )
 
 // UpgradeHint returns the command that raises transaction.version.

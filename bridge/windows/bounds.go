@@ -10,28 +10,40 @@ import (
 )
 
 // far is how far an event lies outside of the range that lists it, in milliseconds, that
-// makes a bound doubtful.
-const far = 60_000
+// makes a bound doubtful, and ahead how far the future is.
+const (
+	far   = 60_000
+	ahead = 3_600_000
+)
 
-// CheckBounds asks the API for two ranges of a second: of now, and before a time in
-// milliseconds since the epoch. It returns a Permanent Fault if the API ignores one of
-// the bounds: a listing would be of everything then, and a restart would publish old
-// events again. An event far outside of its range proves that only if a second range
-// lists it too: the API may select by another time than the event's own. A request may
-// take timeout, as engine.Config.FetchTimeout. seen, if not nil, is called with each page.
+// CheckBounds asks the API for ranges of a second: in the future and in 1970, which have
+// no event if the API heeds the bounds. If it rejects such a range, it asks for now, and
+// for the second before a time in milliseconds since the epoch; an event far outside of
+// those proves that a bound is ignored only if a second range lists it too: the API may
+// select by another time than the event's own. It returns a Permanent Fault for a bound
+// that is ignored: a listing would be of everything then, and a restart would publish old
+// events again. A request may take timeout, as engine.Config.FetchTimeout. seen, if not
+// nil, is called with each page.
 func CheckBounds(ctx context.Context, source bridge.Source, before int64, timeout time.Duration, seen func(*bridge.Page)) error {
 	b := bounds{source: source, timeout: timeout, seen: seen}
 	now := floor(time.Now().UnixMilli())
-	ignored, err := b.ignored(ctx, now, 3*unit, func(e *bridge.Event) bool { return e.Time < now-far })
+	early := func(e *bridge.Event) bool { return e.Time < now-far }
+	ignored, rejected, err := b.lists(ctx, now+ahead, early)
+	if rejected {
+		ignored, err = b.listTwice(ctx, now, now+3*unit, early)
+	}
 	switch {
 	case err != nil:
 		return err
-	case ignored:
+	case ignored != nil:
 		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig, "set EXPORT_START_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the start of a range: the events of now begin with old ones")
 	}
-	ignored, err = b.ignored(ctx, before-unit, -10*unit, func(e *bridge.Event) bool { return e.Time > before+far })
-	if err == nil && ignored {
+	late := func(e *bridge.Event) bool { return e.Time > far }
+	if ignored, rejected, err = b.lists(ctx, unit, late); rejected {
+		ignored, err = b.listTwice(ctx, before-unit, before-10*unit, func(e *bridge.Event) bool { return e.Time > before+far })
+	}
+	if err == nil && ignored != nil {
 		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig, "set EXPORT_END_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the end of a range: it lists events from behind it")
 	}
@@ -44,38 +56,46 @@ type bounds struct {
 	seen    func(*bridge.Page)
 }
 
-// ignored reports whether the second at a time, and the one that is apart from it, both
-// list an event that is far outside.
-func (b *bounds) ignored(ctx context.Context, at, apart int64, outside func(*bridge.Event) bool) (bool, error) {
-	suspects := make(map[string]struct{})
-	for _, start := range []int64{at, at + apart} {
-		if len(suspects) == 0 && start != at {
-			return false, nil
-		}
-		if apart > 0 { // now
-			bridge.Sleep(ctx, time.Until(time.UnixMilli(start)))
-		}
-		p, err := pageread.Once(ctx, b.source, bridge.Position{Start: max(0, start), End: max(0, start) + unit, Window: true}, b.timeout)
-		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.BadCursor {
-			return false, nil // an API that refuses such a range does not ignore it
-		}
-		if err != nil {
-			return false, err
-		}
-		if b.seen != nil {
-			b.seen(p)
-		}
-		for i := range p.Events {
-			e := &p.Events[i]
-			if _, again := suspects[string(e.Raw)]; again {
-				p.Release()
-				return true, nil
-			}
-			if start == at && e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && outside(e) {
-				suspects[string(e.Raw)] = struct{}{}
-			}
-		}
-		p.Release()
+// lists returns the events that the second at a time lists although they are outside, nil
+// if there are none. rejected is true if the API rejects such a range.
+func (b *bounds) lists(ctx context.Context, at int64, outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
+	p, err := pageread.Once(ctx, b.source, bridge.Position{Start: at, End: at + unit, Window: true}, b.timeout)
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.BadCursor {
+		return nil, true, nil
 	}
-	return false, ctx.Err()
+	if err != nil {
+		return nil, false, err
+	}
+	defer p.Release()
+	if b.seen != nil {
+		b.seen(p)
+	}
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && outside(e) {
+			if found == nil {
+				found = make(map[bridge.ItemKey]struct{})
+			}
+			found[e.ItemKey()] = struct{}{}
+		}
+	}
+	return found, false, nil
+}
+
+// listTwice returns the events that two ranges list although they are outside of both. A
+// range that the API rejects lists none.
+func (b *bounds) listTwice(ctx context.Context, first, second int64, outside func(*bridge.Event) bool) (map[bridge.ItemKey]struct{}, error) {
+	found, _, err := b.lists(ctx, max(unit, first), outside)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if second > first { // of now
+		bridge.Sleep(ctx, time.Until(time.UnixMilli(second)))
+	}
+	again, _, err := b.lists(ctx, max(unit, second), outside)
+	for k := range again {
+		if _, ok := found[k]; ok {
+			return again, err
+		}
+	}
+	return nil, errors.Join(err, ctx.Err())
 }

@@ -6,17 +6,20 @@ import (
 	"exportbridge/bridge"
 )
 
-// clock is the API's: its Date header less the duration of the request. Without one it
-// is this machine's.
+// clock is the API's: its Date header less the duration of the request. Without one, and
+// where that is ahead, it is this machine's: a clock that is wrong must not settle what
+// is to come.
 type clock struct {
 	ahead time.Duration // of this machine's
+	known bool          // a response has come
 	byAPI bool
 }
 
-func (c *clock) now() time.Time { return time.Now().Add(c.ahead) }
+func (c *clock) now() time.Time { return time.Now().Add(min(0, c.ahead)) }
 
 // saw takes the time of a page.
 func (c *clock) saw(p *bridge.Page) {
+	c.known = true
 	if c.byAPI = !p.ServerTime.IsZero(); c.byAPI {
 		c.ahead = p.AsOf().Sub(p.ArrivedAt)
 	}

@@ -21,9 +21,10 @@ type item struct {
 // collector keeps the new items of a window.
 type collector struct {
 	memory *memory
-	floor  int64 // of the listing
-	to     int64 // end of the window
-	most   int64 // bytes
+	floor  int64                       // of the listing
+	to     int64                       // end of the window
+	most   int64                       // bytes
+	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
 	items  []item
 	bytes  int64
 }
@@ -35,6 +36,9 @@ const itemCost = 800
 func (c *collector) collect(p *bridge.Page) error {
 	for i := range p.Events {
 		e := &p.Events[i]
+		if c.keys != nil {
+			c.keys[e.ItemKey()] = struct{}{}
+		}
 		if c.belowFloor(e) || !c.memory.isNew(e, c.to) {
 			continue
 		}
@@ -73,7 +77,8 @@ func (i *item) when() int64 {
 }
 
 // pages cuts the new items of a window into pages, oldest first. The last one leads to
-// the watermark at the end of the window, the others name their part of it.
+// the watermark at the end of the window, the others name their part of it. If the end is
+// the watermark, the window is listed again behind them.
 func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.when(), b.when()), bytes.Compare(a.event.ID, b.event.ID))
@@ -87,7 +92,7 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 		}
 		w.Part++
 		next := w.Cursor()
-		if n == len(items) {
+		if n == len(items) && to > w.At {
 			next = bridge.Watermark{At: to}.Cursor()
 		}
 		p := l.page(at, cursor, next, to)

@@ -12,12 +12,9 @@ type Config struct {
 	Follow    string        `env:"EXPORT_FOLLOW" stream:"yes" values:"cursor,windows" desc:"how the export is followed: by the API's cursor, which lists oldest first and stays valid, or by windows of time, for lists in any order"`
 	LookBack  time.Duration `env:"EXPORT_LOOK_BACK" stream:"yes" desc:"how far back each window lists again, for events that the API shows late; only with EXPORT_FOLLOW=windows"`
 	Settle    time.Duration `env:"EXPORT_SETTLE" stream:"yes" desc:"how old an event is when its window is listed, by the API's clock; only with EXPORT_FOLLOW=windows"`
-	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range that the API lists in one query; only with EXPORT_FOLLOW=windows"`
+	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range of one query, including the look-back: at most what the API lists; only with EXPORT_FOLLOW=windows"`
 	OnChanged string        `env:"EXPORT_ON_CHANGED" stream:"yes" values:"ignore,publish" desc:"action for an item that is listed again with the same id and time, and other bytes; only with EXPORT_FOLLOW=windows"`
 
-	// EmptyPages is how many empty pages in a row end a listing whose API names a next
-	// page for ever.
-	EmptyPages int
 	// PageSize is the number of items that a full page has, of the API and of the Lister.
 	PageSize int
 	// EndExplicit is set if a page says whether more follow: a full page without a next
@@ -51,6 +48,13 @@ func (c *Config) Windows() bool { return c.Follow == bridge.FollowWindows }
 // Reach is how old an item may be, by the watermark, that is listed again: an API that
 // ignores the end of a range lists items before their window, by Settle at most.
 func (c *Config) Reach() time.Duration { return c.LookBack + c.Settle }
+
+// Newest is the longest range that ends now, and begins at start at the earliest, in
+// milliseconds since the epoch.
+func (c *Config) Newest(now time.Time, start int64) bridge.Position {
+	end := floor(now.UnixMilli()) + unit
+	return bridge.Position{Start: max(start, end-c.MaxWindow.Milliseconds()), End: end, Window: true}
+}
 
 // ChangedIsNew reports whether an item with a known id and time, and other bytes, is published.
 func (c *Config) ChangedIsNew() bool { return c.OnChanged == changedPublish }

@@ -147,7 +147,7 @@ func (w *world) live(d time.Duration) {
 			}
 		}
 	}
-	time.Sleep(3*time.Minute + 2*w.lookBack)
+	bridge.Sleep(w.t.Context(), 3*time.Minute+2*w.lookBack)
 	stop()
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/pageread"
 )
 
 const (
@@ -19,6 +18,8 @@ const (
 	// firstSize is the size of the first window in milliseconds, where it is not at the
 	// end of the list.
 	firstSize = int64(time.Hour / time.Millisecond)
+	// maxEmpties is how many empty pages in a row a listing may have.
+	maxEmpties = 1000
 	// restless is how far the watermark may lag behind while nothing new is listed.
 	restless = int64(time.Minute / time.Millisecond)
 	// patience bounds the search for the next item through empty windows in one Fetch.
@@ -38,9 +39,11 @@ type Lister struct {
 	pending []*bridge.Page // of the window that is listed
 	listed  int64          // the end of the newest window, while nothing else was asked for
 	size    int64          // of the next window
-	marks   bool           // the API has marked the end of a listing
-	paged   bool           // the API has named a next page
 	learned bool           // the API's time is known, and that it takes bounds
+
+	paged  bool // the API has named a next page
+	proven int  // a listing of so many items without a next page was complete
+	most   int  // of the items of a listing without a next page, if the API cuts them off
 }
 
 var _ bridge.Source = (*Lister)(nil)
@@ -90,13 +93,15 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	if err := l.learn(ctx, w.At); err != nil {
 		return err
 	}
+	start := w.At // where the position is while empty windows are passed
 	for began := time.Now(); ; {
-		limit := floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
+		now := l.clock.now()
+		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
 		switch {
-		case w.At > limit+restless:
+		case w.At > now.UnixMilli()+restless:
 			return fault(bridge.Permanent, "watermark", bridge.ReasonCursor,
 				"if the clock of the API or, without a Date header, of this machine was wrong: exportbridge cursor reset --to-datetime TIME",
-				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), l.clock.now().UTC().Format(time.RFC3339)))
+				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), now.UTC().Format(time.RFC3339)))
 		case w.At >= limit || l.listed != 0 && w.At == l.listed:
 			l.listed = 0
 			l.rest(at, w.At)
@@ -114,17 +119,17 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 				l.listed = to
 			}
 			return nil
-		case end && to-w.At < restless: // the watermark need not move
-			l.memory.keep(l.forgotten(w.At))
+		case end && to-start < restless: // the watermark need not move
+			l.memory.keep(l.forgotten(start))
 			l.rest(at, to)
 			return nil
 		}
-		l.memory.keep(l.forgotten(to))
 		w = bridge.Watermark{At: to}
 		if end {
 			l.listed = to
 		}
 		if end || time.Since(began) > patience {
+			l.memory.keep(l.forgotten(to))
 			l.pending = append(l.pending, l.page(at, at.Cursor, w.Cursor(), to))
 			return nil
 		}
@@ -141,7 +146,11 @@ func (l *Lister) learn(ctx context.Context, watermark int64) error {
 		return err
 	}
 	l.learned = true
-	if !l.clock.byAPI && l.cfg.Warn != nil {
+	switch apart := l.clock.ahead.Abs(); {
+	case l.cfg.Warn == nil:
+	case apart > time.Minute:
+		l.cfg.Warn(fmt.Sprintf("the API's clock and that of this machine differ by %s: windows end by the earlier one", apart.Round(time.Second)), "synchronize the clock of this machine (NTP)")
+	case l.clock.known && !l.clock.byAPI:
 		l.cfg.Warn("the API sends no Date header: windows end by the clock of this machine", "keep the clock of this machine right (NTP), and raise EXPORT_SETTLE by how far it may be ahead of the API's")
 	}
 	return nil
@@ -158,12 +167,15 @@ func (l *Lister) rest(at bridge.Position, upTo int64) {
 }
 
 // window lists from a watermark to an end that is at most limit, and as near as memory
-// requires.
+// requires. Where even a second has too much, it returns a part, and from as the end.
 func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int64, items []item, err error) {
 	for {
-		to = min(limit, from+l.size)
+		to = min(limit, floor(from+l.size))
 		c := collector{memory: &l.memory, floor: lowest, to: to, most: l.cfg.MaxBytes}
-		err = l.list(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
+		if !l.paged {
+			c.keys = make(map[bridge.ItemKey]struct{})
+		}
+		err = l.listAll(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
 		switch {
 		case err == nil:
 			if c.bytes < l.cfg.MaxBytes/4 {
@@ -173,127 +185,12 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 		case !errors.Is(err, errTooMuch):
 			return to, nil, err
 		}
-		l.memory.undo()
-		if l.size = floor((to - from) / 2); l.size < unit {
+		if l.size = floor((to - from) / 2); l.size < unit { // or the look-back has too many
 			l.size = unit
-			return to, nil, fault(bridge.Permanent, "window", bridge.ReasonConfig, "raise EXPORT_PREFETCH_BYTES, which bounds the new events of a window in memory",
-				fmt.Sprintf("the events of the second at %s take more than %d bytes", bridge.Watermark{At: from}.Cursor(), l.cfg.MaxBytes))
+			return from, c.items, nil
 		}
+		l.memory.undo()
 	}
-}
-
-// list reads a range whole. One that the API cuts off is read in halves.
-func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
-	asked := bridge.Position{Start: max(0, from-unit), End: to, Window: true}
-	l.memory.beginListing()
-	err := l.read(ctx, asked, c)
-	if !errors.Is(err, errCutOff) {
-		return err
-	}
-	middle := floor((from + to) / 2)
-	if middle <= from {
-		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "raise EXPORT_PAGE_SIZE, or set how a page names the next one: EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD",
-			fmt.Sprintf("the API lists a full page of %d items for the second at %s, and names no next page: more may follow", l.cfg.PageSize, bridge.Watermark{At: from}.Cursor()))
-	}
-	if err := l.list(ctx, c, from, middle); err != nil {
-		return err
-	}
-	return l.list(ctx, c, middle, to)
-}
-
-// errCutOff is the error of a full page that names no next one, errTooMuch that of a
-// window with more new items than memory is for.
-var (
-	errCutOff  = errors.New("the listing is cut off")
-	errTooMuch = errors.New("the window has too many new items")
-)
-
-// read reads all pages of a listing.
-func (l *Lister) read(ctx context.Context, at bridge.Position, c *collector) error {
-	visited := make(map[string]struct{})
-	for empties := 0; ; {
-		p, err := l.request(ctx, at)
-		if err != nil {
-			return err
-		}
-		l.clock.saw(p)
-		err = c.collect(p)
-		items, next, tail, unread := p.Items, p.Next, p.Tail(), p.Unread
-		p.Release()
-		switch {
-		case err != nil:
-			return err
-		case unread.Where != "":
-			return unread.Fault()
-		case tail && next == "" && items >= l.cfg.PageSize && !l.cfg.EndExplicit && !l.paged:
-			return errCutOff
-		case tail:
-			l.marks = l.marks || next == ""
-			return nil
-		}
-		l.paged = true
-		if empties++; items > 0 {
-			empties = 0
-		}
-		if empties >= l.cfg.EmptyPages && !l.marks {
-			return nil
-		}
-		if _, was := visited[next]; was {
-			return &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle, HintCode: bridge.HintCursorIgnored,
-				Err: fmt.Errorf("the listing leads back to cursor %s", bridge.CursorHash(next))}
-		}
-		visited[next] = struct{}{}
-		at.Cursor = next
-	}
-}
-
-// request asks for one page and decodes it. The first one of a listing fails at once, so
-// that the engine shows it; later ones are tried again, since what is read would be lost.
-// A cursor that the API rejects is one of this listing, which begins anew.
-func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	fetch := l.ask
-	if at.Cursor != "" {
-		fetch = func(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-			return pageread.Fetch(ctx, l.source, at, l.cfg.Timeout)
-		}
-	}
-	p, err := fetch(ctx, at)
-	f, ok := errors.AsType[*bridge.Fault](err)
-	if !ok || f.Class != bridge.BadCursor {
-		return p, err
-	}
-	again := *f
-	if again.Class = bridge.Transient; at.Cursor == "" {
-		again.Class, again.Reason = bridge.Malformed, bridge.ReasonConfig
-	}
-	return nil, &again
-}
-
-func (l *Lister) ask(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	return pageread.Once(ctx, l.source, at, l.cfg.Timeout)
-}
-
-// observed is a Source whose requests are observed.
-type observed struct {
-	bridge.Source
-	observe func(bridge.Observation)
-}
-
-// Fetch implements bridge.Source.
-func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	began := time.Now()
-	p, err := o.Source.Fetch(ctx, at)
-	saw := bridge.Observation{What: bridge.ObserveFetch, Took: time.Since(began), Code: "200"}
-	switch {
-	case ctx.Err() != nil, err != nil && bridge.FaultOf(err).Unsent:
-		return p, err
-	case err != nil:
-		saw.Code = bridge.FaultOf(err).Code
-	default:
-		saw.Bytes = int64(len(p.Body))
-	}
-	o.observe(saw)
-	return p, err
 }
 
 func fault(class bridge.Class, code string, reason bridge.Reason, hint, text string) error {

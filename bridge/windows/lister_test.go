@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -32,8 +33,13 @@ type list struct {
 	page                      int
 	startOpen, endClosed      bool
 	noCursor, noIDs, noHeader bool
-	noStart, noEnd            bool // the bound is ignored
-	volatile                  bool // each request shows other bytes
+	noStart, noEnd            bool          // the bound is ignored
+	volatile                  bool          // each request shows other bytes
+	shared                    bool          // items of one id have other bytes
+	ahead                     time.Duration // the clock of the API
+	empties                   int           // pages before the first one
+	mostPages, pages          int           // of a listing, 0 is no limit
+	longest                   time.Duration // range of a query
 	fail                      func() error
 	requests                  int
 }
@@ -59,12 +65,28 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 		}
 	}
 	now := time.Now()
+	if l.longest > 0 && at.End-at.Start > l.longest.Milliseconds() {
+		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Err: fmt.Errorf("%d ms are too long", at.End-at.Start)}
+	}
+	if l.pages++; at.Cursor == "" {
+		l.pages = 1
+	}
+	if l.mostPages > 0 && l.pages > l.mostPages {
+		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("the cursor has expired")}
+	}
+	var skipped int
+	if _, err := fmt.Sscanf(at.Cursor, "empty%d", &skipped); err == nil {
+		at.Cursor = ""
+	}
+	if skipped < l.empties {
+		return &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now, Next: fmt.Sprintf("empty%d", skipped+1)}, nil
+	}
 	shown := l.shown(time.UnixMilli(at.Start), time.UnixMilli(at.End), now)
 	if at.Cursor != "" {
 		i := slices.IndexFunc(shown, func(e entry) bool { return fmt.Sprint(e.seq) == at.Cursor })
 		shown = shown[i+1:]
 	}
-	p := &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now.Truncate(time.Second)}
+	p := &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now.Add(l.ahead).Truncate(time.Second)}
 	if l.noHeader {
 		p.ServerTime = time.Time{}
 	}
@@ -76,6 +98,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	}
 	for i, e := range shown {
 		raw := e.raw()
+		if l.shared {
+			raw = fmt.Sprintf(`{"id":%q,"seq":%d}`, e.id, e.seq)
+		}
 		if l.volatile {
 			raw = fmt.Sprintf(`{"id":%q,"seq":%d,"request":%d}`, e.id, e.seq, l.requests)
 		}
@@ -184,7 +209,7 @@ func (x *session) commit() {
 func settings(lookBack time.Duration) windows.Config {
 	c := windows.DefaultConfig()
 	c.Follow, c.LookBack, c.Settle = bridge.FollowWindows, lookBack, 2*time.Second
-	c.PageSize, c.EmptyPages, c.MaxBytes, c.Timeout = 5, 5, 1<<20, time.Minute
+	c.PageSize, c.MaxBytes, c.Timeout = 5, 1<<20, time.Minute
 	return c
 }
 
@@ -250,13 +275,13 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	}
 	cfg := settings(lookBack)
 	cfg.PageSize = 10
-	cfg.MaxBytes = int64(20000 + rng.IntN(40000))
+	cfg.MaxBytes = int64(2000 + rng.IntN(40000))
 	s := newTopic(t, start, lookBack)
-	errors := 0
+	failures := 0
 	l.fail = func() error {
 		if rng.IntN(40) == 0 {
-			errors++
-			return &bridge.Fault{Class: bridge.Transient, Code: "500", Err: fmt.Errorf("no %d", errors)}
+			failures++
+			return &bridge.Fault{Class: bridge.Transient, Code: "500", Err: fmt.Errorf("no %d", failures)}
 		}
 		return nil
 	}
@@ -276,7 +301,7 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 			x.commit()
 		}
 		if !more {
-			time.Sleep(time.Duration(1+rng.IntN(15)) * time.Second)
+			bridge.Sleep(t.Context(), time.Duration(1+rng.IntN(15))*time.Second)
 		}
 	}
 	want := make(map[string]int)
@@ -306,7 +331,7 @@ func TestOrder(t *testing.T) {
 			at := began.Add(-time.Duration(i*7%50) * time.Minute)
 			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
 		}
-		time.Sleep(time.Minute)
+		bridge.Sleep(t.Context(), time.Minute)
 		s := newTopic(t, began.Add(-time.Hour), time.Minute)
 		x := s.begin(windows.New(l, settings(time.Minute)))
 		for more := true; more; {
@@ -345,9 +370,9 @@ func TestChanged(t *testing.T) {
 				at := time.Now().Add(time.Duration(i) * time.Second)
 				l.all = append(l.all, entry{id: "same", seq: i, at: at, visible: at})
 			}
-			time.Sleep(10 * time.Second)
+			bridge.Sleep(t.Context(), 10*time.Second)
 			cfg := settings(time.Minute)
-			cfg.OnChanged = onChanged
+			cfg.OnChanged, cfg.EndExplicit = onChanged, true
 			x := newTopic(t, time.Now().Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
 			for range 4 {
 				for more := true; more; {
@@ -356,13 +381,35 @@ func TestChanged(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(5 * time.Second)
+				bridge.Sleep(t.Context(), 5*time.Second)
 			}
 			if x.commit(); len(x.records) != want {
 				t.Errorf("%s: %d records, want %d: %q", onChanged, len(x.records), want, x.records)
 			}
 		})
 	}
+}
+
+// TestSharedID: items of one id and time, with other bytes, are several items.
+func TestSharedID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 5, shared: true}
+		for i := range 20 {
+			l.all = append(l.all, entry{id: fmt.Sprint(i / 2), seq: i, at: at, visible: at})
+		}
+		bridge.Sleep(t.Context(), 10*time.Second)
+		x := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, settings(time.Minute)))
+		for range 5 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sleep(t.Context(), 5*time.Second)
+		}
+		if x.commit(); len(x.records) != 20 {
+			t.Errorf("%d records, want 20: %q", len(x.records), x.records)
+		}
+	})
 }
 
 // TestBoundsIgnored: an API that ignores the start or the end of a range is refused, since
@@ -378,6 +425,136 @@ func TestBoundsIgnored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCapped: an API that lists fewer items than asked for, and names no next page, is
+// found out and asked for smaller ranges.
+func TestCapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 50, noCursor: true}
+		for i := range 3000 {
+			at := began.Add(-time.Duration(i) * 400 * time.Millisecond)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		cfg := settings(time.Minute)
+		cfg.PageSize = 100
+		x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != 3000 {
+			t.Errorf("%d records, want 3000", len(x.records))
+		}
+		asked := l.requests
+		for range 20 {
+			bridge.Sleep(t.Context(), 15*time.Second)
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := l.requests - asked; n > 60 {
+			t.Errorf("%d requests of 20 polls at rest", n)
+		}
+	})
+}
+
+// TestRejectedCursor: an API whose cursors are rejected after some pages is asked for
+// smaller ranges.
+func TestRejectedCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, mostPages: 3}
+		for i := range 100 {
+			at := began.Add(-time.Duration(i) * time.Minute)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		x := newTopic(t, began.Add(-2*time.Hour), time.Second).begin(windows.New(l, settings(time.Second)))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != 100 {
+			t.Errorf("%d records, want 100", len(x.records))
+		}
+	})
+}
+
+// TestClocks: windows end by the earlier of two clocks, so a clock that is ahead settles
+// nothing too early.
+func TestClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, ahead: time.Hour}
+		for i := range 20 {
+			at := began.Add(time.Duration(i) * 10 * time.Second)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+		}
+		x := newTopic(t, began.Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		for range 60 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sleep(t.Context(), 5*time.Second)
+		}
+		if x.commit(); len(x.records) != 20 {
+			t.Errorf("%d records, want 20", len(x.records))
+		}
+	})
+}
+
+// TestEmptyPages: empty pages in a window end nothing while they name a next one.
+func TestEmptyPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 5, empties: 20, all: []entry{{id: "a", at: at, visible: at}}}
+		bridge.Sleep(t.Context(), time.Minute)
+		x := newTopic(t, at.Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		if _, err := x.step(); err != nil {
+			t.Fatal(err)
+		}
+		if x.commit(); len(x.records) != 1 {
+			t.Errorf("%d records, want 1", len(x.records))
+		}
+		l.empties = 1 << 30
+		_, err := newTopic(t, at.Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second))).step()
+		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_MORE_FIELD") {
+			t.Errorf("got %v, want a permanent fault that names EXPORT_MORE_FIELD", err)
+		}
+	})
+}
+
+// TestLongestRange: no request asks for more than the API lists in one query, whatever the
+// look-back.
+func TestLongestRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5, longest: time.Hour}
+		for i := range 50 {
+			at := began.Add(-time.Duration(i) * 10 * time.Minute)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		cfg := settings(3 * time.Hour)
+		cfg.MaxWindow = time.Hour
+		x := newTopic(t, began.Add(-9*time.Hour), 3*time.Hour).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != 50 {
+			t.Errorf("%d records, want 50", len(x.records))
+		}
+	})
 }
 
 // TestClock: a watermark ahead of the API's clock blocks the stream.
@@ -400,7 +577,7 @@ func TestCutOff(t *testing.T) {
 			at := began.Add(-time.Duration(i) * 30 * time.Second)
 			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
 		}
-		time.Sleep(time.Minute)
+		bridge.Sleep(t.Context(), time.Minute)
 		s := newTopic(t, began.Add(-time.Hour), time.Minute)
 		x := s.begin(windows.New(l, settings(time.Minute)))
 		for more := true; more; {
@@ -417,7 +594,7 @@ func TestCutOff(t *testing.T) {
 			at := time.Now()
 			l.all = append(l.all, entry{id: fmt.Sprint("b", i), seq: 100 + i, at: at, visible: at})
 		}
-		time.Sleep(time.Minute)
+		bridge.Sleep(t.Context(), time.Minute)
 		_, err := x.step()
 		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
 			t.Errorf("got %v, want a permanent fault that names EXPORT_PAGE_SIZE", err)

@@ -1,6 +1,10 @@
 package windows
 
-import "exportbridge/bridge"
+import (
+	"hash/maphash"
+
+	"exportbridge/bridge"
+)
 
 // maxRemembered is how many items a Lister remembers: about 150 MB.
 const maxRemembered = 2_000_000
@@ -20,18 +24,32 @@ type memory struct {
 	// listed counts the copies of items without an id in this listing, fresh are the
 	// new items of this window.
 	listed map[bridge.ItemKey]int32
+	sums   map[bridge.ItemKey]uint64 // of the bytes of items with an id, in this listing
 	fresh  []bridge.ItemKey
 }
 
 func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
-	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32)}
+	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint64)}
 }
 
+var seed = maphash.MakeSeed()
+
+// keyOf identifies an item. Two of one key in one listing, with other bytes, are two
+// items: the id is not unique.
 func (m *memory) keyOf(e *bridge.Event) bridge.ItemKey {
 	if m.byBytes {
 		return bridge.ItemKeyOf(e.Raw, nil)
 	}
-	return e.ItemKey()
+	k := e.ItemKey()
+	if e.ID == nil {
+		return k
+	}
+	sum := maphash.Bytes(seed, e.Raw)
+	if first, again := m.sums[k]; again && first != sum {
+		return bridge.ItemKeyOf(k[:], e.Raw)
+	}
+	m.sums[k] = sum
+	return k
 }
 
 // isNew reports whether an item that a window up to to lists is not in the topic, and
@@ -57,7 +75,10 @@ func (m *memory) isNew(e *bridge.Event, to int64) bool {
 }
 
 // beginListing begins to count copies. A listing that reads a page twice must not.
-func (m *memory) beginListing() { clear(m.listed) }
+func (m *memory) beginListing() {
+	clear(m.listed)
+	clear(m.sums)
+}
 
 // undo forgets the new items of this window, which is not published.
 func (m *memory) undo() {

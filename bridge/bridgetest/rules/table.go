@@ -213,8 +213,8 @@ var All = []Rule{
 		Name: "list-moves-early", Without: "the watermark moves before the last page of its window",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/collect.go", `
--		if n == len(items) {
-+		if n == len(items) || protocol.Broken("list-moves-early") {
+-		if n == len(items) && to > w.At {
++		if n == len(items) && to > w.At || protocol.Broken("list-moves-early") {
  			next = bridge.Watermark{At: to}.Cursor()
 `}},
 	},
@@ -222,10 +222,10 @@ var All = []Rule{
 		Name: "list-unsettled", Without: "a window ends now",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--		limit := floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
-+		limit := floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
+-		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
++		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
 +		if protocol.Broken("list-unsettled") {
-+			limit = floor(l.clock.now().UnixMilli())
++			limit = floor(now.UnixMilli())
 +		}
 `}},
 	},
@@ -233,12 +233,12 @@ var All = []Rule{
 		Name: "list-no-look-back", Without: "a window begins at the watermark",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--		err = l.list(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
+-		err = l.listAll(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
 +		back := l.cfg.LookBack.Milliseconds()
 +		if protocol.Broken("list-no-look-back") {
 +			back = 0
 +		}
-+		err = l.list(ctx, &c, max(lowest, floor(from-back)), to)
++		err = l.listAll(ctx, &c, max(lowest, floor(from-back)), to)
 `}},
 	},
 	{

@@ -243,7 +243,7 @@ func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
 		return
 	}
 	cfg := st.Windows
-	cfg.PageSize, cfg.EndExplicit, cfg.EmptyPages = st.Engine.PageSize, st.Engine.EndExplicit, st.Engine.EmptyPages
+	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit
 	cfg.MaxBytes, cfg.Timeout, cfg.Warn = st.Engine.PrefetchBytes, st.Engine.FetchTimeout, st.Export.Warn
 	observer := ports.Observer
 	cfg.Observe = func(o bridge.Observation) {

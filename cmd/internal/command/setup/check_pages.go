@@ -29,6 +29,9 @@ type sampler struct {
 func (s *sampler) look(ctx context.Context) (found []finding) {
 	origin := &s.st.Engine.Origin
 	at := bridge.Position{Start: origin.Start, End: origin.End, Window: origin.End != 0}
+	if w := &s.st.Windows; w.Windows() {
+		at = w.Newest(time.Now(), origin.Start)
+	}
 	first, f := s.read(ctx, at, cmp.Or(s.show, exportapi.SampleSize), "items")
 	if f != nil {
 		return []finding{*f}

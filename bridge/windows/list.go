@@ -1,0 +1,195 @@
+package windows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/pageread"
+)
+
+// errTooMuch is the error of a window with more new items than memory is for.
+var errTooMuch = errors.New("the window has too many new items")
+
+// cutOff is the error of a listing that ends before its range does.
+type cutOff struct{ why, hint string }
+
+func (e *cutOff) Error() string { return e.why }
+
+// listAll reads a range whole, in parts that the API can list.
+func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) error {
+	for from < to {
+		end := min(to, floor(from+l.cfg.MaxWindow.Milliseconds()-unit))
+		if err := l.list(ctx, c, from, end); err != nil {
+			return err
+		}
+		from = end
+	}
+	return nil
+}
+
+// list reads a range whole. One that the API cuts off is read in halves.
+func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
+	middle := floor((from + to) / 2)
+	got, err := l.read(ctx, c, from, to)
+	if err == nil && middle > from {
+		err = l.prove(ctx, c, got, from, to)
+	}
+	cut, ok := errors.AsType[*cutOff](err)
+	switch {
+	case !ok:
+		return err
+	case middle <= from:
+		return fault(bridge.Permanent, "window", bridge.ReasonConfig, cut.hint,
+			fmt.Sprintf("the second at %s: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
+	}
+	if err := l.list(ctx, c, from, middle); err != nil {
+		return err
+	}
+	return l.list(ctx, c, middle, to)
+}
+
+// prove reads what is before and behind the items of a range that the API listed without
+// a next page, if no listing of so many was proven: an API without pages may cut them off
+// without a word.
+func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to int64) error {
+	if l.paged || l.cfg.EndExplicit || got.items <= max(1, l.proven) || got.oldest > got.newest {
+		return nil
+	}
+	before := len(c.keys)
+	for _, rest := range [][2]int64{{from, floor(got.oldest) + unit}, {floor(got.newest), to}} {
+		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] {
+			continue
+		}
+		if _, err := l.read(ctx, c, rest[0], rest[1]); err != nil {
+			return err
+		}
+	}
+	if len(c.keys) == before {
+		l.proven = got.items
+		return nil
+	}
+	l.most = got.items
+	return l.full(got.items)
+}
+
+// listing is what a range lists: so many items, from and to such times in milliseconds
+// since the epoch.
+type listing struct {
+	items          int
+	oldest, newest int64
+}
+
+func (g *listing) add(p *bridge.Page) {
+	g.items += p.Items
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime {
+			g.oldest, g.newest = min(g.oldest, e.Time), max(g.newest, e.Time)
+		}
+	}
+}
+
+// full is the error of a page that names no next one and has as many items as the API
+// lists.
+func (l *Lister) full(items int) error {
+	return &cutOff{
+		why:  fmt.Sprintf("a full page of %d items names no next one", items),
+		hint: "raise EXPORT_PAGE_SIZE, or set how a page names the next one: EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD",
+	}
+}
+
+// read reads all pages of a range.
+func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got listing, err error) {
+	got = listing{oldest: math.MaxInt64, newest: math.MinInt64}
+	l.memory.beginListing()
+	at := bridge.Position{Start: max(0, from-unit), End: to, Window: true}
+	visited := make(map[string]struct{})
+	for empties := 0; ; {
+		p, err := l.request(ctx, at)
+		if err != nil {
+			return got, err
+		}
+		l.clock.saw(p)
+		got.add(p)
+		err = c.collect(p)
+		items, next, tail, unread := p.Items, p.Next, p.Tail(), p.Unread
+		p.Release()
+		full := !l.paged && (items >= l.cfg.PageSize && !l.cfg.EndExplicit || l.most > 0 && items >= l.most)
+		switch {
+		case err != nil:
+			return got, err
+		case tail && next == "" && full:
+			return got, l.full(items)
+		case unread.Where != "":
+			return got, unread.Fault()
+		case tail:
+			return got, nil
+		}
+		l.paged = true
+		if empties++; items > 0 {
+			empties = 0
+		}
+		if empties >= maxEmpties {
+			return got, fault(bridge.Permanent, "window", bridge.ReasonConfig, "set what marks the end of the results: EXPORT_MORE_FIELD, or EXPORT_CURSOR_FIELD",
+				fmt.Sprintf("the listing does not end: %d empty pages in a row name a next one", empties))
+		}
+		if _, was := visited[next]; was {
+			return got, &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle, HintCode: bridge.HintCursorIgnored,
+				Err: fmt.Errorf("the listing leads back to cursor %s", bridge.CursorHash(next))}
+		}
+		visited[next] = struct{}{}
+		at.Cursor = next
+	}
+}
+
+// request asks for one page and decodes it. The first one of a listing fails at once, so
+// that the engine shows it; later ones are tried again, since what is read would be lost.
+// A cursor that the API rejects is one of this listing, which has too many pages.
+func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	fetch := pageread.Once
+	if at.Cursor != "" {
+		fetch = pageread.Fetch
+	}
+	p, err := fetch(ctx, l.source, at, l.cfg.Timeout)
+	f, ok := errors.AsType[*bridge.Fault](err)
+	switch {
+	case !ok || f.Class != bridge.BadCursor:
+		return p, err
+	case at.Cursor != "":
+		return nil, &cutOff{
+			why:  fmt.Sprintf("the API rejects the cursor of a listing: %v", err),
+			hint: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD, EXPORT_CURSOR_PARAM and EXPORT_CURSOR_ALONE",
+		}
+	}
+	first := *f
+	first.Class, first.Reason = bridge.Malformed, bridge.ReasonConfig
+	first.Hint = "check EXPORT_MAX_WINDOW, which must not exceed the longest range that the API lists, " +
+		"EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
+	return nil, &first
+}
+
+// observed is a Source whose requests are observed.
+type observed struct {
+	bridge.Source
+	observe func(bridge.Observation)
+}
+
+// Fetch implements bridge.Source.
+func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	began := time.Now()
+	p, err := o.Source.Fetch(ctx, at)
+	saw := bridge.Observation{What: bridge.ObserveFetch, Took: time.Since(began), Code: "200"}
+	switch {
+	case ctx.Err() != nil, err != nil && bridge.FaultOf(err).Unsent:
+		return p, err
+	case err != nil:
+		saw.Code = bridge.FaultOf(err).Code
+	default:
+		saw.Bytes = int64(len(p.Body))
+	}
+	o.observe(saw)
+	return p, err
+}
