@@ -68,7 +68,7 @@ func TestCheckpointGolden(t *testing.T) {
 			Format: bridge.ListingFormat, Stream: "audit", Version: bridge.Version{Epoch: 2, Seq: 9}, Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
 			Cursor: bridge.Watermark{At: 1795687201000, Part: 2}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
 			Listing: &bridge.Listing{
-				Floor: 1795680000000, Marks: []bridge.ListingMark{{At: 1795687000000, Topics: topicsTo(77)}},
+				Floor: 1795680000000, Reach: 180000, Marks: []bridge.ListingMark{{At: 1795687000000, Topics: topicsTo(77)}},
 				Again: 1795687100000, Behind: topicsTo(80),
 			},
 			WrittenAt: 1795687300000,

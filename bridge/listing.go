@@ -1,6 +1,9 @@
 package bridge
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,12 +57,29 @@ func (p *Position) Watermark() (w Watermark, ok bool) {
 	return ParseWatermark(p.Cursor)
 }
 
+// CheckTarget returns why a stream cannot be reset to t, nil if it can: a cursor is of one
+// way to follow an API, and windows begin at a time.
+func (o *Origin) CheckTarget(t Target) error {
+	windows := o.Follow == FollowWindows
+	_, watermark := ParseWatermark(t.Cursor)
+	switch {
+	case windows && t.Cursor == "" && t.Start == 0:
+		return errors.New("windows of time begin at a time, EXPORT_FOLLOW=windows: reset to a time instead")
+	case t.Cursor != "" && watermark != windows:
+		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead", cmp.Or(o.Follow, "cursor"))
+	}
+	return nil
+}
+
 // Listing is what a stream that follows windows knows of the topic. It begins anew with
 // a reset, after which everything is published again.
 type Listing struct {
 	// Floor is the watermark at which the listing began, in milliseconds since the
 	// epoch. Nothing before it is listed.
 	Floor int64 `json:"floor"`
+	// Reach is how old an item may be, by the watermark, that is listed again, in
+	// milliseconds; 0 before the first window.
+	Reach int64 `json:"reach,omitempty"`
 	// Marks are earlier watermarks, oldest first, at least one.
 	Marks []ListingMark `json:"marks"`
 	// Again is set after a reset within the look-back: an item from this time on, in
@@ -107,6 +127,7 @@ const (
 // are the topics before the window at from was published, as far as it begins there.
 func (l *Listing) Moved(from, to Watermark, topics []TopicState, lookBack time.Duration) *Listing {
 	next := *l
+	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
 	if from.At-next.Marks[len(next.Marks)-1].At >= gap {
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
@@ -141,7 +162,11 @@ func (c *Checkpoint) Settled() int64 {
 	if c.Listing == nil {
 		return c.PositionTime
 	}
-	return min(c.PositionTime, c.Listing.Marks[0].At)
+	w, ok := ParseWatermark(c.Cursor)
+	if !ok || c.Listing.Reach == 0 {
+		return c.Listing.Floor
+	}
+	return min(c.PositionTime, w.At-c.Listing.Reach)
 }
 
 // first is the index of the newest mark that is old enough for a watermark.

@@ -83,6 +83,9 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.cfg.Origin.CheckTarget(m.target); err != nil {
+		return nil, &RefusedError{Detail: err.Error()}
+	}
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
 	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
 		m.note("the settings change, from %s to %s", from.Origin, want)

@@ -69,6 +69,8 @@ type DeadLetter struct {
 	Size int
 	// Source is the source of the item, zero if unknown.
 	Source bridge.SourceIdentity
+	// EventTime is the item's time in milliseconds since the epoch, NoTime if unknown.
+	EventTime int64
 	// Whole is true if the record holds the item. Then Item is the item, in the memory of
 	// the record; List leaves Item out.
 	Whole bool
@@ -91,7 +93,7 @@ type DeadLetter struct {
 
 // Read reads a record of the dead-letter topic. Missing values stay empty.
 func Read(r *kgo.Record) DeadLetter {
-	l := DeadLetter{Place: placeOf(r), Time: r.Timestamp, Size: len(r.Value)}
+	l := DeadLetter{Place: placeOf(r), Time: r.Timestamp, EventTime: bridge.NoTime, Size: len(r.Value)}
 	for _, h := range r.Headers {
 		value := string(h.Value)
 		switch h.Key {
@@ -103,6 +105,10 @@ func Read(r *kgo.Record) DeadLetter {
 			l.Message = value
 		case kafkasink.HeaderID:
 			l.ID = string(h.Value[:min(len(value), keptID)])
+		case kafkasink.HeaderTime:
+			if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
+				l.EventTime = t.UnixMilli()
+			}
 		case kafkasink.HeaderSource:
 			l.Source = identityOf(value)
 		case kafkasink.HeaderCursorHash:

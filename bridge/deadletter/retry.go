@@ -195,6 +195,10 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed",
 			strings.Join(r.Elsewhere, ", "))
 	}
+	if _, ok := bridge.ParseWatermark(l.Cursor); ok {
+		page, err = r.listed(ctx, l)
+		return page, "", err
+	}
 	at := bridge.Position{Cursor: l.Cursor, Start: r.Origin.Start, End: r.Origin.End, Window: r.Origin.End != 0}
 	page, err = pageread.Fetch(ctx, r.Source, at, r.FetchTimeout)
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.BadCursor {
@@ -218,6 +222,34 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	}
 	return page, note, nil
 }
+
+// listed returns a page with the item of a stream that follows windows: it lists the
+// second around the item's time.
+func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error) {
+	if l.EventTime == bridge.NoTime {
+		return nil, &unusable{"it has no time to list it by"}
+	}
+	at := bridge.Position{Start: l.EventTime - 1000, End: l.EventTime + 1000, Window: true}
+	for range mostListed {
+		page, err := pageread.Fetch(ctx, r.Source, at, r.FetchTimeout)
+		switch {
+		case err != nil:
+			return nil, err
+		case keepOnly(page, l, true), keepOnly(page, l, false):
+			return page, nil
+		}
+		next, last := page.Next, page.Tail()
+		page.Release()
+		if last {
+			break
+		}
+		at.Cursor = next
+	}
+	return nil, &unusable{"the API does not list it any more"}
+}
+
+// mostListed bounds the pages that are read for an item.
+const mostListed = 1000
 
 // keepOnly drops all events of the page but the dead letter's, and reports whether the
 // page has that event: with the same bytes if exactly is set, else with the same id.

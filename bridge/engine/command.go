@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,9 +187,8 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 		}
 	case leak != "":
 		return "the cursor contains " + leak + ", which is not stored"
-	case !j.e.cfg.fits(cmd.Target.Cursor):
-		return fmt.Sprintf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead",
-			cmp.Or(j.e.cfg.Origin.Follow, "cursor"))
+	case j.e.cfg.Origin.CheckTarget(cmd.Target) != nil:
+		return j.e.cfg.Origin.CheckTarget(cmd.Target).Error()
 	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > j.e.rules.TailLimit:
 		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), j.e.rules.TailLimit)
 	default:

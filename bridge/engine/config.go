@@ -131,12 +131,6 @@ func (c *Config) rules() position.Rules {
 // bridge.Watermark.
 func (c *Config) listing() bool { return c.Origin.Follow == bridge.FollowWindows }
 
-// fits reports whether a cursor is of the way in which the stream follows its API.
-func (c *Config) fits(cursor string) bool {
-	_, watermark := bridge.ParseWatermark(cursor)
-	return cursor == "" || watermark == c.listing()
-}
-
 // window reports whether the stream is a stateless window, which ends.
 func (c *Config) window() bool { return c.Origin.End != 0 }
 

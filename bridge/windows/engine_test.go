@@ -168,7 +168,7 @@ func (w *world) want(times func(entry) int) {
 // TestEngine: an engine that follows windows publishes each item once, whatever fails,
 // and after a reset to a time each one since then once more.
 func TestEngine(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, seed, time.Duration(seed%4)*20*time.Second)
 			w.fill(100, time.Second-time.Hour, 5*time.Minute)

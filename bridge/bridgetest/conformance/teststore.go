@@ -89,7 +89,7 @@ func storeForeign(t *testing.T, f StoreFixture) {
 		"other JSON":     `{"a":1}`,
 		"no object":      `[1]`,
 		"not UTF-8":      "\xff\xfe",
-		"newer version":  fmt.Sprintf(`{"v":%d,"stream":"events"}`, bridge.CheckpointFormat+1),
+		"newer version":  fmt.Sprintf(`{"v":%d,"stream":"events"}`, bridge.ListingFormat+1),
 		"cut":            `{"v":1,"stream":"eve`,
 		"another stream": `{"v":1,"stream":"other","epoch":0,"seq":1}`,
 	} {

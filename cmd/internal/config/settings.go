@@ -444,6 +444,7 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 func (st *Stream) checkWindows(unbounded error) error {
 	var p bridge.Problems
 	p.Check(unbounded == nil, "EXPORT_FOLLOW", "is windows, but %v", unbounded)
+	p.Check(st.Engine.Origin.Start != 0, "EXPORT_START", "must be a time with EXPORT_FOLLOW=windows, for example -90d")
 	p.Check(st.Engine.Origin.End == 0, "EXPORT_END", "must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
 	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW", "is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
 	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS", "must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")

@@ -185,7 +185,8 @@ func (l *learner) forwards() error {
 
 func newestFirst(why string) error {
 	return &UnfollowableError{
-		why + ": its cursor leads away from new events, so it cannot be followed",
-		"ask for ascending order in the curl command, for example with order=asc or sort=timestamp, if the API has that",
+		why + ": its cursor leads away from new events, so it cannot be followed by that",
+		"ask for ascending order in the curl command, for example with order=asc or sort=timestamp, if the API has that; " +
+			"if it has a start and an end instead, write the settings by hand, with EXPORT_FOLLOW=windows",
 	}
 }
