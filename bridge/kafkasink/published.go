@@ -1,6 +1,7 @@
 package kafkasink
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -65,7 +66,7 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 	for _, topic := range p.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
-		spans, err := spansSince(ctx, client, l, since)
+		spans, err := p.spansSince(ctx, client, l, since)
 		if kafkaclient.IsMissing(err) && topic != p.cfg.Topic {
 			continue // no dead letter yet
 		}
@@ -113,26 +114,18 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 
 // spansSince returns the spans of a topic to read for an index. A record may have been
 // given the time of its publishing, which futureLimit allows for.
-func spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
+func (p *Published) spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
 	if since.EndsOnly {
-		return spansBehind(ctx, client, l, since.Topics)
+		return p.spansBehind(ctx, client, l, since.Topics)
 	}
 	from := since.Time.Add(-futureLimit)
 	if from.UnixMilli() < 0 { // brokers refuse it
 		from = time.UnixMilli(0)
 	}
 	spans, err := spansAfter(ctx, l, from)
-	was := bridge.FindTopic(since.Topics, l.Topic())
-	if err != nil || was == nil {
+	ends, errEnds := knownEnds(ctx, client, l, since.Topics)
+	if err := cmp.Or(err, errEnds); err != nil || len(ends) == 0 {
 		return spans, err
-	}
-	now, err := client.Identify(ctx, l.Topic())
-	if err != nil {
-		return nil, err
-	}
-	ends := was.Ends.Offsets()
-	if state := now[0].State(was.DeadLetters); len(ends) == 0 || !was.Same(&state) {
-		return spans, nil
 	}
 	for id, span := range spans {
 		end := int64(0) // of a partition that was added
@@ -144,41 +137,45 @@ func spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.
 	return spans, nil
 }
 
-// spansBehind returns the spans of a topic behind its ends in known, all of it where they
-// are unknown.
-func spansBehind(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState) (map[int32]kafkaclient.Span, error) {
-	bounds, err := l.Bounds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ends, err := l.Ends(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var from []int64
+// knownEnds returns the ends of the log's topic in known, none if they are unknown or of
+// another topic.
+func knownEnds(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState) ([]int64, error) {
 	was := bridge.FindTopic(known, l.Topic())
-	if was != nil {
-		now, err := client.Identify(ctx, l.Topic())
-		if err != nil {
-			return nil, err
-		}
-		if state := now[0].State(was.DeadLetters); was.Same(&state) {
-			from = was.Ends.Offsets()
-		}
+	if was == nil {
+		return nil, nil
+	}
+	now, err := client.Identify(ctx, l.Topic())
+	if err != nil {
+		return nil, err
+	}
+	if state := now[0].State(was.DeadLetters); !was.Same(&state) {
+		return nil, nil
+	}
+	return was.Ends.Offsets(), nil
+}
+
+// spansBehind returns the spans of a topic behind its ends in known, all of it where they
+// are unknown. Dead letters may be deleted once they are handled.
+func (p *Published) spansBehind(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState) (map[int32]kafkaclient.Span, error) {
+	bounds, err := l.Bounds(ctx)
+	ends, errEnds := l.Ends(ctx)
+	from, errFrom := knownEnds(ctx, client, l, known)
+	if err := cmp.Or(err, errEnds, errFrom); err != nil {
+		return nil, err
 	}
 	spans := make(map[int32]kafkaclient.Span, len(ends))
 	for id, all := range bounds {
 		span := kafkaclient.Span{From: all.From, To: max(all.From, ends[id])}
-		if int(id) < len(from) {
-			if all.From > from[id] && !was.DeadLetters {
-				return nil, &bridge.Fault{
-					Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
-					Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, which publishes again what is listed since TIME, a time before the position by at least EXPORT_LOOK_BACK and EXPORT_SETTLE",
-					Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d must be known: the API may list it again",
-						id, l.Topic(), all.From, from[id]),
-				}
+		if int(id) < len(from) && all.From <= from[id] {
+			span.From = from[id]
+		} else if int(id) < len(from) && l.Topic() == p.cfg.Topic {
+			return nil, &bridge.Fault{
+				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
+				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
+					"which publishes again what is listed since TIME, a time before the position by at least EXPORT_LOOK_BACK and EXPORT_SETTLE",
+				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d must be known: "+
+					"the API may list it again", id, l.Topic(), all.From, from[id]),
 			}
-			span.From = max(all.From, from[id])
 		}
 		if span.From < span.To {
 			spans[id] = span
@@ -191,11 +188,8 @@ func spansBehind(ctx context.Context, client *kafkaclient.Client, l *kafkaclient
 // end. Records of open transactions, and those after them, are waited for.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
 	starts, err := l.After(ctx, from.UnixMilli())
-	if err != nil {
-		return nil, err
-	}
-	ends, err := l.Ends(ctx)
-	if err != nil {
+	ends, errEnds := l.Ends(ctx)
+	if err := cmp.Or(err, errEnds); err != nil {
 		return nil, err
 	}
 	spans := make(map[int32]kafkaclient.Span)

@@ -175,6 +175,7 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 type observed struct {
 	bridge.Source
 	observe func(bridge.Observation)
+	warn    func(text, hint string)
 }
 
 // Fetch implements bridge.Source.
@@ -186,7 +187,9 @@ func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 	case ctx.Err() != nil, err != nil && bridge.FaultOf(err).Unsent:
 		return p, err
 	case err != nil:
-		saw.Code = bridge.FaultOf(err).Code
+		if saw.Code = bridge.FaultOf(err).Code; at.Cursor != "" && o.warn != nil {
+			o.warn("a listing waits for a page: it is retried after "+saw.Code, "if the API limits requests, set EXPORT_RATE_LIMIT")
+		}
 	default:
 		saw.Bytes = int64(len(p.Body))
 	}

@@ -51,7 +51,7 @@ var _ bridge.Source = (*Lister)(nil)
 // New returns a Lister of a source that reads ranges: Position.Window.
 func New(source bridge.Source, cfg Config) *Lister {
 	if cfg.Observe != nil {
-		source = &observed{source, cfg.Observe}
+		source = &observed{source, cfg.Observe, cfg.Warn}
 	}
 	return &Lister{source: source, cfg: cfg, size: min(firstSize, cfg.MaxWindow.Milliseconds())}
 }
