@@ -165,6 +165,20 @@ func (w *world) want(times func(entry) int) {
 	}
 }
 
+// TestEngineAtLeastOnce: nothing is lost.
+func TestEngineAtLeastOnce(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed, time.Duration(seed%4)*20*time.Second)
+			w.topic = bridgetest.NewTopic(t, bridge.AtLeastOnce)
+			w.store.Acknowledged, w.cfg.Mode = w.topic.Acknowledged, bridge.AtLeastOnce
+			w.fill(100, time.Second-time.Hour, 5*time.Minute)
+			w.live(4 * time.Minute)
+			w.want(func(e entry) int { return max(1, w.topic.Count([]byte(e.raw()))) })
+		})
+	}
+}
+
 // TestEngine: an engine that follows windows publishes each item once, whatever fails,
 // and after a reset to a time each one since then once more.
 func TestEngine(t *testing.T) {
