@@ -191,16 +191,16 @@ func TestEngine(t *testing.T) {
 			w.live(time.Minute)
 			w.want(func(entry) int { return 1 })
 
-			stop := w.start()
 			now, back := time.Now(), time.Hour
 			if seed%2 == 0 {
 				back = w.cfg.LookBack
 			}
-			to := now.Add(-20*time.Second - within(w.rng, back)).Truncate(time.Second) // what is settled
-			for i := range 20 {                                                        // not shown yet at the reset
-				at := now.Add(-within(w.rng, w.lookBack+time.Second))
+			to := now.Add(-20*time.Second - within(w.rng, back)).Truncate(time.Second) // which is settled
+			for i := range int(w.lookBack / time.Second) {                             // not shown before the reset is applied
+				at := now.Add(-within(w.rng, w.lookBack-15*time.Second))
 				w.list.all = append(w.list.all, entry{id: fmt.Sprint("late", i), seq: len(w.list.all), at: at, visible: at.Add(w.lookBack + time.Second)})
 			}
+			stop := w.start()
 			w.inbox.Push(bridge.Command{
 				ID: "back", Kind: bridge.KindReset, BaseEpoch: w.store.Checkpoint().Epoch, Target: bridge.Target{Start: to.UnixMilli()}, Who: "op",
 				Deadline: time.Now().Add(time.Minute).UnixMilli(),
