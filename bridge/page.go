@@ -49,6 +49,9 @@ type Event struct {
 	Shared bool
 	// Republished marks an event that a rewind publishes once more.
 	Republished bool
+	// Late is how long after the event its window was listed, if an earlier one ended
+	// behind its time: the API showed it late, or nobody listed. 0 otherwise.
+	Late time.Duration
 	// AtBorder marks an item that ended the page before, with the same bytes.
 	AtBorder bool
 }

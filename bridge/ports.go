@@ -269,7 +269,7 @@ const (
 	// ObserveCheckpoint: one Advance. Took, Code ("ok", "error", "conflict").
 	ObserveCheckpoint What = "checkpoint"
 	// ObserveCommit: a batch is committed. Pages, Events (published),
-	// Receipt, Repeated, AtBorder, Shared, Vanished, Changed, Unaccounted, Times.
+	// Receipt, Repeated, AtBorder, Shared, Vanished, Changed, Unaccounted, Times, Late.
 	ObserveCommit What = "commit"
 	// ObserveRetry: a request or step is retried. Code, Took (the wait).
 	ObserveRetry What = "retry"
@@ -333,6 +333,8 @@ type Observation struct {
 	Keyless int
 	// AtBorder counts dropped items that ended the page before.
 	AtBorder int
+	// Late has Event.Late of the late events.
+	Late []time.Duration
 	// Unaccounted counts events that were sent but are missing from the receipt. It
 	// must be 0.
 	Unaccounted int

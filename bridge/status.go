@@ -92,6 +92,8 @@ type Status struct {
 	// BorderRepeats counts the dropped items that ended the page before, in this
 	// process.
 	BorderRepeats int64 `json:"border_repeats"`
+	// Late counts the events that the API showed late, in this process.
+	Late Late `json:"late_events,omitempty"`
 	// FullPage is true while the last page was full and named no next page, or itself:
 	// the API may hold back more items.
 	FullPage bool `json:"full_page_without_next,omitempty"`

@@ -56,6 +56,11 @@ func (s *progress) note(p *bridge.Page, found *position.Findings) {
 	s.found.Changed += found.Changed
 	s.found.AtBorder += found.AtBorder
 	s.found.Keyless += found.Keyless
+	for i := range p.Events {
+		if by := p.Events[i].Late; by > 0 {
+			s.found.Late = append(s.found.Late, by)
+		}
+	}
 	step := max(1, len(p.Events)/timesOfPage)
 	for i := step - 1; i < len(p.Events); i += step {
 		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && !e.Republished {

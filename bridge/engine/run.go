@@ -58,6 +58,12 @@ func (r *run) account(e *Engine, o bridge.Observation, receipt bridge.Receipt, b
 		e.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", o.AtBorder)
 	}
 	r.totals.atBorder += int64(o.AtBorder)
+	for _, by := range o.Late {
+		if r.totals.late == nil {
+			r.totals.late = make(bridge.Late)
+		}
+		r.totals.late.Add(by)
+	}
 	r.totals.keyless += int64(o.Keyless)
 	if n := r.totals.keyless; !r.keylessLogged && r.totals.missKeys(e.cfg.KeyPointer) {
 		r.keylessLogged = true

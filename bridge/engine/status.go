@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"time"
 
 	"exportbridge/bridge"
@@ -9,6 +10,7 @@ import (
 // totals counts the work of this process. Owned by the commit loop.
 type totals struct {
 	published, deadLettered, repeated, atBorder, keyless int64
+	late                                                 bridge.Late // nil without late events
 	rate                                                 rate
 }
 
@@ -136,7 +138,8 @@ func (f *follower) publishStatus() {
 		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode, Leader: f.ownership.active,
 		Version: f.committed.Version, CursorHash: bridge.CursorHash(f.committed.Cursor), CursorBytes: len(f.committed.Cursor), TailItems: len(f.committed.Tail),
 		Events: f.committed.Events, Pages: f.committed.Pages, Outside: f.committed.Outside,
-		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
+		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, Late: maps.Clone(f.run.totals.late),
+		FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.committed.Overlap,
 		Warnings: f.warnings(&f.e.cfg, &f.run.totals),

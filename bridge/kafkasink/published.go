@@ -81,7 +81,7 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 		switch {
 		case errors.Is(err, errIndexTooLarge) && since.EndsOnly:
 			return nil, &bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back", Hint: "lower EXPORT_LOOK_BACK",
+				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back", Hint: "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
 				Err: fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topic, maxIndexed, err),
 			}
 		case errors.Is(err, errIndexTooLarge):
@@ -172,7 +172,7 @@ func (p *Published) spansBehind(ctx context.Context, client *kafkaclient.Client,
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
 				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
-					"which publishes again what is listed since TIME, a time before the position by at least EXPORT_LOOK_BACK and EXPORT_SETTLE",
+					"which publishes again what is listed since TIME, a time before the position by at least EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
 				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d must be known: "+
 					"the API may list it again", id, l.Topic(), all.From, from[id]),
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,10 +26,11 @@ const (
 	HeaderStream      = "eb-stream"
 	HeaderOrigin      = "eb-origin"
 	headerTraceparent = "traceparent" // only of pages that are traced
+	headerLate        = "eb-late"     // only of late events: Event.Late in milliseconds
 )
 
 // maxHeaders is how many headers an event's record has at most, without
-// headerTraceparent.
+// headerTraceparent and headerLate.
 const maxHeaders = 9
 
 // builder builds the records of pages. Owned by the Sink's caller.
@@ -99,14 +101,20 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.
 // common one.
 func (b *builder) headersPerEvent(page *bridge.Page) int {
 	b.trace = kgo.RecordHeader{}
-	switch {
-	case b.cfg.Headers == headersNone:
+	if b.cfg.Headers == headersNone {
 		return 0
-	case page.Traceparent == "":
-		return maxHeaders
 	}
-	b.trace = kgo.RecordHeader{Key: headerTraceparent, Value: []byte(page.Traceparent)}
-	return maxHeaders + 1
+	most := maxHeaders
+	if page.Traceparent != "" {
+		b.trace = kgo.RecordHeader{Key: headerTraceparent, Value: []byte(page.Traceparent)}
+		most++
+	}
+	for i := range page.Events {
+		if page.Events[i].Late > 0 {
+			return most + 1
+		}
+	}
+	return most
 }
 
 // textOf bounds the bytes of the header values that are built for the page.
@@ -192,6 +200,9 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 	}
 	if b.trace.Key != "" {
 		b.to.headers = append(b.to.headers, b.trace)
+	}
+	if ev.Late > 0 {
+		b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: headerLate, Value: strconv.AppendInt(nil, ev.Late.Milliseconds(), 10)})
 	}
 	return b.to.headers[from:len(b.to.headers):len(b.to.headers)]
 }

@@ -61,7 +61,7 @@ func contractPages() []*bridge.Page {
 			ID: []byte("e-1"), Key: []byte("u-1"), Subject: []byte("u-1"), Type: []byte("orderPlaced"), Time: at},
 		bridge.Event{Raw: []byte(`{"id":"e-2","payload":{"@type":"goalCompleted"}}`), ID: []byte("e-2"), Type: []byte("goalCompleted"), Time: at + 877},
 		bridge.Event{Raw: []byte(`{"s":"\ud800\u00e9é","dup":1,"dup":2}`), Key: []byte("ключ"), Subject: []byte("ключ"), Time: at},
-		bridge.Event{Raw: []byte(`{"eventId":"e-4"}`), ID: []byte("e-4"), Key: []byte{}, Subject: []byte{}, Type: []byte("userSignedUp"), Time: 0, Republished: true},
+		bridge.Event{Raw: []byte(`{"eventId":"e-4"}`), ID: []byte("e-4"), Key: []byte{}, Subject: []byte{}, Type: []byte("userSignedUp"), Time: 0, Republished: true, Late: 90 * time.Second},
 		bridge.Event{Raw: []byte(`17`), Defect: bridge.DefectNotObject},
 		bridge.Event{Raw: []byte(`{"eventId":"e-6","userId":"u-1","timestamp":"x"}`), ID: []byte("e-6"), Key: []byte("u-1"),
 			Subject: []byte("u-1"), Type: []byte("orderPlaced"), Defect: bridge.DefectTime},

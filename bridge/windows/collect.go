@@ -57,7 +57,7 @@ func (c *collector) collect(p *bridge.Page) error {
 		}
 	}
 	if len(c.memory.seen) > maxRemembered {
-		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK", "the windows of the look-back have too many events to remember")
+		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE", "the windows of the look-back have too many events to remember")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.when(), b.when()), bytes.Compare(a.event.ID, b.event.ID))
 	})
-	cursor := at.Cursor
+	cursor, now := at.Cursor, l.clock.now().UnixMilli()
 	for len(items) > 0 {
 		size, n := 0, 0
 		for n < len(items) && n < l.cfg.PageSize && (n == 0 || size < pageBytes) && items[n].source == items[0].source {
@@ -99,7 +99,9 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 		p.Source, p.Items = items[0].source, n
 		for i := range items[:n] {
 			e := items[i].event
-			e.Index = i
+			if e.Index = i; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < w.At {
+				e.Late = time.Duration(now-e.Time) * time.Millisecond
+			}
 			p.Events = append(p.Events, e)
 			p.Extra += int64(len(e.Raw) + len(e.ID) + len(e.Key) + len(e.Type) + len(e.Subject))
 		}

@@ -1,7 +1,9 @@
 package windows
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"exportbridge/bridge"
@@ -11,6 +13,7 @@ import (
 type Config struct {
 	Follow    string        `env:"EXPORT_FOLLOW" stream:"yes" values:"cursor,windows" desc:"how the export is followed: by the API's cursor, which lists oldest first and stays valid, or by windows of time, for lists in any order"`
 	LookBack  time.Duration `env:"EXPORT_LOOK_BACK" stream:"yes" desc:"how far back each window lists again, for events that the API shows late; only with EXPORT_FOLLOW=windows"`
+	Late      string        `env:"EXPORT_LATE" stream:"yes" desc:"a longer look-back and how often it is listed, for events that the API shows much later; empty for none; only with EXPORT_FOLLOW=windows" example:"3h/15m"`
 	Settle    time.Duration `env:"EXPORT_SETTLE" stream:"yes" desc:"how old an event is when its window is listed, by the API's clock; only with EXPORT_FOLLOW=windows"`
 	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range of one query, including the look-back: at most what the API lists; only with EXPORT_FOLLOW=windows"`
 	OnChanged string        `env:"EXPORT_ON_CHANGED" stream:"yes" values:"ignore,publish" desc:"action for an item that is listed again with the same id and time, and other bytes; only with EXPORT_FOLLOW=windows"`
@@ -47,7 +50,34 @@ func (c *Config) Windows() bool { return c.Follow == bridge.FollowWindows }
 
 // Reach is how old an item may be, by the watermark, that is listed again: an API that
 // ignores the end of a range lists items before their window, by Settle at most.
-func (c *Config) Reach() time.Duration { return c.LookBack + c.Settle }
+func (c *Config) Reach() time.Duration {
+	late, _, _ := c.late()
+	return max(c.LookBack, late) + c.Settle
+}
+
+// late reads Late: how far back a listing goes, and how often it does. An item that
+// appears within Late is listed when it is older by less than two intervals: the one
+// until the next such listing, and what polls and pages take. Both are 0 without Late.
+func (c *Config) late() (back, every time.Duration, err error) {
+	if c.Late == "" {
+		return 0, 0, nil
+	}
+	within, often, _ := strings.Cut(c.Late, "/")
+	if back, err = time.ParseDuration(within); err == nil {
+		every, err = time.ParseDuration(often)
+	}
+	switch {
+	case err != nil:
+	case back > maxLookBack || back <= c.LookBack:
+		err = errors.New("the range must be longer than EXPORT_LOOK_BACK, and at most 168h")
+	case every < time.Minute || every > back:
+		err = errors.New("the interval must be from 1m to the range")
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return back + 2*every, every, nil
+}
 
 // Newest is the longest range that ends now, and begins at start at the earliest, in
 // milliseconds since the epoch.
@@ -68,6 +98,8 @@ func (c *Config) Validate() error {
 	p.Check(slices.Contains([]string{followCursor, bridge.FollowWindows}, c.Follow), "EXPORT_FOLLOW", "%q is not one of: cursor, windows", c.Follow)
 	p.Check(c.LookBack >= 0 && c.LookBack <= maxLookBack, "EXPORT_LOOK_BACK", "must be from 0 to 168h, for example 2m")
 	p.Check(c.Settle >= 0 && c.Settle <= maxLookBack, "EXPORT_SETTLE", "must be from 0 to 168h, for example 1m")
+	_, _, err := c.late()
+	p.Check(err == nil, "EXPORT_LATE", "must be a range and an interval, for example 3h/15m: %v", err)
 	p.Check(c.MaxWindow >= time.Minute, "EXPORT_MAX_WINDOW", "must be at least 1m, for example 24h")
 	p.Check(slices.Contains([]string{changedIgnore, changedPublish}, c.OnChanged), "EXPORT_ON_CHANGED", "%q is not one of: ignore, publish", c.OnChanged)
 	return p.Err()

@@ -40,6 +40,7 @@ type Lister struct {
 	listed  int64          // the end of the newest window, while nothing else was asked for
 	size    int64          // of the next window
 	learned bool           // the API's time is known, and that it takes bounds
+	deep    time.Time      // when the range of Late was listed, zero if it is due
 
 	paged  bool // the API has named a next page
 	proven int  // a listing of so many items without a next page was complete
@@ -70,7 +71,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "", "the position is no watermark of a list that is followed by windows")
 	case at.Held != l.held: // a new session, or what was given out was dropped
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
-		l.pending, l.listed = nil, 0
+		l.pending, l.listed, l.deep = nil, 0, time.Time{}
 	case at.Cursor != l.next:
 		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
 	}
@@ -169,15 +170,22 @@ func (l *Lister) rest(at bridge.Position, upTo int64) {
 // window lists from a watermark to an end that is at most limit, and as near as memory
 // requires. Where even a second has too much, it returns a part, and from as the end.
 func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int64, items []item, err error) {
+	back, began := l.cfg.LookBack, time.Now()
+	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
+		back = late
+	}
 	for {
 		to = min(limit, floor(from+l.size))
 		c := collector{memory: &l.memory, floor: lowest, to: to, most: l.cfg.MaxBytes}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}
-		err = l.listAll(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
+		err = l.listAll(ctx, &c, max(lowest, floor(from-back.Milliseconds())), to)
 		switch {
 		case err == nil:
+			if back > l.cfg.LookBack {
+				l.deep = began
+			}
 			if c.bytes < l.cfg.MaxBytes/4 {
 				l.size = min(l.cfg.MaxWindow.Milliseconds(), 2*l.size)
 			}

@@ -252,6 +252,12 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		page: 2 + rng.IntN(5), startOpen: rng.IntN(2) == 0, endClosed: rng.IntN(2) == 0,
 		noIDs: rng.IntN(3) == 0, noHeader: rng.IntN(3) == 0,
 	}
+	cfg := settings(lookBack)
+	late := lookBack
+	if rng.IntN(4) == 0 {
+		late += time.Duration(1+rng.IntN(10)) * time.Minute
+		cfg.Late = late.String() + "/1m"
+	}
 	life := time.Duration(1+rng.IntN(300)) * time.Second
 	for i := range rng.IntN(120) {
 		e := entry{id: fmt.Sprint("e", i), seq: i, at: start.Add(within(rng, began.Add(life).Sub(start)))}
@@ -265,18 +271,17 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 			e.at = start.Add(-within(rng, 3*time.Second))
 		}
 		e.visible = e.at
-		if e.at.After(began.Add(-lookBack)) && rng.IntN(3) == 0 {
-			e.visible = e.at.Add(within(rng, lookBack+1900*time.Millisecond))
+		if e.at.After(began.Add(-late)) && rng.IntN(3) == 0 {
+			e.visible = e.at.Add(within(rng, late+1900*time.Millisecond))
 		}
 		if l.noIDs && rng.IntN(4) == 0 {
 			e.id = "same"
 		}
 		l.all = append(l.all, e)
 	}
-	cfg := settings(lookBack)
 	cfg.PageSize = 10
 	cfg.MaxBytes = int64(2000 + rng.IntN(40000))
-	s := newTopic(t, start, lookBack)
+	s := newTopic(t, start, cfg.Reach()-2*time.Second)
 	failures := 0
 	l.fail = func() error {
 		if rng.IntN(40) == 0 {
@@ -286,7 +291,7 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		return nil
 	}
 	x := s.begin(windows.New(l, cfg))
-	for end := began.Add(life + lookBack + 70*time.Second); time.Now().Before(end); {
+	for end := began.Add(life + late + 130*time.Second); time.Now().Before(end); {
 		more, err := x.step()
 		switch {
 		case err != nil && bridge.FaultOf(err).Class == bridge.Permanent:
@@ -313,13 +318,61 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	got := counts(s.records)
 	for raw, n := range want {
 		if got[raw] != n {
-			return fmt.Sprintf("%s is %d times in the topic, want %d (look-back %s)", raw, got[raw], n, lookBack)
+			return fmt.Sprintf("%s is %d times in the topic, want %d (look-back %s, late %q)", raw, got[raw], n, lookBack, cfg.Late)
 		}
 	}
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d different records, want %d", len(got), len(want))
 	}
 	return ""
+}
+
+// TestLate: events that come within the range of EXPORT_LATE are published once, and say how
+// late they came. At rest the range costs nothing beside the listing that it replaces.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 5}
+		for i := range 10 {
+			at := began.Add(time.Duration(i) * time.Minute)
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at.Add(time.Duration(i%2) * 2 * time.Hour)})
+		}
+		cfg := settings(time.Minute)
+		cfg.Late = "3h/15m"
+		x := newTopic(t, began, cfg.Reach()).begin(windows.New(l, cfg))
+		late := make(map[string]time.Duration)
+		polls, first := 0, 0
+		for ; time.Since(began) < 4*time.Hour; polls++ {
+			at := x.at.Position()
+			at.Held = x.index
+			p, err := x.lister.Fetch(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range p.Events {
+				if late[string(e.ID)] != 0 {
+					t.Errorf("event %s comes twice", e.ID)
+				}
+				late[string(e.ID)] = max(e.Late, 1)
+			}
+			if x.at.Cursor = p.Next; polls == 0 {
+				first = l.requests
+			}
+			bridge.Sleep(t.Context(), time.Minute)
+		}
+		for i := range 10 {
+			from, to := time.Duration(0), time.Duration(1)
+			if i%2 == 1 {
+				from, to = 2*time.Hour, 2*time.Hour+16*time.Minute
+			}
+			if by := late[fmt.Sprint(i)]; by < from || by > to {
+				t.Errorf("event %d is late by %s, want %s to %s", i, by, from, to)
+			}
+		}
+		if n := l.requests - first; n > polls+20 {
+			t.Errorf("%d requests of %d polls", n, polls)
+		}
+	})
 }
 
 // TestOrder: a window is published oldest first, whatever the order of its list.

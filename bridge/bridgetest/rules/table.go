@@ -233,12 +233,19 @@ var All = []Rule{
 		Name: "list-no-look-back", Without: "a window begins at the watermark",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--		err = l.listAll(ctx, &c, max(lowest, floor(from-l.cfg.LookBack.Milliseconds())), to)
-+		back := l.cfg.LookBack.Milliseconds()
-+		if protocol.Broken("list-no-look-back") {
-+			back = 0
-+		}
-+		err = l.listAll(ctx, &c, max(lowest, floor(from-back)), to)
+-	back, began := l.cfg.LookBack, time.Now()
++	back, began := l.cfg.LookBack, time.Now()
++	if protocol.Broken("list-no-look-back") {
++		back = 0
++	}
+`}},
+	},
+	{
+		Name: "list-no-late", Without: "the range of EXPORT_LATE is listed again",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/lister.go", `
+-	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
++	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every && !protocol.Broken("list-no-late") {
 `}},
 	},
 	{

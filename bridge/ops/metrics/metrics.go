@@ -41,6 +41,7 @@ type Metrics struct {
 	atBorder     *prometheus.CounterVec
 	shared       *prometheus.CounterVec
 	latency      *prometheus.HistogramVec
+	late         *prometheus.HistogramVec
 	commits      bounded
 	commit       *prometheus.HistogramVec
 	transactions bounded
@@ -152,6 +153,8 @@ func (m *Metrics) defineSink() {
 		"Items that ended the page before, listed again with the same bytes and dropped.")
 	m.tailChanged = m.bounded("tail_items_changed_total",
 		"Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
+	m.late = m.histogram(lateEvents,
+		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows them late.", lateBuckets)
 	m.latency = m.histogram("event_end_to_end_latency_seconds",
 		"Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
 	m.commits = m.bounded("checkpoint_store_writes_total",
@@ -179,8 +182,12 @@ func (m *Metrics) defineSink() {
 // unaccounted is the reason of a dropped event: Kafka's receipt does not name it.
 const unaccounted = "unaccounted"
 
+// lateEvents is the histogram of Event.Late.
+const lateEvents = "late_event_seconds"
+
 var (
 	latencyBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	lateBuckets    = []float64{60, 300, 900, 3600, 6 * 3600, 24 * 3600}
 	ageBuckets     = []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}
 )
 
@@ -208,7 +215,7 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	}, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
-	if len(labels) == 0 {
+	if len(labels) == 0 && name != lateEvents { // which few streams have
 		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
 	}
 	return v
@@ -331,6 +338,9 @@ func (m *Metrics) committed(o bridge.Observation) {
 		m.dead.add(s, string(defect), n)
 	}
 	latency, now := m.latency.WithLabelValues(s), time.Now().UnixMilli()
+	for _, by := range o.Late {
+		m.late.WithLabelValues(s).Observe(by.Seconds())
+	}
 	for _, at := range o.Times {
 		latency.Observe(max(0, float64(now-at)/1000)) // clients' clocks may be ahead
 	}

@@ -90,6 +90,7 @@ func TestObservedInto(t *testing.T) {
 		{bridge.Observation{What: bridge.ObserveRejected, Code: "kafka"}, `fencing_rejections_total{layer="kafka",stream="events"} 1`},
 		{bridge.Observation{What: bridge.ObserveOwner, Code: "owner"}, `owner_transitions_total{stream="events",to="owner"} 1`},
 		{bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckFullPage}, `cursor_no_progress_total{kind="full_page_without_next",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, Late: []time.Duration{time.Hour}}, `late_event_seconds_sum{stream="events"} 3600`},
 		{bridge.Observation{What: bridge.ObserveCommit, AtBorder: 3}, `border_repeats_total{stream="events"} 3`},
 		{bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"}, `cursor_no_progress_total{kind="cycle",stream="events"} 1`},
 		{bridge.Observation{What: bridge.ObserveCommit, Unaccounted: 3}, `events_unaccounted_total{reason="unaccounted",stream="events"} 3`},

@@ -157,6 +157,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("borders", humanize.Comma(s.Live.BorderRepeats)+
 				" items listed again at the beginning of the next page and dropped")
 		}
+		if late := s.Live.Late.Text(); late != "" {
+			add("late", "events that the API showed late, since the start: "+late)
+		}
 		if s.Live.DeadLettered > 0 {
 			add("dead", fmt.Sprintf("%s dead letters since the start, %s of the events: exportbridge dlq list",
 				humanize.Comma(s.Live.DeadLettered), percent(s.Live.DeadShare())))

@@ -177,6 +177,8 @@ function cause(r, state, act) {
   }
   if (deadShare(l) >= manyDead && model.deadLetters) rows.push(['Dead letters', `most often ${model.deadLetters}`]);
   if (l?.border_repeats > 0) rows.push(['Borders', `${plural(l.border_repeats, 'item')} listed again at the beginning of the next page and dropped`]);
+  const late = Object.entries(l?.late_events ?? {});
+  if (late.length > 0) rows.push(['Late', `events that the API showed late, by how late: ${late.map(([to, n]) => `${n} up to ${to}`).join(', ')}`.replace('up to more', 'later')]);
   const change = r.changes?.[0];
   if (state === 'paused' && change?.kind === 'pause') rows.push(['Reason', change.reason || 'no reason'], ['By', change.who || 'unknown']);
   const overlap = l?.overlap ?? r.checkpoint?.overlap;
