@@ -159,11 +159,46 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 // are dropped and not counted again. The caller sets the Change.
 func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkpoint {
 	c := Reset(from, from.Origin, Command{Kind: KindReset, Target: to})
+	c.keepPublished(&from)
+	c.BeginOverlap(&from, since, topics)
+	return c
+}
+
+// keepPublished keeps what a checkpoint says of published events: they are not published
+// again.
+func (c *Checkpoint) keepPublished(from *Checkpoint) {
 	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
 	c.Events, c.Unreadable = from.Events, from.Unreadable
 	c.LastEventTime, c.AdvanceTime = from.LastEventTime, from.AdvanceTime
-	c.BeginOverlap(&from, since, topics)
-	return c
+}
+
+// FollowedUntil is from where on a stream at c can be followed otherwise, in milliseconds
+// since the epoch: what is older is published, if the stream has caught up.
+func (c *Checkpoint) FollowedUntil() int64 {
+	since := min(c.LastEventTime, c.AdvanceTime)
+	switch {
+	case c.Origin.Follow == FollowWindows:
+		return max(c.Settled(), c.Origin.Start)
+	case since == 0:
+		since = c.Origin.Start
+	}
+	if o := c.Overlap; o != nil && !o.Done {
+		since = min(since, o.From)
+	}
+	return max(since, c.Origin.Start)
+}
+
+// FollowOtherwise completes the checkpoint c of a reset from a stream that went on by
+// cursor or by windows, and goes on the other way: what its topic holds of the events
+// since c.Origin.Start is dropped. Windows list again from lookBack before that on.
+func (c *Checkpoint) FollowOtherwise(from *Checkpoint, lookBack time.Duration) {
+	c.keepPublished(from)
+	if c.Origin.Follow != FollowWindows {
+		c.BeginOverlap(from, c.Origin.Start, nil)
+		return
+	}
+	at := max(c.Origin.Start-lookBack.Milliseconds(), from.Origin.Start, 0)
+	c.Listing = BeginListing(at, nil)
 }
 
 // BeginOverlap begins an overlap of a stream at from. The overlap includes an unfinished

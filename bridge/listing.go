@@ -90,7 +90,8 @@ type Listing struct {
 }
 
 // ListingMark is the extent of the topics before the window at a watermark was
-// published.
+// published. Without topics it stands for the records since that time: a cursor was
+// followed until then.
 type ListingMark struct {
 	// At is the watermark, in milliseconds since the epoch.
 	At     int64        `json:"at"`
@@ -153,7 +154,11 @@ func (l *Listing) Lowest() int64 {
 // on: what was published since the newest mark that is a look-back older. An item is
 // published by the first window that ends behind its place in the list.
 func (l *Listing) Since(at int64, lookBack time.Duration) Since {
-	return Since{Topics: l.Marks[l.first(at, lookBack)].Topics, EndsOnly: true}
+	mark := l.Marks[l.first(at, lookBack)]
+	if len(mark.Topics) == 0 {
+		return Since{Time: time.UnixMilli(mark.At)}
+	}
+	return Since{Topics: mark.Topics, EndsOnly: true}
 }
 
 // Settled is the instant before which the stream publishes nothing any more, in
@@ -180,9 +185,9 @@ func (l *Listing) first(at int64, lookBack time.Duration) int {
 
 // Extents are the topics without what a mark does not need.
 func Extents(topics []TopicState) []TopicState {
-	all := make([]TopicState, len(topics))
-	for i, t := range topics {
-		all[i] = TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions, End: t.End, Ends: t.Ends}
+	var all []TopicState
+	for _, t := range topics {
+		all = append(all, TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions, End: t.End, Ends: t.Ends})
 	}
 	return all
 }

@@ -188,6 +188,9 @@ type Target struct {
 	Entry *Version `json:"entry,omitempty"`
 	// Request is the fingerprint of the API request that returned Cursor, if known.
 	Request Fingerprint `json:"request,omitempty"`
+	// FollowOtherwise is set if a stream goes on by windows from Start that was followed
+	// by its cursor, or the other way round: what its topic holds is dropped.
+	FollowOtherwise bool `json:"follow_otherwise,omitempty"`
 }
 
 // Answer is the outcome of a Command.

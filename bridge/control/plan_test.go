@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,33 @@ func TestNoTarget(t *testing.T) {
 			if m, err := r.Plan(t.Context(), control.ResetToCursor{Cursor: cursor}); err == nil {
 				t.Errorf("a cursor that is %s: planned to %+v", name, m.To)
 			}
+		}
+	})
+}
+
+// TestFollowOtherwise: after a change of EXPORT_FOLLOW the current position is a time, from
+// which what the topic holds is dropped.
+func TestFollowOtherwise(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		now := r.now()
+		since := min(now.LastEventTime, now.AdvanceTime)
+		r.engine.Origin.Follow = bridge.FollowWindows
+		r.control()
+		m := r.plan(control.ResetToCurrent{})
+		if want := "by windows, events from " + time.UnixMilli(since).UTC().Format(time.RFC3339) + " on"; m.To.Text != want || m.Repeats != (control.Repeats{}) {
+			t.Errorf("planned to %q, repeats %+v, want %q", m.To.Text, m.Repeats, want)
+		}
+		if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, "must have been caught up") || !strings.Contains(notes, "is not published again") {
+			t.Errorf("notes %q", notes)
+		}
+		if _, err := r.Move(t.Context(), m, why); err != nil {
+			t.Fatal(err)
+		}
+		got := r.now()
+		mark := bridge.Listing{Floor: got.Origin.Start - r.engine.LookBack.Milliseconds(), Marks: []bridge.ListingMark{{At: got.Origin.Start - r.engine.LookBack.Milliseconds()}}}
+		if got.Cursor != "" || got.Origin.Start != since || got.Events != now.Events || !reflect.DeepEqual(got.Listing, &mark) {
+			t.Errorf("the stream is at %+v, listing %+v, want %+v", got, got.Listing, mark)
 		}
 	})
 }

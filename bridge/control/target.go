@@ -330,6 +330,9 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", p.Stream(), ErrNoPosition)
 	}
 	from := &p.from
+	if from.Origin.Follow != p.cfg.Origin.Follow {
+		return p.followOtherwise()
+	}
 	m := newMove("the same position", bridge.Target{
 		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Border: from.Border, Start: from.Origin.Start,
 		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
@@ -338,6 +341,24 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 		m.Repeats = m.underOther()
 	}
 	m.note("the topics are accepted as they are now; lost records stay missing until they are repaired")
+	return m, nil
+}
+
+// followOtherwise plans to go on by windows in place of the cursor, or the other way
+// round: from where everything older is published, without what the topic holds.
+func (p *planner) followOtherwise() (*Move, error) {
+	from, how, since := &p.from, "by windows", p.from.FollowedUntil()
+	if from.Origin.Follow == bridge.FollowWindows {
+		if how = "by the cursor"; p.ports.NoStart != nil {
+			return nil, &RefusedError{Detail: p.ports.NoStart.Error(), NoStart: true}
+		}
+	}
+	m := newMove(fmt.Sprintf("%s, events from %s on", how, bridge.Instant(since).UTC().Format(time.RFC3339)),
+		bridge.Target{Start: since, FollowOtherwise: true}, Repeats{})
+	m.note("what the topic holds of these events is not published again")
+	if from.Origin.Follow != bridge.FollowWindows {
+		m.note("the stream must have been caught up: events behind its cursor that are older are not read")
+	}
 	return m, nil
 }
 

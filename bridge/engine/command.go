@@ -229,6 +229,9 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 	if cmd.Kind == bridge.KindReset && s.e.cfg.listing() {
 		c.Listing = s.e.listingAfter(was, c)
 	}
+	if cmd.Kind == bridge.KindReset && cmd.Target.FollowOtherwise {
+		c.FollowOtherwise(&was, s.e.cfg.LookBack)
+	}
 	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if cmd.Kind == bridge.KindReset && s.topics == nil {
 		if c.Topics = s.found; s.found == nil { // not seen: they are compared when they are

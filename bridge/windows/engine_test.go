@@ -1,11 +1,13 @@
 package windows_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,12 +97,35 @@ func (w *world) fill(n int, from, to time.Duration) {
 	}
 }
 
+// byCursor lists oldest first what its list shows, in the order of its being shown.
+type byCursor struct{ *list }
+
+func (l byCursor) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error) {
+	now := time.Now()
+	shown := l.shown(time.UnixMilli(at.Start), now.Add(time.Hour), now)
+	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(a.visible.Compare(b.visible), a.seq-b.seq) })
+	if i := slices.IndexFunc(shown, func(e entry) bool { return fmt.Sprint(e.seq) == at.Cursor }); i >= 0 {
+		shown = shown[i+1:]
+	}
+	shown = shown[:min(len(shown), 5)]
+	p := &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now, Next: at.Cursor, Items: len(shown)}
+	for i, e := range shown {
+		p.Events = append(p.Events, bridge.Event{Raw: []byte(e.raw()), ID: []byte(e.id), Time: e.at.UnixMilli(), Index: i})
+		p.Next = fmt.Sprint(e.seq)
+	}
+	return p, nil
+}
+
 // start begins a process; stop ends it.
 func (w *world) start() (stop func()) {
 	cfg := settings(w.lookBack)
 	cfg.PageSize = w.cfg.PageSize
+	var source bridge.Source = windows.New(w.list, cfg)
+	if w.cfg.Origin.Follow != bridge.FollowWindows {
+		source = byCursor{w.list}
+	}
 	e, err := engine.New(w.cfg, engine.Ports{
-		Source: windows.New(w.list, cfg), Sink: w.topic.Open("events"), Store: w.store, Inbox: w.inbox, Published: published{topic: w.topic},
+		Source: source, Sink: w.topic.Open("events"), Store: w.store, Inbox: w.inbox, Published: published{topic: w.topic},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -175,6 +200,40 @@ func TestEngineAtLeastOnce(t *testing.T) {
 			w.fill(100, time.Second-time.Hour, 5*time.Minute)
 			w.live(4 * time.Minute)
 			w.want(func(e entry) int { return max(1, w.topic.Count([]byte(e.raw()))) })
+		})
+	}
+}
+
+// TestFollowOtherwise: a stream goes from its cursor to windows, and back, and publishes
+// each item once.
+func TestFollowOtherwise(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, seed, time.Minute)
+			w.cfg.Origin.Follow = ""
+			w.fill(100, time.Second-time.Hour, 5*time.Minute)
+			w.live(4 * time.Minute)
+			for _, follow := range []string{bridge.FollowWindows, ""} {
+				w.want(func(entry) int { return 1 })
+				stop := w.start()
+				w.fill(60, time.Second, 3*time.Minute)
+				bridge.Sleep(t.Context(), time.Minute+within(w.rng, 2*time.Minute))
+				stop()
+				w.cfg.Origin.Follow = follow
+				stop = w.start()
+				at := w.store.Checkpoint()
+				w.inbox.Push(bridge.Command{
+					ID: "go-" + follow, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Who: "op",
+					Target:   bridge.Target{Start: at.FollowedUntil(), FollowOtherwise: true},
+					Deadline: time.Now().Add(time.Minute).UnixMilli(),
+				})
+				if a, err := w.inbox.Await(t.Context(), "go-"+follow); err != nil || !a.Applied {
+					t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
+				}
+				stop()
+				w.live(4 * time.Minute)
+			}
+			w.want(func(entry) int { return 1 })
 		})
 	}
 }

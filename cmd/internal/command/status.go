@@ -263,13 +263,13 @@ func (s *streamStatus) rival(owner bridge.Member) bool {
 		!slices.ContainsFunc(s.Members, func(m bridge.Member) bool { return m.Name() == s.Live.Owner })
 }
 
-// overlapText describes what was read again after a rejected cursor.
+// overlapText describes what was read again after a rejected cursor, or a change of EXPORT_FOLLOW.
 func overlapText(o *bridge.Overlap) string {
 	text := "in progress"
 	if o.Done {
 		text = "done"
 	}
-	return fmt.Sprintf("%s, after a rejected cursor: %s to %s; %s known duplicates dropped",
+	return fmt.Sprintf("%s: %s to %s; %s known duplicates dropped",
 		text, secondText(o.From), secondText(o.Until), humanize.Comma(o.Dropped))
 }
 

@@ -182,7 +182,7 @@ function cause(r, state, act) {
   const change = r.changes?.[0];
   if (state === 'paused' && change?.kind === 'pause') rows.push(['Reason', change.reason || 'no reason'], ['By', change.who || 'unknown']);
   const overlap = l?.overlap ?? r.checkpoint?.overlap;
-  if (overlap && !overlap.done) rows.push(['Read again', `overlap after a rejected cursor: ${plural(overlap.dropped ?? 0, 'duplicate')} dropped`]);
+  if (overlap && !overlap.done) rows.push(['Read again', `overlap: ${plural(overlap.dropped ?? 0, 'duplicate')} dropped`]);
   for (const note of r.notes ?? []) rows.push(['Note', note]);
   if (model.statusError && model.connected) rows.push(['Note', explain(model.statusError, 'reading the status from Redis and Kafka failed: ')]);
   const key = JSON.stringify([model.stream, rows, whyNot(model.stream, 'move')]);
