@@ -35,7 +35,7 @@ func TestE2EForms(t *testing.T) {
 }
 
 func followForm(t *testing.T, name string) {
-	n, kills := int(size(t, "E2E_EVENTS", 1000, 4000)), int(size(t, "E2E_KILLS", 2, 20))
+	n, kills := int(size(t, "E2E_EVENTS", 1000, 1000)), int(size(t, "E2E_KILLS", 2, 2))
 	form, _ := exportsim.FormNamed(name)
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Rate: 50, Latency: 2 * time.Millisecond, Form: form})
 	s.simulateForm(name)
