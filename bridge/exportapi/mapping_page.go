@@ -18,7 +18,8 @@ import (
 // PageMapping selects where a page has its next cursor and its end. The zero
 // value is that of DefaultConfig.
 type PageMapping struct {
-	CursorIn      string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next"`
+	CursorIn      string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link,page-number,offset" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next; or pages are numbered, or begin at an offset, which requires EXPORT_FOLLOW=windows"`
+	CursorFirst   string `env:"EXPORT_CURSOR_FIRST" stream:"yes" desc:"number of the first page, or the first offset; empty for 1 with EXPORT_CURSOR_IN=page-number, and 0 with offset" example:"0"`
 	MoreField     string `env:"EXPORT_MORE_FIELD" stream:"yes" desc:"member or JSON pointer of the page that is true while more results follow, with ! in front while none follow; empty for none" example:"has_more"`
 	EmptyBodyEnds bool   `env:"EXPORT_EMPTY_BODY_ENDS" stream:"yes" desc:"take a response with status 200 and an empty body for an empty page that ends the results, as one with status 204; by default it is an error"`
 	MetadataField string `env:"EXPORT_METADATA_FIELD" stream:"yes" desc:"member of the page with the names of organization, workspace and application, for ce_source and to notice another export; none if the API has none"`
@@ -31,6 +32,8 @@ const (
 	inLastItem = "last-item"
 	inNextURL  = "next-url"
 	inLink     = "link"
+	inPage     = "page-number"
+	inOffset   = "offset"
 )
 
 // The settings of a page, for errors.
@@ -56,6 +59,31 @@ func (p *PageMapping) metadata() string { return cmp.Or(p.MetadataField, metadat
 // leads reports whether the next page is named by a URL.
 func (p *PageMapping) leads() bool { return p.cursorIn() == inNextURL || p.cursorIn() == inLink }
 
+// Numbered reports whether pages have numbers or offsets in place of cursors. A number is
+// of one listing: what is listed late, or deleted, moves the items behind it.
+func (p *PageMapping) Numbered() bool { return p.cursorIn() == inPage || p.cursorIn() == inOffset }
+
+// Overlaps reports whether a page begins with the last item of the page before.
+func (p *PageMapping) Overlaps() bool { return p.cursorIn() == inOffset }
+
+// nextNumber returns the cursor behind a page of so many items. The page at an offset
+// begins with the last item of the page before, which shows whether the list has moved.
+// A page without another item ends the listing.
+func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
+	first, step := "0", items-1
+	if p.cursorIn() == inPage {
+		first, step = "1", 1
+	}
+	n, err := strconv.Atoi(cmp.Or(cursor, p.CursorFirst, first))
+	if err != nil {
+		return "", &partError{fmt.Sprintf("cursor %q is no number", cursor), inSetting}
+	}
+	if items == 0 || p.Overlaps() && items == 1 && cursor != "" {
+		return "", nil
+	}
+	return strconv.Itoa(n + step), nil
+}
+
 // simple reports whether a page has nothing but a member of its own that names
 // the next cursor: then the ends of the body may tell it, see tailCursor.
 func (c *Config) simple() bool {
@@ -67,11 +95,15 @@ func (c *Config) simple() bool {
 func (c *Config) checkPages(p *bridge.Problems) {
 	in := c.cursorIn()
 	p.Check(c.ItemsField != "", itemsSetting, "is empty, for example items")
-	p.Check(c.CursorField != "" || in == inLink, cursorSetting, "is empty, for example nextCursor")
+	p.Check(c.CursorField != "" || in == inLink || c.Numbered(), cursorSetting, "is empty, for example nextCursor")
 	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
 	field, ends := strings.CutPrefix(c.MoreField, "!")
 	p.Check(!nextlink.Contradicts(field, ends), moreSetting,
 		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write it as a pointer, with / in front of its name, if the name is wrong", c.MoreField)
+	if first := c.CursorFirst; first != "" {
+		n, err := strconv.Atoi(first)
+		p.Check(err == nil && n >= 0 && c.Numbered(), "EXPORT_CURSOR_FIRST", "%q: must be a number, for EXPORT_CURSOR_IN=page-number or offset", first)
+	}
 	switch in {
 	case inHeader:
 		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting,
@@ -79,6 +111,12 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	case inLastItem:
 		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting,
 			"%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
+	case inOffset:
+		p.Check(c.PageSize > 1, "EXPORT_PAGE_SIZE", "must be at least 2 with EXPORT_CURSOR_IN=offset: a page begins with the last item of the page before")
+		fallthrough
+	case inPage:
+		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting,
+			"%q names a next cursor, but with EXPORT_CURSOR_IN=%s pages have numbers; leave it empty", c.CursorField, in)
 	case inLink:
 		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting,
 			"%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)

@@ -153,6 +153,10 @@ func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next stri
 		if next, err = nextlink.Next(h); err != nil {
 			err = &partError{err.Error(), inSetting}
 		}
+	case inPage, inOffset:
+		if next, err = c.cfg.nextNumber(p.At.Cursor, p.Items); err == nil {
+			return next, nil
+		}
 	}
 	if err != nil {
 		return "", schemaFault(err)

@@ -3,6 +3,7 @@ package windows
 import (
 	"bytes"
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -25,8 +26,23 @@ type collector struct {
 	to     int64                       // end of the window
 	most   int64                       // bytes
 	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
+	moving bool                        // pages move: listed is compared
+	listed digest
 	items  []item
 	bytes  int64
+}
+
+// digest is what two listings of the same items have in common.
+type digest struct {
+	items    int
+	sum      uint64
+	nameless bool // some have no id
+}
+
+func (d *digest) add(e *bridge.Event, k bridge.ItemKey) {
+	d.items++
+	d.sum += maphash.Bytes(seed, k[:])
+	d.nameless = d.nameless || e.ID == nil
 }
 
 // itemCost is what an item takes beside its bytes, as that of the engine's prefetcher.
@@ -36,8 +52,11 @@ const itemCost = 800
 func (c *collector) collect(p *bridge.Page) error {
 	for i := range p.Events {
 		e := &p.Events[i]
-		if c.keys != nil {
-			c.keys[e.ItemKey()] = struct{}{}
+		if c.keys != nil || c.moving {
+			k := e.ItemKey()
+			if c.listed.add(e, k); c.keys != nil {
+				c.keys[k] = struct{}{}
+			}
 		}
 		if c.belowFloor(e) || !c.memory.isNew(e, c.to) {
 			continue

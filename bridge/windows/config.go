@@ -20,6 +20,9 @@ type Config struct {
 
 	// PageSize is the number of items that a full page has, of the API and of the Lister.
 	PageSize int
+	// Numbered is set if pages have numbers or offsets: they move while they are read.
+	// Overlaps is set if each begins with the last item of the page before.
+	Numbered, Overlaps bool
 	// EndExplicit is set if a page says whether more follow: a full page without a next
 	// one is then the end of the listing.
 	EndExplicit bool

@@ -19,6 +19,36 @@ type cutOff struct{ why, hint string }
 
 func (e *cutOff) Error() string { return e.why }
 
+// errMoved is the error of a page that does not begin with the last item of the page before.
+var errMoved = errors.New("the list moved while it was read")
+
+// maxListings bounds the listings of a range whose pages move.
+const maxListings = 8
+
+// complete lists a range whole. Numbered pages move while they are read, so an item may be
+// left out, or be listed twice: then two listings in a row must have the same items, if
+// they have items without an id, or if some are listed only once.
+func (l *Lister) complete(ctx context.Context, lowest, from, to int64, once bool) (*collector, error) {
+	var before digest
+	for range maxListings {
+		c := &collector{memory: &l.memory, floor: lowest, to: to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered}
+		if !l.paged {
+			c.keys = make(map[bridge.ItemKey]struct{})
+		}
+		err := l.listAll(ctx, c, from, to)
+		switch {
+		case err == nil && (!l.cfg.Numbered || !once && !c.listed.nameless || c.listed == before):
+			return c, nil
+		case err != nil && !errors.Is(err, errMoved):
+			return c, err
+		case err == nil:
+			before = c.listed
+		}
+		l.memory.undo()
+	}
+	return nil, fault(bridge.Transient, "window", "", "", fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
+}
+
 // listAll reads a range whole, in parts that the API can list.
 func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) error {
 	for from < to {
@@ -107,6 +137,7 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	l.memory.beginListing()
 	at := bridge.Position{Start: max(0, from-unit), End: to, Window: true}
 	visited := make(map[string]struct{})
+	var last bridge.ItemKey // of the page before
 	for empties := 0; ; {
 		p, err := l.request(ctx, at)
 		if err != nil {
@@ -114,7 +145,9 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		}
 		l.clock.saw(p)
 		got.add(p)
-		err = c.collect(p)
+		if err = l.overlap(p, &last); err == nil {
+			err = c.collect(p)
+		}
 		items, next, tail, unread := p.Items, p.Next, p.Tail(), p.Unread
 		p.Release()
 		full := !l.paged && (items >= l.cfg.PageSize && !l.cfg.EndExplicit || l.most > 0 && items >= l.most)
@@ -143,6 +176,24 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		visited[next] = struct{}{}
 		at.Cursor = next
 	}
+}
+
+// overlap drops the first item of a page that begins with the last one of the page before,
+// and notes its own last one.
+func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
+	if !l.cfg.Overlaps || len(p.Events) == 0 {
+		return nil
+	}
+	if p.At.Cursor != "" {
+		if p.Events[0].ItemKey() != *last {
+			return errMoved
+		}
+		p.Events = p.Events[1:]
+	}
+	if n := len(p.Events); n > 0 {
+		*last = p.Events[n-1].ItemKey()
+	}
+	return nil
 }
 
 // request asks for one page and decodes it. The first one of a listing fails at once, so

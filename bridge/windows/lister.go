@@ -176,11 +176,8 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 	}
 	for {
 		to = min(limit, floor(from+l.size))
-		c := collector{memory: &l.memory, floor: lowest, to: to, most: l.cfg.MaxBytes}
-		if !l.paged {
-			c.keys = make(map[bridge.ItemKey]struct{})
-		}
-		err = l.listAll(ctx, &c, max(lowest, floor(from-back.Milliseconds())), to)
+		var c *collector
+		c, err = l.complete(ctx, lowest, max(lowest, floor(from-back.Milliseconds())), to, to-from > l.cfg.LookBack.Milliseconds())
 		switch {
 		case err == nil:
 			if back > l.cfg.LookBack {

@@ -325,6 +325,10 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	if l.fill(&st.Windows, st.Name); st.Windows.Windows() {
 		st.Engine.Origin.Follow, st.Engine.LookBack, st.Engine.ChangedIsNew = bridge.FollowWindows, st.Windows.Reach(), st.Windows.ChangedIsNew()
 		st.Export.AnyOrder = true
+		st.Windows.Numbered, st.Windows.Overlaps = st.Export.Numbered(), st.Export.Overlaps()
+	} else if st.Export.Numbered() {
+		l.addf("EXPORT_CURSOR_IN", "%s: what is listed late, or deleted, moves items to other pages, so a number is no cursor; set EXPORT_FOLLOW=windows, "+
+			"with EXPORT_START_PARAM and EXPORT_END_PARAM", st.Export.CursorIn)
 	}
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
