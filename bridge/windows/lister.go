@@ -96,10 +96,10 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	}
 	start := w.At // where the position is while empty windows are passed
 	for began := time.Now(); ; {
-		now := l.clock.now()
-		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
+		now, limit := l.clock.now(), l.settled()
 		switch {
 		case w.At > now.UnixMilli()+restless:
+			l.learned = false // ask for the time again: one wrong Date must not block for ever
 			return fault(bridge.Permanent, "watermark", bridge.ReasonCursor,
 				"if the clock of the API or, without a Date header, of this machine was wrong: exportbridge cursor reset --to-datetime TIME",
 				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), now.UTC().Format(time.RFC3339)))
@@ -112,6 +112,8 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		if err != nil {
 			return err
 		}
+		// A clock that was set since the last response has put the limit ahead.
+		to = max(w.At, min(to, l.settled()))
 		end := to == limit
 		switch {
 		case len(items) > 0:
@@ -135,6 +137,11 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 			return nil
 		}
 	}
+}
+
+// settled is the end of the newest window, by what is known of the clocks.
+func (l *Lister) settled() int64 {
+	return floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
 }
 
 // learn checks once that the API takes the bounds of a range, and learns its time: the

@@ -563,6 +563,60 @@ func TestClocks(t *testing.T) {
 	})
 }
 
+// TestClockJumps: the clock of this machine jumps an hour ahead. The watermark does not
+// pass what the API has not listed yet, by its own clock.
+func TestClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 5}
+		x := newTopic(t, time.Now().Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		follow := func() {
+			for range 10 {
+				now := time.Now()
+				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: now.Add(l.ahead), visible: now})
+				if _, err := x.step(); err != nil {
+					t.Fatal(err)
+				}
+				bridge.Sleep(t.Context(), 5*time.Second)
+			}
+		}
+		follow()
+		bridge.Sleep(t.Context(), time.Hour) // of this clock only
+		l.ahead = -time.Hour
+		follow()
+		for range 2 { // the last one is settled
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != len(l.all) {
+			t.Errorf("%d records, want %d", len(x.records), len(l.all))
+		}
+	})
+}
+
+// TestClockWrongOnce: one wrong Date blocks the stream until the API sends a right one.
+func TestClockWrongOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 5}
+		x := newTopic(t, time.Now().Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		for _, ahead := range []time.Duration{0, -1000 * time.Hour, -1000 * time.Hour} {
+			l.ahead = ahead
+			_, err := x.step()
+			bridge.Sleep(t.Context(), 5*time.Second)
+			if err != nil {
+				if f := bridge.FaultOf(err); f.Code != "watermark" {
+					t.Fatal(err)
+				}
+				x = x.begin(x.lister)
+			}
+		}
+		l.ahead = 0
+		if _, err := x.step(); err != nil {
+			t.Errorf("still blocked: %v", err)
+		}
+	})
+}
+
 // TestEmptyPages: empty pages in a window end nothing while they name a next one.
 func TestEmptyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
