@@ -190,6 +190,19 @@ func (w *world) want(times func(entry) int) {
 	}
 }
 
+// reset moves the stream, which runs.
+func (w *world) reset(to bridge.Target) {
+	w.t.Helper()
+	at := w.store.Checkpoint()
+	id := fmt.Sprint("reset", at.Epoch)
+	w.inbox.Push(bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Target: to, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	})
+	if a, err := w.inbox.Await(w.t.Context(), id); err != nil || !a.Applied {
+		w.t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
+	}
+}
+
 // TestEngineAtLeastOnce: nothing is lost.
 func TestEngineAtLeastOnce(t *testing.T) {
 	for seed := range uint64(20) {
@@ -222,14 +235,7 @@ func TestFollowOtherwise(t *testing.T) {
 				w.cfg.Origin.Follow = follow
 				stop = w.start()
 				at := w.store.Checkpoint()
-				w.inbox.Push(bridge.Command{
-					ID: "go-" + follow, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Who: "op",
-					Target:   bridge.Target{Start: at.FollowedUntil(), FollowOtherwise: true},
-					Deadline: time.Now().Add(time.Minute).UnixMilli(),
-				})
-				if a, err := w.inbox.Await(t.Context(), "go-"+follow); err != nil || !a.Applied {
-					t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
-				}
+				w.reset(bridge.Target{Start: at.FollowedUntil(), FollowOtherwise: true})
 				stop()
 				w.live(4 * time.Minute)
 			}
@@ -260,13 +266,7 @@ func TestEngine(t *testing.T) {
 				w.list.all = append(w.list.all, entry{id: fmt.Sprint("late", i), seq: len(w.list.all), at: at, visible: at.Add(w.lookBack + time.Second)})
 			}
 			stop := w.start()
-			w.inbox.Push(bridge.Command{
-				ID: "back", Kind: bridge.KindReset, BaseEpoch: w.store.Checkpoint().Epoch, Target: bridge.Target{Start: to.UnixMilli()}, Who: "op",
-				Deadline: time.Now().Add(time.Minute).UnixMilli(),
-			})
-			if a, err := w.inbox.Await(t.Context(), "back"); err != nil || !a.Applied {
-				t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
-			}
+			w.reset(bridge.Target{Start: to.UnixMilli()})
 			bridge.Sleep(w.t.Context(), within(w.rng, 10*time.Second))
 			stop()
 			w.fill(20, time.Second, 2*time.Minute)
@@ -279,4 +279,45 @@ func TestEngine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEngineEqualItems: pages of equal items without an id are no cycle, and all of them
+// are published.
+func TestEngineEqualItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, time.Minute)
+		w.list.noIDs = true
+		at := time.Now().Add(-10 * time.Minute)
+		for i := range 45 {
+			w.list.all = append(w.list.all, entry{id: "same", seq: i, at: at, visible: at})
+		}
+		stop := w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		stop()
+		w.want(func(entry) int { return 45 })
+	})
+}
+
+// TestEngineRewindIntoWindow: a rewind to a page within a window publishes again all of the
+// list from the watermark on, also what ended the page before.
+func TestEngineRewindIntoWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, time.Minute)
+		w.fill(50, time.Second-time.Hour, -30*time.Minute)
+		w.cfg.Limits.MaxEvents = 5
+		stop := w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		stop()
+		was := w.store.Checkpoint()
+		if at, _ := bridge.ParseWatermark(was.Cursor); at.Part != 1 {
+			t.Fatalf("the run ended at %q, want a part of a window", was.Cursor)
+		}
+		w.cfg.Limits.MaxEvents = 0
+		stop = w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start, Border: was.Border})
+		bridge.Sleep(t.Context(), time.Minute)
+		stop()
+		w.want(func(entry) int { return 2 })
+	})
 }
