@@ -181,13 +181,17 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
 		back = late
 	}
+	start, bottom := floor(from-back.Milliseconds()), bridge.NoTime
+	if start <= lowest { // else what is below it is not listed for the unit alone
+		start, bottom = lowest, lowest
+	}
 	for {
 		to = min(limit, floor(from+l.size))
-		c := collector{memory: &l.memory, floor: lowest, to: to, most: l.cfg.MaxBytes}
+		c := collector{memory: &l.memory, floor: bottom, to: to, most: l.cfg.MaxBytes}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}
-		err = l.listAll(ctx, &c, max(lowest, floor(from-back.Milliseconds())), to)
+		err = l.listAll(ctx, &c, start, to)
 		switch {
 		case err == nil:
 			if back > l.cfg.LookBack {

@@ -17,11 +17,20 @@ import (
 	"exportbridge/bridge/windows"
 )
 
-// entry is an item of a list: when it was, and from when on the list shows it.
+// entry is an item of a list: when it was, and from when on the list shows it. placed is
+// the time that the API selects it by, if that is another one.
 type entry struct {
 	id          string
 	at, visible time.Time
+	placed      time.Time
 	seq         int
+}
+
+func (e entry) place() time.Time {
+	if e.placed.IsZero() {
+		return e.at
+	}
+	return e.placed
 }
 
 func (e entry) raw() string { return fmt.Sprintf(`{"id":%q,"at":%d}`, e.id, e.at.UnixMilli()) }
@@ -47,13 +56,14 @@ type list struct {
 func (l *list) shown(from, to, now time.Time) []entry {
 	var shown []entry
 	for _, e := range l.all {
-		after := !e.at.Before(from) && (!l.startOpen || e.at.After(from) || from.UnixMilli() == 0)
-		before := e.at.Before(to) || l.endClosed && e.at.Equal(to)
+		at := e.place()
+		after := !at.Before(from) && (!l.startOpen || at.After(from) || from.UnixMilli() == 0)
+		before := at.Before(to) || l.endClosed && at.Equal(to)
 		if (after || l.noStart) && (before || l.noEnd) && !e.visible.After(now) {
 			shown = append(shown, e)
 		}
 	}
-	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.seq, a.seq)) })
+	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.place().Compare(a.place()), cmp.Compare(b.seq, a.seq)) })
 	return shown
 }
 
@@ -371,6 +381,39 @@ func TestLate(t *testing.T) {
 		}
 		if n := l.requests - first; n > polls+20 {
 			t.Errorf("%d requests of %d polls", n, polls)
+		}
+	})
+}
+
+// TestPlaced: an API selects by the time of arrival and shows the time of clients. Each
+// item is published, whatever its time.
+func TestPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 500}
+		cfg := settings(0)
+		cfg.PageSize = 1000
+		x := newTopic(t, began.Add(-2*time.Minute), 0).begin(windows.New(l, cfg))
+		for range 20 {
+			now := time.Now()
+			for age := range 100 { // of the client's clock, in all half seconds
+				at := now.Add(-time.Duration(age) * 500 * time.Millisecond)
+				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: at, placed: now, visible: now})
+			}
+			bridge.Sleep(t.Context(), 5*time.Second)
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			x.commit()
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		for range 2 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != len(l.all) {
+			t.Errorf("%d records, want %d", len(x.records), len(l.all))
 		}
 	})
 }
