@@ -134,7 +134,8 @@ func (l *Listing) Moved(from, to Watermark, topics []TopicState, lookBack time.D
 	next := *l
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	if len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap { // else all of them would be read
+	// Unknown topics would be read whole, and those in the middle of a window have parts of it.
+	if len(topics) > 0 && from.Part == 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap {
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
 	}
 	next.Marks = next.Marks[next.first(to.At, lookBack):]

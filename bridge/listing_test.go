@@ -143,3 +143,21 @@ func TestListingResetBelow(t *testing.T) {
 		}
 	}
 }
+
+// TestListingPart: a mark is of the topics before a window, not of those in its middle, also
+// if the look-back is lowered there.
+func TestListingPart(t *testing.T) {
+	t.Parallel()
+	at := func(second int64, part int) bridge.Watermark { return bridge.Watermark{At: 1000 * second, Part: part} }
+	l := bridge.BeginListing(0, topicsTo(0))
+	l = l.Moved(at(0, 0), at(600, 0), topicsTo(0), time.Hour)
+	l = l.Moved(at(600, 0), at(600, 1), topicsTo(10), time.Hour)
+	l = l.Moved(at(600, 1), at(700, 0), topicsTo(20), time.Minute)
+	if got := l.Since(700_000, time.Minute).Topics[0].End; got > 10 {
+		t.Errorf("read from offset %d, the window from 600 on was published from 10 on", got)
+	}
+	l = l.Moved(at(700, 0), at(800, 0), topicsTo(30), time.Minute)
+	if got := l.Since(800_000, time.Minute).Topics[0].End; got != 30 {
+		t.Errorf("read from offset %d, want 30", got)
+	}
+}
