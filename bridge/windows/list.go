@@ -60,7 +60,10 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 		return nil
 	}
 	before := len(c.keys)
-	for _, rest := range [][2]int64{{from, floor(got.oldest) + unit}, {floor(got.newest), to}} {
+	oldest, newest := floor(got.oldest), floor(got.newest)
+	// With the second of the first and the last item, and without it: what is cut off
+	// within the second hides what is beyond.
+	for _, rest := range [][2]int64{{from, oldest + unit}, {newest, to}, {from, oldest}, {newest + 2*unit, to}} {
 		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] {
 			continue
 		}

@@ -42,7 +42,8 @@ type list struct {
 	page                      int
 	startOpen, endClosed      bool
 	noCursor, noIDs, noHeader bool
-	noStart, noEnd            bool          // the bound is ignored
+	noStart, noEnd            bool // the bound is ignored
+	oldestFirst               bool
 	volatile                  bool          // each request shows other bytes
 	shared                    bool          // items of one id have other bytes
 	ahead                     time.Duration // the clock of the API
@@ -64,6 +65,9 @@ func (l *list) shown(from, to, now time.Time) []entry {
 		}
 	}
 	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.place().Compare(a.place()), cmp.Compare(b.seq, a.seq)) })
+	if l.oldestFirst {
+		slices.Reverse(shown)
+	}
 	return shown
 }
 
@@ -557,6 +561,45 @@ func TestCapped(t *testing.T) {
 			t.Errorf("%d requests of 20 polls at rest", n)
 		}
 	})
+}
+
+// TestCappedBurst: an API that lists fewer items than asked for is found out also if all of
+// them are of one second. Without a limit the same items are published.
+func TestCappedBurst(t *testing.T) {
+	for _, tc := range []struct {
+		page                 int
+		oldestFirst, blocked bool
+	}{{50, false, true}, {200, false, false}, {50, true, true}, {200, true, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			l := &list{page: tc.page, noCursor: true, oldestFirst: tc.oldestFirst}
+			for i := range 120 {
+				at, apart := began, -10*time.Second
+				if tc.oldestFirst {
+					at, apart = began.Add(-25*time.Minute), 10*time.Second
+				}
+				if i >= 60 { // listed behind the burst
+					at = at.Add(time.Duration(i) * apart)
+				}
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+			}
+			bridge.Sleep(t.Context(), time.Minute)
+			cfg := settings(time.Minute)
+			cfg.PageSize = 1000
+			x := newTopic(t, began.Add(-30*time.Minute), time.Minute).begin(windows.New(l, cfg))
+			more, err := true, error(nil)
+			for more && err == nil {
+				more, err = x.step()
+			}
+			x.commit()
+			switch f := bridge.FaultOf(err); {
+			case tc.blocked && (err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE")):
+				t.Errorf("%+v: got %d records and %v, want a permanent fault that names EXPORT_PAGE_SIZE", tc, len(x.records), err)
+			case !tc.blocked && (err != nil || len(x.records) != len(l.all)):
+				t.Errorf("%+v: %d records and %v, want %d", tc, len(x.records), err, len(l.all))
+			}
+		})
+	}
 }
 
 // TestRejectedCursor: an API whose cursors are rejected after some pages is asked for
