@@ -412,3 +412,20 @@ func TestHeldDeleted(t *testing.T) {
 		t.Errorf("got %v, want a permanent fault with the reason retention", err)
 	}
 }
+
+// TestHeldQuiet: retention deletes all that a quiet stream published before. Its ends lie at
+// the end of the log, not before the marker of its last transaction, so nothing behind them
+// is unknown.
+func TestHeldQuiet(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	s := recovered(t, cfg)
+	e := event("old", "u")
+	publish(t, s, page(e))
+	s.AgeSettings()
+	receipt := publish(t, s)
+	truncate(t, cfg)
+	if _, err := s.Index(t.Context(), bridge.Since{Topics: receipt.Topics, EndsOnly: true}, bridge.SourceIdentity{}); err != nil {
+		t.Error(err)
+	}
+}
