@@ -57,6 +57,18 @@ func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge
 	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), client)
 }
 
+// Covers returns the fault of Index if retention has deleted what Index must know since
+// then. It reads nothing.
+func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
+	client, err := p.cfg.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, err = p.spansSince(ctx, client, client.Log(p.cfg.Topic, [16]byte{}), since)
+	return err
+}
+
 // errIndexTooLarge ends the reading of more than can be remembered.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
