@@ -29,7 +29,7 @@ type published struct {
 func (p published) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	from := int64(0)
 	if t := bridge.FindTopic(since.Topics, "events"); t != nil && len(t.Ends.Offsets()) > 0 {
-		from = t.Ends.Offsets()[0]
+		from = min(t.Ends.Offsets()[0], int64(len(p.topic.Records())))
 	}
 	index := &held{make(map[string]int)}
 	for _, r := range p.topic.Records()[from:] {
@@ -320,4 +320,36 @@ func TestEngineRewindIntoWindow(t *testing.T) {
 		stop()
 		w.want(func(entry) int { return 2 })
 	})
+}
+
+// TestEngineResetAccepts: a reset that accepts another list, or a topic that lost events, begins
+// anew: what is listed again from before it would not be recognized.
+func TestEngineResetAccepts(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"nothing":      func(*world) {},
+		"other ids":    func(w *world) { w.cfg.Origin.ItemID = "/other" },
+		"more types":   func(w *world) { w.cfg.Origin.Events = []string{"a", "b"} },
+		"a lost topic": func(w *world) { w.topic.Recreate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, 2*time.Minute)
+				w.fill(100, time.Second-time.Hour, -time.Second)
+				stop := w.start()
+				bridge.Sleep(t.Context(), 3*time.Minute)
+				stop()
+				change(w)
+				stop = w.start()
+				bridge.Sleep(t.Context(), time.Minute)
+				was := w.store.Checkpoint()
+				w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start})
+				bridge.Sleep(t.Context(), 2*time.Minute)
+				stop()
+				at, _ := bridge.ParseWatermark(was.Cursor)
+				if got := w.store.Checkpoint().Listing; got == nil || (got.Floor == at.At) != (name != "nothing") {
+					t.Errorf("%s: reset at %d, goes on with %+v\n%s", name, at.At, got, w.log)
+				}
+			})
+		})
+	}
 }
