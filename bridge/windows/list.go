@@ -71,7 +71,15 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 			return err
 		}
 	}
-	if len(c.keys) == before {
+	whole := len(c.keys) == before
+	if !whole { // or what is new came meanwhile: then the range lists more now
+		again, err := l.read(ctx, c, from, to)
+		if err != nil {
+			return err
+		}
+		whole = again.items > got.items
+	}
+	if whole {
 		l.proven = got.items
 		return nil
 	}

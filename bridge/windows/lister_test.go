@@ -602,6 +602,47 @@ func TestCappedBurst(t *testing.T) {
 	}
 }
 
+// TestProofMeetsLate: an event that the API shows while a listing is proven whole does not
+// make the listing one that was cut off.
+func TestProofMeetsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 500, noCursor: true}
+		add := func(n int, at time.Time) {
+			for range n {
+				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: at, visible: at})
+			}
+		}
+		add(1, began.Add(-time.Minute))
+		add(1, began.Add(-2*time.Minute))
+		l.fail = func() error {
+			if l.requests == 4 { // behind two for the bounds, and the listing
+				add(1, began.Add(-time.Minute))
+			}
+			return nil
+		}
+		cfg := settings(time.Minute)
+		cfg.PageSize = 1000
+		x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
+		for range 10 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sleep(t.Context(), 5*time.Second)
+			add(4, time.Now()) // of one second
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		for range 2 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != len(l.all) {
+			t.Errorf("%d records, want %d", len(x.records), len(l.all))
+		}
+	})
+}
+
 // TestRejectedCursor: an API whose cursors are rejected after some pages is asked for
 // smaller ranges.
 func TestRejectedCursor(t *testing.T) {
