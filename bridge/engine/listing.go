@@ -60,7 +60,7 @@ func (s *progress) loadListing(ctx context.Context, e *Engine, topics []bridge.T
 	if err != nil || l.Again == 0 {
 		return held, err
 	}
-	since.Topics = l.Behind
+	since.Topics, since.EndsOnly = l.Behind, true
 	again, err := e.readPublished(ctx, since, s.at.Source)
 	return &resetIndex{from: l.Again, before: held, again: again}, err
 }

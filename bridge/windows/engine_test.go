@@ -28,7 +28,7 @@ type published struct {
 
 func (p published) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	from := int64(0)
-	if t := bridge.FindTopic(since.Topics, "events"); t != nil && len(t.Ends.Offsets()) > 0 {
+	if t := bridge.FindTopic(since.Topics, "events"); since.EndsOnly && t != nil && len(t.Ends.Offsets()) > 0 {
 		from = min(t.Ends.Offsets()[0], int64(len(p.topic.Records())))
 	}
 	index := &held{make(map[string]int)}
@@ -352,4 +352,32 @@ func TestEngineResetAccepts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEngineResetAfterCursor: soon after a stream has left its cursor for windows, a reset
+// publishes again what is listed since its time.
+func TestEngineResetAfterCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 10*time.Minute)
+		w.cfg.Origin.Follow = ""
+		w.fill(100, time.Second-time.Hour, -time.Second)
+		stop := w.start()
+		bridge.Sleep(t.Context(), 3*time.Minute)
+		stop()
+		w.cfg.Origin.Follow = bridge.FollowWindows
+		stop = w.start()
+		was := w.store.Checkpoint()
+		w.reset(bridge.Target{Start: was.FollowedUntil(), FollowOtherwise: true})
+		bridge.Sleep(t.Context(), 2*time.Minute)
+		to := time.Now().Add(-9 * time.Minute).Truncate(time.Second)
+		w.reset(bridge.Target{Start: to.UnixMilli()})
+		bridge.Sleep(t.Context(), 2*time.Minute)
+		stop()
+		w.want(func(e entry) int {
+			if e.at.Before(to) {
+				return 1
+			}
+			return 2
+		})
+	})
 }
