@@ -395,6 +395,25 @@ func TestHeldBehindEnds(t *testing.T) {
 	}
 }
 
+// TestHeldByKeyWithoutTime: records of BRIDGE_HEADERS=minimal and none have no key of id and
+// time. With ByKey they are known by their bytes.
+func TestHeldByKeyWithoutTime(t *testing.T) {
+	t.Parallel()
+	for _, headers := range []string{"cloudevents", "minimal", "none"} {
+		cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+		s := recovered(t, cfg)
+		e := event("before", "u")
+		publish(t, s, page(e))
+		held, err := s.Index(t.Context(), bridge.Since{EndsOnly: true, ByKey: true}, bridge.SourceIdentity{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !held.Match(&e) {
+			t.Errorf("%s: not recognized", headers)
+		}
+	}
+}
+
 // TestHeldDeleted: what was published behind the ends and is deleted cannot be known.
 func TestHeldDeleted(t *testing.T) {
 	t.Parallel()

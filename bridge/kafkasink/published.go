@@ -243,18 +243,20 @@ func (p *publishedIndex) add(r *kgo.Record) {
 }
 
 // item names the item of a record: keyed is true if it is by its key, which a dead letter
-// with a long id does not have.
+// with a long id does not have, nor a record without the headers of CloudEvents.
 func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
-	var id, at []byte
+	var id, at, spec []byte
 	for i := range r.Headers {
 		switch r.Headers[i].Key {
 		case HeaderID:
 			id = r.Headers[i].Value
 		case HeaderTime:
 			at = r.Headers[i].Value
+		case headerSpecVersion:
+			spec = r.Headers[i].Value
 		}
 	}
-	if p.byKey && id != nil {
+	if p.byKey && id != nil && spec != nil {
 		return fingerprint(bridge.ItemKeyOf(id, at)), true
 	}
 	return fingerprintOf(r.Value), false
