@@ -156,15 +156,18 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	}
 }
 
-// request asks for one page and decodes it. The first one of a listing fails at once, so
+// request asks for one page and decodes it. The first one of a Fetch fails at once, so
 // that the engine shows it; later ones are tried again, since what is read would be lost.
 // A cursor that the API rejects is one of this listing, which has too many pages.
 func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	fetch := pageread.Once
-	if at.Cursor != "" {
+	if l.reading.Load() {
 		fetch = pageread.Fetch
 	}
 	p, err := fetch(ctx, l.source, at, l.cfg.Timeout)
+	if err == nil {
+		l.reading.Store(true)
+	}
 	f, ok := errors.AsType[*bridge.Fault](err)
 	switch {
 	case !ok || f.Class != bridge.BadCursor:
@@ -185,8 +188,7 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 // observed is a Source whose requests are observed.
 type observed struct {
 	bridge.Source
-	observe func(bridge.Observation)
-	warn    func(text, hint string)
+	lister *Lister
 }
 
 // Fetch implements bridge.Source.
@@ -198,12 +200,12 @@ func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 	case ctx.Err() != nil, err != nil && bridge.FaultOf(err).Unsent:
 		return p, err
 	case err != nil:
-		if saw.Code = bridge.FaultOf(err).Code; at.Cursor != "" && o.warn != nil {
-			o.warn("a listing waits for a page: it is retried after "+saw.Code, "if the API limits requests, set EXPORT_RATE_LIMIT")
+		if saw.Code = bridge.FaultOf(err).Code; o.lister.reading.Load() && o.lister.cfg.Warn != nil {
+			o.lister.cfg.Warn("a listing waits for a page: it is retried after "+saw.Code, "if the API limits requests, set EXPORT_RATE_LIMIT")
 		}
 	default:
 		saw.Bytes = int64(len(p.Body))
 	}
-	o.observe(saw)
+	o.lister.cfg.Observe(saw)
 	return p, err
 }

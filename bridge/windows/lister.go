@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"exportbridge/bridge"
@@ -38,6 +39,7 @@ type Lister struct {
 	memory  memory
 	pending []*bridge.Page // of the window that is listed
 	listed  int64          // the end of the newest window, while nothing else was asked for
+	reading atomic.Bool    // a page has come for this Fetch; a call that hangs may read it later
 	size    int64          // of the next window
 	learned bool           // the API's time is known, and that it takes bounds
 	deep    time.Time      // when the range of Late was listed, zero if it is due
@@ -51,10 +53,11 @@ var _ bridge.Source = (*Lister)(nil)
 
 // New returns a Lister of a source that reads ranges: Position.Window.
 func New(source bridge.Source, cfg Config) *Lister {
+	l := &Lister{source: source, cfg: cfg, size: min(firstSize, cfg.MaxWindow.Milliseconds())}
 	if cfg.Observe != nil {
-		source = &observed{source, cfg.Observe, cfg.Warn}
+		l.source = &observed{source, l}
 	}
-	return &Lister{source: source, cfg: cfg, size: min(firstSize, cfg.MaxWindow.Milliseconds())}
+	return l
 }
 
 // Decode implements bridge.Source: the pages of a Lister are decoded.
@@ -94,6 +97,7 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	if err := l.learn(ctx, w.At); err != nil {
 		return err
 	}
+	l.reading.Store(false)
 	start := w.At // where the position is while empty windows are passed
 	for began := time.Now(); ; {
 		now, limit := l.clock.now(), l.settled()

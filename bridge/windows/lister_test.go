@@ -791,6 +791,34 @@ func TestLongestRange(t *testing.T) {
 	})
 }
 
+// TestFailing: an API that fails now and then is asked again within a listing of many ranges,
+// which would never end otherwise.
+func TestFailing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 5}
+		l.fail = func() error {
+			if l.requests%10 == 0 {
+				return &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("away")}
+			}
+			return nil
+		}
+		var said []string
+		cfg := settings(3 * time.Hour)
+		cfg.MaxWindow, cfg.Observe = 10*time.Minute, func(bridge.Observation) {}
+		cfg.Warn = func(text, _ string) { said = append(said, text) }
+		x := newTopic(t, time.Now().Add(-9*time.Hour), 3*time.Hour).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(strings.Join(said, "\n"), "a listing waits") {
+			t.Errorf("nothing says that it waits: %q", said)
+		}
+	})
+}
+
 // TestClock: a watermark ahead of the API's clock blocks the stream.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
