@@ -135,7 +135,7 @@ func (at Position) Take(p *bridge.Page, rules *Rules, known Known) (Position, Fi
 // take is Take on a copy.
 func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findings) error {
 	var digest uint64
-	if !rules.Listing { // whose pages do not overlap, and may be equal
+	if !rules.Listing { // pages of windows do not overlap, and may be equal
 		digest = p.Digest()
 		found.Repeats = MarkBorder(p, &at.Border)
 	}

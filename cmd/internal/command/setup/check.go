@@ -360,8 +360,8 @@ func checkConfig(s *config.Settings) []finding {
 }
 
 // checkKafka checks Kafka, that the topics hold the records that the checkpoint implies,
-// and those that windows may list again, and that the checkpoint belongs to the settings. The checkpoint is that of the
-// checkpoint topic, or of Redis if need has it.
+// and those that windows may list again, and that the checkpoint belongs to the settings.
+// The checkpoint is that of the checkpoint topic, or of Redis if need has it.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
 	cfg := st.Kafka
 	if need&config.UsesCursor != 0 {
