@@ -512,6 +512,33 @@ func TestSharedID(t *testing.T) {
 	})
 }
 
+// TestSharedIDMoves: items of one id and time are told apart in whatever order the API lists
+// them, and if it shows one of them later.
+func TestSharedIDMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 50, shared: true}
+		for i := range 20 {
+			late := time.Duration(i%2) * 30 * time.Second
+			l.all = append(l.all, entry{id: fmt.Sprint(i / 2), seq: i, at: at, visible: at.Add(late)})
+		}
+		bridge.Sleep(t.Context(), 10*time.Second)
+		cfg := settings(time.Minute)
+		cfg.PageSize = 100
+		x := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
+		for i := range 30 {
+			l.oldestFirst = i%4 > 1
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sleep(t.Context(), 2*time.Second)
+		}
+		if x.commit(); len(x.records) != 20 {
+			t.Errorf("%d records, want 20: %q", len(x.records), x.records)
+		}
+	})
+}
+
 // TestBoundsIgnored: an API that ignores the start or the end of a range is refused, since
 // a restart would publish old events again.
 func TestBoundsIgnored(t *testing.T) {
