@@ -381,3 +381,29 @@ func TestEngineResetAfterCursor(t *testing.T) {
 		})
 	})
 }
+
+// TestEngineResetTwice: a second reset, before the first one has got anywhere, publishes
+// again all that is listed since its own time.
+func TestEngineResetTwice(t *testing.T) {
+	for _, second := range []time.Duration{-5 * time.Minute, -15 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1, 10*time.Minute)
+			w.fill(100, -30*time.Minute, -time.Second)
+			stop := w.start()
+			bridge.Sleep(t.Context(), 2*time.Minute)
+			w.down.Store(true)
+			now := time.Now().Truncate(time.Second)
+			w.reset(bridge.Target{Start: now.Add(-9 * time.Minute).UnixMilli()})
+			w.reset(bridge.Target{Start: now.Add(second).UnixMilli()})
+			w.down.Store(false)
+			bridge.Sleep(t.Context(), 5*time.Minute)
+			stop()
+			w.want(func(e entry) int {
+				if e.at.Before(now.Add(second)) {
+					return 1
+				}
+				return 2
+			})
+		})
+	}
+}
