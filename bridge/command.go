@@ -130,7 +130,7 @@ func changeOf(cmd Command, from Checkpoint) *Change {
 // with the given origin. The caller sets the writer's fields (owner, session, time, mode).
 func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	origin.Start, origin.Request = cmd.Target.Start, requestAfter(from, origin.Request, cmd)
-	same := origin.Same(from.Origin) && len(from.Origin.Request.Changed(origin.Request, from.Cursor).Other) == 0
+	same := from.SameList(&origin)
 	c := Checkpoint{
 		Format: origin.Format(), Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
 		Version: Version{Epoch: from.Epoch + 1},
@@ -152,6 +152,11 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		c.PositionTime = cmd.Target.PositionTime
 	}
 	return c
+}
+
+// SameList reports whether an origin lists what that of c does, as far as is known.
+func (c *Checkpoint) SameList(origin *Origin) bool {
+	return origin.Same(c.Origin) && len(c.Origin.Request.Changed(origin.Request, c.Cursor).Other) == 0
 }
 
 // GoBack returns the checkpoint of a reset to a target in the same list that begins an

@@ -105,15 +105,19 @@ func BeginListing(at int64, topics []TopicState) *Listing {
 }
 
 // Reset returns the Listing of a stream that is reset from one watermark to another, nil
-// if nothing before that one is listed any more, or if the reset leaves out what is not
-// published yet, behind position in milliseconds since the epoch: a new Listing begins
-// then. Behind is not known yet.
+// if nothing before that one is listed any more, if l begins behind it, or if the reset
+// leaves out what is not published yet, behind position in milliseconds since the epoch:
+// a new Listing begins then. Behind is not known yet.
 func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Duration) *Listing {
 	if l == nil || to.At > max(from.At, position) || to.At <= from.At-lookBack.Milliseconds() {
 		return nil
 	}
 	first := l.first(from.At, lookBack) // knows nothing of what is older
-	return &Listing{Floor: max(l.Floor, from.At-lookBack.Milliseconds()), Marks: l.Marks[first : first+1], Again: to.At}
+	next := &Listing{Floor: max(l.Floor, from.At-lookBack.Milliseconds()), Marks: l.Marks[first : first+1], Again: to.At}
+	if to.At < next.Lowest() {
+		return nil
+	}
+	return next
 }
 
 const (
@@ -130,7 +134,8 @@ func (l *Listing) Moved(from, to Watermark, topics []TopicState, lookBack time.D
 	next := *l
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	if len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap { // else all of them would be read
+	// Unknown topics would be read whole, and those in the middle of a window have parts of it.
+	if len(topics) > 0 && from.Part == 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap {
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
 	}
 	next.Marks = next.Marks[next.first(to.At, lookBack):]

@@ -108,3 +108,56 @@ func TestListingReset(t *testing.T) {
 		}
 	}
 }
+
+// TestListingResetBelow: a reset to before what is listed begins anew: a Listing that goes
+// on would list nothing from there to its lowest time, in silence.
+func TestListingResetBelow(t *testing.T) {
+	t.Parallel()
+	const lookBack = time.Minute
+	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
+	young := bridge.BeginListing(900_000, topicsTo(0)).Moved(at(900), at(930), topicsTo(0), lookBack)
+	grown := bridge.BeginListing(0, topicsTo(0))
+	for s := int64(0); s < 900; s += 10 {
+		grown = grown.Moved(at(s), at(s+10), topicsTo(s), lookBack)
+	}
+	moved := grown.Reset(at(900), at(850), 0, lookBack)
+	for name, tc := range map[string]struct {
+		listing  *bridge.Listing
+		from, to int64
+		lookBack time.Duration
+		goesOn   bool
+	}{
+		"to the start":                   {young, 930, 900, lookBack, true},
+		"before the start":               {young, 930, 899, lookBack, false},
+		"a second one":                   {moved, 851, 845, lookBack, true},
+		"a second one, below the first":  {moved, 851, 800, lookBack, false},
+		"within a look-back that grows":  {grown, 900, 860, time.Hour, true},
+		"into a look-back that is wider": {grown, 900, 600, time.Hour, false},
+	} {
+		got := tc.listing.Reset(at(tc.from), at(tc.to), 0, tc.lookBack)
+		if (got != nil) != tc.goesOn {
+			t.Errorf("%s: %+v, want a Listing: %t", name, got, tc.goesOn)
+		}
+		if got != nil && got.Lowest() > 1000*tc.to {
+			t.Errorf("%s: lists from %d on, the reset was to %d", name, got.Lowest(), 1000*tc.to)
+		}
+	}
+}
+
+// TestListingPart: a mark is of the topics before a window, not of those in its middle, also
+// if the look-back is lowered there.
+func TestListingPart(t *testing.T) {
+	t.Parallel()
+	at := func(second int64, part int) bridge.Watermark { return bridge.Watermark{At: 1000 * second, Part: part} }
+	l := bridge.BeginListing(0, topicsTo(0))
+	l = l.Moved(at(0, 0), at(600, 0), topicsTo(0), time.Hour)
+	l = l.Moved(at(600, 0), at(600, 1), topicsTo(10), time.Hour)
+	l = l.Moved(at(600, 1), at(700, 0), topicsTo(20), time.Minute)
+	if got := l.Since(700_000, time.Minute).Topics[0].End; got > 10 {
+		t.Errorf("read from offset %d, the window from 600 on was published from 10 on", got)
+	}
+	l = l.Moved(at(700, 0), at(800, 0), topicsTo(30), time.Minute)
+	if got := l.Since(800_000, time.Minute).Topics[0].End; got != 30 {
+		t.Errorf("read from offset %d, want 30", got)
+	}
+}

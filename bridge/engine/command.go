@@ -227,7 +227,7 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 		c = bridge.Pause(was, cmd)
 	}
 	if cmd.Kind == bridge.KindReset && s.e.cfg.listing() {
-		c.Listing = s.e.listingAfter(was, c)
+		c.Listing = s.listingAfter(was, c)
 	}
 	if cmd.Kind == bridge.KindReset && cmd.Target.FollowOtherwise {
 		c.FollowOtherwise(&was, s.e.cfg.LookBack)

@@ -60,21 +60,24 @@ func (s *progress) loadListing(ctx context.Context, e *Engine, topics []bridge.T
 	if err != nil || l.Again == 0 {
 		return held, err
 	}
-	since.Topics = l.Behind
+	since.Topics, since.EndsOnly = l.Behind, true
 	again, err := e.readPublished(ctx, since, s.at.Source)
 	return &resetIndex{from: l.Again, before: held, again: again}, err
 }
 
-// listingAfter is the Listing after a reset that leads to next.
-func (e *Engine) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
+// listingAfter is the Listing after a reset that leads to next. It begins anew where the
+// reset accepts another list, or a topic that lacks events: of what would be listed again
+// from before next, the topic does not tell what is published.
+func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 	from, to := was.Position(), next.Position()
 	before, known := from.Watermark()
 	after, ok := to.Watermark()
-	if !ok || !known || was.Topic != "" && was.Topic != e.cfg.Topic {
+	if !ok || !known || was.Topic != "" && was.Topic != s.e.cfg.Topic || !was.SameList(&next.Origin) ||
+		s.topics == nil && bridge.TopicsLost(was, s.found) != nil {
 		return nil
 	}
 	// The stream is ahead of its checkpoint by a heartbeat.
-	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), e.cfg.LookBack)
+	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)
 }
 
 // resetIndex is what a topic holds after a reset: of the items from a time on only what

@@ -395,6 +395,25 @@ func TestHeldBehindEnds(t *testing.T) {
 	}
 }
 
+// TestHeldByKeyWithoutTime: records of BRIDGE_HEADERS=minimal and none have no key of id and
+// time. With ByKey they are known by their bytes.
+func TestHeldByKeyWithoutTime(t *testing.T) {
+	t.Parallel()
+	for _, headers := range []string{"cloudevents", "minimal", "none"} {
+		cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+		s := recovered(t, cfg)
+		e := event("before", "u")
+		publish(t, s, page(e))
+		held, err := s.Index(t.Context(), bridge.Since{EndsOnly: true, ByKey: true}, bridge.SourceIdentity{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !held.Match(&e) {
+			t.Errorf("%s: not recognized", headers)
+		}
+	}
+}
+
 // TestHeldDeleted: what was published behind the ends and is deleted cannot be known.
 func TestHeldDeleted(t *testing.T) {
 	t.Parallel()
@@ -410,5 +429,22 @@ func TestHeldDeleted(t *testing.T) {
 	_, err = s.Index(t.Context(), bridge.Since{Topics: was, EndsOnly: true}, bridge.SourceIdentity{})
 	if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonRetention {
 		t.Errorf("got %v, want a permanent fault with the reason retention", err)
+	}
+}
+
+// TestHeldQuiet: retention deletes all that a quiet stream published before. Its ends lie at
+// the end of the log, not before the marker of its last transaction, so nothing behind them
+// is unknown.
+func TestHeldQuiet(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	s := recovered(t, cfg)
+	e := event("old", "u")
+	publish(t, s, page(e))
+	s.AgeSettings()
+	receipt := publish(t, s)
+	truncate(t, cfg)
+	if _, err := s.Index(t.Context(), bridge.Since{Topics: receipt.Topics, EndsOnly: true}, bridge.SourceIdentity{}); err != nil {
+		t.Error(err)
 	}
 }

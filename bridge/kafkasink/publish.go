@@ -183,8 +183,8 @@ func (x *session) finish(ctx context.Context) error {
 	return nil
 }
 
-// refresh ends the session if the topics have changed. Unresponsive brokers do
-// not end it.
+// refresh ends the session if the topics have changed, and looks where they end.
+// Unresponsive brokers do not end it.
 func (x *session) refresh(ctx context.Context) error {
 	if time.Since(x.read) < settingsAge {
 		return nil
@@ -207,6 +207,12 @@ func (x *session) refresh(ctx context.Context) error {
 		if len(topics[i].Partitions) > len(known.Partitions) {
 			known.Partitions = topics[i].Partitions
 		}
+	}
+	// What retention deletes behind known ends counts as lost: a quiet partition grows by
+	// the marker of our last transaction, and by the records of other streams.
+	bounds, _ := x.writer.Bounds(ctx, x.cfg.Topics().Published()...) // none after an error
+	for _, t := range x.reaches {
+		t.grow(bounds[t.topic.Name])
 	}
 	return nil
 }

@@ -57,6 +57,18 @@ func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge
 	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), client)
 }
 
+// Covers returns the fault of Index if retention has deleted what Index must know since
+// then. It reads nothing.
+func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
+	client, err := p.cfg.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	_, err = p.spansSince(ctx, client, client.Log(p.cfg.Topic, [16]byte{}), since)
+	return err
+}
+
 // errIndexTooLarge ends the reading of more than can be remembered.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
@@ -231,18 +243,20 @@ func (p *publishedIndex) add(r *kgo.Record) {
 }
 
 // item names the item of a record: keyed is true if it is by its key, which a dead letter
-// with a long id does not have.
+// with a long id does not have, nor a record without the headers of CloudEvents.
 func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
-	var id, at []byte
+	var id, at, spec []byte
 	for i := range r.Headers {
 		switch r.Headers[i].Key {
 		case HeaderID:
 			id = r.Headers[i].Value
 		case HeaderTime:
 			at = r.Headers[i].Value
+		case headerSpecVersion:
+			spec = r.Headers[i].Value
 		}
 	}
-	if p.byKey && id != nil {
+	if p.byKey && id != nil && spec != nil {
 		return fingerprint(bridge.ItemKeyOf(id, at)), true
 	}
 	return fingerprintOf(r.Value), false

@@ -141,13 +141,22 @@ func (x *session) measure(ctx context.Context) error {
 		return err
 	}
 	for _, t := range x.reaches {
-		t.start, t.ends = 0, make([]int64, len(bounds[t.topic.Name]))
-		for id, b := range bounds[t.topic.Name] {
+		t.start, t.ends = 0, nil
+		for _, b := range bounds[t.topic.Name] {
 			t.start += b.From
-			t.ends[id] = b.To
 		}
+		t.grow(bounds[t.topic.Name])
 	}
 	return nil
+}
+
+// grow notes where the log ends, unless it is known to reach further: then the end of the
+// log is lost, which the next acknowledgement shows.
+func (t *reach) grow(bounds map[int32]kafkaclient.Span) {
+	for id, b := range bounds {
+		t.ends = append(t.ends, make([]int64, max(0, int(id)+1-len(t.ends)))...)
+		t.ends[id] = max(t.ends[id], b.To)
+	}
 }
 
 // changed is the fault of a recreated topic. The next session determines the

@@ -22,7 +22,7 @@ type item struct {
 // collector keeps the new items of a window.
 type collector struct {
 	memory *memory
-	floor  int64                       // of the listing
+	floor  int64                       // where the listing begins, NoTime unless that is the lowest time
 	to     int64                       // end of the window
 	most   int64                       // bytes
 	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks

@@ -28,8 +28,8 @@ type published struct {
 
 func (p published) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	from := int64(0)
-	if t := bridge.FindTopic(since.Topics, "events"); t != nil && len(t.Ends.Offsets()) > 0 {
-		from = t.Ends.Offsets()[0]
+	if t := bridge.FindTopic(since.Topics, "events"); since.EndsOnly && t != nil && len(t.Ends.Offsets()) > 0 {
+		from = min(t.Ends.Offsets()[0], int64(len(p.topic.Records())))
 	}
 	index := &held{make(map[string]int)}
 	for _, r := range p.topic.Records()[from:] {
@@ -190,6 +190,19 @@ func (w *world) want(times func(entry) int) {
 	}
 }
 
+// reset moves the stream, which runs.
+func (w *world) reset(to bridge.Target) {
+	w.t.Helper()
+	at := w.store.Checkpoint()
+	id := fmt.Sprint("reset", at.Epoch)
+	w.inbox.Push(bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Target: to, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	})
+	if a, err := w.inbox.Await(w.t.Context(), id); err != nil || !a.Applied {
+		w.t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
+	}
+}
+
 // TestEngineAtLeastOnce: nothing is lost.
 func TestEngineAtLeastOnce(t *testing.T) {
 	for seed := range uint64(20) {
@@ -222,14 +235,7 @@ func TestFollowOtherwise(t *testing.T) {
 				w.cfg.Origin.Follow = follow
 				stop = w.start()
 				at := w.store.Checkpoint()
-				w.inbox.Push(bridge.Command{
-					ID: "go-" + follow, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Who: "op",
-					Target:   bridge.Target{Start: at.FollowedUntil(), FollowOtherwise: true},
-					Deadline: time.Now().Add(time.Minute).UnixMilli(),
-				})
-				if a, err := w.inbox.Await(t.Context(), "go-"+follow); err != nil || !a.Applied {
-					t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
-				}
+				w.reset(bridge.Target{Start: at.FollowedUntil(), FollowOtherwise: true})
 				stop()
 				w.live(4 * time.Minute)
 			}
@@ -260,19 +266,140 @@ func TestEngine(t *testing.T) {
 				w.list.all = append(w.list.all, entry{id: fmt.Sprint("late", i), seq: len(w.list.all), at: at, visible: at.Add(w.lookBack + time.Second)})
 			}
 			stop := w.start()
-			w.inbox.Push(bridge.Command{
-				ID: "back", Kind: bridge.KindReset, BaseEpoch: w.store.Checkpoint().Epoch, Target: bridge.Target{Start: to.UnixMilli()}, Who: "op",
-				Deadline: time.Now().Add(time.Minute).UnixMilli(),
-			})
-			if a, err := w.inbox.Await(t.Context(), "back"); err != nil || !a.Applied {
-				t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
-			}
+			w.reset(bridge.Target{Start: to.UnixMilli()})
 			bridge.Sleep(w.t.Context(), within(w.rng, 10*time.Second))
 			stop()
 			w.fill(20, time.Second, 2*time.Minute)
 			w.live(4 * time.Minute)
 			w.want(func(e entry) int {
 				if e.at.Before(to) || e.seq >= 100 {
+					return 1
+				}
+				return 2
+			})
+		})
+	}
+}
+
+// TestEngineEqualItems: pages of equal items without an id are no cycle, and all of them
+// are published.
+func TestEngineEqualItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, time.Minute)
+		w.list.noIDs = true
+		at := time.Now().Add(-10 * time.Minute)
+		for i := range 45 {
+			w.list.all = append(w.list.all, entry{id: "same", seq: i, at: at, visible: at})
+		}
+		stop := w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		stop()
+		w.want(func(entry) int { return 45 })
+	})
+}
+
+// TestEngineRewindIntoWindow: a rewind to a page within a window publishes again all of the
+// list from the watermark on, also what ended the page before.
+func TestEngineRewindIntoWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, time.Minute)
+		w.fill(50, time.Second-time.Hour, -30*time.Minute)
+		w.cfg.Limits.MaxEvents = 5
+		stop := w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		stop()
+		was := w.store.Checkpoint()
+		if at, _ := bridge.ParseWatermark(was.Cursor); at.Part != 1 {
+			t.Fatalf("the run ended at %q, want a part of a window", was.Cursor)
+		}
+		w.cfg.Limits.MaxEvents = 0
+		stop = w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start, Border: was.Border})
+		bridge.Sleep(t.Context(), time.Minute)
+		stop()
+		w.want(func(entry) int { return 2 })
+	})
+}
+
+// TestEngineResetAccepts: a reset that accepts another list, or a topic that lost events, begins
+// anew: what is listed again from before it would not be recognized.
+func TestEngineResetAccepts(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"nothing":      func(*world) {},
+		"other ids":    func(w *world) { w.cfg.Origin.ItemID = "/other" },
+		"more types":   func(w *world) { w.cfg.Origin.Events = []string{"a", "b"} },
+		"a lost topic": func(w *world) { w.topic.Recreate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, 2*time.Minute)
+				w.fill(100, time.Second-time.Hour, -time.Second)
+				stop := w.start()
+				bridge.Sleep(t.Context(), 3*time.Minute)
+				stop()
+				change(w)
+				stop = w.start()
+				bridge.Sleep(t.Context(), time.Minute)
+				was := w.store.Checkpoint()
+				w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start})
+				bridge.Sleep(t.Context(), 2*time.Minute)
+				stop()
+				at, _ := bridge.ParseWatermark(was.Cursor)
+				if got := w.store.Checkpoint().Listing; got == nil || (got.Floor == at.At) != (name != "nothing") {
+					t.Errorf("%s: reset at %d, goes on with %+v\n%s", name, at.At, got, w.log)
+				}
+			})
+		})
+	}
+}
+
+// TestEngineResetAfterCursor: soon after a stream has left its cursor for windows, a reset
+// publishes again what is listed since its time.
+func TestEngineResetAfterCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, 10*time.Minute)
+		w.cfg.Origin.Follow = ""
+		w.fill(100, time.Second-time.Hour, -time.Second)
+		stop := w.start()
+		bridge.Sleep(t.Context(), 3*time.Minute)
+		stop()
+		w.cfg.Origin.Follow = bridge.FollowWindows
+		stop = w.start()
+		was := w.store.Checkpoint()
+		w.reset(bridge.Target{Start: was.FollowedUntil(), FollowOtherwise: true})
+		bridge.Sleep(t.Context(), 2*time.Minute)
+		to := time.Now().Add(-9 * time.Minute).Truncate(time.Second)
+		w.reset(bridge.Target{Start: to.UnixMilli()})
+		bridge.Sleep(t.Context(), 2*time.Minute)
+		stop()
+		w.want(func(e entry) int {
+			if e.at.Before(to) {
+				return 1
+			}
+			return 2
+		})
+	})
+}
+
+// TestEngineResetTwice: a second reset, before the first one has got anywhere, publishes
+// again all that is listed since its own time.
+func TestEngineResetTwice(t *testing.T) {
+	for _, second := range []time.Duration{-5 * time.Minute, -15 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1, 10*time.Minute)
+			w.fill(100, -30*time.Minute, -time.Second)
+			stop := w.start()
+			bridge.Sleep(t.Context(), 2*time.Minute)
+			w.down.Store(true)
+			now := time.Now().Truncate(time.Second)
+			w.reset(bridge.Target{Start: now.Add(-9 * time.Minute).UnixMilli()})
+			w.reset(bridge.Target{Start: now.Add(second).UnixMilli()})
+			w.down.Store(false)
+			bridge.Sleep(t.Context(), 5*time.Minute)
+			stop()
+			w.want(func(e entry) int {
+				if e.at.Before(now.Add(second)) {
 					return 1
 				}
 				return 2

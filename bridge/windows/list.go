@@ -25,17 +25,21 @@ var errMoved = errors.New("the list moved while it was read")
 // maxListings bounds the listings of a range whose pages move.
 const maxListings = 8
 
+// window is what is listed for one window: from and to, and below which items are dropped,
+// in milliseconds since the epoch.
+type window struct{ from, to, floor int64 }
+
 // complete lists a range whole. Numbered pages move while they are read, so an item may be
 // left out, or be listed twice: then two listings in a row must have the same items, if
 // they have items without an id, or if some are listed only once.
-func (l *Lister) complete(ctx context.Context, lowest, from, to int64, once bool) (*collector, error) {
+func (l *Lister) complete(ctx context.Context, w window, once bool) (*collector, error) {
 	var before digest
 	for range maxListings {
-		c := &collector{memory: &l.memory, floor: lowest, to: to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered}
+		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}
-		err := l.listAll(ctx, c, from, to)
+		err := l.listAll(ctx, c, w.from, w.to)
 		switch {
 		case err == nil && (!l.cfg.Numbered || !once && !c.listed.nameless || c.listed == before):
 			return c, nil
@@ -90,7 +94,10 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 		return nil
 	}
 	before := len(c.keys)
-	for _, rest := range [][2]int64{{from, floor(got.oldest) + unit}, {floor(got.newest), to}} {
+	oldest, newest := floor(got.oldest), floor(got.newest)
+	// With the second of the first and the last item, and without it: what is cut off
+	// within the second hides what is beyond.
+	for _, rest := range [][2]int64{{from, oldest + unit}, {newest, to}, {from, oldest}, {newest + 2*unit, to}} {
 		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] {
 			continue
 		}
@@ -98,7 +105,15 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 			return err
 		}
 	}
-	if len(c.keys) == before {
+	whole := len(c.keys) == before
+	if !whole { // or what is new came meanwhile: then the range lists more now
+		again, err := l.read(ctx, c, from, to)
+		if err != nil {
+			return err
+		}
+		whole = again.items > got.items
+	}
+	if whole {
 		l.proven = got.items
 		return nil
 	}
@@ -196,15 +211,18 @@ func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 	return nil
 }
 
-// request asks for one page and decodes it. The first one of a listing fails at once, so
+// request asks for one page and decodes it. The first one of a Fetch fails at once, so
 // that the engine shows it; later ones are tried again, since what is read would be lost.
 // A cursor that the API rejects is one of this listing, which has too many pages.
 func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	fetch := pageread.Once
-	if at.Cursor != "" {
+	if l.reading.Load() {
 		fetch = pageread.Fetch
 	}
 	p, err := fetch(ctx, l.source, at, l.cfg.Timeout)
+	if err == nil {
+		l.reading.Store(true)
+	}
 	f, ok := errors.AsType[*bridge.Fault](err)
 	switch {
 	case !ok || f.Class != bridge.BadCursor:
@@ -225,8 +243,7 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 // observed is a Source whose requests are observed.
 type observed struct {
 	bridge.Source
-	observe func(bridge.Observation)
-	warn    func(text, hint string)
+	lister *Lister
 }
 
 // Fetch implements bridge.Source.
@@ -238,12 +255,12 @@ func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 	case ctx.Err() != nil, err != nil && bridge.FaultOf(err).Unsent:
 		return p, err
 	case err != nil:
-		if saw.Code = bridge.FaultOf(err).Code; at.Cursor != "" && o.warn != nil {
-			o.warn("a listing waits for a page: it is retried after "+saw.Code, "if the API limits requests, set EXPORT_RATE_LIMIT")
+		if saw.Code = bridge.FaultOf(err).Code; o.lister.reading.Load() && o.lister.cfg.Warn != nil {
+			o.lister.cfg.Warn("a listing waits for a page: it is retried after "+saw.Code, "if the API limits requests, set EXPORT_RATE_LIMIT")
 		}
 	default:
 		saw.Bytes = int64(len(p.Body))
 	}
-	o.observe(saw)
+	o.lister.cfg.Observe(saw)
 	return p, err
 }

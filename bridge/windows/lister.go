@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"exportbridge/bridge"
@@ -38,6 +39,7 @@ type Lister struct {
 	memory  memory
 	pending []*bridge.Page // of the window that is listed
 	listed  int64          // the end of the newest window, while nothing else was asked for
+	reading atomic.Bool    // a page has come for this Fetch; a call that hangs may read it later
 	size    int64          // of the next window
 	learned bool           // the API's time is known, and that it takes bounds
 	deep    time.Time      // when the range of Late was listed, zero if it is due
@@ -51,10 +53,11 @@ var _ bridge.Source = (*Lister)(nil)
 
 // New returns a Lister of a source that reads ranges: Position.Window.
 func New(source bridge.Source, cfg Config) *Lister {
+	l := &Lister{source: source, cfg: cfg, size: min(firstSize, cfg.MaxWindow.Milliseconds())}
 	if cfg.Observe != nil {
-		source = &observed{source, cfg.Observe, cfg.Warn}
+		l.source = &observed{source, l}
 	}
-	return &Lister{source: source, cfg: cfg, size: min(firstSize, cfg.MaxWindow.Milliseconds())}
+	return l
 }
 
 // Decode implements bridge.Source: the pages of a Lister are decoded.
@@ -94,12 +97,13 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	if err := l.learn(ctx, w.At); err != nil {
 		return err
 	}
+	l.reading.Store(false)
 	start := w.At // where the position is while empty windows are passed
 	for began := time.Now(); ; {
-		now := l.clock.now()
-		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
+		now, limit := l.clock.now(), l.settled()
 		switch {
 		case w.At > now.UnixMilli()+restless:
+			l.learned = false // ask for the time again: one wrong Date must not block for ever
 			return fault(bridge.Permanent, "watermark", bridge.ReasonCursor,
 				"if the clock of the API or, without a Date header, of this machine was wrong: exportbridge cursor reset --to-datetime TIME",
 				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), now.UTC().Format(time.RFC3339)))
@@ -112,6 +116,8 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		if err != nil {
 			return err
 		}
+		// A clock that was set since the last response has put the limit ahead.
+		to = max(w.At, min(to, l.settled()))
 		end := to == limit
 		switch {
 		case len(items) > 0:
@@ -135,6 +141,11 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 			return nil
 		}
 	}
+}
+
+// settled is the end of the newest window, by what is known of the clocks.
+func (l *Lister) settled() int64 {
+	return floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
 }
 
 // learn checks once that the API takes the bounds of a range, and learns its time: the
@@ -174,10 +185,14 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
 		back = late
 	}
+	start, bottom := floor(from-back.Milliseconds()), bridge.NoTime
+	if start <= lowest { // else what is below it is not listed for the unit alone
+		start, bottom = lowest, lowest
+	}
 	for {
 		to = min(limit, floor(from+l.size))
 		var c *collector
-		c, err = l.complete(ctx, lowest, max(lowest, floor(from-back.Milliseconds())), to, to-from > l.cfg.LookBack.Milliseconds())
+		c, err = l.complete(ctx, window{start, to, bottom}, to-from > l.cfg.LookBack.Milliseconds())
 		switch {
 		case err == nil:
 			if back > l.cfg.LookBack {

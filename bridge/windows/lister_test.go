@@ -18,12 +18,21 @@ import (
 	"exportbridge/bridge/windows"
 )
 
-// entry is an item of a list: when it was, and from when on the list shows it.
+// entry is an item of a list: when it was, and from when on the list shows it. placed is
+// the time that the API selects it by, if that is another one.
 type entry struct {
 	id          string
 	at, visible time.Time
 	gone        time.Time // when it is deleted, zero is never
+	placed      time.Time
 	seq         int
+}
+
+func (e entry) place() time.Time {
+	if e.placed.IsZero() {
+		return e.at
+	}
+	return e.placed
 }
 
 func (e entry) raw() string { return fmt.Sprintf(`{"id":%q,"at":%d}`, e.id, e.at.UnixMilli()) }
@@ -35,7 +44,8 @@ type list struct {
 	page                      int
 	startOpen, endClosed      bool
 	noCursor, noIDs, noHeader bool
-	noStart, noEnd            bool          // the bound is ignored
+	noStart, noEnd            bool // the bound is ignored
+	oldestFirst               bool
 	volatile                  bool          // each request shows other bytes
 	shared                    bool          // items of one id have other bytes
 	ahead                     time.Duration // the clock of the API
@@ -51,13 +61,17 @@ type list struct {
 func (l *list) shown(from, to, now time.Time) []entry {
 	var shown []entry
 	for _, e := range l.all {
-		after := !e.at.Before(from) && (!l.startOpen || e.at.After(from) || from.UnixMilli() == 0)
-		before := e.at.Before(to) || l.endClosed && e.at.Equal(to)
+		at := e.place()
+		after := !at.Before(from) && (!l.startOpen || at.After(from) || from.UnixMilli() == 0)
+		before := at.Before(to) || l.endClosed && at.Equal(to)
 		if (after || l.noStart) && (before || l.noEnd) && !e.visible.After(now) && (e.gone.IsZero() || e.gone.After(now)) {
 			shown = append(shown, e)
 		}
 	}
-	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.seq, a.seq)) })
+	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.place().Compare(a.place()), cmp.Compare(b.seq, a.seq)) })
+	if l.oldestFirst {
+		slices.Reverse(shown)
+	}
 	return shown
 }
 
@@ -411,6 +425,39 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// TestPlaced: an API selects by the time of arrival and shows the time of clients. Each
+// item is published, whatever its time.
+func TestPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 500}
+		cfg := settings(0)
+		cfg.PageSize = 1000
+		x := newTopic(t, began.Add(-2*time.Minute), 0).begin(windows.New(l, cfg))
+		for range 20 {
+			now := time.Now()
+			for age := range 100 { // of the client's clock, in all half seconds
+				at := now.Add(-time.Duration(age) * 500 * time.Millisecond)
+				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: at, placed: now, visible: now})
+			}
+			bridge.Sleep(t.Context(), 5*time.Second)
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			x.commit()
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		for range 2 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != len(l.all) {
+			t.Errorf("%d records, want %d", len(x.records), len(l.all))
+		}
+	})
+}
+
 // TestOrder: a window is published oldest first, whatever the order of its list.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -501,6 +548,33 @@ func TestSharedID(t *testing.T) {
 	})
 }
 
+// TestSharedIDMoves: items of one id and time are told apart in whatever order the API lists
+// them, and if it shows one of them later.
+func TestSharedIDMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 50, shared: true}
+		for i := range 20 {
+			late := time.Duration(i%2) * 30 * time.Second
+			l.all = append(l.all, entry{id: fmt.Sprint(i / 2), seq: i, at: at, visible: at.Add(late)})
+		}
+		bridge.Sleep(t.Context(), 10*time.Second)
+		cfg := settings(time.Minute)
+		cfg.PageSize = 100
+		x := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
+		for i := range 30 {
+			l.oldestFirst = i%4 > 1
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sleep(t.Context(), 2*time.Second)
+		}
+		if x.commit(); len(x.records) != 20 {
+			t.Errorf("%d records, want 20: %q", len(x.records), x.records)
+		}
+	})
+}
+
 // TestBoundsIgnored: an API that ignores the start or the end of a range is refused, since
 // a restart would publish old events again.
 func TestBoundsIgnored(t *testing.T) {
@@ -552,6 +626,86 @@ func TestCapped(t *testing.T) {
 	})
 }
 
+// TestCappedBurst: an API that lists fewer items than asked for is found out also if all of
+// them are of one second. Without a limit the same items are published.
+func TestCappedBurst(t *testing.T) {
+	for _, tc := range []struct {
+		page                 int
+		oldestFirst, blocked bool
+	}{{50, false, true}, {200, false, false}, {50, true, true}, {200, true, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			l := &list{page: tc.page, noCursor: true, oldestFirst: tc.oldestFirst}
+			for i := range 120 {
+				at, apart := began, -10*time.Second
+				if tc.oldestFirst {
+					at, apart = began.Add(-25*time.Minute), 10*time.Second
+				}
+				if i >= 60 { // listed behind the burst
+					at = at.Add(time.Duration(i) * apart)
+				}
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+			}
+			bridge.Sleep(t.Context(), time.Minute)
+			cfg := settings(time.Minute)
+			cfg.PageSize = 1000
+			x := newTopic(t, began.Add(-30*time.Minute), time.Minute).begin(windows.New(l, cfg))
+			more, err := true, error(nil)
+			for more && err == nil {
+				more, err = x.step()
+			}
+			x.commit()
+			switch f := bridge.FaultOf(err); {
+			case tc.blocked && (err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE")):
+				t.Errorf("%+v: got %d records and %v, want a permanent fault that names EXPORT_PAGE_SIZE", tc, len(x.records), err)
+			case !tc.blocked && (err != nil || len(x.records) != len(l.all)):
+				t.Errorf("%+v: %d records and %v, want %d", tc, len(x.records), err, len(l.all))
+			}
+		})
+	}
+}
+
+// TestProofMeetsLate: an event that the API shows while a listing is proven whole does not
+// make the listing one that was cut off.
+func TestProofMeetsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 500, noCursor: true}
+		add := func(n int, at time.Time) {
+			for range n {
+				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: at, visible: at})
+			}
+		}
+		add(1, began.Add(-time.Minute))
+		add(1, began.Add(-2*time.Minute))
+		l.fail = func() error {
+			if l.requests == 4 { // behind two for the bounds, and the listing
+				add(1, began.Add(-time.Minute))
+			}
+			return nil
+		}
+		cfg := settings(time.Minute)
+		cfg.PageSize = 1000
+		x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
+		for range 10 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+			bridge.Sleep(t.Context(), 5*time.Second)
+			add(4, time.Now()) // of one second
+		}
+		bridge.Sleep(t.Context(), time.Minute)
+		for range 2 {
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != len(l.all) {
+			t.Errorf("%d records, want %d", len(x.records), len(l.all))
+		}
+	})
+}
+
 // TestRejectedCursor: an API whose cursors are rejected after some pages is asked for
 // smaller ranges.
 func TestRejectedCursor(t *testing.T) {
@@ -599,6 +753,60 @@ func TestClocks(t *testing.T) {
 	})
 }
 
+// TestClockJumps: the clock of this machine jumps an hour ahead. The watermark does not
+// pass what the API has not listed yet, by its own clock.
+func TestClockJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 5}
+		x := newTopic(t, time.Now().Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		follow := func() {
+			for range 10 {
+				now := time.Now()
+				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: now.Add(l.ahead), visible: now})
+				if _, err := x.step(); err != nil {
+					t.Fatal(err)
+				}
+				bridge.Sleep(t.Context(), 5*time.Second)
+			}
+		}
+		follow()
+		bridge.Sleep(t.Context(), time.Hour) // of this clock only
+		l.ahead = -time.Hour
+		follow()
+		for range 2 { // the last one is settled
+			if _, err := x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != len(l.all) {
+			t.Errorf("%d records, want %d", len(x.records), len(l.all))
+		}
+	})
+}
+
+// TestClockWrongOnce: one wrong Date blocks the stream until the API sends a right one.
+func TestClockWrongOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 5}
+		x := newTopic(t, time.Now().Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		for _, ahead := range []time.Duration{0, -1000 * time.Hour, -1000 * time.Hour} {
+			l.ahead = ahead
+			_, err := x.step()
+			bridge.Sleep(t.Context(), 5*time.Second)
+			if err != nil {
+				if f := bridge.FaultOf(err); f.Code != "watermark" {
+					t.Fatal(err)
+				}
+				x = x.begin(x.lister)
+			}
+		}
+		l.ahead = 0
+		if _, err := x.step(); err != nil {
+			t.Errorf("still blocked: %v", err)
+		}
+	})
+}
+
 // TestEmptyPages: empty pages in a window end nothing while they name a next one.
 func TestEmptyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -642,6 +850,34 @@ func TestLongestRange(t *testing.T) {
 		}
 		if x.commit(); len(x.records) != 50 {
 			t.Errorf("%d records, want 50", len(x.records))
+		}
+	})
+}
+
+// TestFailing: an API that fails now and then is asked again within a listing of many ranges,
+// which would never end otherwise.
+func TestFailing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{page: 5}
+		l.fail = func() error {
+			if l.requests%10 == 0 {
+				return &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("away")}
+			}
+			return nil
+		}
+		var said []string
+		cfg := settings(3 * time.Hour)
+		cfg.MaxWindow, cfg.Observe = 10*time.Minute, func(bridge.Observation) {}
+		cfg.Warn = func(text, _ string) { said = append(said, text) }
+		x := newTopic(t, time.Now().Add(-9*time.Hour), 3*time.Hour).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(strings.Join(said, "\n"), "a listing waits") {
+			t.Errorf("nothing says that it waits: %q", said)
 		}
 	})
 }

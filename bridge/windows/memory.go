@@ -9,11 +9,18 @@ import (
 // maxRemembered is how many items a Lister remembers: about 150 MB.
 const maxRemembered = 2_000_000
 
-// known is what is remembered of a published item: how many copies, and the end of the
-// window that listed it last, in milliseconds since the epoch.
+// known is what is remembered of a published item: how many copies, a hash of its bytes, if
+// it has an id, and the end of the window that listed it last, in milliseconds since the epoch.
 type known struct {
 	copies int32
+	sum    uint32
 	last   int64
+}
+
+// other is an item that has the key of another one, by a hash of its bytes.
+type other struct {
+	key bridge.ItemKey
+	sum uint32
 }
 
 // memory is what the topic holds of the items that may be listed again.
@@ -24,48 +31,56 @@ type memory struct {
 	// listed counts the copies of items without an id in this listing, fresh are the
 	// new items of this window.
 	listed map[bridge.ItemKey]int32
-	sums   map[bridge.ItemKey]uint64 // of the bytes of items with an id, in this listing
+	sums   map[bridge.ItemKey]uint32 // of the bytes of items with an id, in this listing
+	others map[other]struct{}        // that share the key of another item
 	fresh  []bridge.ItemKey
 }
 
 func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
-	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint64)}
+	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{})}
 }
 
 var seed = maphash.MakeSeed()
 
 // keyOf identifies an item. Two of one key in one listing, with other bytes, are two
-// items: the id is not unique.
-func (m *memory) keyOf(e *bridge.Event) bridge.ItemKey {
+// items: the id is not unique. One of them has the key for ever, whichever comes first.
+func (m *memory) keyOf(e *bridge.Event) (k bridge.ItemKey, sum uint32) {
 	if m.byBytes {
-		return bridge.ItemKeyOf(e.Raw, nil)
+		return bridge.ItemKeyOf(e.Raw, nil), 0
 	}
-	k := e.ItemKey()
-	if e.ID == nil {
-		return k
+	if k = e.ItemKey(); e.ID == nil {
+		return k, 0
 	}
-	sum := maphash.Bytes(seed, e.Raw)
-	if first, again := m.sums[k]; again && first != sum {
-		return bridge.ItemKeyOf(k[:], e.Raw)
+	sum = uint32(maphash.Bytes(seed, e.Raw)) //nolint:gosec // as many bits as there is room for
+	first, again := m.sums[k]
+	switch {
+	case !again:
+		m.sums[k] = sum
+	case first != sum && m.seen[k].sum == sum: // what came first is another one, for the next listing
+		m.others[other{k, first}] = struct{}{}
+	case first != sum:
+		m.others[other{k, sum}] = struct{}{}
 	}
-	m.sums[k] = sum
-	return k
+	if _, is := m.others[other{k, sum}]; is {
+		return bridge.ItemKeyOf(k[:], e.Raw), sum
+	}
+	return k, sum
 }
 
 // isNew reports whether an item that a window up to to lists is not in the topic, and
 // remembers it. Of equal items without an id each copy counts.
 func (m *memory) isNew(e *bridge.Event, to int64) bool {
-	k := m.keyOf(e)
+	k, sum := m.keyOf(e)
 	copies := int32(1)
 	if e.ID == nil {
 		m.listed[k]++
 		copies = m.listed[k]
 	}
 	was := m.seen[k]
-	is := known{copies: was.copies, last: max(was.last, to)}
+	is := known{copies: was.copies, sum: was.sum, last: max(was.last, to)}
 	news := false
 	if was.copies < copies {
-		is.copies++
+		is.copies, is.sum = was.copies+1, sum
 		if news = m.held == nil || !m.held.Match(e); news {
 			m.fresh = append(m.fresh, k)
 		}
@@ -84,7 +99,7 @@ func (m *memory) beginListing() {
 func (m *memory) undo() {
 	for _, k := range m.fresh {
 		if is := m.seen[k]; is.copies > 1 {
-			m.seen[k] = known{is.copies - 1, is.last}
+			m.seen[k] = known{is.copies - 1, is.sum, is.last}
 		} else {
 			delete(m.seen, k)
 		}
@@ -99,6 +114,11 @@ func (m *memory) keep(before int64) {
 	for k, is := range m.seen {
 		if is.last < before {
 			delete(m.seen, k)
+		}
+	}
+	for o := range m.others {
+		if _, is := m.seen[o.key]; !is {
+			delete(m.others, o)
 		}
 	}
 }

@@ -222,11 +222,10 @@ var All = []Rule{
 		Name: "list-unsettled", Without: "a window ends now",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
-+		limit := floor(now.Add(-l.cfg.Settle).UnixMilli())
-+		if protocol.Broken("list-unsettled") {
-+			limit = floor(now.UnixMilli())
-+		}
+ func (l *Lister) settled() int64 {
++	if protocol.Broken("list-unsettled") {
++		return floor(l.clock.now().UnixMilli())
++	}
 `}},
 	},
 	{

@@ -134,8 +134,11 @@ func (at Position) Take(p *bridge.Page, rules *Rules, known Known) (Position, Fi
 
 // take is Take on a copy.
 func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findings) error {
-	digest := p.Digest()
-	found.Repeats = MarkBorder(p, &at.Border)
+	var digest uint64
+	if !rules.Listing { // pages of windows do not overlap, and may be equal
+		digest = p.Digest()
+		found.Repeats = MarkBorder(p, &at.Border)
+	}
 	if found.Same || digest != 0 && digest == at.left {
 		markInclusiveEnd(p, rules.PageSize, &found.Repeats)
 	}

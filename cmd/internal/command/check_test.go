@@ -15,6 +15,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	miniserver "github.com/alicebob/miniredis/v2/server"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/servers"
@@ -214,6 +215,36 @@ func TestCheckOwner(t *testing.T) {
 		}
 		wantLines(t, runProgram(t, w.env, "check", "--only", "redis").stdout, test.want)
 	}
+}
+
+// TestCheckLookBack: check says if retention has deleted what windows may list again, which
+// blocks the stream.
+func TestCheckLookBack(t *testing.T) {
+	t.Parallel()
+	w, at := newWorld(t), time.Now().Add(-10*time.Minute).UnixMilli()
+	w.env["EXPORT_FOLLOW"], w.env["EXPORT_START"] = "windows", "-1h"
+	w.env["EXPORT_URL"] = serveItems(t, func(r *http.Request) (items []string, next string) {
+		start, _ := strconv.ParseInt(r.URL.Query().Get("start"), 10, 64)
+		if end, _ := strconv.ParseInt(r.URL.Query().Get("end"), 10, 64); start <= at && at < end {
+			items = append(items, fmt.Sprintf(`{"eventId":"e","timestamp":%d}`, at))
+		}
+		return items, "null"
+	})
+	w.runOnce(t)
+	check := func(want string) {
+		t.Helper()
+		wantLines(t, runProgram(t, w.env, "check", "--only", "kafka").stdout, []string{want})
+	}
+	check(`, 0 failures`)
+	admin := kadm.NewClient(servers.Client(t, w.env["KAFKA_BROKERS"]))
+	ends, err := admin.ListEndOffsets(t.Context(), "export.events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
+		t.Fatal(err)
+	}
+	check(`FAIL partition \d of topic export.events begins at offset [12], but what was published since offset 0 must be known`)
 }
 
 // TestCheckStreams: what streams have in common is said once.

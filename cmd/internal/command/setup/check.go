@@ -360,8 +360,8 @@ func checkConfig(s *config.Settings) []finding {
 }
 
 // checkKafka checks Kafka, that the topics hold the records that the checkpoint implies,
-// and that the checkpoint belongs to the settings. The checkpoint is that of the
-// checkpoint topic, or of Redis if need has it.
+// and those that windows may list again, and that the checkpoint belongs to the settings.
+// The checkpoint is that of the checkpoint topic, or of Redis if need has it.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
 	cfg := st.Kafka
 	if need&config.UsesCursor != 0 {
@@ -383,7 +383,15 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
 	}
-	return append(found, checkOrigin(at, st)...)
+	found = append(found, checkOrigin(at, st)...)
+	from := at.Position()
+	if w, ok := from.Watermark(); ok && at.Listing != nil && st.Windows.Windows() {
+		err := cfg.Published().Covers(ctx, at.Listing.Since(w.At, st.Engine.LookBack))
+		if err != nil && bridge.FaultOf(err).Reason == bridge.ReasonRetention { // others are said above
+			found = append(found, failure(err))
+		}
+	}
+	return found
 }
 
 // checkOrigin checks that a checkpoint, if there is one, belongs to the settings.
