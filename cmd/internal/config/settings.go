@@ -427,6 +427,10 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		noEnd, noStart := st.Export.Bounded(), st.Export.Starts()
 		p.Check(o.End == 0 || noEnd == nil, "EXPORT_END", "is set, but %v", noEnd)
 		p.Check(o.Start == 0 || noStart == nil, "EXPORT_START", "is set, but %v; set EXPORT_START=earliest", noStart)
+		if !st.Windows.Windows() && noStart == nil {
+			asked := st.Export.Refuse(bridge.Position{Start: o.Start, End: o.End})
+			p.Check(asked == nil, "EXPORT_PARAMS", "must suit a stream by its cursor, but %v; set EXPORT_START to a time, give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both", asked)
+		}
 		p.Check(st.Engine.OnInvalidCursor != "time" || noStart == nil, "EXPORT_ON_INVALID_CURSOR", "is time, but %v", noStart)
 		p.Add(st.Windows.Validate())
 		if st.Windows.Windows() {
