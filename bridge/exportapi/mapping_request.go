@@ -18,7 +18,7 @@ import (
 // RequestMapping selects how the API is asked.
 type RequestMapping struct {
 	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object, where a name that begins with / is a JSON pointer"`
-	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event"`
+	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event, with EXPORT_FOLLOW=windows at EXPORT_START"`
 	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
 	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339" desc:"format of start and end"`
 	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items whose own time is the end of a window are dropped from it"`
@@ -68,6 +68,9 @@ func (c *Config) Bounded() error {
 	}
 	return c.Refuse(at)
 }
+
+// Bounds reports which bounds requests can have.
+func (c *Config) Bounds() (start, end bool) { return c.takesStart(), c.takesEnd() }
 
 // Starts returns why the export cannot begin at a time, or nil.
 func (c *Config) Starts() error {

@@ -24,6 +24,7 @@ type collector struct {
 	floor  int64                       // of the listing
 	to     int64                       // end of the window
 	most   int64                       // bytes
+	walk   *walk                       // of a list without an end, else nil
 	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
 	items  []item
 	bytes  int64
@@ -38,6 +39,13 @@ func (c *collector) collect(p *bridge.Page) error {
 		e := &p.Events[i]
 		if c.keys != nil {
 			c.keys[e.ItemKey()] = struct{}{}
+		}
+		if c.walk != nil {
+			if leave, err := c.walk.leaves(e, c.memory); err != nil {
+				return err
+			} else if leave {
+				continue
+			}
 		}
 		if c.belowFloor(e) || !c.memory.isNew(e, c.to) {
 			continue

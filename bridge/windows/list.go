@@ -21,6 +21,9 @@ func (e *cutOff) Error() string { return e.why }
 
 // listAll reads a range whole, in parts that the API can list.
 func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) error {
+	if l.cfg.NoEnd {
+		return l.list(ctx, c, from, to)
+	}
 	for from < to {
 		end := min(to, floor(from+l.cfg.MaxWindow.Milliseconds()-unit))
 		if err := l.list(ctx, c, from, end); err != nil {
@@ -34,6 +37,9 @@ func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) erro
 // list reads a range whole. One that the API cuts off is read in halves.
 func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	middle := floor((from + to) / 2)
+	if l.cfg.NoEnd { // each part would be of everything
+		middle = from
+	}
 	got, err := l.read(ctx, c, from, to)
 	if err == nil && middle > from {
 		err = l.prove(ctx, c, got, from, to)
@@ -44,7 +50,7 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 		return err
 	case middle <= from:
 		return fault(bridge.Permanent, "window", bridge.ReasonConfig, cut.hint,
-			fmt.Sprintf("the second at %s: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
+			fmt.Sprintf("the smallest listing from %s on: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
 	}
 	if err := l.list(ctx, c, from, middle); err != nil {
 		return err
@@ -105,7 +111,7 @@ func (l *Lister) full(items int) error {
 func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got listing, err error) {
 	got = listing{oldest: math.MaxInt64, newest: math.MinInt64}
 	l.memory.beginListing()
-	at := bridge.Position{Start: max(0, from-unit), End: to, Window: true}
+	at := l.cfg.Range(max(0, from-unit), to)
 	visited := make(map[string]struct{})
 	for empties := 0; ; {
 		p, err := l.request(ctx, at)
@@ -129,6 +135,9 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 			return got, nil
 		}
 		l.paged = true
+		if c.walk.ends() {
+			return got, nil
+		}
 		if empties++; items > 0 {
 			empties = 0
 		}

@@ -34,6 +34,9 @@ type list struct {
 	startOpen, endClosed      bool
 	noCursor, noIDs, noHeader bool
 	noStart, noEnd            bool          // the bound is ignored
+	arrival                   bool          // the order is that in which items are shown, newest first
+	oldest                    bool          // oldest first
+	undated                   bool          // items have no time
 	volatile                  bool          // each request shows other bytes
 	shared                    bool          // items of one id have other bytes
 	ahead                     time.Duration // the clock of the API
@@ -49,11 +52,19 @@ func (l *list) shown(from, to, now time.Time) []entry {
 	for _, e := range l.all {
 		after := !e.at.Before(from) && (!l.startOpen || e.at.After(from) || from.UnixMilli() == 0)
 		before := e.at.Before(to) || l.endClosed && e.at.Equal(to)
-		if (after || l.noStart) && (before || l.noEnd) && !e.visible.After(now) {
+		if (after || l.noStart) && (before || l.noEnd || to.UnixMilli() == 0) && !e.visible.After(now) {
 			shown = append(shown, e)
 		}
 	}
-	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.seq, a.seq)) })
+	slices.SortFunc(shown, func(a, b entry) int {
+		if l.arrival && !a.visible.Equal(b.visible) {
+			return b.visible.Compare(a.visible)
+		}
+		return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.seq, a.seq))
+	})
+	if l.oldest {
+		slices.Reverse(shown)
+	}
 	return shown
 }
 
@@ -105,6 +116,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 			raw = fmt.Sprintf(`{"id":%q,"seq":%d,"request":%d}`, e.id, e.seq, l.requests)
 		}
 		event := bridge.Event{Raw: []byte(raw), Time: e.at.UnixMilli(), Index: i}
+		if l.undated {
+			event.Time = bridge.NoTime
+		}
 		if !l.noIDs {
 			event.ID = []byte(e.id)
 		}
@@ -258,6 +272,13 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		late += time.Duration(1+rng.IntN(10)) * time.Minute
 		cfg.Late = late.String() + "/1m"
 	}
+	form := rng.IntN(3) // both bounds, a start, neither
+	cfg.NoEnd, cfg.NoStart = form > 0, form == 2
+	l.arrival = form == 2 && rng.IntN(2) == 0
+	future := form > 0 && rng.IntN(2) == 0
+	if l.arrival && future { // nothing is more than ten pages deep
+		l.page, cfg.EndExplicit = 20, true
+	}
 	life := time.Duration(1+rng.IntN(300)) * time.Second
 	for i := range rng.IntN(120) {
 		e := entry{id: fmt.Sprint("e", i), seq: i, at: start.Add(within(rng, began.Add(life).Sub(start)))}
@@ -274,10 +295,21 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		if e.at.After(began.Add(-late)) && rng.IntN(3) == 0 {
 			e.visible = e.at.Add(within(rng, late+1900*time.Millisecond))
 		}
-		if l.noIDs && rng.IntN(4) == 0 {
+		if future && rng.IntN(4) == 0 {
+			e.visible = e.at.Add(-within(rng, time.Minute))
+		}
+		if l.noIDs && !l.arrival && rng.IntN(4) == 0 { // by arrival not all copies are listed
 			e.id = "same"
 		}
 		l.all = append(l.all, e)
+	}
+	for i := 0; l.arrival && i < 2*2*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
+		imported := l.all[rng.IntN(len(l.all))].visible.Add(time.Millisecond)
+		for range 2 * l.page {
+			at := start.Add(-time.Hour - within(rng, time.Hour)).Truncate(time.Millisecond)
+			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 1000 + i, at: at, visible: imported})
+			i++
+		}
 	}
 	cfg.PageSize = 10
 	cfg.MaxBytes = int64(2000 + rng.IntN(40000))
@@ -318,11 +350,11 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	got := counts(s.records)
 	for raw, n := range want {
 		if got[raw] != n {
-			return fmt.Sprintf("%s is %d times in the topic, want %d (look-back %s, late %q)", raw, got[raw], n, lookBack, cfg.Late)
+			return fmt.Sprintf("%s is %d times in the topic, want %d (form %d, look-back %s, late %q)", raw, got[raw], n, form, lookBack, cfg.Late)
 		}
 	}
 	if len(got) != len(want) {
-		return fmt.Sprintf("%d different records, want %d", len(got), len(want))
+		return fmt.Sprintf("%d different records, want %d (form %d)", len(got), len(want), form)
 	}
 	return ""
 }

@@ -277,6 +277,54 @@ var All = []Rule{
 `}},
 	},
 	{
+		Name: "list-ends-first", Without: "a list without a start ends with its first page of older items",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-		return w.run >= firstOld
++		return w.run >= firstOld || protocol.Broken("list-ends-first") && w.run > 0
+`}},
+	},
+	{
+		Name: "list-ends-unknown", Without: "a list without a start ends with older items that the listing before did not see",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	case w.old > 0 && (w.run > 0 || w.before == nil || !w.unknown):
++	case w.old > 0 && (w.run > 0 || w.before == nil || !w.unknown || protocol.Broken("list-ends-unknown")):
+`}},
+	},
+	{
+		Name: "list-ends-late", Without: "a listing of EXPORT_LATE ends with items that a shorter one left out",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	if late {
++	if late && (l.olderLate == nil || !protocol.Broken("list-ends-late")) {
+`}},
+	},
+	{
+		Name: "list-keeps-older", Without: "a list without a start publishes what is older than its listing begins",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	if w.last = e.Time; e.Time >= w.from {
++	if w.last = e.Time; e.Time >= w.from || protocol.Broken("list-keeps-older") {
+`}},
+	},
+	{
+		Name: "list-future", Without: "a list without an end publishes items of the future",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	case timed && e.Time > w.ahead:
++	case timed && e.Time > w.ahead && !protocol.Broken("list-future"):
+`}},
+	},
+	{
+		Name: "list-future-due", Without: "a list without a start ends before an item that was of the future",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	return w.run >= 2 && len(w.due) == 0
++	return w.run >= 2 && (len(w.due) == 0 || protocol.Broken("list-future-due"))
+`}},
+	},
+	{
 		Name: "mark-too-new", Without: "the topic is read back from the newest mark",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/listing.go", `

@@ -1,0 +1,114 @@
+package windows_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/windows"
+)
+
+// drain takes pages to the end of the list, and commits them.
+func (x *session) drain() {
+	x.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = x.step(); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	x.commit()
+}
+
+// minutes is a list with an entry each minute, n of them, the newest one now.
+func minutes(n int) *list {
+	l := &list{page: 5}
+	for i := range n {
+		at := time.Now().Add(-time.Duration(i) * time.Minute)
+		l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+	}
+	return l
+}
+
+// TestUnbounded: a list with a start alone is read from there, one without since what is known, each
+// event once. Events that are not settled are published too.
+func TestUnbounded(t *testing.T) {
+	for noStart, most := range map[bool]int{false: 12, true: 30} { // requests of ten polls at rest
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(200)
+			cfg := settings(time.Minute)
+			cfg.NoEnd, cfg.NoStart = true, noStart
+			x := newTopic(t, time.Now().Add(-99*time.Minute), time.Minute).begin(windows.New(l, cfg))
+			if x.drain(); len(x.records) != 100 {
+				t.Errorf("%d records, want 100", len(x.records))
+			}
+			asked := l.requests
+			for range 10 {
+				bridge.Sleep(t.Context(), 5*time.Second)
+				x.drain()
+			}
+			if n := l.requests - asked; n > most {
+				t.Errorf("%d requests of 10 polls at rest, want at most %d", n, most)
+			}
+			if len(x.records) != 100 {
+				t.Errorf("%d records, want 100", len(x.records))
+			}
+		})
+	}
+}
+
+// TestUnboundedParts: what is too much for memory is published in parts, the newest first, and
+// each event once.
+func TestUnboundedParts(t *testing.T) {
+	for _, noStart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(100)
+			cfg := settings(time.Minute)
+			cfg.NoEnd, cfg.NoStart, cfg.MaxBytes = true, noStart, 20_000
+			x := newTopic(t, time.Now().Add(-3*time.Hour), time.Minute).begin(windows.New(l, cfg))
+			if x.drain(); len(x.records) != 100 || len(counts(x.records)) != 100 {
+				t.Errorf("%d records, %d different ones, want 100", len(x.records), len(counts(x.records)))
+			}
+			if x.records[0] == l.all[99].raw() {
+				t.Error("the first part has the oldest event")
+			}
+		})
+	}
+}
+
+// TestUnboundedRefused: what a list without bounds does not tell blocks the stream.
+func TestUnboundedRefused(t *testing.T) {
+	for want, change := range map[string]func(*list){
+		"EXPORT_FOLLOW=cursor": func(l *list) { l.oldest = true },
+		"EXPORT_ITEM_TIME":     func(l *list) { l.undated = true },
+		"EXPORT_CURSOR_IN":     func(l *list) { l.noCursor = true },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(100)
+			change(l)
+			cfg := settings(time.Minute)
+			cfg.NoEnd, cfg.NoStart = true, true
+			_, err := newTopic(t, time.Now().Add(-time.Hour), time.Minute).begin(windows.New(l, cfg)).step()
+			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, want) {
+				t.Errorf("got %v, want a permanent fault with a hint to %s", err, want)
+			}
+		})
+	}
+}
+
+// TestUnboundedStart: a start that the API ignores is found also where it takes no end.
+func TestUnboundedStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := minutes(10)
+		l.noStart = true
+		cfg := settings(time.Minute)
+		cfg.NoEnd = true
+		_, err := newTopic(t, time.Now().Add(-time.Hour), time.Minute).begin(windows.New(l, cfg)).step()
+		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_START_PARAM") {
+			t.Errorf("got %v, want a permanent fault that names EXPORT_START_PARAM", err)
+		}
+	})
+}
