@@ -267,14 +267,14 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		noIDs: rng.IntN(3) == 0, noHeader: rng.IntN(3) == 0,
 	}
 	cfg := settings(lookBack)
-	late := lookBack
-	if rng.IntN(4) == 0 {
-		late += time.Duration(1+rng.IntN(10)) * time.Minute
-		cfg.Late = late.String() + "/1m"
-	}
 	form := rng.IntN(3) // both bounds, a start, neither
 	cfg.NoEnd, cfg.NoStart = form > 0, form == 2
 	l.arrival = form == 2 && rng.IntN(2) == 0
+	late := lookBack
+	if rng.IntN(4) == 0 || l.arrival && rng.IntN(2) == 0 {
+		late += time.Duration(1+rng.IntN(10)) * time.Minute
+		cfg.Late = late.String() + "/1m"
+	}
 	future := form > 0 && rng.IntN(2) == 0
 	if l.arrival && future { // nothing is more than ten pages deep
 		l.page, cfg.EndExplicit = 20, true
@@ -303,9 +303,9 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		}
 		l.all = append(l.all, e)
 	}
-	for i := 0; l.arrival && i < 2*2*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
+	for i := 0; l.arrival && i < 2*3*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
 		imported := l.all[rng.IntN(len(l.all))].visible.Add(time.Millisecond)
-		for range 2 * l.page {
+		for range 3 * l.page { // two whole pages at least
 			at := start.Add(-time.Hour - within(rng, time.Hour)).Truncate(time.Millisecond)
 			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 1000 + i, at: at, visible: imported})
 			i++

@@ -112,3 +112,28 @@ func TestUnboundedStart(t *testing.T) {
 		}
 	})
 }
+
+// TestUnboundedLate: a listing of EXPORT_LATE reads on behind what shorter ones have seen, to
+// what they left out.
+func TestUnboundedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := minutes(20)
+		l.arrival = true
+		cfg := settings(time.Minute)
+		cfg.NoEnd, cfg.NoStart, cfg.Late = true, true, "1h/15m"
+		x := newTopic(t, time.Now().Add(-5*time.Minute), cfg.Reach()).begin(windows.New(l, cfg))
+		x.drain()
+		late := entry{id: "late", seq: 100, at: time.Now().Add(time.Second), visible: time.Now().Add(5 * time.Minute)}
+		l.all = append(l.all, late)
+		for i := range 15 {
+			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 200 + i, at: time.Now().Add(-24 * time.Hour), visible: late.visible.Add(time.Second)})
+		}
+		for range 20 {
+			bridge.Sleep(t.Context(), time.Minute)
+			x.drain()
+		}
+		if got := counts(x.records); got[late.raw()] != 1 || len(x.records) != 7 {
+			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()], len(x.records))
+		}
+	})
+}

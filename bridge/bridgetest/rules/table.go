@@ -293,14 +293,6 @@ var All = []Rule{
 `}},
 	},
 	{
-		Name: "list-ends-late", Without: "a listing of EXPORT_LATE ends with items that a shorter one left out",
-		Notice: Lists,
-		Edits: []Edit{{"bridge/windows/walk.go", `
--	if late {
-+	if late && (l.olderLate == nil || !protocol.Broken("list-ends-late")) {
-`}},
-	},
-	{
 		Name: "list-keeps-older", Without: "a list without a start publishes what is older than its listing begins",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/windows/walk.go", `
