@@ -277,7 +277,7 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	}
 	future := form > 0 && rng.IntN(2) == 0
 	if l.arrival && future { // nothing is more than ten pages deep
-		l.page, cfg.EndExplicit = 20, true
+		l.page, cfg.EndExplicit = 12, true
 	}
 	life := time.Duration(1+rng.IntN(300)) * time.Second
 	for i := range rng.IntN(120) {
@@ -303,7 +303,7 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		}
 		l.all = append(l.all, e)
 	}
-	for i := 0; l.arrival && i < 2*3*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
+	for i := 0; l.arrival && !future && i < 2*3*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
 		imported := l.all[rng.IntN(len(l.all))].visible.Add(time.Millisecond)
 		for range 3 * l.page { // two whole pages at least
 			at := start.Add(-time.Hour - within(rng, time.Hour)).Truncate(time.Millisecond)

@@ -139,7 +139,7 @@ func (l *Lister) walked(w *walk) error {
 	if w == nil {
 		return nil
 	}
-	if len(w.future) > 0 && l.cfg.Warn != nil {
+	if len(w.future) > 0 && len(l.future) == 0 && l.cfg.Warn != nil {
 		l.cfg.Warn("the list has events of the future, which are published when their time comes", "check the clocks that stamp the events, and EXPORT_ITEM_TIME_FORMAT")
 	}
 	if l.older, l.future = w.seen, w.future; w.late {

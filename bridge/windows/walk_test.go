@@ -2,6 +2,7 @@ package windows_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,35 @@ func TestUnboundedLate(t *testing.T) {
 		}
 		if got := counts(x.records); got[late.raw()] != 1 || len(x.records) != 7 {
 			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()], len(x.records))
+		}
+	})
+}
+
+// TestUnboundedFuture: an event of the future is published when its time comes, however many
+// others were listed before it by then.
+func TestUnboundedFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := minutes(40)
+		l.arrival = true
+		ahead := entry{id: "ahead", seq: 100, at: time.Now().Add(20 * time.Minute), visible: time.Now()}
+		l.all = append(l.all, ahead)
+		for i := range 20 {
+			at := time.Now().Add(time.Duration(i) * 10 * time.Second)
+			l.all = append(l.all, entry{id: fmt.Sprint("new", i), seq: 200 + i, at: at, visible: at})
+		}
+		cfg := settings(time.Minute)
+		cfg.NoEnd, cfg.NoStart = true, true
+		var warned []string
+		cfg.Warn = func(text, _ string) { warned = append(warned, text) }
+		x := newTopic(t, time.Now().Add(-5*time.Minute), time.Minute).begin(windows.New(l, cfg))
+		for range 30 {
+			if x.drain(); time.Now().Before(ahead.at) && counts(x.records)[ahead.raw()] > 0 {
+				t.Fatal("the event is published before its time")
+			}
+			bridge.Sleep(t.Context(), time.Minute)
+		}
+		if got := counts(x.records)[ahead.raw()]; got != 1 || !slices.ContainsFunc(warned, func(text string) bool { return strings.Contains(text, "future") }) {
+			t.Errorf("the event is %d times in the topic, want 1; the warnings are %q", got, warned)
 		}
 	})
 }

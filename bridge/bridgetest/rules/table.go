@@ -309,14 +309,6 @@ var All = []Rule{
 `}},
 	},
 	{
-		Name: "list-future-due", Without: "a list without a start ends before an item that was of the future",
-		Notice: Lists,
-		Edits: []Edit{{"bridge/windows/walk.go", `
--	return w.run >= 2 && len(w.due) == 0
-+	return w.run >= 2 && (len(w.due) == 0 || protocol.Broken("list-future-due"))
-`}},
-	},
-	{
 		Name: "mark-too-new", Without: "the topic is read back from the newest mark",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/listing.go", `
