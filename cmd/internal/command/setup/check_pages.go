@@ -126,10 +126,10 @@ func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) fin
 	switch {
 	case cfg.NoStart:
 		return info("the API lists no range of time: each listing reads from the newest event back to known ones, the first one to EXPORT_START",
-			"each request of the first listing must succeed; a later EXPORT_START makes it shorter")
+			"set a later EXPORT_START if the first listing is long: each of its requests must succeed")
 	case cfg.NoEnd:
 		return info("the API takes a start and no end: each listing reads all events since a time, the first one since EXPORT_START",
-			"each request of the first listing must succeed; a later EXPORT_START makes it shorter")
+			"set a later EXPORT_START if the first listing is long: each of its requests must succeed")
 	}
 	return finding{Level: levelOK, Text: "ranges of time are bounded by a start and an end"}
 }
