@@ -40,12 +40,15 @@ type Findings struct {
 const startTolerance = 5 * time.Minute
 
 // Check requests one page of one item, starting now if the API has a parameter
-// for that. It returns the errors of
+// for that, and ending soon if it has one for both only. It returns the errors of
 // Fetch and Decode, changes nothing and needs no cursor.
 func (c *Client) Check(ctx context.Context) (Findings, error) {
 	var at bridge.Position
 	if c.cfg.Starts() == nil {
 		at.Start = time.Now().UnixMilli()
+	}
+	if c.cfg.Refuse(at) != nil { // without an end
+		at.End, at.Window = at.Start+time.Minute.Milliseconds(), true
 	}
 	page, got, err := c.fetch(ctx, at, 1)
 	if err != nil {

@@ -89,6 +89,15 @@ func TestMappedRequests(t *testing.T) {
 		"POST, typed, repeated":        {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=7,ids=8"), body: `{"ids":[7,"8"],"n":7}`},
 		"POST, typed, percent-encoded": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=%5B7%2C8%5D"), body: `{"ids":[7,8],"n":7}`},
 
+		"bounds in a value":              {vars: with("EXPORT_TIME_FORMAT", "rfc3339", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "$filter=at ge {start} and at le {end},q=%7Bend%7D,a=b"), at: window, query: "%24filter=at%20ge%202023-11-14T22%3A13%3A20.001Z%20and%20at%20le%202023-11-14T22%3A13%3A21.002Z&a=b&n=7&q=%7Bend%7D"},
+		"bounds in a value, next page":   {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "t={start}..{end}"), at: at("c"), query: "after=c&n=7&t=1700000000..1700000002"},
+		"a start in a value":             {vars: with("EXPORT_START_PARAM", "none", "EXPORT_PARAMS", "q=at>{start}"), at: window, query: "n=7&q=at%3E1700000000001&to=1700000001002"},
+		"a start in a value, no window":  {vars: with("EXPORT_START_PARAM", "none", "EXPORT_PARAMS", "q=at>{start}"), at: bridge.Position{Start: 1, Cursor: "c"}, query: "after=c&n=7&q=at%3E1"},
+		"bounds as values":               {vars: with("EXPORT_START_PARAM", "start", "EXPORT_END_PARAM", "end", "EXPORT_PARAMS", "created[gte]={start},created[lt]={end}"), at: window, query: "created%5Bgte%5D=1700000000001&created%5Blt%5D=1700000001002&n=7"},
+		"bounds as values, not given":    {vars: with("EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "from={start},to={end},a=b"), query: "a=b&n=7"},
+		"POST, bounds in values":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", `/q/range:={"gte":{start},"lt":{end}},/q/text="{start}"`), at: window, body: `{"n":7,"q":{"range":{"gte":1700000000001,"lt":1700000001002},"text":"\"1700000000001\""}}`},
+		"POST, bounds in values, quoted": {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339", "EXPORT_START_PARAM", "none", "EXPORT_PARAMS", `f:={"gte":"{start}"}`), at: at("c"), body: `{"after":"c","n":7,"f":{"gte":"2023-11-14T22:13:20.001Z"},"to":"2023-11-14T22:13:21.002Z"}`},
+
 		"a start named events": {vars: with("EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "events"), at: window, query: "events=1700000000001&n=7&to=1700000001002"},
 		"POST, no type named":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
 	} {

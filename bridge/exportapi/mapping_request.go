@@ -1,7 +1,9 @@
 package exportapi
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,12 +18,12 @@ import (
 // RequestMapping selects how the API is asked.
 type RequestMapping struct {
 	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object, where a name that begins with / is a JSON pointer"`
-	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event"`
+	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event, with EXPORT_FOLLOW=windows at EXPORT_START"`
 	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
 	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339" desc:"format of start and end"`
 	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items whose own time is the end of a window are dropped from it"`
 	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
-	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST" example:"include=actor,tenant=acme"`
+	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST; {start} and {end} in a value are the bounds of the request, in EXPORT_TIME_FORMAT, in place of EXPORT_START_PARAM and EXPORT_END_PARAM" example:"include=actor,tenant=acme"`
 	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
 	CursorPath     string        `env:"EXPORT_CURSOR_PATH" stream:"yes" desc:"path below EXPORT_URL of requests with a cursor; empty for that of the others" example:"/events/continue"`
 	CursorAlone    bool          `env:"EXPORT_CURSOR_ALONE" stream:"yes" desc:"a request with a cursor has nothing beside it: no start, end, page size, EXPORT_EVENTS or EXPORT_PARAMS; the cursor carries them"`
@@ -60,23 +62,61 @@ func (c *Config) namesEvents() bool { return c.Resource == "events" && len(c.Eve
 
 // Bounded returns why the export has no bounded windows, or nil.
 func (c *Config) Bounded() error {
-	return c.refuse(bridge.Position{End: 1, Window: true})
+	at := bridge.Position{End: 2, Window: true}
+	if c.takesStart() {
+		at.Start = 1
+	}
+	return c.Refuse(at)
 }
 
-// Starts returns why the export cannot begin at a time, or nil.
-func (c *Config) Starts() error { return c.refuse(bridge.Position{Start: 1}) }
+// Bounds reports which bounds requests can have.
+func (c *Config) Bounds() (start, end bool) { return c.takesStart(), c.takesEnd() }
 
-// refuse returns why a position cannot be asked for, or nil.
-func (c *Config) refuse(at bridge.Position) error {
+// Starts returns why the export cannot begin at a time, or nil.
+func (c *Config) Starts() error {
+	if !c.takesStart() {
+		return errNoStart
+	}
+	return nil
+}
+
+var (
+	errNoStart = errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
+	errNoEnd   = errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
+)
+
+// takesStart and takesEnd report whether requests can have the bound: in a parameter of
+// its own, or in place of a placeholder.
+func (r *RequestMapping) takesStart() bool { return r.StartParam != noParam || r.fills(params.Start) }
+func (r *RequestMapping) takesEnd() bool   { return r.EndParam != noParam || r.fills(params.End) }
+
+// fills reports whether EXPORT_PARAMS has a placeholder.
+func (r *RequestMapping) fills(placeholder string) bool {
+	static, _ := r.static() // validated
+	return slices.ContainsFunc(static, func(p params.Param) bool { return p.Takes(placeholder) })
+}
+
+// Refuse returns why a position cannot be asked for, or nil.
+func (c *Config) Refuse(at bridge.Position) error {
 	switch {
 	case at.Cursor != "" && !at.Window:
 		return nil
-	case at.End != 0 && c.EndParam == noParam:
-		return errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
-	case at.Start != 0 && c.StartParam == noParam:
-		return errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
+	case at.End != 0 && !c.takesEnd():
+		return errNoEnd
+	case at.Start != 0 && !c.takesStart():
+		return errNoStart
 	case at.Window && !c.KeepOutside && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
 		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT=s), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
+	}
+	static, _ := c.static() // validated
+	for _, p := range static {
+		switch {
+		case p.Bound():
+		case at.Start == 0 && p.Takes(params.Start):
+			return fmt.Errorf("the request has no start for {start} in %q of EXPORT_PARAMS", p.Name)
+		case at.End == 0 && p.Takes(params.End):
+			return fmt.Errorf("the request has no end for {end} in %q of EXPORT_PARAMS", p.Name)
+		}
 	}
 	return nil
 }
@@ -107,17 +147,32 @@ func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	if at.Cursor != "" && !at.Window {
 		return nil
 	}
-	if at.Start != 0 {
+	if at.Start != 0 && !r.fills(params.Start) {
 		bounds = append(bounds, param{r.StartParam, r.formatTime(at.Start)})
 	}
-	if at.End != 0 {
-		end := at.End
-		if r.timeFormat() == itemtime.Seconds {
-			end += 999
-		}
-		bounds = append(bounds, param{r.EndParam, r.formatTime(end)})
+	if at.End != 0 && !r.fills(params.End) {
+		bounds = append(bounds, param{r.EndParam, r.formatEnd(at.End)})
 	}
 	return bounds
+}
+
+// formatEnd formats an end. In whole seconds it is the next one.
+func (r *RequestMapping) formatEnd(ms int64) string {
+	if r.timeFormat() == itemtime.Seconds {
+		ms += 999
+	}
+	return r.formatTime(ms)
+}
+
+// filled returns the static parameters with the bounds of a position in place of their
+// placeholders. A parameter that is a placeholder alone is left out without its bound.
+func (r *RequestMapping) filled(static []params.Param, at bridge.Position) (all []params.Param) {
+	for _, p := range static {
+		if !p.Bound() || p.Template == params.Start && at.Start != 0 || p.Template == params.End && at.End != 0 {
+			all = append(all, p.Fill(r.formatTime(at.Start), r.formatEnd(at.End)))
+		}
+	}
+	return all
 }
 
 // beside names the settings of what a request has, beside its cursor and
@@ -193,8 +248,17 @@ func (c *Config) checkParams(p *bridge.Problems) {
 			p.Check(false, param.setting, format, param.name, all[i].setting, param.example)
 		}
 	}
+	// own is the name of a bound's parameter, unless it is in place of a placeholder.
+	own := func(setting, name, bound string) string {
+		if !c.fills(bound) {
+			return name
+		}
+		p.Check(name == noParam || "{"+name+"}" == bound, setting, "is %s, but EXPORT_PARAMS has %s; unset one of them", name, bound)
+		return noParam
+	}
 	for _, param := range []named{
-		{"EXPORT_START_PARAM", c.StartParam, "start"}, {"EXPORT_END_PARAM", c.EndParam, "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
+		{"EXPORT_START_PARAM", own("EXPORT_START_PARAM", c.StartParam, params.Start), "start"},
+		{"EXPORT_END_PARAM", own("EXPORT_END_PARAM", c.EndParam, params.End), "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
 		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"}, {"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
 	} {
 		p.Check(param.name != "" || param.setting == "EXPORT_KEY_QUERY", param.setting, "is empty, for example %s", param.example)
@@ -214,6 +278,9 @@ func (c *Config) checkParams(p *bridge.Problems) {
 		check(named{"EXPORT_PARAMS", param.Name, ""}, "has %q, which is already the parameter of %s%s")
 		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS",
 			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
+		filled := param.Fill(c.formatTime(0), c.formatTime(0))
+		p.Check(!param.JSON || param.Template == "" || json.Valid([]byte(filled.Value)), "EXPORT_PARAMS",
+			"has %q with := and no JSON value once a time is in it; with EXPORT_TIME_FORMAT=rfc3339 write quotes around {start} and {end}", param.Name)
 		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
 			return other.Name != param.Name && params.Collide(other.Name, param.Name)
 		})
@@ -222,8 +289,8 @@ func (c *Config) checkParams(p *bridge.Problems) {
 }
 
 // static returns EXPORT_PARAMS.
-func (c *Config) static() ([]params.Param, error) {
-	static, err := params.Parse(c.Params.Reveal())
+func (r *RequestMapping) static() ([]params.Param, error) {
+	static, err := params.Parse(r.Params.Reveal())
 	return static, prefixed("EXPORT_PARAMS", err)
 }
 

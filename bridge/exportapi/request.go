@@ -37,7 +37,8 @@ type requests struct {
 	auth     *credentials
 	template *http.Request
 	static   []params.Param // of EXPORT_PARAMS
-	params   url.Values     // the same, for a query
+	params   url.Values     // the same, for a query, without bounds
+	bounded  bool           // some have a bound in them
 	headers  []param        // of EXPORT_HEADERS
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
@@ -55,6 +56,7 @@ func newRequests(cfg *Config, urls endpoints, auth *credentials) requests {
 	r.static, _ = cfg.static() // validated
 	for _, p := range r.static {
 		r.params.Add(p.Name, p.Value)
+		r.bounded = r.bounded || p.Template != ""
 	}
 	r.headers, _ = parseHeaders(cfg.Headers.Reveal())
 	r.prepare()
@@ -166,7 +168,7 @@ func secretParts(value string) []string {
 // page builds the request for one page of at most size items. Its error is that
 // of a position that the API cannot be asked for.
 func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*http.Request, error) {
-	target, err := r.urls.of(at), r.cfg.refuse(at)
+	target, err := r.urls.of(at), r.cfg.Refuse(at)
 	var body []byte
 	switch leak := r.leak(at.Cursor); {
 	case err != nil:
@@ -177,7 +179,7 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*htt
 	case r.cfg.posts():
 		target = r.url(target, url.Values{})
 		body, err = r.body(at, size)
-	case at.Cursor != "" && !at.Window && size == r.cfg.PageSize:
+	case at.Cursor != "" && !at.Window && size == r.cfg.PageSize && !r.bounded:
 		u := *target
 		u.RawQuery = r.afterFirst[0] + params.Escape(at.Cursor) + r.afterFirst[1]
 		target = &u
@@ -225,7 +227,13 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 	if r.cfg.namesEvents() {
 		query[paramEvents] = r.cfg.Events
 	}
-	maps.Copy(query, r.params)
+	if !r.bounded {
+		maps.Copy(query, r.params)
+		return query
+	}
+	for _, p := range r.cfg.filled(r.static, at) {
+		query.Add(p.Name, p.Value)
+	}
 	return query
 }
 
@@ -250,17 +258,15 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	if r.cfg.namesEvents() {
 		body[paramEvents] = r.cfg.Events
 	}
-	for name := range r.params {
-		var values []any
-		for _, p := range r.static {
-			if p.Name == name {
-				values = append(values, p.Any())
-			}
-		}
-		if len(values) == 1 {
-			params.Set(body, name, values[0])
+	values := make(map[string][]any)
+	for _, p := range r.cfg.filled(r.static, at) {
+		values[p.Name] = append(values[p.Name], p.Any())
+	}
+	for name, all := range values {
+		if len(all) == 1 {
+			params.Set(body, name, all[0])
 		} else {
-			params.Set(body, name, values)
+			params.Set(body, name, all)
 		}
 	}
 	return params.Marshal(body)

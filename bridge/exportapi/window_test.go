@@ -201,4 +201,11 @@ func TestUnboundedAPI(t *testing.T) {
 	if cfg.Bounded() == nil || cfg.Starts() != nil {
 		t.Error("without an end there are windows")
 	}
+	cfg.StartParam, cfg.Params = "none", "q={start}..{end}"
+	if cfg.Bounded() != nil || cfg.Starts() != nil || cfg.Refuse(bridge.Position{Start: 1}) == nil || cfg.Refuse(bridge.Position{End: 1, Window: true}) == nil {
+		t.Error("bounds inside of one value: no windows, or a range with one of them")
+	}
+	if cfg.Params = "from={start}"; cfg.Bounded() == nil || cfg.Starts() != nil || cfg.Refuse(bridge.Position{}) != nil {
+		t.Error("a start as a value: windows, or no export from the earliest event on")
+	}
 }

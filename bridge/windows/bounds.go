@@ -22,10 +22,14 @@ const (
 // those proves that a bound is ignored only if a second range lists it too: the API may
 // select by another time than the event's own. It returns a Permanent Fault for a bound
 // that is ignored: a listing would be of everything then, and a restart would publish old
-// events again. A request may take timeout, as engine.Config.FetchTimeout. seen, if not
-// nil, is called with each page.
-func CheckBounds(ctx context.Context, source bridge.Source, before int64, timeout time.Duration, seen func(*bridge.Page)) error {
-	b := bounds{source: source, timeout: timeout, seen: seen}
+// events again. Without an end it checks the start alone, without a start it asks for one
+// page. A request may take Timeout. seen, if not nil, is called with each page.
+func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before int64, seen func(*bridge.Page)) error {
+	b := bounds{source: source, cfg: c, seen: seen}
+	if c.NoStart {
+		_, _, err := b.lists(ctx, unit, func(*bridge.Event) bool { return false })
+		return err
+	}
 	now := floor(time.Now().UnixMilli())
 	early := func(e *bridge.Event) bool { return e.Time < now-far }
 	ignored, rejected, err := b.lists(ctx, now+ahead, early)
@@ -38,6 +42,8 @@ func CheckBounds(ctx context.Context, source bridge.Source, before int64, timeou
 	case ignored != nil:
 		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig, "set EXPORT_START_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the start of a range: the events of now begin with old ones")
+	case c.NoEnd:
+		return nil
 	}
 	late := func(e *bridge.Event) bool { return e.Time > far }
 	if ignored, rejected, err = b.lists(ctx, unit, late); rejected {
@@ -51,15 +57,15 @@ func CheckBounds(ctx context.Context, source bridge.Source, before int64, timeou
 }
 
 type bounds struct {
-	source  bridge.Source
-	timeout time.Duration
-	seen    func(*bridge.Page)
+	source bridge.Source
+	cfg    *Config
+	seen   func(*bridge.Page)
 }
 
 // lists returns the events that the second at a time lists although they are outside, nil
 // if there are none. rejected is true if the API rejects such a range.
 func (b *bounds) lists(ctx context.Context, at int64, outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
-	p, err := pageread.Once(ctx, b.source, bridge.Position{Start: at, End: at + unit, Window: true}, b.timeout)
+	p, err := pageread.Once(ctx, b.source, b.cfg.Range(at, at+unit), b.cfg.Timeout)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.BadCursor {
 		return nil, true, nil
 	}

@@ -25,6 +25,7 @@ type collector struct {
 	floor  int64                       // where the listing begins, NoTime unless that is the lowest time
 	to     int64                       // end of the window
 	most   int64                       // bytes
+	walk   *walk                       // of a list without an end, else nil
 	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
 	moving bool                        // pages move: listed is compared
 	listed digest
@@ -56,6 +57,13 @@ func (c *collector) collect(p *bridge.Page) error {
 			k := e.ItemKey()
 			if c.listed.add(e, k); c.keys != nil {
 				c.keys[k] = struct{}{}
+			}
+		}
+		if c.walk != nil {
+			if leave, err := c.walk.leaves(e, c.memory); err != nil {
+				return err
+			} else if leave {
+				continue
 			}
 		}
 		if c.belowFloor(e) || !c.memory.isNew(e, c.to) {

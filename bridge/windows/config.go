@@ -15,9 +15,11 @@ type Config struct {
 	LookBack  time.Duration `env:"EXPORT_LOOK_BACK" stream:"yes" desc:"how far back each window lists again, for events that the API shows late; only with EXPORT_FOLLOW=windows"`
 	Late      string        `env:"EXPORT_LATE" stream:"yes" desc:"a longer look-back and how often it is listed, for events that the API shows much later; empty for none; only with EXPORT_FOLLOW=windows" example:"3h/15m"`
 	Settle    time.Duration `env:"EXPORT_SETTLE" stream:"yes" desc:"how old an event is when its window is listed, by the API's clock; only with EXPORT_FOLLOW=windows"`
-	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range of one query, including the look-back: at most what the API lists; only with EXPORT_FOLLOW=windows"`
+	MaxWindow time.Duration `env:"EXPORT_MAX_WINDOW" stream:"yes" desc:"longest range of one query, including the look-back: at most what the API lists, if it takes a start and an end; only with EXPORT_FOLLOW=windows"`
 	OnChanged string        `env:"EXPORT_ON_CHANGED" stream:"yes" values:"ignore,publish" desc:"action for an item that is listed again with the same id and time, and other bytes; only with EXPORT_FOLLOW=windows"`
 
+	// NoStart and NoEnd are set if the API takes no such bound, NoEnd also without a start.
+	NoStart, NoEnd bool
 	// PageSize is the number of items that a full page has, of the API and of the Lister.
 	PageSize int
 	// Numbered is set if pages have numbers or offsets: they move while they are read.
@@ -83,10 +85,10 @@ func (c *Config) late() (back, every time.Duration, err error) {
 }
 
 // Newest is the longest range that ends now, and begins at start at the earliest, in
-// milliseconds since the epoch.
+// milliseconds since the epoch; without the bounds that the API does not take.
 func (c *Config) Newest(now time.Time, start int64) bridge.Position {
 	end := floor(now.UnixMilli()) + unit
-	return bridge.Position{Start: max(start, end-c.MaxWindow.Milliseconds()), End: end, Window: true}
+	return c.Range(max(start, end-c.MaxWindow.Milliseconds()), end)
 }
 
 // ChangedIsNew reports whether an item with a known id and time, and other bytes, is published.

@@ -11,7 +11,10 @@
 //	pages   sorts them by time, and cuts them into pages; the last one leads to the
 //	        watermark at to
 //
-// Whatever a listing returns is published: bounds steer requests, not items. What the
+// A list that takes no end is listed from there on, one that takes no start from its
+// newest item back to known ones (walk.go).
+//
+// Whatever a listing with a start returns is published: bounds steer requests, not items. What the
 // topic holds is known from Position.Held, which the engine reads back at the start of
 // a session, and from what the Lister gave out since. A crash in the middle of a window
 // lists it again.

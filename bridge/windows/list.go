@@ -26,8 +26,11 @@ var errMoved = errors.New("the list moved while it was read")
 const maxListings = 8
 
 // window is what is listed for one window: from and to, and below which items are dropped,
-// in milliseconds since the epoch.
-type window struct{ from, to, floor int64 }
+// in milliseconds since the epoch; late if it goes back by Config.Late.
+type window struct {
+	from, to, floor int64
+	late            bool
+}
 
 // complete lists a range whole. Numbered pages move while they are read, so an item may be
 // left out, or be listed twice: then two listings in a row must have the same items, if
@@ -39,10 +42,11 @@ func (l *Lister) complete(ctx context.Context, w window, once bool) (*collector,
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}
+		c.walk = l.walk(w.from, w.to, w.late)
 		err := l.listAll(ctx, c, w.from, w.to)
 		switch {
 		case err == nil && (!l.cfg.Numbered || !once && !c.listed.nameless || c.listed == before):
-			return c, nil
+			return c, l.walked(c.walk)
 		case err != nil && !errors.Is(err, errMoved):
 			return c, err
 		case err == nil:
@@ -55,6 +59,9 @@ func (l *Lister) complete(ctx context.Context, w window, once bool) (*collector,
 
 // listAll reads a range whole, in parts that the API can list.
 func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) error {
+	if l.cfg.NoEnd {
+		return l.list(ctx, c, from, to)
+	}
 	for from < to {
 		end := min(to, floor(from+l.cfg.MaxWindow.Milliseconds()-unit))
 		if err := l.list(ctx, c, from, end); err != nil {
@@ -68,6 +75,9 @@ func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) erro
 // list reads a range whole. One that the API cuts off is read in halves.
 func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	middle := floor((from + to) / 2)
+	if l.cfg.NoEnd { // each part would be of everything
+		middle = from
+	}
 	got, err := l.read(ctx, c, from, to)
 	if err == nil && middle > from {
 		err = l.prove(ctx, c, got, from, to)
@@ -78,7 +88,7 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 		return err
 	case middle <= from:
 		return fault(bridge.Permanent, "window", bridge.ReasonConfig, cut.hint,
-			fmt.Sprintf("the second at %s: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
+			fmt.Sprintf("the smallest listing from %s on: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
 	}
 	if err := l.list(ctx, c, from, middle); err != nil {
 		return err
@@ -150,7 +160,7 @@ func (l *Lister) full(items int) error {
 func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got listing, err error) {
 	got = listing{oldest: math.MaxInt64, newest: math.MinInt64}
 	l.memory.beginListing()
-	at := bridge.Position{Start: max(0, from-unit), End: to, Window: true}
+	at := l.cfg.Range(max(0, from-unit), to)
 	visited := make(map[string]struct{})
 	var last bridge.ItemKey // of the page before
 	for empties := 0; ; {
@@ -177,6 +187,9 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 			return got, nil
 		}
 		l.paged = true
+		if c.walk.ends() {
+			return got, nil
+		}
 		if empties++; items > 0 {
 			empties = 0
 		}

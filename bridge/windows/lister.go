@@ -44,6 +44,8 @@ type Lister struct {
 	learned bool           // the API's time is known, and that it takes bounds
 	deep    time.Time      // when the range of Late was listed, zero if it is due
 
+	older, olderLate, future map[bridge.ItemKey]struct{} // of the last complete listings, see walk
+
 	paged  bool // the API has named a next page
 	proven int  // a listing of so many items without a next page was complete
 	most   int  // of the items of a listing without a next page, if the API cuts them off
@@ -75,6 +77,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	case at.Held != l.held: // a new session, or what was given out was dropped
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
 		l.pending, l.listed, l.deep = nil, 0, time.Time{}
+		l.older, l.olderLate, l.future = nil, nil, nil
 	case at.Cursor != l.next:
 		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
 	}
@@ -154,7 +157,7 @@ func (l *Lister) learn(ctx context.Context, watermark int64) error {
 	if l.learned {
 		return nil
 	}
-	if err := CheckBounds(ctx, l.source, watermark, l.cfg.Timeout, l.clock.saw); err != nil {
+	if err := l.cfg.CheckBounds(ctx, l.source, watermark, l.clock.saw); err != nil {
 		return err
 	}
 	l.learned = true
@@ -190,9 +193,12 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 		start, bottom = lowest, lowest
 	}
 	for {
-		to = min(limit, floor(from+l.size))
+		if to = min(limit, floor(from+l.size)); l.cfg.NoEnd {
+			to = limit
+		}
+		w := window{from: start, to: to, floor: bottom, late: back > l.cfg.LookBack}
 		var c *collector
-		c, err = l.complete(ctx, window{start, to, bottom}, to-from > l.cfg.LookBack.Milliseconds())
+		c, err = l.complete(ctx, w, to-from > l.cfg.LookBack.Milliseconds())
 		switch {
 		case err == nil:
 			if back > l.cfg.LookBack {
@@ -205,7 +211,7 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 		case !errors.Is(err, errTooMuch):
 			return to, nil, err
 		}
-		if l.size = floor((to - from) / 2); l.size < unit { // or the look-back has too many
+		if l.size = floor((to - from) / 2); l.size < unit || l.cfg.NoEnd { // or the look-back has too many
 			l.size = unit
 			return from, c.items, nil
 		}

@@ -44,8 +44,10 @@ type list struct {
 	page                      int
 	startOpen, endClosed      bool
 	noCursor, noIDs, noHeader bool
-	noStart, noEnd            bool // the bound is ignored
-	oldestFirst               bool
+	noStart, noEnd            bool          // the bound is ignored
+	arrival                   bool          // the order is that in which items are shown, newest first
+	oldest                    bool          // oldest first
+	undated                   bool          // items have no time
 	volatile                  bool          // each request shows other bytes
 	shared                    bool          // items of one id have other bytes
 	ahead                     time.Duration // the clock of the API
@@ -64,12 +66,17 @@ func (l *list) shown(from, to, now time.Time) []entry {
 		at := e.place()
 		after := !at.Before(from) && (!l.startOpen || at.After(from) || from.UnixMilli() == 0)
 		before := at.Before(to) || l.endClosed && at.Equal(to)
-		if (after || l.noStart) && (before || l.noEnd) && !e.visible.After(now) && (e.gone.IsZero() || e.gone.After(now)) {
+		if (after || l.noStart) && (before || l.noEnd || to.UnixMilli() == 0) && !e.visible.After(now) && (e.gone.IsZero() || e.gone.After(now)) {
 			shown = append(shown, e)
 		}
 	}
-	slices.SortFunc(shown, func(a, b entry) int { return cmp.Or(b.place().Compare(a.place()), cmp.Compare(b.seq, a.seq)) })
-	if l.oldestFirst {
+	slices.SortFunc(shown, func(a, b entry) int {
+		if l.arrival && !a.visible.Equal(b.visible) {
+			return b.visible.Compare(a.visible)
+		}
+		return cmp.Or(b.place().Compare(a.place()), cmp.Compare(b.seq, a.seq))
+	})
+	if l.oldest {
 		slices.Reverse(shown)
 	}
 	return shown
@@ -133,6 +140,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 			raw = fmt.Sprintf(`{"id":%q,"seq":%d,"request":%d}`, e.id, e.seq, l.requests)
 		}
 		event := bridge.Event{Raw: []byte(raw), Time: e.at.UnixMilli(), Index: i}
+		if l.undated {
+			event.Time = bridge.NoTime
+		}
 		if !l.noIDs {
 			event.ID = []byte(e.id)
 		}
@@ -287,10 +297,17 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		noIDs: rng.IntN(3) == 0, noHeader: rng.IntN(3) == 0,
 	}
 	cfg := settings(lookBack)
+	form := rng.IntN(3) // both bounds, a start, neither
+	cfg.NoEnd, cfg.NoStart = form > 0, form == 2
+	l.arrival = form == 2 && rng.IntN(2) == 0
 	late := lookBack
-	if rng.IntN(4) == 0 {
+	if rng.IntN(4) == 0 || l.arrival && rng.IntN(2) == 0 {
 		late += time.Duration(1+rng.IntN(10)) * time.Minute
 		cfg.Late = late.String() + "/1m"
+	}
+	future := form > 0 && rng.IntN(2) == 0
+	if l.arrival && future { // nothing is more than ten pages deep
+		l.page, cfg.EndExplicit = 12, true
 	}
 	life := time.Duration(1+rng.IntN(300)) * time.Second
 	for i := range rng.IntN(120) {
@@ -308,12 +325,15 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 		if e.at.After(began.Add(-late)) && rng.IntN(3) == 0 {
 			e.visible = e.at.Add(within(rng, late+1900*time.Millisecond))
 		}
-		if l.noIDs && rng.IntN(4) == 0 {
+		if future && rng.IntN(4) == 0 {
+			e.visible = e.at.Add(-within(rng, time.Minute))
+		}
+		if l.noIDs && !l.arrival && rng.IntN(4) == 0 { // by arrival not all copies are listed
 			e.id = "same"
 		}
 		l.all = append(l.all, e)
 	}
-	if kind := rng.IntN(6); kind < 2 { // items come and go while pages are read
+	if kind := rng.IntN(6); form == 0 && kind < 2 { // items come and go while pages are read
 		l.numbers, l.offsets = kind == 0, kind == 1
 		cfg.Numbered, cfg.Overlaps = true, l.offsets
 		l.slow = func() { bridge.Sleep(t.Context(), within(rng, 300*time.Millisecond)) }
@@ -324,6 +344,14 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 					e.gone = e.visible.Add(within(rng, time.Minute))
 				}
 			}
+		}
+	}
+	for i := 0; l.arrival && !future && i < 2*3*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
+		imported := l.all[rng.IntN(len(l.all))].visible.Add(time.Millisecond)
+		for range 3 * l.page { // two whole pages at least
+			at := start.Add(-time.Hour - within(rng, time.Hour)).Truncate(time.Millisecond)
+			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 1000 + i, at: at, visible: imported})
+			i++
 		}
 	}
 	cfg.PageSize = 10
@@ -368,11 +396,11 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	got := counts(s.records)
 	for raw, n := range want {
 		if got[raw] > n || got[raw] < n-gone[raw] {
-			return fmt.Sprintf("%s is %d times in the topic, want %d (look-back %s, late %q)", raw, got[raw], n, lookBack, cfg.Late)
+			return fmt.Sprintf("%s is %d times in the topic, want %d (form %d, look-back %s, late %q)", raw, got[raw], n, form, lookBack, cfg.Late)
 		}
 	}
 	if len(got) > len(want) || len(got) < len(want)-len(gone) {
-		return fmt.Sprintf("%d different records, want %d", len(got), len(want))
+		return fmt.Sprintf("%d different records, want %d (form %d)", len(got), len(want), form)
 	}
 	return ""
 }
@@ -563,7 +591,7 @@ func TestSharedIDMoves(t *testing.T) {
 		cfg.PageSize = 100
 		x := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
 		for i := range 30 {
-			l.oldestFirst = i%4 > 1
+			l.oldest = i%4 > 1
 			if _, err := x.step(); err != nil {
 				t.Fatal(err)
 			}
@@ -630,15 +658,15 @@ func TestCapped(t *testing.T) {
 // them are of one second. Without a limit the same items are published.
 func TestCappedBurst(t *testing.T) {
 	for _, tc := range []struct {
-		page                 int
-		oldestFirst, blocked bool
+		page            int
+		oldest, blocked bool
 	}{{50, false, true}, {200, false, false}, {50, true, true}, {200, true, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			l := &list{page: tc.page, noCursor: true, oldestFirst: tc.oldestFirst}
+			l := &list{page: tc.page, noCursor: true, oldest: tc.oldest}
 			for i := range 120 {
 				at, apart := began, -10*time.Second
-				if tc.oldestFirst {
+				if tc.oldest {
 					at, apart = began.Add(-25*time.Minute), 10*time.Second
 				}
 				if i >= 60 { // listed behind the burst

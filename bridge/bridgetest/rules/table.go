@@ -284,6 +284,38 @@ var All = []Rule{
 `}},
 	},
 	{
+		Name: "list-ends-first", Without: "a list without a start ends with its first page of older items",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-		return w.run >= firstOld
++		return w.run >= firstOld || protocol.Broken("list-ends-first") && w.run > 0
+`}},
+	},
+	{
+		Name: "list-ends-unknown", Without: "a list without a start ends with older items that the listing before did not see",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	case w.old > 0 && (w.run > 0 || w.before == nil || !w.unknown):
++	case w.old > 0 && (w.run > 0 || w.before == nil || !w.unknown || protocol.Broken("list-ends-unknown")):
+`}},
+	},
+	{
+		Name: "list-keeps-older", Without: "a list without a start publishes what is older than its listing begins",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	if w.last = e.Time; e.Time >= w.from {
++	if w.last = e.Time; e.Time >= w.from || protocol.Broken("list-keeps-older") {
+`}},
+	},
+	{
+		Name: "list-future", Without: "a list without an end publishes items of the future",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/walk.go", `
+-	case timed && e.Time > w.ahead:
++	case timed && e.Time > w.ahead && !protocol.Broken("list-future"):
+`}},
+	},
+	{
 		Name: "mark-too-new", Without: "the topic is read back from the newest mark",
 		Notice: Lists,
 		Edits: []Edit{{"bridge/listing.go", `

@@ -1,7 +1,9 @@
 package exportsim_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -17,45 +19,80 @@ import (
 
 // auditClient reads one audit list as its documentation says.
 type auditClient struct {
+	path                     string // empty for /audit
 	size, from, to           string // parameters
+	filter                   string // the field that $filter compares, in place of from and to
 	unit                     time.Duration
 	fromExcluded, toIncluded bool // an event at the bound: from excludes it, to includes it
 	offset                   bool
+	whole                    bool // the list goes by whole seconds
 	items                    func(page []byte) []json.RawMessage
 	next                     func(target url.URL, r *httptest.ResponseRecorder) string
 }
 
 var auditClients = map[string]auditClient{
-	"audit-list": {
-		size: "pageSize", from: "start", to: "end", items: member("items"),
-		next: func(target url.URL, r *httptest.ResponseRecorder) string {
-			cursor := text(at(r.Body.Bytes(), "nextCursor"))
-			if cursor == "" {
-				return ""
-			}
-			query := target.Query()
-			query.Set("cursor", cursor)
-			target.RawQuery = query.Encode()
-			return target.String()
-		},
-	},
+	"audit-list": {size: "pageSize", from: "start", to: "end", items: member("items"), next: nextBy("cursor", "nextCursor")},
 	"audit-list-url": {
 		size: "limit", from: "after_time", to: "until", unit: time.Millisecond, fromExcluded: true, toIncluded: true,
-		items: member("items"),
-		next: func(_ url.URL, r *httptest.ResponseRecorder) string {
-			return text(at(r.Body.Bytes(), "paging", "next"))
-		},
+		items: member("items"), next: nextIn("paging", "next"),
 	},
-	"audit-list-offset": {
-		size: "per_page", from: "from", to: "to", unit: time.Second, toIncluded: true, offset: true, items: array,
-		next: func(_ url.URL, r *httptest.ResponseRecorder) string {
-			found := linkNext.FindStringSubmatch(r.Header().Get("Link"))
-			if found == nil {
-				return ""
+	"audit-list-offset": {size: "per_page", from: "from", to: "to", unit: time.Second, toIncluded: true, offset: true, items: array, next: nextLinked},
+	"slack-audit-logs": {
+		path: "/audit/v1/logs", size: "limit", from: "oldest", to: "latest", unit: time.Second, toIncluded: true, whole: true,
+		items: member("entries"), next: nextBy("cursor", "response_metadata", "next_cursor"),
+	},
+	"google-workspace-activities": {
+		path: "/admin/reports/v1/activity/users/all/applications/login", size: "maxResults", from: "startTime", to: "endTime", toIncluded: true,
+		items: member("items"), next: nextBy("pageToken", "nextPageToken"),
+	},
+	"stripe-events": {
+		path: "/v1/events", size: "limit", from: "created[gte]", to: "created[lt]", unit: time.Second,
+		items: member("data"),
+		next: func(target url.URL, r *httptest.ResponseRecorder) string {
+			if items := list(at(r.Body.Bytes(), "data")); string(at(r.Body.Bytes(), "has_more")) == "true" {
+				query := target.Query()
+				query.Set("starting_after", text(at(items[len(items)-1], "id")))
+				target.RawQuery = query.Encode()
+				return target.String()
 			}
-			return found[1]
+			return ""
 		},
 	},
+	"gitlab-audit-events": {
+		path: "/api/v4/groups/acme/audit_events", size: "per_page", from: "created_after", to: "created_before", toIncluded: true,
+		items: array, next: nextLinked,
+	},
+	"microsoft-graph-audit": {
+		path: "/v1.0/auditLogs/directoryAudits", size: "$top", filter: "activityDateTime", toIncluded: true,
+		items: member("value"), next: nextIn("@odata.nextLink"),
+	},
+}
+
+// nextIn returns what finds the next URL in a page.
+func nextIn(names ...string) func(url.URL, *httptest.ResponseRecorder) string {
+	return func(_ url.URL, r *httptest.ResponseRecorder) string { return text(at(r.Body.Bytes(), names...)) }
+}
+
+// nextBy returns what asks for the cursor that a page has.
+func nextBy(param string, names ...string) func(url.URL, *httptest.ResponseRecorder) string {
+	return func(target url.URL, r *httptest.ResponseRecorder) string {
+		cursor := text(at(r.Body.Bytes(), names...))
+		if cursor == "" {
+			return ""
+		}
+		query := target.Query()
+		query.Set(param, cursor)
+		target.RawQuery = query.Encode()
+		return target.String()
+	}
+}
+
+// nextLinked returns the next link of a page.
+func nextLinked(_ url.URL, r *httptest.ResponseRecorder) string {
+	if found := linkNext.FindStringSubmatch(r.Header().Get("Link")); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 func (c *auditClient) bound(at time.Time) string {
@@ -67,6 +104,9 @@ func (c *auditClient) bound(at time.Time) string {
 
 // within reports whether an event belongs to a list from one bound to another.
 func (c *auditClient) within(at, from, to time.Time) bool {
+	if c.whole {
+		at = at.Truncate(time.Second)
+	}
 	return (at.After(from) || at.Equal(from) && !c.fromExcluded) && (at.Before(to) || at.Equal(to) && c.toIncluded)
 }
 
@@ -105,7 +145,10 @@ func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time
 	}
 	size := 20 + random.IntN(80)
 	query := url.Values{c.size: {strconv.Itoa(size)}, c.from: {c.bound(from)}, c.to: {c.bound(to)}}
-	first := url.URL{Path: "/audit", RawQuery: query.Encode()}
+	if c.filter != "" {
+		query = url.Values{c.size: {strconv.Itoa(size)}, "$filter": {fmt.Sprintf("%s ge %s and %[1]s le %[3]s", c.filter, c.bound(from), c.bound(to))}}
+	}
+	first := url.URL{Path: cmp.Or(c.path, "/audit"), RawQuery: query.Encode()}
 	before, listed := h.Stock()+1<<20, 0 // what the pages so far ended with
 	for target := first.String(); target != ""; pages++ {
 		var want []int

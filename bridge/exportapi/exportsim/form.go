@@ -44,7 +44,8 @@ type Form struct {
 	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
 	// 8288); CursorField says where in there.
 	CursorIn, CursorField string
-	// CursorKind is opaque, or the key of the last item, which never expires:
+	// CursorKind is opaque, or the key of the last item, which never expires; newest first,
+	// items are listed from before it on:
 	// seq, an integer beyond 2^53, or log-id, digits in a string. Of a form with
 	// Clocked it may be offset: how many items are before the page now.
 	CursorKind string
@@ -79,6 +80,9 @@ type Form struct {
 	// PhraseParam holds the bounds as created:>=TIME or created:FROM..TO, both
 	// inclusive, as dates or RFC 3339 times.
 	PhraseParam string
+	// FilterField is compared with the bounds in the parameter $filter, as
+	// FIELD ge TIME and FIELD le TIME, both inclusive, as RFC 3339 times.
+	FilterField string
 	// TimeFormat of the bounds is ms, s, us or rfc3339.
 	TimeFormat                   string
 	StartExclusive, EndInclusive bool
@@ -114,6 +118,8 @@ const (
 	authKey, authBasic, authOAuth2 = "key", "basic", "oauth2"
 
 	none, root = "none", "root"
+
+	filterParam = "$filter"
 )
 
 func (f Form) withDefaults(c Config) Form {
@@ -224,6 +230,9 @@ func (f Form) Settings(base string) []Setting {
 	if name, value, _ := strings.Cut(f.Ascending, "="); name != "" {
 		add("EXPORT_PARAMS", name+"="+cmp.Or(value, firstKey), "")
 	}
+	if f.FilterField != "" {
+		add("EXPORT_PARAMS", fmt.Sprintf("%s=%s ge {start} and %[2]s le {end}", filterParam, f.FilterField), "")
+	}
 	add("EXPORT_AUTH", f.Auth, authKey)
 	switch f.Auth {
 	case authKey:
@@ -235,7 +244,7 @@ func (f Form) Settings(base string) []Setting {
 	case authOAuth2:
 		add("EXPORT_OAUTH2_TOKEN_URL", base+f.TokenPath, "")
 		add("EXPORT_OAUTH2_CLIENT_ID", f.User, "")
-		add("EXPORT_OAUTH2_PARAMS", "audience="+f.Audience, "")
+		add("EXPORT_OAUTH2_PARAMS", "audience="+f.Audience, "audience=")
 	}
 	return list
 }

@@ -13,7 +13,7 @@ const (
 )
 
 // forms are the forms beside the default one: one for each way in which export
-// APIs differ, and six services as their public documentation describes them.
+// APIs differ, and services as their public documentation describes them.
 var forms = []Form{
 	{
 		Name: "nested", Path: "/v1/events", Item: itemISO,
@@ -178,6 +178,62 @@ var forms = []Form{
 		PageSizeParam: "/page/limit", StartParam: none, EndParam: none, PageSize: 10,
 		KeyHeader: "DD-APPLICATION-KEY", LimitHeaders: "X-RateLimit-", NoRetryAfter: true,
 		Error: `{"errors":["<text>"]}`,
+	},
+	{
+		Name: "slack-audit-logs", Path: "/audit/v1/logs",
+		Item: `{"id":"<id>","date_create":<s>,"action":"<type>","actor":{"type":"user","user":{"id":"<user>"}},` +
+			`"event":<event>}`,
+		ItemID: "/id", ItemTime: "/date_create", ItemTimeFormat: formatSeconds, ItemType: "/action", ItemSubject: "/actor/user/id",
+		ItemsField: "entries", CursorField: "/response_metadata/next_cursor", EndOfResults: EmptyCursor,
+		NewestFirst: true, Clocked: true,
+		PageSizeParam: "limit", StartParam: "oldest", EndParam: "latest", TimeFormat: formatSeconds, EndInclusive: true, MaxPageSize: 9999,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer",
+		Error: `{"ok":false,"error":"<kind>"}`,
+	},
+	{
+		Name: "google-workspace-activities", Path: "/admin/reports/v1/activity/users/all/applications/login",
+		Item: `{"kind":"admin#reports#activity","id":{"time":"<rfc3339>","uniqueQualifier":"<id>","applicationName":"login"},` +
+			`"actor":{"profileId":"<user>"},"events":[{"name":"<type>"}],"event":<event>}`,
+		ItemID: "/id/uniqueQualifier", ItemTime: "/id/time", ItemTimeFormat: formatRFC3339, ItemType: "/events/0/name", ItemSubject: "/actor/profileId",
+		CursorField: "nextPageToken", CursorParam: "pageToken", EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
+		PageSizeParam: "maxResults", StartParam: "startTime", EndParam: "endTime", TimeFormat: formatRFC3339, EndInclusive: true,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer", NoRetryAfter: true,
+		Error: `{"error":{"code":<status>,"message":"<text>","errors":[{"reason":"<kind>"}]}}`,
+	},
+	{
+		// The next page begins behind the last item's id.
+		Name: "stripe-events", Path: "/v1/events",
+		Item: `{"id":"<logid>","object":"event","created":<s>,"type":"<type>","data":{"object":{"customer":"<user>"}},` +
+			`"event":<event>}`,
+		ItemID: "/id", ItemTime: "/created", ItemTimeFormat: formatSeconds, ItemType: "/type", ItemSubject: "/data/object/customer",
+		ItemsField: "data", CursorIn: inLastItem, CursorField: "/id", CursorKind: kindLogID, CursorParam: "starting_after", MoreField: "has_more",
+		NewestFirst: true, Clocked: true,
+		PageSizeParam: "limit", StartParam: "created[gte]", EndParam: "created[lt]", TimeFormat: formatSeconds, PageSize: 10, MaxPageSize: 100,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer", NoRetryAfter: true,
+		Error: `{"error":{"type":"<kind>","message":"<text>"}}`,
+	},
+	{
+		Name: "gitlab-audit-events", Path: "/api/v4/groups/acme/audit_events",
+		Item: `{"id":<seq>,"author_id":"<user>","entity_id":6,"event_name":"<type>","created_at":"<rfc3339>",` +
+			`"event":<event>}`,
+		ItemID: "/id", ItemTime: "/created_at", ItemTimeFormat: formatRFC3339, ItemType: "/event_name", ItemSubject: "/author_id",
+		ItemsField: root, CursorIn: inLink, Links: []string{"next"}, EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
+		PageSizeParam: "per_page", StartParam: "created_after", EndParam: "created_before", TimeFormat: formatRFC3339, EndInclusive: true,
+		PageSize: 20, MaxPageSize: 100,
+		KeyHeader: "PRIVATE-TOKEN", LimitHeaders: "RateLimit-",
+		Error: `{"message":"<text>"}`,
+	},
+	{
+		// The bounds are inside of a filter.
+		Name: "microsoft-graph-audit", Path: "/v1.0/auditLogs/directoryAudits",
+		Item: `{"id":"<id>","activityDateTime":"<rfc3339>","activityDisplayName":"<type>","initiatedBy":{"user":{"id":"<user>"}},` +
+			`"event":<event>}`,
+		ItemID: "/id", ItemTime: "/activityDateTime", ItemTimeFormat: formatRFC3339, ItemType: "/activityDisplayName", ItemSubject: "/initiatedBy/user/id",
+		ItemsField: "value", CursorIn: inNextURL, CursorField: "@odata.nextLink", CursorParam: "$skiptoken", EndOfResults: NoCursor,
+		NewestFirst: true, Clocked: true,
+		PageSizeParam: "$top", StartParam: none, EndParam: none, FilterField: "activityDateTime", TimeFormat: formatRFC3339,
+		Auth: authOAuth2, User: "exporter", TokenPath: "/acme/oauth2/v2.0/token",
+		Error: `{"error":{"code":"<kind>","message":"<text>"}}`,
 	},
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,10 @@ type formClient struct {
 // at returns a member of nested objects, nil if it is absent.
 func at(page []byte, names ...string) json.RawMessage {
 	for _, name := range names {
+		if i, err := strconv.Atoi(name); err == nil && i < len(list(page)) {
+			page = list(page)[i]
+			continue
+		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(page, &object); err != nil {
 			return nil

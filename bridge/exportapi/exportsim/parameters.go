@@ -129,3 +129,26 @@ func readPhrase(q *query, phrase string) error {
 	q.start, q.end = read(from, false), read(to, true)
 	return err
 }
+
+// readFilter reads FIELD ge TIME and FIELD le TIME, both inclusive.
+func readFilter(q *query, filter, field string) error {
+	if filter == "" {
+		return nil
+	}
+	for term := range strings.SplitSeq(filter, " and ") {
+		words := strings.Fields(term)
+		if len(words) != 3 || words[0] != field || words[1] != "ge" && words[1] != "le" {
+			return invalid("The filter has %q, which is no comparison of %s.", term, field)
+		}
+		at, err := time.Parse(time.RFC3339Nano, words[2])
+		if err != nil {
+			return invalid("The filter has %q, which is no time.", words[2])
+		}
+		if words[1] == "ge" {
+			q.start = bound(at.UnixMicro(), false)
+		} else {
+			q.end = bound(at.UnixMicro(), true)
+		}
+	}
+	return nil
+}

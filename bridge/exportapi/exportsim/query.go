@@ -80,9 +80,12 @@ func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 func (p *pages) readParameters(q *query, values url.Values) error {
 	var err error
 	f := &p.form
-	if f.PhraseParam != "" {
+	switch {
+	case f.PhraseParam != "":
 		err = readPhrase(q, values.Get(f.PhraseParam))
-	} else {
+	case f.FilterField != "":
+		err = readFilter(q, values.Get(filterParam), f.FilterField)
+	default:
 		err = p.readBounds(q, values)
 	}
 	if err != nil {
@@ -140,6 +143,9 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 			return altered
 		}
 		q.from = sort.Search(p.world.limit, func(i int) bool { return p.world.key(f.CursorKind, i) > q.cursor })
+		if q.newest {
+			q.from, q.to = 0, min(q.to, max(0, q.from-1))
+		}
 		return nil
 	}
 	at, err := p.cursors.decode(q.cursor, time.Now())
@@ -148,12 +154,13 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 	}
 	other := refusal{http.StatusBadRequest, "invalid-cursor",
 		"The cursor belongs to a request with other parameters."}
+	both := values.Has(f.PhraseParam) || f.FilterField != "" && values.Has(filterParam)
 	switch {
 	case err != nil:
 		return altered
 	case at.resource != q.resource.tag,
-		(values.Has(f.StartParam) || values.Has(f.PhraseParam)) && at.start != q.start,
-		(values.Has(f.EndParam) || values.Has(f.PhraseParam)) && at.end != q.end,
+		(values.Has(f.StartParam) || both) && at.start != q.start,
+		(values.Has(f.EndParam) || both) && at.end != q.end,
 		values.Has("events") && at.filter != q.filter:
 		return other
 	}

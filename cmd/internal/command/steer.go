@@ -95,10 +95,14 @@ func openStreams(a *cli.App, name string) (*cursorstore.Client, []*control.Contr
 func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Stream) *control.Controller {
 	store, kafka, cfg := client.Stream(st.Name), st.Kafka, st.Engine
 	kafka.Known, cfg.Owner = store.Load, s.Owner()
+	noStart := st.Export.Starts()
+	if st.Windows.Windows() { // the watermark is a time, whatever the API takes
+		noStart = nil
+	}
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
 		Log: kafka.History(), Group: kafka.Ownership(),
-		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) }, NoStart: st.Export.Starts(),
+		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) }, NoStart: noStart,
 	})
 }
 

@@ -49,14 +49,19 @@ func TestProfiles(t *testing.T) {
 func TestProfileRequests(t *testing.T) {
 	t.Parallel()
 	want := map[string]bridge.Fingerprint{
-		"1password-events":    "1 auth=~f263 cursor=~3b49 host=00cb method=~d192 path=6b97 size=~fa6f",
-		"datadog-audit-trail": "1 auth=~ecef cursor=~3b49 host=0700 method=~d192 param.%2Ffilter%2Ffrom=~228d param.sort=~ea3b path=9700 size=~fa6f",
-		"metronome-audit-log": "1 auth=~f263 cursor=~3b49 host=~4e56 method=~1af5 param.sort=~f0ce path=~bbe0 size=~6a33",
-		"auth0-logs":          "1 auth=~ad35 cursor=~131e host=1c71 method=~1af5 param.from=47ed path=c706 size=~6a33 token=d21c",
-		"croct":               "1 auth=~05b4 cursor=~3b49 host=~b1b8 method=~1af5 path=~0f1a size=~fa6f",
-		"generic":             "1 auth=~f263 cursor=~3b49 host=c79e method=~1af5 path=d26e size=~6a33",
-		"github-audit-log":    "1 auth=~f263 cursor=~131e host=~b343 method=~1af5 param.order=~f275 path=6b3a size=~6a33",
-		"okta-system-log":     "1 auth=~f263 cursor=~131e host=0af0 method=~1af5 path=c81e size=~fa6f",
+		"1password-events":            "1 auth=~f263 cursor=~3b49 host=00cb method=~d192 path=6b97 size=~fa6f",
+		"datadog-audit-trail":         "1 auth=~ecef cursor=~3b49 host=0700 method=~d192 param.%2Ffilter%2Ffrom=~228d param.sort=~ea3b path=9700 size=~fa6f",
+		"metronome-audit-log":         "1 auth=~f263 cursor=~3b49 host=~4e56 method=~1af5 param.sort=~f0ce path=~bbe0 size=~6a33",
+		"stripe-events":               "1 auth=~f263 cursor=~a4cf host=~67f2 method=~1af5 path=~d26e size=~6a33",
+		"gitlab-audit-events":         "1 auth=~4061 cursor=~131e host=~8f45 method=~1af5 param.order_by=~4ddc param.pagination=~827c param.sort=~24bb path=3247 size=~6a33",
+		"google-workspace-activities": "1 auth=~f263 cursor=~3b49 host=~86df method=~1af5 path=bd48 size=~fa6f",
+		"slack-audit-logs":            "1 auth=~f263 cursor=~3b49 host=~4ec2 method=~1af5 path=~35b5 size=~fa6f",
+		"microsoft-graph-audit":       "1 auth=~ad35 cursor=~d35d host=~4f87 method=~1af5 param.%24filter=~67d1 path=~014e size=~fa6f token=fd30",
+		"auth0-logs":                  "1 auth=~ad35 cursor=~131e host=1c71 method=~1af5 param.from=47ed path=c706 size=~6a33 token=d21c",
+		"croct":                       "1 auth=~05b4 cursor=~3b49 host=~b1b8 method=~1af5 path=~0f1a size=~fa6f",
+		"generic":                     "1 auth=~f263 cursor=~3b49 host=c79e method=~1af5 path=d26e size=~6a33",
+		"github-audit-log":            "1 auth=~f263 cursor=~131e host=~b343 method=~1af5 param.order=~f275 path=6b3a size=~6a33",
+		"okta-system-log":             "1 auth=~f263 cursor=~131e host=0af0 method=~1af5 path=c81e size=~fa6f",
 	}
 	for name, p := range profiles() {
 		environ := []string{profileVariable + "=" + name, "EXPORT_API_KEY=k"}

@@ -326,6 +326,8 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 		st.Engine.Origin.Follow, st.Engine.LookBack, st.Engine.ChangedIsNew = bridge.FollowWindows, st.Windows.Reach(), st.Windows.ChangedIsNew()
 		st.Export.AnyOrder = true
 		st.Windows.Numbered, st.Windows.Overlaps = st.Export.Numbered(), st.Export.Overlaps()
+		start, end := st.Export.Bounds()
+		st.Windows.NoStart, st.Windows.NoEnd = !start, !start || !end
 	} else if st.Export.Numbered() {
 		l.addf("EXPORT_CURSOR_IN", "%s: what is listed late, or deleted, moves items to other pages, so a number is no cursor; set EXPORT_FOLLOW=windows, "+
 			"with EXPORT_START_PARAM and EXPORT_END_PARAM", st.Export.CursorIn)
@@ -430,11 +432,15 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		p.Check(o.End == 0 || o.Start < o.End, "EXPORT_END", "must be after EXPORT_START")
 		noEnd, noStart := st.Export.Bounded(), st.Export.Starts()
 		p.Check(o.End == 0 || noEnd == nil, "EXPORT_END", "is set, but %v", noEnd)
-		p.Check(o.Start == 0 || noStart == nil, "EXPORT_START", "is set, but %v; set EXPORT_START=earliest", noStart)
+		p.Check(o.Start == 0 || noStart == nil || st.Windows.Windows(), "EXPORT_START", "is set, but %v; set EXPORT_START=earliest", noStart)
+		if !st.Windows.Windows() && noStart == nil {
+			asked := st.Export.Refuse(bridge.Position{Start: o.Start, End: o.End})
+			p.Check(asked == nil, "EXPORT_PARAMS", "must suit a stream by its cursor, but %v; set EXPORT_START to a time, give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both", asked)
+		}
 		p.Check(st.Engine.OnInvalidCursor != "time" || noStart == nil, "EXPORT_ON_INVALID_CURSOR", "is time, but %v", noStart)
 		p.Add(st.Windows.Validate())
 		if st.Windows.Windows() {
-			p.Add(st.checkWindows(cmp.Or(noStart, noEnd)))
+			p.Add(st.checkWindows())
 		}
 	}
 	if need&UsesKafka != 0 {
@@ -443,11 +449,11 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	return p
 }
 
-// checkWindows reports the settings that windows cannot do with. unbounded is why the API
-// lists no range of time, or nil.
-func (st *Stream) checkWindows(unbounded error) error {
+// checkWindows reports the settings that windows cannot do with.
+func (st *Stream) checkWindows() error {
 	var p bridge.Problems
-	p.Check(unbounded == nil, "EXPORT_FOLLOW", "is windows, but %v", unbounded)
+	refused := st.Export.Refuse(st.Windows.Range(1, 2))
+	p.Check(refused == nil, "EXPORT_FOLLOW", "is windows, but %v", refused)
 	p.Check(st.Engine.Origin.Start != 0, "EXPORT_START", "must be a time with EXPORT_FOLLOW=windows, for example -90d")
 	p.Check(st.Engine.Origin.End == 0, "EXPORT_END", "must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
 	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW", "is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")

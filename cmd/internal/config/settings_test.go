@@ -190,6 +190,31 @@ func TestLoadProblems(t *testing.T) {
 			},
 		},
 		{
+			"an end inside of a value, in requests that have none",
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_PARAMS=q={start}..{end}"},
+			[]string{"EXPORT_PARAMS must suit a stream by its cursor, but the request has no end for {end} in \"q\" of EXPORT_PARAMS; set EXPORT_START to a time, give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both"},
+		},
+		{
+			"no bounds, by windows",
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_FOLLOW=windows"},
+			nil,
+		},
+		{
+			"an end that a list without a start cannot have",
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_PARAMS=q=<{end}", "EXPORT_FOLLOW=windows"},
+			[]string{`EXPORT_FOLLOW is windows, but the request has no end for {end} in "q" of EXPORT_PARAMS`},
+		},
+		{
+			"no bounds and no times, by windows",
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_ITEM_TIME=none", "EXPORT_FOLLOW=windows"},
+			[]string{"EXPORT_FOLLOW is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by"},
+		},
+		{
+			"bounds inside of a value, by windows",
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_PARAMS=q={start}..{end}", "EXPORT_FOLLOW=windows"},
+			nil,
+		},
+		{
 			"a window that would end elsewhere after a restart",
 			[]string{"EXPORT_END=-1h"},
 			[]string{`EXPORT_END: "-1h" is another time at every start, so the window could not be resumed; write it out, for example 2026-11-21T11:00:00Z`},

@@ -66,6 +66,48 @@ func followForm(t *testing.T, name string) {
 	t.Logf("e2e: form %s: %d events, %d kills, 0 lost, 0 twice, %d repeated by a rewind", name, len(again.copies), kills, again.twice())
 }
 
+// TestE2EWindowForms follows the services that list newest first with their profiles, while
+// they grow, show events late and fail, through kills.
+func TestE2EWindowForms(t *testing.T) {
+	t.Parallel()
+	for _, name := range config.ProfileNames() {
+		form, _ := exportsim.FormNamed(name)
+		if !form.Clocked {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, rate := int(size(t, "E2E_EVENTS", 1000, 4000)), 50
+			start := time.Now().Add(-time.Duration(n/rate) * time.Second).Truncate(time.Second)
+			sim := exportsim.Config{Events: n, Rate: 50, Lag: 2 * time.Second, Start: start, Form: form}
+			s := newStage(t, startServers(t, owned{}), sim)
+			s.simulateForm(name, "--lag", "2s", "--fail", "500=2%,429=0.5%")
+			s.settings["EXPORT_START"], s.settings["EXPORT_SETTLE"] = start.UTC().Format(time.RFC3339), "1s"
+			s.settings["EXPORT_POLL_INTERVAL"] = "100ms"
+			for range int(size(t, "E2E_KILLS", 2, 20)) {
+				run := s.run()
+				s.awaitPublished(20)
+				run.kill()
+			}
+			s.finish()
+			got, position := s.readForm(), s.checkpoint()
+			at := position.Position()
+			mark, ok := at.Watermark()
+			if !ok || mark.At == start.UnixMilli() {
+				t.Fatalf("the watermark is %q", position.Cursor)
+			}
+			for i := 0; s.truth.EventTime(i).UnixMilli() < mark.At; i++ {
+				if seen := s.truth.VisibleAt(i).UnixMilli() < mark.At; seen && (i >= len(got.copies) || got.copies[i] == 0) {
+					t.Fatalf("event %d is lost, of %d up to %s", i, len(got.copies), position.Cursor)
+				}
+			}
+			if got.twice() > 0 || got.wrong > 0 || got.records < n/2 {
+				t.Errorf("%d records, %d twice, %d wrong", got.records, got.twice(), got.wrong)
+			}
+		})
+	}
+}
+
 // simulateForm starts the simulator with a form, and takes the settings that it
 // prints. Of a service with a profile, the profile's are used.
 func (s *stage) simulateForm(name string, extra ...string) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,31 @@ type Param struct {
 	Name, Value string
 	// JSON is set if Value is a JSON value, given as name:=value, not text.
 	JSON bool
+	// Template is the value as it was given, if it has placeholders; Value has them too.
+	Template string
+}
+
+// Start and End are the placeholders of the bounds of a request.
+const (
+	Start = "{start}"
+	End   = "{end}"
+)
+
+var placeholder = regexp.MustCompile(`\{\w+\}`)
+
+// Takes reports whether the value has a placeholder.
+func (p Param) Takes(placeholder string) bool { return strings.Contains(p.Template, placeholder) }
+
+// Bound reports whether the value is a placeholder and nothing else.
+func (p Param) Bound() bool { return p.Template == Start || p.Template == End }
+
+// Fill puts the bounds, which need no escapes, in place of the placeholders.
+func (p Param) Fill(start, end string) Param {
+	if p.Template != "" {
+		p.Value, _ = url.PathUnescape(strings.NewReplacer(Start, start, End, end).Replace(p.Template)) // Parse has
+		p.Template = ""
+	}
+	return p
 }
 
 // Any is the value for a JSON body.
@@ -40,15 +66,22 @@ func (p Param) decoded() (value any) {
 // Canonical returns the value; a JSON one after a colon, without blanks and with its
 // members in order. 1 and "1" differ.
 func (p Param) Canonical() string {
-	if !p.JSON {
+	switch {
+	case !p.JSON:
 		return p.Value
+	case p.Template != "": // no JSON value before it is filled
+		return ":" + p.Value
 	}
 	text, _ := json.Marshal(p.decoded()) // it was decoded
 	return ":" + string(text)
 }
 
-// Texts returns the value, and the texts and numbers inside of a JSON one.
+// Texts returns the value, and the texts and numbers inside of a JSON one; what is
+// between the placeholders of one that has some.
 func (p Param) Texts() []string {
+	if p.Template != "" {
+		return placeholder.Split(p.Value, -1)
+	}
 	texts := []string{p.Value}
 	if !p.JSON {
 		return texts
@@ -75,20 +108,29 @@ func (p Param) Texts() []string {
 }
 
 // Parse reads parameters that are separated by commas or line breaks and
-// percent-encoded. Its errors quote no values.
+// percent-encoded. A brace that is percent-encoded begins no placeholder. Its errors
+// quote no values.
 func Parse(text string) (all []Param, err error) {
 	for i, pair := range split(text) {
-		name, value, found := strings.Cut(pair, "=")
+		name, text, found := strings.Cut(pair, "=")
+		text = strings.TrimSpace(text)
 		name, typed := strings.CutSuffix(strings.TrimSpace(name), ":")
 		name, errName := url.PathUnescape(strings.TrimSpace(name))
-		value, errValue := url.PathUnescape(strings.TrimSpace(value))
+		value, errValue := url.PathUnescape(text)
 		if !found || name == "" || errName != nil || errValue != nil {
 			return nil, fmt.Errorf("has no percent-encoded name=value as parameter %d, for example include=actor; a comma in a value is %%2C, a percent sign %%25", i+1)
 		}
-		if typed && !json.Valid([]byte(value)) {
+		p := Param{Name: name, Value: value, JSON: typed}
+		for _, found := range placeholder.FindAllString(text, -1) {
+			if found != Start && found != End {
+				return nil, fmt.Errorf("has a placeholder in %q that is neither {start} nor {end}; write %%7B for a brace of the value itself", name)
+			}
+			p.Template = text
+		}
+		if typed && !json.Valid([]byte(p.Fill("1", "1").Value)) {
 			return nil, fmt.Errorf("has %q with := and no JSON value, for example %s:=true or %[1]s:=[7,8]; for text write %[1]s=value, for a name that ends with a colon %[1]s%%3A=value", name, name)
 		}
-		all = append(all, Param{name, value, typed})
+		all = append(all, p)
 	}
 	return all, nil
 }

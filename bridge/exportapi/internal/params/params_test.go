@@ -27,6 +27,9 @@ func TestParse(t *testing.T) {
 		"f:={\n \"a\": 1,\n \"b\": 2\n}\nx=1":  {typed("f", "{\n \"a\": 1,\n \"b\": 2\n}"), text("x", "1")},
 		`q := "50%25, x"`:                      {typed("q", `"50%, x"`)},
 		"a=[1,b=2":                             {text("a", "[1"), text("b", "2")},
+		"q=a%3E{start}":                        {{Name: "q", Value: "a>{start}", Template: "a%3E{start}"}},
+		"q=%7Bstart}":                          {text("q", "{start}")},
+		`f:={"gte":{start}},x=y`:               {{Name: "f", Value: `{"gte":{start}}`, JSON: true, Template: `{"gte":{start}}`}, text("x", "y")},
 	} {
 		got, err := Parse(in)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -44,6 +47,7 @@ func TestParse(t *testing.T) {
 		`f:={"s3cret":1}{}`:  `has "f" with :=`,
 		"on:=true false":     `has "on" with :=`,
 		":=true":             "parameter 1",
+		"q={s3cret}":         `placeholder in "q"`,
 	} {
 		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v, want %s", in, err, want)

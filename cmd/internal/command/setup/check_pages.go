@@ -9,7 +9,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/windows"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 )
@@ -119,10 +118,20 @@ func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) fin
 			before = min(before, items[i].Time)
 		}
 	}
-	if err := windows.CheckBounds(ctx, s.client, before, s.st.Engine.FetchTimeout, nil); err != nil {
+	cfg := s.st.Windows
+	cfg.Timeout = s.st.Engine.FetchTimeout
+	if err := cfg.CheckBounds(ctx, s.client, before, nil); err != nil {
 		return failedRequest(err)
 	}
-	return finding{Level: levelOK, Text: "ranges of time are bounded by EXPORT_START_PARAM and EXPORT_END_PARAM"}
+	switch {
+	case cfg.NoStart:
+		return info("the API lists no range of time: each listing reads from the newest event back to known ones, the first one to EXPORT_START",
+			"set a later EXPORT_START if the first listing is long: each of its requests must succeed")
+	case cfg.NoEnd:
+		return info("the API takes a start and no end: each listing reads all events since a time, the first one since EXPORT_START",
+			"set a later EXPORT_START if the first listing is long: each of its requests must succeed")
+	}
+	return finding{Level: levelOK, Text: "ranges of time are bounded by a start and an end"}
 }
 
 // read reads a page, or says why it could not: what names what is missing then.

@@ -1,0 +1,169 @@
+package windows_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/windows"
+)
+
+// drain takes pages to the end of the list, and commits them.
+func (x *session) drain() {
+	x.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = x.step(); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	x.commit()
+}
+
+// minutes is a list with an entry each minute, n of them, the newest one now.
+func minutes(n int) *list {
+	l := &list{page: 5}
+	for i := range n {
+		at := time.Now().Add(-time.Duration(i) * time.Minute)
+		l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+	}
+	return l
+}
+
+// TestUnbounded: a list with a start alone is read from there, one without since what is known, each
+// event once. Events that are not settled are published too.
+func TestUnbounded(t *testing.T) {
+	for noStart, most := range map[bool]int{false: 12, true: 30} { // requests of ten polls at rest
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(200)
+			cfg := settings(time.Minute)
+			cfg.NoEnd, cfg.NoStart = true, noStart
+			x := newTopic(t, time.Now().Add(-99*time.Minute), time.Minute).begin(windows.New(l, cfg))
+			if x.drain(); len(x.records) != 100 {
+				t.Errorf("%d records, want 100", len(x.records))
+			}
+			asked := l.requests
+			for range 10 {
+				bridge.Sleep(t.Context(), 5*time.Second)
+				x.drain()
+			}
+			if n := l.requests - asked; n > most {
+				t.Errorf("%d requests of 10 polls at rest, want at most %d", n, most)
+			}
+			if len(x.records) != 100 {
+				t.Errorf("%d records, want 100", len(x.records))
+			}
+		})
+	}
+}
+
+// TestUnboundedParts: what is too much for memory is published in parts, the newest first, and
+// each event once.
+func TestUnboundedParts(t *testing.T) {
+	for _, noStart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(100)
+			cfg := settings(time.Minute)
+			cfg.NoEnd, cfg.NoStart, cfg.MaxBytes = true, noStart, 20_000
+			x := newTopic(t, time.Now().Add(-3*time.Hour), time.Minute).begin(windows.New(l, cfg))
+			if x.drain(); len(x.records) != 100 || len(counts(x.records)) != 100 {
+				t.Errorf("%d records, %d different ones, want 100", len(x.records), len(counts(x.records)))
+			}
+			if x.records[0] == l.all[99].raw() {
+				t.Error("the first part has the oldest event")
+			}
+		})
+	}
+}
+
+// TestUnboundedRefused: what a list without bounds does not tell blocks the stream.
+func TestUnboundedRefused(t *testing.T) {
+	for want, change := range map[string]func(*list){
+		"EXPORT_FOLLOW=cursor": func(l *list) { l.oldest = true },
+		"EXPORT_ITEM_TIME":     func(l *list) { l.undated = true },
+		"EXPORT_CURSOR_IN":     func(l *list) { l.noCursor = true },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(100)
+			change(l)
+			cfg := settings(time.Minute)
+			cfg.NoEnd, cfg.NoStart = true, true
+			_, err := newTopic(t, time.Now().Add(-time.Hour), time.Minute).begin(windows.New(l, cfg)).step()
+			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, want) {
+				t.Errorf("got %v, want a permanent fault with a hint to %s", err, want)
+			}
+		})
+	}
+}
+
+// TestUnboundedStart: a start that the API ignores is found also where it takes no end.
+func TestUnboundedStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := minutes(10)
+		l.noStart = true
+		cfg := settings(time.Minute)
+		cfg.NoEnd = true
+		_, err := newTopic(t, time.Now().Add(-time.Hour), time.Minute).begin(windows.New(l, cfg)).step()
+		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_START_PARAM") {
+			t.Errorf("got %v, want a permanent fault that names EXPORT_START_PARAM", err)
+		}
+	})
+}
+
+// TestUnboundedLate: a listing of EXPORT_LATE reads on behind what shorter ones have seen, to
+// what they left out.
+func TestUnboundedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := minutes(20)
+		l.arrival = true
+		cfg := settings(time.Minute)
+		cfg.NoEnd, cfg.NoStart, cfg.Late = true, true, "1h/15m"
+		x := newTopic(t, time.Now().Add(-5*time.Minute), cfg.Reach()).begin(windows.New(l, cfg))
+		x.drain()
+		late := entry{id: "late", seq: 100, at: time.Now().Add(time.Second), visible: time.Now().Add(5 * time.Minute)}
+		l.all = append(l.all, late)
+		for i := range 15 {
+			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 200 + i, at: time.Now().Add(-24 * time.Hour), visible: late.visible.Add(time.Second)})
+		}
+		for range 20 {
+			bridge.Sleep(t.Context(), time.Minute)
+			x.drain()
+		}
+		if got := counts(x.records); got[late.raw()] != 1 || len(x.records) != 7 {
+			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()], len(x.records))
+		}
+	})
+}
+
+// TestUnboundedFuture: an event of the future is published when its time comes, however many
+// others were listed before it by then.
+func TestUnboundedFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := minutes(40)
+		l.arrival = true
+		ahead := entry{id: "ahead", seq: 100, at: time.Now().Add(20 * time.Minute), visible: time.Now()}
+		l.all = append(l.all, ahead)
+		for i := range 20 {
+			at := time.Now().Add(time.Duration(i) * 10 * time.Second)
+			l.all = append(l.all, entry{id: fmt.Sprint("new", i), seq: 200 + i, at: at, visible: at})
+		}
+		cfg := settings(time.Minute)
+		cfg.NoEnd, cfg.NoStart = true, true
+		var warned []string
+		cfg.Warn = func(text, _ string) { warned = append(warned, text) }
+		x := newTopic(t, time.Now().Add(-5*time.Minute), time.Minute).begin(windows.New(l, cfg))
+		for range 30 {
+			if x.drain(); time.Now().Before(ahead.at) && counts(x.records)[ahead.raw()] > 0 {
+				t.Fatal("the event is published before its time")
+			}
+			bridge.Sleep(t.Context(), time.Minute)
+		}
+		if got := counts(x.records)[ahead.raw()]; got != 1 || !slices.ContainsFunc(warned, func(text string) bool { return strings.Contains(text, "future") }) {
+			t.Errorf("the event is %d times in the topic, want 1; the warnings are %q", got, warned)
+		}
+	})
+}
