@@ -55,8 +55,9 @@ lint: ## check the format, run the linter
 	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 	cd cmd/internal/release && GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
-docs: ## regenerate the settings page, the alert rules and the licences
+docs: ## regenerate settings page, alert rules and licences
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write cmd/exportbridge/docs/settings.md
+	$(GO) run $(PLAIN) ./cmd/exportbridge alerts --force --output cmd/exportbridge/deploy/helm/files/alerts.yml
 	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
 	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
 	$(GO) test $(PLAIN) -run TestNotices ./cmd/exportbridge -update

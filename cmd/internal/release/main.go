@@ -94,7 +94,7 @@ func (r *release) all(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
 	}
-	return errors.Join(r.share(), r.compose(), r.bill(binaries), r.checksums())
+	return errors.Join(r.share(), r.compose(), r.chart(), r.bill(binaries), r.checksums())
 }
 
 // compile builds a program for a platform.
