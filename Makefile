@@ -22,7 +22,7 @@ IMAGE     ?= exportbridge
 EPOCH     ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-test release-check recording
+.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-test release-check rename recording
 
 # A line "##@ name" starts a group.
 help:
@@ -135,6 +135,9 @@ release-check: ## build the last commit twice, compare, try the result
 	diff "$$work/one/dist/SHA256SUMS" "$$work/another/place/dist/SHA256SUMS"; \
 	echo "both builds are the same"; \
 	RELEASE_DIST="$$work/one/dist" $(MAKE) release-test
+
+rename: ## give the module another path; MODULE=path, IMAGE=name
+	$(GO) -C cmd/internal/release run $(PLAIN) ./rename -module "$(MODULE)" $(if $(findstring command,$(origin IMAGE)),-image "$(IMAGE)")
 
 recording: ## record the README's demo session again
 	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/internal/e2e
