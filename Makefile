@@ -121,7 +121,7 @@ release: ## build all that is published into dist/ (15 min); IMAGE=name
 	@cat "$(DIST)/SHA256SUMS"
 
 release-test: ## install and run packages and images as in a release
-	cd cmd/internal/release && $(GO) mod tidy -diff && $(GO) vet $(PLAIN) ./... && $(GO) run $(ACTIONLINT) ../../../.github/workflows/*.yml && $(GO) test $(PLAIN) -count=1 ./...
+	cd cmd/internal/release && $(GO) mod tidy -diff && $(GO) vet $(PLAIN) ./... && $(GO) run $(ACTIONLINT) ../../../.github/workflows/*.yml && RELEASE_IMAGE="$(IMAGE)" $(GO) test $(PLAIN) -count=1 ./...
 
 # The second build starts with an empty cache.
 release-check: ## build the last commit twice, compare, try the result
@@ -134,7 +134,7 @@ release-check: ## build the last commit twice, compare, try the result
 	done; \
 	diff "$$work/one/dist/SHA256SUMS" "$$work/another/place/dist/SHA256SUMS"; \
 	echo "both builds are the same"; \
-	RELEASE_DIST="$$work/one/dist" $(MAKE) release-test
+	RELEASE_DIST="$$work/one/dist" $(MAKE) release-test IMAGE="$(IMAGE)"
 
 rename: ## give the module another path; MODULE=path, IMAGE=name
 	$(GO) -C cmd/internal/release run $(PLAIN) ./rename -module "$(MODULE)" $(if $(findstring command,$(origin IMAGE)),-image "$(IMAGE)")

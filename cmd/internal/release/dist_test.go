@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -21,7 +22,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -61,7 +62,7 @@ var building = sync.OnceValues(func() (*release, error) {
 			return nil, os.ErrNotExist
 		}
 		version := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(binaries[0]), "-linux-"+runtime.GOARCH), "exportbridge-")
-		return &release{root: "../../..", out: dist, version: version, image: "exportbridge"}, nil
+		return &release{root: "../../..", out: dist, version: version, image: cmp.Or(os.Getenv("RELEASE_IMAGE"), "exportbridge")}, nil
 	}
 	r := sample(filepath.Join(scratch, "dist"))
 	return r, r.all(context.Background())
@@ -86,7 +87,7 @@ func TestReproducible(t *testing.T) {
 	if err := again.all(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(content(t, first.out, "SHA256SUMS"), content(t, again.out, "SHA256SUMS")); diff != "" {
+	if diff := gocmp.Diff(content(t, first.out, "SHA256SUMS"), content(t, again.out, "SHA256SUMS")); diff != "" {
 		t.Errorf("the second release differs (-first +second):\n%s", diff)
 	}
 }
@@ -131,7 +132,7 @@ func TestDeb(t *testing.T) {
 	}
 	dpkg("--remove", "exportbridge")
 	const restarted = "daemon-reload\ntry-restart exportbridge.service\n"
-	if diff := cmp.Diff(restarted+restarted+"disable --now exportbridge.service\n", content(t, root, "systemctl")); diff != "" {
+	if diff := gocmp.Diff(restarted+restarted+"disable --now exportbridge.service\n", content(t, root, "systemctl")); diff != "" {
 		t.Errorf("systemctl (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/exportbridge")); err == nil {
@@ -220,7 +221,7 @@ func TestImages(t *testing.T) {
 			t.Errorf("user %s, labels %q", c.User, c.Labels)
 		}
 	}
-	if diff := cmp.Diff([]string{"/exportbridge", "run"}, append(config.Entrypoint, config.Cmd...)); diff != "" {
+	if diff := gocmp.Diff([]string{"/exportbridge", "run"}, append(config.Entrypoint, config.Cmd...)); diff != "" {
 		t.Errorf("the image runs (-want +got):\n%s", diff)
 	}
 	for _, file := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Berlin", "licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES.txt"} {
@@ -260,7 +261,7 @@ func TestImages(t *testing.T) {
 // image unpacks an image of the release.
 func image(t *testing.T, r *release, program string) (root string, config v1.Config) {
 	t.Helper()
-	tag, err := name.NewTag(program + ":" + r.version)
+	tag, err := name.NewTag(r.image + strings.TrimPrefix(program, "exportbridge") + ":" + r.version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestComposeFile(t *testing.T) {
 			}
 		}
 	}
-	for service, want := range map[string]string{"bridge": "exportbridge:", "simulator": "exportbridge-dev:"} {
+	for service, want := range map[string]string{"bridge": r.image + ":", "simulator": r.image + "-dev:"} {
 		if got := project.Services[service].Image; got != want+r.version {
 			t.Errorf("%s is of the image %s", service, got)
 		}

@@ -46,7 +46,11 @@ func rename(root, to, image string) error {
 	if from == "" {
 		return errors.New("go.mod names no module")
 	}
-	change := changes(from, to, image)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		return err
+	}
+	change := changes(from, to, image, makefile)
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -84,17 +88,23 @@ func paths(from string) *regexp.Regexp {
 	return regexp.MustCompile(`(?m)(^|[^\w./-])` + regexp.QuoteMeta(from) + `(/(?:bridge|cmd|cursorstore)\b| v0\.0\.0\b| =>)|\b((?:module|pkg:) )` + regexp.QuoteMeta(from) + `$`)
 }
 
-// changes returns a function that changes a text.
-func changes(from, to, image string) func([]byte) []byte {
+// imageVariable is the line of the Makefile that names the image.
+var imageVariable = regexp.MustCompile(`(?m)^(IMAGE +\?= )(.*)$`)
+
+// changes returns a function that changes a text. The Makefile names the image until now; the
+// name exportbridge, without a registry, has other meanings too.
+func changes(from, to, image string, makefile []byte) func([]byte) []byte {
 	path := paths(from)
 	clone := regexp.MustCompile("Go cannot download the module path `" + regexp.QuoteMeta(from) + "`;\nuse a local clone:\n\n```sh\ngo mod edit -replace .*\n")
 	names := regexp.MustCompile(`registry\.example\.com/exportbridge\b`)
-	variable := regexp.MustCompile(`(?m)^(IMAGE +\?= ).*$`)
+	if m := imageVariable.FindSubmatch(makefile); m != nil && bytes.Contains(m[2], []byte("/")) {
+		names = regexp.MustCompile(`\b` + regexp.QuoteMeta(string(m[2])) + `\b`)
+	}
 	return func(text []byte) []byte {
 		text = clone.ReplaceAllLiteral(text, []byte("Add it to your module:\n\n```sh\n"))
 		text = path.ReplaceAll(text, []byte("${1}${3}"+to+"${2}"))
 		text = names.ReplaceAllLiteral(text, []byte(image))
-		return variable.ReplaceAll(text, []byte("${1}"+image))
+		return imageVariable.ReplaceAll(text, []byte("${1}"+image))
 	}
 }
 
