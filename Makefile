@@ -15,10 +15,14 @@ REVISION  ?= $(shell git rev-parse HEAD 2>/dev/null)
 SHIP       = -trimpath -buildvcs=false -ldflags "-s -w -X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)"
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 DIST      ?= $(CURDIR)/dist
-SHA256     = $(if $(shell command -v sha256sum),sha256sum,shasum -a 256)
+ACTIONLINT = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+# Name of the released image, as a registry knows it, without a tag.
+IMAGE     ?= exportbridge
+# The time of all released files: that of the commit.
+EPOCH     ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-check recording
+.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-test release-check rename recording
 
 # A line "##@ name" starts a group.
 help:
@@ -50,9 +54,11 @@ lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "$$unformatted: run gofmt -w ."; exit 1; }
 	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
+	cd cmd/internal/release && GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
-docs: ## regenerate the settings page, the alert rules and the licences
+docs: ## regenerate settings page, alert rules and licences
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write cmd/exportbridge/docs/settings.md
+	$(GO) run $(PLAIN) ./cmd/exportbridge alerts --force --output cmd/exportbridge/deploy/helm/files/alerts.yml
 	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
 	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
 	$(GO) test $(PLAIN) -run TestNotices ./cmd/exportbridge -update
@@ -111,29 +117,28 @@ pgo: ## refresh the profile that the binary is built with
 image: ## build the container image
 	docker build -f cmd/exportbridge/Dockerfile --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) -t exportbridge:$(VERSION) .
 
-release: ## build all PLATFORMS into dist/, with checksums (10 min)
-	rm -rf "$(DIST)" && mkdir -p "$(DIST)"
-	cp LICENSE cmd/exportbridge/THIRD_PARTY_NOTICES.txt "$(DIST)"
-	@set -e; for platform in $(PLATFORMS); do \
-	  os=$${platform%/*} arch=$${platform#*/}; \
-	  file=exportbridge-$(VERSION)-$$os-$$arch; \
-	  if [ $$os = windows ]; then file=$$file.exe; fi; \
-	  echo "$$file"; \
-	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch $(GO) build $(SHIP) -o "$(DIST)/$$file" ./cmd/exportbridge; \
-	done
-	@cd "$(DIST)" && sums=$$($(SHA256) -- *) && echo "$$sums" | tee SHA256SUMS
+release: ## build all that is published into dist/ (15 min); IMAGE=name
+	$(GO) -C cmd/internal/release run $(PLAIN) . -out "$(DIST)" -version $(VERSION) -revision "$(REVISION)" -epoch "$(EPOCH)" -image $(IMAGE) -platforms "$(PLATFORMS)" -- $(SHIP)
+	@cat "$(DIST)/SHA256SUMS"
+
+release-test: ## install and run packages and images as in a release
+	cd cmd/internal/release && $(GO) mod tidy -diff && $(GO) vet $(PLAIN) ./... && $(GO) run $(ACTIONLINT) ../../../.github/workflows/*.yml && RELEASE_IMAGE="$(IMAGE)" $(GO) test $(PLAIN) -count=1 ./...
 
 # The second build starts with an empty cache.
-release-check: ## build the last commit twice and compare the results
+release-check: ## build the last commit twice, compare, try the result
 	@set -e; work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
 	for build in one another/place; do \
 	  mkdir -p "$$work/$$build"; \
 	  git archive $(REVISION) | tar -x -C "$$work/$$build"; \
 	  cache=$$($(GO) env GOCACHE); [ $$build = one ] || cache=$$work/cache; \
-	  GOCACHE=$$cache $(MAKE) -C "$$work/$$build" release GO="$(GO)" VERSION="$(VERSION)" REVISION="$(REVISION)" PLATFORMS="$(PLATFORMS)" DIST="$$work/$$build/dist"; \
+	  GOCACHE=$$cache $(MAKE) -C "$$work/$$build" release GO="$(GO)" VERSION="$(VERSION)" REVISION="$(REVISION)" EPOCH="$(EPOCH)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" DIST="$$work/$$build/dist"; \
 	done; \
 	diff "$$work/one/dist/SHA256SUMS" "$$work/another/place/dist/SHA256SUMS"; \
-	echo "both builds are the same"
+	echo "both builds are the same"; \
+	RELEASE_DIST="$$work/one/dist" $(MAKE) release-test IMAGE="$(IMAGE)"
+
+rename: ## give the module another path; MODULE=path, IMAGE=name
+	$(GO) -C cmd/internal/release run $(PLAIN) ./rename -module "$(MODULE)" $(if $(findstring command,$(origin IMAGE)),-image "$(IMAGE)")
 
 recording: ## record the README's demo session again
 	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/internal/e2e

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/CycloneDX/cyclonedx-go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command"
+)
+
+// share writes the archive of the man pages and completions, to be unpacked in /usr/local.
+func (r *release) share() error {
+	files, err := r.documents()
+	if err != nil {
+		return err
+	}
+	return r.write("exportbridge-"+r.version+"-share.tar.gz", packedArchive(files, r.when))
+}
+
+// documents returns the program's man pages and completions, where they are below a prefix.
+func (r *release) documents() ([]file, error) {
+	root := command.Program.Root()
+	files, err := r.manual(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, shell := range []struct {
+		name  string
+		write func(*bytes.Buffer) error
+	}{
+		{"bash-completion/completions/exportbridge", func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) }},
+		{"zsh/site-functions/_exportbridge", func(b *bytes.Buffer) error { return root.GenZshCompletion(b) }},
+		{"fish/vendor_completions.d/exportbridge.fish", func(b *bytes.Buffer) error { return root.GenFishCompletion(b, true) }},
+		{"powershell/exportbridge.ps1", func(b *bytes.Buffer) error { return root.GenPowerShellCompletionWithDesc(b) }},
+	} {
+		var text bytes.Buffer
+		if err := shell.write(&text); err != nil {
+			return nil, err
+		}
+		files = append(files, file{name: "share/" + shell.name, mode: 0o644, text: text.Bytes()})
+	}
+	return files, nil
+}
+
+// manual returns the man pages of a command and those below it.
+func (r *release) manual(cmd *cobra.Command) ([]file, error) {
+	cmd.DisableAutoGenTag = true // it is the day of the build
+	var page bytes.Buffer
+	header := &doc.GenManHeader{Section: "1", Date: &r.when, Source: "exportbridge " + r.version, Manual: "exportbridge"}
+	if err := doc.GenMan(cmd, header, &page); err != nil {
+		return nil, err
+	}
+	text, err := packed(page.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{name: "share/man/man1/" + strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1.gz", mode: 0o644, text: text}}
+	for _, sub := range cmd.Commands() {
+		if !sub.IsAvailableCommand() {
+			continue
+		}
+		more, err := r.manual(sub)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	return files, nil
+}
+
+// settings returns all settings of the program in the form of an environment file.
+func settings() ([]byte, error) {
+	var said, problem bytes.Buffer
+	std := cli.Stdio{Stdin: strings.NewReader(""), Stdout: &said, Stderr: &problem}
+	if code := command.Program.Run(context.Background(), []string{"config", "env"}, nil, std); code != cli.ExitOK {
+		return nil, fmt.Errorf("config env: exit code %d: %s", code, &problem)
+	}
+	return said.Bytes(), nil
+}
+
+// bill writes the CycloneDX bill of materials: the modules in any of the binaries, as they
+// say themselves, with the hashes that go.sum has of them.
+func (r *release) bill(binaries []string) error {
+	parts := make(map[string]cyclonedx.Component)
+	add := func(name, version, sum string) error {
+		part := cyclonedx.Component{
+			BOMRef: name + "@" + version, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version,
+			PackageURL: "pkg:golang/" + name + "@" + version,
+		}
+		if encoded, ok := strings.CutPrefix(sum, "h1:"); ok {
+			hash, err := base64.StdEncoding.DecodeString(encoded)
+			if err != nil {
+				return fmt.Errorf("hash of %s: %w", name, err)
+			}
+			part.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(hash)}}
+		}
+		parts[part.BOMRef] = part
+		return nil
+	}
+	for _, binary := range binaries {
+		info, err := buildinfo.ReadFile(binary)
+		if err != nil {
+			return err
+		}
+		if err := add("stdlib", info.GoVersion, ""); err != nil {
+			return err
+		}
+		for _, module := range info.Deps {
+			if module.Replace != nil {
+				module = module.Replace
+			}
+			if err := add(module.Path, module.Version, module.Sum); err != nil {
+				return err
+			}
+		}
+	}
+	bill := cyclonedx.NewBOM()
+	bill.Metadata = &cyclonedx.Metadata{
+		Timestamp: r.when.Format("2006-01-02T15:04:05Z"),
+		Component: &cyclonedx.Component{BOMRef: "exportbridge", Type: cyclonedx.ComponentTypeApplication, Name: "exportbridge", Version: r.version},
+	}
+	all := slices.SortedFunc(maps.Values(parts), func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
+	bill.Components = &all
+	return r.write("exportbridge-"+r.version+".cdx.json", func() ([]byte, error) {
+		var text bytes.Buffer
+		err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bill)
+		return text.Bytes(), err
+	})
+}
