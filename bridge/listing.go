@@ -105,11 +105,11 @@ func BeginListing(at int64, topics []TopicState) *Listing {
 }
 
 // Reset returns the Listing of a stream that is reset from one watermark to another, nil
-// if nothing before that one is listed any more, or if the reset leaves out what is not
+// if nothing before that one is listed, or if the reset leaves out what is not
 // published yet, behind position in milliseconds since the epoch: a new Listing begins
 // then. Behind is not known yet.
 func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Duration) *Listing {
-	if l == nil || to.At > max(from.At, position) || to.At <= from.At-lookBack.Milliseconds() {
+	if l == nil || to.At > max(from.At, position) || to.At <= max(l.Lowest(), from.At-lookBack.Milliseconds()) {
 		return nil
 	}
 	first := l.first(from.At, lookBack) // knows nothing of what is older

@@ -70,6 +70,32 @@ func topicsTo(end int64) []bridge.TopicState {
 	return []bridge.TopicState{{Name: "events", Partitions: 1, End: end, Ends: bridge.EncodeEnds([]int64{end})}}
 }
 
+// TestListingResetToStart: a Listing that is no older than the target of a reset begins
+// anew: what it does not know of is listed then, and all that it knows comes again.
+func TestListingResetToStart(t *testing.T) {
+	t.Parallel()
+	const lookBack = time.Minute
+	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
+	began := bridge.BeginListing(100_000, topicsTo(0)).Moved(at(100), at(110), topicsTo(10), lookBack)
+	raised := began.Moved(at(110), at(300), topicsTo(20), lookBack).Moved(at(300), at(310), topicsTo(30), lookBack)
+	for name, tc := range map[string]struct {
+		l        *bridge.Listing
+		from, to bridge.Watermark
+		lookBack time.Duration
+		goesOn   bool
+	}{
+		"before the start":                       {began, at(110), at(90), lookBack, false},
+		"to the start":                           {began, at(110), at(100), lookBack, false},
+		"behind the start":                       {began, at(110), at(101), lookBack, true},
+		"before what a raised look-back knows":   {raised, at(310), at(90), 10 * time.Minute, false},
+		"within it, but nothing before is known": {raised, at(310), at(100), 10 * time.Minute, false},
+	} {
+		if got := tc.l.Reset(tc.from, tc.to, 0, tc.lookBack); (got != nil) != tc.goesOn {
+			t.Errorf("%s: %+v, want a Listing: %t", name, got, tc.goesOn)
+		}
+	}
+}
+
 // TestListingReset: within the look-back the Listing goes on, and says from when on items
 // count anew until everything that is read back is behind the reset; elsewhere it begins
 // anew.
