@@ -75,6 +75,9 @@ func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 // the cursor stays, and over a page without other items, that of the page before stays.
 func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) bridge.Border {
 	b, r := at.Border, found.Repeats
+	if rules.Listing {
+		return b
+	}
 	if p.Tail() {
 		b.TailFrom = tailFrom(p, b.TailFrom, len(at.Tail) == 0)
 		return b

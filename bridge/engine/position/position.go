@@ -135,6 +135,9 @@ func (at Position) Take(p *bridge.Page, rules *Rules, known Known) (Position, Fi
 // take is Take on a copy.
 func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findings) error {
 	digest := p.Digest()
+	if rules.Listing { // its source tells what is published, and pages may be alike
+		digest, at.Border = 0, bridge.Border{}
+	}
 	found.Repeats = MarkBorder(p, &at.Border)
 	if found.Same || digest != 0 && digest == at.left {
 		markInclusiveEnd(p, rules.PageSize, &found.Repeats)
