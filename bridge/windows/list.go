@@ -72,6 +72,13 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 		l.proven = got.items
 		return nil
 	}
+	again, err := l.read(ctx, c, from, to)
+	switch {
+	case err != nil:
+		return err
+	case again.items > got.items: // new items were shown meanwhile
+		return l.prove(ctx, c, again, from, to)
+	}
 	l.most = got.items
 	return l.full(got.items)
 }

@@ -516,6 +516,38 @@ func TestCapped(t *testing.T) {
 	})
 }
 
+// TestGrowsWhileProven: an item that is shown between two requests is no proof that the API
+// cuts its lists off.
+func TestGrowsWhileProven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 50, noCursor: true}
+		for i := range 6 {
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at.Add(time.Duration(i) * 100 * time.Millisecond), visible: at.Add(time.Second)})
+		}
+		l.all[0].visible = at.Add(3 * time.Minute)
+		l.fail = func() error {
+			if l.requests == 4 { // behind those that look for the bounds, and the first listing
+				bridge.Sleep(t.Context(), time.Minute)
+			}
+			return nil
+		}
+		bridge.Sleep(t.Context(), 2*time.Minute+30*time.Second)
+		cfg := settings(5 * time.Minute)
+		cfg.PageSize = 100
+		x := newTopic(t, at.Add(-time.Minute), 5*time.Minute).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != 6 {
+			t.Errorf("%d records, want 6", len(x.records))
+		}
+	})
+}
+
 // TestRejectedCursor: an API whose cursors are rejected after some pages is asked for
 // smaller ranges.
 func TestRejectedCursor(t *testing.T) {
