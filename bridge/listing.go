@@ -82,6 +82,9 @@ type Listing struct {
 	Reach int64 `json:"reach,omitempty"`
 	// Marks are earlier watermarks, oldest first, at least one.
 	Marks []ListingMark `json:"marks"`
+	// Ahead is behind the latest item that was published of a window without its rest,
+	// in milliseconds since the epoch: the window may be listed again as shorter ones.
+	Ahead int64 `json:"ahead,omitempty"`
 	// Again is set after a reset within the look-back: an item from this time on, in
 	// milliseconds since the epoch, counts as published only behind the ends of Behind,
 	// the topics at the reset. Earlier items may be listed late, and count as before.
@@ -124,14 +127,21 @@ const (
 	ListingMargin = 5000
 )
 
-// Moved returns the Listing of a stream that goes from one watermark to the next. topics
-// are the topics before the window at from was published, as far as it begins there.
-func (l *Listing) Moved(from, to Watermark, topics []TopicState, lookBack time.Duration) *Listing {
+// Moved returns the Listing of a stream that goes from one watermark to the next with the
+// items of a page, which are before newest. topics are the topics before it.
+func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, lookBack time.Duration) *Listing {
 	next := *l
+	if to.Part > 0 {
+		next.Ahead = max(next.Ahead, newest)
+	}
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	if len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap { // else all of them would be read
+	begins := from.Part == 0 && from.At >= l.Ahead // nothing from there on is published
+	if begins && len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap { // else all of them would be read
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
+	}
+	if to.At >= next.Ahead {
+		next.Ahead = 0
 	}
 	next.Marks = next.Marks[next.first(to.At, lookBack):]
 	if next.Marks[0].At >= next.Again { // what was published before the reset counts no more

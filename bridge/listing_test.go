@@ -46,7 +46,7 @@ func TestListing(t *testing.T) {
 		for range 300 {
 			next := bridge.Watermark{At: at.At + 1000*max(1, rng.Int64N(30)*rng.Int64N(10))}
 			done = append(done, window{at.At, next.At, end})
-			l = l.Moved(at, next, topicsTo(end), lookBack)
+			l = l.Moved(at, next, 0, topicsTo(end), lookBack)
 			end += rng.Int64N(50)
 			at = next
 			since := l.Since(at.At, lookBack)
@@ -76,8 +76,8 @@ func TestListingResetToStart(t *testing.T) {
 	t.Parallel()
 	const lookBack = time.Minute
 	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
-	began := bridge.BeginListing(100_000, topicsTo(0)).Moved(at(100), at(110), topicsTo(10), lookBack)
-	raised := began.Moved(at(110), at(300), topicsTo(20), lookBack).Moved(at(300), at(310), topicsTo(30), lookBack)
+	began := bridge.BeginListing(100_000, topicsTo(0)).Moved(at(100), at(110), 0, topicsTo(10), lookBack)
+	raised := began.Moved(at(110), at(300), 0, topicsTo(20), lookBack).Moved(at(300), at(310), 0, topicsTo(30), lookBack)
 	for name, tc := range map[string]struct {
 		l        *bridge.Listing
 		from, to bridge.Watermark
@@ -96,6 +96,26 @@ func TestListingResetToStart(t *testing.T) {
 	}
 }
 
+// TestListingShorter: there is no mark between what was published of a window and its
+// beginning, where a new session lists shorter windows.
+func TestListingShorter(t *testing.T) {
+	t.Parallel()
+	const lookBack = time.Minute
+	at := func(second int64, part int) bridge.Watermark { return bridge.Watermark{At: 1000 * second, Part: part} }
+	l := bridge.BeginListing(0, topicsTo(0)).Moved(at(0, 0), at(0, 1), 5_000_000, topicsTo(0), lookBack)
+	for s := int64(0); s < 6000; s += 1000 {
+		part := 0
+		if s == 0 {
+			part = 1
+		}
+		l = l.Moved(at(s, part), at(s+1000, 0), 1000*(s+1000), topicsTo(10+s), lookBack)
+		first := l.Marks[0].At
+		if want := s < 5000; want != (first == 0) {
+			t.Errorf("at %d the first mark is at %d", s+1000, first)
+		}
+	}
+}
+
 // TestListingReset: within the look-back the Listing goes on, and says from when on items
 // count anew until everything that is read back is behind the reset; elsewhere it begins
 // anew.
@@ -105,7 +125,7 @@ func TestListingReset(t *testing.T) {
 	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
 	l := bridge.BeginListing(0, topicsTo(0))
 	for s := int64(0); s < 1000; s += 10 {
-		l = l.Moved(at(s), at(s+10), topicsTo(s), lookBack)
+		l = l.Moved(at(s), at(s+10), 0, topicsTo(s), lookBack)
 	}
 	for name, tc := range map[string]struct {
 		to       bridge.Watermark
@@ -126,7 +146,7 @@ func TestListingReset(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for s := tc.to.At / 1000; s < 1200; s += 10 {
-			got = got.Moved(at(s), at(s+10), topicsTo(5000+s), lookBack)
+			got = got.Moved(at(s), at(s+10), 0, topicsTo(5000+s), lookBack)
 			behind := got.Marks[0].Topics[0].End >= 5000
 			if behind == (got.Again != 0) {
 				t.Fatalf("%s: at %d Again is %d, and the first mark %+v", name, s, got.Again, got.Marks[0])

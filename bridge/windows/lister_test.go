@@ -195,9 +195,17 @@ func (x *session) step() (more bool, err error) {
 	if !ok {
 		x.t.Fatalf("next %q is no watermark", p.Next)
 	}
-	x.at.Listing = x.at.Listing.Moved(from, to, x.ends, x.lookBack)
+	x.at.Listing = x.at.Listing.Moved(from, to, newestOf(p), x.ends, x.lookBack)
 	x.at.Cursor = p.Next
 	return true, nil
+}
+
+// newestOf is behind the latest item of a page.
+func newestOf(p *bridge.Page) (ms int64) {
+	for i := range p.Events {
+		ms = max(ms, p.Events[i].Time+1)
+	}
+	return ms
 }
 
 func (x *session) commit() {
