@@ -76,7 +76,7 @@ browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
 model: ## check the models of the protocols, and each broken rule, with spin
-	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
+	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/windows ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
 
 broken: ## remove each rule of the protocol: a test must fail
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \

@@ -74,7 +74,7 @@
 #endif
 #define SETTLE 1
 #define LATE (BACK + SETTLE)      /* what is shown later is not in time */
-#define END (LAST + LATE + 2)     /* of the clock */
+#define END (LAST + LATE + 1)     /* of the clock */
 #define START 1
 #define NONE 15
 #define NOBODY 9
