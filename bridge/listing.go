@@ -136,7 +136,7 @@ func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, l
 	}
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	begins := from.Part == 0 && from.At >= l.Ahead // nothing from there on is published
+	begins := from.Part == 0 && from.At >= l.Ahead                                    // nothing from there on is published
 	if begins && len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap { // else all of them would be read
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
 	}

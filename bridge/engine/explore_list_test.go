@@ -43,18 +43,18 @@ func (w *world) begin() {
 }
 
 // listSettings are the settings of how the list is followed.
-func (w *world) listSettings() windows.Config {
+func (w *world) listSettings(who int) windows.Config {
 	c := windows.DefaultConfig()
 	c.Follow, c.LookBack, c.Settle = bridge.FollowWindows, w.list.lookBack, 2*time.Second
 	c.PageSize, c.MaxBytes, c.Timeout = 3, 1<<20, 5*time.Minute
-	if w.plan.contract == 'B' || w.plan.contract == 'C' { // a window takes several requests
-		c.MaxWindow = 25 * time.Second
+	if w.plan.contract == 'C' { // a window has more parts
+		c.PageSize, c.EndExplicit = 2, true
 	}
-	if w.plan.contract == 'D' {
-		c.Late = "1m/1m"
+	if w.plan.contract == 'B' || w.plan.contract == 'C' { // the instances differ in how long a window is
+		c.MaxWindow = time.Duration(50-25*who) * time.Second
 	}
-	if w.plan.contract >= 'C' { // and has room for two new items
-		c.MaxBytes = 2000
+	if w.plan.contract == 'D' { // and has room for two new items
+		c.Late, c.MaxBytes = "1m/1m", 2000
 	}
 	return c
 }
@@ -62,7 +62,7 @@ func (w *world) listSettings() windows.Config {
 // follow makes the settings of an engine those of a stream that follows windows.
 func (w *world) follow(cfg *engine.Config) {
 	if w.plan.windows {
-		lister := w.listSettings()
+		lister := w.listSettings(0)
 		cfg.LookBack, cfg.MarksEnd = lister.Reach(), true
 		cfg.Origin.Follow, cfg.Origin.Start = bridge.FollowWindows, listStart
 	}
@@ -71,7 +71,7 @@ func (w *world) follow(cfg *engine.Config) {
 // source is where a process requests pages.
 func (p *process) source() bridge.Source {
 	if p.w.plan.windows {
-		return windows.New(p, p.w.listSettings())
+		return windows.New(p, p.w.listSettings(p.who%2))
 	}
 	return p
 }
@@ -158,7 +158,7 @@ func (w *world) extents(t []bridge.TopicState) []bridge.TopicState {
 	return t
 }
 
-// target is an operator's reset to the beginning, to an item, or to where the stream is.
+// target is an operator's reset to the beginning, to an item, or to an earlier watermark.
 func (w *world) target(item int) bridge.Target {
 	switch {
 	case !w.plan.windows && item == 0:
@@ -167,10 +167,17 @@ func (w *world) target(item int) bridge.Target {
 		return bridge.Target{Cursor: w.export.cursor(item)}
 	case item == 0:
 		return bridge.Target{Start: listStart - 10_000}
-	case w.plan.order%4 == 3 && !w.store.value.Zero():
+	case w.step%3 == 0 && len(w.store.history) > 0: // within a window, if there is one
+		for _, c := range slices.Backward(w.store.history) {
+			if _, whole := markOf(c); !whole {
+				return stay(c)
+			}
+		}
 		return stay(w.store.value)
+	case w.step%3 == 1:
+		item = len(w.list.items) - 4
 	}
-	at := w.list.items[len(w.list.items)-1-item].at
+	at := w.list.items[item].at
 	return bridge.Target{Start: at - at%1000}
 }
 

@@ -30,7 +30,8 @@ type Test int
 const (
 	Engine    Test = 1 << iota // TestExploreBroken of bridge/engine, without servers
 	Processes                  // TestE2EProofBroken, with processes and servers
-	Lists                      // the same, where it follows windows, and TestFollowBroken of bridge/windows
+	Windows                    // the same, where it follows windows
+	Lists                      // TestFollowBroken of bridge/windows, without servers
 )
 
 // Names returns the names of the rules that a test must notice.
