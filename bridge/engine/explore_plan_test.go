@@ -75,7 +75,7 @@ var listTwists = []twist{
 	twistHalt, twistLapse, twistOrphan, twistRaise,
 }
 
-// twists are those that change something.
+// possible lists the twists that change something.
 func (p plan) possible() []twist {
 	if p.windows {
 		return listTwists
