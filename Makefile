@@ -82,7 +82,7 @@ browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
 model: ## check the models of the protocols, and each broken rule, with spin
-	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
+	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/windows ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
 
 broken: ## remove each rule of the protocol: a test must fail
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
@@ -90,7 +90,7 @@ broken: ## remove each rule of the protocol: a test must fail
 	$(GO) test $(PLAIN) -overlay "$$dir/overlay.json" -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./bridge/windows ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
-	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge/engine
+	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 4)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Windows|Random)?$$' ./bridge/engine
 
 poison: ## overwrite released pages under the race detector; EVENTS=N
 	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink

@@ -82,6 +82,9 @@ type Listing struct {
 	Reach int64 `json:"reach,omitempty"`
 	// Marks are earlier watermarks, oldest first, at least one.
 	Marks []ListingMark `json:"marks"`
+	// Ahead is behind the latest item that was published of a window without its rest,
+	// in milliseconds since the epoch: the window may be listed again as shorter ones.
+	Ahead int64 `json:"ahead,omitempty"`
 	// Again is set after a reset within the look-back: an item from this time on, in
 	// milliseconds since the epoch, counts as published only behind the ends of Behind,
 	// the topics at the reset. Earlier items may be listed late, and count as before.
@@ -109,12 +112,12 @@ func BeginListing(at int64, topics []TopicState) *Listing {
 // leaves out what is not published yet, behind position in milliseconds since the epoch:
 // a new Listing begins then. Behind is not known yet.
 func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Duration) *Listing {
-	if l == nil || to.At > max(from.At, position) || to.At <= from.At-lookBack.Milliseconds() {
+	if l == nil || to.At > max(from.At, position) {
 		return nil
 	}
 	first := l.first(from.At, lookBack) // knows nothing of what is older
 	next := &Listing{Floor: max(l.Floor, from.At-lookBack.Milliseconds()), Marks: l.Marks[first : first+1], Again: to.At}
-	if to.At < next.Lowest() {
+	if to.At <= max(l.Lowest(), next.Lowest()) {
 		return nil
 	}
 	return next
@@ -128,15 +131,22 @@ const (
 	ListingMargin = 5000
 )
 
-// Moved returns the Listing of a stream that goes from one watermark to the next. topics
-// are the topics before the window at from was published, as far as it begins there.
-func (l *Listing) Moved(from, to Watermark, topics []TopicState, lookBack time.Duration) *Listing {
+// Moved returns the Listing of a stream that goes from one watermark to the next with the
+// items of a page, which are before newest. topics are the topics before it.
+func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, lookBack time.Duration) *Listing {
 	next := *l
+	if to.Part > 0 {
+		next.Ahead = max(next.Ahead, newest)
+	}
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	// Unknown topics would be read whole, and those in the middle of a window have parts of it.
-	if len(topics) > 0 && from.Part == 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap {
+	// Unknown topics would be read whole, and a mark must have nothing published from there on.
+	begins := from.Part == 0 && from.At >= l.Ahead
+	if begins && len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap {
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
+	}
+	if to.At >= next.Ahead {
+		next.Ahead = 0
 	}
 	next.Marks = next.Marks[next.first(to.At, lookBack):]
 	if next.Marks[0].At >= next.Again { // what was published before the reset counts no more

@@ -46,7 +46,7 @@ func TestListing(t *testing.T) {
 		for range 300 {
 			next := bridge.Watermark{At: at.At + 1000*max(1, rng.Int64N(30)*rng.Int64N(10))}
 			done = append(done, window{at.At, next.At, end})
-			l = l.Moved(at, next, topicsTo(end), lookBack)
+			l = l.Moved(at, next, 0, topicsTo(end), lookBack)
 			end += rng.Int64N(50)
 			at = next
 			since := l.Since(at.At, lookBack)
@@ -70,6 +70,52 @@ func topicsTo(end int64) []bridge.TopicState {
 	return []bridge.TopicState{{Name: "events", Partitions: 1, End: end, Ends: bridge.EncodeEnds([]int64{end})}}
 }
 
+// TestListingResetToStart: a Listing that is no older than the target of a reset begins
+// anew: what it does not know of is listed then, and all that it knows comes again.
+func TestListingResetToStart(t *testing.T) {
+	t.Parallel()
+	const lookBack = time.Minute
+	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
+	began := bridge.BeginListing(100_000, topicsTo(0)).Moved(at(100), at(110), 0, topicsTo(10), lookBack)
+	raised := began.Moved(at(110), at(300), 0, topicsTo(20), lookBack).Moved(at(300), at(310), 0, topicsTo(30), lookBack)
+	for name, tc := range map[string]struct {
+		l        *bridge.Listing
+		from, to bridge.Watermark
+		lookBack time.Duration
+		goesOn   bool
+	}{
+		"before the start":                       {began, at(110), at(90), lookBack, false},
+		"to the start":                           {began, at(110), at(100), lookBack, false},
+		"behind the start":                       {began, at(110), at(101), lookBack, true},
+		"before what a raised look-back knows":   {raised, at(310), at(90), 10 * time.Minute, false},
+		"within it, but nothing before is known": {raised, at(310), at(100), 10 * time.Minute, false},
+	} {
+		if got := tc.l.Reset(tc.from, tc.to, 0, tc.lookBack); (got != nil) != tc.goesOn {
+			t.Errorf("%s: %+v, want a Listing: %t", name, got, tc.goesOn)
+		}
+	}
+}
+
+// TestListingShorter: there is no mark between what was published of a window and its
+// beginning, where a new session lists shorter windows.
+func TestListingShorter(t *testing.T) {
+	t.Parallel()
+	const lookBack = time.Minute
+	at := func(second int64, part int) bridge.Watermark { return bridge.Watermark{At: 1000 * second, Part: part} }
+	l := bridge.BeginListing(0, topicsTo(0)).Moved(at(0, 0), at(0, 1), 5_000_000, topicsTo(0), lookBack)
+	for s := int64(0); s < 6000; s += 1000 {
+		part := 0
+		if s == 0 {
+			part = 1
+		}
+		l = l.Moved(at(s, part), at(s+1000, 0), 1000*(s+1000), topicsTo(10+s), lookBack)
+		first := l.Marks[0].At
+		if want := s < 5000; want != (first == 0) {
+			t.Errorf("at %d the first mark is at %d", s+1000, first)
+		}
+	}
+}
+
 // TestListingReset: within the look-back the Listing goes on, and says from when on items
 // count anew until everything that is read back is behind the reset; elsewhere it begins
 // anew.
@@ -79,7 +125,7 @@ func TestListingReset(t *testing.T) {
 	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
 	l := bridge.BeginListing(0, topicsTo(0))
 	for s := int64(0); s < 1000; s += 10 {
-		l = l.Moved(at(s), at(s+10), topicsTo(s), lookBack)
+		l = l.Moved(at(s), at(s+10), 0, topicsTo(s), lookBack)
 	}
 	for name, tc := range map[string]struct {
 		to       bridge.Watermark
@@ -100,7 +146,7 @@ func TestListingReset(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for s := tc.to.At / 1000; s < 1200; s += 10 {
-			got = got.Moved(at(s), at(s+10), topicsTo(5000+s), lookBack)
+			got = got.Moved(at(s), at(s+10), 0, topicsTo(5000+s), lookBack)
 			behind := got.Marks[0].Topics[0].End >= 5000
 			if behind == (got.Again != 0) {
 				t.Fatalf("%s: at %d Again is %d, and the first mark %+v", name, s, got.Again, got.Marks[0])
@@ -115,10 +161,10 @@ func TestListingResetBelow(t *testing.T) {
 	t.Parallel()
 	const lookBack = time.Minute
 	at := func(second int64) bridge.Watermark { return bridge.Watermark{At: 1000 * second} }
-	young := bridge.BeginListing(900_000, topicsTo(0)).Moved(at(900), at(930), topicsTo(0), lookBack)
+	young := bridge.BeginListing(900_000, topicsTo(0)).Moved(at(900), at(930), 0, topicsTo(0), lookBack)
 	grown := bridge.BeginListing(0, topicsTo(0))
 	for s := int64(0); s < 900; s += 10 {
-		grown = grown.Moved(at(s), at(s+10), topicsTo(s), lookBack)
+		grown = grown.Moved(at(s), at(s+10), 0, topicsTo(s), lookBack)
 	}
 	moved := grown.Reset(at(900), at(850), 0, lookBack)
 	for name, tc := range map[string]struct {
@@ -127,7 +173,7 @@ func TestListingResetBelow(t *testing.T) {
 		lookBack time.Duration
 		goesOn   bool
 	}{
-		"to the start":                   {young, 930, 900, lookBack, true},
+		"to the start":                   {young, 930, 900, lookBack, false},
 		"before the start":               {young, 930, 899, lookBack, false},
 		"a second one":                   {moved, 851, 845, lookBack, true},
 		"a second one, below the first":  {moved, 851, 800, lookBack, false},
@@ -150,13 +196,13 @@ func TestListingPart(t *testing.T) {
 	t.Parallel()
 	at := func(second int64, part int) bridge.Watermark { return bridge.Watermark{At: 1000 * second, Part: part} }
 	l := bridge.BeginListing(0, topicsTo(0))
-	l = l.Moved(at(0, 0), at(600, 0), topicsTo(0), time.Hour)
-	l = l.Moved(at(600, 0), at(600, 1), topicsTo(10), time.Hour)
-	l = l.Moved(at(600, 1), at(700, 0), topicsTo(20), time.Minute)
+	l = l.Moved(at(0, 0), at(600, 0), 0, topicsTo(0), time.Hour)
+	l = l.Moved(at(600, 0), at(600, 1), 0, topicsTo(10), time.Hour)
+	l = l.Moved(at(600, 1), at(700, 0), 0, topicsTo(20), time.Minute)
 	if got := l.Since(700_000, time.Minute).Topics[0].End; got > 10 {
 		t.Errorf("read from offset %d, the window from 600 on was published from 10 on", got)
 	}
-	l = l.Moved(at(700, 0), at(800, 0), topicsTo(30), time.Minute)
+	l = l.Moved(at(700, 0), at(800, 0), 0, topicsTo(30), time.Minute)
 	if got := l.Since(800_000, time.Minute).Topics[0].End; got != 30 {
 		t.Errorf("read from offset %d, want 30", got)
 	}

@@ -9,32 +9,39 @@ import (
 	"exportbridge/bridge/bridgetest/rules"
 )
 
-// TestExploreBroken takes the rules of the engine away, one at a time: the
-// explorer must notice each, and must not complain about the whole engine. The
-// rules are the process's, so nothing runs beside it.
+// TestExploreBroken takes the rules of the engine and of windows away, one at a time: the
+// explorer must notice each, and must not complain about the whole engine. The rules are
+// the process's, so nothing runs beside it.
 func TestExploreBroken(t *testing.T) {
 	defer rules.Break("")
-	const most = 5000
 	for _, rule := range append([]string{""}, rules.Names(rules.Engine)...) {
-		rules.Break("")
-		x := newExplorer(t, nil)
-		rules.Break(rule)
-		x.enough = func(n int64) bool { return n >= most }
-		x.explore(t)
-		switch {
-		case rule == "" && len(x.found) > 0:
-			t.Errorf("the whole engine breaks %q: EXPLORE_SEED='%s'", x.found[0].broken.rule, x.found[0].plan)
-		case rule == "":
-		case len(x.found) == 0:
-			t.Errorf("explore: %s is not noticed in %d schedules", rule, x.total)
-		default:
-			p := shrink(t, x.found[0])
-			r, _ := replay(t, p, x.found[0].broken.rule)
-			t.Logf("explore: %s is noticed after %d schedules: EXPLORE_SEED='%s' PROOF_BREAK=%s: %s: %s",
-				rule, x.total, p, rule, r.broken.rule, r.broken.detail)
-			if testing.Verbose() {
-				t.Log(strings.Join(r.trace, "\n"))
-			}
+		exploreBroken(t, variants(), rule)
+	}
+	for _, rule := range append([]string{""}, rules.Names(rules.Windows)...) {
+		exploreBroken(t, listVariants(), rule)
+	}
+}
+
+func exploreBroken(t *testing.T, bases []plan, rule string) {
+	const most = 20_000
+	rules.Break("")
+	x := newExplorer(t, bases)
+	rules.Break(rule)
+	x.enough = func(n int64) bool { return n >= most }
+	x.explore(t)
+	switch {
+	case rule == "" && len(x.found) > 0:
+		t.Errorf("the whole engine breaks %q: EXPLORE_SEED='%s'", x.found[0].broken.rule, x.found[0].plan)
+	case rule == "":
+	case len(x.found) == 0:
+		t.Errorf("explore: %s is not noticed in %d schedules", rule, x.total)
+	default:
+		p := shrink(t, x.found[0])
+		r, _ := replay(t, p, x.found[0].broken.rule)
+		t.Logf("explore: %s is noticed after %d schedules: EXPLORE_SEED='%s' PROOF_BREAK=%s: %s: %s",
+			rule, x.total, p, rule, r.broken.rule, r.broken.detail)
+		if testing.Verbose() {
+			t.Log(strings.Join(r.trace, "\n"))
 		}
 	}
 }

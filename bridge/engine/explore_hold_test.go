@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -67,4 +69,15 @@ func (w *world) orphaned(c *call) (after func()) {
 		w.crash(c.proc.who, true)
 		w.lapse()
 	}
+}
+
+func (w *world) states() string {
+	var all []string
+	for who, p := range w.procs {
+		if p != nil {
+			s := p.bridge.Status()
+			all = append(all, fmt.Sprintf("%c %s %s %s %s", 'A'+who, s.Version, s.State, s.Reason, s.Error))
+		}
+	}
+	return strings.Join(all, "; ")
 }

@@ -58,6 +58,7 @@ const (
 	twistTrim   twist = "trim"   // or its beginning
 	twistGarble twist = "garble" // the export lists many more items, which cannot be read
 	twistLapse  twist = "lapse"  // seventy seconds pass in which no call is answered
+	twistRaise  twist = "raise"  // the caller is killed, and started again with a longer look-back
 )
 
 // twists lists all, those first that are enumerated for every step.
@@ -65,6 +66,21 @@ var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
 	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
 	twistRefuse, twistOther, twistOlder, twistRename, twistAccept, twistDeny, twistStale, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
+}
+
+// listTwists are those of a stream that follows windows.
+var listTwists = []twist{
+	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
+	twistWipe, twistBack1, twistBack3, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
+	twistHalt, twistLapse, twistOrphan, twistRaise,
+}
+
+// possible lists the twists that change something.
+func (p plan) possible() []twist {
+	if p.windows {
+		return listTwists
+	}
+	return twists
 }
 
 // at is a twist at a step.
@@ -92,7 +108,10 @@ type plan struct {
 	shared bool
 	// inclusive pages begin with the item that ended the one before. Items have ids.
 	inclusive bool
-	twists    []at
+	// windows follows windows of time over a list that is no cursor. The contract says
+	// how far they look back.
+	windows bool
+	twists  []at
 }
 
 // String is what EXPLORE_SEED takes.
@@ -132,6 +151,7 @@ var settings = []setting{
 	{"time", func(p *plan) bool { return p.refused == "time" }, func(p *plan) { p.refused = "time" }},
 	{"shared", func(p *plan) bool { return p.shared }, func(p *plan) { p.shared = true }},
 	{"inclusive", func(p *plan) bool { return p.inclusive }, func(p *plan) { p.inclusive = true }},
+	{"windows", func(p *plan) bool { return p.windows }, func(p *plan) { p.windows = true }},
 	{"hasty", func(p *plan) bool { return p.hasty }, func(p *plan) { p.hasty = true }},
 }
 
@@ -159,6 +179,18 @@ func parsePlan(text string) (plan, error) {
 // has reports whether the plan has one of these twists.
 func (p plan) has(of ...twist) bool {
 	return slices.ContainsFunc(p.twists, func(a at) bool { return slices.Contains(of, a.twist) })
+}
+
+// listVariants are the plans without a twist of a stream that follows windows: both
+// deliveries, with and without ids and an owner, and each look-back.
+func listVariants() []plan {
+	var all []plan
+	for _, contract := range []byte("ABCD") {
+		for i := range 8 {
+			all = append(all, plan{windows: true, exactly: i&1 == 0, contract: contract, ids: i&2 == 0, free: i&4 != 0})
+		}
+	}
+	return all
 }
 
 // variants are the plans without a twist: both deliveries, the four ways to
@@ -191,10 +223,10 @@ func variants() []plan {
 
 // singles lists all twists at all steps of a variant's usual course, without
 // those that change nothing there.
-func singles(ops []op) []at {
+func (p plan) singles(ops []op) []at {
 	var all []at
 	for step, o := range ops {
-		for _, t := range twists {
+		for _, t := range p.possible() {
 			if !idle(o, t) {
 				all = append(all, at{step, t})
 			}
@@ -220,14 +252,15 @@ func idle(o op, t twist) bool {
 
 // randomPlan returns the plan of a seed: up to five twists, most of them in a
 // random order of calls.
-func randomPlan(seed uint64) plan {
+func randomPlan(seed uint64, windows bool) plan {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	p := plan{exactly: rnd.IntN(3) > 0, contract: "AABC"[rnd.IntN(4)], ids: rnd.IntN(2) == 0, free: rnd.IntN(4) == 0}
+	p := plan{windows: windows, exactly: rnd.IntN(3) > 0, contract: "AABC"[rnd.IntN(4)], ids: rnd.IntN(2) == 0, free: rnd.IntN(4) == 0}
 	if rnd.IntN(4) > 0 {
 		p.order = 1 + rnd.Uint64N(1<<20)
 	}
+	possible := p.possible()
 	for range 1 + rnd.IntN(5) {
-		p.twists = append(p.twists, at{rnd.IntN(45), twists[rnd.IntN(len(twists))]})
+		p.twists = append(p.twists, at{rnd.IntN(45), possible[rnd.IntN(len(possible))]})
 	}
 	slices.SortFunc(p.twists, func(a, b at) int { return cmp.Compare(a.step, b.step) })
 	p.loss = []string{"", "", "redis", "stop"}[rnd.IntN(4)]

@@ -149,6 +149,9 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 			return errExplored
 		case p.settings == settingsOther && p.w.unknown():
 			return errExplored // by design it would be believed
+		case p.w.plan.windows:
+			page = p.w.page(at)
+			return nil
 		case p.w.export.refused[at.Cursor]:
 			return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errExplored}
 		}
@@ -169,7 +172,12 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 // Decode implements bridge.Source.
 func (p *process) Decode(page *bridge.Page) error {
 	for line := range bytesLines(page.Body) {
-		e := bridge.Event{Raw: line, Index: len(page.Events), Time: time.Now().UnixMilli(), Defect: p.w.defect(itemOf(line))}
+		e := bridge.Event{Raw: line, Index: len(page.Events), Time: time.Now().UnixMilli()}
+		if p.w.plan.windows {
+			line, e.Time = splitTime(line)
+			e.Raw = line
+		}
+		e.Defect = p.w.defect(itemOf(line))
 		if p.w.plan.ids {
 			e.ID = line
 		}
@@ -296,8 +304,12 @@ func bytesLines(body []byte) func(func([]byte) bool) {
 }
 
 // reached returns how many items are published at a checkpoint, counted from
-// the export's first.
+// the export's first. Of a stream that follows windows it is the watermark in seconds.
 func reached(c bridge.Checkpoint) int {
+	if c.Origin.Follow == bridge.FollowWindows {
+		at, _ := markOf(c)
+		return int(at-listStart) / 1000
+	}
 	n := indexOf(c.Cursor) + len(c.Tail)
 	if includes := strings.HasPrefix(c.Cursor, "i") && indexOf(c.Cursor) > 0; includes && c.Carried == 0 && (len(c.Tail) > 0 || c.Border.Items == nil) {
 		n-- // it is in the tail too, or not known to be published
@@ -306,8 +318,12 @@ func reached(c bridge.Checkpoint) int {
 }
 
 // targeted is reached of the target of a reset.
-func targeted(t bridge.Target) int {
-	return reached(bridge.Checkpoint{Cursor: t.Cursor, Tail: t.Tail, Carried: t.Carried, Border: t.Border})
+func (w *world) targeted(t bridge.Target) int {
+	origin := bridge.Origin{Start: t.Start}
+	if w.plan.windows {
+		origin.Follow = bridge.FollowWindows
+	}
+	return reached(bridge.Checkpoint{Origin: origin, Cursor: t.Cursor, Tail: t.Tail, Carried: t.Carried, Border: t.Border})
 }
 
 // Load implements bridge.Store.

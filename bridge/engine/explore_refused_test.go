@@ -88,13 +88,16 @@ func (s *copyStore) before(c bridge.Checkpoint, matches func(*bridge.Checkpoint)
 }
 
 // Index implements bridge.PublishedEvents. All items are recent.
-func (p *process) Index(ctx context.Context, _ bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *process) Index(ctx context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	var found *publishedItems
 	err := p.ask(ctx, &call{op: opHeld, run: func(f fate) error {
 		if f != fateOK {
 			return errExplored
 		}
 		p.held = maps.Clone(p.w.topic.holds)
+		if p.w.plan.windows {
+			p.held = p.w.topic.events.index(since)
+		}
 		found = &publishedItems{counts: maps.Clone(p.held), ids: p.w.plan.ids}
 		return nil
 	}})
@@ -154,7 +157,11 @@ func (x *topicOf) hold(items []int) {
 }
 
 // waive notes which items a reset, or the policy about lost data, left out.
-func (x *topicOf) waive(c bridge.Checkpoint) {
+func (w *world) waive(c bridge.Checkpoint) {
+	x := &w.topic
+	if w.plan.windows {
+		return // rewound does
+	}
 	if x.waived == nil {
 		x.waived = make(map[int]bool)
 	}

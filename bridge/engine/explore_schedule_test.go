@@ -59,7 +59,8 @@ type world struct {
 	settings [3]settingsOf
 	older    [3]bool
 	export   exported
-	path     path // to the newest checkpoint
+	list     movingList // of export, where it is no cursor
+	path     path       // to the newest checkpoint
 	topic    topicOf
 	store    copyStore
 	inbox    postbox
@@ -111,7 +112,9 @@ func (w *world) run() {
 	w.began, w.wake = time.Now(), make(chan struct{}, 1)
 	w.unreadableFrom.Store(readable)
 	w.right, w.settings = settingsRight, [3]settingsOf{settingsRight, settingsRight, settingsLaptop}
-	w.export = exported{contract: w.plan.contract, items: 5, size: 3, inclusive: w.plan.inclusive}
+	w.export = exported{contract: w.plan.contract, size: 3, inclusive: w.plan.inclusive}
+	w.topic.waived = make(map[int]bool)
+	w.begin()
 	if w.plan.order > 0 {
 		w.rnd = rand.New(rand.NewPCG(w.plan.order, 1))
 	}
@@ -172,7 +175,7 @@ func (p *process) begin(run func(context.Context) error) {
 }
 
 func (p *process) ports() engine.Ports {
-	ports := engine.Ports{Source: p, Sink: p, Store: p, Inbox: p, History: p, Published: p}
+	ports := engine.Ports{Source: p.source(), Sink: p, Store: p, Inbox: p, History: p, Published: p}
 	if !p.w.plan.free && p.who < 2 {
 		ports.Owner = p
 	}
@@ -190,6 +193,7 @@ func (w *world) config(who int) engine.Config {
 		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: cmp.Or(w.plan.refused, "stop"), OnSharedID: "publish", Overlap: time.Hour,
 		OnCheckpointLoss: cmp.Or(w.plan.loss, "kafka"), ShutdownTimeout: 5 * time.Second,
 	}
+	w.follow(&cfg)
 	if !w.older[who] {
 		cfg.Origin.Request = w.form(w.settings[who])
 	}
@@ -441,7 +445,7 @@ func (w *world) finish() {
 	if !w.await(w.settled) {
 		return
 	}
-	w.export.items++ // and it goes on
+	w.add(1) // and it goes on
 	for _, happens := range w.later {
 		happens()
 	}
@@ -485,15 +489,4 @@ func (w *world) await(missing func() string) bool {
 		w.wait(20 * time.Second)
 	}
 	return false
-}
-
-func (w *world) states() string {
-	var all []string
-	for who, p := range w.procs {
-		if p != nil {
-			s := p.bridge.Status()
-			all = append(all, fmt.Sprintf("%c %s %s %s %s", 'A'+who, s.Version, s.State, s.Reason, s.Error))
-		}
-	}
-	return strings.Join(all, "; ")
 }

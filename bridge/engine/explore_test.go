@@ -33,9 +33,10 @@ type explorer struct {
 	bases []plan   // the variant of each entry of menu
 	pairs [][2]int // the range of menu that belongs to a variant
 
-	random uint64 // seed of the first random plan
-	next   atomic.Int64
-	enough func(n int64) bool
+	windows bool   // the plans follow windows
+	random  uint64 // seed of the first random plan
+	next    atomic.Int64
+	enough  func(n int64) bool
 
 	mu     sync.Mutex // guards all below
 	seen   map[uint64]struct{}
@@ -45,16 +46,13 @@ type explorer struct {
 	counts map[string]int64
 }
 
-func newExplorer(t *testing.T, only func(plan) bool) *explorer {
-	x := &explorer{seen: make(map[uint64]struct{}), counts: make(map[string]int64), random: 1}
-	for _, base := range variants() {
-		if only != nil && !only(base) {
-			continue
-		}
+func newExplorer(t *testing.T, bases []plan) *explorer {
+	x := &explorer{seen: make(map[uint64]struct{}), counts: make(map[string]int64), windows: bases[0].windows, random: 1}
+	for _, base := range bases {
 		r := runPlan(t, base, false)
 		x.note(r, "usual")
 		first := len(x.menu)
-		for _, a := range singles(r.ops) {
+		for _, a := range base.singles(r.ops) {
 			x.menu, x.bases = append(x.menu, a), append(x.bases, base)
 		}
 		x.pairs = append(x.pairs, [2]int{first, len(x.menu)})
@@ -83,7 +81,7 @@ func (x *explorer) plan(n int64) (plan, string) {
 		p.twists = []at{x.menu[of[0]+min(i, j)], x.menu[of[0]+max(i, j)]}
 		return p, "pair"
 	}
-	return randomPlan(x.random + uint64(n)), "random"
+	return randomPlan(x.random+uint64(n), x.windows), "random"
 }
 
 func (x *explorer) note(r result, kind string) {
@@ -131,18 +129,26 @@ func (x *explorer) explore(t *testing.T) {
 
 // TestExplore explores both deliveries, the same schedules each time.
 func TestExplore(t *testing.T) {
-	exploreFrom(t, number("EXPLORE_START", 1), number("EXPLORE_SCHEDULES", 4000))
+	exploreFrom(t, variants(), number("EXPLORE_START", 1), number("EXPLORE_SCHEDULES", 4000))
 }
 
-// TestExploreRandom explores other schedules each time, a tenth as many.
+// TestExploreWindows explores streams that follow windows, a quarter as many, the same
+// schedules each time.
+func TestExploreWindows(t *testing.T) {
+	exploreFrom(t, listVariants(), number("EXPLORE_START", 1), number("EXPLORE_SCHEDULES", 4000)/4)
+}
+
+// TestExploreRandom explores other schedules each time, a tenth as many, and of windows
+// half of that.
 func TestExploreRandom(t *testing.T) {
 	start := number("EXPLORE_START", rand.Int64N(1<<40))
 	t.Logf("explore: the same again with EXPLORE_START=%d", start)
-	exploreFrom(t, start, number("EXPLORE_SCHEDULES", 4000)/10)
+	exploreFrom(t, variants(), start, number("EXPLORE_SCHEDULES", 4000)/10)
+	exploreFrom(t, listVariants(), start, number("EXPLORE_SCHEDULES", 4000)/20)
 }
 
-func exploreFrom(t *testing.T, start, schedules int64) {
-	x := newExplorer(t, nil)
+func exploreFrom(t *testing.T, bases []plan, start, schedules int64) {
+	x := newExplorer(t, bases)
 	x.random = uint64(start)
 	x.enough = func(n int64) bool { return n >= schedules }
 	if s := number("EXPLORE_SECONDS", 0); s > 0 {
@@ -228,7 +234,7 @@ func TestExploreAgain(t *testing.T) {
 	t.Parallel()
 	same, all := 0, 300
 	for seed := range uint64(all) {
-		p := randomPlan(seed)
+		p := randomPlan(seed, seed%4 == 0)
 		back, err := parsePlan(p.String())
 		if err != nil || back.String() != p.String() {
 			t.Fatalf("plan %q is read as %q, %v", p, back, err)

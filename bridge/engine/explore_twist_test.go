@@ -18,7 +18,7 @@ func (w *world) apply() {
 		return
 	}
 	if w.inbox.pending == nil {
-		w.request("")
+		w.request(0)
 	}
 	if w.inbox.pending == nil || w.denied(w.inbox.pending.cmd) { // whose machine may do all
 		return
@@ -79,6 +79,9 @@ func (w *world) twist(c *call) (f fate, after func()) {
 		case twistOther:
 			w.restartWith(c.proc.who, settingsOther, false)
 			return f, nil
+		case twistRaise:
+			w.raise(c.proc.who)
+			return f, nil
 		case twistOlder:
 			w.restartWith(c.proc.who, w.right, true)
 			return f, nil
@@ -116,9 +119,9 @@ func (w *world) disturb(t twist) {
 			w.kill(2)
 		}
 	case twistReset:
-		w.request("")
+		w.request(0)
 	case twistSkip:
-		w.request(w.export.cursor(2))
+		w.request(2)
 	case twistHold:
 		w.hold(time.Now().Add(20 * time.Second).UnixMilli())
 	case twistRecall:
@@ -148,7 +151,7 @@ func (w *world) disturb(t twist) {
 	case twistHalt:
 		w.hold(bridge.Forever)
 	case twistOrphan:
-		w.request("")
+		w.request(0)
 		w.orphan = w.inbox.pending
 	case twistRemake:
 		w.remake()
@@ -196,7 +199,7 @@ func (w *world) grow(n int) {
 	const most = 5
 	if n = min(n, most-w.grown); n > 0 {
 		w.grown += n
-		w.export.items += n
+		w.add(n)
 	}
 }
 
@@ -300,11 +303,11 @@ func (w *world) passes(a *asked) bool {
 }
 
 // request is an operator's reset, made for the epoch that the store shows.
-func (w *world) request(cursor string) {
+func (w *world) request(item int) {
 	if w.inbox.pending != nil || w.store.value.Zero() && !w.forgot {
 		return
 	}
-	w.reset(cursor, w.store.value.Epoch)
+	w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: w.store.value.Epoch, Target: w.target(item)})
 }
 
 // hold is an operator's pause, made for the epoch that the store shows, or the
@@ -319,10 +322,6 @@ func (w *world) hold(until int64) {
 		cmd.Kind, cmd.PausedUntil = bridge.KindPause, until
 	}
 	w.push(cmd)
-}
-
-func (w *world) reset(cursor string, epoch int64) {
-	w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{Cursor: cursor}})
 }
 
 func (w *world) push(cmd bridge.Command) {

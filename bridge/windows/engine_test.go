@@ -79,11 +79,6 @@ func newWorld(t *testing.T, seed uint64, lookBack time.Duration) *world {
 	return w
 }
 
-// raise raises the look-back of the next processes.
-func (w *world) raise(by time.Duration) {
-	w.lookBack, w.cfg.LookBack = w.lookBack+by, w.cfg.LookBack+by
-}
-
 // fill puts items into the list, between two times from now; some are shown late, but
 // within the look-back.
 func (w *world) fill(n int, from, to time.Duration) {
@@ -203,20 +198,6 @@ func (w *world) reset(to bridge.Target) {
 	}
 }
 
-// TestEngineAtLeastOnce: nothing is lost.
-func TestEngineAtLeastOnce(t *testing.T) {
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed, time.Duration(seed%4)*20*time.Second)
-			w.topic = bridgetest.NewTopic(t, bridge.AtLeastOnce)
-			w.store.Acknowledged, w.cfg.Mode = w.topic.Acknowledged, bridge.AtLeastOnce
-			w.fill(100, time.Second-time.Hour, 5*time.Minute)
-			w.live(4 * time.Minute)
-			w.want(func(e entry) int { return max(1, w.topic.Count([]byte(e.raw()))) })
-		})
-	}
-}
-
 // TestFollowOtherwise: a stream goes from its cursor to windows, and back, and publishes
 // each item once.
 func TestFollowOtherwise(t *testing.T) {
@@ -240,43 +221,6 @@ func TestFollowOtherwise(t *testing.T) {
 				w.live(4 * time.Minute)
 			}
 			w.want(func(entry) int { return 1 })
-		})
-	}
-}
-
-// TestEngine: an engine that follows windows publishes each item once, whatever fails,
-// and after a reset to a time each one since then once more.
-func TestEngine(t *testing.T) {
-	for seed := range uint64(30) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed, time.Duration(seed%4)*20*time.Second)
-			w.fill(100, time.Second-time.Hour, 5*time.Minute)
-			w.live(4 * time.Minute)
-			w.raise(time.Duration(seed%3) * 10 * time.Minute)
-			w.live(time.Minute)
-			w.want(func(entry) int { return 1 })
-
-			now, back := time.Now(), time.Hour
-			if seed%2 == 0 {
-				back = w.cfg.LookBack
-			}
-			to := now.Add(-20*time.Second - within(w.rng, back)).Truncate(time.Second) // which is settled
-			for i := range int(w.lookBack / time.Second) {                             // not shown before the reset is applied
-				at := now.Add(-within(w.rng, w.lookBack-15*time.Second))
-				w.list.all = append(w.list.all, entry{id: fmt.Sprint("late", i), seq: len(w.list.all), at: at, visible: at.Add(w.lookBack + time.Second)})
-			}
-			stop := w.start()
-			w.reset(bridge.Target{Start: to.UnixMilli()})
-			bridge.Sleep(w.t.Context(), within(w.rng, 10*time.Second))
-			stop()
-			w.fill(20, time.Second, 2*time.Minute)
-			w.live(4 * time.Minute)
-			w.want(func(e entry) int {
-				if e.at.Before(to) || e.seq >= 100 {
-					return 1
-				}
-				return 2
-			})
 		})
 	}
 }

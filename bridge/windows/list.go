@@ -115,17 +115,16 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 			return err
 		}
 	}
-	whole := len(c.keys) == before
-	if !whole { // or what is new came meanwhile: then the range lists more now
-		again, err := l.read(ctx, c, from, to)
-		if err != nil {
-			return err
-		}
-		whole = again.items > got.items
-	}
-	if whole {
+	if len(c.keys) == before {
 		l.proven = got.items
 		return nil
+	}
+	again, err := l.read(ctx, c, from, to)
+	switch {
+	case err != nil:
+		return err
+	case again.items > got.items: // new items were shown meanwhile
+		return l.prove(ctx, c, again, from, to)
 	}
 	l.most = got.items
 	return l.full(got.items)

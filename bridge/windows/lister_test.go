@@ -239,9 +239,17 @@ func (x *session) step() (more bool, err error) {
 	if !ok {
 		x.t.Fatalf("next %q is no watermark", p.Next)
 	}
-	x.at.Listing = x.at.Listing.Moved(from, to, x.ends, x.lookBack)
+	x.at.Listing = x.at.Listing.Moved(from, to, newestOf(p), x.ends, x.lookBack)
 	x.at.Cursor = p.Next
 	return true, nil
+}
+
+// newestOf is behind the latest item of a page.
+func newestOf(p *bridge.Page) (ms int64) {
+	for i := range p.Events {
+		ms = max(ms, p.Events[i].Time+1)
+	}
+	return ms
 }
 
 func (x *session) commit() {
@@ -730,6 +738,38 @@ func TestProofMeetsLate(t *testing.T) {
 		}
 		if x.commit(); len(x.records) != len(l.all) {
 			t.Errorf("%d records, want %d", len(x.records), len(l.all))
+		}
+	})
+}
+
+// TestGrowsWhileProven: an item that is shown between two requests is no proof that the API
+// cuts its lists off.
+func TestGrowsWhileProven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 50, noCursor: true}
+		for i := range 6 {
+			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at.Add(time.Duration(i) * 100 * time.Millisecond), visible: at.Add(time.Second)})
+		}
+		l.all[0].visible = at.Add(3 * time.Minute)
+		l.fail = func() error {
+			if l.requests == 4 { // behind those that look for the bounds, and the first listing
+				bridge.Sleep(t.Context(), time.Minute)
+			}
+			return nil
+		}
+		bridge.Sleep(t.Context(), 2*time.Minute+30*time.Second)
+		cfg := settings(5 * time.Minute)
+		cfg.PageSize = 100
+		x := newTopic(t, at.Add(-time.Minute), 5*time.Minute).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != 6 {
+			t.Errorf("%d records, want 6", len(x.records))
 		}
 	})
 }

@@ -30,6 +30,7 @@ type Test int
 const (
 	Engine    Test = 1 << iota // TestExploreBroken of bridge/engine, without servers
 	Processes                  // TestE2EProofBroken, with processes and servers
+	Windows                    // the same, where it follows windows
 	Lists                      // TestFollowBroken of bridge/windows, without servers
 )
 

@@ -203,7 +203,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-forgets-topic", Without: "what the topic holds is published again after a restart",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/memory.go", `
 -		if news = m.held == nil || !m.held.Match(e); news {
 +		if news = protocol.Broken("list-forgets-topic") || m.held == nil || !m.held.Match(e); news {
@@ -211,7 +211,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-moves-early", Without: "the watermark moves before the last page of its window",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/collect.go", `
 -		if n == len(items) && to > w.At {
 +		if n == len(items) && to > w.At || protocol.Broken("list-moves-early") {
@@ -220,7 +220,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-unsettled", Without: "a window ends now",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
  func (l *Lister) settled() int64 {
 +	if protocol.Broken("list-unsettled") {
@@ -230,7 +230,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-no-look-back", Without: "a window begins at the watermark",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
 -	back, began := l.cfg.LookBack, time.Now()
 +	back, began := l.cfg.LookBack, time.Now()
@@ -249,7 +249,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-no-late", Without: "the range of EXPORT_LATE is listed again",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
 -	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
 +	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every && !protocol.Broken("list-no-late") {
@@ -257,7 +257,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-keeps-memory", Without: "what was given out counts as published after it was dropped",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
 -	case at.Held != l.held: // a new session, or what was given out was dropped
 +	case at.Held != l.held && protocol.Broken("list-keeps-memory") && l.held != nil:
@@ -267,7 +267,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-counts-half", Without: "the items of a listing that broke off count as published",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/memory.go", `
  func (m *memory) undo() {
 +	if protocol.Broken("list-counts-half") {
@@ -277,7 +277,7 @@ var All = []Rule{
 	},
 	{
 		Name: "list-forgets-early", Without: "an item is forgotten while it can be listed again",
-		Notice: Lists,
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/memory.go", `
 -		if is.last < before {
 +		if is.last < before || protocol.Broken("list-forgets-early") {
@@ -316,8 +316,83 @@ var All = []Rule{
 `}},
 	},
 	{
-		Name: "mark-too-new", Without: "the topic is read back from the newest mark",
+		Name: "list-below-floor", Without: "a listing begins before its floor",
+		Notice: Lists | Windows,
+		Edits: []Edit{{"bridge/windows/lister.go", `
+-	if start <= lowest { // else what is below it is not listed for the unit alone
++	if start <= lowest && !protocol.Broken("list-below-floor") {
+`}},
+	},
+	{
+		Name: "list-exact-bounds", Without: "a request begins at the start of its range",
 		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/list.go", `
+-	at := l.cfg.Range(max(0, from-unit), to)
++	at := l.cfg.Range(max(0, from-unit), to)
++	if protocol.Broken("list-exact-bounds") {
++		at.Start = from
++	}
+`}},
+	},
+	{
+		Name: "list-one-copy", Without: "equal items without an id are one item",
+		Notice: Lists,
+		Edits: []Edit{{"bridge/windows/memory.go", `
+-	if e.ID == nil {
++	if e.ID == nil && !protocol.Broken("list-one-copy") {
+ 		m.listed[k]++
+`}},
+	},
+	{
+		Name: "rewind-counts-all", Without: "after a reset within the look-back all that the topic holds counts",
+		Notice: Windows,
+		Edits: []Edit{{"bridge/engine/listing.go", `
+-	if e.Defect == bridge.DefectNone && e.Time >= h.from {
++	if e.Defect == bridge.DefectNone && e.Time >= h.from && !protocol.Broken("rewind-counts-all") {
+`}},
+	},
+	{
+		Name: "rewind-counts-none", Without: "after a reset within the look-back nothing before it counts",
+		Notice: Windows,
+		Edits: []Edit{{"bridge/engine/listing.go", `
+-	return &resetIndex{from: l.Again, before: held, again: again}, err
++	from := l.Again
++	if protocol.Broken("rewind-counts-none") {
++		from = 0
++	}
++	return &resetIndex{from: from, before: held, again: again}, err
+`}},
+	},
+	{
+		Name: "rewind-placed-again", Without: "each session counts behind the ends that it finds after a reset",
+		Notice: Windows,
+		Edits: []Edit{{"bridge/engine/listing.go", `
+-	case l.Again != 0 && l.Behind == nil:
++	case l.Again != 0 && (l.Behind == nil || protocol.Broken("rewind-placed-again")):
+`}},
+	},
+	{
+		Name: "rewind-keeps-listing", Without: "the listing goes on after a reset to before it began",
+		Notice: Windows,
+		Edits: []Edit{{"bridge/listing.go", `
+-	if to.At <= max(l.Lowest(), next.Lowest()) {
++	if to.At <= from.At-lookBack.Milliseconds() || to.At <= max(l.Lowest(), next.Lowest()) && !protocol.Broken("rewind-keeps-listing") {
+`}},
+	},
+	{
+		Name: "rewind-keeps-border", Without: "items that ended the page before are dropped from a listing",
+		Notice: Windows,
+		Edits: []Edit{{"bridge/engine/position/position.go", `
+-	if !rules.Listing { // pages of windows do not overlap, and may be equal
++	if !rules.Listing || protocol.Broken("rewind-keeps-border") {
+`}, {"bridge/engine/position/border.go", `
+-	if rules.Listing {
++	if rules.Listing && !protocol.Broken("rewind-keeps-border") {
+`}},
+	},
+	{
+		Name: "mark-too-new", Without: "the topic is read back from the newest mark",
+		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/listing.go", `
 -	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin {
 +	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin && !protocol.Broken("mark-too-new") {

@@ -70,6 +70,24 @@ func TestBorder(t *testing.T) {
 	}
 }
 
+// TestListingHasNoBorder: a list that is followed by windows is read again after a reset,
+// and its pages may be alike: nothing of them is a repetition.
+func TestListingHasNoBorder(t *testing.T) {
+	t.Parallel()
+	at := Begin(bridge.Checkpoint{Listing: bridge.BeginListing(0, nil)})
+	rules := Rules{PageSize: 3, TailLimit: 100, Listing: true}
+	for _, to := range []int64{1000, 1000, 2000} {
+		p := borderPage(bridge.Watermark{}.Cursor(), 0, 3, "")
+		p.Next = bridge.Watermark{At: to}.Cursor()
+		next, found, err := at.Take(p, &rules, Known{})
+		if err != nil || len(p.Events) != 3 || found.Items != 0 {
+			t.Fatalf("to %d: %v, %d of 3 items are left, %d are of the page before", to, err, len(p.Events), found.Items)
+		}
+		next.visited = Visited{} // as a reset does
+		at = next
+	}
+}
+
 func TestBorderAllocates(t *testing.T) {
 	p := borderPage("c", 0, 1000, "")
 	var border bridge.Border

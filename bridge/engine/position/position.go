@@ -207,12 +207,22 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
 }
 
+// newest is behind the latest item of a page, and at most as of when it was listed.
+func newest(p *bridge.Page) (ms int64) {
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime {
+			ms = max(ms, e.Time+1)
+		}
+	}
+	return min(ms, bridge.Millis(p.AsOf()))
+}
+
 // advance moves on to the cursor that a page names.
 func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *Findings) {
 	if rules.Listing {
 		from, _ := p.At.Watermark()
 		to, _ := bridge.ParseWatermark(p.Next)
-		at.Listing = at.Listing.Moved(from, to, at.Topics, rules.LookBack)
+		at.Listing = at.Listing.Moved(from, to, newest(p), at.Topics, rules.LookBack)
 	}
 	at.Cursor, at.Drained = p.Next, false
 	at.Trusted = 0
