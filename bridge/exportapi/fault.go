@@ -214,12 +214,19 @@ func schemaFault(err error) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema, Err: err, Hint: hint}
 }
 
+// ErrNewestFirst is in the Fault of a list that no cursor leads along to new events.
+var ErrNewestFirst = errors.New("the items are listed newest first, so their cursor leads away from new events")
+
+// HintWindows says what to do about ErrNewestFirst.
+const HintWindows = "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; if it has none, but takes a start and an end, " +
+	"set EXPORT_FOLLOW=windows, EXPORT_START=-90d, EXPORT_START_PARAM and EXPORT_END_PARAM"
+
 // orderFault is the fault of an API that lists newest first.
 func orderFault() *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonConfig,
-		Err:  errors.New("the items are listed newest first, so their cursor leads away from new events"),
-		Hint: "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; one that has none, but bounds in time, is followed with EXPORT_FOLLOW=windows",
+		Err:  ErrNewestFirst,
+		Hint: HintWindows,
 	}
 }
 

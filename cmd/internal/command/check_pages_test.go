@@ -58,6 +58,18 @@ func pagedExport(t *testing.T) (url string) {
 			}
 			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, when))
 		}
+		if path == "/short" || path == "/short-bounded" { // newest first, two items a page
+			if n, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && path == "/short-bounded" && n > 1790000000000 {
+				items, end = nil, all
+			} else if n, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && path == "/short-bounded" && n < 1780000000000 {
+				items, end = nil, all
+			} else {
+				items, end = nil, min(from+2, all)
+				for i := from; i < end; i++ {
+					items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, 1790000000000-1000*i))
+				}
+			}
+		}
 		if end < all {
 			next = strconv.Quote(strconv.Itoa(end))
 		}
@@ -107,6 +119,8 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 		{"a page too large", "/", "--set EXPORT_PAGE_SIZE=501"},
 		{"a page too large, the only one", "/", "--set EXPORT_PAGE_SIZE=501 --sample 301"},
 		{"backwards", "/backwards", "--sample 2"},
+		{"backwards, short pages", "/short", "--set EXPORT_START_PARAM=none"},
+		{"backwards, short pages, bounds", "/short-bounded", ""},
 		{"in time", "/silent", "--timeout 3s"},
 		{"within limits", "/held", ""},
 		{"a slow rate", "/", "--set EXPORT_RATE_LIMIT=20/m --sample 5 --timeout 5500ms"},

@@ -46,7 +46,8 @@ type finding struct {
 	// Items are shown below the text.
 	Items *[]sampledItem `json:"items,omitempty"`
 
-	rejected bool // the API rejected a cursor
+	rejected  bool // the API rejected a cursor
+	backwards bool // the API lists newest first
 }
 
 func newFinding(l level, text string, hints []string) finding {

@@ -32,7 +32,10 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		at = w.Newest(time.Now(), origin.Start)
 	}
 	first, f := s.read(ctx, at, cmp.Or(s.show, exportapi.SampleSize), "items")
-	if f != nil {
+	switch {
+	case f != nil && f.backwards:
+		return []finding{*f, s.ranges(ctx, nil)}
+	case f != nil:
 		return []finding{*f}
 	}
 	switch items := first.Items; {
@@ -81,33 +84,42 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 	size, export := cmp.Or(s.show, exportapi.SampleSize), &s.st.Export
 	larger := export.PageSize > size && export.PageSizeParam != "none"
 	if first.Next == "" && (!larger || len(first.Items) == 0) {
-		return nil
+		return s.form(ctx, *first)
 	}
 	at.Cursor = first.Next
 	second, f := s.read(ctx, at, export.PageSize, "second page")
 	switch {
-	case at.Cursor == "" && f != nil && f.Level != levelFail, at.Cursor == "" && f == nil:
+	case at.Cursor == "" && f == nil:
+		return s.form(ctx, second)
+	case at.Cursor == "" && f.Level != levelFail:
 		return nil
 	case f != nil:
 		if larger && !export.CursorAlone && f.rejected {
 			f.Hint += fmt.Sprintf("; or lower EXPORT_PAGE_SIZE=%d, if that is too large", export.PageSize)
 		}
+		if f.backwards {
+			return []finding{*f, s.ranges(ctx, first.Items)}
+		}
 		return []finding{*f}
 	case second.Repeats(first):
-		return []finding{fail("the second page has the same items as the first one",
-			cli.EngineHints[bridge.HintCursorIgnored])}
+		f := fail("the second page has the same items as the first one", cli.EngineHints[bridge.HintCursorIgnored])
+		if s.st.Windows.Windows() {
+			return []finding{f}
+		}
+		return []finding{f, s.ranges(ctx, first.Items)}
 	}
 	found := []finding{fine("second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item"))}
 	switch n, ids := second.Border(first); {
 	case n > 0:
 		text := "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again"
 		if ids {
-			return append(found, info(text+", which the bridge drops"))
+			found = append(found, info(text+", which the bridge drops"))
+			break
 		}
 		text += "; without ids they are published twice"
 		found = append(found, warn(text, "set EXPORT_ITEM_ID to where the id of an item is"))
 	}
-	return found
+	return append(found, s.form(ctx, *first, second)...)
 }
 
 // bounds checks that the API takes the bounds of a range, which windows rely on.
@@ -160,6 +172,7 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 			"check again after that"))
 	}
 	f := failedRequest(err)
+	f.backwards = errors.Is(err, exportapi.ErrNewestFirst)
 	if f.rejected = ok && fault.Class == bridge.BadCursor; f.rejected { // the cursor is fresh: another one would not help
 		f.Hint = "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM"
 		if s.st.Export.CursorPath != "" {
