@@ -14,6 +14,13 @@ import (
 	"exportbridge/bridge"
 )
 
+// inUse is how many bytes are lent.
+func (b *Budget) inUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
 // borrower is a stream that takes pages of a budget.
 type borrower struct {
 	b    *Budget
@@ -70,8 +77,8 @@ func TestBudgetNeverStops(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if b.used != 0 || len(b.first)+len(b.more) > 0 {
-				t.Errorf("%d bytes of %d used at the end, %d and %d wait", b.used, limit, len(b.first), len(b.more))
+			if used := b.inUse(); used != 0 || len(b.first)+len(b.more) > 0 {
+				t.Errorf("%d bytes of %d used at the end, %d and %d wait", used, limit, len(b.first), len(b.more))
 			}
 		})
 	})
@@ -102,8 +109,8 @@ func TestBudgetBounds(t *testing.T) {
 				t.Errorf("a stream without pages waits for %s, %v", time.Since(began), err)
 			}
 		}
-		if b.used != 100 {
-			t.Errorf("%d bytes used, want all", b.used)
+		if used := b.inUse(); used != 100 {
+			t.Errorf("%d bytes used, want all", used)
 		}
 		time.Sleep(2 * time.Minute) //nolint:forbidigo // in a bubble
 	})
@@ -136,8 +143,8 @@ func TestBudgetOfOthers(t *testing.T) {
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("10 pages took %s", took)
 		}
-		if b.used > 130 {
-			t.Errorf("%d bytes of 100 used", b.used)
+		if used := b.inUse(); used > 130 {
+			t.Errorf("%d bytes of 100 used", used)
 		}
 		time.Sleep(2 * time.Hour) //nolint:forbidigo // in a bubble
 		waits.Wait()
