@@ -22,7 +22,7 @@ IMAGE     ?= exportbridge
 EPOCH     ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-test release-check rename recording
+.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench bench-fleet pgo image release release-test release-check rename recording
 
 # A line "##@ name" starts a group.
 help:
@@ -106,6 +106,9 @@ soak: ## run one bridge with a fault every 5 s; MINUTES=30
 
 bench: ## measure this machine; ROWS=name, QUICK=1, KAFKA=host:port
 	$(GO) run -pgo=$(PROFILE) ./cmd/exportbridge-dev bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
+
+bench-fleet: ## measure many streams in one process; STREAMS=100, PAGES=20
+	$(GO) run -pgo=$(PROFILE) ./cmd/exportbridge-dev bench fleet $(if $(STREAMS),--streams $(STREAMS)) $(if $(PAGES),--pages $(PAGES)) $(if $(KAFKA),--kafka $(KAFKA))
 
 pgo: ## refresh the profile that the binary is built with
 	$(GO) run -trimpath -pgo=$(PROFILE) ./cmd/exportbridge-dev bench cpu_per_million bridge_cpu_per_million_0 serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)

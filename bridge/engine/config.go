@@ -59,6 +59,8 @@ type Config struct {
 	Owner string
 	// Limits bound the run; the zero value is unbounded.
 	Limits Limits
+	// Budget is shared by the streams of a process; nil bounds nothing.
+	Budget *Budget
 	// Hints maps the engine's hints to texts; one without is shown as its code.
 	Hints map[bridge.Hint]string
 	// Log receives one record per change of state; nil discards them.

@@ -35,6 +35,7 @@ type prefetcher struct {
 	maxPages int
 	maxBytes int64
 	pageSize int
+	budget   *Budget
 	load     *load
 	listing  bool // the source observes its requests: a page takes several, or none
 }
@@ -55,6 +56,7 @@ type load struct {
 	pages, bytes, requests atomic.Int64
 	lagPages               atomic.Int64 // pages that the store does not know of yet
 	lastPoll               atomic.Int64 // milliseconds since the epoch
+	page                   atomic.Int64 // what the last page took, in bytes
 }
 
 // prefetchStart is where and how a prefetcher begins.
@@ -76,7 +78,7 @@ func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher
 		source: e.ports.Source, observe: e.observe,
 		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
-		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load, listing: e.cfg.listing(),
+		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, budget: e.cfg.Budget, load: &e.load, listing: e.cfg.listing(),
 	}
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
@@ -103,16 +105,18 @@ func (l fetchResult) release() {
 	}
 }
 
-// charge counts the page in the budget until it is released. It returns the charged
-// size, which recharge updates.
-func (c *prefetcher) charge(p *bridge.Page) *int64 {
+// charge counts the page in the budgets until it is released; lent is what it has taken of
+// the process's. It returns the charged size, which recharge updates.
+func (c *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 	size, recycle := new(int64), p.Recycle
 	c.recharge(p, max(p.Items, c.pageSize), size) // the items are not known yet
+	c.budget.add(-lent)
 	p.Recycle = func(p *bridge.Page) {
 		if recycle != nil {
 			recycle(p)
 		}
 		c.buffered.Add(-*size)
+		c.budget.add(-*size)
 		c.freed <- struct{}{} // has room for all pages that there are
 	}
 	return size
@@ -127,6 +131,8 @@ const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 func (c *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
 	now := int64(len(p.Body)) + p.Extra + int64(items)*itemCost
 	c.load.bytes.Store(c.buffered.Add(now - *size))
+	c.budget.add(now - *size)
+	c.load.page.Store(now)
 	*size = now
 }
 
@@ -147,12 +153,17 @@ func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 				return
 			}
 		}
+		lent := c.load.page.Load()
+		if c.budget.take(ctx, lent, &c.buffered) != nil {
+			return
+		}
 		p, err := c.request(ctx, at)
 		if err != nil {
+			c.budget.add(-lent)
 			c.fetched <- fetchResult{err: err}
 			return
 		}
-		charged := c.charge(p)
+		charged := c.charge(p, lent)
 		pages = c.collectFreed(pages + 1)
 		c.note(pages)
 		last := p.Tail() || s.single

@@ -172,7 +172,7 @@ func (f *follower) next(ctx context.Context) input {
 		due = f.alarms[0].at(f.schedule.due)
 		switch {
 		case f.session.ready:
-			beat = f.alarms[1].at(f.run.committed.Add(heartbeatInterval))
+			beat = f.alarms[1].at(f.heartbeatDue())
 		case f.state == bridge.StateBlocked && f.fault.Reason == bridge.ReasonOwner:
 			look = f.alarms[1].at(f.incidents.looked.Add(rivalInterval))
 		}

@@ -70,7 +70,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("%d requests while paused", now-calls)
 		}
 		c := r.store.Checkpoint()
-		if c.Cursor != paused.Cursor || c.Events != paused.Events || c.Epoch != 1 || c.Seq < 200 {
+		if c.Cursor != paused.Cursor || c.Events != paused.Events || c.Epoch != 1 || c.Seq < 20 {
 			t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor, paused.Version, paused.Cursor)
 		}
 		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied || a.Version != (bridge.Version{Epoch: 2}) {

@@ -14,8 +14,13 @@ const (
 	probeInterval = time.Minute
 	// triesBeforeBlock is how often an answer that may be a passing fault of
 	// the API is asked for before the stream blocks.
-	triesBeforeBlock  = 3
+	triesBeforeBlock = 3
+	// heartbeatInterval is the least time between a commit and the heartbeat after it,
+	// quietHeartbeat the most: the wait doubles while a stream has nothing to commit.
+	// A cursor that moves over empty pages is committed after heartbeatInterval, so
+	// that a restart sends a fresh one.
 	heartbeatInterval = 30 * time.Second
+	quietHeartbeat    = 5 * time.Minute
 	// emptyCommit is the least time between two commits that only move the
 	// cursor over empty pages while the export goes on.
 	emptyCommit = time.Second

@@ -8,10 +8,11 @@ import (
 
 // run is what this process has done since Run was called.
 type run struct {
-	began             int64  // cp.Events when it began, -1 before
-	ended             string // why it is over
-	endedEmpty        int    // empty pages in a row that ended it, 0 if something else did
-	committed         time.Time
+	began             int64               // cp.Events when it began, -1 before
+	ended             string              // why it is over
+	endedEmpty        int                 // empty pages in a row that ended it, 0 if something else did
+	committed         time.Time           // the last commit
+	busy              time.Time           // the last one that was no heartbeat
 	seenIDs           map[string]struct{} // change ids of checkpoints we adopted
 	contract          bridge.Contract
 	totals            totals

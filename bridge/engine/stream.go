@@ -55,6 +55,15 @@ func (s *stream) worthCommit(b batch) bool {
 	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may bring another
 }
 
+// heartbeatDue is when the next heartbeat is due.
+func (s *stream) heartbeatDue() time.Time {
+	wait := heartbeatInterval
+	if s.at.Cursor == s.committed.Cursor {
+		wait = min(max(wait, s.run.committed.Sub(s.run.busy)), quietHeartbeat)
+	}
+	return s.run.committed.Add(wait)
+}
+
 // publish commits a batch that has so many pages.
 func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
 	if err := batch.Checkpoint.Validate(); err != nil { // no session could go on from it
@@ -179,7 +188,9 @@ func (s *stream) adopt(c bridge.Checkpoint) {
 	}
 	s.committed = s.at
 	s.run.seenIDs[c.ChangeID()] = struct{}{}
-	s.run.committed = time.Now()
+	if s.run.committed = time.Now(); c.Kind != bridge.KindHeartbeat {
+		s.run.busy = s.run.committed
+	}
 }
 
 // rejoin adopts a checkpoint that may come from another process.
@@ -189,6 +200,7 @@ func (s *stream) rejoin(c bridge.Checkpoint) {
 	}
 	s.at = s.committed.Rejoin(c)
 	s.adopt(c)
+	s.run.busy = s.run.committed
 }
 
 // record commits a checkpoint without events and adopts it.

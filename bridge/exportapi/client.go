@@ -106,11 +106,17 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// TrimMemory drops the memory of pages that no Client of the process needed since it was
+// last called. It may be called concurrently.
+func TrimMemory() {
+	memory.Trim()
+	body.Trim()
+}
+
 // Close closes idle connections. No other call may be running.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 	c.tokens.CloseIdleConnections()
-	c.reader.Close()
 }
 
 // Endpoint returns the host and path of pages, for tracing.

@@ -1,18 +1,17 @@
 package kafkasink
 
 import (
+	"cmp"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/spare"
 )
 
 const (
-	// keptPages bounds the free list.
-	keptPages = 32
 	// smallPage is a page size, in records, whose memory is always kept.
 	smallPage = 2000
 	keptText  = 4 << 20 // the most text that outlives its page, in bytes
@@ -79,26 +78,24 @@ func (p *inflightPage) finish() {
 	}
 }
 
-// inflightPages is a LIFO free list: the newest is still in the CPU cache.
+var freePages spare.List[*inflightPage]
+
+// TrimMemory drops the memory of pages that no Sink of the process needed since it was
+// last called. It may be called concurrently.
+func TrimMemory() { freePages.Trim() }
+
+// inflightPages are the pages of one Sink.
 type inflightPages struct {
 	sampled func(*kgo.Record) // as in Config; never changed
-
-	mu      sync.Mutex // guards all below: pages come back from the client
-	free    []*inflightPage
-	records int // running mean of the pages' records
+	records atomic.Int64      // running mean of the pages' records
 }
 
 func (s *inflightPages) take() *inflightPage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.free)
-	if n == 0 {
-		p := ownRecords()
-		p.home = s
-		return p
+	p, ok := freePages.Take(spare.Any)
+	if !ok {
+		p = ownRecords()
 	}
-	p := s.free[n-1]
-	s.free = s.free[:n-1]
+	p.home = s
 	// What the memory still points to is overwritten, or is a page's that is
 	// used again itself.
 	p.records, p.headers, p.text = p.records[:0], p.headers[:0], p.text[:0]
@@ -106,24 +103,15 @@ func (s *inflightPages) take() *inflightPage {
 }
 
 // give returns a page's memory, and drops memory far larger than current pages
-// need.
+// need. Two at a time may lose the one's part of the mean.
 func (s *inflightPages) give(p *inflightPage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.records == 0 {
-		s.records = len(p.records)
+	mean := cmp.Or(s.records.Load(), int64(len(p.records)))
+	mean += (int64(len(p.records)) - mean) / 8
+	s.records.Store(mean)
+	if int64(cap(p.records)) <= max(4*mean, smallPage) && cap(p.text) <= keptText {
+		p.home, p.delivery = nil, nil
+		freePages.Give(p)
 	}
-	s.records += (len(p.records) - s.records) / 8
-	if len(s.free) < keptPages {
-		s.free = append(s.free, p)
-	}
-	s.free = slices.DeleteFunc(s.free, s.giant)
-}
-
-// giant reports whether an inflightPage is far larger than current pages. The
-// caller holds mu.
-func (s *inflightPages) giant(p *inflightPage) bool {
-	return cap(p.records) > max(4*s.records, smallPage) || cap(p.text) > keptText
 }
 
 // tally adds up the receipts of a batch's pages.

@@ -17,8 +17,8 @@ const (
 	// trailTimeout bounds the search for the last checkpoint at the end of the export.
 	trailTimeout = 30 * time.Second
 	// drainTimeout is how long a repair waits for a checkpoint at the end of the
-	// export. A stream that has caught up commits one every 30 seconds.
-	drainTimeout  = 2 * time.Minute
+	// export. A stream that has been quiet for long commits one every 5 minutes.
+	drainTimeout  = 6 * time.Minute
 	drainInterval = 500 * time.Millisecond
 )
 

@@ -367,7 +367,7 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 			c.Kind, c.PausedUntil = bridge.KindPause, time.Now().Add(time.Hour).UnixMilli()
 			w.live.commit(c)
 		}, reconcile.StreamPaused, "the stream is paused"},
-		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd, "it has not reached the end of the export within 2m0s"},
+		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd, "it has not reached the end of the export within 6m0s"},
 		"it was at the end just before": {func(w *world) {
 			time.AfterFunc(time.Second, func() { w.live.commit(atEnd(6, time.Now().UnixMilli())) })
 		}, reconcile.NotAtEnd, "has not reached the end"},

@@ -10,6 +10,21 @@ const (
 	leastPage    = 1 << 20
 )
 
+// memoryVariable names the limit of all pages of a process, which by default is a part of
+// the memory's limit.
+const (
+	memoryVariable = "BRIDGE_MEMORY"
+	memoryShare    = 4
+)
+
+// memoryOf is the default of BRIDGE_MEMORY for a memory limit, 0 for none; in whole MiB.
+func memoryOf(limit int64) int64 {
+	if usual := defaultProcess.Memory; limit == 0 || limit/memoryShare >= usual {
+		return usual
+	}
+	return max(leastPage, limit/memoryShare/leastPage*leastPage)
+}
+
 // pageLimit is the default of the limit of a page where so many readers share the
 // memory, 0 for one without a limit; in whole MiB if less than usual.
 func pageLimit(memory int64, readers int) int64 {

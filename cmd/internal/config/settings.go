@@ -31,11 +31,12 @@ type Process struct {
 	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; a stream named events, sessions or users exports that resource" example:"events,users"`
 	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"unique name of this process that survives restarts: after a restart it gets its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
 	Delivery    bridge.Mode `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
+	Memory      int64       `env:"BRIDGE_MEMORY" unit:"bytes" desc:"maximum bytes of pages that all streams of the process have in memory together, including their events; a page that is larger than expected may exceed it; by default at most a quarter of the memory limit (GOMEMLIMIT, or 90% of the container's)"`
 	LogLevel    string      `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"minimum log level"`
 	LogFormat   string      `env:"LOG_FORMAT" values:"auto,text,json" desc:"log format; auto is text on a terminal and json elsewhere"`
 }
 
-var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, LogLevel: "info", LogFormat: "auto"}
+var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, Memory: 128 << 20, LogLevel: "info", LogFormat: "auto"}
 
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
@@ -167,7 +168,9 @@ func (s *Sources) open() (sources, error) {
 
 func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	s := &Settings{Process: defaultProcess, HTTP: ops.DefaultConfig()}
-	l.fill(&s.Process, "")
+	if places := l.fill(&s.Process, ""); places[memoryVariable].kind == FromDefault {
+		s.Memory = memoryOf(l.memory)
+	}
 	l.fill(&s.HTTP, "")
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
@@ -198,8 +201,12 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC", func(st *Stream) string { return defaultTopic(st.Name) })
 	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC", func(st *Stream) string { return st.Kafka.DeadTopic() })
 	for i := range s.Effective {
-		if row := &s.Effective[i]; row.Variable == pageVariable && row.Origin == FromDefault {
+		switch row := &s.Effective[i]; {
+		case row.Origin != FromDefault:
+		case row.Variable == pageVariable:
 			row.Value = formatBytes(pageLimit(l.memory, len(names)))
+		case row.Variable == memoryVariable:
+			row.Value = formatBytes(s.Memory)
 		}
 	}
 	s.Warnings = append(s.Warnings, checkReadable(s.Effective)...)
@@ -411,6 +418,7 @@ func (l *loader) instant(name, text string, places map[string]place, now time.Ti
 // validate validates the settings that all streams share.
 func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	p.Add(s.HTTP.Validate())
+	p.Check(s.Memory > 0, memoryVariable, "must be above 0, for example %s", formatBytes(defaultProcess.Memory))
 	if need&UsesCursor != 0 {
 		p.Add(s.Cursor.Validate())
 	}

@@ -174,7 +174,7 @@ func (p *Process) hostJobs(s *config.Settings) error {
 	var planners []*backfill.Planner
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		st.Export.Limits = &p.limits
+		st.Export.Limits, st.Engine.Budget = &p.limits, p.budget
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
 		st.LimitPages(len(s.Streams) + backfill.HostedWindows)
 		log := p.log.With(logStream, st.Name)

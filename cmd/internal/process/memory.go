@@ -1,13 +1,21 @@
 package process
 
 import (
+	"context"
 	"math"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkasink"
 )
 
 const (
@@ -32,6 +40,30 @@ func TuneMemory(environ []string) {
 	}
 	if limit := MemoryLimit(environ); limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit)
+	}
+}
+
+const (
+	// trimInterval is how long memory of pages may be unused.
+	trimInterval = 5 * time.Second
+	// returnInterval is the least time between two returns of memory to the system.
+	returnInterval = time.Minute
+)
+
+// returnMemory frees memory that pages do not need, and returns it to the system once the
+// streams that caught up have come to the end: by itself, Go would keep it for long.
+func returnMemory(ctx context.Context, budget *engine.Budget) {
+	var returned time.Time
+	for bridge.Sleep(ctx, trimInterval); ctx.Err() == nil; bridge.Sleep(ctx, trimInterval) {
+		exportapi.TrimMemory()
+		kafkasink.TrimMemory()
+		busy := budget.Busy()
+		if busy.Before(returned) || time.Since(busy) < 2*trimInterval || time.Since(returned) < returnInterval {
+			continue
+		}
+		returned = time.Now()
+		runtime.GC() // it takes two to empty the clients' pools
+		debug.FreeOSMemory()
 	}
 }
 

@@ -61,6 +61,7 @@ type Process struct {
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
 	limits  exportapi.Limits // of the requests of all streams and jobs
+	budget  *engine.Budget   // of the pages of all streams and jobs
 	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams.
 	shutdown time.Duration
 }
@@ -109,7 +110,7 @@ func (l *ListenError) Unwrap() error { return l.err }
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
-	p := &Process{options: o}
+	p := &Process{options: o, budget: engine.NewBudget(s.Memory)}
 	log := o.Log
 	names := make([]string, len(s.Streams))
 	for i := range s.Streams {
@@ -205,7 +206,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
 	st.Kafka.Log = log.With(logComponent, "kafka")
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
-	st.Engine.Log, st.Engine.Limits = p.log, p.options.Limits
+	st.Engine.Log, st.Engine.Limits, st.Engine.Budget = p.log, p.options.Limits, p.budget
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
 	export := st.Export
 	export.KeepOutside = st.Windows.Windows()
@@ -356,6 +357,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 	hosting, stopJobs := context.WithCancel(ctx)
 	var helpers, jobs, streams sync.WaitGroup
 	errs := make([]error, len(p.streams)+1)
+	helpers.Go(func() { returnMemory(background, p.budget) })
 	for _, st := range p.streams {
 		helpers.Go(func() { p.tell(background, st) })
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"exportbridge/bridge/internal/spare"
 )
 
 // AcceptEncoding is the header of requests whose bodies can be read.
@@ -34,15 +36,33 @@ var (
 	ErrEncoding = errors.New("body cannot be decompressed")
 )
 
-// Reader reads one response body after the other and reuses its decompressors.
+// Reader reads one response body after the other with the process's decompressors.
 // One goroutine at a time. The zero value is ready for use.
 type Reader struct {
 	wire     wire
 	encoding string
 	plain    io.Reader // what decompresses wire; nil before the first read
-	buf      *bufio.Reader
-	gzip     *gzip.Reader
+	gzip     *unzipper // in use, or nil
 	zstd     *zstd.Decoder
+}
+
+// unzipper decompresses gzip. With a reader of bytes gzip adds no buffer of its own
+// each time.
+type unzipper struct {
+	buf  *bufio.Reader
+	gzip gzip.Reader
+}
+
+// The decompressors that no Reader of the process uses.
+var (
+	unzippers spare.List[*unzipper]
+	decoders  spare.List[*zstd.Decoder]
+)
+
+// Trim drops the decompressors that no Reader needed since the last Trim.
+func Trim() {
+	unzippers.Trim()
+	decoders.Trim()
 }
 
 // Open starts a body. It does not read.
@@ -85,12 +105,16 @@ func (r *Reader) Read(dst []byte, enough int, limit int64) (out []byte, err erro
 }
 
 // Done forgets the body, and does not close it.
-func (r *Reader) Done() { r.wire, r.plain = wire{}, nil }
-
-// Close frees the decompressors.
-func (r *Reader) Close() {
+func (r *Reader) Done() {
+	r.wire, r.plain = wire{}, nil
+	if r.gzip != nil {
+		r.gzip.buf.Reset(nil)
+		unzippers.Give(r.gzip)
+		r.gzip = nil
+	}
 	if r.zstd != nil {
-		r.zstd.Close()
+		_ = r.zstd.Reset(nil)
+		decoders.Give(r.zstd)
 		r.zstd = nil
 	}
 }
@@ -109,19 +133,16 @@ func (r *Reader) decompress(encoding string) (io.Reader, error) {
 }
 
 func (r *Reader) gunzip() (io.Reader, error) {
-	// With a reader of bytes gzip adds no buffer of its own each time.
-	if r.buf == nil {
-		r.buf = bufio.NewReaderSize(nil, 32<<10)
+	var ok bool
+	if r.gzip, ok = unzippers.Take(spare.Any); !ok {
+		r.gzip = &unzipper{buf: bufio.NewReaderSize(nil, 32<<10)}
 	}
-	r.buf.Reset(&r.wire)
-	if r.gzip == nil {
-		r.gzip = new(gzip.Reader)
-	}
-	return r.gzip, r.gzip.Reset(r.buf)
+	r.gzip.buf.Reset(&r.wire)
+	return &r.gzip.gzip, r.gzip.gzip.Reset(r.gzip.buf)
 }
 
 func (r *Reader) unzstd() (io.Reader, error) {
-	if r.zstd == nil {
+	if r.zstd, _ = decoders.Take(spare.Any); r.zstd == nil {
 		// One thread: no goroutines to own, and a page is small.
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {

@@ -1,20 +1,24 @@
-// Package memory keeps the memory of pages for the next ones.
+// Package memory keeps the memory of pages for the next ones, of all streams of the
+// process.
 package memory
 
 import (
-	"slices"
 	"sync"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/spare"
 )
 
 const (
-	// keptBuffers bounds the free list.
-	keptBuffers = 32
 	// smallBuffer (bytes) and smallPage (events) are always kept.
 	smallBuffer = 256 << 10
 	smallPage   = 2000
 )
+
+var free spare.List[Page]
+
+// Trim drops the memory that no page needed since the last Trim.
+func Trim() { free.Trim() }
 
 // Page is the memory of one page.
 type Page struct {
@@ -32,27 +36,20 @@ func (p Page) Room(size int) []byte {
 	return make([]byte, 0, size+size/8+512)
 }
 
-// Pages is a LIFO free list of page memory: the newest is still in the
-// CPU cache.
+// Pages are the pages of one client.
 type Pages struct {
 	mu    sync.Mutex // guards all below: pages come back from wherever they are released
-	free  []Page
-	size  int // running mean of the pages' sizes in bytes
-	items int // running mean of the items of the pages given back
+	size  int        // running mean of the pages' sizes in bytes
+	items int        // running mean of the items of the pages given back
 }
 
 // Take returns memory for the next page and its expected size.
 func (p *Pages) Take() (Page, int) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.free)
-	if n == 0 {
-		return Page{}, p.size + p.size/8
-	}
-	last := p.free[n-1]
-	p.free[n-1] = Page{}
-	p.free = p.free[:n-1]
-	return last, p.size + p.size/8
+	size := p.size + p.size/8
+	p.mu.Unlock()
+	m, _ := free.Take(func(m Page) bool { return cap(m.Body) > size })
+	return m, size
 }
 
 // Measure adds a page's size to the running mean.
@@ -66,27 +63,27 @@ func (p *Pages) Measure(size int) {
 	p.size += (size - p.size) / 8
 }
 
-// Give returns the memory of a page with that many items, and drops buffers far
+// Give returns the memory of a page with that many items, and drops it if it is far
 // larger than current pages.
 func (p *Pages) Give(m Page, items int) {
+	if p.giant(m, items) {
+		return
+	}
 	// The events point into bodies and into strings that were unescaped.
 	m.Events = m.Events[:cap(m.Events)]
 	clear(m.Events)
 	m.Body, m.Events = m.Body[:0], m.Events[:0]
+	free.Give(m)
+}
+
+// giant reports whether the memory of a page with that many items is far larger than
+// current pages need.
+func (p *Pages) giant(m Page, items int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.items == 0 {
 		p.items = items
 	}
 	p.items += (items - p.items) / 8
-	if len(p.free) < keptBuffers {
-		p.free = append(p.free, m)
-	}
-	p.free = slices.DeleteFunc(p.free, p.giant)
-}
-
-// giant reports whether the memory is far larger than current pages need. The
-// caller holds mu.
-func (p *Pages) giant(m Page) bool {
 	return cap(m.Body) > max(4*p.size, smallBuffer) || cap(m.Events) > max(4*p.items, smallPage)
 }

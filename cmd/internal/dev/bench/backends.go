@@ -42,11 +42,11 @@ const topicPartitions = 6
 func deadLetters(topic string) string { return topic + ".dlq" }
 func checkpoints(topic string) string { return topic + ".checkpoints" }
 
-// create creates the topics of one run: a bridge that has to create them itself
-// starts a second later.
-func (t *backends) create(ctx context.Context, name string) error {
+// create creates the topics of one run, and more: a bridge that has to create them
+// itself starts a second later.
+func (t *backends) create(ctx context.Context, name string, more ...string) error {
 	forever := "-1"
-	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1, map[string]*string{"retention.ms": &forever}, name, deadLetters(name))
+	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1, map[string]*string{"retention.ms": &forever}, append(more, name, deadLetters(name))...)
 	if err = errors.Join(err, made.Error()); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
@@ -92,8 +92,8 @@ func (t *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 // removeTimeout bounds the clean-up if servers stopped answering.
 const removeTimeout = 10 * time.Second
 
-// remove deletes the groups, topics and keys of one run, if they exist.
-func (t *backends) remove(ctx context.Context, name string) error {
+// remove deletes the groups, keys and topics of one run, and more topics, if they exist.
+func (t *backends) remove(ctx context.Context, name string, more ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	admin := kadm.NewClient(t.kafka)
@@ -106,7 +106,7 @@ func (t *backends) remove(ctx context.Context, name string) error {
 			errs = append(errs, err)
 		}
 	}
-	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name), checkpoints(name), kafkasink.JobsTopic(checkpoints(name)))
+	deleted, err := admin.DeleteTopics(ctx, append(more, name, deadLetters(name), checkpoints(name), kafkasink.JobsTopic(checkpoints(name)))...)
 	errs = append(errs, err)
 	for _, topic := range deleted.Sorted() {
 		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {

@@ -111,7 +111,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 		}
 		return report.print(a.Stdout)
 	}
-	cmd.AddCommand(newPartCommand(a))
+	cmd.AddCommand(newPartCommand(a), newFleetCommand(a))
 	return cmd
 }
 
@@ -186,12 +186,15 @@ func measure(ctx context.Context, a *cli.App, o options) (_ *report, err error) 
 	return r, nil
 }
 
+// embeddedServer is the Kafka or Redis of a report that is not a real one.
+const embeddedServer = "embedded"
+
 // newReport describes what is about to be measured.
 func newReport(o *options) *report {
 	build := cli.ReadBuildInfo()
 	r := &report{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(), Date: time.Now().UTC().Truncate(time.Second),
-		Kafka: "embedded", Redis: "embedded", Pages: o.pages, Rounds: o.rounds,
+		Kafka: embeddedServer, Redis: embeddedServer, Pages: o.pages, Rounds: o.rounds,
 	}
 	if o.kafka != "" {
 		r.Kafka = o.kafka
@@ -224,7 +227,7 @@ type bench struct {
 
 // serve starts a server and returns its address.
 func (b *bench) serve(ctx context.Context, name string, p part) (string, error) {
-	s, err := b.processes.serve(ctx, name, p.args())
+	s, err := b.processes.serve(ctx, name, nil, p.args())
 	if err != nil {
 		return "", err
 	}
@@ -232,10 +235,8 @@ func (b *bench) serve(ctx context.Context, name string, p part) (string, error) 
 	return s.addr, nil
 }
 
-// start starts the servers that all rows need, chooses the rows, and starts
-// the servers that their cells need.
-func (b *bench) start(ctx context.Context) error {
-	var err error
+// startServers starts Kafka and Redis, unless real ones are named.
+func (b *bench) startServers(ctx context.Context) (err error) {
 	b.kafkaAddr = map[kafkaPath]string{pathDirect: b.kafka}
 	if b.kafka == "" {
 		if b.kafkaAddr[pathDirect], err = b.serve(ctx, "Kafka", part{Kind: serverKafka, Dir: b.dir}); err != nil {
@@ -247,7 +248,14 @@ func (b *bench) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if b.backends, err = newBackends(b.kafkaAddr[pathDirect], b.redisURL); err != nil {
+	b.backends, err = newBackends(b.kafkaAddr[pathDirect], b.redisURL)
+	return err
+}
+
+// start starts the servers that all rows need, chooses the rows, and starts
+// the servers that their cells need.
+func (b *bench) start(ctx context.Context) error {
+	if err := b.startServers(ctx); err != nil {
 		return err
 	}
 	addrs, err := b.backends.brokers(ctx)

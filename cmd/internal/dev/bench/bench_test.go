@@ -232,12 +232,12 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	p := processes{}
 	// In a test the program is the test binary, which knows no such flag.
-	if _, err := p.serve(t.Context(), "kafka", []string{"-nonsense"}); err == nil || !strings.Contains(err.Error(), "start kafka") {
+	if _, err := p.serve(t.Context(), "kafka", nil, []string{"-nonsense"}); err == nil || !strings.Contains(err.Error(), "start kafka") {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.serve(ctx, "kafka", []string{"-test.run=^$"}); !errors.Is(err, context.Canceled) {
+	if _, err := p.serve(ctx, "kafka", nil, []string{"-test.run=^$"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

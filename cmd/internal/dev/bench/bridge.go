@@ -59,12 +59,15 @@ func printEnd(a *cli.App, end partEnd) error {
 // peakRSS is the most memory that this process had since it was started, in
 // bytes, 0 where the system does not report it. What a parent learns at the end of
 // a process counts from the fork, and is never below the parent's own.
-func peakRSS() int64 {
-	raw, err := os.ReadFile("/proc/self/status")
+func peakRSS() int64 { return memoryOf("self", "VmHWM") }
+
+// memoryOf is a figure in bytes of a process, 0 where the system does not report it.
+func memoryOf(pid, figure string) int64 {
+	raw, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(raw), "\nVmHWM:")
+	_, rest, _ := strings.Cut(string(raw), "\n"+figure+":")
 	line, _, _ := strings.Cut(rest, "\n")
 	kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
 	if err != nil {

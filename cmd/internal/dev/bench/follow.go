@@ -153,7 +153,7 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 // onOwnAPI does what needs an API of its own, and sorts what that returns.
 func (b *bench) onOwnAPI(ctx context.Context, p part, do func(*apiServer) ([]time.Duration, error)) ([]time.Duration, error) {
 	p.Kind = serverAPI
-	s, err := b.processes.serve(ctx, "API of one run", p.args())
+	s, err := b.processes.serve(ctx, "API of one run", nil, p.args())
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.Latency
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
 	defer cancel()
-	name := "bench-" + strings.ToLower(rand.Text()[:10])
+	name := newName()
 	if c.writes() {
 		defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name)) }()
 		if err := b.backends.create(ctx, name); err != nil {
@@ -45,6 +45,9 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	}
 	return m, err
 }
+
+// newName returns a name for the topics, keys and groups of one run.
+func newName() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
 
 // verify checks that the topic has at least as many offsets as the cell has
 // events. To read them would take longer than what is measured.

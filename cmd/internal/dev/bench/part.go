@@ -44,10 +44,11 @@ const (
 	serverRedis work = "redis"
 	serverAPI   work = "api"
 	serverProxy work = "proxy"
+	serverFleet work = "fleet"
 )
 
 var partKinds = map[work]func(context.Context, *cli.App, *part) error{
-	serverKafka: serveKafka, serverRedis: serveRedis, serverAPI: serveAPI, serverProxy: serveProxy,
+	serverKafka: serveKafka, serverRedis: serveRedis, serverAPI: serveAPI, serverProxy: serveProxy, serverFleet: serveFleet,
 	workBridge: runBridge, workBackfill: runBackfill,
 	workFetch:      loop(config.UsesExport, fetchLoop),
 	workSplit:      loop(config.UsesExport, splitLoop),

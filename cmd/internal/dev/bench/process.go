@@ -89,10 +89,10 @@ type server struct {
 }
 
 // serve starts a server, which prints its address in a line when it is ready.
-func (p *processes) serve(ctx context.Context, name string, args []string) (*server, error) {
+func (p *processes) serve(ctx context.Context, name string, env, args []string) (*server, error) {
 	// A server outlives ctx: its clients end first.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	cmd, err := p.command(life, nil, args)
+	cmd, err := p.command(life, env, args)
 	if err != nil {
 		end()
 		return nil, err

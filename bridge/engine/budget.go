@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Budget bounds the bytes of pages that all streams of a process have in memory together.
+// Its methods may be called concurrently.
+//
+// A stream asks before it requests a page, with the size of its last one, and corrects the
+// size once the page is here: it never waits with a page at hand, so pages that are larger
+// than expected exceed the budget, and delay the next ones. Pages are returned by the
+// brokers' acknowledgements, whoever waits. A stream without pages, as at the end of the
+// results, comes first, and may take the quarter that no other may.
+type Budget struct {
+	limit int64 // bytes
+
+	mu    sync.Mutex // guards all below
+	used  int64
+	first []*loan   // of streams without pages, in the order in which they came
+	more  []*loan   // of streams that have some
+	moved time.Time // when bytes last came back or were granted
+	busy  time.Time // when a stream with pages was last granted another
+}
+
+// loan is a request for bytes of a stream that holds so many.
+type loan struct {
+	bytes   int64
+	held    *atomic.Int64
+	granted chan struct{}
+}
+
+// stalled is how long no page may come back before a stream without pages exceeds the
+// budget: brokers that do not answer to others must not stop it.
+const stalled = time.Second
+
+// NewBudget returns a Budget of so many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
+
+// take waits for so many bytes for a stream that holds so many. The error is that of ctx.
+func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) error {
+	if b == nil {
+		return ctx.Err()
+	}
+	l := &loan{bytes, held, make(chan struct{})}
+	b.mu.Lock()
+	if held.Load() == 0 {
+		b.first = append(b.first, l)
+	} else {
+		b.more = append(b.more, l)
+	}
+	b.grant()
+	b.mu.Unlock()
+	for {
+		overdue := time.NewTimer(stalled)
+		select {
+		case <-l.granted:
+			overdue.Stop()
+			return nil
+		case <-overdue.C:
+			b.exceed()
+		case <-ctx.Done():
+			overdue.Stop()
+			b.withdraw(l)
+			return ctx.Err()
+		}
+	}
+}
+
+// exceed grants the oldest request of a stream without pages, if nothing has come back and
+// nothing was granted for a while.
+func (b *Budget) exceed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.more = slices.DeleteFunc(b.more, func(l *loan) bool {
+		back := l.held.Load() == 0
+		if back {
+			b.first = append(b.first, l)
+		}
+		return back
+	})
+	if len(b.first) > 0 && time.Since(b.moved) >= stalled {
+		b.lend(&b.first)
+	}
+	b.grant()
+}
+
+// withdraw gives up a request, which may have been granted meanwhile.
+func (b *Budget) withdraw(l *loan) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	waiting := false
+	for _, queue := range []*[]*loan{&b.first, &b.more} {
+		if i := slices.Index(*queue, l); i >= 0 {
+			waiting, *queue = true, slices.Delete(*queue, i, i+1)
+		}
+	}
+	if !waiting {
+		b.used -= l.bytes
+	}
+	b.grant()
+}
+
+// Busy returns when a stream last had several pages, as those that catch up have.
+func (b *Budget) Busy() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.busy
+}
+
+// add corrects what a stream has, or returns it: it never waits.
+func (b *Budget) add(bytes int64) {
+	if b == nil || bytes == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used += bytes; bytes < 0 {
+		b.moved = time.Now()
+		b.grant()
+	}
+}
+
+// grant grants what fits. Where nothing is used anything fits: a page may be larger than
+// the budget. The caller holds mu.
+func (b *Budget) grant() {
+	for len(b.first) > 0 && (b.used == 0 || b.used+b.first[0].bytes <= b.limit) {
+		b.lend(&b.first)
+	}
+	for len(b.first) == 0 && len(b.more) > 0 && (b.used == 0 || b.used+b.more[0].bytes <= b.limit/4*3) {
+		b.lend(&b.more)
+		b.busy = b.moved
+	}
+}
+
+// lend grants the first request of a queue. The caller holds mu.
+func (b *Budget) lend(queue *[]*loan) {
+	l := (*queue)[0]
+	*queue = slices.Delete(*queue, 0, 1)
+	b.used += l.bytes
+	b.moved = time.Now()
+	close(l.granted)
+}

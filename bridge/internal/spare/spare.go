@@ -1,0 +1,59 @@
+// Package spare keeps memory that is used again, by all streams of a process.
+package spare
+
+import (
+	"slices"
+	"sync"
+)
+
+// most is how many values a List keeps.
+const most = 64
+
+// List is a LIFO free list: the newest is still in the CPU cache. The zero value is ready
+// for use. Its methods may be called concurrently.
+type List[T any] struct {
+	mu   sync.Mutex // guards all below
+	free []T
+	idle int // how many were not needed since the last Trim
+}
+
+// Take takes the newest value that fits, or else the newest. It returns false if there is
+// none.
+func (l *List[T]) Take(fits func(T) bool) (v T, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := len(l.free) - 1
+	if at < 0 {
+		return v, false
+	}
+	for i, each := range slices.Backward(l.free) {
+		if fits(each) {
+			at = i
+			break
+		}
+	}
+	v = l.free[at]
+	l.free = slices.Delete(l.free, at, at+1)
+	l.idle = min(l.idle, len(l.free))
+	return v, true
+}
+
+// Give adds a value, unless there are many.
+func (l *List[T]) Give(v T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.free) < most {
+		l.free = append(l.free, v)
+	}
+}
+
+// Trim drops what was not needed since the last Trim.
+func (l *List[T]) Trim() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free = slices.Delete(l.free, 0, l.idle)
+	l.idle = len(l.free)
+}
+
+// Any fits always.
+func Any[T any](T) bool { return true }

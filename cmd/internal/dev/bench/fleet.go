@@ -1,0 +1,284 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+)
+
+// fleet says how many streams to measure, and how.
+type fleet struct {
+	options
+	streams   int
+	processes int
+	rest      time.Duration
+	set       []string // settings of the processes
+}
+
+const fleetHelp = `Measure what many streams in one process cost: memory, CPU at rest, descriptors,
+goroutines and a scrape of the metrics.
+
+All streams follow the same simulated export, compressed, to topics of their own.
+The figures are taken twice, each time after --rest without new events: after the
+streams have caught up, and after a restart. CPU is measured over another --rest.
+With several processes, memory and counts are sums. Linux only.`
+
+func newFleetCommand(a *cli.App) *cobra.Command {
+	f := fleet{options: options{delivery: string(bridge.ExactlyOnce)}}
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Measure what many streams in one process cost",
+		Long:  fleetHelp,
+		Example: `  exportbridge-dev bench fleet
+  exportbridge-dev bench fleet --streams 1000 --pages 1 --json
+  exportbridge-dev bench fleet --kafka localhost:9092 --redis redis://localhost:6379`,
+		Args: cobra.NoArgs,
+	}
+	asJSON := cli.TakeJSON(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&f.streams, "streams", 100, "number of streams")
+	flags.IntVar(&f.processes, "processes", 1, "number of processes that share the streams")
+	flags.IntVar(&f.pages, "pages", 20, "pages of 1000 events per stream")
+	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
+	flags.StringArrayVar(&f.set, "set", nil, "`SETTING=VALUE` of the measured processes; repeatable")
+	flags.StringVar(&f.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
+	flags.StringVar(&f.redis, "redis", "", "`URL` of a real Redis (default embedded)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f.rounds = 1
+		err := f.validate()
+		if runtime.GOOS != "linux" {
+			err = errors.New("bench fleet reads /proc, which only Linux has")
+		}
+		if f.streams < 1 || f.processes < 1 || f.rest <= 0 {
+			err = errors.Join(err, errors.New("--streams, --processes and --rest must be above 0"))
+		}
+		if err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench fleet --help"}
+		}
+		report, err := f.measure(cmd.Context(), a)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return cli.PrintJSON(a.Stdout, report)
+		}
+		return report.print(a.Stdout)
+	}
+	return cmd
+}
+
+// serveFleet is the command run, whose address is that of its metrics.
+func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
+	s, err := a.Settings(config.UsesAll, nil)
+	if err != nil {
+		return err
+	}
+	process.TuneMemory(a.Environ)
+	line := process.NewStatusLine(a.Stderr)
+	p, err := process.New(ctx, s, command.ProcessOptions(a, s, engine.Limits{}, process.NewLogger(line, &s.Process, a.Environ)))
+	if err != nil {
+		return command.RunError(err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // ends with the parent, or with this process
+		_, _ = io.Copy(io.Discard, a.Stdin)
+		stop()
+	}()
+	fmt.Fprintf(a.Stdout, "http://%s\n", p.Addr())
+	return p.RunAndClose(ctx, line)
+}
+
+// measure starts the servers and measures the fleet.
+func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err error) {
+	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
+	if err != nil {
+		return nil, fmt.Errorf("create directory for the benchmark: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b := &bench{options: f.options, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err := b.startServers(ctx); err != nil {
+		return nil, err
+	}
+	api, err := b.serve(ctx, "API", part{Kind: serverAPI, API: apiKind{Gzip: true}, Events: f.pages * pageEvents})
+	if err != nil {
+		return nil, err
+	}
+	name := newName()
+	var topics []string
+	for i := range f.streams {
+		topics = append(topics, fleetTopic(name, i))
+	}
+	defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name, topics...)) }()
+	if err := b.backends.create(ctx, name, topics...); err != nil {
+		return nil, err
+	}
+	env := f.settings(b, name, &apiServer{url: api})
+	head := newReport(&f.options)
+	r := &fleetReport{
+		Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
+		Streams: f.streams, Processes: f.processes, Pages: f.pages,
+	}
+	for _, phase := range []string{"caught up", "restarted"} {
+		figures, err := f.phase(ctx, b, env)
+		if err != nil {
+			return nil, fmt.Errorf("streams that have %s: %w", phase, err)
+		}
+		figures.Phase = phase
+		r.Phases = append(r.Phases, figures)
+	}
+	return r, nil
+}
+
+func fleetTopic(name string, i int) string { return fmt.Sprintf("%s.s%d", name, i) }
+
+// settings are the environment of the measured processes.
+func (f *fleet) settings(b *bench, name string, api *apiServer) []string {
+	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "LOG_LEVEL=warn")
+	var names []string
+	for i := range f.streams {
+		prefix := fmt.Sprintf("STREAM_S%d_", i)
+		names = append(names, "s"+strconv.Itoa(i))
+		env = append(env, prefix+"EXPORT_RESOURCE=events", prefix+"KAFKA_TOPIC="+fleetTopic(name, i))
+	}
+	return slices.Concat(env, []string{"BRIDGE_STREAMS=" + strings.Join(names, ",")}, f.set)
+}
+
+// phase starts the processes, waits until all streams have caught up and rested, and
+// measures.
+func (f *fleet) phase(ctx context.Context, b *bench, env []string) (_ fleetFigures, err error) {
+	var members []*server
+	defer func() {
+		for _, s := range members {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	began := time.Now()
+	for range f.processes {
+		s, err := b.processes.serve(ctx, "bridge", env, (&part{Kind: serverFleet}).args())
+		if err != nil {
+			return fleetFigures{}, err
+		}
+		members = append(members, s)
+	}
+	if err := f.awaitCaughtUp(ctx, members); err != nil {
+		return fleetFigures{}, err
+	}
+	figures := fleetFigures{StartSeconds: time.Since(began).Seconds()}
+	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(time.Since(began)))
+	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
+		return figures, ctx.Err()
+	}
+	busy := map[string]*float64{"Kafka": &figures.BrokerCPU, "Redis": &figures.RedisCPU, "bridge": &figures.CPU}
+	watched := slices.Concat(b.servers, members)
+	cpu := func(sign float64) {
+		for _, s := range watched {
+			if sum, ok := busy[s.name]; ok {
+				used, _ := processCPU(s.cmd.Process.Pid) // 0 if it has ended, which is found below
+				*sum += sign * used / f.rest.Seconds()
+			}
+		}
+	}
+	cpu(-1)
+	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
+		return figures, ctx.Err()
+	}
+	cpu(1)
+	for _, s := range members {
+		if err := figures.add(ctx, s); err != nil {
+			return figures, err
+		}
+	}
+	return figures, nil
+}
+
+// awaitCaughtUp waits until all streams have caught up.
+func (f *fleet) awaitCaughtUp(ctx context.Context, members []*server) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout, fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
+	defer cancel()
+	for {
+		caughtUp := 0
+		for _, s := range members {
+			seen, err := scrape(ctx, s.addr)
+			if err != nil {
+				return err
+			}
+			caughtUp += int(seen.sums["exportbridge_caught_up"])
+		}
+		if caughtUp == f.streams {
+			return nil
+		}
+		if bridge.Sleep(ctx, scrapePause); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+const (
+	fleetTimeout = 20 * time.Minute
+	scrapePause  = 2 * time.Second
+)
+
+// scraped is a scrape of the metrics.
+type scraped struct {
+	sums   map[string]float64 // of a metric over all its labels
+	series int
+	bytes  int64
+	took   time.Duration
+}
+
+// scrape reads the metrics of a process.
+func scrape(ctx context.Context, addr string) (got scraped, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+"/metrics", http.NoBody)
+	if err != nil {
+		return got, err
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	began := time.Now()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return got, fmt.Errorf("scrape the metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return got, fmt.Errorf("scrape the metrics: %s", resp.Status)
+	}
+	got.sums = make(map[string]float64)
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		got.bytes += int64(len(line)) + 1
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, _, _ := strings.Cut(line, " ")
+		name, _, _ = strings.Cut(name, "{")
+		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return got, fmt.Errorf("scrape the metrics: %w", err)
+		}
+		got.series++
+		got.sums[name] += value
+	}
+	got.took = time.Since(began)
+	return got, lines.Err()
+}
