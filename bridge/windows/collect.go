@@ -28,22 +28,21 @@ type collector struct {
 	walk   *walk                       // of a list without an end, else nil
 	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
 	moving bool                        // pages move: listed is compared
-	listed digest
+	again  int64                       // items from this time on are listed by other windows too
+	listed digest                      // of the others, and of all without an id
 	items  []item
 	bytes  int64
 }
 
 // digest is what two listings of the same items have in common.
 type digest struct {
-	items    int
-	sum      uint64
-	nameless bool // some have no id
+	items int
+	sum   uint64
 }
 
-func (d *digest) add(e *bridge.Event, k bridge.ItemKey) {
+func (d *digest) add(k bridge.ItemKey) {
 	d.items++
 	d.sum += maphash.Bytes(seed, k[:])
-	d.nameless = d.nameless || e.ID == nil
 }
 
 // itemCost is what an item takes beside its bytes, as that of the engine's prefetcher.
@@ -55,7 +54,10 @@ func (c *collector) collect(p *bridge.Page) error {
 		e := &p.Events[i]
 		if c.keys != nil || c.moving {
 			k := e.ItemKey()
-			if c.listed.add(e, k); c.keys != nil {
+			if e.ID == nil || e.Defect != bridge.DefectNone || e.Time < c.again {
+				c.listed.add(k)
+			}
+			if c.keys != nil {
 				c.keys[k] = struct{}{}
 			}
 		}

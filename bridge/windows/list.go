@@ -25,27 +25,28 @@ var errMoved = errors.New("the list moved while it was read")
 // maxListings bounds the listings of a range whose pages move.
 const maxListings = 8
 
-// window is what is listed for one window: from and to, and below which items are dropped,
-// in milliseconds since the epoch; late if it goes back by Config.Late.
+// window is what is listed for one window: from and to, below which floor items are
+// dropped, and before when they are listed only once, in milliseconds since the epoch;
+// late if it goes back by Config.Late.
 type window struct {
-	from, to, floor int64
-	late            bool
+	from, to, floor, again int64
+	late                   bool
 }
 
 // complete lists a range whole. Numbered pages move while they are read, so an item may be
-// left out, or be listed twice: then two listings in a row must have the same items, if
-// they have items without an id, or if some are listed only once.
-func (l *Lister) complete(ctx context.Context, w window, once bool) (*collector, error) {
+// left out, or be listed twice: then two listings in a row must have the same of those
+// without an id, and of those that no other window lists.
+func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
 	for range maxListings {
-		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered}
+		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered, again: w.again}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}
 		c.walk = l.walk(w.from, w.to, w.late)
 		err := l.listAll(ctx, c, w.from, w.to)
 		switch {
-		case err == nil && (!l.cfg.Numbered || !once && !c.listed.nameless || c.listed == before):
+		case err == nil && (!l.cfg.Numbered || c.listed == before):
 			return c, l.walked(c.walk)
 		case err != nil && !errors.Is(err, errMoved):
 			return c, err
@@ -161,15 +162,21 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	l.memory.beginListing()
 	at := l.cfg.Range(max(0, from-unit), to)
 	visited := make(map[string]struct{})
-	var last bridge.ItemKey // of the page before
+	numbers := numbering{size: l.cfg.PageSize}
 	for empties := 0; ; {
 		p, err := l.request(ctx, at)
+		if l.cfg.Numbered && numbers.ended(p, err) {
+			if p != nil {
+				p.Release()
+			}
+			return got, nil
+		}
 		if err != nil {
 			return got, err
 		}
 		l.clock.saw(p)
 		got.add(p)
-		if err = l.overlap(p, &last); err == nil {
+		if err = l.overlap(p, &numbers.last); err == nil {
 			err = c.collect(p)
 		}
 		items, next, tail, unread := p.Items, p.Next, p.Tail(), p.Unread
@@ -189,12 +196,12 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		if c.walk.ends() {
 			return got, nil
 		}
-		if empties++; items > 0 {
+		if empties++; items > 0 && !numbers.same {
 			empties = 0
 		}
 		if empties >= maxEmpties {
 			return got, fault(bridge.Permanent, "window", bridge.ReasonConfig, "set what marks the end of the results: EXPORT_MORE_FIELD, or EXPORT_CURSOR_FIELD",
-				fmt.Sprintf("the listing does not end: %d empty pages in a row name a next one", empties))
+				fmt.Sprintf("the listing does not end: %d pages in a row have no items, or the same, and name a next one", empties))
 		}
 		if _, was := visited[next]; was {
 			return got, &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle, HintCode: bridge.HintCursorIgnored,
@@ -203,6 +210,36 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		visited[next] = struct{}{}
 		at.Cursor = next
 	}
+}
+
+// numbering is what tells where numbered pages end.
+type numbering struct {
+	size  int            // of a page, as asked for
+	pages int            // so far
+	most  int            // items of a page
+	last  bridge.ItemKey // last item of the page before
+	page  digest         // the items of that page
+	same  bool           // this page has the same
+}
+
+// ended reports whether a page is behind the last one: some APIs repeat that one then, and
+// some reject the number. A number behind a full page may be rejected for being large.
+// Equal items without an id may fill several pages.
+func (n *numbering) ended(p *bridge.Page, err error) bool {
+	if err != nil {
+		_, rejected := errors.AsType[*cutOff](err)
+		return rejected && (n.page.items < n.most || n.pages == 1 && n.page.items < n.size)
+	}
+	var page digest
+	named := true
+	for i := range p.Events {
+		page.add(p.Events[i].ItemKey())
+		named = named && p.Events[i].ID != nil
+	}
+	n.same = n.pages > 0 && page.items > 0 && page == n.page
+	n.page, n.most = page, max(n.most, page.items)
+	n.pages++
+	return n.same && named
 }
 
 // overlap drops the first item of a page that begins with the last one of the page before,

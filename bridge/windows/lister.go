@@ -196,9 +196,12 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 		if to = min(limit, floor(from+l.size)); l.cfg.NoEnd {
 			to = limit
 		}
-		w := window{from: start, to: to, floor: bottom, late: back > l.cfg.LookBack}
+		w := window{from: start, to: to, floor: bottom, again: bridge.NoTime, late: back > l.cfg.LookBack}
+		if again := to - l.cfg.LookBack.Milliseconds(); again > from { // else all were listed before, or will be
+			w.again = again
+		}
 		var c *collector
-		c, err = l.complete(ctx, w, to-from > l.cfg.LookBack.Milliseconds())
+		c, err = l.complete(ctx, w)
 		switch {
 		case err == nil:
 			if back > l.cfg.LookBack {

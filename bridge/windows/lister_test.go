@@ -55,6 +55,7 @@ type list struct {
 	mostPages, pages          int           // of a listing, 0 is no limit
 	longest                   time.Duration // range of a query
 	numbers, offsets          bool          // in place of cursors
+	beyond                    string        // repeat or reject a page behind the last one
 	slow                      func()        // before each page
 	fail                      func() error
 	requests                  int
@@ -114,6 +115,12 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	switch {
 	case l.numbers:
 		number = max(1, number)
+		switch pages := max(1, (len(shown)+l.page-1)/l.page); {
+		case number > pages && l.beyond == "reject":
+			return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("no such page")}
+		case l.beyond == "repeat":
+			number = min(number, pages)
+		}
 		shown = shown[min(len(shown), (number-1)*l.page):]
 	case l.offsets:
 		shown = shown[min(len(shown), number):]
@@ -151,7 +158,8 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	p.Items = len(p.Events)
 	switch {
 	case l.numbers && p.Items > 0:
-		p.Next = strconv.Itoa(number + 1)
+		asked, _ := strconv.Atoi(at.Cursor)
+		p.Next = strconv.Itoa(max(1, asked) + 1)
 	case l.offsets && p.Items > 0 && (p.Items > 1 || at.Cursor == ""):
 		p.Next = strconv.Itoa(number + p.Items - 1)
 	}
@@ -492,6 +500,68 @@ func TestPlaced(t *testing.T) {
 			t.Errorf("%d records, want %d", len(x.records), len(l.all))
 		}
 	})
+}
+
+// TestNumberedCopies: an item without an id that a page lists again, since another one came
+// before it, is published once.
+func TestNumberedCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &list{page: 2, numbers: true, noIDs: true}
+		add := func(id string, before time.Duration) {
+			l.all = append(l.all, entry{id: id, seq: len(l.all), at: began.Add(-before), visible: began.Add(-before)})
+		}
+		add("a", 10*time.Minute)
+		add("b", 11*time.Minute)
+		add("c", 12*time.Minute)
+		l.fail = func() error {
+			if l.requests == 4 { // behind two for the bounds, and the first page
+				add("new", 9*time.Minute)
+			}
+			return nil
+		}
+		cfg := settings(2 * time.Hour)
+		cfg.Numbered = true
+		x := newTopic(t, began.Add(-30*time.Minute), 2*time.Hour).begin(windows.New(l, cfg))
+		for more := true; more; {
+			var err error
+			if more, err = x.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x.commit(); len(x.records) != 4 || len(counts(x.records)) != 4 {
+			t.Errorf("records %q, want each item once", x.records)
+		}
+	})
+}
+
+// TestNumberedEnd: an API may repeat its last page behind it, or reject the number.
+func TestNumberedEnd(t *testing.T) {
+	for name, beyond := range map[string]string{"repeated": "repeat", "rejected": "reject"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := &list{page: 3, numbers: true, beyond: beyond}
+				for i := range 30 {
+					at := began.Add(-time.Duration(i) * time.Minute)
+					l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+				}
+				bridge.Sleep(t.Context(), time.Minute)
+				cfg := settings(time.Minute)
+				cfg.Numbered, cfg.PageSize = true, 3
+				x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
+				for more := true; more; {
+					var err error
+					if more, err = x.step(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if x.commit(); len(x.records) != 30 {
+					t.Errorf("%d records, want 30", len(x.records))
+				}
+			})
+		})
+	}
 }
 
 // TestOrder: a window is published oldest first, whatever the order of its list.

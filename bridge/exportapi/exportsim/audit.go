@@ -1,6 +1,7 @@
 package exportsim
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -65,13 +66,15 @@ func (e extent) holds(found []int) extent {
 	return e
 }
 
-// readOffset reads a cursor that counts the items before the page.
-func (q *query) readOffset() error {
-	skip, err := strconv.Atoi(q.cursor)
-	if err != nil || skip < 0 {
-		return refusal{http.StatusBadRequest, "invalid-cursor", "The offset is not valid."}
+// readNumber reads a cursor that counts the items before the page, or the pages from 1.
+func (q *query) readNumber(pages bool) error {
+	n, err := strconv.Atoi(q.cursor)
+	if q.skip = n; pages {
+		q.skip = (n - 1) * q.size
 	}
-	q.skip = skip
+	if err != nil || q.skip < 0 || n > math.MaxInt32 {
+		return refusal{http.StatusBadRequest, "invalid-cursor", "The page or offset is not valid."}
+	}
 	return nil
 }
 

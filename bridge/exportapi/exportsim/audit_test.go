@@ -25,6 +25,8 @@ type auditClient struct {
 	unit                     time.Duration
 	fromExcluded, toIncluded bool // an event at the bound: from excludes it, to includes it
 	offset                   bool
+	blind                    bool // no page says whether another one follows
+	numbered                 bool // pages, each of the full size
 	whole                    bool // the list goes by whole seconds
 	items                    func(page []byte) []json.RawMessage
 	next                     func(target url.URL, r *httptest.ResponseRecorder) string
@@ -37,6 +39,8 @@ var auditClients = map[string]auditClient{
 		items: member("items"), next: nextIn("paging", "next"),
 	},
 	"audit-list-offset": {size: "per_page", from: "from", to: "to", unit: time.Second, toIncluded: true, offset: true, items: array, next: nextLinked},
+	"audit-list-pages":  {size: "per_page", from: "from", to: "to", unit: time.Millisecond, offset: true, blind: true, numbered: true, items: member("items"), next: nextNumber("page")},
+	"audit-list-skip":   {size: "limit", from: "from", to: "to", offset: true, blind: true, items: member("items"), next: nextNumber("offset")},
 	"slack-audit-logs": {
 		path: "/audit/v1/logs", size: "limit", from: "oldest", to: "latest", unit: time.Second, toIncluded: true, whole: true,
 		items: member("entries"), next: nextBy("cursor", "response_metadata", "next_cursor"),
@@ -82,6 +86,24 @@ func nextBy(param string, names ...string) func(url.URL, *httptest.ResponseRecor
 		}
 		query := target.Query()
 		query.Set(param, cursor)
+		target.RawQuery = query.Encode()
+		return target.String()
+	}
+}
+
+// nextNumber returns what counts on behind a page with items: pages from 1, or items from 0.
+func nextNumber(param string) func(url.URL, *httptest.ResponseRecorder) string {
+	return func(target url.URL, r *httptest.ResponseRecorder) string {
+		n := len(list(at(r.Body.Bytes(), "items")))
+		if n == 0 {
+			return ""
+		}
+		query := target.Query()
+		number, _ := strconv.Atoi(query.Get(param))
+		if param == "page" {
+			number, n = max(1, number), 1
+		}
+		query.Set(param, strconv.Itoa(number+n))
 		target.RawQuery = query.Encode()
 		return target.String()
 	}
@@ -171,13 +193,16 @@ func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time
 		if !slices.Equal(got, want) {
 			t.Fatalf("%s at %s lists %v, want %v", target, now, got, want)
 		}
-		if target = c.next(first, r); (target != "") != more {
+		asked, _ := url.Parse(target)
+		if target = c.next(*asked, r); (target != "") != (more || c.blind && len(want) > 0) {
 			t.Fatalf("the next page is %q, %v that there is one", target, more)
 		}
 		if len(want) > 0 {
 			before = want[len(want)-1]
 		}
-		listed += len(want)
+		if listed += len(want); c.numbered {
+			listed = (pages + 1) * size
+		}
 		*now = now.Add(time.Duration(random.IntN(700)) * time.Millisecond)
 	}
 	return pages

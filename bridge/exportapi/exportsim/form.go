@@ -42,7 +42,8 @@ type Form struct {
 	// ItemsField is a member, or root where the page is the array.
 	ItemsField string
 	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
-	// 8288); CursorField says where in there.
+	// 8288); CursorField says where in there. With page-number and offset, which go with
+	// the CursorKind offset, a page names no next one.
 	CursorIn, CursorField string
 	// CursorKind is opaque, or the key of the last item, which never expires; newest first,
 	// items are listed from before it on:
@@ -112,6 +113,7 @@ type Form struct {
 // The values of fields that the code asks for.
 const (
 	inBody, inHeader, inLastItem, inNextURL, inLink          = "body", "header", "last-item", "next-url", "link"
+	inPage, inOffset                                         = "page-number", "offset"
 	kindOpaque, kindSeq, kindLogID, kindOffset               = "opaque", "seq", "log-id", "offset"
 	formatMillis, formatSeconds, formatMicros, formatRFC3339 = "ms", "s", "us", "rfc3339"
 
@@ -159,7 +161,7 @@ func (f Form) validate() error {
 	}
 	oneOf("Method", f.Method, http.MethodGet, http.MethodPost)
 	oneOf("ItemTimeFormat", f.ItemTimeFormat, formatMillis, formatSeconds, formatMicros, formatRFC3339, none)
-	oneOf("CursorIn", f.CursorIn, inBody, inHeader, inLastItem, inNextURL, inLink)
+	oneOf("CursorIn", f.CursorIn, inBody, inHeader, inLastItem, inNextURL, inLink, inPage, inOffset)
 	oneOf("CursorKind", f.CursorKind, kindOpaque, kindSeq, kindLogID, kindOffset)
 	oneOf("TimeFormat", f.TimeFormat, formatMillis, formatSeconds, formatMicros, formatRFC3339)
 	oneOf("Auth", f.Auth, authKey, authBasic, authOAuth2, none)

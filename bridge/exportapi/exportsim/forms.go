@@ -110,6 +110,18 @@ var forms = []Form{
 		PageSizeParam: "per_page", StartParam: "from", EndParam: "to", TimeFormat: formatSeconds, EndInclusive: true,
 	},
 	{
+		Name: "audit-list-pages", Path: "/audit", Item: itemLog,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		CursorIn: inPage, CursorKind: kindOffset, CursorParam: "page", EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
+		PageSizeParam: "per_page", StartParam: "from", EndParam: "to", TimeFormat: formatMillis,
+	},
+	{
+		Name: "audit-list-skip", Path: "/audit", Item: itemLog,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		CursorIn: inOffset, CursorKind: kindOffset, CursorParam: "offset", EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
+		PageSizeParam: "limit", StartParam: "from", EndParam: "to", TimeFormat: formatRFC3339,
+	},
+	{
 		// Without an end a request polls: there is always a next link, and the
 		// events come as they were stored, not by their time.
 		Name: "okta-system-log", Path: "/api/v1/logs",

@@ -136,7 +136,7 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 	altered := refusal{http.StatusBadRequest, "invalid-cursor", "The cursor is not valid."}
 	f := &p.form
 	if f.CursorKind == kindOffset {
-		return q.readOffset()
+		return q.readNumber(f.CursorIn == inPage)
 	}
 	if f.CursorKind != kindOpaque {
 		if strings.ContainsFunc(q.cursor, func(r rune) bool { return r < '0' || r > '9' }) || q.cursor == "" {

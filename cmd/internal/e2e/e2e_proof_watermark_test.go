@@ -35,6 +35,7 @@ var auditCases = []auditCase{
 	{"audit-list", 3 * time.Second, 10 * time.Second},
 	{"audit-list-url", 3 * time.Second, 0},
 	{"audit-list-offset", 3 * time.Second, -time.Hour},
+	{"audit-list-skip", 3 * time.Second, 0},
 	// Longer than what is listed again: some events are never seen.
 	{"audit-list", 10 * time.Second, 0},
 }

@@ -113,6 +113,13 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err 
 // checkAPI requests one page, with the filter of the job.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 	export := w.export(events)
+	if export.Numbered() {
+		return &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "numbered",
+			Err:  fmt.Errorf("with EXPORT_CURSOR_IN=%s a job that was stopped could not go on at its page", export.CursorIn),
+			Hint: "to publish what a range lacks: exportbridge verify --repair --from TIME --to TIME --execute; to publish it again: exportbridge cursor reset --to-datetime TIME --execute",
+		}
+	}
 	api, err := exportapi.New(export)
 	if err != nil {
 		return err
