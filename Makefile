@@ -22,7 +22,7 @@ IMAGE     ?= exportbridge
 EPOCH     ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench bench-fleet pgo image release release-test release-check rename recording
+.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench bench-fleet peers pgo image release release-test release-check rename recording
 
 # A line "##@ name" starts a group.
 help:
@@ -98,6 +98,9 @@ poison: ## overwrite released pages under the race detector; EVENTS=N
 proof: ## kill, pause, cut servers; KILLS, ZOMBIES, MINUTES, UPGRADE
 	TEST_REAL=1 $(if $(UPGRADE_FROM),E2E_UPGRADE_FROM=$(UPGRADE_FROM)) $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(UPGRADE),E2E_UPGRADE=$(UPGRADE)) $(if $(SEED),E2E_SEED=$(SEED)) \
 	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows)),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/internal/e2e
+
+peers: ## follow one list with other tools too; SECONDS=120, KILLS=6
+	cmd/internal/dev/peers/run $(or $(SECONDS),120) $(or $(KILLS),6)
 
 soak: ## run one bridge with a fault every 5 s; MINUTES=30
 	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/internal/e2e
