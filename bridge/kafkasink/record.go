@@ -41,7 +41,7 @@ type builder struct {
 
 	to    *inflightPage    // what is being filled
 	trace kgo.RecordHeader // of the page, without a key where it is not traced
-	dates dates
+	times bridge.EventTimes
 
 	source     bridge.SourceIdentity
 	sourceText []byte
@@ -231,51 +231,13 @@ func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
 	})
 }
 
-// timeHeader returns the exact event time. Times without an RFC 3339 form,
-// which CloudEvents requires, have none.
-func (b *builder) timeHeader(ev *bridge.Event) (kgo.RecordHeader, bool) {
-	if ev.Time == bridge.NoTime || ev.Defect == bridge.DefectTime || ev.Defect == bridge.DefectNotObject {
-		return kgo.RecordHeader{}, false
-	}
-	day := ev.Time / dayMillis
-	if ev.Time%dayMillis < 0 {
-		day--
-	}
-	date := b.dates.of(day)
-	if date == "" {
-		return kgo.RecordHeader{}, false
-	}
-	return b.header(HeaderTime, func(to []byte) []byte {
-		ms := int(ev.Time - day*dayMillis)
-		second := ms / 1000
-		to = append(to, date...)
-		to = append(appendTwo(to, second/3600), ':')
-		to = append(appendTwo(to, second/60%60), ':')
-		to = append(appendTwo(to, second%60), '.', byte('0'+ms/100%10))
-		return append(appendTwo(to, ms%100), 'Z')
-	}), true
-}
-
-func appendTwo(to []byte, n int) []byte { return append(to, byte('0'+n/10), byte('0'+n%10)) }
-
-const dayMillis = 24 * 60 * 60 * 1000
-
-// dates caches the text of the last day: most events share it.
-type dates struct {
-	day  int64
-	text string // with the T that goes before the time; empty where the day has no RFC 3339 form
-}
-
-func (d *dates) of(day int64) string {
-	if d.day == day && d.text != "" {
-		return d.text
-	}
-	t := time.UnixMilli(day * dayMillis).UTC()
-	d.day, d.text = day, ""
-	if y := t.Year(); y >= 0 && y <= 9999 {
-		d.text = t.Format(time.DateOnly) + "T"
-	}
-	return d.text
+// timeHeader returns the event time, if it has a form.
+func (b *builder) timeHeader(ev *bridge.Event) (h kgo.RecordHeader, ok bool) {
+	h.Key = HeaderTime
+	from := len(b.to.text)
+	b.to.text, ok = b.times.Append(b.to.text, ev)
+	h.Value = b.to.text[from:len(b.to.text):len(b.to.text)]
+	return h, ok
 }
 
 // header returns a header with its value in the page's own memory.
