@@ -30,7 +30,7 @@ killed = collections.Counter()
 def syncs(name, argv):
     rng, out = random.Random(name), open(f"{work}/{name}.out", "ab")
     took = 2.0
-    while time.time() < until + 45:
+    while time.time() < until + 90:
         t = time.time()
         p = subprocess.Popen(argv, stdout=out, stderr=open(f"{work}/{name}.err", "ab"), start_new_session=True)
         due = killed[name] < kills * (t - began) / seconds and t < until
@@ -44,7 +44,7 @@ def daemon(name, argv, env):
         p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=open(f"{work}/{name}.log", "ab"), stderr=subprocess.STDOUT, start_new_session=True)
         if killer(p, min(rng.uniform(0.5, 1.5) * seconds / (kills + 1), until - time.time())): killed[name] += time.time() < until
     p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=open(f"{work}/{name}.log", "ab"), stderr=subprocess.STDOUT, start_new_session=True)
-    time.sleep(45); p.terminate(); p.wait()
+    time.sleep(90); p.terminate(); p.wait()
 py = lambda v, f: [f"{tools}/{v}/bin/python", f"{recipes}/{f}"]
 jobs = [threading.Thread(target=syncs, args=a) for a in [
     ("script", ["python3", recipes + "/script.py", base, start, work + "/script.state"]),
