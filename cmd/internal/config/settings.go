@@ -9,9 +9,7 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -467,62 +465,4 @@ func (st *Stream) checkWindows() error {
 	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW", "is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
 	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS", "must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
 	return p.Err()
-}
-
-var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-// streamNames returns the valid names. Names that differ only in - and _ would share
-// their variables.
-func (l *loader) streamNames(names []string) []string {
-	var good []string
-	prefixes := make(map[string]string)
-	for _, name := range names {
-		twin, taken := prefixes[streamPrefix(name)]
-		switch {
-		case !streamName.MatchString(name):
-			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name)
-		case taken && twin == name:
-			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is listed twice, for example events,users", name)
-		case taken:
-			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name))
-		default:
-			prefixes[streamPrefix(name)] = name
-			good = append(good, name)
-		}
-	}
-	return good
-}
-
-// checkTwins rejects two streams that would publish the same events to one topic.
-func (l *loader) checkTwins(streams []Stream, need Uses) {
-	if need&(UsesExport|UsesKafka) != UsesExport|UsesKafka {
-		return
-	}
-	for i := range streams {
-		for j := range streams[:i] {
-			a, b := &streams[j], &streams[i]
-			if a.Kafka.Topic == b.Kafka.Topic && a.sameSource(b) {
-				l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
-					a.Name, b.Name, streamPrefix(b.Name))
-			}
-		}
-	}
-}
-
-func (st *Stream) sameSource(other *Stream) bool {
-	a, b := st.Export, other.Export
-	return a.URL == b.URL && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
-		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
-}
-
-// Owner names this process in checkpoints and answers.
-func (p *Process) Owner() string {
-	if p.InstanceID != "" {
-		return p.InstanceID
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "exportbridge"
-	}
-	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }

@@ -27,7 +27,6 @@ import (
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
-	"exportbridge/bridge/windows"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -236,24 +235,6 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	return s, nil
-}
-
-// followWindows has a stream list its export by windows, if that is set.
-func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
-	if !st.Windows.Windows() {
-		return
-	}
-	cfg := st.Windows
-	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit
-	cfg.MaxBytes, cfg.Timeout, cfg.Warn = st.Engine.PrefetchBytes, st.Engine.FetchTimeout, st.Export.Warn
-	observer := ports.Observer
-	cfg.Observe = func(o bridge.Observation) {
-		o.Stream = st.Name
-		observer.Observe(o)
-	}
-	st.Engine.MarksEnd = true // a page that stays at its watermark
-	st.Engine.StrayCursor = nil
-	ports.Source = windows.New(ports.Source, cfg)
 }
 
 // redisReports returns the reporter of Redis for the health of each stream. The log

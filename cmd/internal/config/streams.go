@@ -1,0 +1,72 @@
+// Package config reads the settings of a process from flags, environment, files and
+// defaults, and reports all problems at once.
+//
+// It is in cmd/internal, not cmd/exportbridge/internal, because exportbridge-dev
+// has the same settings, and Go keeps a command's internal packages from other
+// commands.
+package config
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+)
+
+var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// streamNames returns the valid names. Names that differ only in - and _ would share
+// their variables.
+func (l *loader) streamNames(names []string) []string {
+	var good []string
+	prefixes := make(map[string]string)
+	for _, name := range names {
+		twin, taken := prefixes[streamPrefix(name)]
+		switch {
+		case !streamName.MatchString(name):
+			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name)
+		case taken && twin == name:
+			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is listed twice, for example events,users", name)
+		case taken:
+			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name))
+		default:
+			prefixes[streamPrefix(name)] = name
+			good = append(good, name)
+		}
+	}
+	return good
+}
+
+// checkTwins rejects two streams that would publish the same events to one topic.
+func (l *loader) checkTwins(streams []Stream, need Uses) {
+	if need&(UsesExport|UsesKafka) != UsesExport|UsesKafka {
+		return
+	}
+	for i := range streams {
+		for j := range streams[:i] {
+			a, b := &streams[j], &streams[i]
+			if a.Kafka.Topic == b.Kafka.Topic && a.sameSource(b) {
+				l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
+					a.Name, b.Name, streamPrefix(b.Name))
+			}
+		}
+	}
+}
+
+func (st *Stream) sameSource(other *Stream) bool {
+	a, b := st.Export, other.Export
+	return a.URL == b.URL && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
+		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
+}
+
+// Owner names this process in checkpoints and answers.
+func (p *Process) Owner() string {
+	if p.InstanceID != "" {
+		return p.InstanceID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "exportbridge"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}

@@ -1,0 +1,31 @@
+// Package process is the runtime of a bridge: it wires the streams of the settings,
+// runs them with metrics, traces and the HTTP server, logs, and reports progress to a
+// terminal and the service manager.
+//
+// It is not called runtime, which would hide the standard library's.
+package process
+
+import (
+	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
+	"exportbridge/bridge/windows"
+	"exportbridge/cmd/internal/config"
+)
+
+// followWindows has a stream list its export by windows, if that is set.
+func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
+	if !st.Windows.Windows() {
+		return
+	}
+	cfg := st.Windows
+	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit
+	cfg.MaxBytes, cfg.Timeout, cfg.Warn = st.Engine.PrefetchBytes, st.Engine.FetchTimeout, st.Export.Warn
+	observer := ports.Observer
+	cfg.Observe = func(o bridge.Observation) {
+		o.Stream = st.Name
+		observer.Observe(o)
+	}
+	st.Engine.MarksEnd = true // a page that stays at its watermark
+	st.Engine.StrayCursor = nil
+	ports.Source = windows.New(ports.Source, cfg)
+}
