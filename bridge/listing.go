@@ -176,6 +176,20 @@ func (l *Listing) Since(at int64, lookBack time.Duration) Since {
 	return Since{Topics: mark.Topics, EndsOnly: true}
 }
 
+// AsFound returns the Listing with the extents of the topics found, which have lost records:
+// what is published from there on must be read back. l may be nil.
+func (l *Listing) AsFound(found []TopicState) *Listing {
+	if l == nil {
+		return nil
+	}
+	next := *l
+	next.Marks, next.Behind = slices.Clone(l.Marks), AsFound(l.Behind, found)
+	for i := range next.Marks {
+		next.Marks[i].Topics = AsFound(next.Marks[i].Topics, found)
+	}
+	return &next
+}
+
 // Settled is the instant before which the stream publishes nothing any more, in
 // milliseconds since the epoch: its PositionTime, or what no window lists again.
 func (c *Checkpoint) Settled() int64 {

@@ -155,6 +155,31 @@ func TestListingReset(t *testing.T) {
 	}
 }
 
+// TestListingAsFound: after a loss that was accepted the whole topic is read back in place of
+// what lies behind ends that the log no longer has.
+func TestListingAsFound(t *testing.T) {
+	t.Parallel()
+	l := &bridge.Listing{
+		Marks:  []bridge.ListingMark{{At: 0}, {At: 1000, Topics: topicsTo(40)}, {At: 2000, Topics: topicsTo(90)}},
+		Behind: topicsTo(95),
+	}
+	got := l.AsFound(topicsTo(50))
+	for name, tc := range map[string]struct {
+		topics []bridge.TopicState
+		known  bool
+	}{"within": {got.Marks[1].Topics, true}, "beyond": {got.Marks[2].Topics, false}, "reset": {got.Behind, false}} {
+		if known := tc.topics[0].Ends != ""; known != tc.known || tc.topics[0].End > 50 {
+			t.Errorf("%s: %+v, want known ends: %t", name, tc.topics[0], tc.known)
+		}
+	}
+	if l.Marks[2].Topics[0].End != 90 || got.Marks[0].Topics != nil {
+		t.Errorf("the Listing before has %+v, the mark of a time %+v", l.Marks[2], got.Marks[0])
+	}
+	if none := (*bridge.Listing)(nil).AsFound(topicsTo(1)); none != nil {
+		t.Errorf("no Listing becomes %+v", none)
+	}
+}
+
 // TestListingResetBelow: a reset to before what is listed begins anew: a Listing that goes
 // on would list nothing from there to its lowest time, in silence.
 func TestListingResetBelow(t *testing.T) {

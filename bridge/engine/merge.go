@@ -188,7 +188,7 @@ func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resu
 			if err != nil {
 				return bridge.Checkpoint{}, err
 			}
-			c.Topics = bridge.AsFound(c.Topics, found)
+			c.Topics, c.Listing = bridge.AsFound(c.Topics, found), c.Listing.AsFound(found)
 		}
 		c = s.e.overlapped(c)
 	}
