@@ -147,10 +147,11 @@ request another list (EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, a tenant's header)
 are accepted by --accept-source only. The running bridge applies the change and
 acknowledges it; without one, the command applies it itself.
 
---to-current accepts such changes and leaves the position as it is. After a change
-of EXPORT_FOLLOW it goes on the other way from there, and publishes nothing again
-that the topic holds: do that while the stream is caught up. --to-latest
-skips all events up to now. Without --execute, the command is a dry run.`,
+--to-current accepts such changes and leaves the position as it is. After a
+change of EXPORT_FOLLOW it goes on the other way from there, and publishes
+nothing again that the topic holds: do that while the stream is caught up.
+--to-latest skips all events up to now. Without --execute, the command is a dry
+run.`,
 		Example: `  exportbridge cursor reset --to-datetime 2026-11-20T00:00:00Z
   exportbridge cursor reset --to-cursor "$CURSOR" --reason "bad page" --execute`,
 		Args: cli.NoArgs,

@@ -300,7 +300,7 @@ func TestE2EExpiredCursor(t *testing.T) {
 	})
 	o := s.checkpoint().Overlap
 	p, _ := s.command(0, "status")
-	s.wantSaid(p, "after a rejected cursor", "known duplicates dropped", "410")
+	s.wantSaid(p, "cursor rejected by the API", "known duplicates dropped", "410")
 	run.stop()
 	s.finish()
 	c := s.read()

@@ -36,10 +36,10 @@ type fleet struct {
 const fleetHelp = `Measure what many streams in one process cost: memory, CPU at rest, descriptors,
 goroutines and a scrape of the metrics.
 
-All streams follow the same simulated export, compressed, to topics of their own.
-The figures are taken twice, each time after --rest without new events: after the
-streams have caught up, and after a restart. CPU is measured over another --rest.
-With several processes, memory and counts are sums. Linux only.`
+All streams follow the same simulated export, compressed, to topics of their
+own. The figures are taken twice, each time after --rest without new events:
+after the streams have caught up, and after a restart. CPU is measured over
+another --rest. With several processes, memory and counts are sums. Linux only.`
 
 func newFleetCommand(a *cli.App) *cobra.Command {
 	f := fleet{options: options{delivery: string(bridge.ExactlyOnce)}}
@@ -49,7 +49,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		Long:  fleetHelp,
 		Example: `  exportbridge-dev bench fleet
   exportbridge-dev bench fleet --streams 1000 --pages 1 --json
-  exportbridge-dev bench fleet --kafka localhost:9092 --redis redis://localhost:6379`,
+  exportbridge-dev bench fleet --kafka localhost:9092`,
 		Args: cobra.NoArgs,
 	}
 	asJSON := cli.TakeJSON(cmd)
