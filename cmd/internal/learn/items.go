@@ -157,11 +157,12 @@ func (l *learner) findTime() {
 	}
 }
 
-// forwards returns an error where the items are listed newest first.
-func (l *learner) forwards() error {
+// forwards says why the list cannot be followed by a cursor, "" if nothing speaks against
+// it: items that are listed newest first.
+func (l *learner) forwards() string {
 	times := exportapi.ItemTimes(l.items)
 	if len(times) == 0 {
-		return nil
+		return ""
 	}
 	falls, rises := 0, 0
 	for i, at := range times[0].Times[1:] {
@@ -174,19 +175,19 @@ func (l *learner) forwards() error {
 	}
 	switch {
 	case falls > 2*rises:
-		return newestFirst("the API lists newest first, by " + times[0].Pointer)
+		return "the API lists newest first, by " + times[0].Pointer
 	case falls == 0 && rises == 0:
 		l.ask("EXPORT_ITEM_TIME", "the items have equal times: check that the API lists oldest first")
 	default:
 		l.finding("EXPORT_ITEM_TIME").why = "a time in every item, oldest first"
 	}
-	return nil
+	return ""
 }
 
-func newestFirst(why string) error {
+func newestFirst(why string) *UnfollowableError {
 	return &UnfollowableError{
 		why + ": its cursor leads away from new events, so it cannot be followed by that",
 		"ask for ascending order in the curl command, for example with order=asc or sort=timestamp, if the API has that; " +
-			"if it has a start and an end instead, write the settings by hand, with EXPORT_FOLLOW=windows",
+			"if it takes a start and an end, put both into the curl command, so that they are tried",
 	}
 }

@@ -49,7 +49,10 @@ type learner struct {
 	static          []param
 	cursors         []string // parameters of the request that may be that of the cursor
 	numbered        string   // the parameter with the number of a page
+	end             string   // the parameter that may be the end of a range
 	size            int      // of the pages asked for; 0 without a parameter
+	newest          bool     // the list comes newest first: windows are learned
+	whole           bridge.Position
 
 	asked   int
 	outline *exportapi.Outline
@@ -102,10 +105,15 @@ func (l *learner) learn(ctx context.Context) error {
 		}
 	}
 	l.readItems()
-	if err := l.forwards(); err != nil {
-		return err
+	if why := l.forwards(); why != "" {
+		if err := l.backwards(ctx, why); err != nil {
+			return err
+		}
 	}
-	if err := l.findNext(ctx); err != nil {
+	err := l.findNext(ctx)
+	if _, none := errors.AsType[*UnfollowableError](err); none && l.newest {
+		l.number(ctx)
+	} else if err != nil {
 		return err
 	}
 	return l.findSize(ctx)
@@ -140,7 +148,7 @@ func (l *learner) outlined(ctx context.Context) (*exportapi.Outline, error) {
 		return nil, err
 	}
 	defer client.Close()
-	return client.Outline(ctx, bridge.Position{Start: st.Engine.Origin.Start})
+	return client.Outline(ctx, l.position(st, ""))
 }
 
 // sized reports whether the request had a parameter of the page size.
@@ -148,6 +156,18 @@ func (l *learner) sized() bool { return l.size > 0 }
 
 // client returns a client with the settings so far.
 func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
+	st, err := l.stream()
+	if err != nil {
+		return nil, nil, err
+	}
+	export := st.Export
+	export.KeepOutside = l.newest
+	client, err := exportapi.New(export)
+	return st, client, err
+}
+
+// stream returns the settings so far.
+func (l *learner) stream() (*config.Stream, error) {
 	environ := slices.Clone(l.environ)
 	for _, f := range l.findings {
 		if f.example == "" {
@@ -162,14 +182,30 @@ func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
 	}
 	s, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	client, err := exportapi.New(s.Streams[0].Export)
-	return &s.Streams[0], client, err
+	return &s.Streams[0], nil
 }
 
 // sample requests a page with the settings so far, the first one without a cursor.
 func (l *learner) sample(ctx context.Context, cursor string) (exportapi.Sample, error) {
+	st, err := l.stream()
+	if err != nil {
+		return exportapi.Sample{}, err
+	}
+	return l.sampleAt(ctx, l.position(st, cursor))
+}
+
+// position is that of a page: the first one without a cursor.
+func (l *learner) position(st *config.Stream, cursor string) bridge.Position {
+	at := l.whole
+	if at.Cursor = cursor; cursor == "" && !l.newest {
+		at.Start = st.Engine.Origin.Start
+	}
+	return at
+}
+
+func (l *learner) sampleAt(ctx context.Context, at bridge.Position) (exportapi.Sample, error) {
 	if l.asked++; l.asked > mostRequests {
 		return exportapi.Sample{}, errTooMany
 	}
@@ -178,10 +214,6 @@ func (l *learner) sample(ctx context.Context, cursor string) (exportapi.Sample, 
 		return exportapi.Sample{}, err
 	}
 	defer client.Close()
-	at := bridge.Position{Cursor: cursor}
-	if cursor == "" {
-		at.Start = st.Engine.Origin.Start
-	}
 	return client.Sample(ctx, at, st.Export.PageSize)
 }
 

@@ -62,6 +62,88 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// TestWindows learns lists that come newest first, and reads a range with the profile.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	recent := time.Now().Add(-50 * time.Minute).UTC()
+	for name, command := range map[string]string{
+		"audit-list":          "-H 'X-Api-Key: sesame' 'URL/audit?pageSize=50'",
+		"audit-list-url":      fmt.Sprintf("-H 'X-Api-Key: sesame' 'URL/audit?limit=50&after_time=%d&until=%d'", recent.UnixMilli(), time.Now().UnixMilli()),
+		"audit-list-offset":   "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&from=" + strconv.FormatInt(recent.Unix(), 10) + "'",
+		"audit-list-pages":    "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&page=1&from=" + strconv.FormatInt(recent.UnixMilli(), 10) + "'",
+		"audit-list-skip":     "-H 'X-Api-Key: sesame' 'URL/audit?limit=50&offset=0'",
+		"gitlab-audit-events": "-H 'PRIVATE-TOKEN: sesame' 'URL/api/v4/groups/acme/audit_events?per_page=50'",
+		"slack-audit-logs":    fmt.Sprintf("-H 'Authorization: Bearer sesame' 'URL/audit/v1/logs?limit=50&oldest=%d'", recent.Unix()),
+		"stripe-events":       fmt.Sprintf("-H 'Authorization: Bearer sesame' -G -d limit=50 -d 'created[gte]=%d' URL/v1/events", recent.Unix()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			form, _ := exportsim.FormNamed(name)
+			began := time.Now().Add(-time.Hour).Truncate(time.Second)
+			h, err := exportsim.New(exportsim.Config{Form: form, Start: began, Rate: 0.1, Seed: 5, APIKey: "sesame"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(h.Close)
+			server := httptest.NewServer(h)
+			t.Cleanup(server.Close)
+			profile := learned(t, strings.ReplaceAll("curl -sS "+command, "URL", server.URL))
+			if strings.Contains(profile, "sesame") || !strings.Contains(profile, "EXPORT_FOLLOW=windows") {
+				t.Errorf("the profile is\n%s", profile)
+			}
+			readRange(t, h, profile)
+		})
+	}
+}
+
+// readRange reads all events between two times with a profile.
+func readRange(t *testing.T, h *exportsim.Handler, profile string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "learned.env")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := config.Load(config.Sources{Environ: []string{"EXPORT_PROFILE=" + file, "EXPORT_API_KEY=sesame"}}, config.UsesExport)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, profile)
+	}
+	export := s.Streams[0].Export
+	export.KeepOutside = true
+	client, err := exportapi.New(export)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const from, to = 100, 290
+	at := bridge.Position{Start: h.EventTime(from).UnixMilli(), End: h.EventTime(to).UnixMilli(), Window: true}
+	seen := make(map[int]bool)
+	for range 40 {
+		page, err := client.Fetch(t.Context(), at)
+		if err == nil {
+			err = client.Decode(page)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, profile)
+		}
+		for _, event := range page.Events {
+			i, ok := exportsim.IndexOf(event.Raw)
+			if !ok || i < from-1 || i > to || event.Defect != bridge.DefectNone || len(event.ID) == 0 {
+				t.Fatalf("event %d, %v, id %q\n%s", i, event.Defect, event.ID, profile)
+			}
+			seen[i] = true
+		}
+		at.Cursor = page.Next
+		if page.Release(); at.Cursor == "" {
+			break
+		}
+	}
+	for i := from + 1; i < to; i++ {
+		if !seen[i] {
+			t.Fatalf("event %d of %d was not read, %d were\n%s", i, to, len(seen), profile)
+		}
+	}
+}
+
 func simulate(t *testing.T, form, key string) (*exportsim.Handler, string) {
 	t.Helper()
 	f, ok := exportsim.FormNamed(form)

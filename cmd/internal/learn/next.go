@@ -301,7 +301,7 @@ func (l *learner) third(ctx context.Context) error {
 		if n == 0 || page.Items[n-1].Time == bridge.NoTime {
 			continue
 		}
-		if at := page.Items[n-1].Time; latest != bridge.NoTime && at < latest {
+		if at := page.Items[n-1].Time; latest != bridge.NoTime && at < latest && !l.newest {
 			return newestFirst("the pages lead into the past")
 		}
 		latest = page.Items[n-1].Time

@@ -23,8 +23,8 @@ var (
 	sizeParam    = named(`\$?(limit|count|take|size|top|first|rows|max_?results)`, `per_?page|page_?(size|limit)`, `page\[(limit|size)\]`)
 	cursorParam  = named(`.*(cursor|(page|next|skip)_?token|continuation|marker|scroll_?id).*`, `(starting_)?after|next`, `page\[after\]`)
 	numberParam  = named(`(page_?)?(no|num|number|index)`, `page|offset|skip`, `page\[(number|offset)\]`)
-	startParam   = named(`since|start|from|after|begin|min_?time`, stamped(`start|starting|from`, `after|since|gte?`), `filter\[from\]`)
-	endParam     = named(`until|end|to|before|max_?time`, stamped(`end|ending|to`, `before|until|lte?`), `filter\[to\]`)
+	startParam   = named(`since|start|from|after|begin|oldest|min_?time|.*\[gte?\]`, `(after|since)_?(time|date)`, stamped(`start|starting|from`, `after|since|gte?`), `filter\[from\]`)
+	endParam     = named(`until|end|to|before|latest|max_?time|.*\[lte?\]`, `(before|until)_?(time|date)`, stamped(`end|ending|to`, `before|until|lte?`), `filter\[to\]`)
 )
 
 // named matches the names of parameters.
@@ -224,6 +224,7 @@ func (l *learner) setParams(params []param) {
 			l.ask("EXPORT_START_PARAM", "")
 			continue
 		case isTime && endParam.MatchString(p.last()):
+			l.end = p.name
 			l.ask("EXPORT_END_PARAM", "not tried: if "+p.name+" is the end of a range, set EXPORT_END_PARAM="+p.name)
 			continue
 		case cursorParam.MatchString(p.last()):

@@ -26,8 +26,9 @@ print them as a profile. The command requests at most 12 pages of the same list
 with the same key. The profile says what was proven by a request, and asks what
 was not; it does not contain the key.
 
-A list that names no cursor, or begins with the newest items, cannot be followed
-by a cursor: the exit code is then 3.`,
+A list that begins with the newest items is followed by windows of time, if the
+parameters of a start and an end can be found: put them into the command. The
+exit code is 3 if a list names no cursor, or can be followed in neither way.`,
 		Example: `  exportbridge learn --output acme.env -- curl -H "Authorization: Bearer $KEY" \
     'https://api.example.com/v2/audit?limit=100'
   export EXPORT_PROFILE=./acme.env EXPORT_API_KEY_FILE=key
