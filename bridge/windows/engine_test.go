@@ -209,8 +209,8 @@ func TestFollowOtherwise(t *testing.T) {
 			w.live(4 * time.Minute)
 			for _, follow := range []string{bridge.FollowWindows, ""} {
 				w.want(func(entry) int { return 1 })
+				w.fill(60, time.Second, 3*time.Minute) // while no process reads the list
 				stop := w.start()
-				w.fill(60, time.Second, 3*time.Minute)
 				bridge.Sleep(t.Context(), time.Minute+within(w.rng, 2*time.Minute))
 				stop()
 				w.cfg.Origin.Follow = follow
