@@ -95,6 +95,10 @@ func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	was, err := client.ListTopics(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := client.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}
@@ -102,6 +106,10 @@ func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 	kafkatest.Eventually(t, "the topic to be made again", func() (bool, error) {
 		_, err := client.CreateTopic(t.Context(), partitions, -1, map[string]*string{"retention.ms": &forEver}, topic)
 		return err == nil, nil // the old one may still be on its way out
+	})
+	kafkatest.Eventually(t, "the broker to know of it", func() (bool, error) {
+		now, err := client.ListTopics(t.Context(), topic)
+		return err == nil && now[topic].Err == nil && now[topic].ID != was[topic].ID, nil
 	})
 }
 

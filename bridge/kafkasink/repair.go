@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -228,6 +229,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
+	x.read = time.Time{} // a client that has learned of a topic made again publishes into it
 	if err := x.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
