@@ -55,7 +55,7 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 		}
 		l.memory.undo()
 	}
-	return nil, fault(bridge.Transient, "window", "", "", fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
+	return nil, fault(bridge.Transient, "window", "", "if the list is at rest, check EXPORT_CURSOR_PARAM", fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
 }
 
 // listAll reads a range whole, in parts that the API can list.
@@ -165,15 +165,16 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	numbers := numbering{size: l.cfg.PageSize}
 	for empties := 0; ; {
 		p, err := l.request(ctx, at)
-		if l.cfg.Numbered && numbers.ended(p, err) {
+		if l.cfg.Numbered && (err == nil || !l.cfg.EndExplicit) && numbers.ended(p, err) {
 			if p != nil {
 				p.Release()
 			}
-			return got, nil
+			return got, l.numberless(got.items)
 		}
 		if err != nil {
 			return got, err
 		}
+		l.paged = l.paged || numbers.pages > 1 && !numbers.same
 		l.clock.saw(p)
 		got.add(p)
 		if err = l.overlap(p, &numbers.last); err == nil {
@@ -192,7 +193,7 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		case tail:
 			return got, nil
 		}
-		l.paged = true
+		l.paged = l.paged || !l.cfg.Numbered
 		if c.walk.ends() {
 			return got, nil
 		}
@@ -210,6 +211,22 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		visited[next] = struct{}{}
 		at.Cursor = next
 	}
+}
+
+// numberless judges a listing of so many items whose last page was repeated, or whose next
+// number was rejected. An API that has listed no other page may ignore numbers: its first
+// page is then what it lists without a next one.
+func (l *Lister) numberless(items int) error {
+	switch {
+	case l.cfg.EndExplicit: // the page has said that more items follow
+		return errMoved
+	case !l.paged && (items >= l.cfg.PageSize || l.most > 0 && items >= l.most):
+		return &cutOff{
+			why:  fmt.Sprintf("the second page does not go on behind the %d items of the first one, which is full", items),
+			hint: "check EXPORT_CURSOR_PARAM, or raise EXPORT_PAGE_SIZE",
+		}
+	}
+	return nil
 }
 
 // numbering is what tells where numbered pages end.

@@ -52,6 +52,7 @@ type list struct {
 	longest                   time.Duration // range of a query
 	numbers, offsets          bool          // in place of cursors
 	beyond                    string        // repeat or reject a page behind the last one
+	ignored                   bool          // the number: each page is the first one
 	slow                      func()        // before each page
 	fail                      func() error
 	requests                  int
@@ -108,6 +109,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	}
 	shown := l.shown(time.UnixMilli(at.Start), time.UnixMilli(at.End), now)
 	number, _ := strconv.Atoi(at.Cursor)
+	if l.ignored {
+		number = 0
+	}
 	switch {
 	case l.numbers:
 		number = max(1, number)
@@ -157,7 +161,8 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 		asked, _ := strconv.Atoi(at.Cursor)
 		p.Next = strconv.Itoa(max(1, asked) + 1)
 	case l.offsets && p.Items > 0 && (p.Items > 1 || at.Cursor == ""):
-		p.Next = strconv.Itoa(number + p.Items - 1)
+		asked, _ := strconv.Atoi(at.Cursor)
+		p.Next = strconv.Itoa(asked + p.Items - 1)
 	}
 	return p, nil
 }

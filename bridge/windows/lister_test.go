@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,6 +294,56 @@ func TestNumberedEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNumberIgnored: the first page of an API that ignores the number of a page, or rejects
+// each one, does not count as all that a range lists.
+func TestNumberIgnored(t *testing.T) {
+	for name, form := range map[string]list{
+		"page number": {numbers: true, ignored: true}, "offset": {offsets: true, ignored: true}, "rejected": {numbers: true, mostPages: 1},
+	} {
+		for _, size := range []int{3, 10} { // the page is full, or the API lists fewer items than asked for
+			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began, l := time.Now(), form
+					l.page = 3
+					for i := range 30 {
+						at := began.Add(-time.Duration(i) * time.Minute)
+						l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+					}
+					bridge.Sleep(t.Context(), time.Minute)
+					cfg := settings(time.Minute)
+					cfg.Numbered, cfg.Overlaps, cfg.PageSize = true, l.offsets, size
+					x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(&l, cfg))
+					for more := true; more; {
+						var err error
+						if more, err = x.step(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if x.commit(); len(x.records) != 30 {
+						t.Errorf("%d records, want 30", len(x.records))
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestNumberIgnoredMore: a page that says that more items follow is not the last one, even
+// if the API lists it again.
+func TestNumberIgnoredMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now()
+		l := &list{page: 3, numbers: true, ignored: true, all: []entry{{id: "a", at: at, visible: at}}}
+		bridge.Sleep(t.Context(), time.Minute)
+		cfg := settings(time.Minute)
+		cfg.Numbered, cfg.EndExplicit = true, true
+		_, err := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, cfg)).step()
+		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Transient || !strings.Contains(f.Hint, "EXPORT_CURSOR_PARAM") {
+			t.Errorf("got %v, want a transient fault that names EXPORT_CURSOR_PARAM", err)
+		}
+	})
 }
 
 // TestOrder: a window is published oldest first, whatever the order of its list.
