@@ -141,6 +141,12 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
 		return boundless(err)
 	}
+	if st.Export.Numbered() && st.Export.IDs() == "none" {
+		return &cli.Error{
+			Code: cli.ExitUsage, Err: errors.New("items without an id cannot be counted in numbered pages, which move while they are read"),
+			Hint: "set EXPORT_ITEM_ID, if the items have an id",
+		}
+	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return err

@@ -112,8 +112,9 @@ func (l *learner) learn(ctx context.Context) error {
 	}
 	err := l.findNext(ctx)
 	if _, none := errors.AsType[*UnfollowableError](err); none && l.newest {
-		l.number(ctx)
-	} else if err != nil {
+		err = l.number(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	return l.findSize(ctx)

@@ -28,7 +28,7 @@ func (l *learner) backwards(ctx context.Context, why string) error {
 	listed := slices.Sorted(slices.Values(exportapi.ItemTimes(l.items)[0].Times))
 	oldest, newest := listed[0], listed[len(listed)-1]
 	from, to := listed[len(listed)/3]/1000*1000, listed[2*len(listed)/3]/1000*1000
-	if oldest >= from-1000 && newest <= to+1000 {
+	if oldest >= from-1000 || newest <= to+1000 { // else one of both is not tried
 		return newestFirst(why)
 	}
 	l.newest = true
@@ -70,19 +70,23 @@ func (l *learner) backwards(ctx context.Context, why string) error {
 // pairs are the bounds to try: those of the curl command, if it has any.
 func (l *learner) pairs() (all [][2]string) {
 	start, end := l.finding("EXPORT_START_PARAM").value, l.end
-	if start == none && end == "" {
+	switch {
+	case start == none && end == "":
 		return bounds
+	case start != none && end != "":
+		return [][2]string{{start, end}}
 	}
 	above := func(name string) string { return name[:strings.LastIndexByte(name, '/')+1] }
 	for _, pair := range bounds {
 		switch {
-		case start != none && end != "":
-			return [][2]string{{start, end}}
 		case start != none && strings.EqualFold(start[len(above(start)):], pair[0]):
 			all = append([][2]string{{start, above(start) + pair[1]}}, all...)
 		case start == none && strings.EqualFold(end[len(above(end)):], pair[1]):
 			all = append([][2]string{{above(end) + pair[0], end}}, all...)
 		}
+	}
+	if len(all) == 0 {
+		return bounds
 	}
 	return all
 }
@@ -132,7 +136,7 @@ func (l *learner) within(ctx context.Context, from, to int64) error {
 }
 
 // number learns that pages have numbers, where no cursor was found.
-func (l *learner) number(ctx context.Context) {
+func (l *learner) number(ctx context.Context) error {
 	name := l.numbered
 	if name == "" && len(l.outline.Numbers) > 0 {
 		name = "page"
@@ -153,8 +157,8 @@ func (l *learner) number(ctx context.Context) {
 		if l.first, err = l.sample(ctx, ""); err == nil && l.first.Next != "" {
 			err = l.advance(ctx)
 		}
-		if err == nil {
-			return
+		if f, ok := errors.AsType[*bridge.Fault](err); err == nil || ok && !tryOther(f) {
+			return err
 		}
 		l.drop("EXPORT_CURSOR_IN", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_FIRST")
 		l.setStatic("")
@@ -162,4 +166,5 @@ func (l *learner) number(ctx context.Context) {
 	l.anyCursor()
 	l.ask("EXPORT_CURSOR_FIELD", "no next page was found, after "+strconv.Itoa(l.asked)+" requests: "+
 		"ranges with more events than a page are read in halves")
+	return nil
 }
