@@ -126,6 +126,20 @@ func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	return err
 }
 
+// checkComparable returns why a range of the export cannot be compared.
+func checkComparable(export *exportapi.Config) error {
+	if err := cmp.Or(export.Bounded(), export.Starts()); err != nil {
+		return boundless(err)
+	}
+	if export.Numbered() && export.IDs() == "none" {
+		return &cli.Error{
+			Code: cli.ExitUsage, Err: errors.New("items without an id cannot be counted in numbered pages, which move while they are read"),
+			Hint: "set EXPORT_ITEM_ID, if the items have an id",
+		}
+	}
+	return nil
+}
+
 func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	from, to, err := o.bounds(time.Now())
 	if err != nil {
@@ -138,14 +152,8 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := o.limit(st); err != nil {
 		return err
 	}
-	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
-		return boundless(err)
-	}
-	if st.Export.Numbered() && st.Export.IDs() == "none" {
-		return &cli.Error{
-			Code: cli.ExitUsage, Err: errors.New("items without an id cannot be counted in numbered pages, which move while they are read"),
-			Hint: "set EXPORT_ITEM_ID, if the items have an id",
-		}
+	if err := checkComparable(&st.Export); err != nil {
+		return err
 	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
