@@ -39,15 +39,17 @@ demo: ## run the demo: API, Kafka and Redis embedded in one process
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build $(SHIP) -o exportbridge ./cmd/exportbridge
 
+# e2e takes the longest: named first, it begins first.
 test: ## run all tests on embedded servers; needs only Go
-	$(GO) test $(PLAIN) $(TESTFLAGS) -timeout 20m ./...
+	$(GO) test $(PLAIN) $(TESTFLAGS) -timeout 20m ./cmd/internal/e2e ./...
 
 check: lint ## run all checks that a commit must pass, beside make test
 	$(GO) mod tidy -diff
 	$(GO) vet $(PLAIN) ./...
 	$(GO) vet $(PLAIN) -tags browser,proof ./...
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
-	@# e2e drives binaries, as make test does: the detector would see its own process only
+	@# of e2e, those that start the test binary itself: the detector does not see the programs that the others build
+	$(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m -run '^Test(Scripts|Signals|SimulateStops|DemoOnATerminal)$$' ./cmd/internal/e2e
 	EXPLORE_SCHEDULES=1500 $(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /e2e$$)
 
 lint: ## check the format, run the linter
@@ -76,7 +78,7 @@ down: ## stop the containers and delete their data
 
 # Packages that test on no server are those of `make test`.
 test-real: ## run the tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
+	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./cmd/internal/e2e $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
 
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
