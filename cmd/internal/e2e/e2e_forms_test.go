@@ -77,14 +77,14 @@ func TestE2EWindowForms(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n, rate := int(size(t, "E2E_EVENTS", 1000, 4000)), 50
+			n, rate := int(size(t, "E2E_EVENTS", 1000, 1000)), 50
 			start := time.Now().Add(-time.Duration(n/rate) * time.Second).Truncate(time.Second)
 			sim := exportsim.Config{Events: n, Rate: 50, Lag: 2 * time.Second, Start: start, Form: form}
 			s := newStage(t, startServers(t, owned{}), sim)
 			s.simulateForm(name, "--lag", "2s", "--fail", "500=2%,429=0.5%")
 			s.settings["EXPORT_START"], s.settings["EXPORT_SETTLE"] = start.UTC().Format(time.RFC3339), "1s"
 			s.settings["EXPORT_POLL_INTERVAL"] = "100ms"
-			for range int(size(t, "E2E_KILLS", 2, 20)) {
+			for range int(size(t, "E2E_KILLS", 2, 5)) {
 				run := s.run()
 				s.awaitPublished(20)
 				run.kill()
