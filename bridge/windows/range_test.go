@@ -35,7 +35,7 @@ func playRange(t *testing.T, seed uint64) {
 	l := &list{
 		page: 2 + rng.IntN(5), startOpen: rng.IntN(2) == 0, endClosed: rng.IntN(2) == 0,
 		noIDs: rng.IntN(3) == 0, noHeader: rng.IntN(3) == 0, oldest: rng.IntN(3) == 0, shared: rng.IntN(6) == 0,
-		ahead: []time.Duration{0, 0, -5 * time.Second, time.Minute}[rng.IntN(4)],
+		ahead: []time.Duration{0, -5 * time.Second, -20 * time.Second, time.Minute}[rng.IntN(4)],
 	}
 	cfg := settings(time.Minute)
 	cfg.PageSize, cfg.MaxBytes = 10, int64(2000+rng.IntN(40000))
@@ -56,6 +56,9 @@ func playRange(t *testing.T, seed uint64) {
 			e.placed = e.at.Add(within(rng, 4*time.Second) - within(rng, 3*time.Second))
 		} else if l.noIDs && rng.IntN(4) == 0 {
 			e.id = "same"
+		}
+		if !l.noHeader { // the list shows an item at its time, by the clock of the API
+			e.visible = e.at.Add(-l.ahead)
 		}
 		l.all = append(l.all, e)
 	}
