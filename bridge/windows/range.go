@@ -261,10 +261,8 @@ type place struct {
 	after      *order
 }
 
-const placePrefix = "r1:"
-
 func (p *place) cursor() string {
-	text := fmt.Sprintf("%s%d:%d:%d", placePrefix, p.start, p.end, p.from)
+	text := fmt.Sprintf("%s%d:%d:%d", bridge.RangePrefix, p.start, p.end, p.from)
 	if p.after != nil {
 		text += fmt.Sprintf(":%d:%d:%s", p.to, p.after.time, hex.EncodeToString(p.after.key[:]))
 	}
@@ -277,7 +275,7 @@ func placeOf(at *bridge.Position) (p place, ok bool) {
 	if !at.Window || at.Start >= at.End || at.Cursor == "" {
 		return p, at.Window && at.Start < at.End
 	}
-	text, _ := strings.CutPrefix(at.Cursor, placePrefix)
+	text, _ := strings.CutPrefix(at.Cursor, bridge.RangePrefix)
 	parts := strings.Split(text, ":")
 	number := func(i int) (n int64) {
 		if i < len(parts) {
