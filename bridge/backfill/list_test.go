@@ -22,12 +22,16 @@ type list struct {
 	beyond          string
 	pages           int // more than so many are rejected, 0 is no limit
 	capped          bool
+	longest         time.Duration // range of a request, 0 is the default
 	requests        int
 }
 
 func (l *list) ranges(source bridge.Source) bridge.Source {
 	cfg := windows.DefaultConfig()
 	cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 6, 1<<20, time.Minute
+	if l.longest > 0 {
+		cfg.MaxWindow = l.longest
+	}
 	cfg.Numbered, cfg.Overlaps = l.numbers || l.offset, l.offset
 	return slowly{windows.NewRange(source, cfg)}
 }
@@ -175,5 +179,21 @@ func TestListLimit(t *testing.T) {
 			t.Errorf("%d requests in %s, at most one a second", w.list.requests, took)
 		}
 		w.wantOnce(200)
+	})
+}
+
+// TestListGap: pages without events, each for many requests, do not end a window.
+func TestListGap(t *testing.T) {
+	t.Parallel()
+	inWorld(t, 0, func(t *testing.T, w *world) {
+		w.list = &list{events: 20, longest: time.Minute}
+		plan := w.plan(10, 1)
+		plan.Version, plan.RateLimit = 2, 1
+		plan.From -= 2 * time.Hour.Milliseconds()
+		plan.Windows[0].From = plan.From
+		if job, err := w.start(w.begin(plan)).Do(t.Context()); err != nil || job.Totals().Pages < 10 || job.EndedEmpty() > 0 {
+			t.Errorf("%+v, %v", job, err)
+		}
+		w.wantOnce(20)
 	})
 }
