@@ -91,14 +91,14 @@ func playRange(t *testing.T, seed uint64) {
 		}
 		return nil
 	}
-	got := make(map[string]int)
-	parts := 1 + rng.IntN(3)
+	x := &rangeReader{t: t, rng: rng, list: l, cfg: cfg, got: make(map[string]int)}
+	x.crash = []int{2, 4, 1000}[rng.IntN(3)]
+	got, parts := x.got, 1 + rng.IntN(3)
 	border := func(i int) int64 {
 		return begins.UnixMilli() + ends.Sub(begins).Milliseconds()*int64(i)/int64(parts)
 	}
-	crash := []int{2, 4, 1000}[rng.IntN(3)]
 	for i := range parts {
-		readRange(t, rng, l, cfg, bridge.Position{Start: border(i), End: border(i + 1), Window: true}, crash, got)
+		x.read(bridge.Position{Start: border(i), End: border(i + 1), Window: true})
 	}
 	want, gone := make(map[string]int), make(map[string]int)
 	for _, e := range l.all {
@@ -124,9 +124,20 @@ func playRange(t *testing.T, seed uint64) {
 	}
 }
 
-// readRange reads a range and counts what is committed. Of crash pages one is not.
-func readRange(t *testing.T, rng *rand.Rand, l *list, cfg windows.Config, at bridge.Position, crash int, got map[string]int) {
-	r := windows.NewRange(l, cfg)
+// rangeReader reads ranges of a list and counts in got what is committed. Before one of
+// crash pages it crashes.
+type rangeReader struct {
+	t     *testing.T
+	rng   *rand.Rand
+	list  *list
+	cfg   windows.Config
+	crash int
+	got   map[string]int
+}
+
+func (x *rangeReader) read(at bridge.Position) {
+	t, rng, l := x.t, x.rng, x.list
+	r := windows.NewRange(l, x.cfg)
 	var batch []string
 	next := at
 	last := int64(0)
@@ -135,9 +146,9 @@ func readRange(t *testing.T, rng *rand.Rand, l *list, cfg windows.Config, at bri
 		if err != nil && bridge.FaultOf(err).Class == bridge.Permanent {
 			t.Fatal(err)
 		}
-		if err != nil || rng.IntN(crash) == 0 {
+		if err != nil || rng.IntN(x.crash) == 0 {
 			if next, batch, last = at, nil, 0; rng.IntN(2) == 0 {
-				r = windows.NewRange(l, cfg)
+				r = windows.NewRange(l, x.cfg)
 			}
 			continue
 		}
@@ -154,7 +165,7 @@ func readRange(t *testing.T, rng *rand.Rand, l *list, cfg windows.Config, at bri
 		}
 		if next.Cursor = p.Next; p.Tail() || rng.IntN(2) == 0 {
 			for _, raw := range batch {
-				got[raw]++
+				x.got[raw]++
 			}
 			batch, at.Cursor = nil, p.Next
 		}
