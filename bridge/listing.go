@@ -49,6 +49,15 @@ func ParseWatermark(cursor string) (w Watermark, ok bool) {
 	return w, err == nil && w.Cursor() == cursor
 }
 
+// RangePrefix begins the cursors of ranges of a list that is followed by windows.
+const RangePrefix = "r1:"
+
+// Listed reports whether a cursor is of a list that is followed by windows, not of its API.
+func Listed(cursor string) bool {
+	_, ok := ParseWatermark(cursor)
+	return ok || strings.HasPrefix(cursor, RangePrefix)
+}
+
 // Watermark is where a stream that follows windows goes on from p.
 func (p *Position) Watermark() (w Watermark, ok bool) {
 	if p.Cursor == "" {

@@ -148,6 +148,7 @@ type world struct {
 	logged   *slog.Logger          // of the engines
 	live     checkpoints           // of the stream
 	request  bridge.Fingerprint    // of the settings
+	list     *list                 // what the stream follows by windows, nil for a cursor
 
 	mu      sync.Mutex                    // guards all below
 	sources map[string]*bridgetest.Source // by window: its cursors outlast the process
@@ -182,7 +183,7 @@ func inWorld(t *testing.T, events int, f func(t *testing.T, w *world)) {
 // plan is a backfill of the first so many seconds in n windows.
 func (w *world) plan(seconds, n int) backfill.Job {
 	return backfill.Job{
-		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: stream, Resource: "events", Topic: "export.events",
+		Version: 1, ID: "aaaaaa", Kind: backfill.Backfill, Stream: stream, Resource: "events", Topic: "export.events",
 		From: second(0), To: second(seconds), Windows: backfill.Split(second(0), second(seconds), n), Parallel: 2, PageSize: 4,
 		Who: "me", Created: time.Now().UnixMilli(), State: backfill.Running,
 	}
@@ -211,10 +212,13 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	cfg := engine.DefaultConfig()
 	cfg.PageSize, cfg.OnInvalidCursor, cfg.Origin.ItemID, cfg.Log = j.PageSize, "previous", w.ids, w.logged
 	port := bridge.Source(source)
-	if w.endless {
+	switch {
+	case w.endless:
 		port = endless{source}
+	case w.list != nil:
+		port = w.list
 	}
-	return &backfill.Setup{Config: cfg, Source: port, Sink: w.topic.Open(name), Close: func() {
+	return &backfill.Setup{Config: cfg, Source: port, Ranges: w.list.ranges, Sink: w.topic.Open(name), Close: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.running--
@@ -248,6 +252,7 @@ func (w *world) planner() *backfill.Planner {
 		Jobs: w.jobs, Resource: "events", Topic: "export.events", PageSize: 4, Request: w.request, RateLimit: w.limit,
 		SessionTimeout: 10 * time.Second, Live: w.live, Topics: new(fakeTopics),
 		CheckAPI: func(context.Context, []string) error { return nil },
+		Windows:  w.list != nil,
 		Open:     w.open, Owner: func(string) backfill.Owner { return owner{w.group.Open("")} },
 		Retrying: func(err error) {
 			w.mu.Lock()

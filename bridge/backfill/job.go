@@ -12,7 +12,11 @@ import (
 
 // Version is the version of the job format that this program writes. It rejects newer
 // versions.
-const Version = 1
+const Version = 2
+
+// listed is the version of a job whose windows list their ranges: a program that knows only
+// the API's cursors would send it theirs.
+const listed = 2
 
 // Kind is the kind of a job, and the eb-origin header of its events.
 type Kind string
@@ -119,6 +123,9 @@ func Split(from, to int64, n int) []Window {
 	}
 	return all
 }
+
+// lists reports whether the windows list their ranges, as a stream that follows windows.
+func (j *Job) lists() bool { return j.Version >= listed }
 
 // Ended returns the number of windows that have ended.
 func (j *Job) Ended() int { return j.count(func(w *Window) bool { return w.Ended != "" }) }

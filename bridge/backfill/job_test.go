@@ -39,7 +39,7 @@ func TestDecodePlan(t *testing.T) {
 	if err != nil || job.RateLimit != 0 || job.Parallel != 0 || job.PageSize != 0 || job.Windows[0].To != 2 {
 		t.Errorf("an older job is read as %+v: %v", job, err)
 	}
-	for _, wrong := range []string{`,"rate_limit":-1}`, `,"parallel":-1}`, `,"page_size":-1}`, `,"v":2}`} {
+	for _, wrong := range []string{`,"rate_limit":-1}`, `,"parallel":-1}`, `,"page_size":-1}`, `,"v":3}`} {
 		if _, err := decodePlan(&kgo.Record{Value: []byte(older + wrong)}); !errors.Is(err, bridge.ErrForeign) {
 			t.Errorf("a job with %s: %v", wrong, err)
 		}

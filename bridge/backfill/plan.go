@@ -138,6 +138,8 @@ type Planner struct {
 	// NoBounds is why the API has no bounded ranges, NoStart why no range can begin at
 	// a time; nil if the API has them.
 	NoBounds, NoStart error
+	// Windows is set if the stream follows windows: those of a job then list their ranges.
+	Windows bool
 	// CheckAPI requests a page of these event types.
 	CheckAPI func(ctx context.Context, events []string) error
 	// Open sets window n up.
@@ -146,6 +148,14 @@ type Planner struct {
 	Owner func(id string) Owner
 	// Retrying, if not nil, is called before a change of a job is retried.
 	Retrying func(error)
+}
+
+// version is that of new jobs.
+func (p *Planner) version() int {
+	if p.Windows {
+		return listed
+	}
+	return 1
 }
 
 // Name is the stream's name.
@@ -185,7 +195,7 @@ func (p *Planner) Plan(ctx context.Context, s *Spec, now time.Time) (*Plan, erro
 	}
 	n := s.windows()
 	plan := &Plan{Job: Job{
-		Version: Version, ID: cmp.Or(s.ID, strings.ToLower(rand.Text()[:6])), Kind: s.Kind,
+		Version: p.version(), ID: cmp.Or(s.ID, strings.ToLower(rand.Text()[:6])), Kind: s.Kind,
 		Stream: p.Name(), Resource: p.Resource, Events: p.Events, Topic: p.Topic,
 		From: s.From, To: s.To, Windows: Split(s.From, s.To, n),
 		RateLimit: cmp.Or(s.RateLimit, p.RateLimit), Parallel: cmp.Or(s.Parallel, min(n, DefaultParallel)),

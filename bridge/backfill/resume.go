@@ -131,6 +131,8 @@ func (p *Planner) resumable(job *Job, r *Resumption) error {
 		return reject(WasCancelled, job, "job %s was cancelled%s and cannot be resumed", job.ID, job.ByWhom())
 	case job.State == Done:
 		return reject(IsDone, job, "the job is done")
+	case job.lists() != p.Windows:
+		return reject(OtherSource, job, "job %s was begun with another EXPORT_FOLLOW than stream %s has", job.ID, p.Name())
 	case job.Resource != p.Resource:
 		return reject(OtherResource, job,
 			"job %s exports %s, but stream %s now exports %s", job.ID, job.Resource, job.Stream, p.Resource)

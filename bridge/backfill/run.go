@@ -46,6 +46,8 @@ type Owner interface {
 type Setup struct {
 	Config engine.Config
 	Source bridge.Source
+	// Ranges returns what reads the window over the Source, where Planner.Windows is set.
+	Ranges func(bridge.Source) bridge.Source
 	Sink   bridge.Sink
 	// Close closes both ports.
 	Close func()
@@ -218,10 +220,12 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Origin = bridge.Origin{
 		Resource: r.job.Resource, Events: r.job.Events, ItemID: cfg.Origin.ItemID, Start: w.From, End: w.To,
 	}
-	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	e, err := engine.New(cfg, engine.Ports{
-		Source: windowSource{setup.Source, r}, Sink: windowSink{setup.Sink, r, cfg.Log},
-	})
+	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd || r.job.lists() // a window has no history
+	source := bridge.Source(windowSource{setup.Source, r})
+	if r.job.lists() {
+		source = setup.Ranges(source)
+	}
+	e, err := engine.New(cfg, engine.Ports{Source: source, Sink: windowSink{setup.Sink, r, cfg.Log}})
 	if err != nil {
 		return err
 	}

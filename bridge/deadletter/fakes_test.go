@@ -66,12 +66,13 @@ func (w *world) whole(item string, reason bridge.Defect) deadletter.Place {
 }
 
 // position writes a letter that holds only where the item was.
-func (w *world) position(item, id, cursor string, index int) deadletter.Place {
+func (w *world) position(item, id, cursor string, index int, headers ...string) deadletter.Place {
 	value, err := json.Marshal(map[string]any{"id": id, "size": len(item), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.add(string(value), "eb-reason", string(bridge.DefectTooLarge), "eb-cursor-hash", bridge.CursorHash(cursor), "eb-index", fmt.Sprint(index))
+	headers = append(headers, "eb-reason", string(bridge.DefectTooLarge), "eb-cursor-hash", bridge.CursorHash(cursor), "eb-index", fmt.Sprint(index))
+	return w.add(string(value), headers...)
 }
 
 // retry retries the letters and returns what became of them.

@@ -62,8 +62,10 @@ type Retried struct {
 
 // Retry publishes dead letters of one stream.
 type Retry struct {
-	Topic     *Topic
-	Source    Source
+	Topic  *Topic
+	Source Source
+	// Ranges reads ranges of a Source that is no cursor; else it is nil.
+	Ranges    bridge.Source
 	Publisher Publisher
 	// Events is the topic of the events. An event that an earlier retry published and
 	// that the topic has lost is published again.
@@ -195,7 +197,7 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed",
 			strings.Join(r.Elsewhere, ", "))
 	}
-	if _, ok := bridge.ParseWatermark(l.Cursor); ok {
+	if bridge.Listed(l.Cursor) || r.Ranges != nil && l.Cursor == "" {
 		page, err = r.listed(ctx, l)
 		return page, "", err
 	}
@@ -229,12 +231,21 @@ func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error)
 	if l.EventTime == bridge.NoTime {
 		return nil, &unusable{"it has no time to list it by"}
 	}
+	ranges := r.Ranges
+	if ranges == nil {
+		ranges = r.Source
+	}
 	at := bridge.Position{Start: l.EventTime - 1000, End: l.EventTime + 1000, Window: true}
 	for range mostListed {
-		page, err := pageread.Fetch(ctx, r.Source, at, r.FetchTimeout)
-		switch {
-		case err != nil:
+		page, err := pageread.Fetch(ctx, ranges, at, r.FetchTimeout)
+		if err != nil {
 			return nil, err
+		}
+		if err := r.Live.Conflict(page.Source); err != nil {
+			page.Release()
+			return nil, err
+		}
+		switch {
 		case keepOnly(page, l, true), keepOnly(page, l, false):
 			return page, nil
 		}

@@ -52,7 +52,6 @@ type Client struct {
 	scratch  []byte       // holds a cursor while it is decoded
 	kind     string       // the last Content-Type that was JSON
 	nothing  []byte       // a page without items, in place of a body that is empty
-	paged    bool         // a page has named a next one
 	told     bool         // a page has said whether more results follow
 	lacking  []string     // see Lacking
 	stuck    stuck.Page
@@ -145,7 +144,7 @@ func (c *Client) Decode(p *bridge.Page) error {
 	if fault == nil && !c.cfg.AnyOrder && c.order.Backwards(p) {
 		fault = orderFault()
 	}
-	if fault == nil && !c.cfg.KeepOutside && c.cfg.widens() {
+	if fault == nil && !c.cfg.AnyOrder && c.cfg.widens() {
 		from, to := c.cfg.asked(p.At)
 		fault = boundsFault(timeline.Trim(p, from, to))
 	}

@@ -38,10 +38,9 @@ type Config struct {
 	Waited func(time.Duration)
 	// Limits are shared with the other clients of the process; nil shares nothing.
 	Limits *Limits
-	// AnyOrder is set where items may come newest first: nothing follows the cursor of
-	// such a list beyond its end. KeepOutside keeps events that lie outside of the asked
-	// range by their time, for a caller who drops what it has.
-	AnyOrder, KeepOutside bool
+	// AnyOrder is set where items may come newest first. Events that lie outside of the
+	// asked range by their time are kept, for a caller that knows what is its own.
+	AnyOrder bool
 	// Beside is set for a client that reads the export beside the streams.
 	Beside bool
 

@@ -105,7 +105,7 @@ func (c *Config) Refuse(at bridge.Position) error {
 		return errNoEnd
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
-	case at.Window && !c.KeepOutside && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
+	case at.Window && !c.AnyOrder && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
 		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT=s), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated

@@ -94,17 +94,9 @@ func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.F
 	}
 	if p.Next = next; next == "" && p.At.Cursor == "" && p.Items > 0 {
 		p.Unread = c.unread(p, h)
-		if c.cfg.AnyOrder && !c.cfg.KeepOutside && c.cfg.MoreField == "" && !c.paged && p.Items >= c.cfg.PageSize && p.Unread.Where == "" {
-			p.Unread = bridge.Unread{Where: "number of items", Says: "fills the page", Hint: fullWindow}
-		}
 	}
-	c.paged = c.paged || next != "" && next != p.At.Cursor
 	return nil
 }
-
-// fullWindow is what to do about a range that may be cut off. A stream that follows
-// windows reads it in halves; jobs do not.
-const fullWindow = "set how a page names the next one, EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD; or raise EXPORT_PAGE_SIZE, or choose smaller ranges"
 
 // unread returns what a first page without a next one has of one. Where the member
 // of the cursor is there, only a member that says that more follow counts.

@@ -91,6 +91,9 @@ type Publisher interface {
 // Ports are the systems that a comparison uses.
 type Ports struct {
 	Source Source
+	// Ranges reads ranges of a Source that is no cursor, and marks their end; nil is the
+	// Source itself.
+	Ranges bridge.Source
 	Topic  deadletter.EventLog
 	// DeadLetters is nil if the topic does not exist.
 	DeadLetters deadletter.Log
@@ -185,6 +188,9 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		pages:  rangeReader{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
 		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
 	}
+	if ports.Ranges != nil {
+		c.pages.source = ports.Ranges
+	}
 	c.pages.check = c.checkSource
 	var err error
 	if c.start, err = bridge.Newest(ctx, c.Live); err == nil {
@@ -193,7 +199,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.pages.marksEnd = c.start.MarksEnd
+	c.pages.marksEnd = c.start.MarksEnd || ports.Ranges != nil
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err

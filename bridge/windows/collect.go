@@ -17,6 +17,8 @@ const pageBytes = 1 << 20
 type item struct {
 	event  bridge.Event
 	source bridge.SourceIdentity
+	order  order // in a range
+	cost   int64 // in bytes
 }
 
 // collector keeps the new items of a window.
@@ -26,6 +28,7 @@ type collector struct {
 	to     int64                       // end of the window
 	most   int64                       // bytes
 	walk   *walk                       // of a list without an end, else nil
+	share  *share                      // of a part of a range, else nil
 	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
 	moving bool                        // pages move: listed is compared
 	again  int64                       // items from this time on are listed by other windows too
@@ -68,10 +71,15 @@ func (c *collector) collect(p *bridge.Page) error {
 				continue
 			}
 		}
-		if c.belowFloor(e) || !c.memory.isNew(e, c.to) {
+		if c.belowFloor(e) || c.share.leaves(e) || !c.memory.isNew(e, c.to) {
 			continue
 		}
 		kept := item{event: *e, source: p.Source}
+		if c.share != nil {
+			if kept.order = (order{kept.when(), e.ItemKey()}); !c.share.keeps(&kept) {
+				continue
+			}
+		}
 		block := make([]byte, 0, len(e.Raw)+len(e.ID)+len(e.Key)+len(e.Type)+len(e.Subject))
 		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type, &kept.event.Subject} {
 			if *text != nil {
@@ -80,12 +88,20 @@ func (c *collector) collect(p *bridge.Page) error {
 				*text = block[from:len(block):len(block)]
 			}
 		}
-		c.items = append(c.items, kept)
-		if c.bytes += int64(len(block)) + itemCost; c.bytes > c.most {
+		kept.cost = int64(len(block)) + itemCost
+		c.items, c.bytes = append(c.items, kept), c.bytes+kept.cost
+		switch {
+		case c.bytes <= c.most:
+		case c.share == nil:
 			return errTooMuch
+		default:
+			c.shed()
 		}
 	}
 	if len(c.memory.seen) > maxRemembered {
+		if c.share != nil {
+			return errTooMuch
+		}
 		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE", "the windows of the look-back have too many events to remember")
 	}
 	return nil
@@ -124,19 +140,27 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 		if n == len(items) && to > w.At {
 			next = bridge.Watermark{At: to}.Cursor()
 		}
-		p := l.page(at, cursor, next, to)
-		p.Source, p.Items = items[0].source, n
 		for i := range items[:n] {
-			e := items[i].event
-			if e.Index = i; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < w.At {
+			if e := &items[i].event; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < w.At {
 				e.Late = time.Duration(now-e.Time) * time.Millisecond
 			}
-			p.Events = append(p.Events, e)
-			p.Extra += int64(len(e.Raw) + len(e.ID) + len(e.Key) + len(e.Type) + len(e.Subject))
 		}
+		p := l.page(at, cursor, next, to)
+		fill(p, items[:n])
 		l.pending, items, cursor = append(l.pending, p), items[n:], next
 	}
 	l.memory.keep(l.forgotten(to))
+}
+
+// fill puts items into an empty page.
+func fill(p *bridge.Page, items []item) {
+	p.Source, p.Items = items[0].source, len(items)
+	for i := range items {
+		e := items[i].event
+		e.Index = i
+		p.Events = append(p.Events, e)
+		p.Extra += items[i].cost - itemCost
+	}
 }
 
 // page is an empty page that shows the list as of a time.

@@ -31,6 +31,7 @@ const maxListings = 8
 type window struct {
 	from, to, floor, again int64
 	late                   bool
+	share                  *share // of a part of a range, else nil
 }
 
 // complete lists a range whole. Numbered pages move while they are read, so an item may be
@@ -39,7 +40,7 @@ type window struct {
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
 	for range maxListings {
-		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered, again: w.again}
+		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered, again: w.again, share: w.share.begin()}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}

@@ -33,6 +33,13 @@ func (e entry) place() time.Time {
 
 func (e entry) raw() string { return fmt.Sprintf(`{"id":%q,"at":%d}`, e.id, e.at.UnixMilli()) }
 
+func (l *list) raw(e entry) string {
+	if l.shared {
+		return fmt.Sprintf(`{"id":%q,"seq":%d}`, e.id, e.seq)
+	}
+	return e.raw()
+}
+
 // list is an export that lists newest first. It has bounds, of which either may be
 // inclusive or exclusive, and pages by a cursor that stays valid.
 type list struct {
@@ -139,10 +146,7 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 		}
 	}
 	for i, e := range shown {
-		raw := e.raw()
-		if l.shared {
-			raw = fmt.Sprintf(`{"id":%q,"seq":%d}`, e.id, e.seq)
-		}
+		raw := l.raw(e)
 		if l.volatile {
 			raw = fmt.Sprintf(`{"id":%q,"seq":%d,"request":%d}`, e.id, e.seq, l.requests)
 		}

@@ -131,12 +131,6 @@ func checkComparable(export *exportapi.Config) error {
 	if err := cmp.Or(export.Bounded(), export.Starts()); err != nil {
 		return boundless(err)
 	}
-	if export.Numbered() && export.IDs() == "none" {
-		return &cli.Error{
-			Code: cli.ExitUsage, Err: errors.New("items without an id cannot be counted in numbered pages, which move while they are read"),
-			Hint: "set EXPORT_ITEM_ID, if the items have an id",
-		}
-	}
 	return nil
 }
 
@@ -171,7 +165,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
 	ports := reconcile.Ports{
-		Source: api, Topic: events, Live: live, Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
+		Source: api, Ranges: process.Ranges(st, api), Topic: events, Live: live, Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
 		Compared: func(p reconcile.Progress) {
 			fmt.Fprintf(a.Stderr, "compared %s to %s: %s events, %d missing\n", instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
 		},

@@ -460,3 +460,54 @@ func TestE2EJobOutage(t *testing.T) {
 	}
 	s.readJob(topic, "replay").wantWindow(0, s.firstAt(n-1))
 }
+
+// A backfill of a list in numbered pages, killed in the flow, publishes each event once, and
+// verify counts them.
+func TestE2EBackfillNumbered(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"audit-list-pages", "audit-list-skip"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, kills := int(size(t, "E2E_EVENTS", 3000, 30_000)), int(size(t, "E2E_KILLS", 3, 6))
+			form, _ := exportsim.FormNamed(name)
+			s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Form: form, Events: n, Latency: 10 * time.Millisecond})
+			s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
+			s.simulateForm(name, "--fail", "500=1%")
+			s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(max(20, n/200))
+			s.settings["EXPORT_PREFETCH_PAGES"], s.settings["EXPORT_PREFETCH_BYTES"] = "2", "200KiB"
+			s.settings["EXPORT_START"] = s.timeOf(n - 1)
+			s.command(0, "topics", "create", "--execute")
+			bounds := []string{"--from", s.timeOf(0), "--to", s.timeOf(n - 1)}
+			run := s.start(append([]string{"backfill", "--windows", "3", "--parallel", "2", "--execute"}, bounds...)...)
+			id, flowing := s.jobID(run), 0
+			for range kills {
+				target := s.held(s.topic) + n/(kills+3)
+				eventually(t, stepTimeout, "records, or the end", func() bool {
+					return s.held(s.topic) >= target && s.committed(s.topic) > 0 || !run.running()
+				})
+				if run.running() {
+					flowing++
+				}
+				run.kill()
+				run = s.start("backfill", "--resume", id, "--execute", "--json")
+			}
+			run.wantExit(0, outageTimeout)
+			if last, want := s.jobOf(run), s.firstAt(n-1); last.TotalEvents != want || last.State != "done" {
+				t.Errorf("the job says %+v, want %d events", last, want)
+			}
+			s.readJob(s.topic, "backfill").wantWindow(0, s.firstAt(n-1))
+			p, _ := s.command(0, append([]string{"verify", "--json"}, bounds...)...)
+			var found struct {
+				API     int `json:"api_events"`
+				Held    int `json:"topic_events"`
+				Missing int `json:"missing"`
+				Extra   int `json:"extra"`
+			}
+			decode(t, p.stdout(), &found)
+			if want := s.firstAt(n - 1); found.API != want || found.Held != want || found.Missing+found.Extra > 0 {
+				t.Errorf("verify says %+v, want %d events", found, want)
+			}
+			t.Logf("e2e: backfill, %s: %d events, %d kills, %d of them in the flow", name, n, kills, flowing)
+		})
+	}
+}

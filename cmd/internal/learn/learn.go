@@ -162,7 +162,7 @@ func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
 		return nil, nil, err
 	}
 	export := st.Export
-	export.KeepOutside = l.newest
+	export.AnyOrder = export.AnyOrder || l.newest
 	client, err := exportapi.New(export)
 	return st, client, err
 }

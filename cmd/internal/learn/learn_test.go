@@ -108,7 +108,7 @@ func readRange(t *testing.T, h *exportsim.Handler, profile string) {
 		t.Fatalf("%v\n%s", err, profile)
 	}
 	export := s.Streams[0].Export
-	export.KeepOutside = true
+	export.AnyOrder = true
 	client, err := exportapi.New(export)
 	if err != nil {
 		t.Fatal(err)

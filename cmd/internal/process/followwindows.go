@@ -17,9 +17,7 @@ func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
 	if !st.Windows.Windows() {
 		return
 	}
-	cfg := st.Windows
-	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit
-	cfg.MaxBytes, cfg.Timeout, cfg.Warn = st.Engine.PrefetchBytes, st.Engine.FetchTimeout, st.Export.Warn
+	cfg := windowsOf(st)
 	observer := ports.Observer
 	cfg.Observe = func(o bridge.Observation) {
 		o.Stream = st.Name
@@ -28,4 +26,21 @@ func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
 	st.Engine.MarksEnd = true // a page that stays at its watermark
 	st.Engine.StrayCursor = nil
 	ports.Source = windows.New(ports.Source, cfg)
+}
+
+// Ranges returns what reads past ranges of a stream's export over a Source of its API, nil
+// if that reads them itself: the stream follows its cursor.
+func Ranges(st *config.Stream, source bridge.Source) bridge.Source {
+	if !st.Windows.Windows() {
+		return nil
+	}
+	return windows.NewRange(source, windowsOf(st))
+}
+
+// windowsOf is how a stream's export is listed.
+func windowsOf(st *config.Stream) windows.Config {
+	cfg := st.Windows
+	cfg.PageSize, cfg.EndExplicit = st.Engine.PageSize, st.Engine.EndExplicit
+	cfg.MaxBytes, cfg.Timeout, cfg.Warn = st.Engine.PrefetchBytes, st.Engine.FetchTimeout, st.Export.Warn
+	return cfg
 }

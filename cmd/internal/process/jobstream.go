@@ -38,7 +38,7 @@ func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backf
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
 		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
 		Live: st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
-		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(),
+		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(), Windows: st.Windows.Windows(),
 		Owner: func(id string) backfill.Owner { return plans.Owner(id) },
 	}, nil
 }
@@ -112,15 +112,7 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err 
 
 // checkAPI requests one page, with the filter of the job.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
-	export := w.export(events)
-	if export.Numbered() {
-		return &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "numbered",
-			Err:  fmt.Errorf("with EXPORT_CURSOR_IN=%s a job that was stopped could not go on at its page", export.CursorIn),
-			Hint: "to publish what a range lacks: exportbridge verify --repair --from TIME --to TIME --execute; to publish it again: exportbridge cursor reset --to-datetime TIME --execute",
-		}
-	}
-	api, err := exportapi.New(export)
+	api, err := exportapi.New(w.export(events))
 	if err != nil {
 		return err
 	}
@@ -155,7 +147,10 @@ func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	}
 	cfg.PageSize, cfg.Owner, cfg.Log = export.PageSize, w.all.Owner(), log
 	cfg.ShutdownTimeout /= 2 // the rest is for the job: its last change, and leaving its group
-	return &backfill.Setup{Config: cfg, Source: api, Sink: sink, Close: func() {
+	st := *w.Stream
+	st.Engine.PageSize = export.PageSize
+	ranges := func(source bridge.Source) bridge.Source { return Ranges(&st, source) }
+	return &backfill.Setup{Config: cfg, Source: api, Ranges: ranges, Sink: sink, Close: func() {
 		sink.Close()
 		api.Close()
 	}}, nil

@@ -207,9 +207,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
 	st.Engine.Log, st.Engine.Limits, st.Engine.Budget = p.log, p.options.Limits, p.budget
 	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
-	export := st.Export
-	export.KeepOutside = st.Windows.Windows()
-	api, err := exportapi.New(export)
+	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}

@@ -25,9 +25,7 @@ const (
 // checkAPI requests one page from now on, the first items of the export, of which it
 // shows so many, and the page that follows.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
-	export := st.Export
-	export.KeepOutside = st.Windows.Windows()
-	client, err := exportapi.New(export)
+	client, err := exportapi.New(st.Export)
 	if err != nil {
 		return []finding{failure(err)}
 	}

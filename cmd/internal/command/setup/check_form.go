@@ -52,7 +52,7 @@ func (s *sampler) ranges(ctx context.Context, items []exportapi.SampledItem) fin
 		return info("ranges of time are not checked: "+err.Error(),
 			"if the API has parameters for a start and an end, set EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT")
 	}
-	export.AnyOrder, export.KeepOutside = true, true
+	export.AnyOrder = true
 	client, err := exportapi.New(export)
 	if err != nil {
 		return failure(err)
