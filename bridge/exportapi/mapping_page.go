@@ -66,15 +66,23 @@ func (p *PageMapping) Numbered() bool { return p.cursorIn() == inPage || p.curso
 // Overlaps reports whether a page begins with the last item of the page before.
 func (p *PageMapping) Overlaps() bool { return p.cursorIn() == inOffset }
 
+// FirstNumber is the number of the first page, or the first offset, if pages are Numbered.
+func (p *PageMapping) FirstNumber() string {
+	if p.Overlaps() {
+		return cmp.Or(p.CursorFirst, "0")
+	}
+	return cmp.Or(p.CursorFirst, "1")
+}
+
 // nextNumber returns the cursor behind a page of so many items. The page at an offset
 // begins with the last item of the page before, which shows whether the list has moved.
 // A page without another item ends the listing.
 func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
-	first, step := "0", items-1
-	if p.cursorIn() == inPage {
-		first, step = "1", 1
+	step := 1
+	if p.Overlaps() {
+		step = items - 1
 	}
-	n, err := strconv.Atoi(cmp.Or(cursor, p.CursorFirst, first))
+	n, err := strconv.Atoi(cmp.Or(cursor, p.FirstNumber()))
 	if err != nil {
 		return "", &partError{fmt.Sprintf("cursor %q is no number", cursor), inSetting}
 	}
