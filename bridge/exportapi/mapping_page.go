@@ -21,7 +21,7 @@ type PageMapping struct {
 	CursorIn      string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link,page-number,offset" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next; or pages are numbered, or begin at an offset, which requires EXPORT_FOLLOW=windows"`
 	CursorFirst   string `env:"EXPORT_CURSOR_FIRST" stream:"yes" desc:"number of the first page, or the first offset; empty for 1 with EXPORT_CURSOR_IN=page-number, and 0 with offset" example:"0"`
 	MoreField     string `env:"EXPORT_MORE_FIELD" stream:"yes" desc:"member or JSON pointer of the page that is true while more results follow, with ! in front while none follow; empty for none" example:"has_more"`
-	EmptyBodyEnds bool   `env:"EXPORT_EMPTY_BODY_ENDS" stream:"yes" desc:"take a response with status 200 and an empty body for an empty page that ends the results, as one with status 204; by default it is an error"`
+	EmptyBodyEnds bool   `env:"EXPORT_EMPTY_BODY_ENDS" stream:"yes" desc:"take a response with status 200 and an empty body, or with no EXPORT_ITEMS_FIELD and no other list, for an empty page that ends the results, as one with status 204; by default it is an error"`
 	MetadataField string `env:"EXPORT_METADATA_FIELD" stream:"yes" desc:"member of the page with the names of organization, workspace and application, for ce_source and to notice another export; none if the API has none"`
 }
 
@@ -66,15 +66,23 @@ func (p *PageMapping) Numbered() bool { return p.cursorIn() == inPage || p.curso
 // Overlaps reports whether a page begins with the last item of the page before.
 func (p *PageMapping) Overlaps() bool { return p.cursorIn() == inOffset }
 
+// FirstNumber is the number of the first page, or the first offset, if pages are Numbered.
+func (p *PageMapping) FirstNumber() string {
+	if p.Overlaps() {
+		return cmp.Or(p.CursorFirst, "0")
+	}
+	return cmp.Or(p.CursorFirst, "1")
+}
+
 // nextNumber returns the cursor behind a page of so many items. The page at an offset
 // begins with the last item of the page before, which shows whether the list has moved.
 // A page without another item ends the listing.
 func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
-	first, step := "0", items-1
-	if p.cursorIn() == inPage {
-		first, step = "1", 1
+	step := 1
+	if p.Overlaps() {
+		step = items - 1
 	}
-	n, err := strconv.Atoi(cmp.Or(cursor, p.CursorFirst, first))
+	n, err := strconv.Atoi(cmp.Or(cursor, p.FirstNumber()))
 	if err != nil {
 		return "", &partError{fmt.Sprintf("cursor %q is no number", cursor), inSetting}
 	}

@@ -18,8 +18,8 @@ import (
 //
 // An empty page ends or skips results, so something must show that the page is
 // the API's own: null for the items, a next cursor or the member of one, a
-// member that says whether more follow, or nothing at all after pages with
-// items. And nothing must show that the items are elsewhere, or that this is an
+// member that says whether more follow, nothing at all after pages with items, or
+// EXPORT_EMPTY_BODY_ENDS. And nothing must show that the items are elsewhere, or that this is an
 // error with status 200.
 func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	var object map[string]any
@@ -47,10 +47,12 @@ func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	if at := c.elsewhere(object); at != "" {
 		return schemaFault(d.items.fault("it has no %s, but a list at %s", d.items, at))
 	}
-	if known || !d.foreign && (p.At.Cursor != "" || c.listed.Load()) {
+	if known || c.cfg.EmptyBodyEnds || !d.foreign && (p.At.Cursor != "" || c.listed.Load()) {
 		return nil
 	}
-	return schemaFault(d.items.fault("it has no %s", d.items))
+	fault := schemaFault(d.items.fault("it has no %s", d.items))
+	fault.Hint += "; if the API leaves it out where there are no events, set EXPORT_EMPTY_BODY_ENDS=true"
+	return fault
 }
 
 // objectIn returns a body that was decoded before, nil for one that is an array.

@@ -71,7 +71,13 @@ func (c *collector) collect(p *bridge.Page) error {
 				continue
 			}
 		}
-		if c.belowFloor(e) || c.share.leaves(e) || !c.memory.isNew(e, c.to) {
+		if c.belowFloor(e) || c.share.leaves(e) {
+			continue
+		}
+		if !c.memory.isNew(e, c.to) {
+			if c.walk != nil {
+				c.walk.met = true
+			}
 			continue
 		}
 		kept := item{event: *e, source: p.Source}

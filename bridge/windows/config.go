@@ -25,6 +25,9 @@ type Config struct {
 	// Numbered is set if pages have numbers or offsets: they move while they are read.
 	// Overlaps is set if each begins with the last item of the page before.
 	Numbered, Overlaps bool
+	// First is the number of the first page, or the first offset, if Numbered; empty if
+	// nothing is to be checked.
+	First string
 	// EndExplicit is set if a page says whether more follow: a full page without a next
 	// one is then the end of the listing.
 	EndExplicit bool

@@ -63,6 +63,28 @@ func TestCapped(t *testing.T) {
 	})
 }
 
+// TestCappedPages: an API that names next pages, or numbers them, and cuts off a listing behind
+// some of them is found out and asked for smaller ranges.
+func TestCappedPages(t *testing.T) {
+	for _, numbers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			l := &list{page: 10, most: 50, numbers: numbers}
+			for i := range 3000 {
+				at := began.Add(-time.Duration(i) * 400 * time.Millisecond)
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+			}
+			bridge.Sleep(t.Context(), time.Minute)
+			cfg := settings(time.Minute)
+			cfg.PageSize, cfg.Numbered = 10, numbers
+			x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
+			if x.drain(); len(x.records) != 3000 || len(counts(x.records)) != 3000 {
+				t.Errorf("%d records, %d different ones, want 3000", len(x.records), len(counts(x.records)))
+			}
+		})
+	}
+}
+
 // TestCappedBurst: an API that lists fewer items than asked for is found out also if all of
 // them are of one second. Without a limit the same items are published.
 func TestCappedBurst(t *testing.T) {

@@ -56,7 +56,7 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 		}
 		l.memory.undo()
 	}
-	return nil, fault(bridge.Transient, "window", "", "if the list is at rest, check EXPORT_CURSOR_PARAM", fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
+	return nil, fault(bridge.Transient, "window", "", "if the list is at rest, check EXPORT_CURSOR_PARAM and EXPORT_CURSOR_FIRST, and that EXPORT_PARAMS asks for a fixed order", fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
 }
 
 // listAll reads a range whole, in parts that the API can list.
@@ -81,7 +81,10 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 		middle = from
 	}
 	got, err := l.read(ctx, c, from, to)
-	if err == nil && middle > from {
+	if err == nil {
+		err = l.joins(c, got)
+	}
+	if err == nil && (middle > from || l.cfg.NoEnd && !l.cfg.NoStart) {
 		err = l.prove(ctx, c, got, from, to)
 	}
 	cut, ok := errors.AsType[*cutOff](err)
@@ -99,18 +102,24 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 }
 
 // prove reads what is before and behind the items of a range that the API listed without
-// a next page, if no listing of so many was proven: an API without pages may cut them off
-// without a word.
-func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to int64) error {
-	if l.paged || l.cfg.EndExplicit || got.items <= max(1, l.proven) || got.oldest > got.newest {
+// a next page, or whose last page is full, if no listing of so many was proven: an API may
+// cut them off without a word. Without an end only what is behind them can be read.
+func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to int64) (err error) {
+	if l.cfg.EndExplicit || got.items <= max(1, l.proven) || got.oldest > got.newest || l.paged && got.last < l.largest {
 		return nil
+	}
+	if c.keys == nil {
+		c.keys = make(map[bridge.ItemKey]struct{})
+		if got, err = l.read(ctx, c, from, to); err != nil {
+			return err
+		}
 	}
 	before := len(c.keys)
 	oldest, newest := floor(got.oldest), floor(got.newest)
 	// With the second of the first and the last item, and without it: what is cut off
 	// within the second hides what is beyond.
-	for _, rest := range [][2]int64{{from, oldest + unit}, {newest, to}, {from, oldest}, {newest + 2*unit, to}} {
-		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] {
+	for i, rest := range [][2]int64{{from, oldest + unit}, {from, oldest}, {newest, to}, {newest + 2*unit, to}} {
+		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] || l.cfg.NoEnd && i < 2 {
 			continue
 		}
 		if _, err := l.read(ctx, c, rest[0], rest[1]); err != nil {
@@ -125,6 +134,11 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 	switch {
 	case err != nil:
 		return err
+	case l.cfg.NoEnd && again.newest > got.newest: // it goes on to what is new
+		if again.items > got.items {
+			l.proven = got.items
+		}
+		return nil
 	case again.items > got.items: // new items were shown meanwhile
 		return l.prove(ctx, c, again, from, to)
 	}
@@ -132,15 +146,32 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 	return l.full(got.items)
 }
 
+// joins checks that a listing without an end has some of what was known before: an API may
+// cut off what came since, and no smaller range can be asked for.
+func (l *Lister) joins(c *collector, got listing) error {
+	switch w := c.walk; {
+	case w == nil || w.met || got.items < manyUp || l.paged && got.last < l.largest:
+	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime && l.cfg.Warn != nil: // of a session that begins
+		l.cfg.Warn("the list has no event that was known before: if the API cuts it off, events between are missing", hintPages)
+	case l.latest != 0 && (w.noStart || l.latest >= w.from+2*unit):
+		return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintPages+"; exportbridge cursor reset --to-current goes on without what is missing",
+			fmt.Sprintf("the list has %d events and none that was known before: the API cuts it off, so events between may be missing", got.items))
+	}
+	return nil
+}
+
 // listing is what a range lists: so many items, from and to such times in milliseconds
 // since the epoch.
 type listing struct {
 	items          int
+	last           int // of the last page with items
 	oldest, newest int64
 }
 
 func (g *listing) add(p *bridge.Page) {
-	g.items += p.Items
+	if g.items += p.Items; p.Items > 0 {
+		g.last = p.Items
+	}
 	for i := range p.Events {
 		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime {
 			g.oldest, g.newest = min(g.oldest, e.Time), max(g.newest, e.Time)
@@ -153,9 +184,11 @@ func (g *listing) add(p *bridge.Page) {
 func (l *Lister) full(items int) error {
 	return &cutOff{
 		why:  fmt.Sprintf("a full page of %d items names no next one", items),
-		hint: "raise EXPORT_PAGE_SIZE, or set how a page names the next one: EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD",
+		hint: hintPages,
 	}
 }
+
+const hintPages = "raise EXPORT_PAGE_SIZE, or set how a page names the next one: EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD"
 
 // read reads all pages of a range.
 func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got listing, err error) {
@@ -178,12 +211,16 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 		l.paged = l.paged || numbers.pages > 1 && !numbers.same
 		l.clock.saw(p)
 		got.add(p)
-		if err = l.overlap(p, &numbers.last); err == nil {
+		if err = l.begins(ctx, p); err == nil {
+			err = l.overlap(p, &numbers.last)
+		}
+		if err == nil {
 			err = c.collect(p)
 		}
 		items, next, tail, unread := p.Items, p.Next, p.Tail(), p.Unread
 		p.Release()
-		full := !l.paged && (items >= l.cfg.PageSize && !l.cfg.EndExplicit || l.most > 0 && items >= l.most)
+		l.largest = max(l.largest, items)
+		full := !l.paged && items >= l.cfg.PageSize && !l.cfg.EndExplicit || l.most > 0 && got.items >= l.most
 		switch {
 		case err != nil:
 			return got, err
@@ -214,6 +251,38 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	}
 }
 
+// begins checks once that the page without a number is the one of the first number: else the
+// next number leaves out a page. A list that moves has some of its items on both.
+func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
+	if l.begun || !l.cfg.Numbered || l.cfg.First == "" || first.At.Cursor != "" || len(first.Events) == 0 {
+		return nil
+	}
+	has := make(map[bridge.ItemKey]struct{}, len(first.Events))
+	for i := range first.Events {
+		has[first.Events[i].ItemKey()] = struct{}{}
+	}
+	at := first.At
+	at.Cursor = l.cfg.First
+	for range 2 { // what the first page has may be deleted
+		p, err := l.request(ctx, at)
+		if _, rejected := errors.AsType[*cutOff](err); rejected { // as any number may be
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i := range p.Events {
+			_, same := has[p.Events[i].ItemKey()]
+			l.begun = l.begun || same
+		}
+		if p.Release(); l.begun {
+			return nil
+		}
+	}
+	return fault(bridge.Permanent, "window", bridge.ReasonConfig, "set EXPORT_CURSOR_FIRST to the number of the first page, usually 0 or 1, and check EXPORT_CURSOR_PARAM",
+		fmt.Sprintf("the page of number %s has other items than the page without a number: another page is the first one", l.cfg.First))
+}
+
 // numberless judges a listing of so many items whose last page was repeated, or whose next
 // number was rejected. An API that has listed no other page may ignore numbers: its first
 // page is then what it lists without a next one.
@@ -221,7 +290,7 @@ func (l *Lister) numberless(items int) error {
 	switch {
 	case l.cfg.EndExplicit: // the page has said that more items follow
 		return errMoved
-	case !l.paged && (items >= l.cfg.PageSize || l.most > 0 && items >= l.most):
+	case !l.paged && items >= l.cfg.PageSize || l.most > 0 && items >= l.most:
 		return &cutOff{
 			why:  fmt.Sprintf("the second page does not go on behind the %d items of the first one, which is full", items),
 			hint: "check EXPORT_CURSOR_PARAM, or raise EXPORT_PAGE_SIZE",

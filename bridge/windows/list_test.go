@@ -60,6 +60,8 @@ type list struct {
 	numbers, offsets          bool          // in place of cursors
 	beyond                    string        // repeat or reject a page behind the last one
 	ignored                   bool          // the number: each page is the first one
+	zero                      bool          // the number of the first page, also without one
+	most                      int           // items of a listing, the others are cut off, 0 is no limit
 	slow                      func()        // before each page
 	fail                      func() error
 	requests                  int
@@ -115,9 +117,15 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 		return &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now, Next: fmt.Sprintf("empty%d", skipped+1)}, nil
 	}
 	shown := l.shown(time.UnixMilli(at.Start), time.UnixMilli(at.End), now)
+	if l.most > 0 {
+		shown = shown[:min(len(shown), l.most)]
+	}
 	number, _ := strconv.Atoi(at.Cursor)
 	if l.ignored {
 		number = 0
+	}
+	if l.zero {
+		number++
 	}
 	switch {
 	case l.numbers:

@@ -46,9 +46,14 @@ type Lister struct {
 
 	older, olderLate, future map[bridge.ItemKey]struct{} // of the last complete listings, see walk
 
+	begun  bool // the number of the first page is right
 	paged  bool // the API has named a next page
 	proven int  // a listing of so many items without a next page was complete
-	most   int  // of the items of a listing without a next page, if the API cuts them off
+	most   int  // of the items of a listing, if the API cuts them off
+	// largest is how many items a page has had, latest the time of the newest item that
+	// listings without an end have had, 0 before the first one.
+	largest int
+	latest  int64
 }
 
 var _ bridge.Source = (*Lister)(nil)
@@ -77,7 +82,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	case at.Held != l.held: // a new session, or what was given out was dropped
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
 		l.pending, l.listed, l.deep = nil, 0, time.Time{}
-		l.older, l.olderLate, l.future = nil, nil, nil
+		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
 	case at.Cursor != l.next:
 		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
 	}

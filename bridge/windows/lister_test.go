@@ -330,6 +330,34 @@ func TestNumberIgnored(t *testing.T) {
 	}
 }
 
+// TestNumberFirst: a first page that has another number than EXPORT_CURSOR_FIRST would make
+// the listing leave out the page of that number.
+func TestNumberFirst(t *testing.T) {
+	for _, n := range []int{2, 5, 30} { // entries, of pages of 3
+		synctest.Test(t, func(t *testing.T) {
+			l := minutes(n)
+			l.page, l.numbers, l.zero = 3, true, true
+			bridge.Sleep(t.Context(), time.Minute)
+			cfg := settings(2 * time.Hour)
+			cfg.Numbered, cfg.First = true, "1"
+			_, err := newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg)).step()
+			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_CURSOR_FIRST") {
+				t.Errorf("got %v, want a permanent fault that names EXPORT_CURSOR_FIRST", err)
+			}
+			l.zero = false
+			x := newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg))
+			if x.drain(); len(x.records) != n {
+				t.Errorf("%d records, want %d", len(x.records), n)
+			}
+			asked := l.requests
+			bridge.Sleep(t.Context(), 10*time.Second)
+			if x.drain(); l.requests-asked > (n+2)/3+1 {
+				t.Errorf("%d requests of a listing at rest, want one for each page and one behind", l.requests-asked)
+			}
+		})
+	}
+}
+
 // TestNumberIgnoredMore: a page that says that more items follow is not the last one, even
 // if the API lists it again.
 func TestNumberIgnoredMore(t *testing.T) {

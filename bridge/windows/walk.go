@@ -44,6 +44,9 @@ type walk struct {
 	due     map[bridge.ItemKey]struct{} // items that the listing before left for later, and are not seen yet
 	future  map[bridge.ItemKey]struct{} // those that this one leaves
 
+	met    bool  // the listing has an item that was known before, or an older one
+	latest int64 // time of the newest item
+
 	newer, unknown bool // of this page's items
 	old            int
 	run            int   // pages in a row without newer items
@@ -53,8 +56,14 @@ type walk struct {
 
 // leaves reports whether an item is not of this listing.
 func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
-	delete(w.due, e.ItemKey())
+	if _, due := w.due[e.ItemKey()]; due {
+		w.met = true
+		delete(w.due, e.ItemKey())
+	}
 	timed := e.Defect == bridge.DefectNone && e.Time != bridge.NoTime
+	if timed {
+		w.latest = max(w.latest, e.Time)
+	}
 	switch {
 	case timed && e.Time > w.ahead:
 		w.future[e.ItemKey()] = struct{}{}
@@ -75,6 +84,7 @@ func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
 		return false, nil
 	}
 	w.old++
+	w.met = true
 	k, _ := m.keyOf(e)
 	_, known := w.before[k]
 	if !known {
@@ -142,6 +152,7 @@ func (l *Lister) walked(w *walk) error {
 	if len(w.future) > 0 && len(l.future) == 0 && l.cfg.Warn != nil {
 		l.cfg.Warn("the list has events of the future, which are published when their time comes", "check the clocks that stamp the events, and EXPORT_ITEM_TIME_FORMAT")
 	}
+	l.latest = max(l.latest, w.latest)
 	if l.older, l.future = w.seen, w.future; w.late {
 		l.olderLate = w.seen
 	}

@@ -100,6 +100,52 @@ func TestUnboundedRefused(t *testing.T) {
 	}
 }
 
+// TestUnboundedCapped: a list without an end that is oldest first, or that has come to begin
+// behind what was known, is cut off: what it leaves out cannot be asked for.
+func TestUnboundedCapped(t *testing.T) {
+	for name, form := range map[string]struct {
+		oldest, noStart, later bool
+	}{"oldest first": {oldest: true}, "start": {later: true}, "neither": {noStart: true, later: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := minutes(20)
+				l.page, l.noCursor, l.oldest = 15, true, form.oldest
+				cfg := settings(2 * time.Minute)
+				cfg.NoEnd, cfg.NoStart, cfg.PageSize = true, form.noStart, 100
+				x, err := newTopic(t, time.Now().Add(-8*time.Minute), 2*time.Minute).begin(windows.New(l, cfg)), error(nil)
+				if form.oldest {
+					x = newTopic(t, time.Now().Add(-time.Hour), 2*time.Minute).begin(windows.New(l, cfg))
+				} else {
+					x.drain()
+				}
+				for i := range 12 * 16 { // a page in each poll is complete
+					if at := time.Now(); form.later {
+						l.all = append(l.all, entry{id: fmt.Sprint("b", i), seq: 100 + i, at: at, visible: at})
+					}
+					bridge.Sleep(t.Context(), 5*time.Second)
+					if i%12 == 0 && form.later {
+						x.drain()
+					}
+				}
+				if form.later && len(x.records) == 0 {
+					t.Fatal("no records of lists that were complete")
+				}
+				for i := range 40 {
+					at := time.Now()
+					l.all = append(l.all, entry{id: fmt.Sprint("c", i), seq: 1000 + i, at: at, visible: at})
+				}
+				bridge.Sleep(t.Context(), 5*time.Second)
+				for more := true; more && err == nil; {
+					more, err = x.step()
+				}
+				if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
+					t.Errorf("got %v, want a permanent fault that names EXPORT_PAGE_SIZE", err)
+				}
+			})
+		})
+	}
+}
+
 // TestUnboundedStart: a start that the API ignores is found also where it takes no end.
 func TestUnboundedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -330,7 +330,7 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	if l.fill(&st.Windows, st.Name); st.Windows.Windows() {
 		st.Engine.Origin.Follow, st.Engine.LookBack, st.Engine.ChangedIsNew = bridge.FollowWindows, st.Windows.Reach(), st.Windows.ChangedIsNew()
 		st.Export.AnyOrder = true
-		st.Windows.Numbered, st.Windows.Overlaps = st.Export.Numbered(), st.Export.Overlaps()
+		st.Windows.Numbered, st.Windows.Overlaps, st.Windows.First = st.Export.Numbered(), st.Export.Overlaps(), st.Export.FirstNumber()
 		start, end := st.Export.Bounds()
 		st.Windows.NoStart, st.Windows.NoEnd = !start, !start || !end
 	} else if st.Export.Numbered() {
