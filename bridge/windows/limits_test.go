@@ -417,3 +417,50 @@ func TestCutOff(t *testing.T) {
 		}
 	})
 }
+
+// TestHighestOffset: an API that lists nothing behind some offset has more events in smaller
+// ranges, as far as those exist.
+func TestHighestOffset(t *testing.T) {
+	for apart, lists := range map[time.Duration]bool{time.Minute: true, time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			from := time.Now().Add(-time.Hour).Truncate(time.Second)
+			l := &list{page: 4, offsets: true, highest: 6}
+			for i := range 30 {
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: from.Add(time.Duration(i+1) * apart)})
+			}
+			cfg := settings(time.Minute)
+			cfg.Numbered, cfg.Overlaps, cfg.PageSize = true, true, 40
+			p, err := windows.NewRange(l, cfg).Fetch(t.Context(), bridge.Position{Start: from.UnixMilli(), End: from.Add(40 * time.Minute).UnixMilli(), Window: true})
+			if lists && (err != nil || p.Items != 30) || !lists && (err == nil || bridge.FaultOf(err).Class != bridge.Transient) {
+				t.Errorf("events %s apart: %+v, %v", apart, p, err)
+			}
+		})
+	}
+}
+
+// TestEqualItemsInNumberedPages: equal items may fill several pages. A page that is repeated
+// ends the listing where it has fewer items than a page can have.
+func TestEqualItemsInNumberedPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := time.Now().Add(-time.Hour).Truncate(time.Second)
+		l := &list{page: 4, numbers: true, noIDs: true}
+		add := func(id string, at time.Time, n int) {
+			for range n {
+				l.all = append(l.all, entry{id: id, seq: len(l.all), at: at})
+			}
+		}
+		add("many", from.Add(time.Minute), 12)
+		add("few", from.Add(11*time.Minute), 3)
+		cfg := settings(time.Minute)
+		cfg.Numbered, cfg.PageSize = true, 4
+		r := windows.NewRange(l, cfg)
+		for i, want := range []int{12, 3} {
+			l.beyond = []string{"", "repeat"}[i]
+			begin := from.Add(time.Duration(i) * 10 * time.Minute)
+			at := bridge.Position{Start: begin.UnixMilli(), End: begin.Add(5 * time.Minute).UnixMilli(), Window: true}
+			if p, err := r.Fetch(t.Context(), at); err != nil || p.Items != want {
+				t.Errorf("page of %d equal items: %+v, %v", want, p, err)
+			}
+		}
+	})
+}

@@ -15,7 +15,10 @@ import (
 var errTooMuch = errors.New("the window has too many new items")
 
 // cutOff is the error of a listing that ends before its range does.
-type cutOff struct{ why, hint string }
+type cutOff struct {
+	why, hint string
+	moved     bool // or the list has moved
+}
 
 func (e *cutOff) Error() string { return e.why }
 
@@ -91,6 +94,8 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	switch {
 	case !ok:
 		return err
+	case middle <= from && cut.moved:
+		return errMoved
 	case middle <= from:
 		return fault(bridge.Permanent, "window", bridge.ReasonConfig, cut.hint,
 			fmt.Sprintf("the smallest listing from %s on: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
@@ -196,7 +201,7 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	l.memory.beginListing()
 	at := l.cfg.Range(max(0, from-unit), to)
 	visited := make(map[string]struct{})
-	numbers := numbering{size: l.cfg.PageSize}
+	numbers := numbering{size: l.cfg.PageSize, most: l.largest}
 	for empties := 0; ; {
 		p, err := l.request(ctx, at)
 		if l.cfg.Numbered && (err == nil || !l.cfg.EndExplicit) && numbers.ended(p, err) {
@@ -303,7 +308,7 @@ func (l *Lister) numberless(items int) error {
 type numbering struct {
 	size  int            // of a page, as asked for
 	pages int            // so far
-	most  int            // items of a page
+	most  int            // items of a page, of all listings
 	last  bridge.ItemKey // last item of the page before
 	page  digest         // the items of that page
 	same  bool           // this page has the same
@@ -311,32 +316,36 @@ type numbering struct {
 
 // ended reports whether a page is behind the last one: some APIs repeat that one then, and
 // some reject the number. A number behind a full page may be rejected for being large.
-// Equal items without an id may fill several pages.
+// Equal items without an id may fill several pages, of one time.
 func (n *numbering) ended(p *bridge.Page, err error) bool {
 	if err != nil {
 		_, rejected := errors.AsType[*cutOff](err)
 		return rejected && (n.page.items < n.most || n.pages == 1 && n.page.items < n.size)
 	}
 	var page digest
-	named := true
+	told := len(p.Events) < n.most || len(p.Events) == 1 && n.size > 1
 	for i := range p.Events {
-		page.add(p.Events[i].ItemKey())
-		named = named && p.Events[i].ID != nil
+		e := &p.Events[i]
+		page.add(e.ItemKey())
+		told = told || e.ID != nil || e.Time != p.Events[0].Time
 	}
 	n.same = n.pages > 0 && page.items > 0 && page == n.page
 	n.page, n.most = page, max(n.most, page.items)
 	n.pages++
-	return n.same && named
+	return n.same && told
 }
 
 // overlap drops the first item of a page that begins with the last one of the page before,
 // and notes its own last one.
 func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
-	if !l.cfg.Overlaps || len(p.Events) == 0 {
+	if !l.cfg.Overlaps {
 		return nil
 	}
 	if p.At.Cursor != "" {
-		if p.Events[0].ItemKey() != *last {
+		switch {
+		case len(p.Events) == 0:
+			return &cutOff{why: "the API lists nothing behind an offset, where the last item of the page before was", moved: true}
+		case p.Events[0].ItemKey() != *last:
 			return errMoved
 		}
 		p.Events = p.Events[1:]

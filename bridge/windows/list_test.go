@@ -62,6 +62,7 @@ type list struct {
 	ignored                   bool          // the number: each page is the first one
 	zero                      bool          // the number of the first page, also without one
 	most                      int           // items of a listing, the others are cut off, 0 is no limit
+	highest                   int           // offset behind which nothing is listed, 0 is no limit
 	slow                      func()        // before each page
 	fail                      func() error
 	requests                  int
@@ -138,7 +139,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 		}
 		shown = shown[min(len(shown), (number-1)*l.page):]
 	case l.offsets:
-		shown = shown[min(len(shown), number):]
+		if shown = shown[min(len(shown), number):]; l.highest > 0 && number > l.highest {
+			shown = nil
+		}
 	case at.Cursor != "":
 		i := slices.IndexFunc(shown, func(e entry) bool { return fmt.Sprint(e.seq) == at.Cursor })
 		shown = shown[i+1:]
