@@ -17,8 +17,9 @@ type Counter struct {
 }
 
 // CounterOf returns the number in the cursors that two pages in a row name: it grows by one
-// for a page, or by the items of a page. It is false if there is none. Such a number can be
-// a cursor as well: nothing but other requests tells.
+// for a page, or by the items of a page. Without a second one, a first one of 1 or 2 may be
+// the number of a page. It is false if there is none. Such a number can be a cursor as well:
+// nothing but other requests tells.
 func CounterOf(first, second *Sample) (Counter, bool) {
 	param, from, to := "", strings.Trim(first.Next, `"`), strings.Trim(second.Next, `"`)
 	if strings.Contains(from, "?") {
@@ -30,6 +31,8 @@ func CounterOf(first, second *Sample) (Counter, bool) {
 	next, errSecond := strconv.Atoi(to)
 	c := Counter{Param: param, Number: n}
 	switch items := len(first.Items); {
+	case errFirst == nil && items > 1 && n >= 1 && n <= 2 && second.Next == "":
+		c.In = inPage
 	case errFirst != nil || errSecond != nil || items < 2 || len(second.Items) < 2:
 	case n >= 1 && n <= 2 && next == n+1:
 		c.In = inPage

@@ -85,6 +85,7 @@ func (l *formList) atMost(longest time.Duration, refusal string) formPage {
 
 var listForms = map[string]func(l *formList) formPage{
 	"page numbers": func(l *formList) formPage { return l.page(l.size, `,"nextCursor":%d`) },
+	"page members": func(l *formList) formPage { return l.page(l.size, `,"next_page":%d`) },
 	"page URLs": func(l *formList) formPage {
 		return l.page(l.size, fmt.Sprintf(`,"nextCursor":"?page=%%d&pageSize=%d"`, l.size))
 	},
@@ -192,6 +193,8 @@ func TestCheckForms(t *testing.T) {
 		silent           bool // it has no finding
 	}{
 		{name: "page numbers", form: "page numbers", items: 1000, args: page},
+		{name: "page numbers, few", form: "page numbers", items: 150, args: page},
+		{name: "page numbers in another member", form: "page members", items: 1000, args: page + " --set EXPORT_CURSOR_FIELD=next_page"},
 		{name: "page numbers, no page size", form: "batches", items: 1000, args: page + " --set EXPORT_PAGE_SIZE_PARAM=none"},
 		{name: "page numbers in a URL", form: "page URLs", items: 1000, args: "--set EXPORT_CURSOR_IN=next-url"},
 		{name: "page numbers in a Link header", form: "page links", items: 1000, args: "--set EXPORT_CURSOR_IN=link"},

@@ -104,7 +104,7 @@ func numberIn(at exportapi.NextPlace) (name string) {
 // them: not a number that the last item has.
 func (l *learner) counts() bool {
 	counter, ok := exportapi.CounterOf(&l.first, &l.second)
-	if !ok || counter.Param != "" {
+	if !ok || counter.Param != "" || l.second.Next == "" {
 		return false
 	}
 	for _, f := range fields(l.items) {

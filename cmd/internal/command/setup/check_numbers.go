@@ -33,8 +33,11 @@ func (s *sampler) numbers(ctx context.Context, at bridge.Position, first, second
 	if counter.Number == 1 && counter.In == "page-number" {
 		hint += ", and EXPORT_CURSOR_FIRST=0"
 	}
+	if field := s.st.Export.CursorField; field != "" && field != "nextCursor" {
+		hint += "; unset EXPORT_CURSOR_FIELD"
+	}
 	if is == maybe {
-		text = fmt.Sprintf("is %s=%d, the next page, a count of %ss? It grows like one, and %s", name, counter.Number, counts, why)
+		text = fmt.Sprintf("is %s=%d, the next page, a count of %ss? It looks like one, and %s", name, counter.Number, counts, why)
 		hint = "if it stays at its item when others are deleted or come late, change nothing; if it counts, " + hint
 	}
 	return []finding{warn(text, hint), s.ranges(ctx, first.Items)}
