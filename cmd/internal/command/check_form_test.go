@@ -213,6 +213,8 @@ func TestCheckForms(t *testing.T) {
 		{name: "a day", form: "a day", items: 1000, args: windows},
 		{name: "bounds in milliseconds", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=s"},
 		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
+		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=rfc3339"},
+		{name: "an empty list", form: "ranges", args: windows},
 		{name: "late events", form: "ranges", items: 80, lateBy: 300_000, args: windows},
 		{name: "events that are not late", form: "ranges", items: 80, lateBy: 30_000, args: windows},
 	} {

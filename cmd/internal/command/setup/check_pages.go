@@ -59,8 +59,7 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		}
 		found = append(found, unmatched(items, s.st)...)
 		found = append(found, misplaced(items, s.st, time.Now())...)
-		found = append(found, sized(&first, &s.st.Export)...)
-		found = append(found, late(items, s.st)...)
+		found = append(found, append(sized(&first, &s.st.Export), late(items, s.st)...)...)
 	case first.Elsewhere != "":
 		found = []finding{warn("no items at EXPORT_ITEMS_FIELD, but a list of objects at "+first.Elsewhere,
 			"if those are the items, set EXPORT_ITEMS_FIELD="+first.Elsewhere)}
