@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -50,7 +52,7 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 	if c.cfg.Refuse(at) != nil { // without an end
 		at.End, at.Window = at.Start+time.Minute.Milliseconds(), true
 	}
-	page, got, err := c.fetch(ctx, at, 1)
+	page, got, err := c.fetch(ctx, at, 1, (*Client).receive)
 	if err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
@@ -92,9 +94,16 @@ const SampleSize = 100
 
 // Sample is how the items of one page are read.
 type Sample struct {
+	// Items are all items of the page: more than Asked if the API ignores the page size.
 	Items []SampledItem
+	// Asked is the page size that was asked for.
+	Asked int
 	// Next is the cursor of the next page, as in bridge.Page.
 	Next string
+	// Beyond is the cursor that the page names although Config.MoreField says that nothing
+	// follows. More is set if that says that more follows.
+	Beyond string
+	More   bool
 	// EndsFull is set if the page is full and names no next one.
 	EndsFull bool
 	// Unread is as in bridge.Page.
@@ -107,8 +116,9 @@ type Sample struct {
 // item has none.
 type SampledItem struct {
 	ID, Type, Subject, Key string
-	// Time is as in bridge.Event.
-	Time   int64
+	// Time is as in bridge.Event, and Ingested as IngestedAt returns it.
+	Time, Ingested int64
+
 	Defect bridge.Defect
 	// Why says what is wrong with the item, or looks wrong if it has no
 	// Defect, and Remedy which setting to set. Both are empty if nothing is.
@@ -118,11 +128,17 @@ type SampledItem struct {
 }
 
 // Sample requests one page of at most size items, or of Config.PageSize if that
-// is less, and decodes them. It returns the errors of Fetch and Decode, and
-// changes nothing.
+// is less, and decodes all that the API lists. It returns the errors of Fetch and
+// Decode, and changes nothing.
 func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Sample, error) {
-	size = min(size, c.cfg.PageSize)
-	page, _, err := c.fetch(ctx, at, size)
+	s := Sample{Asked: min(size, c.cfg.PageSize)}
+	page, _, err := c.fetch(ctx, at, s.Asked, func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
+		fault := c.receive(p, asked, resp)
+		if fault == nil && c.cfg.MoreField != "" {
+			s.More, s.Beyond = c.ahead.told && !c.ahead.ended, c.beyond(p, asked, resp.Header)
+		}
+		return fault
+	})
 	if err != nil {
 		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
@@ -130,28 +146,54 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 	if err := c.Decode(page); err != nil {
 		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
-	s := Sample{Next: page.Next, Unread: page.Unread, EndsFull: page.Next == "" && c.cfg.MoreField == "" && page.Items >= size}
+	s.Next, s.Unread = page.Next, page.Unread
+	s.EndsFull = page.Next == "" && c.cfg.MoreField == "" && page.Items >= s.Asked
 	if page.Items == 0 {
 		object := objectIn(page.Body)
 		delete(object, c.cfg.ItemsField) // an empty one is where it should be
 		s.Elsewhere = c.elsewhere(object)
 	}
-	for i := range page.Events[:min(size, len(page.Events))] {
+	for i := range page.Events {
 		e := &page.Events[i]
-		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key), Time: e.Time, Defect: e.Defect, digest: sha256.Sum256(e.Raw)}
+		item := SampledItem{
+			ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key),
+			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, digest: sha256.Sum256(e.Raw),
+		}
 		item.Why, item.Remedy = c.diagnose(e)
 		s.Items = append(s.Items, item)
 	}
 	return s, nil
 }
 
+// beyond returns the cursor of a page that says that nothing follows.
+func (c *Client) beyond(p *bridge.Page, asked *url.URL, h http.Header) string {
+	if !c.ahead.ended || c.ahead.cursor.take() != nil {
+		return ""
+	}
+	next, fault := c.named(p, asked, h)
+	if fault != nil || c.requests.leaked(next) != nil || next == p.At.Cursor {
+		return ""
+	}
+	return next
+}
+
+// Has reports whether the page has an item, with the same bytes.
+func (s *Sample) Has(item *SampledItem) bool {
+	return slices.ContainsFunc(s.Items, func(i SampledItem) bool { return i.digest == item.digest && i.ID == item.ID })
+}
+
+// Begins reports whether another page begins with the same item.
+func (s *Sample) Begins(other *Sample) bool {
+	return len(s.Items) > 0 && len(other.Items) > 0 && s.Items[0].digest == other.Items[0].digest && s.Items[0].ID == other.Items[0].ID
+}
+
 // Border returns how many items of the page are, with the same bytes, among the last of
 // the page before; ids is false if one of them has no id, so that it is published twice.
 func (s *Sample) Border(before *Sample) (items int, ids bool) {
 	ids = true
-	last := before.Items[max(0, len(before.Items)-borderItems):]
+	last := Sample{Items: before.Items[max(0, len(before.Items)-borderItems):]}
 	for i := range s.Items {
-		if slices.ContainsFunc(last, func(b SampledItem) bool { return b.digest == s.Items[i].digest && b.ID == s.Items[i].ID }) {
+		if last.Has(&s.Items[i]) {
 			items++
 			ids = ids && s.Items[i].ID != ""
 		}

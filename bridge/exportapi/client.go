@@ -125,7 +125,7 @@ func (c *Client) Endpoint() (host, path string) { return hostPort(c.endpoint), c
 // if the key was rejected and its file has changed. It waits for the rate
 // limit.
 func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	page, _, err := c.fetch(ctx, at, c.cfg.PageSize)
+	page, _, err := c.fetch(ctx, at, c.cfg.PageSize, (*Client).receive)
 	return page, err
 }
 
@@ -185,14 +185,14 @@ type answer struct {
 }
 
 // fetch requests one page of at most size items.
-func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
-	page, got, err := c.ask(ctx, at, size, (*Client).receive)
+func (c *Client) fetch(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, answer, error) {
+	page, got, err := c.ask(ctx, at, size, receive)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
 		changed, errKey := c.auth.renew(f.Code)
 		switch {
 		case changed:
 			c.requests.prepare()
-			page, got, err = c.ask(ctx, at, size, (*Client).receive)
+			page, got, err = c.ask(ctx, at, size, receive)
 		case errKey != nil:
 			f.Err = fmt.Errorf("%w; %w", f.Err, errKey)
 		}

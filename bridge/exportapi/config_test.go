@@ -141,6 +141,7 @@ func TestValidate(t *testing.T) {
 		"key parameter instead":   {map[string]string{"EXPORT_KEY_HEADER": "Host", "EXPORT_KEY_QUERY": "k"}, ""},
 		"more, turned":            {map[string]string{"EXPORT_MORE_FIELD": "!has_more"}, `"!has_more": by its name`},
 		"done, not turned":        {map[string]string{"EXPORT_MORE_FIELD": "isLast"}, `"isLast": by its name`},
+		"end, not turned":         {map[string]string{"EXPORT_MORE_FIELD": "end_of_stream"}, `"end_of_stream": by its name`},
 		"more without a name":     {map[string]string{"EXPORT_MORE_FIELD": "!"}, "EXPORT_MORE_FIELD"},
 		"ingested, no time":       {map[string]string{"EXPORT_ITEM_TIME": "none", "EXPORT_ITEM_INGESTED": "/a"}, ""},
 		"a parameter events":      {map[string]string{"EXPORT_PARAMS": "events=all"}, ""},

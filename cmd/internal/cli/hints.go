@@ -37,7 +37,7 @@ var EngineHints = map[bridge.Hint]string{
 		"the position: --to-current",
 	bridge.HintCheckpointLost: setPosition,
 	bridge.HintCursorIgnored: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API " +
-		"ignores the cursor that it is sent",
+		"ignores the cursor that it is sent; if it has none, follow the list by EXPORT_FOLLOW=windows",
 	bridge.HintCursorBeside: "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move " +
 		"the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset " +
 		"--to-datetime TIME --execute",

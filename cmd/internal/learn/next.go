@@ -103,18 +103,16 @@ func numberIn(at exportapi.NextPlace) (name string) {
 // counts reports whether the cursors are numbers of pages, or counts of the items before
 // them: not a number that the last item has.
 func (l *learner) counts() bool {
-	first, errFirst := strconv.Atoi(strings.Trim(l.first.Next, `"`))
-	second, errSecond := strconv.Atoi(strings.Trim(l.second.Next, `"`))
-	n := len(l.first.Items)
-	if errFirst != nil || errSecond != nil || first > n+1 && first > 2 {
+	counter, ok := exportapi.CounterOf(&l.first, &l.second)
+	if !ok || counter.Param != "" || l.second.Next == "" {
 		return false
 	}
 	for _, f := range fields(l.items) {
-		if f.values[len(f.values)-1] == strconv.Itoa(first) {
+		if f.values[len(f.values)-1] == strconv.Itoa(counter.Number) {
 			return false
 		}
 	}
-	return second-first == 1 || second-first == n
+	return true
 }
 
 // errNoAdvance is the error of a cursor that leads nowhere else.

@@ -21,7 +21,7 @@ var (
 	leads     = regexp.MustCompile(`(?i)next|cursor|continu|page_?token|skip_?token|scroll_?id|bookmark|marker|/after$`)
 	elsewhere = regexp.MustCompile(`(?i)prev|before|first|start|self|current|last|sync|delta|total|count`)
 	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
-	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end|exhausted)$`)
+	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end(_?of_?[a-z]+)?|exhausted)$`)
 	pages     = regexp.MustCompile(`(?i)^((total|num)_?pages|pages?(_?count)?|last_?page)$`)
 	totals    = regexp.MustCompile(`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
 )
@@ -36,7 +36,8 @@ func Contradicts(name string, ends bool) bool {
 }
 
 // unknownNext is the hint where a page says that more follow, but not where.
-const unknownNext = "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; an API that only numbers its pages cannot be followed"
+const unknownNext = "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; " +
+	"if the API only numbers its pages, EXPORT_FOLLOW=windows and EXPORT_CURSOR_IN=page-number or offset, with their EXPORT_CURSOR_PARAM"
 
 // maxUnreadDepth bounds how deep a page is searched.
 const maxUnreadDepth = 4
@@ -132,7 +133,8 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 		s.count(pointer, name, string(text))
 	case !leads.MatchString(pointer) || elsewhere.MatchString(pointer):
 	case v.Kind == scan.Number && text[0] != '-' && text[0] != '0' && strings.Contains(strings.ToLower(name), "next"):
-		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer}
+		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer +
+			"; if it is the number of a page, EXPORT_FOLLOW=windows, EXPORT_CURSOR_IN=page-number and EXPORT_CURSOR_PARAM"}
 	case len(text) > 0 && (v.Kind == scan.String || v.Kind == scan.Escaped):
 		in := ""
 		if plain := strings.ReplaceAll(string(text), `\/`, "/"); strings.Contains(plain, "://") || strings.HasPrefix(plain, "/") {

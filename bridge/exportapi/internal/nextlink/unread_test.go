@@ -26,6 +26,7 @@ func TestUnread(t *testing.T) {
 		"more is true, and cursor": {body: `{` + items + `"has_more":true,"continuation":"c"}`, want: "/continuation"},
 		"header Link":              {body: `[]`, header: `Link: <https://api/x?page=2>; rel="next"`, want: "header Link with rel=next", hint: "EXPORT_CURSOR_IN=link"},
 		"a header":                 {body: `[]`, header: `X-Next-Cursor: c2`, want: "header X-Next-Cursor", hint: "EXPORT_CURSOR_FIELD=X-Next-Cursor"},
+		"a next number":            {body: `{` + items + `"next_page":2}`, want: "/next_page", hint: "EXPORT_CURSOR_IN=page-number"},
 		"more pages":               {body: `{` + items + `"page":1,"totalPages":10}`, want: "/totalPages", says: "is 10", hint: "only numbers its pages"},
 		"more items":               {body: `{` + items + `"meta":{"total_count":60000}}`, want: "/meta/total_count", says: "is 60000, and it has 3 items"},
 		"more items, and cursor":   {body: `{` + items + `"total":60000,"continuation":"c"}`, want: "/continuation"},

@@ -47,6 +47,7 @@ type finding struct {
 	Items *[]sampledItem `json:"items,omitempty"`
 
 	rejected  bool // the API rejected a cursor
+	refused   bool // the API rejected a request without one
 	backwards bool // the API lists newest first
 }
 
@@ -82,7 +83,8 @@ checkpoint belongs to the settings. The command writes one key to Redis and
 removes it again.
 
 The first 100 items from EXPORT_START on are read as the bridge would read them,
-and the page that follows by its cursor, of EXPORT_PAGE_SIZE items.
+and the page that follows by its cursor, of EXPORT_PAGE_SIZE items. Up to four
+more requests tell the form of the list, and which settings follow it.
 --sample N reads N and shows them: id, time, type, key and topic, in clear text.
 
 The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,

@@ -33,6 +33,8 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	}
 	first, f := s.read(ctx, at, cmp.Or(s.show, exportapi.SampleSize), "items")
 	switch {
+	case f != nil && f.refused && s.st.Windows.Windows():
+		return []finding{s.longest(ctx, at, f)}
 	case f != nil && f.backwards:
 		return []finding{*f, s.ranges(ctx, nil)}
 	case f != nil:
@@ -42,7 +44,7 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	case len(items) > 0:
 		f := judged(items, s.st)
 		if s.show > 0 {
-			f.Items = sampleOf(items, s.st)
+			f.Items = sampleOf(items[:min(s.show, len(items))], s.st)
 		}
 		found = append(found, f)
 		switch {
@@ -57,10 +59,15 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		}
 		found = append(found, unmatched(items, s.st)...)
 		found = append(found, misplaced(items, s.st, time.Now())...)
+		found = append(found, append(sized(&first, &s.st.Export), late(items, s.st)...)...)
 	case first.Elsewhere != "":
 		found = []finding{warn("no items at EXPORT_ITEMS_FIELD, but a list of objects at "+first.Elsewhere,
 			"if those are the items, set EXPORT_ITEMS_FIELD="+first.Elsewhere)}
 	default:
+		if format := s.listing(ctx, at); format != "" {
+			return []finding{fail("no items from "+origin.StartText()+" on, but with EXPORT_TIME_FORMAT="+format+" there are",
+				"set EXPORT_TIME_FORMAT="+format)}
+		}
 		found = []finding{warn(
 			"no items from "+origin.StartText()+" on: how they are read is not checked",
 			"set an earlier EXPORT_START to see some",
@@ -69,7 +76,11 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	}
 	found = append(found, s.follow(ctx, at, &first)...)
 	if s.st.Windows.Windows() {
-		found = append(found, s.bounds(ctx, first.Items))
+		f := s.bounds(ctx, first.Items)
+		if f.Level == levelOK && len(first.Items) == 0 {
+			f = info("no item shows whether ranges of time are bounded by a start and an end")
+		}
+		found = append(found, f)
 	}
 	if lacking := s.client.Lacking(); len(lacking) > 0 {
 		found = append(found, warn(exportapi.TextLacking(lacking), exportapi.HintLacking))
@@ -83,7 +94,10 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exportapi.Sample) []finding {
 	size, export := cmp.Or(s.show, exportapi.SampleSize), &s.st.Export
 	larger := export.PageSize > size && export.PageSizeParam != "none"
-	if first.Next == "" && (!larger || len(first.Items) == 0) {
+	switch {
+	case first.Beyond != "" && len(first.Items) > 0:
+		return append(s.beyond(ctx, at, first), s.form(ctx, *first)...)
+	case first.Next == "" && (!larger || len(first.Items) == 0):
 		return s.form(ctx, *first)
 	}
 	at.Cursor = first.Next
@@ -119,6 +133,11 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 		text += "; without ids they are published twice"
 		found = append(found, warn(text, "set EXPORT_ITEM_ID to where the id of an item is"))
 	}
+	found = append(found, capped(first, &second, export)...)
+	if more := s.numbers(ctx, at, first, &second); len(more) > 0 {
+		return append(found, more...)
+	}
+	found = append(found, s.ends(ctx, at, first, &second)...)
 	return append(found, s.form(ctx, *first, second)...)
 }
 
@@ -133,7 +152,13 @@ func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) fin
 	cfg := s.st.Windows
 	cfg.Timeout = s.st.Engine.FetchTimeout
 	if err := cfg.CheckBounds(ctx, s.client, before, nil); err != nil {
-		return failedRequest(err)
+		f := failedRequest(err)
+		if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Reason == bridge.ReasonConfig && !cfg.NoStart && !cfg.NoEnd {
+			if format := s.timeFormat(ctx, items); format != "" {
+				f.Hint = "set EXPORT_TIME_FORMAT=" + format + ": with it, a second lists the items of that second"
+			}
+		}
+		return f
 	}
 	switch {
 	case cfg.NoStart:
@@ -172,6 +197,7 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 			"check again after that"))
 	}
 	f := failedRequest(err)
+	f.refused = ok && at.Cursor == "" && fault.Class == bridge.Permanent && fault.Reason == bridge.ReasonConfig
 	f.backwards = errors.Is(err, exportapi.ErrNewestFirst)
 	if f.rejected = ok && fault.Class == bridge.BadCursor; f.rejected { // the cursor is fresh: another one would not help
 		f.Hint = "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM"

@@ -1,0 +1,77 @@
+package exportapi
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Counter is a number in the cursors of a list that counts its pages or its items.
+type Counter struct {
+	// In is the value of EXPORT_CURSOR_IN for it.
+	In string
+	// Param is its parameter in a next URL; "" if it is the cursor itself.
+	Param string
+	// Number is the one in the cursor of the first page.
+	Number int
+}
+
+// CounterOf returns the number in the cursors that two pages in a row name: it grows by one
+// for a page, or by the items of a page. Without a second one, a first one of 1 or 2 may be
+// the number of a page. It is false if there is none. Such a number can be a cursor as well:
+// nothing but other requests tells.
+func CounterOf(first, second *Sample) (Counter, bool) {
+	param, from, to := "", strings.Trim(first.Next, `"`), strings.Trim(second.Next, `"`)
+	if strings.Contains(from, "?") {
+		if param, from, to = differing(from, to); param == "" {
+			return Counter{}, false
+		}
+	}
+	n, errFirst := strconv.Atoi(from)
+	next, errSecond := strconv.Atoi(to)
+	c := Counter{Param: param, Number: n}
+	switch items := len(first.Items); {
+	case errFirst == nil && items > 1 && n >= 1 && n <= 2 && second.Next == "":
+		c.In = inPage
+	case errFirst != nil || errSecond != nil || items < 2 || len(second.Items) < 2:
+	case n >= 1 && n <= 2 && next == n+1:
+		c.In = inPage
+	case n >= items && n <= items+1 && next == n+len(second.Items):
+		c.In = inOffset
+	}
+	return c, c.In != ""
+}
+
+// Of returns the number in the cursor that a page names.
+func (c *Counter) Of(page *Sample) (int, bool) {
+	text := strings.Trim(page.Next, `"`)
+	if c.Param != "" {
+		_, query, _ := strings.Cut(text, "?")
+		values, _ := url.ParseQuery(query)
+		text = values.Get(c.Param)
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil
+}
+
+// differing returns the only parameter in which two URLs differ, and its values; "" if
+// they differ otherwise.
+func differing(first, second string) (param, from, to string) {
+	pathA, queryA, _ := strings.Cut(first, "?")
+	pathB, queryB, _ := strings.Cut(second, "?")
+	a, errA := url.ParseQuery(queryA)
+	b, errB := url.ParseQuery(queryB)
+	if errA != nil || errB != nil || pathA != pathB || len(a) != len(b) {
+		return "", "", ""
+	}
+	for name := range a {
+		switch {
+		case len(a[name]) != 1 || len(b[name]) != 1 || a[name][0] == b[name][0]:
+		case param != "":
+			return "", "", ""
+		default:
+			param, from, to = name, a[name][0], b[name][0]
+		}
+	}
+	return param, from, to
+}

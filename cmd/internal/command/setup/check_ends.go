@@ -1,0 +1,94 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/cli"
+)
+
+// sized reports a page that is longer than was asked for.
+func sized(page *exportapi.Sample, export *exportapi.Config) []finding {
+	if len(page.Items) <= page.Asked || export.PageSizeParam == "none" {
+		return nil
+	}
+	text := fmt.Sprintf("asked for %s (%s), the API lists %d: it ignores the page size",
+		cli.Counted(page.Asked, "item"), export.PageSizeParam, len(page.Items))
+	return []finding{warn(text, "set EXPORT_PAGE_SIZE_PARAM as the API names it, or to none")}
+}
+
+// capped reports two pages that are equally short although more items follow.
+func capped(first, second *exportapi.Sample, export *exportapi.Config) []finding {
+	n := len(first.Items)
+	if export.PageSizeParam == "none" || n != len(second.Items) || n == 0 || n >= first.Asked || first.Next == "" || second.Next == "" {
+		return nil
+	}
+	text := fmt.Sprintf("pages have %s where %d and %d were asked for: is that the largest page, or does the API ignore %s?",
+		cli.Counted(n, "item"), first.Asked, second.Asked, export.PageSizeParam)
+	return []finding{info(text, fmt.Sprintf("if it is the largest, set EXPORT_PAGE_SIZE=%d and EXPORT_MAX_PAGE_SIZE=%[1]d", n),
+		"else set EXPORT_PAGE_SIZE_PARAM as the API names it, or to none")}
+}
+
+// beyond requests the page at a cursor that is there although EXPORT_MORE_FIELD says that
+// nothing follows: items that fill it contradict that.
+func (s *sampler) beyond(ctx context.Context, at bridge.Position, first *exportapi.Sample) []finding {
+	at.Cursor = first.Beyond
+	page, f := s.read(ctx, at, first.Asked, "second page")
+	fresh := 0
+	for i := range page.Items {
+		if !first.Has(&page.Items[i]) {
+			fresh++
+		}
+	}
+	if f != nil || fresh == 0 {
+		return nil
+	}
+	field := s.st.Export.MoreField
+	opposite, negated := strings.CutPrefix(field, "!")
+	if !negated {
+		opposite = "!" + field
+	}
+	text := fmt.Sprintf("by EXPORT_MORE_FIELD=%s nothing follows the first page, but the page at its cursor has %s", field, cli.Counted(fresh, "other item"))
+	if len(page.Items) >= len(first.Items) {
+		return []finding{fail(text, "set EXPORT_MORE_FIELD="+opposite+", if the member says the opposite, or to another one")}
+	}
+	return []finding{warn(text+": are they new, or does the member say the opposite?", "in the latter case set EXPORT_MORE_FIELD="+opposite)}
+}
+
+// ends checks a list whose end was reached at the first page's cursor. A new query that names
+// another cursor for the same page may list more there than the first cursor ever will.
+func (s *sampler) ends(ctx context.Context, at bridge.Position, first, last *exportapi.Sample) []finding {
+	if last.Next != "" || len(last.Items) == 0 || first.Next == "" || s.st.Windows.Windows() {
+		return nil
+	}
+	start := at
+	start.Cursor = ""
+	query, f := s.read(ctx, start, first.Asked, "page")
+	if f != nil || query.Next == "" || query.Next == first.Next || !query.Begins(first) {
+		return nil
+	}
+	start.Cursor = query.Next
+	fresh, f := s.read(ctx, start, last.Asked, "page")
+	if f != nil {
+		return nil
+	}
+	again, f := s.read(ctx, at, last.Asked, "page")
+	if f != nil {
+		return nil
+	}
+	const hint = "set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d"
+	if i := slices.IndexFunc(fresh.Items, func(item exportapi.SampledItem) bool {
+		return !first.Has(&item) && !last.Has(&item) && !again.Has(&item)
+	}); i >= 0 && again.Next == "" {
+		return []finding{
+			fail("the cursor ends with the results of its query: a new query lists an item that the last page, asked again later, does not", hint),
+			s.ranges(ctx, first.Items),
+		}
+	}
+	return []finding{info("does a cursor end with the results of its query? Each query names another one for the same page, and no new item came that would show it",
+		"if the API's documentation says so (locator, scroll, snapshot), "+hint)}
+}

@@ -1,0 +1,138 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// late reports items that the API took in longer after their time than a listing looks back.
+func late(items []exportapi.SampledItem, st *config.Stream) []finding {
+	var most time.Duration
+	known := 0
+	for i := range items {
+		if item := &items[i]; item.Ingested != 0 && item.Time != bridge.NoTime && item.Defect == bridge.DefectNone {
+			known++
+			most = max(most, time.Duration(item.Ingested-item.Time)*time.Millisecond)
+		}
+	}
+	if !st.Windows.Windows() || known == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s of the first %d say when the API took them in: at most %s after their time",
+		cli.Counted(known, "item"), len(items), most.Round(time.Second))
+	if reach := st.Windows.Reach(); most > reach {
+		return []finding{warn(text+fmt.Sprintf("; a listing reaches back %s", reach), "raise EXPORT_LOOK_BACK, or set EXPORT_LATE")}
+	}
+	return []finding{info(text)}
+}
+
+// rangeLimit is how the error of an API names its longest range.
+var rangeLimit = regexp.MustCompile(`(?i)\b(\d{1,4})[ -]?(d|days?|h|hours?|hrs?|m|min|minutes?)\b`)
+
+// limitIn returns the range that a text names, and 0 without one.
+func limitIn(text string) time.Duration {
+	m := rangeLimit.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	unit := map[byte]time.Duration{'d': 24 * time.Hour, 'h': time.Hour, 'm': time.Minute}[strings.ToLower(m[2])[0]]
+	return time.Duration(n) * unit
+}
+
+// longest asks for shorter ranges where the API rejects the longest one, f, and names the
+// first that it lists: the one in the error's text, or a week, or a day.
+func (s *sampler) longest(ctx context.Context, at bridge.Position, f *finding) finding {
+	tried := []time.Duration{7 * 24 * time.Hour, 24 * time.Hour}
+	if said := limitIn(f.Text); said >= time.Minute {
+		tried = []time.Duration{said}
+	}
+	asked := time.Duration(at.End-at.Start) * time.Millisecond
+	for _, span := range tried {
+		if at.Start == 0 || at.End == 0 || span >= asked {
+			continue
+		}
+		shorter := at
+		shorter.Start = at.End - span.Milliseconds()
+		if _, other := s.read(ctx, shorter, exportapi.SampleSize, "items"); other == nil {
+			f.Text += fmt.Sprintf("; a range of %s is listed, one of %s is not", plain(span), plain(asked))
+			f.Hint = "set EXPORT_MAX_WINDOW=" + plain(span) + ", or more if the API lists that"
+			break
+		}
+	}
+	return *f
+}
+
+// plain formats a duration in whole hours if it has no others, else in minutes.
+func plain(d time.Duration) string {
+	if d = d.Round(time.Minute); d%time.Hour == 0 {
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dm", d/time.Minute)
+}
+
+// timeFormat returns the format of bounds, other than the setting's, by which the second of
+// an item lists that item and none far from it; "" if none does. Others of the items must be
+// far from it on both sides: an API that ignores the bounds would list them.
+func (s *sampler) timeFormat(ctx context.Context, items []exportapi.SampledItem) string {
+	const far = 5000
+	var times []int64
+	for i := range items {
+		if items[i].Time != bridge.NoTime && items[i].Defect == bridge.DefectNone {
+			times = append(times, items[i].Time)
+		}
+	}
+	slices.Sort(times)
+	if len(times) == 0 {
+		return ""
+	}
+	middle := times[len(times)/2]
+	if times[0] > middle-far || times[len(times)-1] < middle+far {
+		return ""
+	}
+	at := s.st.Windows.Range(middle/1000*1000, middle/1000*1000+1000)
+	return s.otherFormat(ctx, at, func(i exportapi.SampledItem) bool {
+		return i.Time != bridge.NoTime && i.Time > middle-far && i.Time < middle+far
+	})
+}
+
+// otherFormat returns the format of bounds, other than the setting's, by which a range lists
+// items, all of them in it; "" if none does.
+func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(exportapi.SampledItem) bool) string {
+	for _, format := range []string{"ms", "s", "rfc3339", "us"} {
+		export := s.st.Export
+		if format == export.TimeFormat {
+			continue
+		}
+		export.TimeFormat, export.AnyOrder, export.KeepOutside = format, true, true
+		client, err := exportapi.New(export)
+		if err != nil {
+			continue
+		}
+		page, f := (&sampler{client: client, st: s.st}).read(ctx, at, exportapi.SampleSize, "items")
+		client.Close()
+		if f == nil && len(page.Items) > 0 && !slices.ContainsFunc(page.Items, func(i exportapi.SampledItem) bool { return !in(i) }) {
+			return format
+		}
+	}
+	return ""
+}
+
+// listing returns the format of bounds by which a position lists items from its start on;
+// "" if none does, or it has no bounds.
+func (s *sampler) listing(ctx context.Context, at bridge.Position) string {
+	if at.Start == 0 {
+		return ""
+	}
+	return s.otherFormat(ctx, at, func(i exportapi.SampledItem) bool { return i.Time == bridge.NoTime || i.Time >= at.Start-1000 })
+}
