@@ -123,7 +123,8 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 		}
 		if l.size = floor((to - p.from) / 2); l.size < unit || p.to != 0 {
 			l.size = unit
-			return to, nil, fault(bridge.Permanent, "window", bridge.ReasonConfig, "", fmt.Sprintf("the range from %s on has too many events to remember", bridge.Watermark{At: p.from}.Cursor()))
+			return to, nil, fault(bridge.Permanent, "window", bridge.ReasonConfig, "choose ranges without this time",
+				fmt.Sprintf("the second from %s on has too many events to remember", time.UnixMilli(p.from).UTC().Format(time.RFC3339)))
 		}
 	}
 }
