@@ -20,6 +20,7 @@
  *   engine/recover.go        recover, verify            a window's session
  *   engine/topic.go          checkTopics                the topic of the job
  *   backfill/run.go          Recover, Decode            checkpoints and pages of another source
+ *   windows/range.go         Fetch                      a page of a list that is no cursor
  *   engine/stream.go         publish                    a window's transaction
  *   backfill/run.go          windowEnded, done          the job
  *   kafkasink/jobs.go        attempt, takeJob           a change of the job

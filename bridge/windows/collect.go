@@ -98,7 +98,7 @@ func (c *collector) collect(p *bridge.Page) error {
 		c.items, c.bytes = append(c.items, kept), c.bytes+kept.cost
 		switch {
 		case c.bytes <= c.most:
-		case c.share == nil:
+		case c.share == nil || !c.share.sheds:
 			return errTooMuch
 		default:
 			c.shed()

@@ -18,4 +18,7 @@
 // topic holds is known from Position.Held, which the engine reads back at the start of
 // a session, and from what the Lister gave out since. A crash in the middle of a window
 // lists it again.
+//
+// A [Range] reads past ranges of such a list in the same way, for jobs and comparisons.
+// Its cursor says what was given out, since the topic may hold more, or nothing, of them.
 package windows

@@ -93,8 +93,8 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 	return nil
 }
 
-// part lists the part at a place, up to an end. The items that are at most p.after are left
-// out, and where memory is full, the last ones.
+// part lists the part at a place, up to an end: the items behind p.after. A part that does
+// not fit into memory is halved, or has the first of its items if it cannot be.
 func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err error) {
 	l := r.lister
 	for {
@@ -116,8 +116,6 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 		case err == nil:
 			if c.share.until == nil && c.bytes < l.cfg.MaxBytes/4 {
 				l.size = min(l.cfg.MaxWindow.Milliseconds(), 2*l.size)
-			} else if c.share.until != nil {
-				l.size = max(unit, floor(l.size/2))
 			}
 			return to, c, nil
 		case !errors.Is(err, errTooMuch):
@@ -125,7 +123,8 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 		}
 		if l.size = floor((to - p.from) / 2); l.size < unit || p.to != 0 {
 			l.size = unit
-			return to, nil, fault(bridge.Permanent, "window", bridge.ReasonConfig, "", fmt.Sprintf("the range from %s on has too many events to remember", bridge.Watermark{At: p.from}.Cursor()))
+			return to, nil, fault(bridge.Permanent, "window", bridge.ReasonConfig, "choose ranges without this time",
+				fmt.Sprintf("the second from %s on has too many events to remember", time.UnixMilli(p.from).UTC().Format(time.RFC3339)))
 		}
 	}
 }
@@ -142,7 +141,7 @@ func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error
 		}
 	}
 	l.memory.keep(bridge.NoTime)
-	mine := &share{after: p.after, bound: [2]int64{to, to + unit}}
+	mine := &share{after: p.after, sheds: p.to != 0 || to-p.from < 2*unit, bound: [2]int64{to, to + unit}}
 	c, err := l.complete(ctx, window{from: p.from, to: to, floor: bridge.NoTime, again: math.MaxInt64, share: mine})
 	if err != nil || !c.share.crosses {
 		return c, err
@@ -209,6 +208,7 @@ type share struct {
 	bound   [2]int64           // items of these times are of the next part, if it lists them too
 	crosses bool               // some are there
 	after   *order             // what was given out of the part, nil is nothing
+	sheds   bool               // the part cannot be shorter: where memory is full, the last items are left out
 	until   *order             // memory has no room for what is behind it, nil is nothing
 }
 

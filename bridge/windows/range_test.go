@@ -175,3 +175,29 @@ func (x *rangeReader) read(at bridge.Position) {
 	}
 	t.Error(errors.New("the range does not end"))
 }
+
+// TestRangeMemory: a range that does not fit into memory takes not many more requests than
+// one that does: no part is listed for each of its pages.
+func TestRangeMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := func(most int64) int {
+			l := &list{page: 20}
+			for i := range 2000 {
+				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: time.Now().Add(time.Duration(i-2000) * time.Second / 4)})
+			}
+			cfg := settings(time.Minute)
+			cfg.PageSize, cfg.MaxBytes = 20, most
+			x := &rangeReader{t: t, rng: rand.New(rand.NewPCG(1, 4)), list: l, cfg: cfg, crash: 1000, got: make(map[string]int)}
+			x.read(bridge.Position{Start: time.Now().Add(-10 * time.Minute).UnixMilli(), End: time.Now().UnixMilli(), Window: true})
+			if len(x.got) != 2000 {
+				t.Errorf("%d items of 2000", len(x.got))
+			}
+			return l.requests
+		}
+		if much, little := requests(1<<30), requests(100_000); little > 3*much {
+			t.Errorf("%d requests, %d without a limit", little, much)
+		} else {
+			t.Logf("%d requests, %d without a limit", little, much)
+		}
+	})
+}
