@@ -336,7 +336,7 @@ func TestEngineResetToCurrent(t *testing.T) {
 		w.fill(30, time.Second-time.Hour, -time.Second)
 		stop := w.start()
 		bridge.Sleep(t.Context(), time.Minute)
-		w.fill(300, 0, 30*time.Second)
+		w.fill(60, 0, 20*time.Second)
 		was := w.store.Checkpoint()
 		ahead := func(e entry) bool {
 			at, _ := bridge.ParseWatermark(was.Cursor)
