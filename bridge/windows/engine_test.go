@@ -55,6 +55,7 @@ type world struct {
 	down  atomic.Bool // the API
 
 	lookBack time.Duration
+	noEnd    bool
 }
 
 func newWorld(t *testing.T, seed uint64, lookBack time.Duration) *world {
@@ -114,7 +115,7 @@ func (l byCursor) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, er
 // start begins a process; stop ends it.
 func (w *world) start() (stop func()) {
 	cfg := settings(w.lookBack)
-	cfg.PageSize = w.cfg.PageSize
+	cfg.PageSize, cfg.NoEnd = w.cfg.PageSize, w.noEnd
 	var source bridge.Source = windows.New(w.list, cfg)
 	if w.cfg.Origin.Follow != bridge.FollowWindows {
 		source = byCursor{w.list}
@@ -323,6 +324,35 @@ func TestEngineResetAfterCursor(t *testing.T) {
 			}
 			return 2
 		})
+	})
+}
+
+// TestEngineResetToCurrent: a reset that keeps the position publishes nothing again of what
+// a list without an end has shown from the watermark on.
+func TestEngineResetToCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, time.Minute)
+		w.noEnd = true
+		w.fill(30, time.Second-time.Hour, -time.Second)
+		stop := w.start()
+		bridge.Sleep(t.Context(), time.Minute)
+		w.fill(60, 0, 20*time.Second)
+		was := w.store.Checkpoint()
+		ahead := func(e entry) bool {
+			at, _ := bridge.ParseWatermark(was.Cursor)
+			return e.at.UnixMilli() >= at.At && w.topic.Count([]byte(e.raw())) > 0
+		}
+		for i := 0; !slices.ContainsFunc(w.list.all, ahead); i++ {
+			if i == 20 {
+				t.Fatal("no item was published ahead of the watermark")
+			}
+			bridge.Sleep(t.Context(), time.Second)
+			was = w.store.Checkpoint()
+		}
+		w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start, Events: was.Events, Pages: was.Pages, Entry: &was.Version})
+		bridge.Sleep(t.Context(), 2*time.Minute)
+		stop()
+		w.want(func(entry) int { return 1 })
 	})
 }
 

@@ -256,6 +256,8 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 	}
 }
 
+const hintFirst = "set EXPORT_CURSOR_FIRST to the number of the first page, usually 0 or 1, and check EXPORT_CURSOR_PARAM"
+
 // begins checks once that the page without a number is the one of the first number: else the
 // next number leaves out a page. A list that moves has some of its items on both.
 func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
@@ -270,8 +272,8 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 	at.Cursor = l.cfg.First
 	for range 2 { // what the first page has may be deleted
 		p, err := l.request(ctx, at)
-		if _, rejected := errors.AsType[*cutOff](err); rejected { // as any number may be
-			return nil
+		if cut, rejected := errors.AsType[*cutOff](err); rejected {
+			return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintFirst, fmt.Sprintf("page %s, which should be the first one: %s", l.cfg.First, cut.why))
 		}
 		if err != nil {
 			return err
@@ -284,7 +286,7 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 			return nil
 		}
 	}
-	return fault(bridge.Permanent, "window", bridge.ReasonConfig, "set EXPORT_CURSOR_FIRST to the number of the first page, usually 0 or 1, and check EXPORT_CURSOR_PARAM",
+	return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintFirst,
 		fmt.Sprintf("the page of number %s has other items than the page without a number: another page is the first one", l.cfg.First))
 }
 

@@ -344,7 +344,12 @@ func TestNumberFirst(t *testing.T) {
 			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_CURSOR_FIRST") {
 				t.Errorf("got %v, want a permanent fault that names EXPORT_CURSOR_FIRST", err)
 			}
-			l.zero = false
+			l.zero, l.mostPages = false, 1
+			_, err = newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg)).step()
+			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_CURSOR_FIRST") {
+				t.Errorf("got %v for a number that is rejected, want a permanent fault that names EXPORT_CURSOR_FIRST", err)
+			}
+			l.mostPages = 0
 			x := newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg))
 			if x.drain(); len(x.records) != n {
 				t.Errorf("%d records, want %d", len(x.records), n)
