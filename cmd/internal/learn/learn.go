@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // mostRequests bounds how often an API is asked.
-const mostRequests = 12
+const mostRequests = 16
 
 // An UnfollowableError says why an API cannot be followed by a cursor.
 type UnfollowableError struct{ Why, Hint string }
@@ -50,9 +51,12 @@ type learner struct {
 	cursors         []string // parameters of the request that may be that of the cursor
 	numbered        string   // the parameter with the number of a page
 	end             string   // the parameter that may be the end of a range
+	endAt           int64    // its time, in milliseconds since the epoch
+	outside         bool     // items outside of a range are kept, to prove its bounds
 	size            int      // of the pages asked for; 0 without a parameter
-	newest          bool     // the list comes newest first: windows are learned
+	newest          bool     // windows are learned, for a list that comes newest first
 	whole           bridge.Position
+	unbounded       *UnfollowableError // why no windows are without a cursor, if they lack a bound
 
 	asked   int
 	outline *exportapi.Outline
@@ -63,7 +67,7 @@ type learner struct {
 }
 
 // Learn returns the settings for the API that a request lists, as a profile. It sends at
-// most a dozen requests, to the request's host alone. Of the environment it takes how
+// most 16 requests, to the request's host alone. Of the environment it takes how
 // that host is reached. Its error is an UnfollowableError, a ThrottledError, a
 // *bridge.Fault or one about the request.
 func Learn(ctx context.Context, r *Request, environ []string) (profile string, err error) {
@@ -93,7 +97,8 @@ func (l *learner) learn(ctx context.Context) error {
 		l.set(name, "none", "")
 	}
 	l.set("KAFKA_CE_TYPE_PREFIX", "event", "")
-	if err := l.look(ctx); err != nil {
+	required, err := l.lookFirst(ctx)
+	if err != nil {
 		return err
 	}
 	// The first page may be the only one.
@@ -105,19 +110,40 @@ func (l *learner) learn(ctx context.Context) error {
 		}
 	}
 	l.readItems()
-	if why := l.forwards(); why != "" {
+	if why := cmp.Or(l.forwards(), required); why != "" {
 		if err := l.backwards(ctx, why); err != nil {
 			return err
 		}
 	}
-	err := l.findNext(ctx)
+	err = l.findNext(ctx)
 	if _, none := errors.AsType[*UnfollowableError](err); none && l.newest {
 		err = l.number(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return l.findSize(ctx)
+	if err := l.findSize(ctx); err != nil || l.newest {
+		return err
+	}
+	return l.findRange(ctx)
+}
+
+// lookFirst requests the first page. Where the API requires the end that the curl command
+// has, it says so: no cursor without an end leads on.
+func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
+	err = l.look(ctx)
+	start := l.finding("EXPORT_START_PARAM").value
+	f, rejected := errors.AsType[*bridge.Fault](err)
+	if !rejected || !tryOther(f) || l.end == "" || start == none {
+		return "", err
+	}
+	l.set("EXPORT_END_PARAM", l.end, "")
+	st, _, err := l.client()
+	if err != nil {
+		return "", err
+	}
+	l.newest, l.whole = true, bridge.Position{Start: st.Engine.Origin.Start, End: l.endAt, Window: true}
+	return "the API refuses a request without " + l.end + ": a range without an end cannot be followed", l.look(ctx)
 }
 
 // look requests the first page, and finds its items.
@@ -162,7 +188,7 @@ func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
 		return nil, nil, err
 	}
 	export := st.Export
-	export.KeepOutside = l.newest
+	export.KeepOutside = l.newest || l.outside
 	client, err := exportapi.New(export)
 	return st, client, err
 }
@@ -207,14 +233,14 @@ func (l *learner) position(st *config.Stream, cursor string) bridge.Position {
 }
 
 func (l *learner) sampleAt(ctx context.Context, at bridge.Position) (exportapi.Sample, error) {
-	if l.asked++; l.asked > mostRequests {
-		return exportapi.Sample{}, errTooMany
-	}
 	st, client, err := l.client()
 	if err != nil {
 		return exportapi.Sample{}, err
 	}
 	defer client.Close()
+	if l.asked++; l.asked > mostRequests {
+		return exportapi.Sample{}, errTooMany
+	}
 	return client.Sample(ctx, at, st.Export.PageSize)
 }
 
@@ -226,6 +252,15 @@ func (l *learner) finding(name string) *finding {
 	f := &finding{name: name}
 	l.findings = append(l.findings, f)
 	return f
+}
+
+// known returns the value of a setting, and whether it was set.
+func (l *learner) known(name string) (value string, ok bool) {
+	i := slices.IndexFunc(l.findings, func(f *finding) bool { return f.name == name && f.value != "" })
+	if i < 0 {
+		return "", false
+	}
+	return l.findings[i].value, true
 }
 
 // set sets a setting and what it rests on, if that is said.

@@ -321,7 +321,7 @@ func TestUnfollowable(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "sesame") {
 				t.Errorf("got %v (%v), want %q\n%s", err, no, c.want, profile)
 			}
-			if n := asked.Load(); n > 12 {
+			if n := asked.Load(); n > 16 {
 				t.Errorf("%d requests", n)
 			}
 		})

@@ -22,13 +22,15 @@ func newLearnCommand(a *cli.App) *cobra.Command {
 		Use:   "learn [flags] -- curl ...",
 		Short: "Find the settings for another API",
 		Long: `Find the settings for an API from a curl command that lists its first items, and
-print them as a profile. The command requests at most 12 pages of the same list
+print them as a profile. The command requests at most 16 pages of the same list
 with the same key. The profile says what was proven by a request, and asks what
 was not; it does not contain the key.
 
-A list that begins with the newest items is followed by windows of time, if the
-parameters of a start and an end can be found: put them into the command. The
-exit code is 3 if a list names no cursor, or can be followed in neither way.`,
+A list that begins with the newest items is followed by windows of time. The
+parameters of a start and an end are tried by usual names and by those that the
+API names; a question says which were tried. Put them into the command if the
+documentation has others. The exit code is 3 if a list names no cursor, or can
+be followed in neither way.`,
 		Example: `  exportbridge learn --output acme.env -- curl -H "Authorization: Bearer $KEY" \
     'https://api.example.com/v2/audit?limit=100'
   export EXPORT_PROFILE=./acme.env EXPORT_API_KEY_FILE=key
