@@ -72,6 +72,9 @@ func (o *Outline) Items(field string) (items []map[string]any) {
 	return items
 }
 
+// Page returns the decoded page, with numbers as json.Number.
+func (o *Outline) Page() any { return o.page }
+
 // Names returns the names of the members of a page outside of a list, and of the
 // parameters of the URLs there.
 func (o *Outline) Names(list string) (names []string) {

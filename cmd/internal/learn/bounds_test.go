@@ -126,7 +126,7 @@ func TestNoBoundsNoCursor(t *testing.T) {
 	}
 	profile, err := learn.Learn(t.Context(), request, nil)
 	if _, no := errors.AsType[*learn.UnfollowableError](err); !no {
-		t.Fatalf("got %v\n%s", err, profile)
+		t.Fatalf("got %v\n%+v", err, profile)
 	}
 	for _, want := range []string{"newest first, by /when", "since and until", "Not tried: ", "add both to the curl command"} {
 		if !strings.Contains(err.Error(), want) {
@@ -149,6 +149,6 @@ func TestRequiredEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if profile, err := learn.Learn(t.Context(), request, nil); err == nil || !strings.Contains(err.Error(), "refuses a request without until") {
-		t.Errorf("got %v\n%s", err, profile)
+		t.Errorf("got %v\n%+v", err, profile)
 	}
 }

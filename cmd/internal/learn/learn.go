@@ -56,6 +56,7 @@ type learner struct {
 	size            int      // of the pages asked for; 0 without a parameter
 	newest          bool     // windows are learned, for a list that comes newest first
 	whole           bridge.Position
+	required        bool               // a request without an end is refused
 	unbounded       *UnfollowableError // why no windows are without a cursor, if they lack a bound
 
 	asked   int
@@ -64,13 +65,24 @@ type learner struct {
 	items   []map[string]any
 	first   exportapi.Sample
 	second  exportapi.Sample
+	last    exportapi.Sample // the third page, if one was read
 }
+
+// Lesson is what was learned.
+type Lesson struct {
+	Profile   string
+	recording func() (*Recording, error)
+}
+
+// Recording returns the pages that the profile was learned from, without what they say. Its
+// error is that of a page that repeats the key.
+func (l *Lesson) Recording() (*Recording, error) { return l.recording() }
 
 // Learn returns the settings for the API that a request lists, as a profile. It sends at
 // most 16 requests, to the request's host alone. Of the environment it takes how
 // that host is reached. Its error is an UnfollowableError, a ThrottledError, a
 // *bridge.Fault or one about the request.
-func Learn(ctx context.Context, r *Request, environ []string) (profile string, err error) {
+func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
 	l := &learner{environ: []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}}
 	for _, entry := range environ {
 		if reach.MatchString(entry) {
@@ -78,15 +90,15 @@ func Learn(ctx context.Context, r *Request, environ []string) (profile string, e
 		}
 	}
 	if err := l.describe(r); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := l.learn(ctx); err != nil {
 		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled {
-			return "", &ThrottledError{f.RetryAfter}
+			return nil, &ThrottledError{f.RetryAfter}
 		}
-		return "", err
+		return nil, err
 	}
-	return l.profile(), nil
+	return &Lesson{l.profile(), l.record}, nil
 }
 
 func (l *learner) learn(ctx context.Context) error {
@@ -98,6 +110,7 @@ func (l *learner) learn(ctx context.Context) error {
 	}
 	l.set("KAFKA_CE_TYPE_PREFIX", "event", "")
 	required, err := l.lookFirst(ctx)
+	l.required = required != ""
 	if err != nil {
 		return err
 	}
@@ -161,6 +174,7 @@ func (l *learner) look(ctx context.Context) (err error) {
 		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(len(l.items)), "")
 	}
 	l.set("EXPORT_ITEMS_FIELD", l.list, fmt.Sprintf("a list of %d objects", len(l.items)))
+	l.anyCursor()
 	if others := l.outline.Lists[1:]; len(others) > 0 {
 		l.ask("EXPORT_ITEMS_FIELD", "the longest list was taken; others are at "+strings.Join(others, ", "))
 	}

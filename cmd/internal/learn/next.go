@@ -297,7 +297,7 @@ func (l *learner) third(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		pages = append(pages, page)
+		l.last, pages = page, append(pages, page)
 	}
 	seen, items, again, latest := make(map[string]bool), 0, 0, bridge.NoTime
 	for i, page := range pages {

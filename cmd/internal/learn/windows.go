@@ -29,7 +29,6 @@ func (l *learner) backwards(ctx context.Context, why string) error {
 	l.set("EXPORT_START", fmt.Sprintf("-%dd", days), "")
 	l.finding("EXPORT_START").why = ""
 	l.ask("EXPORT_START", "how far back the first events are asked for")
-	l.anyCursor()
 	if l.whole.End == 0 {
 		l.whole = bridge.Position{Start: max(0, oldest-3*(newest-oldest)-time.Hour.Milliseconds()), End: newest + 1000, Window: true}
 	}
