@@ -5,16 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 )
 
 // NextPlace is where a page may have its next cursor.
 type NextPlace = nextlink.Place
+
+// itemDepth bounds how deep Names searches.
+const itemDepth = 5
 
 // Outline is what a page has that no setting describes yet.
 type Outline struct {
@@ -65,6 +70,43 @@ func (o *Outline) Items(field string) (items []map[string]any) {
 		}
 	}
 	return items
+}
+
+// Page returns the decoded page, with numbers as json.Number.
+func (o *Outline) Page() any { return o.page }
+
+// Names returns the names of the members of a page outside of a list, and of the
+// parameters of the URLs there.
+func (o *Outline) Names(list string) (names []string) {
+	var search func(value any, at string, depth int)
+	search = func(value any, at string, depth int) {
+		switch v := value.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				if inside := jsonpointer.Append(at, name); inside != list && depth < itemDepth {
+					names = append(names, name)
+					search(v[name], inside, depth+1)
+				}
+			}
+		case string:
+			if u, err := url.Parse(v); err == nil && u.RawQuery != "" {
+				names = slices.AppendSeq(names, maps.Keys(u.Query()))
+			}
+		}
+	}
+	search(o.page, "", 0)
+	return names
+}
+
+// Text returns the text or number at a JSON pointer, "" for none.
+func (o *Outline) Text(field string) string {
+	switch value := memberAt(o.page, field).(type) {
+	case string:
+		return value
+	case json.Number:
+		return value.String()
+	}
+	return ""
 }
 
 // ItemTime is where items may have their time, as EXPORT_ITEM_TIME and

@@ -44,8 +44,21 @@ func Renamed(cmd *cobra.Command, old, name string) {
 
 // Output is the output of a command: standard output, or a file.
 type Output struct {
-	file  string
-	force bool
+	file   string
+	force  bool
+	beside *Output // whose --force counts for this one too
+	flag   string  // empty for output
+}
+
+// Named reports whether a file was named.
+func (o *Output) Named() bool { return o.file != "" }
+
+// TakeFile adds a flag for another file beside that of TakeOutput, replaced by --force too.
+func TakeFile(cmd *cobra.Command, beside *Output, name, usage string) *Output {
+	o := &Output{beside: beside, flag: name}
+	cmd.Flags().StringVar(&o.file, name, "", usage)
+	cmd.Flags().Lookup("force").Usage = "replace the files of --output and --" + name
+	return o
 }
 
 // TakeOutput adds the flags --output and --force.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,15 +178,16 @@ func (a *App) PrintTo(o *Output, text string) error {
 		return err
 	}
 	err := writeNew(o.file, text)
-	hint := "choose another --output"
+	flag := "--" + cmp.Or(o.flag, "output")
+	hint := "choose another " + flag
 	if errors.Is(err, fs.ErrExist) {
 		hint += ", or add --force"
-		if o.force {
+		if o.force || o.beside != nil && o.beside.force {
 			err = replace(o.file, text)
 		}
 	}
 	if err != nil {
-		return &Error{Code: ExitFailed, Err: fmt.Errorf("write --output: %w", err), Hint: hint}
+		return &Error{Code: ExitFailed, Err: fmt.Errorf("write %s: %w", flag, err), Hint: hint}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -17,10 +19,11 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/dev/embedded"
+	"exportbridge/cmd/internal/learn"
 )
 
 func newSimulateCommand(a *cli.App) *cobra.Command {
-	var listen, dataDir, form string
+	var listen, dataDir, form, from string
 	sim := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
 	cmd := &cobra.Command{
 		Use:   "simulate",
@@ -35,11 +38,16 @@ cursors, parameters and credentials. The command prints the settings with which
 exportbridge reads it. A form with the name of a profile behaves as the
 documentation of that service says. The audit lists have what happened until
 now, newest first, and --lag has some events appear late. newest-first cannot be
-followed.`,
+followed.
+
+--from serves a file of exportbridge learn --record: the pages that a profile
+was learned from, with paging and bounds as learned, and without credentials.
+They do not grow.`,
 		Example: `  exportbridge-dev simulate
   exportbridge-dev simulate --form okta-system-log --rate-limit 120/m
   exportbridge-dev simulate --form audit-list --lag 30s
   exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
+  exportbridge-dev simulate --from acme.json
   EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
 		GroupID: groupTry,
 		Args:    cli.NoArgs,
@@ -48,11 +56,13 @@ followed.`,
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the start of the export in `DIR` and grow from it")
 	cmd.Flags().StringVar(&form, "form", exportsim.FormNames()[0], "serve the form `NAME`: "+strings.Join(exportsim.FormNames(), ", "))
 	simulatorFlags(cmd.Flags(), &sim)
-	cli.Offer(cmd, "form", exportsim.FormNames()...)
+	cmd.Flags().StringVar(&from, "from", "", "serve the recording `FILE` of exportbridge learn --record")
 	cmd.MarkFlagsMutuallyExclusive("data-dir", "start")
-	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
-	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor), string(exportsim.EmptyItems))
+	offerValues(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if from != "" {
+			return replay(cmd, a, listen, from)
+		}
 		if err := setForm(&sim, form); err != nil {
 			return err
 		}
@@ -69,6 +79,13 @@ followed.`,
 	return cmd
 }
 
+func offerValues(cmd *cobra.Command) {
+	cli.Offer(cmd, "form", exportsim.FormNames()...)
+	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
+	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor),
+		string(exportsim.EmptyItems))
+}
+
 // simulate serves the export until the context ends.
 func simulate(ctx context.Context, a *cli.App, listen string, sim exportsim.Config) (err error) {
 	handler, err := exportsim.New(sim)
@@ -76,22 +93,57 @@ func simulate(ctx context.Context, a *cli.App, listen string, sim exportsim.Conf
 		return err
 	}
 	defer handler.Close()
-	server, err := embedded.StartSimulator(handler, listen)
+	server, err := start(a, handler, listen)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	// Stalled requests end here, so that Close need not wait for them.
 	defer handler.Close()
-	if server.Moved {
-		fmt.Fprintf(a.Stderr, "%s is in use, listening at %s\n", embedded.DefaultAPI, server.Addr)
-	}
 	fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s initial events\n",
 		server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
 	if sim.Form.Name != "" {
 		fmt.Fprintf(a.Stdout, "\nSettings for the form %s:\n\n%s", sim.Form.Name, settingsOf(sim, server.URL))
 	}
 	return server.Wait(ctx)
+}
+
+// start serves an API, and says if it is not at the default address.
+func start(a *cli.App, handler http.Handler, listen string) (*embedded.HTTP, error) {
+	server, err := embedded.StartSimulator(handler, listen)
+	if err == nil && server.Moved {
+		fmt.Fprintf(a.Stderr, "%s is in use, listening at %s\n", embedded.DefaultAPI, server.Addr)
+	}
+	return server, err
+}
+
+// replay serves a recording until the context ends.
+func replay(cmd *cobra.Command, a *cli.App, listen, file string) (err error) {
+	var other string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "from" && f.Name != "listen" {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return cli.WrongUsage("exportbridge-dev simulate --from "+file, "--from serves a recording as it is, --%s does not go with it", other)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("read --from: %w", err), Hint: "name a file of exportbridge learn --record"}
+	}
+	handler, err := learn.NewReplay(text)
+	if err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: %w", file, err), Hint: "exportbridge learn --record FILE -- curl ..."}
+	}
+	server, err := start(a, handler, listen)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	fmt.Fprintf(a.Stdout, "export API  %s  recorded\n\nWith the profile that was learned:\n\n"+
+		"EXPORT_URL=%[1]s\nEXPORT_API_KEY=any\n", server.URL)
+	return server.Wait(cmd.Context())
 }
 
 // setForm selects the form. One with credentials gets a key if there is none.

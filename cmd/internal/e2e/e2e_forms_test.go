@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/learn"
 )
 
 // newestFirst is the form that cannot be followed.
@@ -163,6 +166,44 @@ func TestE2ELearn(t *testing.T) {
 			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"] = file, key
 			s.finish()
 			s.readForm().wantAll(500, 0)
+		})
+	}
+}
+
+// TestE2ERecording follows recordings with the profiles that were learned with them.
+func TestE2ERecording(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"nested": "/v1/events", "slack-audit-logs": "/audit/v1/logs"} {
+		rate := map[string]float64{"slack-audit-logs": 0.1}[name] // by which the list has a past
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			form, _ := exportsim.FormNamed(name)
+			s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 500, Rate: rate, Form: form})
+			s.simulateForm(name)
+			file, record := filepath.Join(s.dir, "learned.env"), filepath.Join(s.dir, "recording.json")
+			s.command(0, "learn", "-o", file, "--record", record, "--",
+				"curl", "-H", "Authorization: Bearer "+s.settings["EXPORT_API_KEY"], s.api+path+"?limit=50")
+			text, err := os.ReadFile(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := learn.NewReplay(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(h)
+			t.Cleanup(server.Close)
+			maps.DeleteFunc(s.settings, func(name, _ string) bool { return strings.HasPrefix(name, "EXPORT_") || name == "KAFKA_KEY" })
+			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"], s.settings["EXPORT_URL"] = file, "any", server.URL
+			if form.Clocked {
+				s.settings["EXPORT_SETTLE"] = "0s"
+			}
+			s.finish()
+			records := 0
+			s.eachRecord(s.topic, func(*kgo.Record) { records++ })
+			if records != 150 {
+				t.Errorf("%d of 150 items were published", records)
+			}
 		})
 	}
 }

@@ -17,7 +17,7 @@ var (
 	exactID   = regexp.MustCompile(`(?i)^/[@_]?(id|uuid|guid|(event|log|entry|record|document)_?id|document_id)$`)
 	likelyID  = regexp.MustCompile(`(?i)(^|[/_@])(id|uuid|guid)$|[a-z](Id|ID|Uuid)$`)
 	typeNames = strings.Fields("eventtype event_type type action event kind operation activity category name")
-	actor     = `(actor|user|subject|principal|account|customer|member|author)`
+	actor     = `(actor|user|subject|principal|account|customer|member|author|(created|initiated|performed)_?by)`
 	keyName   = regexp.MustCompile(`(?i)` + actor + `[^/]*(/(id|uuid|user_?id))?$`)
 )
 
@@ -89,28 +89,50 @@ func (l *learner) readItems() {
 	} else {
 		l.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
 	}
-	for _, f := range all {
-		if keyName.MatchString(f.pointer) {
-			l.set("EXPORT_ITEM_SUBJECT", f.pointer, "")
-			l.set("KAFKA_KEY", f.pointer, "")
-			l.ask("KAFKA_KEY", "a candidate by its name: events with the same value keep their order")
-			return
-		}
+	if f := variable(all, func(f *field) bool { return keyName.MatchString(f.pointer) }); f != nil {
+		l.set("EXPORT_ITEM_SUBJECT", f.pointer, "")
+		l.set("KAFKA_KEY", f.pointer, "")
+		l.ask("KAFKA_KEY", "a candidate by its name: events with the same value keep their order")
+		return
 	}
 	l.ask("KAFKA_KEY", "no member looks like the user or object of an item; events without a key have no order among them")
 }
 
 // typeOf returns the member that is called as types are.
-func typeOf(all []field) *field {
+func typeOf(all []field) (found *field) {
 	for _, name := range typeNames {
-		for i := range all {
-			pointer := strings.ToLower(all[i].pointer)
-			if !all[i].numbers && strings.HasSuffix(pointer, "/"+name) && strings.Count(pointer, "/") <= 2 {
-				return &all[i]
-			}
+		f := variable(all, func(f *field) bool {
+			pointer := strings.TrimSuffix(strings.ToLower(f.pointer), "/.tag") // of a union
+			return !f.numbers && strings.HasSuffix(pointer, "/"+name) && strings.Count(pointer, "/") <= 2
+		})
+		if f != nil && f.varies() {
+			return f
+		}
+		if found == nil {
+			found = f
 		}
 	}
-	return nil
+	return found
+}
+
+// variable returns the first of the fields that are suitable, one with several values if
+// there is one.
+func variable(all []field, suitable func(*field) bool) (found *field) {
+	for i := range all {
+		switch f := &all[i]; {
+		case !suitable(f):
+		case f.varies():
+			return f
+		case found == nil:
+			found = f
+		}
+	}
+	return found
+}
+
+// varies reports whether two values differ.
+func (f *field) varies() bool {
+	return slices.ContainsFunc(f.values, func(value string) bool { return value != f.values[0] })
 }
 
 func (l *learner) findID(all []field) {

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // mostRequests bounds how often an API is asked.
-const mostRequests = 12
+const mostRequests = 16
 
 // An UnfollowableError says why an API cannot be followed by a cursor.
 type UnfollowableError struct{ Why, Hint string }
@@ -50,9 +51,13 @@ type learner struct {
 	cursors         []string // parameters of the request that may be that of the cursor
 	numbered        string   // the parameter with the number of a page
 	end             string   // the parameter that may be the end of a range
+	endAt           int64    // its time, in milliseconds since the epoch
+	outside         bool     // items outside of a range are kept, to prove its bounds
 	size            int      // of the pages asked for; 0 without a parameter
-	newest          bool     // the list comes newest first: windows are learned
+	newest          bool     // windows are learned, for a list that comes newest first
 	whole           bridge.Position
+	required        bool               // a request without an end is refused
+	unbounded       *UnfollowableError // why no windows are without a cursor, if they lack a bound
 
 	asked   int
 	outline *exportapi.Outline
@@ -60,13 +65,24 @@ type learner struct {
 	items   []map[string]any
 	first   exportapi.Sample
 	second  exportapi.Sample
+	last    exportapi.Sample // the third page, if one was read
 }
 
+// Lesson is what was learned.
+type Lesson struct {
+	Profile   string
+	recording func() (*Recording, error)
+}
+
+// Recording returns the pages that the profile was learned from, without what they say. Its
+// error is that of a page that repeats the key.
+func (l *Lesson) Recording() (*Recording, error) { return l.recording() }
+
 // Learn returns the settings for the API that a request lists, as a profile. It sends at
-// most a dozen requests, to the request's host alone. Of the environment it takes how
+// most 16 requests, to the request's host alone. Of the environment it takes how
 // that host is reached. Its error is an UnfollowableError, a ThrottledError, a
 // *bridge.Fault or one about the request.
-func Learn(ctx context.Context, r *Request, environ []string) (profile string, err error) {
+func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
 	l := &learner{environ: []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}}
 	for _, entry := range environ {
 		if reach.MatchString(entry) {
@@ -74,15 +90,15 @@ func Learn(ctx context.Context, r *Request, environ []string) (profile string, e
 		}
 	}
 	if err := l.describe(r); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := l.learn(ctx); err != nil {
 		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled {
-			return "", &ThrottledError{f.RetryAfter}
+			return nil, &ThrottledError{f.RetryAfter}
 		}
-		return "", err
+		return nil, err
 	}
-	return l.profile(), nil
+	return &Lesson{l.profile(), l.record}, nil
 }
 
 func (l *learner) learn(ctx context.Context) error {
@@ -93,7 +109,9 @@ func (l *learner) learn(ctx context.Context) error {
 		l.set(name, "none", "")
 	}
 	l.set("KAFKA_CE_TYPE_PREFIX", "event", "")
-	if err := l.look(ctx); err != nil {
+	required, err := l.lookFirst(ctx)
+	l.required = required != ""
+	if err != nil {
 		return err
 	}
 	// The first page may be the only one.
@@ -105,19 +123,40 @@ func (l *learner) learn(ctx context.Context) error {
 		}
 	}
 	l.readItems()
-	if why := l.forwards(); why != "" {
+	if why := cmp.Or(l.forwards(), required); why != "" {
 		if err := l.backwards(ctx, why); err != nil {
 			return err
 		}
 	}
-	err := l.findNext(ctx)
+	err = l.findNext(ctx)
 	if _, none := errors.AsType[*UnfollowableError](err); none && l.newest {
 		err = l.number(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return l.findSize(ctx)
+	if err := l.findSize(ctx); err != nil || l.newest {
+		return err
+	}
+	return l.findRange(ctx)
+}
+
+// lookFirst requests the first page. Where the API requires the end that the curl command
+// has, it says so: no cursor without an end leads on.
+func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
+	err = l.look(ctx)
+	start := l.finding("EXPORT_START_PARAM").value
+	f, rejected := errors.AsType[*bridge.Fault](err)
+	if !rejected || !tryOther(f) || l.end == "" || start == none {
+		return "", err
+	}
+	l.set("EXPORT_END_PARAM", l.end, "")
+	st, _, err := l.client()
+	if err != nil {
+		return "", err
+	}
+	l.newest, l.whole = true, bridge.Position{Start: st.Engine.Origin.Start, End: l.endAt, Window: true}
+	return "the API refuses a request without " + l.end + ": a range without an end cannot be followed", l.look(ctx)
 }
 
 // look requests the first page, and finds its items.
@@ -135,6 +174,7 @@ func (l *learner) look(ctx context.Context) (err error) {
 		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(len(l.items)), "")
 	}
 	l.set("EXPORT_ITEMS_FIELD", l.list, fmt.Sprintf("a list of %d objects", len(l.items)))
+	l.anyCursor()
 	if others := l.outline.Lists[1:]; len(others) > 0 {
 		l.ask("EXPORT_ITEMS_FIELD", "the longest list was taken; others are at "+strings.Join(others, ", "))
 	}
@@ -162,7 +202,7 @@ func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
 		return nil, nil, err
 	}
 	export := st.Export
-	export.AnyOrder = export.AnyOrder || l.newest
+	export.AnyOrder = export.AnyOrder || l.newest || l.outside
 	client, err := exportapi.New(export)
 	return st, client, err
 }
@@ -207,14 +247,14 @@ func (l *learner) position(st *config.Stream, cursor string) bridge.Position {
 }
 
 func (l *learner) sampleAt(ctx context.Context, at bridge.Position) (exportapi.Sample, error) {
-	if l.asked++; l.asked > mostRequests {
-		return exportapi.Sample{}, errTooMany
-	}
 	st, client, err := l.client()
 	if err != nil {
 		return exportapi.Sample{}, err
 	}
 	defer client.Close()
+	if l.asked++; l.asked > mostRequests {
+		return exportapi.Sample{}, errTooMany
+	}
 	return client.Sample(ctx, at, st.Export.PageSize)
 }
 
@@ -226,6 +266,15 @@ func (l *learner) finding(name string) *finding {
 	f := &finding{name: name}
 	l.findings = append(l.findings, f)
 	return f
+}
+
+// known returns the value of a setting, and whether it was set.
+func (l *learner) known(name string) (value string, ok bool) {
+	i := slices.IndexFunc(l.findings, func(f *finding) bool { return f.name == name && f.value != "" })
+	if i < 0 {
+		return "", false
+	}
+	return l.findings[i].value, true
 }
 
 // set sets a setting and what it rests on, if that is said.

@@ -164,6 +164,8 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 	name := at.Field[strings.LastIndexByte(at.Field, '/')+1:]
 	names := slices.Clone(l.cursors)
 	switch bare := leading.ReplaceAllString(name, ""); {
+	case slices.Contains(common, name) && at.In != "last-item":
+		names = append(append(names, name), common...)
 	case at.In == "last-item":
 		names = append(names, "after_"+name, "since_"+name)
 		names = append(names, sequence...)
@@ -198,7 +200,7 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 
 // try reads the first page with a place for its cursor, and the one that follows.
 func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
-	l.drop("EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_ALONE", "EXPORT_MORE_FIELD")
+	l.drop("EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_ALONE", "EXPORT_CURSOR_PATH", "EXPORT_MORE_FIELD")
 	if len(l.cursors) > 0 {
 		l.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(l.cursors, " and ")+
 			", which may be a cursor: it was left out, to begin at the first page")
@@ -237,12 +239,8 @@ func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
 			return nil
 		}
 		f, rejected := errors.AsType[*bridge.Fault](err)
-		if rejected && f.Class == bridge.BadCursor && slices.Index(l.parameters(at), name) < 2 {
-			l.set("EXPORT_CURSOR_ALONE", "true", "tried: beside other parameters the cursor was rejected")
-			if alone := l.advance(ctx); alone == nil {
-				return nil
-			}
-			l.drop("EXPORT_CURSOR_ALONE")
+		if rejected && f.Class == bridge.BadCursor && slices.Index(l.parameters(at), name) < 2 && l.alone(ctx) {
+			return nil
 		}
 		if rejected && !tryOther(f) || !rejected && !errors.Is(err, errNoAdvance) {
 			return err
@@ -250,6 +248,23 @@ func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
 	}
 	l.setStatic("")
 	return err
+}
+
+// alone tries a cursor without other parameters, and for a POST at the path that ends
+// with /continue.
+func (l *learner) alone(ctx context.Context) bool {
+	l.set("EXPORT_CURSOR_ALONE", "true", "tried: beside other parameters the cursor was rejected")
+	if l.advance(ctx) == nil {
+		return true
+	}
+	if _, known := l.known("EXPORT_METHOD"); known {
+		l.set("EXPORT_CURSOR_PATH", l.finding("EXPORT_PATH").value+"/continue", "tried: at the path of the first page the cursor was rejected")
+		if l.advance(ctx) == nil {
+			return true
+		}
+	}
+	l.drop("EXPORT_CURSOR_ALONE", "EXPORT_CURSOR_PATH")
+	return false
 }
 
 // advance requests the second page, which must list other items than the first.
@@ -280,7 +295,7 @@ func (l *learner) third(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		pages = append(pages, page)
+		l.last, pages = page, append(pages, page)
 	}
 	seen, items, again, latest := make(map[string]bool), 0, 0, bridge.NoTime
 	for i, page := range pages {

@@ -29,10 +29,10 @@ func (l *learner) profile() string {
 			b.WriteByte('\n')
 		}
 		if f.why != "" {
-			b.WriteString("# " + oneLine(f.why) + "\n")
+			comment(&b, "# ", f.why)
 		}
 		if f.question != "" {
-			b.WriteString("# ? " + oneLine(f.question) + "\n")
+			comment(&b, "# ? ", f.question)
 		}
 		switch {
 		case f.example != "":
@@ -42,6 +42,20 @@ func (l *learner) profile() string {
 		}
 	}
 	return b.String()
+}
+
+// comment writes a text in lines that fit a screen.
+func comment(b *strings.Builder, mark, text string) {
+	const most = 100
+	line := mark
+	for word := range strings.SplitSeq(oneLine(text), " ") {
+		if len(line)+len(word) > most && line != mark {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = "#   "
+		}
+		line += word + " "
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
 // oneLine keeps names that the API chose from ending a comment or disguising it.

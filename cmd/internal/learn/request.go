@@ -19,12 +19,14 @@ import (
 
 var (
 	secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
+	identity     = regexp.MustCompile(`(?i)e-?mail|user(_?name)?$|account(_?id)?$`)
 	secretParam  = named(`(x[-_])?(api_?key|((access|auth|api)_?)?token|key)`, `(client_?)?secret|password|sig|signature`)
 	sizeParam    = named(`\$?(limit|count|take|size|top|first|rows|max_?results)`, `per_?page|page_?(size|limit)`, `page\[(limit|size)\]`)
-	cursorParam  = named(`.*(cursor|(page|next|skip)_?token|continuation|marker|scroll_?id).*`, `(starting_)?after|next`, `page\[after\]`)
-	numberParam  = named(`(page_?)?(no|num|number|index)`, `page|offset|skip`, `page\[(number|offset)\]`)
-	startParam   = named(`since|start|from|after|begin|oldest|min_?time|.*\[gte?\]`, `(after|since)_?(time|date)`, stamped(`start|starting|from`, `after|since|gte?`), `filter\[from\]`)
-	endParam     = named(`until|end|to|before|latest|max_?time|.*\[lte?\]`, `(before|until)_?(time|date)`, stamped(`end|ending|to`, `before|until|lte?`), `filter\[to\]`)
+	cursorParam  = named(`.*(cursor|(page|next|skip)_?token|continuation|marker|scroll_?id).*`, `.*stream_?position`, `(starting_)?after|next`, `page\[after\]`)
+	numberParam  = named(`(page_?)?(no|num|number|index)`, `page|offset|skip|start`, `start_?(at|index)`, `page\[(number|offset)\]`)
+	offsetParam  = named(`offset|skip|start`, `start_?(at|index)`, `page\[offset\]`)
+	startParam   = named(`since|start|from|after|begin|oldest|min_?time|.*\[gte?\]`, `(after|since)_?(time|date)`, stamped(`start|starting|from`, `after|since|gte?`), `filter\[from\]`, `date_?(from|start)`)
+	endParam     = named(`until|end|to|before|latest|max_?time|.*\[lte?\]`, `(before|until)_?(time|date)`, stamped(`end|ending|to`, `before|until|lte?`), `filter\[to\]`, `date_?(to|end)`)
 )
 
 // named matches the names of parameters.
@@ -156,7 +158,7 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 			key(strings.TrimSpace(token), h.Name, scheme)
 		case h.Name == "Authorization":
 			key(h.Value, h.Name, "none")
-		case !secretHeader.MatchString(h.Name) || l.secret != "" || user != "":
+		case !secretName(h.Name) || l.secret != "" || user != "":
 			static = append(static, h)
 		default:
 			key(h.Value, h.Name, "")
@@ -182,13 +184,19 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 	return params, nil
 }
 
+// secretName reports whether a header of that name may hold a secret: X-Auth-Key, and not
+// X-Auth-Email.
+func secretName(header string) bool {
+	return secretHeader.MatchString(header) && !identity.MatchString(header)
+}
+
 // setHeaders sets the static headers. One that may hold a secret keeps them all out of
 // the profile.
 func (l *learner) setHeaders(static []Header) {
 	var lines, names []string
 	secret := false
 	for _, h := range static {
-		secret = secret || secretHeader.MatchString(h.Name)
+		secret = secret || secretName(h.Name)
 		lines, names = append(lines, h.Name+": "+h.Value), append(names, h.Name+": ...")
 	}
 	switch text := strings.Join(lines, "\n"); {
@@ -225,6 +233,7 @@ func (l *learner) setParams(params []param) {
 			continue
 		case isTime && endParam.MatchString(p.last()):
 			l.end = p.name
+			l.endAt, _ = bridge.ParseInstant(at, time.Now()) // timeOf wrote it
 			l.ask("EXPORT_END_PARAM", "not tried: if "+p.name+" is the end of a range, set EXPORT_END_PARAM="+p.name)
 			continue
 		case cursorParam.MatchString(p.last()):

@@ -35,7 +35,7 @@ var (
 	// ended are names of what is true at the end, beside done.
 	ended = regexp.MustCompile(`(?i)^(is_?)?end_?of_?\w+$`)
 	// number are names of the number of a page.
-	number = regexp.MustCompile(`(?i)^(page|page_?(no|num|number|index)|current_?page|offset|skip)$`)
+	number = regexp.MustCompile(`(?i)^(page|page_?(no|num|number|index)|current_?page|offset|skip|start_?(at|index))$`)
 )
 
 // Find returns the candidates of a decoded page with its header.

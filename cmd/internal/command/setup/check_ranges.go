@@ -114,7 +114,7 @@ func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(e
 		if format == export.TimeFormat {
 			continue
 		}
-		export.TimeFormat, export.AnyOrder, export.KeepOutside = format, true, true
+		export.TimeFormat, export.AnyOrder = format, true
 		client, err := exportapi.New(export)
 		if err != nil {
 			continue

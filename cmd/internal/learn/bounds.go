@@ -1,0 +1,325 @@
+package learn
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+// bounds are usual names of the parameters of a start and an end, the likeliest first.
+var bounds = [][2]string{
+	{"start", "end"}, {"from", "to"}, {"since", "until"}, {"start_time", "end_time"}, {"startTime", "endTime"},
+	{"created_after", "created_before"}, {"createdAfter", "createdBefore"}, {"after", "before"}, {"oldest", "latest"},
+	{"start_date", "end_date"}, {"startDate", "endDate"}, {"since", "before"}, {"created[gte]", "created[lt]"},
+	{"from_date", "to_date"}, {"fromDate", "toDate"}, {"occurredAfter", "occurredBefore"}, {"StartDate", "EndDate"},
+	{"start_at", "end_at"}, {"min_time", "max_time"},
+}
+
+// forRange is how many requests remain for the cursor and the page size after the bounds.
+const forRange = 6
+
+// attempt is a pair of parameters to try as the bounds of a range, and their format.
+type attempt struct{ start, end, format string }
+
+func (a attempt) String() string { return a.start + " and " + a.end }
+
+// side is how a parameter fared as a bound.
+type side struct{ name, format string }
+
+// search is what is known about the bounds while they are tried.
+type search struct {
+	queue []attempt
+	taken []string // names of other parameters
+	tried []attempt
+	seen  map[string]bool // names in the response or its URLs
+	named map[string]bool // names in the curl command or an error of the API
+	holds map[side]bool   // whether a bound limited the list
+	stem  string          // what the time of an item is called: created of created_at
+	style style           // how names are written
+	last  error
+}
+
+var (
+	// word matches what may be the name of a parameter.
+	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(\[[a-z]+\])?`)
+	// unknown matches errors about a parameter that the API does not have.
+	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|not (a )?(supported|allowed|valid|permitted)|no such`)
+	// timeSuffix is what follows the stem of a time's name.
+	timeSuffix = regexp.MustCompile(`(_?(at|on|time|date|timestamp)|At|On|Time|Date|Timestamp)$`)
+	// formats are those of bounds, with what errors say of them.
+	formats = []struct {
+		name string
+		said *regexp.Regexp
+	}{
+		{"rfc3339", regexp.MustCompile(`(?i)iso.?8601|rfc.?3339|date.?time`)},
+		{"ms", regexp.MustCompile(`(?i)milli`)},
+		{"us", regexp.MustCompile(`(?i)micro`)},
+		{"s", regexp.MustCompile(`(?i)epoch|unix|seconds`)},
+	}
+)
+
+// newSearch orders the bounds to try by what the response and the curl command say.
+func (l *learner) newSearch() *search {
+	s := &search{seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool)}
+	pointer := l.finding("EXPORT_ITEM_TIME").value
+	name := pointer[strings.LastIndexByte(pointer, '/')+1:]
+	if s.stem = strings.ToLower(timeSuffix.ReplaceAllString(name, "")); s.stem == "" {
+		s.stem = name
+	}
+	own := []string{l.finding("EXPORT_PAGE_SIZE_PARAM").value}
+	for _, p := range l.static {
+		s.taken, own = append(s.taken, p.name), append(own, p.last())
+	}
+	s.taken = append(s.taken, own[0], l.finding("EXPORT_CURSOR_PARAM").value, l.finding("EXPORT_KEY_QUERY").value)
+	names := l.outline.Names(l.list)
+	for _, name := range names {
+		s.seen[name] = true
+	}
+	for _, place := range l.outline.Next {
+		if u, err := url.Parse(place.Value); err == nil && (place.In == "link" || place.In == "next-url") {
+			for name := range u.Query() {
+				s.seen[name] = true
+			}
+		}
+	}
+	for _, f := range fields(l.items) {
+		names = append(names, f.pointer[strings.LastIndexByte(f.pointer, '/')+1:])
+	}
+	// Parameters are written as other parameters are, more than as members are.
+	if s.style = styleOf(own); s.style == plain {
+		s.style = styleOf(names)
+	}
+	given := l.finding("EXPORT_TIME_FORMAT").value
+	format := cmp.Or(given, timeFormat(l.finding("EXPORT_ITEM_TIME_FORMAT").value))
+	pairs := l.pairs()
+	for _, pair := range pairs {
+		s.add(attempt{pair[0], pair[1], format})
+	}
+	s.join(s.seen, format)
+	s.sort()
+	for _, a := range slices.Clone(s.queue) {
+		if given == "" && (s.seen[a.start] && s.seen[a.end] || len(pairs) == 1) {
+			s.reformat(a, "")
+		}
+	}
+	s.sort()
+	return s
+}
+
+// style is how a name is written.
+type style int
+
+const (
+	plain  style = iota // one word
+	snake               // two_words
+	camel               // twoWords
+	pascal              // TwoWords
+)
+
+// styleOf returns how most of the names of several words are written.
+func styleOf(names []string) style {
+	var counts [pascal + 1]int
+	for _, name := range names {
+		switch {
+		case name == "":
+		case strings.Contains(name, "_"):
+			counts[snake]++
+		case name[:1] != strings.ToLower(name[:1]):
+			counts[pascal]++
+		case name != strings.ToLower(name):
+			counts[camel]++
+		}
+	}
+	most := plain
+	for at, n := range counts {
+		if n > counts[most] {
+			most = style(at)
+		}
+	}
+	return most
+}
+
+func (s *search) add(a attempt) {
+	if slices.Contains(s.taken, a.start) || slices.Contains(s.taken, a.end) {
+		return
+	}
+	if !slices.Contains(s.queue, a) && !slices.Contains(s.tried, a) {
+		s.queue = append(s.queue, a)
+	}
+}
+
+// join adds pairs of names that look like a start and an end.
+func (s *search) join(names map[string]bool, format string) {
+	for _, start := range slices.Sorted(maps.Keys(names)) {
+		for _, end := range slices.Sorted(maps.Keys(names)) {
+			if startParam.MatchString(start) && endParam.MatchString(end) {
+				s.add(attempt{start, end, format})
+			}
+		}
+	}
+}
+
+// reformat adds the other formats of a pair, the one that a text names first.
+func (s *search) reformat(a attempt, said string) {
+	var named, others []attempt
+	for _, f := range formats {
+		if other := (attempt{a.start, a.end, f.name}); said != "" && f.said.MatchString(said) {
+			named = append(named, other)
+		} else {
+			others = append(others, other)
+		}
+	}
+	for _, other := range append(named, others...) {
+		s.add(other)
+	}
+}
+
+// sort puts the likeliest first. Names that limited the list before count most.
+func (s *search) sort() {
+	score := func(a attempt) (n int) {
+		for _, name := range []string{a.start, a.end} {
+			if right, known := s.holds[side{name, a.format}]; right {
+				n += 16
+			} else if known {
+				n -= 16
+			}
+			last := name[strings.LastIndexByte(name, '/')+1:]
+			switch {
+			case s.named[name]:
+				n += 8
+			case s.seen[last]:
+				n += 4
+			case s.stem != "" && strings.HasPrefix(strings.ToLower(last), s.stem):
+				n += 2
+			}
+			switch of := styleOf([]string{last}); {
+			case s.style == pascal && of == pascal:
+				n += 3
+			case of != plain && of != s.style:
+				n--
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(s.queue, func(a, b attempt) int { return score(b) - score(a) })
+}
+
+// next returns the likeliest attempt. Where a bound was found, the other one is looked
+// for in its format alone.
+func (s *search) next() (a attempt, ok bool) {
+	if len(s.queue) == 0 {
+		return attempt{}, false
+	}
+	a, s.queue = s.queue[0], s.queue[1:]
+	s.tried = append(s.tried, a)
+	return a, true
+}
+
+// limited returns the parameter that was proven to be a bound, in a format.
+func (s *search) limited(of func(attempt) string) (name, format string) {
+	for _, a := range s.tried {
+		if s.holds[side{of(a), a.format}] {
+			return of(a), a.format
+		}
+	}
+	return "", ""
+}
+
+// learn takes what an attempt without success tells: which of its bounds limited the
+// list, or what the error of the API names.
+func (s *search) learn(a attempt, limits outcome, err error) {
+	s.last = err
+	fault, rejected := errors.AsType[*bridge.Fault](err)
+	if !rejected {
+		s.holds[side{a.start, a.format}] = limits.start
+		s.holds[side{a.end, a.format}] = limits.end
+		for _, pair := range bounds {
+			if limits.start {
+				s.add(attempt{a.start, pair[1], a.format})
+			}
+			if limits.end {
+				s.add(attempt{pair[0], a.end, a.format})
+			}
+		}
+		s.sort()
+		return
+	}
+	text := fault.Error()
+	_, said, _ := strings.Cut(text, ": ") // behind the status
+	names := make(map[string]bool)
+	for _, name := range word.FindAllString(said, -1) {
+		if name != a.start && name != a.end && (startParam.MatchString(name) || endParam.MatchString(name)) {
+			names[name] = true
+			s.named[name] = true
+		}
+	}
+	s.join(names, a.format)
+	if len(names) == 0 && !unknown.MatchString(said) && said != "" {
+		mentions := slices.ContainsFunc(word.FindAllString(said, -1), func(w string) bool { return w == a.start || w == a.end })
+		if mentions {
+			s.named[a.start], s.named[a.end] = true, true
+			s.reformat(a, said)
+		}
+	}
+	s.sort()
+}
+
+// pairs are the bounds to try: those of the curl command, if it has any.
+func (l *learner) pairs() (all [][2]string) {
+	start, end := l.finding("EXPORT_START_PARAM").value, l.end
+	switch {
+	case start == none && end == "":
+		return bounds
+	case start != none && end != "":
+		return [][2]string{{start, end}}
+	}
+	above := func(name string) string { return name[:strings.LastIndexByte(name, '/')+1] }
+	for _, pair := range bounds {
+		switch {
+		case start != none && strings.EqualFold(start[len(above(start)):], pair[0]):
+			all = append(all, [2]string{start, above(start) + pair[1]})
+		case start == none && strings.EqualFold(end[len(above(end)):], pair[1]):
+			all = append(all, [2]string{above(end) + pair[0], end})
+		}
+	}
+	for _, pair := range bounds {
+		switch {
+		case start != none:
+			all = append(all, [2]string{start, above(start) + pair[1]})
+		default:
+			all = append(all, [2]string{above(end) + pair[0], end})
+		}
+	}
+	return all
+}
+
+// left names pairs that were not tried, in words, "" for none.
+func (s *search) left() string {
+	var names []string
+	for _, a := range s.queue {
+		if !slices.Contains(names, a.String()) && !slices.ContainsFunc(s.tried, func(t attempt) bool { return t.String() == a.String() }) {
+			names = append(names, a.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// vain names pairs that were tried, in words, each as the first one if it says nothing else.
+func (s *search) vain() string {
+	var names []string
+	for _, a := range s.tried {
+		if a.format != s.tried[0].format {
+			names = append(names, a.String()+" as "+a.format)
+		} else {
+			names = append(names, a.String())
+		}
+	}
+	names[0] += " as " + s.tried[0].format
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,154 @@
+package learn_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/cmd/internal/learn"
+)
+
+// audit is a list that comes newest first, with cursors.
+func audit() *service {
+	return &service{
+		path: "/audit", params: "limit cursor", unit: "rfc3339", newest: true, size: "limit", most: 50, at: opaque("cursor"),
+		item: func(e event) string {
+			return fmt.Sprintf(`{"id":"e%d","action":%q,"when":%q}`, e.n, actions[e.n%4], rfc(e))
+		},
+		page: func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, n, all int) {
+			fmt.Fprintf(w, `{"entries":%s,"next_cursor":%s}`, items, cursorText(n, all))
+		},
+	}
+}
+
+// numbers is a list in numbered pages; name is the parameter, which begins at first.
+func numbers(s *service, name string, first int) {
+	s.params = "limit since until " + name
+	s.start, s.end = "since", "until"
+	s.at = func(v url.Values) int { n, _ := strconv.Atoi(v.Get(name)); return max(0, n-first) }
+	s.page = func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, at, _, all int) {
+		fmt.Fprintf(w, `{"entries":%s,"paging":{%q:%d,"total":%d}}`, items, name, at+first, all)
+	}
+}
+
+// TestBounds: the likeliest names and formats are tried first, by what the API says.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(s *service)
+		query  string
+		want   []string
+	}{
+		"an error names parameters": {func(s *service) {
+			s.strict, s.hint = true, ": allowed are limit, cursor, published_since and published_until"
+			s.start, s.end, s.params = "published_since", "published_until", "limit cursor published_since published_until"
+		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 8 requests"}},
+		"an error names the format": {func(s *service) {
+			s.start, s.end, s.unit, s.params = "since", "until", "seconds since the epoch", "limit cursor since until"
+		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=s", "EXPORT_END_INCLUSIVE=false"}},
+		"the page names parameters": {func(s *service) {
+			s.start, s.end, s.params = "published_since", "published_until", "limit cursor published_since published_until"
+			page := s.page
+			s.page = func(w http.ResponseWriter, r *http.Request, v url.Values, items string, at, n, all int) {
+				fmt.Fprint(w, `{"query":{"published_since":null,"published_until":null},`)
+				page(&cut{w, 1}, r, v, items, at, n, all)
+			}
+		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 7 requests"}},
+		"the start of one pair, the end of another": {func(s *service) {
+			s.start, s.end, s.params = "since", "latest", "limit cursor since latest"
+		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=latest"}},
+		"only a start": {func(s *service) { s.start = "from" }, "",
+			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. In vain were tried: ", "from and to"}},
+		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",
+			[]string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=true"}},
+		"no bounds": {func(*service) {}, "", []string{"EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "Not tried: ", "add both to"}},
+		"within 2 s": {func(s *service) { s.start, s.end, s.every = "from", "to", 10*time.Millisecond }, "",
+			[]string{"EXPORT_START_PARAM=none", "are within 2 s of each other", "with 5 requests"}},
+		"startAt":          {func(s *service) { numbers(s, "startAt", 0) }, "", []string{"EXPORT_CURSOR_IN=offset", "EXPORT_CURSOR_PARAM=startAt"}},
+		"start_index of 1": {func(s *service) { numbers(s, "start_index", 1) }, "", []string{"EXPORT_CURSOR_IN=offset", "EXPORT_CURSOR_PARAM=start_index", "EXPORT_CURSOR_FIRST=1"}},
+		"start of the curl command": {func(s *service) { numbers(s, "start", 0) }, "&start=0",
+			[]string{"EXPORT_CURSOR_IN=offset", "EXPORT_CURSOR_PARAM=start"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := audit()
+			c.change(s)
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			profile := learned(t, "curl -H 'Authorization: Bearer sesame' '"+server.URL+"/audit?limit=50"+c.query+"'")
+			for _, want := range c.want {
+				if !strings.Contains(strings.ReplaceAll(profile, "\n#   ", " ")+"\n", want) {
+					t.Errorf("%q is not in the profile", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(profile)
+			}
+			if !strings.Contains(profile, "CURSOR_IN=offset") { // whose pages overlap
+				follow(t, s, profile)
+			}
+		})
+	}
+}
+
+// cut leaves out the first bytes of what is written.
+type cut struct {
+	http.ResponseWriter
+	n int
+}
+
+func (c *cut) Write(b []byte) (int, error) {
+	n := min(c.n, len(b))
+	c.n -= n
+	_, err := c.ResponseWriter.Write(b[n:])
+	return len(b), err
+}
+
+// TestNoBoundsNoCursor: a list that can be followed in neither way says what was tried, and
+// what not.
+func TestNoBoundsNoCursor(t *testing.T) {
+	t.Parallel()
+	s := audit()
+	s.page = func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, _, _ int) {
+		fmt.Fprintf(w, `{"entries":%s}`, items)
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	request, err := learn.ParseCurl([]string{"curl -H 'Authorization: Bearer sesame' '" + server.URL + "/audit?limit=50'"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := learn.Learn(t.Context(), request, nil)
+	if _, no := errors.AsType[*learn.UnfollowableError](err); !no {
+		t.Fatalf("got %v\n%+v", err, profile)
+	}
+	for _, want := range []string{"newest first, by /when", "since and until", "Not tried: ", "add both to the curl command"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+// TestRequiredEnd: a list that requires an end is followed by neither way if its items have
+// no time.
+func TestRequiredEnd(t *testing.T) {
+	t.Parallel()
+	s := audit()
+	s.start, s.end, s.required = "since", "until", true
+	s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d"}`, e.n) }
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	request, err := learn.ParseCurl([]string{"curl -H 'Authorization: Bearer sesame' '" + server.URL + "/audit?since=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z'"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if profile, err := learn.Learn(t.Context(), request, nil); err == nil || !strings.Contains(err.Error(), "refuses a request without until") {
+		t.Errorf("got %v\n%+v", err, profile)
+	}
+}

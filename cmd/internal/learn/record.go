@@ -1,0 +1,204 @@
+package learn
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge/exportapi"
+)
+
+// Recording is the pages that a profile was learned from, without what they say: texts
+// have other letters, the same ones for the same text within a recording. Ids, times,
+// types, numbers and the names of members are kept.
+type Recording struct {
+	// Settings are those of the profile that say how pages are asked for and read.
+	Settings map[string]string `json:"settings"`
+	// Params are names of further parameters, whose values are left out.
+	Params []string `json:"params,omitempty"`
+	// KeyParam is the parameter of the key, whose value nothing asks for.
+	KeyParam string `json:"keyParam,omitempty"`
+	// Required are parameters without which a request is refused.
+	Required []string `json:"required,omitempty"`
+	// Number is set if the cursor is a number.
+	Number bool `json:"number,omitempty"`
+	// Page is the first page without its items, null if a page is an array.
+	Page any `json:"page"`
+	// Items are in the order of the list.
+	Items []map[string]any `json:"items"`
+}
+
+// recorded matches the settings that a recording has: none says who asks, or which host.
+var recorded = regexp.MustCompile(`^EXPORT_(PATH|METHOD|ITEMS_FIELD|MORE_FIELD|CURSOR_\w+|(MAX_)?PAGE_SIZE(_PARAM)?|(START|END)_PARAM` +
+	`|TIME_FORMAT|END_INCLUSIVE|ITEM_\w+)$`)
+
+// record returns the recording of what was learned.
+func (l *learner) record() (*Recording, error) {
+	r := &Recording{Settings: make(map[string]string)}
+	for _, f := range l.findings {
+		if f.value != "" && recorded.MatchString(f.name) {
+			r.Settings[f.name] = f.value
+		}
+	}
+	for _, p := range l.static {
+		r.Params = append(r.Params, p.name)
+	}
+	r.KeyParam, _ = l.known("EXPORT_KEY_QUERY")
+	if l.required {
+		r.Required = []string{r.Settings["EXPORT_START_PARAM"], r.Settings["EXPORT_END_PARAM"]}
+	}
+	_, err := strconv.Atoi(l.first.Next)
+	r.Number = err == nil
+	items, err := l.listed()
+	if err != nil {
+		return nil, err
+	}
+	hide := redaction{}
+	if _, err := rand.Read(hide.key[:]); err != nil {
+		return nil, fmt.Errorf("record the pages: %w", err)
+	}
+	kept := l.kept()
+	for _, item := range items {
+		r.Items = append(r.Items, hide.value(item, "", func(at string) bool { return slices.Contains(kept, at) }).(map[string]any))
+	}
+	if l.list != root {
+		r.Page = hide.value(l.outline.Page(), "", func(string) bool { return false })
+		l.clear(r.Page)
+	}
+	return r, l.leaks(r)
+}
+
+// root is the value of EXPORT_ITEMS_FIELD for a page that is an array.
+const root = "root"
+
+// listed returns the items of the pages that were read, in their order.
+func (l *learner) listed() (items []map[string]any, err error) {
+	seen := make(map[string]bool)
+	for _, page := range []exportapi.Sample{l.first, l.second, l.last} {
+		for _, item := range page.Items {
+			var object map[string]any
+			d := json.NewDecoder(bytes.NewReader(item.Raw))
+			d.UseNumber()
+			if err := d.Decode(&object); err != nil {
+				return nil, fmt.Errorf("record an item: %w", err)
+			}
+			if !seen[string(item.Raw)] {
+				items = append(items, object)
+			}
+			seen[string(item.Raw)] = true
+		}
+	}
+	if len(items) == 0 {
+		items = l.items
+	}
+	return items, nil
+}
+
+// kept returns the places of ids, times, types and cursors in an item.
+func (l *learner) kept() (pointers []string) {
+	for _, name := range []string{"EXPORT_ITEM_ID", "EXPORT_ITEM_TYPE"} {
+		pointers = append(pointers, l.finding(name).value)
+	}
+	if l.finding("EXPORT_CURSOR_IN").value == "last-item" {
+		pointers = append(pointers, l.finding("EXPORT_CURSOR_FIELD").value)
+	}
+	for _, t := range exportapi.ItemTimes(l.items) {
+		pointers = append(pointers, t.Pointer)
+	}
+	return pointers
+}
+
+// clear empties the list of a page, and what may be taken for its next cursor.
+func (l *learner) clear(page any) {
+	set(page, l.list, []any{})
+	for _, place := range l.outline.Next {
+		if place.In == "body" || place.In == "next-url" {
+			set(page, place.Field, nil)
+		}
+	}
+}
+
+// leaks returns an error if a recording has a credential, which an id may be.
+func (l *learner) leaks(r *Recording) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("record the pages: %w", err)
+	}
+	if l.secret != "" && bytes.Contains(text, []byte(l.secret)) {
+		return errors.New("the recording would have the key of the request, which the pages repeat: nothing was recorded")
+	}
+	return nil
+}
+
+// redaction replaces texts. Its key is of one recording, and kept nowhere.
+type redaction struct{ key [32]byte }
+
+// value returns a copy of a JSON value with other texts, but those at kept places.
+func (r *redaction) value(value any, at string, kept func(at string) bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for name, inside := range v {
+			object[name] = r.value(inside, at+"/"+escape.Replace(name), kept)
+		}
+		return object
+	case []any:
+		list := make([]any, len(v))
+		for i, inside := range v {
+			list[i] = r.value(inside, fmt.Sprintf("%s/%d", at, i), kept)
+		}
+		return list
+	case string:
+		if !kept(at) {
+			return r.text(v)
+		}
+	}
+	return value
+}
+
+// text returns letters in place of a text, of the same length.
+func (r *redaction) text(text string) string {
+	hash := hmac.New(sha256.New, r.key[:])
+	hash.Write([]byte(text)) // which never fails
+	sum := hash.Sum(nil)
+	letters := make([]byte, len(text))
+	for i := range letters {
+		if i%len(sum) == 0 && i > 0 {
+			next := sha256.Sum256(sum)
+			sum = next[:]
+		}
+		letters[i] = 'a' + sum[i%len(sum)]%26
+	}
+	return string(letters)
+}
+
+// set sets the value at a JSON pointer, or of a member, and makes the objects on the way.
+func set(page any, field string, value any) {
+	object, _ := page.(map[string]any)
+	names := strings.Split(strings.TrimPrefix(field, "/"), "/")
+	for i, name := range names {
+		if name = unescape.Replace(name); object == nil {
+			return
+		}
+		if i == len(names)-1 {
+			object[name] = value
+			return
+		}
+		inside, ok := object[name].(map[string]any)
+		if !ok {
+			inside = make(map[string]any)
+			object[name] = inside
+		}
+		object = inside
+	}
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")

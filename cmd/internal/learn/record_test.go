@@ -1,0 +1,255 @@
+package learn_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/learn"
+)
+
+// settingsOf are the settings of a profile without comments, host and what depends on time.
+func settingsOf(profile string) string {
+	var lines []string
+	for line := range strings.Lines(profile) {
+		if strings.TrimSpace(line) != "" && line[0] != '#' && !strings.HasPrefix(line, "EXPORT_URL=") {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// replayed serves what a lesson recorded.
+func replayed(t *testing.T, l *learn.Lesson) (url string, file []byte) {
+	t.Helper()
+	recording, err := l.Recording()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err = json.Marshal(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := learn.NewReplay(file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, l.Profile)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL, file
+}
+
+// wantSame learns from a recording with the same command, and reads it with the profile.
+func wantSame(t *testing.T, command, base string) {
+	t.Helper()
+	first := lesson(t, strings.ReplaceAll(command, "URL", base))
+	url, file := replayed(t, first)
+	for _, secret := range []string{"sesame", "exporter", "orderPlaced\",\"x", "Jo\"", "jo@example.com", base} {
+		if strings.Contains(string(file), secret) {
+			t.Errorf("the recording has %s:\n%.3000s", secret, file)
+		}
+	}
+	again := lesson(t, strings.ReplaceAll(command, "URL", url))
+	if got, want := settingsOf(again.Profile), settingsOf(first.Profile); got != want {
+		t.Fatalf("from the recording was learned\n%s\nin place of\n%s", again.Profile, first.Profile)
+	}
+	var r learn.Recording
+	if err := json.Unmarshal(file, &r); err != nil {
+		t.Fatal(err)
+	}
+	if n := readRecording(t, again.Profile); n != len(r.Items) || n < 20 {
+		t.Errorf("%d of %d items were read\n%s", n, len(r.Items), again.Profile)
+	}
+}
+
+// readRecording counts the items that are read with a profile.
+func readRecording(t *testing.T, profile string) int {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "learned.env")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"EXPORT_PROFILE=" + file, "EXPORT_HEADERS=Dd-Api-Key: other"}
+	if !strings.Contains(profile, "EXPORT_AUTH=none") {
+		environ = append(environ, "EXPORT_API_KEY=any")
+	}
+	c, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	export := c.Streams[0].Export
+	export.AnyOrder = true
+	client, err := exportapi.New(export)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	at := bridge.Position{Start: c.Streams[0].Engine.Origin.Start}
+	if strings.Contains(profile, "EXPORT_FOLLOW=windows") {
+		start, end := export.Bounds()
+		if at = (bridge.Position{Window: true}); start {
+			at.Start = 1
+		}
+		if end {
+			at.End = time.Now().Add(time.Hour).UnixMilli()
+		}
+	}
+	seen := make(map[string]bool)
+	for range 20 {
+		page, err := client.Fetch(t.Context(), at)
+		if err == nil {
+			err = client.Decode(page)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, profile)
+		}
+		for _, e := range page.Events {
+			if seen[string(e.Raw)] = true; e.Defect != bridge.DefectNone {
+				t.Fatalf("%v: %s", e.Defect, e.Raw)
+			}
+		}
+		at.Cursor = page.Next
+		if page.Release(); at.Cursor == "" {
+			break
+		}
+	}
+	return len(seen)
+}
+
+// TestRecordings: from the recording of each form the same is learned again.
+func TestRecordings(t *testing.T) {
+	t.Parallel()
+	for name, command := range commands {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, base := simulate(t, name, "sesame")
+			wantSame(t, "curl -sS "+command, base)
+		})
+	}
+	for name, command := range backwards() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			form, _ := exportsim.FormNamed(name)
+			h, err := exportsim.New(exportsim.Config{Form: form, Start: time.Now().Add(-time.Hour).Truncate(time.Second), Rate: 0.1, Seed: 5, APIKey: "sesame"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(h.Close)
+			server := httptest.NewServer(h)
+			t.Cleanup(server.Close)
+			wantSame(t, "curl -sS "+command, server.URL)
+		})
+	}
+	for name, s := range services {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			wantSame(t, s.curl, server.URL)
+		})
+	}
+}
+
+// TestRedaction: texts get other letters of the same length, the same ones for the same
+// text; what a profile reads is kept.
+func TestRedaction(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(services["atlassian"])
+	t.Cleanup(server.Close)
+	l := lesson(t, strings.ReplaceAll(services["atlassian"].curl, "URL", server.URL))
+	_, file := replayed(t, l)
+	var r struct {
+		Page  struct{ Meta, Links map[string]any }
+		Items []struct {
+			ID         string
+			Attributes struct {
+				Time, Action string
+				Actor        struct{ ID, Name string }
+			}
+		}
+	}
+	if err := json.Unmarshal(file, &r); err != nil {
+		t.Fatal(err)
+	}
+	letters := regexp.MustCompile(`^[a-z]{2}$`)
+	for n, item := range r.Items {
+		a, e := item.Attributes, services["atlassian"].event(events-1-n)
+		if a.Time != rfc(e) || a.Action != actions[e.n%4] || !strings.HasPrefix(item.ID, "e") {
+			t.Errorf("item %d is %+v", n, item)
+		}
+		if !letters.MatchString(a.Actor.Name) || a.Actor.Name == "Jo" || a.Actor.Name != r.Items[0].Attributes.Actor.Name || !letters.MatchString(a.Actor.ID) {
+			t.Errorf("the actor of item %d is %+v", n, a.Actor)
+		}
+	}
+	if len(r.Items) != 150 || r.Page.Meta["page_size"] != 50.0 || r.Page.Meta["next"] != nil {
+		t.Errorf("%d items, page %+v", len(r.Items), r.Page)
+	}
+}
+
+// TestKeyInIDs: a page that repeats the key where it is kept is not recorded.
+func TestKeyInIDs(t *testing.T) {
+	t.Parallel()
+	s := audit()
+	item := s.item
+	s.item = func(e event) string { return strings.Replace(item(e), `"id":"`, `"id":"sesame-`, 1) }
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	l := lesson(t, "curl -H 'Authorization: Bearer sesame' '"+server.URL+"/audit?limit=50'")
+	if _, err := l.Recording(); err == nil || !strings.Contains(err.Error(), "would have the key") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestReplayRefuses: what a profile does not ask for is refused, and no other file is served.
+func TestReplayRefuses(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(services["dropbox"])
+	t.Cleanup(server.Close)
+	url, file := replayed(t, lesson(t, strings.ReplaceAll(services["dropbox"].curl, "URL", server.URL)))
+	for request, want := range map[string]int{
+		"GET /2/team_log/get_events":                              http.StatusMethodNotAllowed,
+		"POST /2/team_log/get_event":                              http.StatusNotFound,
+		`POST /2/team_log/get_events {"limit":5}`:                 http.StatusOK,
+		`POST /2/team_log/get_events {"limit":0}`:                 http.StatusBadRequest,
+		`POST /2/team_log/get_events {"other":5}`:                 http.StatusBadRequest,
+		`POST /2/team_log/get_events {"cursor":"r5-5"}`:           http.StatusNotFound,
+		`POST /2/team_log/get_events/continue {"cursor":"r5-5"}`:  http.StatusOK,
+		`POST /2/team_log/get_events/continue {"cursor":"x"}`:     http.StatusBadRequest,
+		`POST /2/team_log/get_events {"time":{"start_time":"x"}}`: http.StatusBadRequest,
+	} {
+		words := strings.SplitN(request, " ", 3)
+		r, err := http.NewRequestWithContext(t.Context(), words[0], url+words[1], strings.NewReader(strings.Join(words[2:], "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", request, resp.Status, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"EXPORT_PATH=/e": "is no recording", `{"items":[]}`: "has no items", `{"items":[{}],"other":1}`: "is no recording",
+		strings.Replace(string(file), `"EXPORT_METHOD":"POST"`, `"EXPORT_METHOD":"PUT"`, 1):   "EXPORT_METHOD",
+		strings.Replace(string(file), `"EXPORT_METHOD":"POST"`, `"EXPORT_HEADERS":"A: b"`, 1): "EXPORT_HEADERS",
+	} {
+		if _, err := learn.NewReplay([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: %v, want %s", text, err, want)
+		}
+	}
+}

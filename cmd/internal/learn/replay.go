@@ -1,0 +1,309 @@
+package learn
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/config"
+)
+
+// replay serves a recording as its settings say. It asks for no key.
+type replay struct {
+	recording Recording
+	page      []byte // the JSON of Recording.Page
+	export    exportapi.Config
+	times     []int64 // of the items, nil without any
+}
+
+// numeric is what is added to a cursor that is a number, so that it is not taken for the
+// count of what is before it.
+const numeric = 1 << 40
+
+// NewReplay returns a handler that serves a recording: its pages, as the profile asks for
+// them. Beside it, a request with an unknown parameter is refused.
+func NewReplay(file []byte) (http.Handler, error) {
+	h := new(replay)
+	d := json.NewDecoder(bytes.NewReader(file))
+	d.UseNumber()
+	d.DisallowUnknownFields()
+	if err := d.Decode(&h.recording); err != nil {
+		return nil, fmt.Errorf("the file is no recording of exportbridge learn --record: %w", err)
+	}
+	if len(h.recording.Items) == 0 {
+		return nil, errors.New("the file is no recording of exportbridge learn --record: it has no items")
+	}
+	environ := []string{"EXPORT_URL=http://localhost", "EXPORT_AUTH=none", "EXPORT_FOLLOW=windows", "EXPORT_START=-1d"}
+	for name, value := range h.recording.Settings {
+		if !recorded.MatchString(name) {
+			return nil, fmt.Errorf("the recording has the setting %s, which no recording has: take the file as exportbridge learn wrote it", name)
+		}
+		environ = append(environ, name+"="+value)
+	}
+	s, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
+	if err != nil {
+		return nil, fmt.Errorf("settings of the recording: %w", err)
+	}
+	h.export = s.Streams[0].Export
+	if h.page, err = json.Marshal(h.recording.Page); err != nil {
+		return nil, fmt.Errorf("page of the recording: %w", err)
+	}
+	for _, t := range exportapi.ItemTimes(h.recording.Items) {
+		if slices.Contains(h.export.ItemTime, t.Pointer) {
+			h.times = t.Times
+		}
+	}
+	return h, nil
+}
+
+// refusal is why a request gets no page.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refused(format string, args ...any) error {
+	return &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// ServeHTTP serves one page.
+func (h *replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	body, err := h.answer(w.Header(), r)
+	if no, ok := errors.AsType[*refusal](err); ok {
+		w.WriteHeader(no.status)
+		body = map[string]string{"message": no.text}
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(body) // a client that is gone needs no answer
+}
+
+func (h *replay) answer(header http.Header, r *http.Request) (page any, err error) {
+	v, err := h.values(r)
+	if err != nil {
+		return nil, err
+	}
+	items, err := h.within(v)
+	if err != nil {
+		return nil, err
+	}
+	size := h.export.PageSize
+	if text := v.Get(h.export.PageSizeParam); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, refused("%s must be a number above 0", h.export.PageSizeParam)
+		}
+		size = min(n, h.export.MaxPageSize)
+	}
+	from, size, err := h.begin(v, items, size)
+	if err != nil {
+		return nil, err
+	}
+	to := min(from+size, len(items))
+	list := make([]any, 0, size)
+	for _, i := range items[from:to] {
+		list = append(list, h.recording.Items[i])
+	}
+	if h.export.ItemsField == root {
+		page = list
+	} else {
+		d := json.NewDecoder(bytes.NewReader(h.page))
+		d.UseNumber()
+		if err := d.Decode(&page); err != nil || page == nil {
+			page = make(map[string]any)
+		}
+		set(page, h.export.ItemsField, list)
+	}
+	h.name(header, page, r, place{to, size, to < len(items)})
+	return page, nil
+}
+
+// values returns the parameters of a request at its path. In a body, one inside of an
+// object has the name of its JSON pointer.
+func (h *replay) values(r *http.Request) (url.Values, error) {
+	v := r.URL.Query()
+	if h.export.Method == http.MethodPost && r.Method == http.MethodPost {
+		text, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err != nil {
+			return nil, refused("the body cannot be read")
+		}
+		all, err := paramsOf(&Request{Method: r.Method, URL: &url.URL{}, Body: string(text)})
+		if err != nil {
+			return nil, refused("%v", err)
+		}
+		for _, p := range all {
+			v.Add(p.name, p.value)
+		}
+	}
+	cursor := v.Has(h.export.CursorParam)
+	path := h.export.Path
+	if cursor {
+		path = cmp.Or(h.export.CursorPath, path)
+	}
+	switch {
+	case r.URL.Path != path && r.URL.Path != h.export.CursorPath:
+		return nil, &refusal{http.StatusNotFound, "there is nothing at this path"}
+	case r.URL.Path != path:
+		return nil, refused("%s is not of a request to %s", h.export.CursorParam, r.URL.Path)
+	case r.Method != h.export.Method:
+		return nil, &refusal{http.StatusMethodNotAllowed, "only " + h.export.Method + " is allowed"}
+	}
+	known := []string{h.export.CursorParam, cmp.Or(h.recording.KeyParam, none)}
+	if !cursor || !h.export.CursorAlone {
+		known = append(known, h.export.PageSizeParam, h.export.StartParam, h.export.EndParam)
+		known = append(known, h.recording.Params...)
+	}
+	known = slices.DeleteFunc(known, func(name string) bool { return name == none })
+	for name := range v {
+		if !slices.Contains(known, name) {
+			return nil, refused("the parameter %s is unknown: use %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, name := range h.recording.Required {
+		if !v.Has(name) {
+			return nil, refused("the parameter %s is required", name)
+		}
+	}
+	return v, nil
+}
+
+// within returns the indexes of the items between the bounds of a request.
+func (h *replay) within(v url.Values) (items []int, err error) {
+	start, err := h.bound(v, h.export.StartParam)
+	if err != nil {
+		return nil, err
+	}
+	end, err := h.bound(v, h.export.EndParam)
+	if err != nil {
+		return nil, err
+	}
+	for i := range h.recording.Items {
+		if h.times != nil {
+			at := h.times[i]
+			if start != nil && at < *start || end != nil && (at > *end || at == *end && !h.export.EndInclusive) {
+				continue
+			}
+		}
+		items = append(items, i)
+	}
+	return items, nil
+}
+
+// bound returns a bound in milliseconds since the epoch, nil for none.
+func (h *replay) bound(v url.Values, name string) (*int64, error) {
+	text := v.Get(name)
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch h.export.TimeFormat {
+	case "s":
+		n *= 1000
+	case "us":
+		n /= 1000
+	case "rfc3339":
+		var at time.Time
+		at, err = time.Parse(time.RFC3339, text)
+		n = at.UnixMilli()
+	}
+	if err != nil {
+		return nil, refused("%s must be a time in the format %s", name, h.export.TimeFormat)
+	}
+	return &n, nil
+}
+
+// begin returns the place of the first item of a page among those within the bounds, and
+// how many it has.
+func (h *replay) begin(v url.Values, items []int, size int) (from, of int, err error) {
+	text := v.Get(h.export.CursorParam)
+	if text == "" {
+		return 0, size, nil
+	}
+	invalid := refused("the cursor is not valid")
+	switch h.export.CursorIn {
+	case "last-item":
+		for n, i := range items {
+			if fmt.Sprint(at(h.recording.Items[i], h.export.CursorField)) == text {
+				return n + 1, size, nil
+			}
+		}
+		return 0, 0, invalid
+	case "page-number", "offset":
+		step, standard := size, "1"
+		if h.export.CursorIn == "offset" {
+			step, standard = 1, "0"
+		}
+		first, _ := strconv.Atoi(cmp.Or(h.export.CursorFirst, standard)) // validated
+		n, err := strconv.Atoi(text)
+		if err != nil || n < first {
+			return 0, 0, invalid
+		}
+		return min((n-first)*step, len(items)), size, nil
+	}
+	place, count, _ := strings.Cut(strings.TrimPrefix(text, "r"), "-")
+	n, err := strconv.Atoi(place)
+	if n >= numeric {
+		n -= numeric
+	}
+	if err != nil || n < 0 || n > len(items) {
+		return 0, 0, invalid
+	}
+	if asked, err := strconv.Atoi(count); err == nil && h.export.CursorAlone {
+		size = min(max(asked, 1), h.export.MaxPageSize)
+	}
+	return n, size, nil
+}
+
+// place is where a page ends, and whether another one follows.
+type place struct {
+	next, size int
+	more       bool
+}
+
+// name writes what names the next page into a page or its header.
+func (h *replay) name(header http.Header, page any, r *http.Request, p place) {
+	field, ends := strings.CutPrefix(h.export.MoreField, "!")
+	if field != "" {
+		set(page, field, p.more != ends)
+	}
+	cursor := fmt.Sprintf("r%d-%d", p.next, p.size)
+	query := r.URL.Query()
+	query.Set(h.export.CursorParam, cursor)
+	target := (&url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: query.Encode()}).String()
+	switch in := h.export.CursorIn; {
+	case !p.more && field == "":
+	case in == "link":
+		header.Set("Link", "<"+target+`>; rel="next"`)
+	case in == "header":
+		header.Set(h.export.CursorField, cursor)
+	case in == "next-url":
+		set(page, h.export.CursorField, target)
+	case in == "body" && h.recording.Number:
+		set(page, h.export.CursorField, numeric+p.next)
+	case in == "body" || in == "":
+		set(page, h.export.CursorField, cursor)
+	}
+}
+
+// at returns the value at a JSON pointer inside an item.
+func at(item map[string]any, pointer string) any {
+	var value any = item
+	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		object, _ := value.(map[string]any)
+		value = object[unescape.Replace(name)]
+	}
+	return value
+}
