@@ -176,7 +176,7 @@ func (s *Stream) unreadable(t *kafkaclient.Topic, consequence string) []Finding 
 }
 
 // checkHeld checks that the topics hold what the newest checkpoint implies.
-func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, described *Described) []Finding {
+func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, described *kafkaclient.Described) []Finding {
 	var topics []bridge.TopicState
 	var names []string
 	for _, t := range described.Published() {

@@ -130,7 +130,7 @@ func (s *Stream) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 	differ := func(what, has, wants string) {
 		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, expected %s", what, has, wants))
 	}
-	enough := s.Topics.compacted(state.Name) && have.Partitions > want.Partitions
+	enough := s.compacted(state.Name) && have.Partitions > want.Partitions
 	if have.Partitions != want.Partitions && !enough {
 		differ("partitions", strconv.Itoa(int(have.Partitions)), strconv.Itoa(int(want.Partitions)))
 	}
@@ -145,11 +145,16 @@ func (s *Stream) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 	return have
 }
 
+// compacted reports whether a topic holds checkpoints.
+func (s *Stream) compacted(name string) bool {
+	return name == s.Topics.Checkpoints || name == s.Topics.Jobs
+}
+
 // wanted is the definition of a topic. replicas is its expected replication
 // factor, 0 if unknown.
 func (s *Stream) wanted(name string, replicas int) PlannedTopic {
 	t := PlannedTopic{Name: name, Replication: s.Replication}
-	if s.Topics.compacted(name) {
+	if s.compacted(name) {
 		t.Partitions, t.Configs = kafkaclient.CheckpointPartitions, checkpointConfigs()
 	} else {
 		retention, _ := parseRetention(s.Retention) // Validate has seen it

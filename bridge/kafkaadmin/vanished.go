@@ -12,7 +12,7 @@ import (
 // vanished returns the missing topics to which a checkpoint proves that records
 // were published. Recreating one would continue from the middle, in an empty
 // topic.
-func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topics *Described) (map[string]bridge.Checkpoint, error) {
+func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topics *kafkaclient.Described) (map[string]bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	gone := make(map[string]bridge.Checkpoint)
 	for _, t := range topics.Published() {

@@ -10,10 +10,10 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// transactionalID names the transactions after the data they protect: two
+// TransactionalID returns the id of the stream's transactions. It is named after the data they protect: two
 // writers of the same checkpoints, or of the same job's marks, always fence
 // each other.
-func (c *Config) transactionalID() string {
+func (c *Config) TransactionalID() string {
 	id := c.CheckpointTopic + "." + c.Stream
 	if c.job != "" {
 		id += "." + c.job

@@ -23,7 +23,6 @@
 //
 // Readers need no Sink: [CheckpointHistory] has the checkpoints,
 // [Published] what the topics hold. Jobs and repairs publish beside the stream
-// ([Jobs], [Repair]). What a stream needs of the cluster is for package
-// kafkaadmin to make ([Config.Needs]), which process runs it for kafkagroup to
-// say ([Config.Ownership]).
+// ([Jobs], [Repair]). Which topics there are, and who runs a stream, they ask their
+// [Cluster]: package kafkastream wires it.
 package kafkasink

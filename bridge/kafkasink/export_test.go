@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -30,9 +29,6 @@ func TimeHeader(ms int64) string {
 // HoldsTime sets how long one look of Holds may take.
 func (s *Sink) HoldsTime(d time.Duration) { s.holdsTime = d }
 
-// Needs is what the stream needs of the cluster.
-func (s *Sink) Needs() *kafkaadmin.Stream { return s.cfg.Needs() }
-
 // TransactionVersion returns the cluster's transaction.version.
 func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
 	return kafkaclient.With(ctx, &s.cfg.Config, "", func(ctx context.Context, client *kafkaclient.Client) (int, error) {
@@ -41,4 +37,4 @@ func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
 }
 
 // History reads the stream's checkpoints.
-func (s *Sink) History() *CheckpointHistory { return s.cfg.History() }
+func (s *Sink) History() *CheckpointHistory { return NewHistory(s.cfg) }

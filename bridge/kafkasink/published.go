@@ -28,9 +28,9 @@ type Published struct {
 	holdsTime time.Duration
 }
 
-// Published returns the reader of the stream's topics.
-func (c *Config) Published() *Published {
-	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
+// NewPublished returns the reader of a stream's topics.
+func NewPublished(cfg Config) *Published {
+	return &Published{cfg: cfg, searched: make(map[string]searched), holdsTime: holdsTime}
 }
 
 // Index implements bridge.PublishedEvents. It reads the topics of events and dead

@@ -1,5 +1,7 @@
 package kafkasink
 
+import "fmt"
+
 // Sink publishes one stream to Kafka: it begins and ends the sessions that publish.
 // Recover, Send, Publish, Holds, Topics and Close are for one goroutine at a time;
 // Losses and Refused may be called at any time.
@@ -13,13 +15,13 @@ type Sink struct {
 
 // New returns a Sink. It does not connect.
 func New(cfg Config) (*Sink, error) {
-	if cfg.Topic == "" {
-		cfg.Topic = "export." + cfg.Stream
-	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{Published: cfg.Published(), cfg: cfg}
+	if cfg.Cluster == nil {
+		return nil, fmt.Errorf("stream %s has no Cluster: package kafkastream has one", cfg.Stream)
+	}
+	s := &Sink{Published: NewPublished(cfg), cfg: cfg}
 	s.kept.published, s.kept.copyEvery = s.Published, copyInterval
 	s.kept.records, s.kept.pages.sampled = newBuilder(cfg), cfg.Sampled
 	return s, nil

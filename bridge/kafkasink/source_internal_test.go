@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -49,7 +48,7 @@ func TestHeaderTextsShareMemory(t *testing.T) {
 	for range 500 {
 		page.Events = append(page.Events, bridge.Event{Raw: []byte("{}"), Type: bytes.Repeat([]byte("t"), 3000), Time: 1})
 	}
-	if _, err := b.build(p, page, &session{topics: kafkaadmin.Described{Events: &kafkaclient.Topic{Settings: kafkaclient.Settings{MaxMessage: 1 << 20}}}}); err != nil {
+	if _, err := b.build(p, page, &session{topics: kafkaclient.Described{Events: &kafkaclient.Topic{Settings: kafkaclient.Settings{MaxMessage: 1 << 20}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if id := p.records[0].Headers[1]; id.Key != HeaderID || &id.Value[0] != &p.text[0] {

@@ -89,7 +89,7 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events", Topic: "export.events",
 		From: from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1, State: backfill.Running,
 	}
-	if err := backfill.NewJobs(kafkasink.NewJobs(s.Streams[0].Kafka), "events").Begin(ctx, job); err != nil {
+	if err := backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job); err != nil {
 		t.Fatal(err)
 	}
 	redis, err := cursorstore.Open(s.Cursor)

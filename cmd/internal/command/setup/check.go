@@ -380,7 +380,7 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	for _, f := range needs.Check(ctx) {
 		hint := cmp.Or(f.Hint, cli.EngineHints[f.HintCode])
 		if f.HintCode == bridge.HintTopicMissing && strings.Contains(f.Text, " "+cfg.Topic+" ") {
-			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config, "KAFKA_TOPIC", cfg.Topic), 1)
+			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config.Config, "KAFKA_TOPIC", cfg.Topic), 1)
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
 	}
