@@ -3,7 +3,6 @@ package kafkaadmin
 import (
 	"context"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -16,20 +15,15 @@ type Stream struct {
 	// Name is the stream's name, Topics are its topics.
 	Name   string
 	Topics kafkaclient.Topics
-	// TransactionalID is the stream's, Grants are the commands that allow using
-	// it and the stream's group; Group is the prefix of its jobs' groups.
-	TransactionalID string
-	Grants          []string
-	Group           string
+	// Rights are what the stream uses beside its topics, Past is what shows that it
+	// has published.
+	Rights Rights
+	Past   Past
 	// Exactly: events and checkpoints share transactions.
 	Exactly bool
 	// PublishTime: records carry the publish time. StopExpired: an event whose
 	// time the topic would not retain stops the stream.
 	PublishTime, StopExpired bool
-	// Newest returns the newest checkpoint of the stream, or
-	// bridge.ErrNoCheckpoint. Holds reports whether the topics hold records of it.
-	Newest func(context.Context, *kafkaclient.Client) (bridge.Checkpoint, error)
-	Holds  func(context.Context) (bool, error)
 }
 
 // Ready returns the topics of the stream once they can take its records. It
@@ -47,7 +41,7 @@ func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (kafkacl
 	if err != nil {
 		return topics, err
 	}
-	gone, err := s.vanished(ctx, client, &topics)
+	gone, err := s.Past.vanished(ctx, client, &topics)
 	if err != nil {
 		return topics, err
 	}

@@ -49,7 +49,9 @@ func TestMissingTopicWithoutStore(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
 	cfg.Mode, cfg.CreateTopics = bridge.ExactlyOnce, false
-	cfg.Known = func(context.Context) (bridge.Checkpoint, error) { return bridge.Checkpoint{}, errors.New("connection refused") }
+	cfg.Known = func(context.Context) (bridge.Checkpoint, error) {
+		return bridge.Checkpoint{}, errors.New("connection refused")
+	}
 	kafkatest.AsFault(t, tryRecover(t, open(t, cfg), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 }
 

@@ -39,7 +39,7 @@ func (c *cluster) Ready(
 ) (kafkaclient.Described, error) {
 	cfg := c.of(own)
 	needs := cfg.Needs()
-	needs.Holds = published.Holds // which goes on where it was interrupted
+	needs.Past.Holds = published.Holds // which goes on where it was interrupted
 	return needs.Ready(ctx, client)
 }
 

@@ -100,9 +100,12 @@ func (c *Config) group() *kafkagroup.Group {
 func (c *Config) Needs() *kafkaadmin.Stream {
 	own := c.Wired()
 	return &kafkaadmin.Stream{
-		Config: c.Config.Config, Layout: c.Layout, Name: c.Stream, Topics: own.Topics(), TransactionalID: c.TransactionalID(),
-		Grants: []string{c.TransactionGrant(), c.group().Grants()}, Group: c.Group + "." + c.Stream + ".",
+		Config: c.Config.Config, Layout: c.Layout, Name: c.Stream, Topics: own.Topics(),
+		Rights: kafkaadmin.Rights{
+			TransactionalID: c.TransactionalID(), Transactions: c.TransactionGrant(),
+			Group: c.group().Grants(), JobGroups: c.Group + "." + c.Stream + ".",
+		},
+		Past:    kafkaadmin.Past{Newest: kafkasink.NewHistory(own).Newest, Holds: kafkasink.NewPublished(own).Holds},
 		Exactly: c.Mode == bridge.ExactlyOnce, PublishTime: c.PublishTime(), StopExpired: c.StopsExpired(),
-		Newest: kafkasink.NewHistory(own).Newest, Holds: kafkasink.NewPublished(own).Holds,
 	}
 }

@@ -370,8 +370,8 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	}
 	var found []finding
 	needs, at := cfg.Needs(), bridge.Checkpoint{}
-	newest := needs.Newest
-	needs.Newest = func(ctx context.Context, client *kafkaclient.Client) (c bridge.Checkpoint, err error) {
+	newest := needs.Past.Newest
+	needs.Past.Newest = func(ctx context.Context, client *kafkaclient.Client) (c bridge.Checkpoint, err error) {
 		if c, err = newest(ctx, client); err == nil {
 			at = c
 		}
