@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // Config configures where and how events are published. Start from
@@ -75,7 +76,7 @@ type Cluster interface {
 	// Ready returns the topics of the stream once they can take its records. It
 	// creates missing ones if that is allowed, and if neither Known nor published
 	// shows that they were lost. Otherwise a missing one is a Permanent fault.
-	Ready(ctx context.Context, client *kafkaclient.Client, of *Config, published *Published) (kafkaclient.Described, error)
+	Ready(ctx context.Context, client *kafkaclient.Client, of *Config, published *kafkarecord.Published) (kafkaclient.Described, error)
 	// MakeJobTopic creates the missing topic of the stream's jobs.
 	MakeJobTopic(ctx context.Context, client *kafkaclient.Client, of *Config) error
 	// MayRun reports whether a process runs the stream, or may run it unseen. After
@@ -188,6 +189,23 @@ func (c *Config) PublishTime() bool { return c.Timestamp == timestampPublish }
 // StopsExpired reports whether an event whose time the topic would not retain stops
 // the stream.
 func (c *Config) StopsExpired() bool { return c.OnExpired == stopStream }
+
+// Records says which records are the stream's, for kafkarecord.NewPublished.
+func (c *Config) Records() kafkarecord.Config {
+	return kafkarecord.Config{
+		Config: c.Config, Stream: c.Stream, Topics: c.Topics(), Naming: c.naming(), Unnamed: c.Headers == headersNone, Part: c.Part != nil,
+	}
+}
+
+// naming names the source of events. Those of a part are named as if the stream
+// itself had published them.
+func (c *Config) naming() kafkarecord.Naming {
+	n := kafkarecord.Naming{Source: c.Source, Resource: c.Resource, Stream: c.Stream}
+	if c.Part != nil {
+		n.Stream = c.Part.Stream
+	}
+	return n
+}
 
 // exactly reports whether events and checkpoints share transactions.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }

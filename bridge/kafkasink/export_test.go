@@ -27,7 +27,7 @@ func TimeHeader(ms int64) string {
 }
 
 // HoldsTime sets how long one look of Holds may take.
-func (s *Sink) HoldsTime(d time.Duration) { s.holdsTime = d }
+func (s *Sink) HoldsTime(d time.Duration) { s.LookTime = d }
 
 // TransactionVersion returns the cluster's transaction.version.
 func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
 
 const (
@@ -83,7 +84,7 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Reco
 
 func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) (refused, err error) {
 	cfg := j.config(id)
-	x, err := begin(ctx, cfg, &kept{published: NewPublished(*cfg)})
+	x, err := begin(ctx, cfg, &kept{published: kafkarecord.NewPublished(cfg.Records())})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (c *Config) jobRecords(key string, plan []byte, gone []string) []kgo.Record
 	}
 	last := c.ownRecord(key, plan)
 	if plan != nil {
-		last.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
+		last.Headers = []kgo.RecordHeader{{Key: kafkarecord.HeaderContentType, Value: []byte("application/json")}}
 	}
 	return append(own, last)
 }

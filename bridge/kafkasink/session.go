@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // session publishes, with the Kafka clients of one Recover and the topics they
@@ -38,7 +39,7 @@ type kept struct {
 	// patient is how the last session ended its transactions: the next one
 	// starts the same way, since brokers rarely change.
 	patient     bool
-	published   *Published
+	published   *kafkarecord.Published
 	records     builder
 	pages       inflightPages
 	checkpoints checkpointReader

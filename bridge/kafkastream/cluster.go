@@ -6,6 +6,7 @@ import (
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -35,7 +36,7 @@ func (c *cluster) ofPart(own kafkasink.Config) Config {
 
 // Ready implements kafkasink.Cluster.
 func (c *cluster) Ready(
-	ctx context.Context, client *kafkaclient.Client, own *kafkasink.Config, published *kafkasink.Published,
+	ctx context.Context, client *kafkaclient.Client, own *kafkasink.Config, published *kafkarecord.Published,
 ) (kafkaclient.Described, error) {
 	cfg := c.of(own)
 	needs := cfg.Needs()

@@ -7,6 +7,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -74,7 +75,10 @@ func (c *Config) OfWindow(w kafkasink.Window) Config {
 func (c *Config) History() *kafkasink.CheckpointHistory { return kafkasink.NewHistory(c.Wired()) }
 
 // Published returns the reader of the stream's events and dead letters.
-func (c *Config) Published() *kafkasink.Published { return kafkasink.NewPublished(c.Wired()) }
+func (c *Config) Published() *kafkarecord.Published {
+	own := c.Wired()
+	return kafkarecord.NewPublished(own.Records())
+}
 
 // Ownership returns the group of the processes that can run the stream.
 func (c *Config) Ownership() *kafkagroup.Group {
@@ -105,7 +109,7 @@ func (c *Config) Needs() *kafkaadmin.Stream {
 			TransactionalID: c.TransactionalID(), Transactions: c.TransactionGrant(),
 			Group: c.group().Grants(), JobGroups: c.Group + "." + c.Stream + ".",
 		},
-		Past:    kafkaadmin.Past{Newest: kafkasink.NewHistory(own).Newest, Holds: kafkasink.NewPublished(own).Holds},
+		Past:    kafkaadmin.Past{Newest: kafkasink.NewHistory(own).Newest, Holds: kafkarecord.NewPublished(own.Records()).Holds},
 		Exactly: c.Mode == bridge.ExactlyOnce, PublishTime: c.PublishTime(), StopExpired: c.StopsExpired(),
 	}
 }
