@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // keptID is how many bytes of an id a dead letter and a mark keep.
@@ -97,28 +97,28 @@ func Read(r *kgo.Record) DeadLetter {
 	for _, h := range r.Headers {
 		value := string(h.Value)
 		switch h.Key {
-		case kafkasink.HeaderStream:
+		case kafkarecord.HeaderStream:
 			l.Stream = value
-		case kafkasink.HeaderReason:
+		case kafkarecord.HeaderReason:
 			l.Reason = bridge.Defect(value)
-		case kafkasink.HeaderErrorMessage:
+		case kafkarecord.HeaderErrorMessage:
 			l.Message = value
-		case kafkasink.HeaderID:
+		case kafkarecord.HeaderID:
 			l.ID = string(h.Value[:min(len(value), keptID)])
-		case kafkasink.HeaderTime:
+		case kafkarecord.HeaderTime:
 			if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
 				l.EventTime = t.UnixMilli()
 			}
-		case kafkasink.HeaderSource:
+		case kafkarecord.HeaderSource:
 			l.Source = identityOf(value)
-		case kafkasink.HeaderCursorHash:
+		case kafkarecord.HeaderCursorHash:
 			l.CursorHash = value
-		case kafkasink.HeaderIndex:
+		case kafkarecord.HeaderIndex:
 			l.index = value
 		}
 	}
 	l.Index, _ = strconv.Atoi(l.index) // 0 if it is not ours
-	sub, ok := kafkasink.ReadSubstitute(r)
+	sub, ok := kafkarecord.ReadSubstitute(r)
 	if !ok {
 		l.Whole, l.Item = true, r.Value
 		return l
@@ -131,7 +131,7 @@ func Read(r *kgo.Record) DeadLetter {
 // openHeaders are the headers of a record without personal data, each cut to 256 bytes.
 func openHeaders(r *kgo.Record) map[string]string {
 	open := make(map[string]string)
-	described := []string{kafkasink.HeaderType, kafkasink.HeaderTime, kafkasink.HeaderSource, "content-type"}
+	described := []string{kafkarecord.HeaderType, kafkarecord.HeaderTime, kafkarecord.HeaderSource, kafkarecord.HeaderContentType}
 	for _, h := range r.Headers {
 		own := strings.HasPrefix(h.Key, "__dlq.errors.") || strings.HasPrefix(h.Key, "eb-")
 		if own || slices.Contains(described, h.Key) {

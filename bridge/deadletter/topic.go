@@ -12,7 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // ErrNotFound means that the stream has no dead letter at a place.
@@ -126,7 +126,7 @@ func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error)
 			spans[p.Partition] = kafkaclient.Span{From: min(s.From, p.Offset), To: max(s.To, p.Offset+1)}
 		}
 		err = t.Read(ctx, spans, func(r *kgo.Record) error {
-			if _, wanted := found[placeOf(r)]; wanted && Header(r, kafkasink.HeaderStream) == t.Stream {
+			if _, wanted := found[placeOf(r)]; wanted && Header(r, kafkarecord.HeaderStream) == t.Stream {
 				found[placeOf(r)] = r
 			}
 			return nil

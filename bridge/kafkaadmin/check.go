@@ -53,80 +53,96 @@ const (
 func (s *Stream) Check(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	client, err := s.Open(kgo.RetryTimeout(pingTimeout))
+	c := &check{Stream: s}
+	var err error
+	if c.client, err = s.Open(kgo.RetryTimeout(pingTimeout)); err != nil {
+		c.fail(s.Fault(err, ""))
+		return c.found
+	}
+	defer c.client.Close()
+	if c.brokers(ctx) {
+		c.all(ctx)
+	}
+	return c.found
+}
+
+// check is one Check.
+type check struct {
+	*Stream
+	client *kafkaclient.Client
+	topics kafkaclient.Described
+	found  []Finding
+}
+
+// add adds a Finding, fail one that prevents the stream from running.
+func (c *check) add(level Level, hint, format string, args ...any) {
+	c.found = append(c.found, Finding{Level: level, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (c *check) fail(f *bridge.Fault) {
+	c.found = append(c.found, Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, HintCode: f.HintCode})
+}
+
+// all checks everything but the brokers.
+func (c *check) all(ctx context.Context) {
+	var err error
+	if c.topics, err = c.Topics.Describe(c.client.Describe(ctx, c.Topics.All()...)); err != nil {
+		c.fail(c.client.Explain(err, c.Topics.Events))
+		return
+	}
+	gone, err := c.Past.vanished(ctx, c.client, &c.topics)
 	if err != nil {
-		return []Finding{failed(s.Fault(err, ""))}
+		c.fail(c.client.Explain(err, c.Topics.Events))
 	}
-	defer client.Close()
-	found, ok := s.checkBrokers(ctx, client)
-	if !ok {
-		return found
-	}
-	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.All()...))
-	if err != nil {
-		return append(found, failed(client.Explain(err, s.Topics.Events)))
-	}
-	gone, err := s.vanished(ctx, client, &topics)
-	if err != nil {
-		found = append(found, failed(client.Explain(err, s.Topics.Events)))
-	}
-	for _, t := range topics.Published() {
-		if c, ok := gone[t.Name]; ok {
-			found = append(found, failed(s.vanishedError(t.Name, c)))
+	for _, t := range c.topics.Published() {
+		if at, ok := gone[t.Name]; ok {
+			c.fail(c.vanishedError(t.Name, at))
 			continue
 		}
-		found = append(found, s.checkTopic(t, t == topics.Events)...)
+		c.published(t)
 	}
 	if len(gone) == 0 {
-		found = append(found, s.checkHeld(ctx, client, &topics)...)
+		c.held(ctx)
 	}
-	found = append(found, s.checkCheckpoints(ctx, topics.Checkpoints)...)
-	if topics.Jobs != nil {
-		found = append(found, s.checkJobs(topics.Jobs)...)
+	c.checkpoints(ctx)
+	if c.topics.Jobs != nil {
+		c.jobs()
 	}
-	return append(found, s.checkTransactions(ctx, client)...)
+	c.transactions(ctx)
 }
 
-// finding returns a list of one Finding.
-func finding(level Level, hint, format string, args ...any) []Finding {
-	return []Finding{{Level: level, Text: fmt.Sprintf(format, args...), Hint: hint}}
-}
-
-func failed(f *bridge.Fault) Finding {
-	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, HintCode: f.HintCode}
-}
-
-// checkBrokers checks every broker at its advertised address. It reports false
-// if the cluster is unreachable.
-func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) ([]Finding, bool) {
+// brokers checks every broker at its advertised address. It reports false if the
+// cluster is unreachable.
+func (c *check) brokers(ctx context.Context) bool {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
-	resp, err := req.RequestWith(asking, client)
+	resp, err := req.RequestWith(asking, c.client)
 	if err != nil {
-		return []Finding{failed(client.Explain(fmt.Errorf("ask %s: %w", strings.Join(s.Brokers, ", "), err), s.Topics.Events))}, false
+		c.fail(c.client.Explain(fmt.Errorf("ask %s: %w", strings.Join(c.Brokers, ", "), err), c.Topics.Events))
+		return false
 	}
 	if len(resp.Brokers) == 0 {
-		return finding(LevelFail, "wait until the brokers have started, or check KAFKA_BROKERS",
-			"Kafka: %s names no broker of the cluster", strings.Join(s.Brokers, ", ")), false
+		c.add(LevelFail, "wait until the brokers have started, or check KAFKA_BROKERS",
+			"Kafka: %s names no broker of the cluster", strings.Join(c.Brokers, ", "))
+		return false
 	}
-	var found []Finding
 	for i := range resp.Brokers {
 		b := &resp.Brokers[i]
-		if err := ping(ctx, client, b.NodeID); err != nil {
+		if err := ping(ctx, c.client, b.NodeID); err != nil {
 			meta := kgo.BrokerMetadata{NodeID: b.NodeID, Host: b.Host, Port: b.Port}
-			found = append(found, failed(s.Fault(kafkaclient.BrokerError(meta, err), "")))
+			c.fail(c.Fault(kafkaclient.BrokerError(meta, err), ""))
 		}
 	}
-	if len(found) == 0 {
+	if len(c.found) == 0 {
 		text := fmt.Sprintf("%d brokers reachable at their advertised addresses", len(resp.Brokers))
 		if len(resp.Brokers) == 1 {
 			text = "the only broker is reachable at " + net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
 		}
-		found = append(found, Finding{Level: LevelOK, Text: "Kafka: " + text + secured(&s.Config)})
+		c.add(LevelOK, "", "Kafka: %s%s", text, secured(&c.Config))
 	}
-	return found, true
+	return true
 }
 
 func ping(ctx context.Context, client *kafkaclient.Client, node int32) error {
@@ -151,67 +167,68 @@ func secured(c *kafkaclient.Config) string {
 	return ", with " + strings.Join(how, " and ")
 }
 
-func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
-	if !t.Exists && s.CreateTopics {
-		return finding(LevelInfo, "", "topic %s does not exist; run will create it", t.Name)
+// published checks the topic of events or of dead letters.
+func (c *check) published(t *kafkaclient.Topic) {
+	if !t.Exists && c.CreateTopics {
+		c.add(LevelInfo, "", "topic %s does not exist; run will create it", t.Name)
+		return
 	}
-	if err := s.CanPublish(t); err != nil {
-		return []Finding{failed(s.Fault(err, t.Name))}
+	if err := c.CanPublish(t); err != nil {
+		c.fail(c.Fault(err, t.Name))
+		return
 	}
-	found := finding(LevelOK, "", "topic %s: %s, at most %s per message, writable",
-		t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))
+	c.add(LevelOK, "", "topic %s: %s, at most %s per message, writable", t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))
 	if !t.Settings.Known {
-		found = append(found, s.unreadable(t, "assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days")...)
+		c.unreadable(t, "assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days")
 	}
-	found = append(found, s.checkReplicas(t)...)
-	if events {
-		found = append(found, s.checkRetention(t)...)
+	c.replicas(t)
+	if t == c.topics.Events {
+		c.retention(t)
 	}
-	return found
 }
 
 // unreadable reports that a topic's configuration is not readable.
-func (s *Stream) unreadable(t *kafkaclient.Topic, consequence string) []Finding {
-	return finding(LevelWarn, s.GrantRead(t.Name), "topic %s: no permission to read its configuration; %s", t.Name, consequence)
+func (c *check) unreadable(t *kafkaclient.Topic, consequence string) {
+	c.add(LevelWarn, c.GrantRead(t.Name), "topic %s: no permission to read its configuration; %s", t.Name, consequence)
 }
 
-// checkHeld checks that the topics hold what the newest checkpoint implies.
-func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, described *Described) []Finding {
+// held checks that the topics hold what the newest checkpoint implies.
+func (c *check) held(ctx context.Context) {
 	var topics []bridge.TopicState
 	var names []string
-	for _, t := range described.Published() {
+	for _, t := range c.topics.Published() {
 		if t.Exists {
-			topics, names = append(topics, t.State(t == described.DeadLetters)), append(names, t.Name)
+			topics, names = append(topics, t.State(t == c.topics.DeadLetters)), append(names, t.Name)
 		}
 	}
-	c, err := s.Newest(ctx, client)
+	at, err := c.Past.Newest(ctx, c.client)
 	if errors.Is(err, bridge.ErrNoCheckpoint) || len(names) == 0 {
-		return nil
+		return
 	}
 	var bounds map[string]map[int32]kafkaclient.Span
 	if err == nil {
-		bounds, err = client.Bounds(ctx, names...)
+		bounds, err = c.client.Bounds(ctx, names...)
 	}
 	if err != nil {
-		f := s.Fault(err, s.Topics.Events)
-		return finding(LevelWarn, f.Hint, "cannot check that the topics hold what was published: %s", f.Error())
+		f := c.Fault(err, c.Topics.Events)
+		c.add(LevelWarn, f.Hint, "cannot check that the topics hold what was published: %s", f.Error())
+		return
 	}
 	for i := range topics {
 		for _, b := range bounds[names[i]] {
 			topics[i].Start, topics[i].End = topics[i].Start+b.From, topics[i].End+b.To
 		}
 	}
-	if fault := bridge.TopicsLost(c, topics); fault != nil {
-		return []Finding{failed(fault)}
+	if fault := bridge.TopicsLost(at, topics); fault != nil {
+		c.fail(fault)
+		return
 	}
-	var found []Finding
-	if c.Events > 0 {
-		found = finding(LevelOK, "", "the topics match checkpoint %s", c.Version)
+	if at.Events > 0 {
+		c.add(LevelOK, "", "the topics match checkpoint %s", at.Version)
 	}
-	if text := bridge.GrownText(c.Topics); text != "" {
-		found = append(found, Finding{Level: LevelInfo, Text: text})
+	if text := bridge.GrownText(at.Topics); text != "" {
+		c.add(LevelInfo, "", "%s", text)
 	}
-	return found
 }
 
 // sizeText counts the partitions and replicas of a topic.
@@ -225,81 +242,86 @@ func sizeText(t *kafkaclient.Topic) string {
 	return counted(len(t.Partitions), "partition") + ", " + counted(t.Replication(), "replica")
 }
 
-// checkReplicas checks the replication of a topic.
-func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
-	var found []Finding
+// replicas checks the replication of a topic.
+func (c *check) replicas(t *kafkaclient.Topic) {
 	for _, trouble := range t.Troubles() {
-		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "check that all brokers are up"})
+		c.add(LevelWarn, "check that all brokers are up", "%s", trouble)
 	}
 	if n, err := strconv.Atoi(t.Configs["min.insync.replicas"]); err == nil && n < 2 && t.Replication() >= 3 {
-		found = append(found, finding(LevelWarn, s.Alter(t.Name, "min.insync.replicas=2"),
-			"topic %s: min.insync.replicas is %d; an acknowledged record may be on a single replica", t.Name, n)...)
+		c.add(LevelWarn, c.Alter(t.Name, "min.insync.replicas=2"),
+			"topic %s: min.insync.replicas is %d; an acknowledged record may be on a single replica", t.Name, n)
 	}
-	return found
 }
 
-// checkCheckpoints looks at the checkpoint topic.
-func (s *Stream) checkCheckpoints(ctx context.Context, t *kafkaclient.Topic) []Finding {
-	if !t.Exists && s.CreateTopics {
-		if err := s.checkpointsLost(ctx); err != nil {
-			return []Finding{failed(s.Fault(err, s.Topics.Events))}
+// checkpoints checks the checkpoint topic.
+func (c *check) checkpoints(ctx context.Context) {
+	t := c.topics.Checkpoints
+	if !t.Exists && c.CreateTopics {
+		if err := c.checkpointsLost(ctx); err != nil {
+			c.fail(c.Fault(err, c.Topics.Events))
+			return
 		}
-		return finding(LevelInfo, "", "topic %s does not exist; run will create it", t.Name)
+		c.add(LevelInfo, "", "topic %s does not exist; run will create it", t.Name)
+		return
 	}
-	if err := s.CanCheckpoint(t); err != nil {
-		return []Finding{failed(s.Fault(err, t.Name))}
+	if err := c.CanCheckpoint(t); err != nil {
+		c.fail(c.Fault(err, t.Name))
+		return
 	}
-	found := finding(LevelOK, "", "topic %s: %s; checkpoints of %s are in partition %d",
-		t.Name, sizeText(t), s.Name, kafkaclient.CheckpointPartition(s.Name))
+	c.add(LevelOK, "", "topic %s: %s; checkpoints of %s are in partition %d",
+		t.Name, sizeText(t), c.Name, kafkaclient.CheckpointPartition(c.Name))
 	lag, known := t.Millis("min.compaction.lag.ms")
 	switch {
 	case !t.Settings.Known:
-		found = append(found, s.unreadable(t, "cleanup.policy must be compact")...)
+		c.unreadable(t, "cleanup.policy must be compact")
 	case known && lag < compactionLag && lag != kafkaclient.ForEver:
-		hint := s.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds()))
-		found = append(found, finding(LevelWarn, hint,
-			"topic %s: min.compaction.lag.ms is %s; without Redis only the newest checkpoint remains for a rewind", t.Name, lag)...)
+		c.add(LevelWarn, c.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
+			"topic %s: min.compaction.lag.ms is %s; without Redis only the newest checkpoint remains for a rewind", t.Name, lag)
 	}
-	return append(found, s.checkReplicas(t)...)
+	c.replicas(t)
 }
 
-// checkJobs checks the job topic, which the stream itself does not need.
-func (s *Stream) checkJobs(t *kafkaclient.Topic) []Finding {
+// jobs checks the job topic, which the stream itself does not need.
+func (c *check) jobs() {
+	t := c.topics.Jobs
 	if !t.Exists {
-		return finding(LevelInfo, "", "topic %s does not exist; the first replay, backfill or repair will create it", t.Name)
+		c.add(LevelInfo, "", "topic %s does not exist; the first replay, backfill or repair will create it", t.Name)
+		return
 	}
-	if err := s.CanCheckpoint(t); err != nil {
-		f := s.Fault(err, t.Name)
-		return finding(LevelWarn, f.Hint, "replay, backfill and repairs: %s", f.Error())
+	if err := c.CanCheckpoint(t); err != nil {
+		f := c.Fault(err, t.Name)
+		c.add(LevelWarn, f.Hint, "replay, backfill and repairs: %s", f.Error())
+		return
 	}
-	return finding(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
+	c.add(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
 }
 
-// checkTransactions checks the stream's transactional id and
-// transaction.version.
-func (s *Stream) checkTransactions(ctx context.Context, client *kafkaclient.Client) []Finding {
-	id := s.TransactionalID
-	err := findCoordinator(ctx, client, id)
+// transactions checks the stream's transactional id and transaction.version.
+func (c *check) transactions(ctx context.Context) {
+	id := c.Rights.TransactionalID
+	err := findCoordinator(ctx, c.client, id)
 	// A new cluster makes its topic of transactions when it is first asked.
 	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
 		bridge.Sleep(ctx, coordinatorRetry)
-		err = findCoordinator(ctx, client, id)
+		err = findCoordinator(ctx, c.client, id)
 	}
 	if err != nil {
-		f := client.Explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), "")
+		f := c.client.Explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), "")
 		if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
-			f.Hint = s.Grants[0]
+			f.Hint = c.Rights.Transactions
 		}
-		return []Finding{failed(f)}
+		c.fail(f)
+		return
 	}
-	version, err := client.TransactionVersion(ctx)
+	version, err := c.client.TransactionVersion(ctx)
 	switch {
 	case err != nil:
-		return []Finding{failed(client.Explain(err, s.Topics.Events))}
-	case version < kafkaclient.StrictTransactions && s.Exactly:
-		return finding(LevelWarn, s.UpgradeHint(), "transaction.version is %d: %s", version, kafkaclient.WeakTransactions)
+		c.fail(c.client.Explain(err, c.Topics.Events))
+	case version < kafkaclient.StrictTransactions && c.Exactly:
+		c.add(LevelWarn, c.UpgradeHint(), "transaction.version is %d: %s", version, kafkaclient.WeakTransactions)
+	default:
+		c.add(LevelOK, "", "transactional id %s, transaction.version %d", id, version)
 	}
-	return finding(LevelOK, "", "transactional id %s, transaction.version %d", id, version)
 }
 
 // findCoordinator looks up the coordinator of a transactional id.
@@ -316,20 +338,22 @@ func findCoordinator(ctx context.Context, client *kafkaclient.Client, id string)
 	return err
 }
 
-// checkRetention reports how old event times will be treated.
-func (s *Stream) checkRetention(t *kafkaclient.Topic) []Finding {
+// retention reports how old event times will be treated.
+func (c *check) retention(t *kafkaclient.Topic) {
 	switch {
-	case s.PublishTime || t.Settings.AppendTime:
-		return finding(LevelInfo, "", "topic %s: records carry the time of publishing", t.Name)
+	case c.PublishTime || t.Settings.AppendTime:
+		c.add(LevelInfo, "", "topic %s: records carry the time of publishing", t.Name)
+		return
 	case t.Settings.Retention == kafkaclient.ForEver:
-		return finding(LevelOK, "", "topic %s keeps records for ever", t.Name)
+		c.add(LevelOK, "", "topic %s keeps records for ever", t.Name)
+		return
 	}
 	becomes := "get the time of publishing (the exact one stays in ce_time)"
-	if s.StopExpired {
+	if c.StopExpired {
 		becomes = "stop the stream (BRIDGE_ON_EXPIRED=stop)"
 	}
 	kept := t.Settings.Retention
-	return finding(LevelWarn, s.Alter(t.Name, "retention.ms=-1"), "topic %s keeps records for %s by their time: events older than %s %s",
+	c.add(LevelWarn, c.Alter(t.Name, "retention.ms=-1"), "topic %s keeps records for %s by their time: events older than %s %s",
 		t.Name, daysText(kept), daysText(kept/2), becomes)
 }
 

@@ -21,15 +21,15 @@ import (
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
 
 // config returns a stream with topics of the test's own.
-func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) kafkasink.Config {
+func config(t *testing.T, brokers []string, changes ...func(*kafkastream.Config)) kafkastream.Config {
 	t.Helper()
-	cfg := kafkasink.DefaultConfig()
+	cfg := kafkastream.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Brokers, cfg.Mode = "events", "events", brokers, bridge.AtLeastOnce
 	cfg.Topic = fmt.Sprintf("t%d", time.Now().UnixNano())
 	cfg.CheckpointTopic = "checkpoints." + cfg.Topic
@@ -40,11 +40,11 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) 
 	return cfg
 }
 
-func needs(cfg kafkasink.Config) *kafkaadmin.Stream { return cfg.Needs() }
+func needs(cfg kafkastream.Config) *kafkaadmin.Stream { return cfg.Needs() }
 
 func TestTopics(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.CreateTopics, c.Retention = false, "720h" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.CreateTopics, c.Retention = false, "720h" })
 	s := needs(cfg)
 	plan, err := s.Plan(t.Context())
 	if err != nil {
@@ -82,7 +82,7 @@ func TestTopics(t *testing.T) {
 			t.Errorf("created %+v", got)
 		}
 	}
-	sink, err := kafkasink.New(cfg)
+	sink, err := cfg.Sink()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestTopics(t *testing.T) {
 func TestCreateReplicated(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t, kfake.NumBrokers(3))
-	s := needs(config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Replication = 3 }))
+	s := needs(config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Replication = 3 }))
 	plan, err := s.Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestCreateReplicated(t *testing.T) {
 		t.Errorf("created %+v, want 3 replicas, 2 in sync", got)
 	}
 
-	s = needs(config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Replication = 5 }))
+	s = needs(config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Replication = 5 }))
 	_, err = s.Create(t.Context())
 	if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "KAFKA_REPLICATION") {
 		t.Errorf("hint %q does not name the setting", f.Hint)
@@ -145,24 +145,24 @@ func TestCheck(t *testing.T) {
 	addrs := kafkatest.Brokers(t)
 	month := map[string]*string{"retention.ms": new("2592000000")}
 	for name, c := range map[string]struct {
-		change  func(*kafkasink.Config)
+		change  func(*kafkastream.Config)
 		configs map[string]*string // of the topic; nil makes none
 		level   kafkaadmin.Level
 		text    string
 		hint    string
 	}{
-		"fine":           {func(*kafkasink.Config) {}, map[string]*string{"retention.ms": new("-1")}, kafkaadmin.LevelOK, "for ever", ""},
-		"retention":      {func(*kafkasink.Config) {}, month, kafkaadmin.LevelWarn, "older than 15 days get the time of publishing", "retention.ms=-1"},
-		"retention stop": {func(c *kafkasink.Config) { c.OnExpired = "stop" }, month, kafkaadmin.LevelWarn, "stop the stream", "retention.ms=-1"},
-		"publish time":   {func(c *kafkasink.Config) { c.Timestamp = "publish" }, month, kafkaadmin.LevelInfo, "time of publishing", ""},
-		"missing":        {func(*kafkasink.Config) {}, nil, kafkaadmin.LevelFail, "does not exist", string(bridge.HintTopicMissing)},
-		"to be created":  {func(c *kafkasink.Config) { c.CreateTopics = true }, nil, kafkaadmin.LevelInfo, "run will create it", ""},
-		"compacted": {func(*kafkasink.Config) {}, map[string]*string{"cleanup.policy": new("compact")},
+		"fine":           {func(*kafkastream.Config) {}, map[string]*string{"retention.ms": new("-1")}, kafkaadmin.LevelOK, "for ever", ""},
+		"retention":      {func(*kafkastream.Config) {}, month, kafkaadmin.LevelWarn, "older than 15 days get the time of publishing", "retention.ms=-1"},
+		"retention stop": {func(c *kafkastream.Config) { c.OnExpired = "stop" }, month, kafkaadmin.LevelWarn, "stop the stream", "retention.ms=-1"},
+		"publish time":   {func(c *kafkastream.Config) { c.Timestamp = "publish" }, month, kafkaadmin.LevelInfo, "time of publishing", ""},
+		"missing":        {func(*kafkastream.Config) {}, nil, kafkaadmin.LevelFail, "does not exist", string(bridge.HintTopicMissing)},
+		"to be created":  {func(c *kafkastream.Config) { c.CreateTopics = true }, nil, kafkaadmin.LevelInfo, "run will create it", ""},
+		"compacted": {func(*kafkastream.Config) {}, map[string]*string{"cleanup.policy": new("compact")},
 			kafkaadmin.LevelFail, "is compacted", "cleanup.policy=delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, addrs, func(c *kafkasink.Config) { c.CreateTopics = false }, c.change)
+			cfg := config(t, addrs, func(c *kafkastream.Config) { c.CreateTopics = false }, c.change)
 			if c.configs != nil {
 				kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, c.configs)
 				kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, nil)
@@ -213,7 +213,7 @@ func TestCheckOnNewCluster(t *testing.T) {
 
 func TestCreateLike(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Partitions = 5 })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Partitions = 5 })
 	s := needs(cfg)
 	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("like a topic that does not exist: %v", err)

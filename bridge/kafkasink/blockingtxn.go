@@ -96,7 +96,7 @@ func findBlockingTxn(ctx context.Context, client *kafkaclient.Client, l *kafkacl
 // was fenced and published nothing.
 func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	stream, ours := strings.CutPrefix(h.id, c.CheckpointTopic+".")
-	if !ours || h.id == c.transactionalID() {
+	if !ours || h.id == c.TransactionalID() {
 		return nil
 	}
 	other := *c
@@ -107,12 +107,10 @@ func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 		return err
 	}
 	defer client.Close()
-	group := other.Ownership()
-	members, err := group.Members(ctx)
-	if err != nil {
+	switch run, err := c.Cluster.MayRun(ctx, &other); {
+	case err != nil:
 		return fmt.Errorf("list the processes of stream %s: %w", stream, err)
-	}
-	if len(members) > 0 || group.RunElsewhere(ctx) {
+	case run:
 		return nil // its time-out ends the transaction in any case
 	}
 	if _, _, err := client.ProducerID(ctx); err != nil {

@@ -8,12 +8,13 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
 
-// transactionalID names the transactions after the data they protect: two
+// TransactionalID returns the id of the stream's transactions. It is named after the data they protect: two
 // writers of the same checkpoints, or of the same job's marks, always fence
 // each other.
-func (c *Config) transactionalID() string {
+func (c *Config) TransactionalID() string {
 	id := c.CheckpointTopic + "." + c.Stream
 	if c.job != "" {
 		id += "." + c.job
@@ -43,7 +44,7 @@ func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record
 		return kgo.Record{}, err
 	}
 	rec := x.cfg.ownRecord(key, value)
-	rec.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
+	rec.Headers = []kgo.RecordHeader{{Key: kafkarecord.HeaderContentType, Value: []byte("application/json")}}
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
 		return kgo.Record{}, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",

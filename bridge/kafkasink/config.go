@@ -9,9 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // Config configures where and how events are published. Start from
@@ -31,19 +30,19 @@ type Config struct {
 	// the commit. It must not block, may be called concurrently, and must not
 	// keep the record: its memory is reused.
 	Sampled func(*kgo.Record)
-	// Known, if not nil, returns the stream's checkpoint stored outside of
-	// Kafka, or bridge.ErrNoCheckpoint. It is called when a topic is missing.
+	// Known, if not nil, returns the stream's checkpoint stored outside of Kafka, or
+	// bridge.ErrNoCheckpoint. It is called when a topic is missing, and after another
+	// error that topic is not created.
 	Known func(context.Context) (bridge.Checkpoint, error)
 	// TimePointer is where an item's time is, for the messages of dead letters.
 	TimePointer string
+	// Cluster is required; package kafkastream has it.
+	Cluster Cluster
 	// job names the job of a Repair; empty for the stream itself.
 	job string
 
-	// Config says how to connect, Membership with whom the stream is shared,
-	// Layout how topics are made.
+	// Config says how to connect.
 	kafkaclient.Config
-	kafkagroup.Membership
-	kafkaadmin.Layout
 
 	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic for events; empty for export.<stream>" example:"export.events"`
 	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic for dead letters; empty for dlq.<topic>" example:"dlq.export.events"`
@@ -66,10 +65,23 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Config: kafkaclient.DefaultConfig(), Timestamp: "event", Key: "/userId", Compression: "snappy",
-		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second, Membership: kafkagroup.DefaultMembership(),
-		Layout:  kafkaadmin.DefaultLayout(),
+		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second,
 		Headers: headersCloudEvents, OnBadEvent: "dlq", OnExpired: "publish-time",
 	}
+}
+
+// Cluster is what sessions ask of the cluster beside the stream's own records. of is
+// the stream, or its job, whose session asks. It is called concurrently.
+type Cluster interface {
+	// Ready returns the topics of the stream once they can take its records. It
+	// creates missing ones if that is allowed, and if neither Known nor published
+	// shows that they were lost. Otherwise a missing one is a Permanent fault.
+	Ready(ctx context.Context, client *kafkaclient.Client, of *Config, published *kafkarecord.Published) (kafkaclient.Described, error)
+	// MakeJobTopic creates the missing topic of the stream's jobs.
+	MakeJobTopic(ctx context.Context, client *kafkaclient.Client, of *Config) error
+	// MayRun reports whether a process runs the stream, or may run it unseen. After
+	// an error that is unknown.
+	MayRun(ctx context.Context, of *Config) (bool, error)
 }
 
 // Part configures a Sink that publishes a part of a stream's export, such as a
@@ -126,7 +138,6 @@ func (c *Config) Validate() error {
 	p.Check(c.Source == "" || uriReference.MatchString(c.Source) && len(c.Source) <= 1000, "KAFKA_CE_SOURCE", "%.100q is not a URI reference, for example /acme/main/users", c.Source)
 	p.Check(c.TypePrefix == "" || typePattern.MatchString(c.TypePrefix), "KAFKA_CE_TYPE_PREFIX", "%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
 	p.Add(c.Config.Validate())
-	p.Add(c.Layout.Validate())
 	c.validateDelivery(p)
 	kafkaclient.CheckOneOf(p, "KAFKA_TIMESTAMP", c.Timestamp, timestamps)
 	kafkaclient.CheckOneOf(p, "KAFKA_COMPRESSION", c.Compression, compressions)
@@ -147,32 +158,14 @@ func (c *Config) validateDelivery(p *bridge.Problems) {
 	kafkaclient.CheckOneOf(p, "KAFKA_DELIVERY", string(c.Mode), deliveries)
 	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
 		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
-	p.Add(c.Membership.Validate())
 }
 
-// Ownership returns the group of the processes that can run the stream.
-func (c *Config) Ownership() *kafkagroup.Group {
-	g := c.group()
-	if c.CreateTopics {
-		g.Missing = c.Needs().MakeCheckpoints
-	}
-	return g
-}
-
-func (c *Config) group() *kafkagroup.Group {
-	g := &kafkagroup.Group{Config: c.Config, Membership: c.Membership, Stream: ownedAs(c.Stream), CheckpointTopic: c.CheckpointTopic}
-	if c.Part != nil { // each job has a group of its own
-		g.GrantPrefix = c.Group + "." + c.Part.Stream + "."
-	}
-	return g
-}
-
-// transactionGrant is the command that grants the stream's transactional id.
-func (c *Config) transactionGrant() string {
+// TransactionGrant returns the command that grants the stream's transactional id.
+func (c *Config) TransactionGrant() string {
 	if p := c.Part; p != nil { // each window has an id of its own
 		return c.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + c.CheckpointTopic + "." + p.Stream + ".")
 	}
-	return c.Grant("--operation Write --operation Describe --transactional-id " + c.transactionalID())
+	return c.Grant("--operation Write --operation Describe --transactional-id " + c.TransactionalID())
 }
 
 // DeadTopic returns the dead-letter topic: DLQTopic, or its default.
@@ -190,12 +183,36 @@ func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
 // unpublishable; see engine.Config.DivertAll.
 func (c *Config) DivertsAll() bool { return c.OnBadEvent == divertAll }
 
+// PublishTime reports whether records carry the time of publishing.
+func (c *Config) PublishTime() bool { return c.Timestamp == timestampPublish }
+
+// StopsExpired reports whether an event whose time the topic would not retain stops
+// the stream.
+func (c *Config) StopsExpired() bool { return c.OnExpired == stopStream }
+
+// Records says which records are the stream's, for kafkarecord.NewPublished.
+func (c *Config) Records() kafkarecord.Config {
+	return kafkarecord.Config{
+		Config: c.Config, Stream: c.Stream, Topics: c.Topics(), Naming: c.naming(), Unnamed: c.Headers == headersNone, Part: c.Part != nil,
+	}
+}
+
+// naming names the source of events. Those of a part are named as if the stream
+// itself had published them.
+func (c *Config) naming() kafkarecord.Naming {
+	n := kafkarecord.Naming{Source: c.Source, Resource: c.Resource, Stream: c.Stream}
+	if c.Part != nil {
+		n.Stream = c.Part.Stream
+	}
+	return n
+}
+
 // exactly reports whether events and checkpoints share transactions.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
 
 // Topics returns the stream's topics by role.
-func (c *Config) Topics() kafkaadmin.Topics {
-	t := kafkaadmin.Topics{Checkpoints: c.CheckpointTopic}
+func (c *Config) Topics() kafkaclient.Topics {
+	t := kafkaclient.Topics{Checkpoints: c.CheckpointTopic}
 	if c.Topic != c.CheckpointTopic { // else it holds nothing but the plans of jobs
 		t.Events = c.Topic
 		if c.diverts() {
@@ -203,17 +220,7 @@ func (c *Config) Topics() kafkaadmin.Topics {
 		}
 	}
 	if c.Part == nil { // jobs have none
-		t.Jobs = c.jobsTopic()
+		t.Jobs = JobsTopic(c.CheckpointTopic)
 	}
 	return t
-}
-
-// Needs returns the stream's requirements on the cluster.
-func (c *Config) Needs() *kafkaadmin.Stream {
-	return &kafkaadmin.Stream{
-		Config: c.Config, Layout: c.Layout, Name: c.Stream, Topics: c.Topics(),
-		TransactionalID: c.transactionalID(), Grants: []string{c.transactionGrant(), c.group().Grants()}, Group: c.Group + "." + c.Stream + ".",
-		Exactly: c.exactly(), PublishTime: c.Timestamp == timestampPublish, StopExpired: c.OnExpired == stopStream,
-		Newest: c.History().newest, Holds: c.Published().Holds,
-	}
 }

@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // versions are the kinds of transactions that brokers know: since Kafka 4, and
@@ -53,8 +53,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func inMode(mode bridge.Mode) func(*kafkasink.Config) {
-	return func(c *kafkasink.Config) { c.Mode = mode }
+func inMode(mode bridge.Mode) func(*kafkastream.Config) {
+	return func(c *kafkastream.Config) { c.Mode = mode }
 }
 
 // TestConformanceOnKafka runs the suite on Apache Kafka, which cannot be told
@@ -113,7 +113,7 @@ func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 	})
 }
 
-func sinkFixture(t *testing.T, cfg kafkasink.Config) conformance.SinkFixture {
+func sinkFixture(t *testing.T, cfg kafkastream.Config) conformance.SinkFixture {
 	return conformance.SinkFixture{
 		Mode:     cfg.Mode,
 		Recreate: func() { recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions) },

@@ -16,10 +16,11 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // mirroring opens a Sink that copies checkpoints often.
-func mirroring(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
+func mirroring(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	t.Helper()
 	s := open(t, cfg)
 	s.MirrorEvery(20 * time.Millisecond)
@@ -27,7 +28,7 @@ func mirroring(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
 }
 
 // copies returns the mirror's records.
-func copies(t *testing.T, cfg kafkasink.Config) (all []*kgo.Record) {
+func copies(t *testing.T, cfg kafkastream.Config) (all []*kgo.Record) {
 	t.Helper()
 	for _, r := range consume(t, cfg, cfg.CheckpointTopic) {
 		if string(r.Key) == cfg.Stream+"/mirror" {
@@ -38,7 +39,7 @@ func copies(t *testing.T, cfg kafkasink.Config) (all []*kgo.Record) {
 }
 
 // awaitCopy waits until the newest copy is that of commit seq.
-func awaitCopy(t *testing.T, cfg kafkasink.Config, seq int) {
+func awaitCopy(t *testing.T, cfg kafkastream.Config, seq int) {
 	t.Helper()
 	kafkatest.Eventually(t, fmt.Sprint("have a copy of commit ", seq), func() (bool, error) {
 		all := copies(t, cfg)

@@ -1,13 +1,8 @@
 package kafkasink
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,16 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-)
-
-// The headers that a dead letter has beside those of its event.
-const (
-	headerErrorTopic   = "__dlq.errors.topic"
-	HeaderErrorMessage = "__dlq.errors.message"
-	headerStage        = "eb-stage"
-	HeaderReason       = "eb-reason"
-	HeaderCursorHash   = "eb-cursor-hash"
-	HeaderIndex        = "eb-index"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // maxKeptHeader bounds the key and header values of an event in a small dead
@@ -37,16 +23,6 @@ type deadLetter struct {
 	event  *bridge.Event
 	defect bridge.Defect
 	size   int // of the record, where that is the defect
-}
-
-// Substitute is the value of a dead letter whose item is too large for any
-// topic: it says where to fetch the item.
-type Substitute struct {
-	ID     string `json:"id"`
-	Size   int    `json:"size"`
-	SHA256 string `json:"sha256"`
-	Cursor string `json:"cursor,omitempty"`
-	Index  int    `json:"index"`
 }
 
 // divert builds a dead letter, or rejects the page.
@@ -81,12 +57,12 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	}
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
-		text(headerErrorTopic, x.topics.Events.Name),
-		text(HeaderErrorMessage, b.message(x, &l)),
-		text(headerStage, stage),
-		text(HeaderReason, string(l.defect)),
-		text(HeaderCursorHash, bridge.CursorHash(l.page.At.Cursor)),
-		text(HeaderIndex, strconv.Itoa(l.event.Index)),
+		text(kafkarecord.HeaderErrorTopic, x.topics.Events.Name),
+		text(kafkarecord.HeaderErrorMessage, b.message(x, &l)),
+		text(kafkarecord.HeaderStage, stage),
+		text(kafkarecord.HeaderReason, string(l.defect)),
+		text(kafkarecord.HeaderCursorHash, bridge.CursorHash(l.page.At.Cursor)),
+		text(kafkarecord.HeaderIndex, strconv.Itoa(l.event.Index)),
 	}
 	headers = append(headers, b.eventHeaders(l.event)...)
 	if b.cfg.Headers == headersNone {
@@ -113,51 +89,16 @@ func smallDeadLetter(x *session, l deadLetter, rec kgo.Record) kgo.Record {
 	}
 	rec.Headers = kept
 	id := l.event.AppendRecordID(nil)
-	sub := Substitute{
-		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: sumOf(l.event.Raw),
+	sub := kafkarecord.Substitute{
+		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: kafkarecord.SumOf(l.event.Raw),
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
-	rec.Value = sub.encode()
+	rec.Value = sub.Encode()
 	if recordSize(&rec) > x.topics.DeadLetters.Settings.MaxMessage {
 		sub.Cursor = "" // its hash is in the headers
-		rec.Value = sub.encode()
+		rec.Value = sub.Encode()
 	}
 	return rec
-}
-
-// ReadSubstitute parses the substitute of a dead letter, and reports whether
-// there is one. Exported items never qualify: their members differ, or the
-// headers do not match.
-func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
-	var s Substitute
-	d := json.NewDecoder(bytes.NewReader(r.Value))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, false
-	}
-	if _, err := d.Token(); err != io.EOF || s.ID == "" || len(s.SHA256) != 2*sha256.Size {
-		return s, false
-	}
-	var hash, index string
-	for _, h := range r.Headers {
-		switch h.Key {
-		case HeaderCursorHash:
-			hash = string(h.Value)
-		case HeaderIndex:
-			index = string(h.Value)
-		}
-	}
-	return s, index == strconv.Itoa(s.Index) && (s.Cursor == "" || bridge.CursorHash(s.Cursor) == hash)
-}
-
-func sumOf(item []byte) string {
-	sum := sha256.Sum256(item)
-	return hex.EncodeToString(sum[:])
-}
-
-func (s *Substitute) encode() []byte {
-	b, _ := json.Marshal(s) // strings and numbers always encode
-	return b
 }
 
 // message describes the defect of the event.

@@ -21,9 +21,8 @@
 // not keep are replaced (timestamp.go). Checkpoints have a compacted topic of
 // their own (checkpoints.go).
 //
-// Readers need no Sink: [CheckpointHistory] has the checkpoints,
-// [Published] what the topics hold. Jobs and repairs publish beside the stream
-// ([Jobs], [Repair]). What a stream needs of the cluster is for package
-// kafkaadmin to make ([Config.Needs]), which process runs it for kafkagroup to
-// say ([Config.Ownership]).
+// Readers need no Sink: [CheckpointHistory] has the checkpoints, package kafkarecord
+// what the topics hold. Jobs and repairs publish beside the stream
+// ([Jobs], [Repair]). Which topics there are, and who runs a stream, they ask their
+// [Cluster]: package kafkastream wires it.
 package kafkasink

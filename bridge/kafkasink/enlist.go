@@ -36,7 +36,7 @@ func (x *session) enlist(ctx context.Context) {
 		return
 	}
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.cfg.transactionalID(), x.open.producer, x.open.epoch
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.cfg.TransactionalID(), x.open.producer, x.open.epoch
 	req.Topics = topics
 	ctx, cancel := context.WithTimeout(ctx, enlistTime)
 	defer cancel()

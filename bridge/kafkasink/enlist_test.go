@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // mostBatches is how many batches a test of enlist commits at most. A single one
@@ -167,7 +168,7 @@ func TestEnlistFails(t *testing.T) {
 
 // openSpread returns a cluster of three brokers, and a sink that is ready to publish
 // to a topic with a partition at each.
-func openSpread(t *testing.T) (*kfake.Cluster, kafkasink.Config, *kafkasink.Sink) {
+func openSpread(t *testing.T) (*kfake.Cluster, kafkastream.Config, *kafkasink.Sink) {
 	t.Helper()
 	c := kafkatest.Fake(t, kfake.NumBrokers(3))
 	cfg := config(t, c.ListenAddrs(), exactly)
@@ -183,7 +184,7 @@ func openSpread(t *testing.T) (*kfake.Cluster, kafkasink.Config, *kafkasink.Sink
 }
 
 // commitUntil commits batches until done, and returns their numbers.
-func commitUntil(t *testing.T, s *kafkasink.Sink, cfg kafkasink.Config, done func() bool) (batches []int) {
+func commitUntil(t *testing.T, s *kafkasink.Sink, cfg kafkastream.Config, done func() bool) (batches []int) {
 	t.Helper()
 	for seq := range mostBatches {
 		if err := commit(t, s, batch(cfg, seq)); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // invoices is a Source of one's own: whatever can be asked for a page at a
@@ -53,7 +53,7 @@ func Example() {
 	}
 	defer cluster.Close()
 
-	kafka := kafkasink.DefaultConfig()
+	kafka := kafkastream.DefaultConfig()
 	kafka.Brokers, kafka.Topic, kafka.CreateTopics = cluster.ListenAddrs(), "invoices", true
 	kafka.Stream, kafka.Resource, kafka.Mode = "invoices", "events", bridge.ExactlyOnce
 
@@ -62,7 +62,7 @@ func Example() {
 	cfg.Origin, cfg.Limits = bridge.Origin{Resource: "invoices"}, engine.Limits{Once: true}
 
 	for _, listed := range []invoices{{`{"total":10}`, `{"total":20}`, `{"total":30}`}, {`{"total":10}`, `{"total":20}`, `{"total":30}`, `{"total":40}`}} {
-		sink, err := kafkasink.New(kafka)
+		sink, err := kafka.Sink()
 		if err != nil {
 			fmt.Println(err)
 			return

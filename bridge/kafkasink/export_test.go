@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -28,10 +27,7 @@ func TimeHeader(ms int64) string {
 }
 
 // HoldsTime sets how long one look of Holds may take.
-func (s *Sink) HoldsTime(d time.Duration) { s.holdsTime = d }
-
-// Needs is what the stream needs of the cluster.
-func (s *Sink) Needs() *kafkaadmin.Stream { return s.cfg.Needs() }
+func (s *Sink) HoldsTime(d time.Duration) { s.LookTime = d }
 
 // TransactionVersion returns the cluster's transaction.version.
 func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
@@ -41,4 +37,4 @@ func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
 }
 
 // History reads the stream's checkpoints.
-func (s *Sink) History() *CheckpointHistory { return s.cfg.History() }
+func (s *Sink) History() *CheckpointHistory { return NewHistory(s.cfg) }

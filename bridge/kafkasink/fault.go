@@ -22,7 +22,7 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 	}
 	switch answer, _ := errors.AsType[*kerr.Error](err); answer {
 	case kerr.TransactionalIDAuthorizationFailed:
-		block(bridge.ReasonAuth, c.transactionGrant())
+		block(bridge.ReasonAuth, c.TransactionGrant())
 	case kerr.InvalidTransactionTimeout:
 		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which is 15m by default")
 	case kerr.InvalidTimestamp:

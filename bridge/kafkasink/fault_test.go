@@ -16,13 +16,13 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	addrs := kafkatest.Brokers(t)
-	cfg := config(t, addrs, func(c *kafkasink.Config) {
+	cfg := config(t, addrs, func(c *kafkastream.Config) {
 		c.CreateTopics, c.Hints = false, map[bridge.Hint]string{bridge.HintTopicMissing: "create it"}
 	})
 	s := open(t, cfg)
@@ -76,7 +76,7 @@ func TestBadEventStops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.OnBadEvent, cfg.TimePointer = "stop", "/at" })
+			cfg := config(t, addrs, func(cfg *kafkastream.Config) { cfg.OnBadEvent, cfg.TimePointer = "stop", "/at" })
 			s := recovered(t, cfg)
 			_, err := tryPublish(t, s, page(event("first", "u"), c.bad))
 			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonEvent)
@@ -104,7 +104,7 @@ func TestBadEventStops(t *testing.T) {
 // one of the two topics, whatever its shape.
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Compression = "none" })
 	const limit = 20_000
 	small := map[string]*string{"max.message.bytes": new(fmt.Sprint(limit))}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, small)
@@ -153,7 +153,7 @@ func TestHiddenLimit(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t)
 	hideConfigs(c)
-	cfg := config(t, c.ListenAddrs(), func(cfg *kafkasink.Config) { cfg.Compression = "none" })
+	cfg := config(t, c.ListenAddrs(), func(cfg *kafkastream.Config) { cfg.Compression = "none" })
 	small := map[string]*string{"max.message.bytes": new("50000")}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, small)
 	s := recovered(t, cfg)
@@ -201,7 +201,7 @@ func withoutConfigs(req kmsg.Request, err *kerr.Error) kmsg.Response {
 // one; the next session knows the new one.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Compression = "none" })
 	s := recovered(t, cfg)
 	publish(t, s, page(event("e", "u")))
 	alterTopic(t, cfg, "max.message.bytes", "50000")
@@ -243,7 +243,7 @@ func TestStallExplained(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	var seen kafkatest.Reports
-	cfg := config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.Add })
+	cfg := config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report = seen.Add })
 	s := recovered(t, cfg)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	result := make(chan error, 1)
@@ -361,7 +361,7 @@ func TestACL(t *testing.T) {
 			t.Parallel()
 			cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 				kfake.SeedTopics(16, "checkpoints"), kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
-			s := open(t, config(t, cluster.ListenAddrs(), func(cfg *kafkasink.Config) {
+			s := open(t, config(t, cluster.ListenAddrs(), func(cfg *kafkastream.Config) {
 				cfg.Topic, cfg.CheckpointTopic, cfg.CreateTopics = "export.events", "checkpoints", false
 				cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPassword = "SCRAM-SHA-256", user, "secret"
 			}))

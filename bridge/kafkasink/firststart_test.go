@@ -26,7 +26,7 @@ func TestFirstStartWithoutStore(t *testing.T) {
 			blamed.Add(1)
 		}
 	}
-	sink, err := kafkasink.New(cfg)
+	sink, err := cfg.Sink()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,5 +40,37 @@ func TestFirstStartWithoutStore(t *testing.T) {
 	}
 	if n := blamed.Load(); n > 0 {
 		t.Errorf("Kafka was blamed %d times", n)
+	}
+}
+
+// TestMissingTopicWithoutStore: a stream that may not create topics does not wait for the
+// store: a missing topic is its error.
+func TestMissingTopicWithoutStore(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	cfg.Mode, cfg.CreateTopics = bridge.ExactlyOnce, false
+	cfg.Known = func(context.Context) (bridge.Checkpoint, error) {
+		return bridge.Checkpoint{}, errors.New("connection refused")
+	}
+	kafkatest.AsFault(t, tryRecover(t, open(t, cfg), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+}
+
+// TestWindowCreatesNoTopic: a window whose checkpoint topic was lost must not begin in an
+// empty one, whatever the stream may create.
+func TestWindowCreatesNoTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	window := cfg.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
+	kafkatest.AsFault(t, tryRecover(t, open(t, window), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	wired := cfg.Wired()
+	own := wired.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
+	sink, err := kafkasink.New(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	kafkatest.AsFault(t, tryRecover(t, sink, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	if exists, err := cfg.Exists(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); exists || err != nil {
+		t.Errorf("the job topic exists: %t, %v", exists, err)
 	}
 }

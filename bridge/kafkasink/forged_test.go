@@ -11,6 +11,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // TestForgedCheckpoint: a checkpoint that somebody produced outside a
@@ -21,7 +22,7 @@ func TestForgedCheckpoint(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			cfg := config(t, kafkatest.Brokers(t), inMode(mode), func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			cfg := config(t, kafkatest.Brokers(t), inMode(mode), func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			s := open(t, cfg)
 			if _, err := s.Recover(t.Context(), nil); err == nil {
 				t.Fatal("recovered a checkpoint from an empty topic")
@@ -61,7 +62,7 @@ func TestForgedCheckpoint(t *testing.T) {
 }
 
 // forge produces a checkpoint of epoch 7 as a plain producer does.
-func forge(t *testing.T, cfg kafkasink.Config, key string) {
+func forge(t *testing.T, cfg kafkastream.Config, key string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {

@@ -23,8 +23,8 @@ const recordDelay = time.Minute
 // not visible. It may be used concurrently. Errors are Faults.
 type CheckpointHistory struct{ cfg Config }
 
-// History returns the reader of the stream's checkpoints.
-func (c *Config) History() *CheckpointHistory { return &CheckpointHistory{*c} }
+// NewHistory returns the reader of a stream's checkpoints.
+func NewHistory(cfg Config) *CheckpointHistory { return &CheckpointHistory{cfg} }
 
 // Walk shows the stream's committed checkpoints that the checkpoint topic still
 // has to visit, each once, newest first, until it returns false. The topic keeps
@@ -93,15 +93,10 @@ func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client
 	return nil
 }
 
-// Newest returns the stream's newest readable checkpoint, from the checkpoint
-// topic or Config.Known, or bridge.ErrNoCheckpoint. It uses no session and
-// affects none: a checkpoint being committed may be missing. Errors are Faults,
-// or those of Known.
-func (h *CheckpointHistory) Newest(ctx context.Context) (bridge.Checkpoint, error) {
-	return kafkaclient.With(ctx, &h.cfg.Config, h.cfg.Topic, h.newest)
-}
-
-func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
+// Newest returns the stream's newest readable checkpoint, from the checkpoint topic
+// or Config.Known, or bridge.ErrNoCheckpoint. A checkpoint being committed may be
+// missing. Errors are Kafka's; one of Known where Kafka has no checkpoint is a Fault.
+func (h *CheckpointHistory) Newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	err := h.walk(ctx, client, time.Time{}, func(found bridge.Checkpoint) bool {
 		c = found
@@ -114,7 +109,7 @@ func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Clie
 		switch known, err := h.cfg.Known(ctx); {
 		case err == nil && (c.Zero() || known.Version.Compare(c.Version) > 0):
 			c = known
-		case err != nil && c.Zero() && h.cfg.CreateTopics && !errors.Is(err, bridge.ErrNoCheckpoint):
+		case err != nil && c.Zero() && !errors.Is(err, bridge.ErrNoCheckpoint):
 			// A topic must not be made while this is open.
 			return c, bridge.StoreNeeded(err)
 		}

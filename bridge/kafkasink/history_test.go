@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // trailOf returns the versions that Walk shows, at most so many.
@@ -121,7 +122,7 @@ func TestHeld(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			nameless := event("x", "u")
@@ -138,7 +139,7 @@ func TestHeld(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			reader, err := kafkasink.New(cfg)
+			reader, err := cfg.Sink()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +176,7 @@ func TestHeldUnderOtherHeaders(t *testing.T) {
 		for _, is := range []string{"cloudevents", "minimal", "none"} {
 			t.Run(was+" then "+is, func(t *testing.T) {
 				t.Parallel()
-				cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = was })
+				cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = was })
 				b := batch(cfg, 0)
 				known, update := b.Pages[0].Events[3], b.Pages[0].Events[3]
 				update.Raw = append([]byte(" "), known.Raw...)
@@ -217,7 +218,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
 			kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, map[string]*string{"max.message.bytes": new("16384")})
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
@@ -286,7 +287,7 @@ func TestHeldOfOneSource(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			b := batch(cfg, 0)
@@ -400,7 +401,7 @@ func TestHeldBehindEnds(t *testing.T) {
 func TestHeldByKeyWithoutTime(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
-		cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+		cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
 		s := recovered(t, cfg)
 		e := event("before", "u")
 		publish(t, s, page(e))

@@ -25,11 +25,13 @@ type JobLogs struct {
 	logs map[string]*jobLog
 }
 
-// Jobs is NewJobs with the shared log of the topic.
+// Jobs returns the jobs of the stream configured by cfg, with the shared log of the
+// topic. It does not connect. The first Records reads the whole topic, later ones only
+// new records.
 func (l *JobLogs) Jobs(cfg Config) *Jobs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	name := strings.Join(append(slices.Sorted(slices.Values(cfg.Brokers)), cfg.SASLUsername, cfg.jobsTopic()), " ")
+	name := strings.Join(append(slices.Sorted(slices.Values(cfg.Brokers)), cfg.SASLUsername, JobsTopic(cfg.CheckpointTopic)), " ")
 	if l.logs[name] == nil {
 		if l.logs == nil {
 			l.logs = make(map[string]*jobLog)
@@ -154,7 +156,7 @@ func (f *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Recor
 	for key, r := range f.newest {
 		if id, ok := strings.CutPrefix(key, planKey(stream, "")); ok {
 			plans[id] = r
-		} else if strings.HasPrefix(key, jobName(stream, "")) {
+		} else if strings.HasPrefix(key, JobName(stream, "")) {
 			checkpoints[key] = r
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // A list reads what has come since the last one, of any stream that shares the
@@ -46,7 +47,7 @@ func TestJobsReadOn(t *testing.T) {
 		return nil, nil, false
 	})
 	var logs kafkasink.JobLogs
-	list := func(cfg kafkasink.Config, want int) {
+	list := func(cfg kafkastream.Config, want int) {
 		t.Helper()
 		if all, err := sharedJobs(&logs, cfg).list(t.Context()); err != nil || len(all) != want {
 			t.Errorf("stream %s: %d jobs, %v; want %d", cfg.Stream, len(all), err, want)
@@ -95,7 +96,7 @@ func TestJobsReadOn(t *testing.T) {
 	list(users, 0)
 }
 
-func clientOf(t *testing.T, cfg kafkasink.Config) *kgo.Client {
+func clientOf(t *testing.T, cfg kafkastream.Config) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
 	if err != nil {
@@ -113,7 +114,7 @@ func TestTidyJobs(t *testing.T) {
 	jobs := jobsOf(cfg)
 	now := time.Now()
 	long, lately := now.Add(-backfill.Kept-time.Hour).UnixMilli(), now.Add(-time.Hour).UnixMilli()
-	var windows []kafkasink.Config
+	var windows []kafkastream.Config
 	for id, change := range map[string]func(*backfill.Job){
 		"aaaaaa": func(j *backfill.Job) { j.State, j.Changed = backfill.Done, long },
 		"bbbbbb": func(j *backfill.Job) { j.State, j.Changed, j.Kind = backfill.Cancelled, long, backfill.Replay },
@@ -183,7 +184,7 @@ func TestForgetMarks(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
-	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)
+	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestForgetMarks(t *testing.T) {
 	if err := r.Forget(t.Context(), []string{"0/1", "0/3"}); err != nil {
 		t.Fatal(err)
 	}
-	later, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobDLQ)
+	later, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if _, ok := later["0/2"]; err != nil || !ok || len(later) != 1 || len(r.Marks()) != 1 {
 		t.Errorf("marks %v, %v and %v; want 0/2", later, err, r.Marks())
 	}

@@ -9,7 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkarecord"
 )
 
 const (
@@ -35,29 +35,14 @@ type Jobs struct {
 	changing turn // held during a change: two would fence each other
 }
 
-// NewJobs returns the jobs of the stream configured by cfg. It does not
-// connect. The first Records reads the whole topic, later ones only new
-// records.
-func NewJobs(cfg Config) *Jobs { return new(JobLogs).Jobs(cfg) }
-
 // config is the configuration of a job as a stream that publishes only plans.
 func (j *Jobs) config(id string) *Config {
 	cfg := j.cfg
-	cfg.Stream, cfg.CheckpointTopic = jobName(j.cfg.Stream, id), j.cfg.jobsTopic()
+	cfg.Stream, cfg.CheckpointTopic = JobName(j.cfg.Stream, id), JobsTopic(j.cfg.CheckpointTopic)
 	cfg.Topic, cfg.OnBadEvent = cfg.CheckpointTopic, stopStream
-	cfg.Mode, cfg.CreateTopics, cfg.InstanceID = bridge.ExactlyOnce, false, ""
+	cfg.Mode = bridge.ExactlyOnce
 	cfg.Part = &Part{Stream: j.cfg.Stream}
 	return &cfg
-}
-
-// Owner returns the Owner of a job: one process at a time works on it. The
-// caller closes it.
-func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.config(id).Ownership().Owner() }
-
-// Members returns the processes of a job, like Group.Members. A crashed process
-// is listed until its session times out.
-func (j *Jobs) Members(ctx context.Context, id string) ([]bridge.Member, error) {
-	return j.config(id).Ownership().Members(ctx)
 }
 
 // Records returns the newest records of the stream's jobs, at most age old:
@@ -98,7 +83,8 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Reco
 }
 
 func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) (refused, err error) {
-	x, err := begin(ctx, j.config(id), new(kept))
+	cfg := j.config(id)
+	x, err := begin(ctx, cfg, &kept{published: kafkarecord.NewPublished(cfg.Records())})
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +145,7 @@ func (c *Config) jobRecords(key string, plan []byte, gone []string) []kgo.Record
 	}
 	last := c.ownRecord(key, plan)
 	if plan != nil {
-		last.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
+		last.Headers = []kgo.RecordHeader{{Key: kafkarecord.HeaderContentType, Value: []byte("application/json")}}
 	}
 	return append(own, last)
 }

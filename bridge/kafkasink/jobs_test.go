@@ -19,11 +19,12 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // newJob returns a job of two windows, which Change has not seen yet, and the
 // Sink's configuration of its first one. The topics are there.
-func newJob(t *testing.T, cfg kafkasink.Config, kind backfill.Kind, id string) (backfill.Job, kafkasink.Config) {
+func newJob(t *testing.T, cfg kafkastream.Config, kind backfill.Kind, id string) (backfill.Job, kafkastream.Config) {
 	t.Helper()
 	job := backfill.Job{
 		Version: backfill.Version, ID: id, Kind: kind, Stream: cfg.Stream, Resource: "events", Topic: cfg.Topic,
@@ -34,27 +35,27 @@ func newJob(t *testing.T, cfg kafkasink.Config, kind backfill.Kind, id string) (
 		job.Topic = cfg.Topic + ".again"
 	}
 	window := windowConfig(cfg, &job, 0)
-	if _, err := open(t, window).Needs().Create(t.Context()); err != nil {
+	if _, err := window.Needs().Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return job, window
 }
 
 // windowConfig is the Sink's configuration of a window.
-func windowConfig(cfg kafkasink.Config, j *backfill.Job, n int) kafkasink.Config {
+func windowConfig(cfg kafkastream.Config, j *backfill.Job, n int) kafkastream.Config {
 	return cfg.OfWindow(kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)})
 }
 
 // streamJobs are the jobs of a stream as those see them who use a kafkasink.Jobs.
 type streamJobs struct {
 	*backfill.Jobs
-	log *kafkasink.Jobs
+	log *kafkastream.Jobs
 }
 
-func jobsOf(cfg kafkasink.Config) *streamJobs { return sharedJobs(new(kafkasink.JobLogs), cfg) }
+func jobsOf(cfg kafkastream.Config) *streamJobs { return sharedJobs(new(kafkasink.JobLogs), cfg) }
 
-func sharedJobs(logs *kafkasink.JobLogs, cfg kafkasink.Config) *streamJobs {
-	log := logs.Jobs(cfg)
+func sharedJobs(logs *kafkasink.JobLogs, cfg kafkastream.Config) *streamJobs {
+	log := cfg.Jobs(logs)
 	return &streamJobs{backfill.NewJobs(log, cfg.Stream), log}
 }
 
@@ -262,20 +263,20 @@ func TestHeldBackByWindow(t *testing.T) {
 	for name, run := range map[string]bool{"nobody has the job": false, "the job is run": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 			id := fmt.Sprintf("%06d", time.Now().UnixNano()%1_000_000)
 			job, window := newJob(t, cfg, backfill.Backfill, id)
 			foreignTransaction(t, window, window.CheckpointTopic+"."+job.WindowName(1))
 			if run {
-				owner := kafkasink.NewJobs(cfg).Owner(id)
+				owner := cfg.Jobs(new(kafkasink.JobLogs)).Owner(id)
 				defer func() { _ = owner.Close(context.WithoutCancel(t.Context())) }()
 				tenure, err := owner.Acquire(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer tenure.Release()
-				members, err := kafkasink.NewJobs(cfg).Members(t.Context(), id)
+				members, err := cfg.Jobs(new(kafkasink.JobLogs)).Members(t.Context(), id)
 				if err != nil || len(members) != 1 || !members[0].Owner {
 					t.Errorf("members of a job that is run: %+v, %v", members, err)
 				}

@@ -18,14 +18,15 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m, behindProxy.stop)) }
 
 // config returns the default configuration with topics of the test's own.
-func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) kafkasink.Config {
+func config(t *testing.T, brokers []string, changes ...func(*kafkastream.Config)) kafkastream.Config {
 	t.Helper()
-	cfg := kafkasink.DefaultConfig()
+	cfg := kafkastream.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Brokers = "events", "events", brokers
 	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(), strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
 	cfg.CheckpointTopic = "checkpoints." + cfg.Topic
@@ -40,9 +41,9 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) 
 	return cfg
 }
 
-func open(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
+func open(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	t.Helper()
-	s, err := kafkasink.New(cfg)
+	s, err := cfg.Sink()
 	if err != nil {
 		t.Fatalf("new sink: %v", err)
 	}
@@ -51,7 +52,7 @@ func open(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
 }
 
 // recovered returns a Sink that is ready to publish.
-func recovered(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
+func recovered(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	t.Helper()
 	s := open(t, cfg)
 	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
@@ -103,7 +104,7 @@ func event(id, user string) bridge.Event {
 
 // consume returns everything committed in a topic, by partition and offset;
 // nothing if it does not exist.
-func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
+func consume(t *testing.T, cfg kafkastream.Config, topic string) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -186,7 +187,7 @@ func poison(p *bridge.Page) {
 		}
 	}
 }
-func alterTopic(t *testing.T, cfg kafkasink.Config, name, value string) {
+func alterTopic(t *testing.T, cfg kafkastream.Config, name, value string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
 	if err != nil {

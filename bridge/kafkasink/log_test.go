@@ -12,11 +12,12 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // deleteAll deletes everything that a compacted topic holds, as a spell of
 // cleanup.policy=compact,delete may: no partition begins at 0 then.
-func deleteAll(t *testing.T, cfg kafkasink.Config, topic string) {
+func deleteAll(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -82,14 +83,14 @@ func TestJobsLogBeginsLater(t *testing.T) {
 	if all, err := jobs.list(t.Context()); len(all) > 0 || err != nil {
 		t.Errorf("list of a log that holds nothing: %v, %v", all, err)
 	}
-	if marks, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobDLQ); len(marks) > 0 || err != nil {
+	if marks, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ); len(marks) > 0 || err != nil {
 		t.Errorf("marks of a log that holds nothing: %v, %v", marks, err)
 	}
 	put(t, jobs, job)
 	if all, err := jobs.list(t.Context()); len(all) != 1 || err != nil {
 		t.Errorf("list: %v, %v; want the job", all, err)
 	}
-	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)
+	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestJobsLogBeginsLater(t *testing.T) {
 }
 
 // produceAs puts n records of a stream into partition 0 of a topic.
-func produceAs(t *testing.T, cfg kafkasink.Config, topic, stream string, n int) {
+func produceAs(t *testing.T, cfg kafkastream.Config, topic, stream string, n int) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkaadmin"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 func TestBrokerDownAndBack(t *testing.T) {
 	t.Parallel()
 	srv := kafkatest.NewServer(t)
 	var seen kafkatest.Reports
-	cfg := config(t, srv.Addr, func(c *kafkasink.Config) { c.Report = seen.Add })
+	cfg := config(t, srv.Addr, func(c *kafkastream.Config) { c.Report = seen.Add })
 	s := recovered(t, cfg)
 	seen.Await(t, time.Second, "success", kafkatest.IsNil)
 	publish(t, s, page(event("e0", "u")))
@@ -61,7 +61,7 @@ func TestRecoverWaits(t *testing.T) {
 	srv := kafkatest.NewServer(t)
 	srv.Stop()
 	var seen kafkatest.Reports
-	s := open(t, config(t, srv.Addr, func(c *kafkasink.Config) { c.Report = seen.Add }))
+	s := open(t, config(t, srv.Addr, func(c *kafkastream.Config) { c.Report = seen.Add }))
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.Recover(t.Context(), nil)
@@ -85,7 +85,7 @@ func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	var seen kafkatest.Reports
-	s := recovered(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.Add }))
+	s := recovered(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report = seen.Add }))
 	release := make(chan struct{})
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.SleepControl(func() { <-release })
@@ -119,12 +119,12 @@ func TestAdvertisedAddress(t *testing.T) {
 		return misnamed{l}, err
 	}))
 	var seen kafkatest.Reports
-	cfg := config(t, []string{addr}, func(c *kafkasink.Config) { c.Report = seen.Add })
+	cfg := config(t, []string{addr}, func(c *kafkastream.Config) { c.Report = seen.Add })
 	s := open(t, cfg)
 	stop := recovering(t, s)
 	defer stop()
 	seen.Await(t, 10*time.Second, "the advertised address", kafkatest.Mentions("advertised address", "nowhere.invalid:9092"))
-	findings := s.Needs().Check(t.Context())
+	findings := cfg.Needs().Check(t.Context())
 	if f := findings[0]; f.Level != kafkaadmin.LevelFail || !strings.Contains(f.Text, "nowhere.invalid:9092") || !strings.Contains(f.Hint, "advertised.listeners") {
 		t.Errorf("check found %+v", findings)
 	}

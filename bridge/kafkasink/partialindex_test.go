@@ -8,7 +8,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // PartialIndex is what is committed of one source. Without headers there are no marks.
@@ -20,7 +20,7 @@ func TestKnown(t *testing.T) {
 	} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			b := batch(cfg, 0)

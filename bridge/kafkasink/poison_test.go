@@ -22,7 +22,7 @@ import (
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // poisonEvents sets how many events go through TestPoisonedPages.
@@ -155,7 +155,7 @@ var errNotSimulated = errors.New("no event of the simulator")
 
 // checkTopic reads the topic to its end: every event is there as it was sent,
 // in order within a partition, and exactly once unless mode allows more.
-func (s *poisoner) checkTopic(t *testing.T, cfg kafkasink.Config, mode bridge.Mode) {
+func (s *poisoner) checkTopic(t *testing.T, cfg kafkastream.Config, mode bridge.Mode) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumeTopics(cfg.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())

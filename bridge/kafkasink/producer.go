@@ -41,7 +41,7 @@ func (x *session) producerOpts() []kgo.Opt {
 // transactionOpts are the options of the client that writes checkpoints.
 func (x *transactions) transactionOpts() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.TransactionalID(x.cfg.transactionalID()),
+		kgo.TransactionalID(x.cfg.TransactionalID()),
 		kgo.TransactionTimeout(x.cfg.TransactionTimeout),
 		kgo.RetryTimeoutFn(x.retryFor),
 	}

@@ -14,12 +14,12 @@ import (
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // eachProxied runs a test on brokers behind a proxy: embedded ones of both
 // kinds and, with TEST_REAL, Apache Kafka.
-func eachProxied(t *testing.T, test func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config)) {
+func eachProxied(t *testing.T, test func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config)) {
 	t.Parallel()
 	for name, opts := range versions {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func ends(fault faultproxy.KafkaFault, client string) faultproxy.KafkaRule {
 // TestEndReplyLost: the transaction is committed, and the connection cut in
 // place of the answer. Brokers since Kafka 4 tell a repetition from a new end.
 func TestEndReplyLost(t *testing.T) {
-	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
+	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		version, err := s.TransactionVersion(t.Context())
@@ -98,7 +98,7 @@ func TestEndReplyLost(t *testing.T) {
 
 // TestEndRequestLost: the brokers never hear of the end.
 func TestEndRequestLost(t *testing.T) {
-	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
+	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		p.Add(ends(faultproxy.CutBeforeRequest, cfg.ClientID))
@@ -115,7 +115,7 @@ func TestEndRequestLost(t *testing.T) {
 
 // TestEndStalls: a coordinator that takes ten seconds makes no doubt.
 func TestEndStalls(t *testing.T) {
-	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
+	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
 		var seen kafkatest.Reports
 		cfg.Report = seen.Add
 		s := open(t, cfg)
@@ -141,7 +141,7 @@ func TestEndStalls(t *testing.T) {
 func TestEndTooLate(t *testing.T) {
 	for name, fenced := range map[string]bool{"fenced": true, "timed out": false} {
 		t.Run(name, func(t *testing.T) {
-			eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
+			eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
 				cfg.TransactionTimeout = 5 * time.Second
 				zombie, next := cfg, cfg
 				zombie.ClientID += ".zombie"

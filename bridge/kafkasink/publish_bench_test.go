@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // BenchmarkPublish publishes batches of ten pages of 1,000 events of 1 KB to
@@ -26,7 +27,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-func benchPublish(b *testing.B, change func(*kafkasink.Config), compression string) {
+func benchPublish(b *testing.B, change func(*kafkastream.Config), compression string) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(2))
 	if err != nil {
 		b.Fatal(err)
@@ -34,12 +35,12 @@ func benchPublish(b *testing.B, change func(*kafkasink.Config), compression stri
 	defer cluster.Close()
 	cfg := benchConfig(b, cluster.ListenAddrs(), compression)
 	change(&cfg)
-	s, err := kafkasink.New(cfg)
+	s, err := cfg.Sink()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.Needs().Create(b.Context()); err != nil {
+	if _, err := cfg.Needs().Create(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	discard(cluster, cfg)
@@ -74,7 +75,7 @@ func benchPublish(b *testing.B, change func(*kafkasink.Config), compression stri
 // discard has the broker acknowledge what is produced to the topic of the
 // events, and drop it. The checkpoints are another broker's: a request has
 // either.
-func discard(c *kfake.Cluster, cfg kafkasink.Config) {
+func discard(c *kfake.Cluster, cfg kafkastream.Config) {
 	for p := range cfg.Partitions {
 		c.MoveTopicPartition(cfg.Topic, p, 0)
 	}
@@ -99,9 +100,9 @@ func discard(c *kfake.Cluster, cfg kafkasink.Config) {
 	})
 }
 
-func benchConfig(b *testing.B, brokers []string, compression string) kafkasink.Config {
+func benchConfig(b *testing.B, brokers []string, compression string) kafkastream.Config {
 	b.Helper()
-	cfg := kafkasink.DefaultConfig()
+	cfg := kafkastream.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Topic, cfg.Brokers, cfg.CreateTopics, cfg.Compression = "events", "events", "export.events", brokers, true, compression
 	return cfg
 }

@@ -1,9 +1,7 @@
 package kafkasink
 
 import (
-	"cmp"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -11,26 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-)
-
-// The headers of record contract v1. Those that readers need are exported, here
-// and in deadletter.go, so that they stand once.
-const (
-	headerSpecVersion = "ce_specversion"
-	HeaderID          = "ce_id"
-	HeaderSource      = "ce_source"
-	HeaderType        = "ce_type"
-	HeaderTime        = "ce_time"
-	headerSubject     = "ce_subject"
-	headerContentType = "content-type"
-	HeaderStream      = "eb-stream"
-	HeaderOrigin      = "eb-origin"
-	headerTraceparent = "traceparent" // only of pages that are traced
-	headerLate        = "eb-late"     // only of late events: Event.Late in milliseconds
+	"exportbridge/bridge/kafkarecord"
 )
 
 // maxHeaders is how many headers an event's record has at most, without
-// headerTraceparent and headerLate.
+// kafkarecord.HeaderTraceparent and kafkarecord.HeaderLate.
 const maxHeaders = 9
 
 // builder builds the records of pages. Owned by the Sink's caller.
@@ -38,6 +21,7 @@ type builder struct {
 	cfg       Config
 	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
 	typeOf    string // ce_type, or what goes before the event's type
+	naming    kafkarecord.Naming
 
 	to    *inflightPage    // what is being filled
 	trace kgo.RecordHeader // of the page, without a key where it is not traced
@@ -60,13 +44,13 @@ func newBuilder(cfg Config) builder {
 	if cfg.Part != nil { // an event is named as if the stream itself had published it
 		cfg.Stream, origin = cfg.Part.Stream, cfg.Part.Origin
 	}
-	b := builder{cfg: cfg}
+	b := builder{cfg: cfg, naming: cfg.naming()}
 	header := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
-	b.constants.specVersion = header(headerSpecVersion, "1.0")
-	b.constants.contentType = header(headerContentType, "application/json")
-	b.constants.stream = header(HeaderStream, cfg.Stream)
-	b.constants.live = header(HeaderOrigin, origin)
-	b.constants.rewind = header(HeaderOrigin, "rewind")
+	b.constants.specVersion = header(kafkarecord.HeaderSpecVersion, "1.0")
+	b.constants.contentType = header(kafkarecord.HeaderContentType, "application/json")
+	b.constants.stream = header(kafkarecord.HeaderStream, cfg.Stream)
+	b.constants.live = header(kafkarecord.HeaderOrigin, origin)
+	b.constants.rewind = header(kafkarecord.HeaderOrigin, "rewind")
 	switch {
 	case cfg.TypePrefix != "":
 		b.typeOf = cfg.TypePrefix
@@ -77,7 +61,7 @@ func newBuilder(cfg Config) builder {
 	default:
 		b.typeOf = "com.croct.event"
 	}
-	b.sourceText = []byte(b.sourceOf(bridge.SourceIdentity{}))
+	b.sourceText = []byte(b.naming.Of(bridge.SourceIdentity{}))
 	return b
 }
 
@@ -106,7 +90,7 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 	}
 	most := maxHeaders
 	if page.Traceparent != "" {
-		b.trace = kgo.RecordHeader{Key: headerTraceparent, Value: []byte(page.Traceparent)}
+		b.trace = kgo.RecordHeader{Key: kafkarecord.HeaderTraceparent, Value: []byte(page.Traceparent)}
 		most++
 	}
 	for i := range page.Events {
@@ -189,12 +173,12 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 		b.to.headers = append(b.to.headers, b.id(ev), b.constants.stream, b.origin(ev))
 	default:
 		b.to.headers = append(b.to.headers, b.constants.specVersion, b.id(ev),
-			kgo.RecordHeader{Key: HeaderSource, Value: b.sourceText}, b.typeHeader(ev))
+			kgo.RecordHeader{Key: kafkarecord.HeaderSource, Value: b.sourceText}, b.typeHeader(ev))
 		if h, ok := b.timeHeader(ev); ok {
 			b.to.headers = append(b.to.headers, h)
 		}
 		if ev.Subject != nil {
-			b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: headerSubject, Value: slices.Clip(ev.Subject)})
+			b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: kafkarecord.HeaderSubject, Value: slices.Clip(ev.Subject)})
 		}
 		b.to.headers = append(b.to.headers, b.constants.contentType, b.constants.stream, b.origin(ev))
 	}
@@ -202,16 +186,16 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 		b.to.headers = append(b.to.headers, b.trace)
 	}
 	if ev.Late > 0 {
-		b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: headerLate, Value: strconv.AppendInt(nil, ev.Late.Milliseconds(), 10)})
+		b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: kafkarecord.HeaderLate, Value: strconv.AppendInt(nil, ev.Late.Milliseconds(), 10)})
 	}
 	return b.to.headers[from:len(b.to.headers):len(b.to.headers)]
 }
 
 func (b *builder) id(ev *bridge.Event) kgo.RecordHeader {
 	if ev.ID != nil {
-		return kgo.RecordHeader{Key: HeaderID, Value: slices.Clip(ev.ID)}
+		return kgo.RecordHeader{Key: kafkarecord.HeaderID, Value: slices.Clip(ev.ID)}
 	}
-	return b.header(HeaderID, ev.AppendRecordID)
+	return b.header(kafkarecord.HeaderID, ev.AppendRecordID)
 }
 
 func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
@@ -222,7 +206,7 @@ func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
 }
 
 func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
-	return b.header(HeaderType, func(to []byte) []byte {
+	return b.header(kafkarecord.HeaderType, func(to []byte) []byte {
 		to = append(to, b.typeOf...)
 		if len(ev.Type) > 0 {
 			to = append(append(to, '.'), ev.Type...)
@@ -233,7 +217,7 @@ func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
 
 // timeHeader returns the event time, if it has a form.
 func (b *builder) timeHeader(ev *bridge.Event) (h kgo.RecordHeader, ok bool) {
-	h.Key = HeaderTime
+	h.Key = kafkarecord.HeaderTime
 	from := len(b.to.text)
 	b.to.text, ok = b.times.Append(b.to.text, ev)
 	h.Value = b.to.text[from:len(b.to.text):len(b.to.text)]
@@ -249,29 +233,9 @@ func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.Record
 
 func (b *builder) setSource(id bridge.SourceIdentity) {
 	if id != b.source {
-		b.source, b.sourceText = id, []byte(b.sourceOf(id))
+		b.source, b.sourceText = id, []byte(b.naming.Of(id))
 	}
 }
-
-// sourceOf returns ce_source, a URI reference.
-func (b *builder) sourceOf(id bridge.SourceIdentity) string {
-	return cmp.Or(b.cfg.Source, b.describedSource(id))
-}
-
-// describedSource is ce_source by the metadata. Sessions and users belong to a
-// workspace, events to an application.
-func (b *builder) describedSource(id bridge.SourceIdentity) string {
-	if id.Application == "" && b.cfg.Resource != "events" {
-		id.Application = id.Workspace
-	}
-	if id.Organization == "" || id.Application == "" {
-		return b.unnamedSource()
-	}
-	return "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + url.PathEscape(b.cfg.Resource)
-}
-
-// unnamedSource is ce_source where nothing says whose export it is.
-func (b *builder) unnamedSource() string { return "/" + url.PathEscape(b.cfg.Stream) }
 
 // Sizes of the record batch format, rounded up: that of a batch with one
 // record, and of the variable-length integers in a record and a header.

@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -33,7 +34,7 @@ type golden struct {
 	Value     string   `json:"value"`
 }
 
-func goldenOf(r *kgo.Record, cfg kafkasink.Config) golden {
+func goldenOf(r *kgo.Record, cfg kafkastream.Config) golden {
 	g := golden{
 		Topic: strings.ReplaceAll(r.Topic, cfg.Topic, "TOPIC"), Partition: r.Partition, Value: string(r.Value),
 		Time: r.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z"),
@@ -75,12 +76,12 @@ func contractPages() []*bridge.Page {
 
 func TestRecordContract(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(*kafkasink.Config){
-		"cloudevents": func(*kafkasink.Config) {},
-		"minimal":     func(c *kafkasink.Config) { c.Headers = "minimal" },
-		"none":        func(c *kafkasink.Config) { c.Headers = "none" },
-		"sessions":    func(c *kafkasink.Config) { c.Resource, c.Stream = "sessions", "sessions" },
-		"users":       func(c *kafkasink.Config) { c.Resource, c.Stream = "users", "my users" },
+	cases := map[string]func(*kafkastream.Config){
+		"cloudevents": func(*kafkastream.Config) {},
+		"minimal":     func(c *kafkastream.Config) { c.Headers = "minimal" },
+		"none":        func(c *kafkastream.Config) { c.Headers = "none" },
+		"sessions":    func(c *kafkastream.Config) { c.Resource, c.Stream = "sessions", "sessions" },
+		"users":       func(c *kafkastream.Config) { c.Resource, c.Stream = "users", "my users" },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestRecordContract(t *testing.T) {
 				t.Errorf("receipt differs (-want +got):\n%s", diff)
 			}
 			var got []golden
-			for _, topic := range s.Needs().Topics.Published() {
+			for _, topic := range cfg.Needs().Topics.Published() {
 				for _, r := range consume(t, cfg, topic) {
 					got = append(got, goldenOf(r, cfg))
 				}
@@ -149,7 +150,7 @@ func TestSourceAndType(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) {
+			cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) {
 				c.Stream, c.Resource, c.Source, c.TypePrefix = "stream", tc.resource, tc.source, tc.prefix
 			})
 			s := recovered(t, cfg)
@@ -176,7 +177,7 @@ func TestSourceAndTypeAreChecked(t *testing.T) {
 		{source: strings.Repeat("a", 1001), want: "KAFKA_CE_SOURCE"},
 		{prefix: "com.example.", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: ".a", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a b", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a..b", want: "KAFKA_CE_TYPE_PREFIX"},
 	} {
-		cfg := config(t, []string{"127.0.0.1:9092"}, func(c *kafkasink.Config) { c.Source, c.TypePrefix = bad.source, bad.prefix })
+		cfg := config(t, []string{"127.0.0.1:9092"}, func(c *kafkastream.Config) { c.Source, c.TypePrefix = bad.source, bad.prefix })
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%+v: got %v, want an error that names %s", bad, err, bad.want)
 		}
@@ -191,7 +192,7 @@ func TestTraceparent(t *testing.T) {
 	for headers, traced := range map[string]int{"cloudevents": 3, "minimal": 3, "none": 0} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Headers = headers })
 			s := recovered(t, cfg)
 			event := func(id string) bridge.Event {
 				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"), Subject: []byte("u"), Time: time.Now().UnixMilli()}
@@ -201,7 +202,7 @@ func TestTraceparent(t *testing.T) {
 			publish(t, s, first)
 			publish(t, s, page(event("c"), event("d")))
 			seen, records := 0, 0
-			for _, topic := range s.Needs().Topics.Published() {
+			for _, topic := range cfg.Needs().Topics.Published() {
 				for _, r := range consume(t, cfg, topic) {
 					records++
 					for _, h := range r.Headers {
@@ -245,7 +246,7 @@ func compareGolden(t *testing.T, file string, got []golden) {
 // for 3 partitions (murmur2 of the key, positive, modulo).
 func TestPartitioner(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Partitions = 3 })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Partitions = 3 })
 	s := recovered(t, cfg)
 	want := map[string]int32{"21": murmur2("21"), "foobar": murmur2("foobar"), "a-little-bit-long-string": murmur2("a-little-bit-long-string"), "abc": murmur2("abc")}
 	var events []bridge.Event
@@ -299,7 +300,7 @@ func TestTimestamps(t *testing.T) {
 		for _, onExpired := range []string{"publish-time", "stop"} {
 			t.Run(c.name+" "+onExpired, func(t *testing.T) {
 				t.Parallel()
-				cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.Timestamp, cfg.OnExpired = c.timestamp, onExpired })
+				cfg := config(t, addrs, func(cfg *kafkastream.Config) { cfg.Timestamp, cfg.OnExpired = c.timestamp, onExpired })
 				kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, c.topic)
 				s := recovered(t, cfg)
 				when := time.Now().Add(-c.age)
@@ -407,7 +408,7 @@ func TestTimeHeader(t *testing.T) {
 // which is nothing to count or to stop for, and no ce_time.
 func TestEventWithoutTime(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.OnExpired = "stop" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.OnExpired = "stop" })
 	s := recovered(t, cfg)
 	open := bridge.Event{Raw: []byte(`{"userId":"u-1"}`), Key: []byte("u-1"), Subject: []byte("u-1"), Time: bridge.NoTime}
 	began := time.Now()

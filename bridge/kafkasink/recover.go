@@ -86,11 +86,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 
 // prepare loads the topics and the brokers' transaction.version.
 func (x *session) prepare(ctx context.Context) error {
-	needs := x.cfg.Needs()
-	if p := x.kept.published; p != nil {
-		needs.Holds = p.Holds // which goes on where it was interrupted
-	}
-	topics, err := needs.Ready(ctx, x.writer)
+	topics, err := x.cfg.Cluster.Ready(ctx, x.writer, x.cfg, x.kept.published)
 	if err != nil {
 		return err
 	}
@@ -139,7 +135,7 @@ func (x *transactions) takeProducer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
 	if _, _, err := x.writer.ProducerID(ctx); err != nil {
-		return fmt.Errorf("take the transactional id %s: %w", x.cfg.transactionalID(), err)
+		return fmt.Errorf("take the transactional id %s: %w", x.cfg.TransactionalID(), err)
 	}
 	return nil
 }

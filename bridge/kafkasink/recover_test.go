@@ -22,6 +22,7 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // TestCheckpointContract: the checkpoint topic is read by other versions of
@@ -86,7 +87,7 @@ func TestOwnedAsked(t *testing.T) {
 
 // foreignTransaction opens a transaction on the stream's partition of the
 // checkpoint topic and returns what commits it.
-func foreignTransaction(t *testing.T, cfg kafkasink.Config, id string) (end func()) {
+func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end func()) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -111,7 +112,7 @@ func foreignTransaction(t *testing.T, cfg kafkasink.Config, id string) (end func
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Report = seen.Add })
+	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Report = seen.Add })
 	older := open(t, cfg)
 	recoverTo(t, older, cfg, -1)
 	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
@@ -173,7 +174,7 @@ func TestHeldBackByOurs(t *testing.T) {
 	for name, by := range map[string]string{"nobody runs it": "", "it is run": "ours", "another group runs it": "another"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1)
 			// A name of its own: a group of another test that ends alike
 			// would count as running the stream.
@@ -207,7 +208,7 @@ func freeing(run bool) time.Duration {
 	return kafkatest.Patience
 }
 
-func joinGroup(t *testing.T, cfg kafkasink.Config, group string) *kgo.Client {
+func joinGroup(t *testing.T, cfg kafkastream.Config, group string) *kgo.Client {
 	t.Helper()
 	joined := make(chan struct{})
 	member, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(cfg.CheckpointTopic),
@@ -259,7 +260,7 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 			if !kafkatest.Mentions(cfg.CheckpointTopic, c.text)(f) || !strings.Contains(f.Hint, c.hint) {
 				t.Errorf("fault %v, hint %q; want %q, %q", f, f.Hint, c.text, c.hint)
 			}
-			for _, found := range s.Needs().Check(t.Context()) {
+			for _, found := range cfg.Needs().Check(t.Context()) {
 				if found.Level == kafkaadmin.LevelFail && strings.Contains(found.Text, c.text) && strings.Contains(found.Hint, c.hint) {
 					return
 				}
@@ -289,14 +290,14 @@ func TestCheckpointTopicLost(t *testing.T) {
 				t.Errorf("fault %v, advice %q", f, f.HintCode)
 			}
 			// The check says what run would say.
-			needs := s.Needs()
+			needs := cfg.Needs()
 			needs.CreateTopics = true
 			if !slices.ContainsFunc(needs.Check(t.Context()), func(f kafkaadmin.Finding) bool {
 				return f.Level == kafkaadmin.LevelFail && f.HintCode == bridge.HintCheckpointTopicLost
 			}) {
 				t.Error("check does not say that the checkpoints are lost")
 			}
-			if _, err := s.Needs().Create(t.Context()); err != nil { // what the hint says
+			if _, err := cfg.Needs().Create(t.Context()); err != nil { // what the hint says
 				t.Fatal(err)
 			}
 			recoverTo(t, s, cfg, -1)
@@ -309,7 +310,7 @@ func TestCheckpointTopicLost(t *testing.T) {
 
 // TestCheckpointTopicDeleted while it is in use, and made anew.
 func TestCheckpointTopicDeleted(t *testing.T) {
-	test := func(t *testing.T, cfg kafkasink.Config, anew bool) {
+	test := func(t *testing.T, cfg kafkastream.Config, anew bool) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		for seq := range 3 {
@@ -341,7 +342,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 	}
 	for name, anew := range map[string]bool{"deleted": false, "made anew": true} {
 		t.Run(name, func(t *testing.T) {
-			eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkasink.Config) { test(t, cfg, anew) })
+			eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkastream.Config) { test(t, cfg, anew) })
 		})
 		t.Run(name+" on Kafka", func(t *testing.T) {
 			if !servers.Real(t) {
@@ -353,7 +354,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 	}
 }
 
-func deleteTopic(t *testing.T, cfg kafkasink.Config, topic string) {
+func deleteTopic(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
 	if err != nil {
@@ -378,7 +379,7 @@ func permanent(err error) bool {
 // writeCheckpoints commits records to the stream's partition of the checkpoint
 // topic, in one transaction of somebody else's and in small batches, as many
 // transactions would leave them.
-func writeCheckpoints(t *testing.T, cfg kafkasink.Config, records ...*kgo.Record) {
+func writeCheckpoints(t *testing.T, cfg kafkastream.Config, records ...*kgo.Record) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID("writer."+cfg.Topic),
 		kgo.ProducerBatchMaxBytes(10_000), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1<<20))
@@ -514,7 +515,7 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	var log logs
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	if err := commit(t, s, batch(cfg, 5)); err != nil {
@@ -560,7 +561,7 @@ func TestTransactionVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log logs
-			cfg := config(t, kafkatest.Fake(t, opts...).ListenAddrs(), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			cfg := config(t, kafkatest.Fake(t, opts...).ListenAddrs(), exactly, func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			s := open(t, cfg)
 			for range 2 {
 				recoverTo(t, s, cfg, -1)
@@ -571,7 +572,7 @@ func TestTransactionVersion(t *testing.T) {
 			}
 			weak := version < 2
 			var found []string
-			for _, f := range s.Needs().Check(t.Context()) {
+			for _, f := range cfg.Needs().Check(t.Context()) {
 				if f.Level == kafkaadmin.LevelWarn && strings.Contains(f.Text, "none are lost") {
 					found = append(found, f.Hint)
 				}
@@ -588,7 +589,7 @@ func TestCheckCompactionLag(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"min.compaction.lag.ms": new("0")})
-	for _, f := range open(t, cfg).Needs().Check(t.Context()) {
+	for _, f := range cfg.Needs().Check(t.Context()) {
 		if f.Level == kafkaadmin.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") && strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
 			return
 		}

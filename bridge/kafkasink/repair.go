@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -83,7 +82,7 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.dry = &session{topics: kafkaadmin.Described{Events: &topics[0]}}
+	r.dry = &session{topics: kafkaclient.Described{Events: &topics[0]}}
 	return r, nil
 }
 
@@ -101,9 +100,9 @@ func Marks(ctx context.Context, cfg Config, job string) (map[string][]byte, erro
 func newRepair(cfg Config, job string) (*Repair, error) {
 	cfg.job, cfg.Mode = job, bridge.ExactlyOnce
 	cfg.Part = &Part{Stream: cfg.Stream, Origin: "repair"}
-	cfg.CheckpointTopic = cfg.jobsTopic()
+	cfg.CheckpointTopic = JobsTopic(cfg.CheckpointTopic)
 	// What cannot be published stays what it is, and is told.
-	cfg.OnBadEvent, cfg.CreateTopics, cfg.Known = stopStream, false, nil
+	cfg.OnBadEvent, cfg.Known = stopStream, nil
 	s, err := New(cfg)
 	if err != nil {
 		return nil, err
@@ -319,5 +318,5 @@ func (r *Repair) ensureTopic(ctx context.Context, client *kafkaclient.Client) (s
 	if err != nil || topics[0].Exists {
 		return struct{}{}, err
 	}
-	return struct{}{}, s.cfg.Needs().Make(ctx, client, s.cfg.CheckpointTopic)
+	return struct{}{}, s.cfg.Cluster.MakeJobTopic(ctx, client, &s.cfg)
 }

@@ -17,11 +17,12 @@ import (
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
-func openRepair(t *testing.T, cfg kafkasink.Config) *kafkasink.Repair {
+func openRepair(t *testing.T, cfg kafkastream.Config) *kafkasink.Repair {
 	t.Helper()
-	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)
+	r, err := kafkasink.OpenRepair(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		t.Fatalf("open a repair: %v", err)
 	}
@@ -40,7 +41,7 @@ func republish(t *testing.T, r *kafkasink.Repair, id string) error {
 
 // wantRepaired checks that the topic holds the repaired events, once each and
 // nothing else of a repair, and that each has its mark.
-func wantRepaired(t *testing.T, cfg kafkasink.Config, ids ...string) {
+func wantRepaired(t *testing.T, cfg kafkastream.Config, ids ...string) {
 	t.Helper()
 	got := map[string]int{}
 	for _, r := range consume(t, cfg, cfg.Topic) {
@@ -63,7 +64,7 @@ func wantRepaired(t *testing.T, cfg kafkasink.Config, ids ...string) {
 // is as the stream would have published it, but for its origin.
 func TestRepair(t *testing.T) {
 	t.Parallel()
-	for _, change := range []func(*kafkasink.Config){exactly, func(*kafkasink.Config) {}} {
+	for _, change := range []func(*kafkastream.Config){exactly, func(*kafkastream.Config) {}} {
 		cfg := config(t, kafkatest.Brokers(t), change)
 		t.Run(string(cfg.Mode), func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +102,7 @@ func TestRepair(t *testing.T) {
 			if string(twins[0].Key) != string(twins[1].Key) || twins[0].Partition != twins[1].Partition {
 				t.Errorf("key %s in partition %d, want %s in %d", twins[1].Key, twins[1].Partition, twins[0].Key, twins[0].Partition)
 			}
-			if marks, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobVerify); err != nil || len(marks) > 0 {
+			if marks, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobVerify); err != nil || len(marks) > 0 {
 				t.Errorf("another job has the marks %v, %v", marks, err)
 			}
 		})
@@ -133,7 +134,7 @@ func TestRepairFenced(t *testing.T) {
 // TestRepairInDoubt: the end of the transaction is not answered, once because
 // it failed and once although it succeeded.
 func TestRepairInDoubt(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		recoverTo(t, open(t, cfg), cfg, -1)
 		r := openRepair(t, cfg)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".jobs.events.dlq", Err: kerr.UnknownServerError, Count: 1})
@@ -161,7 +162,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 	if err := republish(t, first, "hidden"); err != nil {
 		t.Fatal(err)
 	}
-	if marks, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobDLQ); err != nil || len(marks) > 0 {
+	if marks, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobDLQ); err != nil || len(marks) > 0 {
 		t.Fatalf("the mark is not hidden: %q, %v", marks, err)
 	}
 	said := make(chan error, 100)
@@ -169,7 +170,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 	waiting.Report = func(err error) { said <- err }
 	opened := make(chan *kafkasink.Repair, 1)
 	go func() { // waited for below
-		r, err := kafkasink.OpenRepair(t.Context(), waiting, kafkasink.JobDLQ)
+		r, err := kafkasink.OpenRepair(t.Context(), waiting.Wired(), kafkasink.JobDLQ)
 		if err != nil {
 			t.Error(err)
 		}
@@ -192,11 +193,11 @@ func TestRepairBehindBarrier(t *testing.T) {
 // TestRepairRefuses: what the topic cannot take is told, and changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(cfg *kafkasink.Config) { cfg.TimePointer = "/at" })
+	cfg := config(t, kafkatest.Brokers(t), exactly, func(cfg *kafkastream.Config) { cfg.TimePointer = "/at" })
 	recoverTo(t, open(t, cfg), cfg, -1)
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
-	dry, err := kafkasink.Rehearse(t.Context(), cfg, kafkasink.JobDLQ)
+	dry, err := kafkasink.Rehearse(t.Context(), cfg.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestRepairHeldBack(t *testing.T) {
 	for name, id := range map[string]string{"a repair": ".repair", "a window": window} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 			openRepair(t, cfg).Close()
 			jobs := cfg
@@ -292,7 +293,7 @@ func TestRepairHeldBack(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 			defer cancel()
 			began := time.Now()
-			r, err := kafkasink.OpenRepair(ctx, cfg, kafkasink.JobDLQ)
+			r, err := kafkasink.OpenRepair(ctx, cfg.Wired(), kafkasink.JobDLQ)
 			if err != nil {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
@@ -309,7 +310,7 @@ func TestRepairHeldBack(t *testing.T) {
 func TestRepairOvertaken(t *testing.T) {
 	for persisted, ids := range map[bool][]string{false: {"b"}, true: {"a", "b"}} {
 		t.Run(fmt.Sprint(persisted), func(t *testing.T) {
-			eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+			eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 				recoverTo(t, open(t, cfg), cfg, -1)
 				told, overtaken := cfg, false
 				told.Report = func(err error) {

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // TestEnlistStrict: below transaction.version 2 a request that arrives late could add
@@ -49,7 +50,7 @@ func TestEnlistStrict(t *testing.T) {
 func TestWindowIsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-		cfg := kafkasink.DefaultConfig()
+		cfg := kafkastream.DefaultConfig()
 		cfg.Stream, cfg.Mode, cfg.CreateTopics, cfg.InstanceID = "events", mode, true, "pod-0"
 		own := cfg.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: "t", Origin: "backfill"})
 		if own.Mode != bridge.ExactlyOnce || own.CreateTopics || own.InstanceID != "" || own.Known != nil {
@@ -59,7 +60,7 @@ func TestWindowIsExactlyOnce(t *testing.T) {
 }
 
 // idle publishes nothing, with a look at the topics.
-func idle(t *testing.T, cfg kafkasink.Config, s *kafkasink.Sink) (bridge.Receipt, error) {
+func idle(t *testing.T, cfg kafkastream.Config, s *kafkasink.Sink) (bridge.Receipt, error) {
 	t.Helper()
 	s.AgeSettings()
 	c := checkpoint(cfg, 1)

@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // TestSecureKafka publishes to an Apache Kafka that wants TLS, a certificate, a
@@ -35,22 +35,22 @@ func TestSecureKafka(t *testing.T) {
 	}
 	certs := k.Certificates
 	strange, strangeKey := newAuthority(t).issue("bridge", nil)
-	secure := func(c *kafkasink.Config) {
+	secure := func(c *kafkastream.Config) {
 		c.Mode = bridge.ExactlyOnce
 		c.TLSEnabled, c.TLSCA, c.TLSCert, c.TLSKey = true, read(certs.CA), read(certs.ClientCert), bridge.Secret(read(certs.ClientKey))
 		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-512", servers.KafkaUser, servers.KafkaPassword
 	}
 	for name, c := range map[string]struct {
-		wrong  func(*kafkasink.Config)
+		wrong  func(*kafkastream.Config)
 		reason bridge.Reason
 		hint   string
 	}{
-		"unknown authority":   {func(c *kafkasink.Config) { c.TLSCA = newAuthority(t).pem }, bridge.ReasonConfig, "KAFKA_TLS_CA"},
-		"no certificate":      {func(c *kafkasink.Config) { c.TLSCert, c.TLSKey = "", "" }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
-		"strange certificate": {func(c *kafkasink.Config) { c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey) }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
-		"wrong password":      {func(c *kafkasink.Config) { c.SASLPassword = "hunter2" }, bridge.ReasonAuth, "KAFKA_SASL_PASSWORD"},
-		"unknown user":        {func(c *kafkasink.Config) { c.SASLUsername = "mallory" }, bridge.ReasonAuth, "KAFKA_SASL_USERNAME"},
-		"no rights":           {func(*kafkasink.Config) {}, bridge.ReasonAuth, "kafka-acls.sh"},
+		"unknown authority":   {func(c *kafkastream.Config) { c.TLSCA = newAuthority(t).pem }, bridge.ReasonConfig, "KAFKA_TLS_CA"},
+		"no certificate":      {func(c *kafkastream.Config) { c.TLSCert, c.TLSKey = "", "" }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
+		"strange certificate": {func(c *kafkastream.Config) { c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey) }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
+		"wrong password":      {func(c *kafkastream.Config) { c.SASLPassword = "hunter2" }, bridge.ReasonAuth, "KAFKA_SASL_PASSWORD"},
+		"unknown user":        {func(c *kafkastream.Config) { c.SASLUsername = "mallory" }, bridge.ReasonAuth, "KAFKA_SASL_USERNAME"},
+		"no rights":           {func(*kafkastream.Config) {}, bridge.ReasonAuth, "kafka-acls.sh"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +64,14 @@ func TestSecureKafka(t *testing.T) {
 	t.Run("granted", func(t *testing.T) {
 		t.Parallel()
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"} {
-			s := open(t, config(t, k.SecureAddrs(), secure, func(c *kafkasink.Config) { c.SASLMechanism = mechanism }))
-			grant(t, k.Addrs(), append(s.Needs().ACLs(), s.Needs().JobACLs()...))
+			cfg := config(t, k.SecureAddrs(), secure, func(c *kafkastream.Config) { c.SASLMechanism = mechanism })
+			s := open(t, cfg)
+			grant(t, k.Addrs(), append(cfg.Needs().ACLs(), cfg.Needs().JobACLs()...))
 			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
 			}
 			publish(t, s, page(event("e", "u")))
-			for _, found := range s.Needs().Check(t.Context()) {
+			for _, found := range cfg.Needs().Check(t.Context()) {
 				if found.Level == kafkaadmin.LevelFail {
 					t.Errorf("%s: check found %+v", mechanism, found)
 				}

@@ -24,6 +24,7 @@ import (
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // authority signs certificates for one test.
@@ -112,19 +113,19 @@ func TestTLS(t *testing.T) {
 	cert, key := a.issue("client", nil)
 	strange, strangeKey := other.issue("client", nil)
 	local := net.IPv4(127, 0, 0, 1)
-	trust := func(c *kafkasink.Config) { c.TLSEnabled, c.TLSCA = true, a.pem }
+	trust := func(c *kafkastream.Config) { c.TLSEnabled, c.TLSCA = true, a.pem }
 	for name, c := range map[string]struct {
 		server *tls.Config
-		client func(*kafkasink.Config)
+		client func(*kafkastream.Config)
 		hint   string // empty: it works
 	}{
 		"trusted":           {a.serverTLS(local, false), trust, ""},
-		"not verified":      {a.serverTLS(local, false), func(c *kafkasink.Config) { c.TLSEnabled, c.TLSSkipVerify = true, true }, ""},
-		"mutual":            {a.serverTLS(local, true), func(c *kafkasink.Config) { trust(c); c.TLSCert, c.TLSKey = cert, bridge.Secret(key) }, ""},
-		"unknown authority": {a.serverTLS(local, false), func(c *kafkasink.Config) { c.TLSEnabled, c.TLSCA = true, other.pem }, "KAFKA_TLS_CA"},
+		"not verified":      {a.serverTLS(local, false), func(c *kafkastream.Config) { c.TLSEnabled, c.TLSSkipVerify = true, true }, ""},
+		"mutual":            {a.serverTLS(local, true), func(c *kafkastream.Config) { trust(c); c.TLSCert, c.TLSKey = cert, bridge.Secret(key) }, ""},
+		"unknown authority": {a.serverTLS(local, false), func(c *kafkastream.Config) { c.TLSEnabled, c.TLSCA = true, other.pem }, "KAFKA_TLS_CA"},
 		"another name":      {a.serverTLS(net.IPv4(127, 0, 0, 9), false), trust, "another host name"},
 		"no certificate":    {a.serverTLS(local, true), trust, "KAFKA_TLS_CERT"},
-		"strange certificate": {a.serverTLS(local, true), func(c *kafkasink.Config) {
+		"strange certificate": {a.serverTLS(local, true), func(c *kafkastream.Config) {
 			trust(c)
 			c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey)
 		}, "KAFKA_TLS_CERT"},
@@ -132,7 +133,8 @@ func TestTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := kafkatest.Fake(t, kfake.TLS(c.server))
-			s := open(t, config(t, cluster.ListenAddrs(), c.client))
+			cfg := config(t, cluster.ListenAddrs(), c.client)
+			s := open(t, cfg)
 			err := tryRecover(t, s, kafkatest.Patience)
 			if c.hint == "" {
 				if !errors.Is(err, bridge.ErrNoCheckpoint) {
@@ -145,7 +147,7 @@ func TestTLS(t *testing.T) {
 			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Error(), cluster.ListenAddrs()[0]) {
 				t.Errorf("fault %v, hint %q: want the broker and %q", f, f.Hint, c.hint)
 			}
-			if found := s.Needs().Check(t.Context()); found[0].Level != kafkaadmin.LevelFail || found[0].Hint != f.Hint {
+			if found := cfg.Needs().Check(t.Context()); found[0].Level != kafkaadmin.LevelFail || found[0].Hint != f.Hint {
 				t.Errorf("check found %+v, want the same hint", found)
 			}
 		})
@@ -175,7 +177,7 @@ func TestNoTLSToTLS(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
 	cluster := kafkatest.Fake(t, kfake.TLS(newAuthority(t).serverTLS(net.IPv4(127, 0, 0, 1), false)))
-	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.Add }))
+	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report = seen.Add }))
 	stop := recovering(t, s)
 	defer stop()
 	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
@@ -188,7 +190,7 @@ func TestTLSToNoTLS(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
 	cluster := kafkatest.Fake(t)
-	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report, c.TLSEnabled = seen.Add, true }))
+	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report, c.TLSEnabled = seen.Add, true }))
 	stop := recovering(t, s)
 	defer stop()
 	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
@@ -201,8 +203,8 @@ func TestSASL(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "alice", "secret"))
-		login := func(password string) func(*kafkasink.Config) {
-			return func(c *kafkasink.Config) {
+		login := func(password string) func(*kafkastream.Config) {
+			return func(c *kafkastream.Config) {
 				c.SASLMechanism, c.SASLUsername, c.SASLPassword = mechanism, "alice", bridge.Secret(password)
 				c.SASLInsecure = true
 			}
@@ -225,7 +227,7 @@ func TestSASL(t *testing.T) {
 		t.Run(mechanism+" from a file", func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "password")
-			cfg := config(t, cluster.ListenAddrs(), login(""), func(c *kafkasink.Config) { c.SASLPasswordFile = file })
+			cfg := config(t, cluster.ListenAddrs(), login(""), func(c *kafkastream.Config) { c.SASLPasswordFile = file })
 			s := open(t, cfg)
 			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonAuth)
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD_FILE") {
@@ -242,7 +244,7 @@ func TestSASL(t *testing.T) {
 	t.Run("another mechanism", func(t *testing.T) {
 		t.Parallel()
 		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", "secret"))
-		s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) {
+		s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) {
 			c.SASLMechanism, c.SASLPassword, c.SASLInsecure = "OAUTHBEARER", "token", true
 		}))
 		f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonAuth)

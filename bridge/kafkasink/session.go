@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // session publishes, with the Kafka clients of one Recover and the topics they
@@ -17,7 +17,7 @@ type session struct {
 	client *kafkaclient.Client // produces the events; in exactly-once mode it is the writer
 	copier *copier             // nil in exactly-once mode
 	// topics are set before the first record, read when they were described.
-	topics kafkaadmin.Described
+	topics kafkaclient.Described
 	read   time.Time
 	// reaches are the known ends of the topics of events and dead letters.
 	reaches reaches
@@ -39,7 +39,7 @@ type kept struct {
 	// patient is how the last session ended its transactions: the next one
 	// starts the same way, since brokers rarely change.
 	patient     bool
-	published   *Published // nil in the session of a job's plan
+	published   *kafkarecord.Published
 	records     builder
 	pages       inflightPages
 	checkpoints checkpointReader
@@ -92,7 +92,7 @@ func (x *session) connect() (err error) {
 	return err
 }
 
-func (x *session) adopt(topics *kafkaadmin.Described) {
+func (x *session) adopt(topics *kafkaclient.Described) {
 	x.read, x.topics = time.Now(), *topics
 	x.reaches = nil
 	for _, t := range topics.Published() {

@@ -1,10 +1,16 @@
 package kafkasink
 
+import (
+	"fmt"
+
+	"exportbridge/bridge/kafkarecord"
+)
+
 // Sink publishes one stream to Kafka: it begins and ends the sessions that publish.
 // Recover, Send, Publish, Holds, Topics and Close are for one goroutine at a time;
 // Losses and Refused may be called at any time.
 type Sink struct {
-	*Published // what Holds, Index and PartialIndex read
+	*kafkarecord.Published // what Holds, Index and PartialIndex read
 
 	cfg     Config
 	session *session // nil before the first Recover and after any error
@@ -13,13 +19,13 @@ type Sink struct {
 
 // New returns a Sink. It does not connect.
 func New(cfg Config) (*Sink, error) {
-	if cfg.Topic == "" {
-		cfg.Topic = "export." + cfg.Stream
-	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{Published: cfg.Published(), cfg: cfg}
+	if cfg.Cluster == nil {
+		return nil, fmt.Errorf("stream %s has no Cluster: package kafkastream has one", cfg.Stream)
+	}
+	s := &Sink{Published: kafkarecord.NewPublished(cfg.Records()), cfg: cfg}
 	s.kept.published, s.kept.copyEvery = s.Published, copyInterval
 	s.kept.records, s.kept.pages.sampled = newBuilder(cfg), cfg.Sampled
 	return s, nil

@@ -4,11 +4,8 @@ import (
 	"time"
 
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkarecord"
 )
-
-// futureLimit bounds record timestamps in the future. Kafka 4 rejects later
-// ones by default.
-const futureLimit = time.Hour
 
 // timeRange is the timestamps that a topic retains, in milliseconds since the epoch.
 // Client clocks are unreliable, so event times may be outside.
@@ -17,7 +14,7 @@ type timeRange struct{ from, to int64 }
 // keptBy returns a topic's range as of now. A record older than half the
 // retention would soon be deleted; Kafka has no negative timestamps.
 func keptBy(t *kafkaclient.Settings, now time.Time) timeRange {
-	r := timeRange{to: now.Add(min(futureLimit, t.After)).UnixMilli()}
+	r := timeRange{to: now.Add(min(kafkarecord.FutureLimit, t.After)).UnixMilli()}
 	if t.Retention != kafkaclient.ForEver {
 		r.from = max(r.from, now.Add(-t.Retention/2).UnixMilli())
 	}

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 func TestHoldsShapes(t *testing.T) {
@@ -31,7 +32,7 @@ func TestHoldsShapes(t *testing.T) {
 	}
 	t.Run("without headers any record counts", func(t *testing.T) {
 		t.Parallel()
-		cfg := config(t, addrs, func(c *kafkasink.Config) { c.Headers = "none" })
+		cfg := config(t, addrs, func(c *kafkastream.Config) { c.Headers = "none" })
 		s := recovered(t, cfg)
 		holds(t, s, false)
 		cfg.Stream = "other"
@@ -40,7 +41,7 @@ func TestHoldsShapes(t *testing.T) {
 	})
 	t.Run("dead letters count", func(t *testing.T) {
 		t.Parallel()
-		s := recovered(t, config(t, addrs, func(c *kafkasink.Config) { c.Headers = "none" }))
+		s := recovered(t, config(t, addrs, func(c *kafkastream.Config) { c.Headers = "none" }))
 		bad := event("e", "u")
 		bad.Defect = bridge.DefectTime
 		publish(t, s, page(bad))
@@ -73,7 +74,7 @@ func TestHoldsShapes(t *testing.T) {
 }
 
 // abortedTransaction leaves records of nobody and their control records.
-func abortedTransaction(t *testing.T, cfg kafkasink.Config) {
+func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID(cfg.Topic), kgo.DefaultProduceTopic(cfg.Topic))
 	if err != nil {
@@ -93,7 +94,7 @@ func abortedTransaction(t *testing.T, cfg kafkasink.Config) {
 	}
 }
 
-func truncate(t *testing.T, cfg kafkasink.Config) {
+func truncate(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
 	if err != nil {
@@ -113,11 +114,11 @@ func truncate(t *testing.T, cfg kafkasink.Config) {
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*kafkasink.Config)
+		change func(*kafkastream.Config)
 		want   []string
 	}{
-		"defaults": {func(*kafkasink.Config) {}, nil},
-		"all at once": {func(c *kafkasink.Config) {
+		"defaults": {func(*kafkastream.Config) {}, nil},
+		"all at once": {func(c *kafkastream.Config) {
 			c.Brokers, c.Topic, c.Retention, c.Compression = []string{"nohost"}, "a b", "30d", "zip"
 			c.Key, c.Partitions, c.Replication, c.MaxMessage = "userId", 0, 0, 5
 			c.Headers, c.OnBadEvent, c.OnExpired, c.Timestamp = "x", "x", "x", "x"
@@ -125,32 +126,33 @@ func TestConfigValidate(t *testing.T) {
 		}, []string{"KAFKA_DELIVERY", "KAFKA_CHECKPOINT_TOPIC", "KAFKA_TRANSACTION_TIMEOUT", "BRIDGE_GROUP", "BRIDGE_SESSION_TIMEOUT",
 			"KAFKA_BROKERS", "KAFKA_TOPIC", "KAFKA_RETENTION", "KAFKA_COMPRESSION", "KAFKA_KEY", "KAFKA_PARTITIONS",
 			"KAFKA_REPLICATION", "KAFKA_MAX_MESSAGE_BYTES", "BRIDGE_HEADERS", "BRIDGE_ON_BAD_EVENT", "BRIDGE_ON_EXPIRED", "KAFKA_TIMESTAMP"}},
-		"key with escape":            {func(c *kafkasink.Config) { c.Key = "/payload/a~1b/m~0n" }, nil},
-		"key with empty name":        {func(c *kafkasink.Config) { c.Key = "/" }, nil},
-		"key is none":                {func(c *kafkasink.Config) { c.Key = "none" }, nil},
-		"key with unknown escape":    {func(c *kafkasink.Config) { c.Key = "/a~2" }, []string{"KAFKA_KEY"}},
-		"key with unfinished escape": {func(c *kafkasink.Config) { c.Key = "/a~" }, []string{"KAFKA_KEY"}},
-		"key with double tilde":      {func(c *kafkasink.Config) { c.Key = "/~~0" }, []string{"KAFKA_KEY"}},
-		"key is relative":            {func(c *kafkasink.Config) { c.Key = "a/b" }, []string{"KAFKA_KEY"}},
-		"plain without TLS": {func(c *kafkasink.Config) {
+		"key with escape":            {func(c *kafkastream.Config) { c.Key = "/payload/a~1b/m~0n" }, nil},
+		"key with empty name":        {func(c *kafkastream.Config) { c.Key = "/" }, nil},
+		"key is none":                {func(c *kafkastream.Config) { c.Key = "none" }, nil},
+		"key with unknown escape":    {func(c *kafkastream.Config) { c.Key = "/a~2" }, []string{"KAFKA_KEY"}},
+		"key with unfinished escape": {func(c *kafkastream.Config) { c.Key = "/a~" }, []string{"KAFKA_KEY"}},
+		"key with double tilde":      {func(c *kafkastream.Config) { c.Key = "/~~0" }, []string{"KAFKA_KEY"}},
+		"key is relative":            {func(c *kafkastream.Config) { c.Key = "a/b" }, []string{"KAFKA_KEY"}},
+		"plain without TLS": {func(c *kafkastream.Config) {
 			c.SASLMechanism, c.SASLUsername, c.SASLPassword = "PLAIN", "u", "p"
 		}, []string{"KAFKA_SASL_INSECURE"}},
-		"oauth without TLS": {func(c *kafkasink.Config) { c.SASLMechanism, c.SASLPassword = "OAUTHBEARER", "p" }, []string{"KAFKA_SASL_INSECURE"}},
-		"forced": {func(c *kafkasink.Config) {
+		"oauth without TLS": {func(c *kafkastream.Config) { c.SASLMechanism, c.SASLPassword = "OAUTHBEARER", "p" }, []string{"KAFKA_SASL_INSECURE"}},
+		"forced": {func(c *kafkastream.Config) {
 			c.SASLMechanism, c.SASLUsername, c.SASLPassword, c.SASLInsecure = "PLAIN", "u", "p", true
 		}, nil},
-		"no user":                            {func(c *kafkasink.Config) { c.SASLMechanism, c.SASLPassword = "SCRAM-SHA-256", "p" }, []string{"KAFKA_SASL_USERNAME"}},
-		"no mechanism":                       {func(c *kafkasink.Config) { c.SASLUsername = "u" }, []string{"KAFKA_SASL_MECHANISM"}},
-		"TLS off":                            {func(c *kafkasink.Config) { c.TLSCA = "x" }, []string{"KAFKA_TLS_ENABLED"}},
-		"not PEM":                            {func(c *kafkasink.Config) { c.TLSEnabled, c.TLSCA, c.TLSCert = true, "/etc/ca.pem", "x" }, []string{"KAFKA_TLS_CA_FILE", "KAFKA_TLS_KEY"}},
-		"checkpoints among the events":       {func(c *kafkasink.Config) { c.CheckpointTopic = c.Topic }, []string{"KAFKA_CHECKPOINT_TOPIC must differ"}},
-		"checkpoints among the dead letters": {func(c *kafkasink.Config) { c.CheckpointTopic = "dlq." + c.Topic }, []string{"KAFKA_CHECKPOINT_TOPIC must differ"}},
-		"a transaction for ever":             {func(c *kafkasink.Config) { c.TransactionTimeout = time.Hour }, []string{"KAFKA_TRANSACTION_TIMEOUT"}},
-		"same topic twice":                   {func(c *kafkasink.Config) { c.DLQTopic = c.Topic }, []string{"KAFKA_DLQ_TOPIC must differ"}},
+		"no user":                            {func(c *kafkastream.Config) { c.SASLMechanism, c.SASLPassword = "SCRAM-SHA-256", "p" }, []string{"KAFKA_SASL_USERNAME"}},
+		"no mechanism":                       {func(c *kafkastream.Config) { c.SASLUsername = "u" }, []string{"KAFKA_SASL_MECHANISM"}},
+		"TLS off":                            {func(c *kafkastream.Config) { c.TLSCA = "x" }, []string{"KAFKA_TLS_ENABLED"}},
+		"not PEM":                            {func(c *kafkastream.Config) { c.TLSEnabled, c.TLSCA, c.TLSCert = true, "/etc/ca.pem", "x" }, []string{"KAFKA_TLS_CA_FILE", "KAFKA_TLS_KEY"}},
+		"checkpoints among the events":       {func(c *kafkastream.Config) { c.CheckpointTopic = c.Topic }, []string{"KAFKA_CHECKPOINT_TOPIC must differ"}},
+		"checkpoints among the dead letters": {func(c *kafkastream.Config) { c.CheckpointTopic = "dlq." + c.Topic }, []string{"KAFKA_CHECKPOINT_TOPIC must differ"}},
+		"a transaction for ever":             {func(c *kafkastream.Config) { c.TransactionTimeout = time.Hour }, []string{"KAFKA_TRANSACTION_TIMEOUT"}},
+		"same topic twice":                   {func(c *kafkastream.Config) { c.DLQTopic = c.Topic }, []string{"KAFKA_DLQ_TOPIC must differ"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := kafkasink.New(config(t, []string{"localhost:9092"}, c.change))
+			cfg := config(t, []string{"localhost:9092"}, c.change)
+			_, err := cfg.Sink()
 			if c.want == nil && err != nil {
 				t.Errorf("refused: %v", err)
 			}
@@ -163,10 +165,17 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
+func TestNewWithoutCluster(t *testing.T) {
+	t.Parallel()
+	if _, err := kafkasink.New(config(t, []string{"localhost:9092"}).Config); err == nil || !strings.Contains(err.Error(), "kafkastream") {
+		t.Errorf("error %v does not say where a Cluster is", err)
+	}
+}
+
 func TestDefaultTopic(t *testing.T) {
 	t.Parallel()
-	s := open(t, config(t, []string{"localhost:9092"}, func(c *kafkasink.Config) { c.Topic, c.Stream = "", "orders" }))
-	if diff := cmp.Diff([]string{"export.orders", "dlq.export.orders"}, s.Needs().Topics.Published()); diff != "" {
+	cfg := config(t, []string{"localhost:9092"}, func(c *kafkastream.Config) { c.Topic, c.Stream = "", "orders" })
+	if diff := cmp.Diff([]string{"export.orders", "dlq.export.orders"}, cfg.Needs().Topics.Published()); diff != "" {
 		t.Errorf("topics differ (-want +got):\n%s", diff)
 	}
 }

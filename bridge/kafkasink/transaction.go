@@ -149,7 +149,7 @@ func (x *transactions) endTransaction(ctx context.Context) error {
 				err = fmt.Errorf("%w: %w", errNotOngoing, err)
 			}
 			if err != nil {
-				return x.transactionFault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.transactionalID(), err))
+				return x.transactionFault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.TransactionalID(), err))
 			}
 			return nil
 		case <-tick.C:
@@ -158,7 +158,7 @@ func (x *transactions) endTransaction(ctx context.Context) error {
 		if cause == nil {
 			cause = errors.New("the brokers do not complete it")
 		}
-		x.cfg.Tell(x.cfg.fault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.transactionalID(), cause), ""))
+		x.cfg.Tell(x.cfg.fault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.TransactionalID(), cause), ""))
 	}
 }
 

@@ -21,13 +21,14 @@ import (
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // exactly makes the configuration one of exactly-once delivery.
-func exactly(c *kafkasink.Config) { c.Mode = bridge.ExactlyOnce }
+func exactly(c *kafkastream.Config) { c.Mode = bridge.ExactlyOnce }
 
 // checkpoint is the state after commit seq of epoch 1.
-func checkpoint(cfg kafkasink.Config, seq int) bridge.Checkpoint {
+func checkpoint(cfg kafkastream.Config, seq int) bridge.Checkpoint {
 	return bridge.Checkpoint{
 		Format: bridge.CheckpointFormat, Stream: cfg.Stream, Version: bridge.Version{Epoch: 1, Seq: int64(seq)}, Mode: cfg.Mode,
 		Kind: bridge.KindData, Cursor: fmt.Sprint("c", seq), Origin: bridge.Origin{Resource: "events"}, Session: "s",
@@ -35,7 +36,7 @@ func checkpoint(cfg kafkasink.Config, seq int) bridge.Checkpoint {
 }
 
 // batch has events for all partitions, and commit seq's checkpoint.
-func batch(cfg kafkasink.Config, seq int) bridgetest.Load {
+func batch(cfg kafkastream.Config, seq int) bridgetest.Load {
 	var events []bridge.Event
 	for i := range 20 {
 		events = append(events, event(fmt.Sprintf("b%d-%d", seq, i), fmt.Sprint("user", i)))
@@ -52,7 +53,7 @@ func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 }
 
 // recoverTo recovers and checks what comes back; seq -1 is none.
-func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkasink.Config, seq int) {
+func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkastream.Config, seq int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
@@ -69,7 +70,7 @@ func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkasink.Config, seq int) {
 }
 
 // wantOnce checks that the topic holds the events of these batches, once each.
-func wantOnce(t *testing.T, cfg kafkasink.Config, batches ...int) {
+func wantOnce(t *testing.T, cfg kafkastream.Config, batches ...int) {
 	t.Helper()
 	want, got := map[string]int{}, map[string]int{}
 	for _, seq := range batches {
@@ -86,7 +87,7 @@ func wantOnce(t *testing.T, cfg kafkasink.Config, batches ...int) {
 }
 
 // eachVersion runs a test on brokers of both kinds.
-func eachVersion(t *testing.T, test func(*testing.T, *kfake.Cluster, kafkasink.Config)) {
+func eachVersion(t *testing.T, test func(*testing.T, *kfake.Cluster, kafkastream.Config)) {
 	t.Parallel()
 	for name, opts := range versions {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func eachVersion(t *testing.T, test func(*testing.T, *kfake.Cluster, kafkasink.C
 
 // TestOneRecordFails: the client would commit the rest.
 func TestOneRecordFails(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		for seq, topic := range []string{cfg.Topic, cfg.CheckpointTopic} {
@@ -117,7 +118,7 @@ func TestOneRecordFails(t *testing.T) {
 // TestCheckpointLast: where a late end of an earlier transaction may commit
 // what there is of this one, the checkpoint waits for its events.
 func TestCheckpointLast(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		version, err := s.TransactionVersion(t.Context())
@@ -145,7 +146,7 @@ func TestCheckpointLast(t *testing.T) {
 // TestUnknownOutcome: the end of a transaction is not answered. Only the next
 // session knows what became of it.
 func TestUnknownOutcome(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.UnknownServerError, Count: 1})
@@ -166,7 +167,7 @@ func TestUnknownOutcome(t *testing.T) {
 
 // TestCutBeforeEnd: the process ends with a transaction open.
 func TestCutBeforeEnd(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
@@ -184,7 +185,7 @@ func TestCutBeforeEnd(t *testing.T) {
 // TestShutdownWhileEnding: what has been asked of the brokers is waited for briefly,
 // since only they can undo it.
 func TestShutdownWhileEnding(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +205,7 @@ func TestShutdownWhileEnding(t *testing.T) {
 
 // TestSlowCoordinator: what brokers say while they settle things is no error.
 func TestSlowCoordinator(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.EndTxn} {
 			c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.ConcurrentTransactions, Count: 5})
@@ -220,7 +221,7 @@ func TestSlowCoordinator(t *testing.T) {
 
 // TestFenced: a newer session ends the older one, which says so.
 func TestFenced(t *testing.T) {
-	test := func(t *testing.T, cfg kafkasink.Config) {
+	test := func(t *testing.T, cfg kafkastream.Config) {
 		older, newer := open(t, cfg), open(t, cfg)
 		recoverTo(t, older, cfg, -1)
 		if err := commit(t, older, batch(cfg, 0)); err != nil {
@@ -241,7 +242,7 @@ func TestFenced(t *testing.T) {
 		}
 		wantOnce(t, cfg, 0, 1)
 	}
-	eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkasink.Config) { test(t, cfg) })
+	eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkastream.Config) { test(t, cfg) })
 	t.Run("on Kafka", func(t *testing.T) {
 		if !servers.Real(t) {
 			t.Skip("run with make test-real")
@@ -253,7 +254,7 @@ func TestFenced(t *testing.T) {
 
 // TestFencedAtTheEnd: whoever finds its transaction ended by somebody else is fenced.
 func TestFencedAtTheEnd(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.InvalidTxnState, Count: 1})
@@ -375,7 +376,7 @@ func TestCheckpointTooLarge(t *testing.T) {
 // TestTransactionTimesOut: the brokers abort a transaction that takes too long.
 // That costs a new session and is no fencing.
 func TestTransactionTimesOut(t *testing.T) {
-	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		cfg.TransactionTimeout = 5 * time.Second
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
@@ -399,7 +400,7 @@ func TestTransactionTimesOut(t *testing.T) {
 
 // awaitState waits until the brokers show the stream's transactional id in one
 // of the states.
-func awaitState(t *testing.T, cfg kafkasink.Config, states ...string) {
+func awaitState(t *testing.T, cfg kafkastream.Config, states ...string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
 	if err != nil {

@@ -14,8 +14,6 @@ const jobsSuffix = ".jobs"
 // JobsTopic returns the name of the job topic of a checkpoint topic.
 func JobsTopic(checkpoints string) string { return checkpoints + jobsSuffix }
 
-func (c *Config) jobsTopic() string { return JobsTopic(c.CheckpointTopic) }
-
 // Window is one window of a job, which is a stream of its own to Kafka.
 type Window struct {
 	// Name names its checkpoints and transactions: STREAM.JOB.wN.FROM-TO. It
@@ -28,13 +26,13 @@ type Window struct {
 
 var windowNames = regexp.MustCompile(`^(.+)\.w\d+\.\d+-\d+$`)
 
-// jobName is a job's name among the streams. Names in BRIDGE_STREAMS have no
+// JobName returns a job's name among the streams. Names in BRIDGE_STREAMS have no
 // dot.
-func jobName(stream, id string) string { return stream + "." + id }
+func JobName(stream, id string) string { return stream + "." + id }
 
-// ownedAs returns the name under which a stream is owned. The owner of a job
+// OwnedAs returns the name under which a stream is owned. The owner of a job
 // owns its windows.
-func ownedAs(stream string) string {
+func OwnedAs(stream string) string {
 	if m := windowNames.FindStringSubmatch(stream); m != nil {
 		return m[1]
 	}
@@ -45,13 +43,12 @@ func ownedAs(stream string) string {
 const originReplay = "replay"
 
 // OfWindow returns the configuration of a Sink for a window of a job of the
-// stream. It is always exactly once, and never creates topics: a lost
-// checkpoint topic must not be recreated.
+// stream. It is always exactly once.
 func (c *Config) OfWindow(w Window) Config {
 	own := *c
-	own.Stream, own.CheckpointTopic, own.Topic = w.Name, c.jobsTopic(), w.Topic
+	own.Stream, own.CheckpointTopic, own.Topic = w.Name, JobsTopic(c.CheckpointTopic), w.Topic
 	own.Part = &Part{Stream: c.Stream, Origin: w.Origin}
-	own.Mode, own.CreateTopics, own.InstanceID, own.Known = bridge.ExactlyOnce, false, "", nil
+	own.Mode, own.Known = bridge.ExactlyOnce, nil
 	if w.Origin == originReplay {
 		own.DLQTopic = "" // beside the topic of its own
 	}

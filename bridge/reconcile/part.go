@@ -12,7 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkarecord"
 )
 
 // errTooMany means that a part of the range has more events than Config.Batch.
@@ -212,7 +212,7 @@ func (p *part) readPage(page *bridge.Page) error {
 
 // readRecord counts a record of the topic.
 func (p *part) readRecord(r *kgo.Record) {
-	id := []byte(deadletter.Header(r, kafkasink.HeaderID))
+	id := []byte(deadletter.Header(r, kafkarecord.HeaderID))
 	name := p.nameOf(id, r.Value)
 	c, known := p.events[name]
 	if !known {

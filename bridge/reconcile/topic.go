@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkarecord"
 )
 
 const (
@@ -80,7 +80,7 @@ func (c *comparison) read(
 	ctx context.Context, l deadletter.Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record),
 ) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
-		if deadletter.Header(r, kafkasink.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
+		if deadletter.Header(r, kafkarecord.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
 			take(r)
 		}
 		return nil
@@ -90,15 +90,15 @@ func (c *comparison) read(
 // isUnmarked reports whether a record names no stream, but may be this stream's: it was
 // published with BRIDGE_HEADERS=none. Such a record has no id either.
 func (c *comparison) isUnmarked(r *kgo.Record) bool {
-	return deadletter.Header(r, kafkasink.HeaderStream) == "" &&
-		(c.Unmarked || deadletter.Header(r, kafkasink.HeaderID) == "")
+	return deadletter.Header(r, kafkarecord.HeaderStream) == "" &&
+		(c.Unmarked || deadletter.Header(r, kafkarecord.HeaderID) == "")
 }
 
 // recordOf returns the record id and the event time, in milliseconds since the epoch, of
 // a record: by its headers, else by its event.
 func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
-	id, when = []byte(deadletter.Header(r, kafkasink.HeaderID)), r.Timestamp.UnixMilli()
-	t, noTime := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkasink.HeaderTime))
+	id, when = []byte(deadletter.Header(r, kafkarecord.HeaderID)), r.Timestamp.UnixMilli()
+	t, noTime := time.Parse(time.RFC3339Nano, deadletter.Header(r, kafkarecord.HeaderTime))
 	if noTime == nil {
 		when = t.UnixMilli()
 	}
@@ -122,7 +122,7 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 // deadLetterID returns the record id of a dead letter's item.
 func (c *comparison) deadLetterID(r *kgo.Record) []byte {
 	l := deadletter.Read(r)
-	if id := deadletter.Header(r, kafkasink.HeaderID); id != "" {
+	if id := deadletter.Header(r, kafkarecord.HeaderID); id != "" {
 		return []byte(id)
 	}
 	if !l.Whole {

@@ -54,7 +54,7 @@ func openJobs(a *cli.App, stream string) (*backfill.Jobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return backfill.NewJobs(kafkasink.NewJobs(st.Kafka), st.Name), nil
+	return backfill.NewJobs(st.Kafka.Jobs(new(kafkasink.JobLogs)), st.Name), nil
 }
 
 func newBackfillListCommand(a *cli.App) *cobra.Command {

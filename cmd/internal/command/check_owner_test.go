@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // TestCheckUnseenOwner: a process owns the stream in Kafka, but reports to another
@@ -14,7 +14,7 @@ func TestCheckUnseenOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	wantLines(t, runProgram(t, w.env, "check", "--only", "redis").stdout, []string{`^  owner    info stream events has no status in Redis; whether it runs is unknown$`})
-	cfg := kafkasink.DefaultConfig()
+	cfg := kafkastream.DefaultConfig()
 	cfg.Stream, cfg.Brokers = "events", strings.Split(w.env["KAFKA_BROKERS"], ",")
 	group := cfg.Ownership().Owner()
 	t.Cleanup(func() { _ = group.Close(context.Background()) })

@@ -102,7 +102,7 @@ func are(n int64, what, one, many string) string {
 func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	kafka := st.Kafka
 	kafka.Topic = kafka.DeadTopic()
-	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
+	there, err := topicExists(ctx, &kafka.Config.Config, kafka.Topic)
 	if err == nil && !there {
 		_, err = eventReader(ctx, st)
 	}
@@ -115,7 +115,7 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 
 // retried returns a function that reports whether a retry has published a letter.
 func (l *letters) retried(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
-	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka.Wired(), kafkasink.JobDLQ)
 	return func(letter *deadletter.DeadLetter) bool { return !l.RetriedAt(marks, letter).IsZero() }, err
 }
 
@@ -208,7 +208,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if err != nil {
 		return err
 	}
-	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		return cli.Explain(err)
 	}
@@ -338,7 +338,7 @@ func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter
 }
 
 func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, letter *deadletter.DeadLetter) error {
-	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		return cli.Explain(err)
 	}

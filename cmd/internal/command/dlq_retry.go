@@ -168,7 +168,7 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	}
 	kafka := l.stream.Kafka
 	kafka.Report = sayWaiting(a)
-	repair, err := begin(ctx, kafka, kafkasink.JobDLQ)
+	repair, err := begin(ctx, kafka.Wired(), kafkasink.JobDLQ)
 	if err != nil {
 		return repairError(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkarecord"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 )
@@ -37,7 +37,7 @@ func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 		all = append(all, &kgo.Record{
 			Topic: "dlq.export.events", Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"id":"%d"}`, i),
 			Timestamp: firstEvent.Add(time.Duration(i) * time.Second),
-			Headers:   []kgo.RecordHeader{{Key: "eb-stream", Value: []byte("events")}, {Key: kafkasink.HeaderReason, Value: []byte("bad-timestamp")}},
+			Headers:   []kgo.RecordHeader{{Key: "eb-stream", Value: []byte("events")}, {Key: kafkarecord.HeaderReason, Value: []byte("bad-timestamp")}},
 		})
 	}
 	produce(t, client, all...)

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
@@ -67,10 +68,10 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	var records []*kgo.Record
 	for _, topic := range []string{"export.events", "dlq.export.events"} {
 		r := &kgo.Record{Topic: topic, Key: []byte(rawPoison), Value: []byte(rawPoison), Headers: []kgo.RecordHeader{{Key: rawPoison, Value: []byte(rawPoison)}}}
-		for _, key := range []string{kafkasink.HeaderType, kafkasink.HeaderOrigin, kafkasink.HeaderReason, kafkasink.HeaderErrorMessage, kafkasink.HeaderID, kafkasink.HeaderCursorHash} {
+		for _, key := range []string{kafkarecord.HeaderType, kafkarecord.HeaderOrigin, kafkarecord.HeaderReason, kafkarecord.HeaderErrorMessage, kafkarecord.HeaderID, kafkarecord.HeaderCursorHash} {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: key, Value: []byte(rawPoison)})
 		}
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: kafkasink.HeaderStream, Value: []byte("events")})
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: kafkarecord.HeaderStream, Value: []byte("events")})
 		records = append(records, r)
 	}
 	produce(t, client, records...)
@@ -89,7 +90,7 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events", Topic: "export.events",
 		From: from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1, State: backfill.Running,
 	}
-	if err := backfill.NewJobs(kafkasink.NewJobs(s.Streams[0].Kafka), "events").Begin(ctx, job); err != nil {
+	if err := backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job); err != nil {
 		t.Fatal(err)
 	}
 	redis, err := cursorstore.Open(s.Cursor)

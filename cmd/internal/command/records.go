@@ -60,7 +60,7 @@ func (r *records) Jobs(ctx context.Context) ([]backfill.Listed, error) {
 	var all []backfill.Listed
 	for i := range r.all.Streams {
 		st := &r.all.Streams[i]
-		jobs, err := backfill.NewJobs(r.jobs.Jobs(st.Kafka), st.Name).Overview(ctx, 0)
+		jobs, err := backfill.NewJobs(st.Kafka.Jobs(&r.jobs), st.Name).Overview(ctx, 0)
 		if err != nil {
 			return nil, err
 		}

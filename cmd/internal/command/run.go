@@ -97,7 +97,7 @@ func ProcessOptions(a *cli.App, s *config.Settings, limits engine.Limits, log *s
 			return controllers(client, own), &records{all: own}
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
-			return backfill.NewJobs(jobs.Jobs(st.Kafka), st.Name).CountWindows
+			return backfill.NewJobs(st.Kafka.Jobs(&jobs), st.Name).CountWindows
 		},
 		Describe: describeStreams,
 	}

@@ -11,7 +11,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
-	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -102,7 +101,7 @@ func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Str
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
 		Log: kafka.History(), Group: kafka.Ownership(),
-		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) }, NoStart: noStart,
+		OpenSink: func() (control.Sink, error) { return kafka.Sink() }, NoStart: noStart,
 	})
 }
 

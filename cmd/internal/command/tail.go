@@ -168,12 +168,12 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) 
 	case o.dlq:
 		kafka.Topic, setting = kafka.DeadTopic(), "KAFKA_DLQ_TOPIC"
 	}
-	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
+	there, err := topicExists(ctx, &kafka.Config.Config, kafka.Topic)
 	if err != nil {
 		return nil, err
 	}
 	if !there {
-		setting = cli.WithSimilar(ctx, &kafka.Config, setting, kafka.Topic)
+		setting = cli.WithSimilar(ctx, &kafka.Config.Config, setting, kafka.Topic)
 		hint := cli.MissingTopic(setting)
 		if o.topic != "" {
 			hint = "check " + setting + "; the stream's topics: exportbridge topics plan"

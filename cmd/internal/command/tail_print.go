@@ -13,7 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkarecord"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -61,10 +61,10 @@ func recordLine(r *kgo.Record, meta bool) string {
 	}
 	parts := []string{
 		r.Timestamp.UTC().Format(recordTime), fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
-		cmp.Or(shortType(recordType(r)), "-"), cmp.Or(header(r, kafkasink.HeaderOrigin), "-"),
+		cmp.Or(shortType(recordType(r)), "-"), cmp.Or(header(r, kafkarecord.HeaderOrigin), "-"),
 	}
-	if wrong := header(r, kafkasink.HeaderErrorMessage); wrong != "" {
-		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkasink.HeaderReason), wrong))
+	if wrong := header(r, kafkarecord.HeaderErrorMessage); wrong != "" {
+		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkarecord.HeaderReason), wrong))
 	}
 	if meta {
 		for _, h := range r.Headers {
@@ -99,7 +99,7 @@ func header(r *kgo.Record, name string) string {
 // recordType is the full type of a record, from its header or else from the event; "" if
 // it has none.
 func recordType(r *kgo.Record) string {
-	if full := header(r, kafkasink.HeaderType); full != "" {
+	if full := header(r, kafkarecord.HeaderType); full != "" {
 		return full
 	}
 	var event struct {

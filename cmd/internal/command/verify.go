@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
@@ -204,20 +205,22 @@ func (o *verifyOptions) mode() reconcile.Mode {
 
 // publisher returns a function that begins the repair, or its rehearsal.
 func (o *verifyOptions) publisher(
-	kafka kafkasink.Config, report func(error),
+	kafka kafkastream.Config, report func(error),
 ) func(context.Context) (reconcile.Publisher, error) {
 	begin := kafkasink.Rehearse
 	if o.execute {
 		begin = kafkasink.OpenRepair
 	}
 	kafka.Report = report
-	return func(ctx context.Context) (reconcile.Publisher, error) { return begin(ctx, kafka, kafkasink.JobVerify) }
+	return func(ctx context.Context) (reconcile.Publisher, error) {
+		return begin(ctx, kafka.Wired(), kafkasink.JobVerify)
+	}
 }
 
 // liveStream implements reconcile.LiveStream.
 type liveStream struct {
 	*kafkasink.CheckpointHistory
-	kafka kafkasink.Config
+	kafka kafkastream.Config
 }
 
 func (l *liveStream) Running(ctx context.Context) (bool, error) {
@@ -228,7 +231,7 @@ func (l *liveStream) Running(ctx context.Context) (bool, error) {
 }
 
 func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
-	all, err := backfill.NewJobs(kafkasink.NewJobs(l.kafka), l.kafka.Stream).List(ctx, 0)
+	all, err := backfill.NewJobs(l.kafka.Jobs(new(kafkasink.JobLogs)), l.kafka.Stream).List(ctx, 0)
 	for i := range all {
 		if j := &all[i]; j.Kind == backfill.Backfill && j.State == backfill.Running && j.Topic == l.kafka.Topic {
 			open = append(open, reconcile.Backfill{ID: j.ID, From: j.From, To: j.To})
@@ -286,7 +289,7 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 		return nil, cli.Explain(err)
 	}
 	if !there {
-		hint := cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config, "KAFKA_TOPIC", st.Kafka.Topic))
+		hint := cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config.Config, "KAFKA_TOPIC", st.Kafka.Topic))
 		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", st.Kafka.Topic)
 	}
 	return &kafkaclient.TopicReader{Open: st.Kafka.Open, Name: st.Kafka.Topic, Patience: usualPatience}, nil

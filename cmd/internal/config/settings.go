@@ -18,7 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/windows"
 	"exportbridge/cursorstore"
@@ -81,7 +81,7 @@ func Variables() []Variable { return slices.Clone(variables()) }
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
 	for _, part := range []any{
-		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
+		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(), kafkastream.DefaultConfig(), cursorstore.DefaultConfig(),
 		defaultProcess, ops.DefaultConfig(),
 	} {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
@@ -122,7 +122,7 @@ type Stream struct {
 	Name   string
 	Engine engine.Config
 	Export exportapi.Config
-	Kafka  kafkasink.Config
+	Kafka  kafkastream.Config
 	// Windows says whether and how the export is followed by windows of time.
 	Windows windows.Config
 
@@ -345,7 +345,7 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 
 // fillKafka fills the settings of Kafka.
 func (l *loader) fillKafka(st *Stream) {
-	st.Kafka = kafkasink.DefaultConfig()
+	st.Kafka = kafkastream.DefaultConfig()
 	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource, st.Kafka.TimePointer = st.Export.Resource, st.Export.TimePointer()
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
@@ -358,7 +358,7 @@ func (l *loader) fillKafka(st *Stream) {
 		st.Kafka.Retention = d.String()
 	}
 	st.Export.KeyPointer = st.Kafka.Key
-	if key := st.Kafka.Key; key != "none" && key != kafkasink.DefaultConfig().Key { // which not every list has
+	if key := st.Kafka.Key; key != "none" && key != kafkastream.DefaultConfig().Key { // which not every list has
 		st.Engine.KeyPointer = key
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 )
 
 // TestE2ELiveMember: a process that owns the stream and says nothing in Redis is
@@ -100,11 +101,11 @@ func (s *stage) fight(other string) (works, blocked *program, prefix string) {
 // member makes the test a process of the stream's group, which owns the stream.
 func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
 	s.t.Helper()
-	cfg := kafkasink.DefaultConfig()
+	cfg := kafkastream.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Mode = "events", "events", bridge.ExactlyOnce
 	cfg.Brokers, cfg.Topic = strings.Split(s.settings["KAFKA_BROKERS"], ","), s.topic
 	cfg.CheckpointTopic, cfg.Group = s.settings["KAFKA_CHECKPOINT_TOPIC"], s.settings["BRIDGE_GROUP"]
-	sink, err := kafkasink.New(cfg)
+	sink, err := cfg.Sink()
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -33,7 +34,7 @@ func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backf
 	if st.Export.Limits == nil { // in a process of their own
 		st.Export.Limits, st.Export.Warn = new(exportapi.Limits), warnOnce(log)
 	}
-	plans, w := kafkasink.NewJobs(st.Kafka), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
+	plans, w := st.Kafka.Jobs(new(kafkasink.JobLogs)), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
 		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
@@ -51,7 +52,7 @@ type jobPorts struct {
 }
 
 // window returns the configuration of the sink of a window.
-func (w *jobPorts) window(j *backfill.Job, n int) kafkasink.Config {
+func (w *jobPorts) window(j *backfill.Job, n int) kafkastream.Config {
 	return w.Kafka.OfWindow(kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)})
 }
 
@@ -140,7 +141,7 @@ func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 		return nil, err
 	}
 	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), logChanges(log, "kafka")
-	sink, err := kafkasink.New(kafka)
+	sink, err := kafka.Sink()
 	if err != nil {
 		api.Close()
 		return nil, err

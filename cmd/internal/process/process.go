@@ -213,7 +213,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	}
 	store := p.redis.Stream(st.Name)
 	st.Kafka.Known = store.Load
-	sink, err := kafkasink.New(st.Kafka)
+	sink, err := st.Kafka.Sink()
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}

@@ -372,8 +372,8 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	}
 	var found []finding
 	needs, at := cfg.Needs(), bridge.Checkpoint{}
-	newest := needs.Newest
-	needs.Newest = func(ctx context.Context, client *kafkaclient.Client) (c bridge.Checkpoint, err error) {
+	newest := needs.Past.Newest
+	needs.Past.Newest = func(ctx context.Context, client *kafkaclient.Client) (c bridge.Checkpoint, err error) {
 		if c, err = newest(ctx, client); err == nil {
 			at = c
 		}
@@ -382,7 +382,7 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	for _, f := range needs.Check(ctx) {
 		hint := cmp.Or(f.Hint, cli.EngineHints[f.HintCode])
 		if f.HintCode == bridge.HintTopicMissing && strings.Contains(f.Text, " "+cfg.Topic+" ") {
-			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config, "KAFKA_TOPIC", cfg.Topic), 1)
+			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config.Config, "KAFKA_TOPIC", cfg.Topic), 1)
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
 	}

@@ -27,7 +27,7 @@ func memoryLoop(ctx context.Context, st *config.Stream, _ *config.Settings) (par
 	if err != nil {
 		return partEnd{}, err
 	}
-	return produceAll(ctx, &st.Kafka, records)
+	return produceAll(ctx, &st.Kafka.Config, records)
 }
 
 // appendRecords appends the records that the bridge makes of a page. They share

@@ -1,5 +1,14 @@
 package kafkaadmin
 
+// Rights are what a stream uses beside its topics.
+type Rights struct {
+	// TransactionalID is the stream's. Transactions and Group are the commands that
+	// allow using it, and joining the stream's group.
+	TransactionalID, Transactions, Group string
+	// JobGroups is the prefix of the groups of the stream's jobs.
+	JobGroups string
+}
+
 // ACLs returns the commands that grant what the stream needs, ready to paste.
 // It makes no request. Topic creation is included only if the stream creates
 // topics.
@@ -11,7 +20,7 @@ func (s *Stream) ACLs() []string {
 			all = append(all, s.GrantCreate(topic))
 		}
 	}
-	return append(all, s.Grants...)
+	return append(all, s.Rights.Transactions, s.Rights.Group)
 }
 
 // JobACLs returns the additional grants of replay, backfill and repairs, which
@@ -25,7 +34,7 @@ func (s *Stream) JobACLs() []string {
 		s.GrantWrite(topic), s.GrantRead(topic), s.GrantCreate(topic),
 		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation Create --resource-pattern-type prefixed --topic " + replays),
 		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic + "." + s.Name + "."),
-		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.Group),
+		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.Rights.JobGroups),
 	}
 }
 

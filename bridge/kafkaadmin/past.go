@@ -9,10 +9,20 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
+// Past is what shows that a stream has published.
+type Past struct {
+	// Newest returns the newest checkpoint of the stream, or
+	// bridge.ErrNoCheckpoint. Holds reports whether the topics hold records of it.
+	Newest func(context.Context, *kafkaclient.Client) (bridge.Checkpoint, error)
+	Holds  func(context.Context) (bool, error)
+}
+
 // vanished returns the missing topics to which a checkpoint proves that records
 // were published. Recreating one would continue from the middle, in an empty
 // topic.
-func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topics *Described) (map[string]bridge.Checkpoint, error) {
+func (p *Past) vanished(
+	ctx context.Context, client *kafkaclient.Client, topics *kafkaclient.Described,
+) (map[string]bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	gone := make(map[string]bridge.Checkpoint)
 	for _, t := range topics.Published() {
@@ -21,7 +31,7 @@ func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topic
 		}
 		if c.Zero() {
 			var err error
-			if c, err = s.Newest(ctx, client); errors.Is(err, bridge.ErrNoCheckpoint) {
+			if c, err = p.Newest(ctx, client); errors.Is(err, bridge.ErrNoCheckpoint) {
 				return nil, nil
 			} else if err != nil {
 				return nil, err
@@ -42,6 +52,24 @@ func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault 
 	}, bridge.HintTopicVanished)
 }
 
+// checkpointsLost returns an error if the event topic has events of a stream
+// without a checkpoint topic: its checkpoints were lost, and an empty topic would
+// hide that.
+func (s *Stream) checkpointsLost(ctx context.Context) error {
+	holds, err := s.Past.Holds(ctx)
+	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
+		return err
+	}
+	if holds {
+		return s.Advise(&bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
+			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
+				s.Topics.Checkpoints, s.Topics.Events, s.Name),
+		}, bridge.HintCheckpointTopicLost)
+	}
+	return nil
+}
+
 // Vanished returns the Faults of the missing topics to which a checkpoint
 // proves that records were published. Errors are Faults.
 func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
@@ -50,7 +78,7 @@ func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 		if err != nil {
 			return nil, err
 		}
-		gone, err := s.vanished(ctx, client, &topics)
+		gone, err := s.Past.vanished(ctx, client, &topics)
 		for _, name := range s.Topics.Published() {
 			if c, ok := gone[name]; ok {
 				all = append(all, s.vanishedError(name, c))

@@ -1,4 +1,4 @@
-package kafkasink
+package kafkarecord
 
 import (
 	"cmp"
@@ -15,22 +15,40 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
+// FutureLimit bounds record timestamps in the future. Kafka 4 rejects later ones by
+// default.
+const FutureLimit = time.Hour
+
 // maxIndexed is how many events are remembered: about 300 MB.
 const maxIndexed = 5_000_000
+
+// Config says which records are read. Its Topics are those of events and dead letters.
+type Config struct {
+	kafkaclient.Config
+	// Stream is the value of the header eb-stream.
+	Stream string
+	Topics kafkaclient.Topics
+	Naming Naming
+	// Unnamed: records have no headers. Part: the stream is a part of another one,
+	// whose records are not its own.
+	Unnamed, Part bool
+}
 
 // Published reads the stream's events and dead letters in its topics. It
 // publishes nothing, and needs no session. Holds is for one goroutine at a
 // time; the other methods may be called concurrently.
 type Published struct {
+	// LookTime bounds one Holds; 30 s by default.
+	LookTime time.Duration
+
 	cfg Config
-	// searched is where Holds has found nothing, by topic; holdsTime bounds one look.
-	searched  map[string]searched
-	holdsTime time.Duration
+	// searched is where Holds has found nothing, by topic.
+	searched map[string]searched
 }
 
-// Published returns the reader of the stream's topics.
-func (c *Config) Published() *Published {
-	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
+// NewPublished returns the reader of a stream's topics.
+func NewPublished(cfg Config) *Published {
+	return &Published{cfg: cfg, searched: make(map[string]searched), LookTime: lookTime}
 }
 
 // Index implements bridge.PublishedEvents. It reads the topics of events and dead
@@ -54,7 +72,7 @@ func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return nil, fault
 	}
-	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), client)
+	return nil, client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }
 
 // Covers returns the fault of Index if retention has deleted what Index must know since
@@ -65,7 +83,7 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 		return err
 	}
 	defer client.Close()
-	_, err = p.spansSince(ctx, client, client.Log(p.cfg.Topic, [16]byte{}), since)
+	_, err = p.spansSince(ctx, client, client.Log(p.cfg.Topics.Events, [16]byte{}), since)
 	return err
 }
 
@@ -74,12 +92,12 @@ var errIndexTooLarge = errors.New("too many to tell apart")
 
 func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity) (*publishedIndex, error) {
 	h := newPublishedIndex(since.ByKey)
-	of := sourcesOf(p.cfg, source)
-	for _, topic := range p.cfg.Topics().Published() {
+	of := p.cfg.Naming.sourcesOf(source)
+	for _, topic := range p.cfg.Topics.Published() {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
 		spans, err := p.spansSince(ctx, client, l, since)
-		if kafkaclient.IsMissing(err) && topic != p.cfg.Topic {
+		if kafkaclient.IsMissing(err) && topic != p.cfg.Topics.Events {
 			continue // no dead letter yet
 		}
 		if err == nil {
@@ -94,12 +112,12 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 		case errors.Is(err, errIndexTooLarge) && since.EndsOnly:
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back", Hint: "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
-				Err: fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topic, maxIndexed, err),
+				Err: fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topics.Events, maxIndexed, err),
 			}
 		case errors.Is(err, errIndexTooLarge):
 			return nil, p.cfg.Advise(&bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, maxIndexed, since.Time.UTC().Format(time.RFC3339), err),
+				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topics.Events, maxIndexed, since.Time.UTC().Format(time.RFC3339), err),
 			}, bridge.HintOverlapTooLong)
 		case err != nil:
 			return nil, p.cfg.unreadable(err, topic)
@@ -113,7 +131,7 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	switch {
 	case !p.isOurs(r):
-	case r.Topic == p.cfg.Topic:
+	case r.Topic == p.cfg.Topics.Events:
 		h.add(r)
 	default:
 		h.addLetter(r)
@@ -125,12 +143,12 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 }
 
 // spansSince returns the spans of a topic to read for an index. A record may have been
-// given the time of its publishing, which futureLimit allows for.
+// given the time of its publishing, which FutureLimit allows for.
 func (p *Published) spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
 	if since.EndsOnly {
 		return p.spansBehind(ctx, client, l, since.Topics)
 	}
-	from := since.Time.Add(-futureLimit)
+	from := since.Time.Add(-FutureLimit)
 	if from.UnixMilli() < 0 { // brokers refuse it
 		from = time.UnixMilli(0)
 	}
@@ -180,7 +198,7 @@ func (p *Published) spansBehind(ctx context.Context, client *kafkaclient.Client,
 		span := kafkaclient.Span{From: all.From, To: max(all.From, ends[id])}
 		if int(id) < len(from) && all.From <= from[id] {
 			span.From = from[id]
-		} else if int(id) < len(from) && l.Topic() == p.cfg.Topic {
+		} else if int(id) < len(from) && l.Topic() == p.cfg.Topics.Events {
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
 				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
@@ -252,7 +270,7 @@ func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 			id = r.Headers[i].Value
 		case HeaderTime:
 			at = r.Headers[i].Value
-		case headerSpecVersion:
+		case HeaderSpecVersion:
 			spec = r.Headers[i].Value
 		}
 	}

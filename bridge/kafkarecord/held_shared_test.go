@@ -1,4 +1,4 @@
-package kafkasink
+package kafkarecord
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package kafkasink
+package kafkarecord
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ const (
 	// holdsStep is the number of a partition's newest offsets that are searched
 	// first. Each further step back is twice as long.
 	holdsStep = 200
-	// holdsTime bounds one search, enough for some gigabytes of other streams'
+	// lookTime bounds one search, enough for some gigabytes of other streams'
 	// records. It is shorter than the engine's timeout.
-	holdsTime = 30 * time.Second
+	lookTime = 30 * time.Second
 )
 
 // Holds searches the topics, dead letters included, for the stream's header,
@@ -34,7 +34,7 @@ const (
 // takes too long the answer is unknown, a Permanent fault; the next call
 // continues the search.
 func (p *Published) Holds(ctx context.Context) (bool, error) {
-	if p.cfg.Part != nil {
+	if p.cfg.Part {
 		return false, nil
 	}
 	client, err := p.cfg.Open()
@@ -42,11 +42,11 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer client.Close()
-	found, limit := false, time.Now().Add(p.holdsTime)
+	found, limit := false, time.Now().Add(p.LookTime)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-time.Second).Before(limit) {
 		limit = deadline.Add(-time.Second) // to say what it is that takes so long
 	}
-	for _, topic := range p.cfg.Topics().Published() {
+	for _, topic := range p.cfg.Topics.Published() {
 		if found, err = p.holds(ctx, client, topic, limit); found || err != nil {
 			break
 		}
@@ -63,7 +63,7 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 			Err: fmt.Errorf("no checkpoint found, and the search for records of stream %s is not finished: %w", p.cfg.Stream, err),
 		}, bridge.HintCheckpointUnknown)
 	}
-	return false, p.cfg.explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), client)
+	return false, client.Explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }
 
 // errOurs ends a search.
@@ -82,7 +82,7 @@ func (p *Published) holds(ctx context.Context, client *kafkaclient.Client, topic
 	l.Uncommitted = true
 	bounds, err := l.Bounds(ctx)
 	switch {
-	case kafkaclient.IsMissing(err) && topic != p.cfg.Topic:
+	case kafkaclient.IsMissing(err) && topic != p.cfg.Topics.Events:
 		return false, nil
 	case err != nil:
 		return false, p.cfg.unreadable(err, topic)
@@ -169,5 +169,5 @@ func (p *Published) isOurs(r *kgo.Record) bool {
 			return string(h.Value) == p.cfg.Stream
 		}
 	}
-	return r.Topic == p.cfg.Topic && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
+	return r.Topic == p.cfg.Topics.Events && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
 }

@@ -1,0 +1,26 @@
+package kafkarecord
+
+// The headers of record contract v1.
+const (
+	HeaderSpecVersion = "ce_specversion"
+	HeaderID          = "ce_id"
+	HeaderSource      = "ce_source"
+	HeaderType        = "ce_type"
+	HeaderTime        = "ce_time"
+	HeaderSubject     = "ce_subject"
+	HeaderContentType = "content-type"
+	HeaderStream      = "eb-stream"
+	HeaderOrigin      = "eb-origin"
+	HeaderTraceparent = "traceparent" // only of pages that are traced
+	HeaderLate        = "eb-late"     // only of late events: Event.Late in milliseconds
+)
+
+// The headers that a dead letter has beside those of its event.
+const (
+	HeaderErrorTopic   = "__dlq.errors.topic"
+	HeaderErrorMessage = "__dlq.errors.message"
+	HeaderStage        = "eb-stage"
+	HeaderReason       = "eb-reason"
+	HeaderCursorHash   = "eb-cursor-hash"
+	HeaderIndex        = "eb-index"
+)

@@ -1,0 +1,52 @@
+package kafkarecord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// maxPartialIndex is how many events are remembered to mark others: about 30 MB.
+const maxPartialIndex = 500_000
+
+// PartialIndex implements bridge.PublishedEvents. An event is known by
+// its bytes, and by ce_source where its record has one. Without headers there are
+// no marks, and nothing is read.
+func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	if p.cfg.Unnamed {
+		return nil, nil //nolint:nilnil // nothing to mark, and no error
+	}
+	client, err := p.cfg.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	of := p.cfg.Naming.sourcesOf(source)
+	h := newPublishedIndex(false)
+	l := client.Log(p.cfg.Topics.Events, [16]byte{})
+	// A record may have been given the time of its publishing.
+	spans, err := spansAfter(ctx, l, from.Add(-FutureLimit))
+	if err == nil {
+		err = l.Read(ctx, spans, func(r *kgo.Record) error {
+			if p.isOurs(r) && of.mayHave(r) {
+				h.add(r)
+			}
+			if h.len() >= maxPartialIndex {
+				return errIndexTooLarge
+			}
+			return nil
+		})
+	}
+	switch {
+	case err == nil, errors.Is(err, errIndexTooLarge), ctx.Err() != nil && h.len() > 0:
+		return h, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
+	}
+	return nil, client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, p.cfg.unreadable(err, p.cfg.Topics.Events)), p.cfg.Topics.Events)
+}

@@ -1,0 +1,67 @@
+package kafkarecord
+
+import (
+	"cmp"
+	"net/url"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// Naming says what ce_source is.
+type Naming struct {
+	// Source, if not empty, is ce_source. Otherwise that is made of the metadata and
+	// of Resource, or of Stream where there is no metadata.
+	Source, Resource, Stream string
+}
+
+// Of returns ce_source, a URI reference.
+func (n *Naming) Of(id bridge.SourceIdentity) string {
+	return cmp.Or(n.Source, n.described(id))
+}
+
+// described is ce_source by the metadata. Sessions and users belong to a
+// workspace, events to an application.
+func (n *Naming) described(id bridge.SourceIdentity) string {
+	if id.Application == "" && n.Resource != "events" {
+		id.Application = id.Workspace
+	}
+	if id.Organization == "" || id.Application == "" {
+		return n.unnamed()
+	}
+	return "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + url.PathEscape(n.Resource)
+}
+
+// unnamed is ce_source where nothing says whose export it is.
+func (n *Naming) unnamed() string { return "/" + url.PathEscape(n.Stream) }
+
+// sources are the values of ce_source in the records of one source: with the
+// settings of now, without KAFKA_CE_SOURCE, and without metadata.
+type sources struct{ current, described, unnamed string }
+
+func (n *Naming) sourcesOf(id bridge.SourceIdentity) sources {
+	return sources{n.Of(id), n.described(id), n.unnamed()}
+}
+
+// mayHave reports whether a record may be of the source.
+func (s *sources) mayHave(r *kgo.Record) bool {
+	of, named := sourceOfRecord(r)
+	return !named || of == s.current || of == s.described
+}
+
+// isOthers reports whether a record says that it is of another source. Where
+// one of both is unnamed that is unknown; KAFKA_CE_SOURCE names the stream's.
+func (s *sources) isOthers(r *kgo.Record) bool {
+	of, _ := sourceOfRecord(r)
+	return (s.described != s.unnamed || s.current != s.unnamed) && of != s.unnamed && !s.mayHave(r)
+}
+
+func sourceOfRecord(r *kgo.Record) (source string, named bool) {
+	for _, h := range r.Headers {
+		if h.Key == HeaderSource {
+			return string(h.Value), true
+		}
+	}
+	return "", false
+}
