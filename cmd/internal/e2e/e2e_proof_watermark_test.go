@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -70,7 +71,7 @@ func TestE2EProofWindows(t *testing.T) {
 		run.stop()
 		s.finish()
 		got := s.readForm()
-		missed, parts := s.wantListed(got, windowsLookBack, time.Time{}, t.Errorf)
+		missed, parts := s.wantListed(got, c, time.Time{}, t.Errorf)
 		t.Logf("e2e: proof, windows: %s, %d kills in %.1f s (%s), %d events: %d twice, %d too late to be seen, "+
 			"%d checkpoints within windows; E2E_SEED=%d", c, kills, took.Seconds(), ways(d.ways), got.records, got.twice(), missed, parts, seed)
 	})
@@ -99,17 +100,16 @@ func windowsStage(t *testing.T, v *backends, c auditCase) *stage {
 	s.settings["EXPORT_LOOK_BACK"], s.settings["EXPORT_SETTLE"] = windowsLookBack.String(), windowsSettle.String()
 	if c.within > 0 {
 		s.settings["EXPORT_PAGE_SIZE"] = "1000"
-		s.settings["EXPORT_LOOK_BACK"], s.settings["EXPORT_LATE"] = "2m", c.within.String()+"/1m"
+		s.settings["EXPORT_LOOK_BACK"], s.settings["EXPORT_LATE"] = lateLookBack.String(), c.within.String()+"/1m"
 	}
 	return s
 }
 
 // wantListed wants in the topic, once, each event that a window up to the watermark has
-// listed, and events in the order of time unless one appeared after the other. Events are
-// listed again within a time after their own; if asOf is not zero, those that appeared
-// after it may still be missing. It returns how many events are not in the topic because
+// listed, and events in the order of time unless one appeared after the other. If asOf is
+// not zero, those that appeared after it may still be missing. It returns how many events are not in the topic because
 // they appeared too late, and how many checkpoints are within windows.
-func (s *stage) wantListed(c *contents, within time.Duration, asOf time.Time, errorf func(format string, args ...any)) (missed, parts int) {
+func (s *stage) wantListed(c *contents, of auditCase, asOf time.Time, errorf func(format string, args ...any)) (missed, parts int) {
 	s.t.Helper()
 	checkpoint := s.checkpoint()
 	position := checkpoint.Position()
@@ -118,7 +118,7 @@ func (s *stage) wantListed(c *contents, within time.Duration, asOf time.Time, er
 		errorf("the cursor %q is no watermark", checkpoint.Cursor)
 		return 0, 0
 	}
-	upTo, lost := time.UnixMilli(mark.At), 0
+	upTo, lost, within := time.UnixMilli(mark.At), 0, cmp.Or(of.within, windowsLookBack)
 	for i := 0; s.truth.EventTime(i).Before(upTo); i++ {
 		if i < len(c.copies) && c.copies[i] > 0 {
 			continue
@@ -143,7 +143,7 @@ func (s *stage) wantListed(c *contents, within time.Duration, asOf time.Time, er
 			lost, c.twice(), slices.IndexFunc(c.copies, func(n int) bool { return n > 1 }), c.wrong)
 	}
 	for partition, lane := range c.lanes {
-		s.wantByTime(partition, lane, errorf)
+		s.wantByTime(partition, lane, of, errorf)
 	}
 	l := newLedger("events", errorf)
 	l.anyOrder = true
@@ -159,15 +159,16 @@ func (s *stage) wantListed(c *contents, within time.Duration, asOf time.Time, er
 }
 
 // wantByTime judges the order of a partition. An event may come after a later one that
-// appeared before it.
-func (s *stage) wantByTime(partition int32, lane []int, errorf func(format string, args ...any)) {
+// appeared before it. One that appears after the look-back waits for a longer listing.
+func (s *stage) wantByTime(partition int32, lane []int, of auditCase, errorf func(format string, args ...any)) {
 	s.t.Helper()
 	var before []int // by time, as the index is
 	complaints := 0
 	for _, i := range lane {
 		at := sort.SearchInts(before, i)
+		waits := of.within > 0 && s.truth.VisibleAt(i).Sub(s.truth.EventTime(i)) > lateLookBack
 		for _, later := range before[at:] {
-			if later > i && !s.truth.VisibleAt(i).After(s.truth.VisibleAt(later)) {
+			if !waits && later > i && !s.truth.VisibleAt(i).After(s.truth.VisibleAt(later)) {
 				if complaints++; complaints <= maxComplaints {
 					errorf("partition %d has event %d after event %d, which is later and appeared later", partition, i, later)
 				}
