@@ -39,6 +39,7 @@ func TestE2EProofLate(t *testing.T) {
 	each(t, false, lateCases, func(t *testing.T, c auditCase) {
 		s := windowsStage(t, startServers(t, owned{redis: true}), c)
 		s.store = s.redis()
+		s.finish() // what appears from here on is late
 		began, d := time.Now(), newDeaths(s, seed, 4*lateRate)
 		d.most = 2
 		for n := range kills {
