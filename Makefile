@@ -99,7 +99,7 @@ poison: ## overwrite released pages under the race detector; EVENTS=N
 
 proof: ## kill, pause, cut servers; KILLS, ZOMBIES, MINUTES, UPGRADE
 	TEST_REAL=1 $(if $(UPGRADE_FROM),E2E_UPGRADE_FROM=$(UPGRADE_FROM)) $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(UPGRADE),E2E_UPGRADE=$(UPGRADE)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows)),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/internal/e2e
+	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(UPGRADE),TestE2EProofUpgrade),$(if $(KILLS),TestE2EProof(Chaos|Windows|Late)),$(if $(ZOMBIES),TestE2EProof(Zombies|Pair)),$(if $(MINUTES),TestE2EProof(Cluster|Rest)),TestE2EProof)' ./cmd/internal/e2e
 
 peers: ## follow one list with other tools too; SECONDS=120, KILLS=6
 	cmd/internal/dev/peers/run $(or $(SECONDS),120) $(or $(KILLS),6)

@@ -57,6 +57,9 @@ func (s *Store) FailNext(f Failure) { s.FailAdvance(s.Advances()+1, f) }
 // FailLoad makes Load number n, counted from 1, return err.
 func (s *Store) FailLoad(n int, err error) { s.loads.fail(n, err) }
 
+// Loads returns the number of calls of Load so far.
+func (s *Store) Loads() int { return s.loads.count() }
+
 // Break makes every call fail until heal is called.
 func (s *Store) Break() (heal func()) {
 	s.setDown(true)

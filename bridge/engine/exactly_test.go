@@ -245,6 +245,48 @@ func TestEpochAfterMemory(t *testing.T) {
 	})
 }
 
+// TestEpochBehindTheSinks: an epoch that only the sink knows counts for a command too that
+// comes before an at-least-once session can begin.
+func TestEpochBehindTheSinks(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*harness){
+		"store": func(r *harness) { r.store.FailLoad(r.store.Loads()+2, bridgetest.ErrInjected) },
+		"sink":  func(r *harness) { r.topic.FailNext(bridgetest.Failed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(30)
+				r.start()
+				r.after(5 * time.Second)
+				r.end()
+				r.switchMode(bridge.ExactlyOnce)
+				for n := range 100 {
+					r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
+				}
+				r.start()
+				r.after(time.Second)
+				r.end()
+				r.switchMode(bridge.AtLeastOnce)
+				fail(r)
+				r.inbox.Push(bridge.Command{ID: "p", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+				r.start()
+				r.after(10 * time.Minute)
+				if a, ok := r.inbox.AnswerTo("p"); !ok {
+					r.t.Errorf("the command is not answered: %+v", a)
+				}
+				r.end()
+				r.switchMode(bridge.ExactlyOnce)
+				r.start()
+				r.after(10 * time.Minute)
+				if s := r.bridge.Status(); s.State == bridge.StateBlocked || s.Version.Epoch != 3 {
+					r.t.Errorf("the stream is at %s, %s %s, want it in epoch 3", s.Version, s.State, s.Error)
+				}
+			})
+		})
+	}
+}
+
 // TestCommandWhileTheSinkFails: a session that could not begin has no reason to
 // refuse what the next one can apply.
 func TestCommandWhileTheSinkFails(t *testing.T) {

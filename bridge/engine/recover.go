@@ -64,6 +64,11 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 			}
 		case contradict && !s.e.cfg.exactlyOnce() && s.committed.Mode != s.e.cfg.Mode && !k.store.Zero():
 			s.rejoin(k.store) // no command can be applied to what was of the other mode
+		case !contradict && !s.e.cfg.exactlyOnce() && k.sink.Epoch > s.committed.Epoch:
+			// A command would begin an epoch that the sink has already. The store may be
+			// ahead of both, so that it is asked again first.
+			s.rejoin(k.sink)
+			s.stale = true
 		}
 		if contradict {
 			s.rival = k.store
