@@ -19,6 +19,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
+	"exportbridge/cursorstore"
 )
 
 const (
@@ -145,7 +146,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	_, st, err := a.StreamSettings(config.UsesExport, o.stream)
+	s, st, err := a.StreamSettings(config.UsesExport|config.UsesCursor, o.stream)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,12 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return err
 	}
 	defer api.Close()
-	live := &liveStream{st.Kafka.History(), st.Kafka}
+	redis, err := cli.OpenRedis(s)
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	live := &liveStream{st.Kafka.History(), st.Kafka, redis.Stream(st.Name)}
 	events, err := eventReader(ctx, st)
 	if err != nil {
 		return err
@@ -224,6 +230,13 @@ func (o *verifyOptions) publisher(
 type liveStream struct {
 	*kafkasink.CheckpointHistory
 	kafka kafkasink.Config
+	store *cursorstore.Store
+}
+
+// Status is unknown while Redis is unreachable: then the position in Kafka counts.
+func (l *liveStream) Status(ctx context.Context) (bridge.Status, bool) {
+	s, ok, err := l.store.Status(ctx)
+	return s, ok && err == nil
 }
 
 func (l *liveStream) Running(ctx context.Context) (bool, error) {
