@@ -24,6 +24,7 @@ type Client struct {
 	age     time.Duration
 	timeout time.Duration
 	writes  writes
+	polls   polls
 	report  func(stream string, err error)
 }
 

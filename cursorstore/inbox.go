@@ -28,10 +28,7 @@ const (
 )
 
 // inbox is the part of a Store that takes requests to the stream's owner.
-type inbox struct {
-	stream
-	polled time.Time // of the last request of Next; owned by the caller of Next
-}
+type inbox struct{ stream }
 
 // Request submits a command to the stream's owner, to be applied within ttl by
 // Redis's clock; with a ttl of 0 the command's own Deadline applies. It is
@@ -121,17 +118,15 @@ func permanent(err error) bool {
 	return ok && f.Class == bridge.Permanent
 }
 
-// Next waits for a command, polling four times a second. It answers expired
-// and invalid ones itself. It returns errors of Redis at once, but never polls more often
-// than every 250 ms.
+// Next waits for a command, polling four times a second, by one request for all streams of
+// the Client that wait. It answers expired and invalid ones itself. It returns errors of
+// Redis at once, but never polls more often than every 250 ms.
 func (i *inbox) Next(ctx context.Context) (bridge.Command, error) {
 	op := "next command for " + i.name
 	for {
-		bridge.Sleep(ctx, time.Until(i.polled.Add(nextInterval)))
-		if ctx.Err() != nil {
-			return bridge.Command{}, fmt.Errorf("%s: %w", op, ctx.Err())
+		if err := i.c.polls.await(ctx, i); err != nil {
+			return bridge.Command{}, err
 		}
-		i.polled = time.Now()
 		reply, err := i.eval(ctx, op, inboxScript, []string{i.keys.request}, "next")
 		switch {
 		case err != nil:

@@ -21,34 +21,68 @@ const StatusTTL = 5 * time.Second
 // another one that works. StateStopped deletes the status, unless another process
 // has taken over the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
-	op := "put status of " + s.name
+	o, err := s.putting(&st)
+	if err != nil {
+		return err
+	}
+	s.c.together(ctx, o)
+	return o.put()
+}
+
+// PutStatuses is PutStatus for several streams, by few requests. It goes on after an
+// error.
+func (c *Client) PutStatuses(ctx context.Context, statuses []bridge.Status) error {
+	var all []*operation
+	var errs []error
+	for i := range statuses {
+		o, err := c.Stream(statuses[i].Stream).putting(&statuses[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, o)
+	}
+	c.together(ctx, all...)
+	for _, o := range all {
+		errs = append(errs, o.put())
+	}
+	return errors.Join(errs...)
+}
+
+// putting returns the operation that publishes a status, or removes it.
+func (s *Store) putting(st *bridge.Status) (*operation, error) {
+	o := &operation{of: &s.stream, what: "put status of " + s.name}
 	data, err := json.Marshal(st)
 	if err != nil {
-		return fmt.Errorf("%s: %w", op, err)
+		return nil, fmt.Errorf("%s: %w", o.what, err)
 	}
-	written, call := 0, s.call
-	if st.State == bridge.StateStopped {
-		call = s.c.call // where nothing is left to remove, it only reads: that tells nothing about the server
+	script, args := putStatus, []any{data, "owner", StatusTTL.Milliseconds(), st.Owner}
+	switch {
+	case st.State == bridge.StateStopped:
+		// Where nothing is left to remove, it only reads: that tells nothing about the server.
+		script, args, o.quiet = removeStatus, []any{st.Owner}, true
+	case !st.Leader:
+		args[1] = "standby"
+	case st.Fenced():
+		args[1] = "fenced"
 	}
-	err = call(ctx, op, func(ctx context.Context) (err error) {
-		if st.State == bridge.StateStopped {
-			written, err = removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Int()
-			return err
+	o.send = func(ctx context.Context, to redis.Cmdable, load bool) redis.Cmder {
+		if load {
+			return script.Eval(ctx, to, []string{s.keys.status}, args...)
 		}
-		role := "owner"
-		switch {
-		case !st.Leader:
-			role = "standby"
-		case st.Fenced():
-			role = "fenced"
-		}
-		written, err = putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, role, StatusTTL.Milliseconds(), st.Owner).Int()
-		return err
-	})
-	if err == nil && written > 0 {
-		s.wrote()
+		return script.EvalSha(ctx, to, []string{s.keys.status}, args...)
 	}
-	return err
+	return o, nil
+}
+
+// put notes that the server took a status, and returns the error.
+func (o *operation) put() error {
+	if reply, ok := o.sent.(*redis.Cmd); ok && o.err == nil {
+		if written, _ := reply.Int(); written > 0 { // else another process's is there
+			o.of.wrote()
+		}
+	}
+	return o.err
 }
 
 // putStatus stores a status and returns 1, unless it is a standby's and the owner's exists, or

@@ -100,7 +100,11 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	var background sync.WaitGroup
 	finished := make(chan struct{})
-	background.Go(func() { e.enforceShutdown(ctx, abandon, finished) })
+	background.Add(1)
+	unneeded := context.AfterFunc(ctx, func() {
+		defer background.Done()
+		e.enforceShutdown(abandon, finished)
+	})
 	commands := make(chan bridge.Command)
 	if e.ports.Inbox != nil {
 		background.Go(func() { e.readInbox(soft, commands) })
@@ -110,6 +114,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.watchdog.wait() // what has ended does not hang: other streams of the process go on
 	cancel()
 	close(finished)
+	if unneeded() {
+		background.Done()
+	}
 	background.Wait()
 	if errors.Is(context.Cause(hard), ErrShutdown) {
 		err = fmt.Errorf("stream %s: %w", e.cfg.Stream, ErrShutdown)
@@ -118,12 +125,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // enforceShutdown abandons what is in flight after Config.ShutdownTimeout.
-func (e *Engine) enforceShutdown(ctx context.Context, abandon context.CancelCauseFunc, finished <-chan struct{}) {
-	select {
-	case <-ctx.Done():
-	case <-finished:
-		return
-	}
+func (e *Engine) enforceShutdown(abandon context.CancelCauseFunc, finished <-chan struct{}) {
 	t := time.NewTimer(e.cfg.ShutdownTimeout)
 	defer t.Stop()
 	select {

@@ -269,3 +269,17 @@ func TestDecodeDisagrees(t *testing.T) {
 		t.Errorf("got %+v with %d events, want a schema fault and none", f, len(p.Events))
 	}
 }
+
+// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last item.
+func TestDecoderKeepsNoBody(t *testing.T) {
+	t.Parallel()
+	d := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
+	if err := d.decode([]byte(`{"items":[{"eventId":"a","timestamp":1}],"nextCursor":"c"}`), nil); err != nil || len(d.events) != 1 {
+		t.Fatalf("%v, %d events", err, len(d.events))
+	}
+	for _, v := range d.item.values {
+		if v.Raw != nil {
+			t.Errorf("keeps %q", v.Raw)
+		}
+	}
+}

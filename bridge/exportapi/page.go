@@ -70,6 +70,7 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	d.scan.Reset(body)
 	defer d.scan.Reset(nil)
 	err := d.document()
+	clear(d.item.values)        // of the last item: a quiet stream would keep the body for them
 	if err == nil && !d.ended { // else whatever cursor came with it
 		err = d.cursor.take()
 	}

@@ -194,6 +194,7 @@ type live struct {
 	mu        sync.Mutex          // guards trail, while a Run is under way
 	trail     []bridge.Checkpoint // newest first
 	running   bool
+	status    bridge.Status // zero if unknown
 	backfills []reconcile.Backfill
 	looks     int
 	// onLook is called before each look at the trail, with its number.
@@ -216,6 +217,10 @@ func (l *live) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) err
 }
 
 func (l *live) Running(context.Context) (bool, error) { return l.running, nil }
+
+func (l *live) Status(context.Context) (bridge.Status, bool) {
+	return l.status, l.status.Leader || l.status.CaughtUp
+}
 
 func (l *live) Backfills(context.Context) ([]reconcile.Backfill, error) { return l.backfills, nil }
 

@@ -26,6 +26,20 @@ const (
 // has read everything that was listed at the checkpoint's position time.
 func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
+// readOn moves the live position on to what the owner reports, if the range ends after it: a
+// quiet stream commits its position only every 5 minutes. A stream that has caught up has
+// committed all that was listed at the position that it reports.
+func (c *comparison) readOn(ctx context.Context) {
+	live := &c.start
+	if live.Zero() || c.To <= live.Settled() {
+		return
+	}
+	s, ok := c.Live.Status(ctx)
+	if ok && s.Leader && s.CaughtUp && s.Version.Epoch == live.Epoch {
+		live.PositionTime = max(live.PositionTime, s.Position.UnixMilli())
+	}
+}
+
 // repairable returns why the range must not be repaired.
 func (c *comparison) repairable(ctx context.Context) error {
 	live := &c.start

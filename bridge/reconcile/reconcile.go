@@ -70,6 +70,8 @@ type LiveStream interface {
 	bridge.CheckpointLog
 	// Running reports whether a process runs the stream.
 	Running(ctx context.Context) (bool, error)
+	// Status is what the owner of the stream reports, and false if that is unknown.
+	Status(ctx context.Context) (bridge.Status, bool)
 	// Backfills returns the unfinished backfills into the stream's topic.
 	Backfills(ctx context.Context) ([]Backfill, error)
 }
@@ -199,6 +201,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.readOn(ctx)
 	c.pages.marksEnd = c.start.MarksEnd || ports.Ranges != nil
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {

@@ -18,6 +18,40 @@ import (
 	"exportbridge/bridge/reconcile"
 )
 
+// TestQuietStream: a quiet stream commits its position rarely. What its owner reports counts
+// too, once the stream has caught up in this epoch.
+func TestQuietStream(t *testing.T) {
+	t.Parallel()
+	to, reported := second(5030), time.UnixMilli(second(5040))
+	caughtUp := bridge.Status{Leader: true, CaughtUp: true, Version: bridge.Version{Epoch: atEnd(5, 0).Epoch}, Position: reported}
+	for name, test := range map[string]struct {
+		change func(*bridge.Status)
+		passed bool
+	}{
+		"caught up":     {func(*bridge.Status) {}, true},
+		"behind":        {func(s *bridge.Status) { s.CaughtUp = false }, false},
+		"a standby":     {func(s *bridge.Status) { s.Leader = false }, false},
+		"moved":         {func(s *bridge.Status) { s.Version.Epoch++ }, false},
+		"not that far":  {func(s *bridge.Status) { s.Position = time.UnixMilli(to - 1) }, false},
+		"no event time": {func(s *bridge.Status) { s.Position = time.Time{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+				w.cfg.To, w.live.status = to, caughtUp
+				test.change(&w.live.status)
+				if !test.passed {
+					w.refused(reconcile.Rehearse, reconcile.NotPassed)
+					return
+				}
+				if r := w.must(reconcile.Rehearse); r.Repair.Events != 10 || r.Position != reported.UnixMilli() {
+					t.Errorf("would repair %d events, live position %d", r.Repair.Events, r.Position)
+				}
+			})
+		})
+	}
+}
+
 // TestRepairRefused: nothing is published of a range that the stream, or a
 // backfill, may still publish, and what is said is no time of 1970.
 func TestRepairRefused(t *testing.T) {

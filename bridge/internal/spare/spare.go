@@ -17,25 +17,18 @@ type List[T any] struct {
 	idle int // how many were not needed since the last Trim
 }
 
-// Take takes the newest value that fits, or else the newest. It returns false if there is
-// none.
+// Take takes the newest value that fits. It returns false if there is none.
 func (l *List[T]) Take(fits func(T) bool) (v T, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := len(l.free) - 1
-	if at < 0 {
-		return v, false
-	}
 	for i, each := range slices.Backward(l.free) {
 		if fits(each) {
-			at = i
-			break
+			l.free = slices.Delete(l.free, i, i+1)
+			l.idle = min(l.idle, i)
+			return each, true
 		}
 	}
-	v = l.free[at]
-	l.free = slices.Delete(l.free, at, at+1)
-	l.idle = min(l.idle, len(l.free))
-	return v, true
+	return v, false
 }
 
 // Give adds a value, unless there are many.

@@ -17,9 +17,31 @@ func TestList(t *testing.T) {
 	}
 	want(most, Any)
 	want(3, func(v int) bool { return v < 4 })
-	want(most-1, func(int) bool { return false })
-	if len(l.free) != most-3 {
+	want(0, func(int) bool { return false })
+	if len(l.free) != most-2 {
 		t.Errorf("keeps %d", len(l.free))
+	}
+}
+
+// Of values that differ, those that are not needed go, wherever they were.
+func TestTrimOthers(t *testing.T) {
+	t.Parallel()
+	var l List[int]
+	for _, v := range []int{1, 2, 30, 40} {
+		l.Give(v)
+	}
+	for range 3 {
+		for range 2 {
+			v, ok := l.Take(func(v int) bool { return v < 10 })
+			if !ok {
+				t.Fatal("what is needed is gone")
+			}
+			l.Give(v)
+		}
+		l.Trim()
+	}
+	if len(l.free) != 1 || l.free[0] > 2 {
+		t.Errorf("keeps %d, want the one that is used", l.free)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
+	"exportbridge/cursorstore"
 )
 
 const (
@@ -140,7 +141,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	_, st, err := a.StreamSettings(config.UsesExport, o.stream)
+	s, st, err := a.StreamSettings(config.UsesExport|config.UsesCursor, o.stream)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,12 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return err
 	}
 	defer api.Close()
-	live := &liveStream{st.Kafka.History(), st.Kafka}
+	redis, err := cli.OpenRedis(s)
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	live := &liveStream{st.Kafka.History(), st.Kafka, redis.Stream(st.Name)}
 	events, err := eventReader(ctx, st)
 	if err != nil {
 		return err
@@ -221,6 +227,13 @@ func (o *verifyOptions) publisher(
 type liveStream struct {
 	*kafkasink.CheckpointHistory
 	kafka kafkastream.Config
+	store *cursorstore.Store
+}
+
+// Status is unknown while Redis is unreachable: then the position in Kafka counts.
+func (l *liveStream) Status(ctx context.Context) (bridge.Status, bool) {
+	s, ok, err := l.store.Status(ctx)
+	return s, ok && err == nil
 }
 
 func (l *liveStream) Running(ctx context.Context) (bool, error) {

@@ -16,23 +16,26 @@ const (
 	deniedInterval = 30 * time.Minute
 )
 
-// watchJobs updates the metrics of the stream's backfills and replays, which are not
-// scraped themselves, while this process owns the stream.
-func (p *Process) watchJobs(ctx context.Context, st *stream) {
+// watchJobs updates the metrics of backfills and replays, which are not scraped themselves,
+// of the streams that this process owns.
+func (p *Process) watchJobs(ctx context.Context) {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
-	var next time.Time
+	next := make(map[*stream]time.Time) // of those owned
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			switch {
-			case !st.bridge.Status().Leader:
-				p.metrics.Windows(st.name, nil)
-				next = time.Time{}
-			case now.After(next):
-				next = now.Add(p.showWindows(ctx, st))
+			for _, st := range p.streams {
+				due, owned := next[st]
+				switch leads := st.bridge.Status().Leader; {
+				case !leads && owned:
+					p.metrics.Windows(st.name, nil)
+					delete(next, st)
+				case leads && now.After(due):
+					next[st] = now.Add(p.showWindows(ctx, st))
+				}
 			}
 		}
 	}

@@ -337,14 +337,11 @@ func (p *Process) runStreams(ctx context.Context) error {
 	var helpers, jobs, streams sync.WaitGroup
 	errs := make([]error, len(p.streams)+1)
 	helpers.Go(func() { returnMemory(background, p.budget) })
-	for _, st := range p.streams {
-		helpers.Go(func() { p.tell(background, st) })
-	}
+	helpers.Go(func() { p.tell(background) })
+	helpers.Go(func() { p.thin(background) })
 	if p.server != nil {
 		jobs.Go(func() { p.jobs.Run(hosting) })
-		for _, st := range p.streams {
-			helpers.Go(func() { p.watchJobs(hosting, st) }) // a shutdown ends its questions first
-		}
+		helpers.Go(func() { p.watchJobs(hosting) }) // a shutdown ends its questions first
 		helpers.Go(func() {
 			if errs[len(p.streams)] = p.server.Serve(background); errs[len(p.streams)] != nil {
 				p.log.Error("HTTP server failed", logError, errs[len(p.streams)])
@@ -416,26 +413,31 @@ func (st *stream) leave(log *slog.Logger) {
 	}
 }
 
-// tell writes the stream's live status to Redis and thins its history. The store
-// reports failures itself.
-func (p *Process) tell(ctx context.Context, st *stream) {
-	status, thin := time.NewTicker(statusInterval), time.NewTicker(thinInterval)
-	defer status.Stop()
-	defer thin.Stop()
+// tell writes the live statuses of the streams to Redis. The store reports failures itself.
+func (p *Process) tell(ctx context.Context) {
+	tick := time.NewTicker(statusInterval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusInterval)
-			_ = st.store.PutStatus(last, st.bridge.Status()) // removes it; it would expire in any case
+			_ = p.redis.PutStatuses(last, p.statuses()) // removes them; they would expire in any case
 			cancel()
 			return
-		case <-status.C:
-			now := st.bridge.Status()
-			if now.State != bridge.StateStandby { // the owner writes it
-				_ = st.store.PutStatus(ctx, now) // the next one follows in a second
-			}
-		case now := <-thin.C:
-			if _, err := st.store.Thin(ctx, now); err != nil && ctx.Err() == nil {
+		case <-tick.C:
+			owned := slices.DeleteFunc(p.statuses(), func(s bridge.Status) bool {
+				return s.State == bridge.StateStandby // the owner writes it
+			})
+			_ = p.redis.PutStatuses(ctx, owned) // the next ones follow in a second
+		}
+	}
+}
+
+// thin thins the histories of the streams.
+func (p *Process) thin(ctx context.Context) {
+	for bridge.Sleep(ctx, thinInterval); ctx.Err() == nil; bridge.Sleep(ctx, thinInterval) {
+		for _, st := range p.streams {
+			if _, err := st.store.Thin(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				p.log.Debug("history not thinned", logStream, st.name, logError, err)
 			}
 		}

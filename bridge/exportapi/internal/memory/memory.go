@@ -43,20 +43,28 @@ type Pages struct {
 	items int        // running mean of the items of the pages given back
 }
 
-// Take returns memory for the next page and its expected size.
+// Take returns memory for the next page and its expected size. Memory that is far larger is
+// the last choice: other clients may need it. It is dropped when it comes back.
 func (p *Pages) Take() (Page, int) {
 	p.mu.Lock()
-	size := p.size + p.size/8
+	size, bounds := p.size+p.size/8, p.limits()
 	p.mu.Unlock()
-	m, _ := free.Take(func(m Page) bool { return cap(m.Body) > size })
+	m, ok := free.Take(func(m Page) bool { return cap(m.Body) > size && !bounds.exceeded(m) })
+	if !ok {
+		m, ok = free.Take(func(m Page) bool { return !bounds.exceeded(m) })
+	}
+	if !ok {
+		m, _ = free.Take(spare.Any)
+	}
 	return m, size
 }
 
-// Measure adds a page's size to the running mean.
+// Measure adds a page's size to the running mean. A page of quite another size begins it
+// anew: a stream that has caught up asks for small pages from then on.
 func (p *Pages) Measure(size int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.size == 0 {
+	if size > 4*p.size || size < p.size/4 {
 		p.size = size
 		return
 	}
@@ -85,5 +93,15 @@ func (p *Pages) giant(m Page, items int) bool {
 		p.items = items
 	}
 	p.items += (items - p.items) / 8
-	return cap(m.Body) > max(4*p.size, smallBuffer) || cap(m.Events) > max(4*p.items, smallPage)
+	return p.limits().exceeded(m)
 }
+
+// limits are the largest memory that pages of the current size use. The caller holds mu.
+func (p *Pages) limits() limits {
+	return limits{bytes: max(4*p.size, smallBuffer), events: max(4*p.items, smallPage)}
+}
+
+// limits bound the memory of a page.
+type limits struct{ bytes, events int }
+
+func (l limits) exceeded(m Page) bool { return cap(m.Body) > l.bytes || cap(m.Events) > l.events }

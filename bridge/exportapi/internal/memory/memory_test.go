@@ -36,3 +36,35 @@ func TestMemoryComesBack(t *testing.T) { //nolint:paralleltest // the memory is 
 		t.Error("what nobody needed stayed")
 	}
 }
+
+// A client that has caught up neither takes nor keeps the memory of large pages.
+func TestQuietLeavesMemory(t *testing.T) { //nolint:paralleltest // the memory is the process's
+	Trim()
+	Trim()
+	var busy, quiet Pages
+	const large = 1 << 20
+	busy.Measure(large)
+	quiet.Measure(large)
+	for range 2 {
+		busy.Give(Page{Body: make([]byte, large, 2*large), Events: make([]bridge.Event, 3)}, 3)
+	}
+	m, size := quiet.Take()
+	body := m.Room(size)
+	if cap(body) < large {
+		t.Fatalf("room for %d bytes", cap(body))
+	}
+	quiet.Measure(100)
+	quiet.Give(Page{Body: body, Events: m.Events}, 3)
+	quiet.Give(Page{Body: make([]byte, 100)}, 3)
+	busy.Give(Page{Body: make([]byte, large, 2*large)}, 3)
+	if m, size := quiet.Take(); size > 200 || cap(m.Body) >= large {
+		t.Errorf("takes %d bytes and expects %d, want little after a small page", cap(m.Body), size)
+	}
+	if m, _ := busy.Take(); cap(m.Body) != 2*large {
+		t.Errorf("left %d bytes to a client with large pages", cap(m.Body))
+	}
+	quiet.Measure(large)
+	if _, size := quiet.Take(); size < large {
+		t.Errorf("expects %d bytes after a large page", size)
+	}
+}

@@ -1,0 +1,129 @@
+package cursorstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// TestNextTogether: all streams of a client wait by one question, and each gets its own
+// request, although the callers that ask for all of them leave.
+func TestNextTogether(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		operator, owner := sp.client(), sp.client()
+		const streams = 8
+		got := make(chan string, streams)
+		var waiting sync.WaitGroup
+		leaving, leave := context.WithCancel(t.Context())
+		for n := range streams {
+			name, id := fmt.Sprintf("s%d", n), fmt.Sprintf("r%d", n)
+			waiting.Go(func() {
+				ctx := t.Context()
+				if n%4 == 0 { // among them the first one to ask
+					ctx = leaving
+				}
+				c, err := owner.Stream(name).Next(ctx)
+				switch {
+				case n%4 == 0 && !errors.Is(err, context.Canceled):
+					t.Errorf("%s, which leaves: %v", name, err)
+				case n%4 != 0 && (err != nil || c.ID != id):
+					t.Errorf("%s has %q, %v", name, c.ID, err)
+				}
+				got <- name
+			})
+			if n == 0 {
+				eventually(t, func() error { // it asks by then
+					if s.mini != nil && s.mini.TotalConnectionCount() == 0 {
+						return errors.New("no connection")
+					}
+					return nil
+				})
+			}
+		}
+		leave()
+		for range streams / 4 {
+			<-got
+		}
+		for n := streams - 1; n >= 0; n-- {
+			if n%4 != 0 {
+				mustRequest(t, operator.Stream(fmt.Sprintf("s%d", n)), reset(fmt.Sprintf("r%d", n)), time.Minute)
+			}
+		}
+		waiting.Wait()
+		// Whoever comes after all have left asks again.
+		mustRequest(t, operator.Stream("s0"), reset("again"), time.Minute)
+		if c, err := owner.Stream("s0").Next(t.Context()); err != nil || c.ID != "again" {
+			t.Errorf("s0 has %q, %v", c.ID, err)
+		}
+	})
+}
+
+// TestNextTogetherFails: each stream hears of its own trouble, and all of the server's.
+func TestNextTogetherFails(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	sp := s.space(t)
+	c := sp.client()
+	const bad = "foreign"
+	if err := s.raw.Set(t.Context(), sp.prefix+":{"+bad+"}:request", "text", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustRequest(t, c.Stream("good"), reset("r1"), time.Minute)
+	next := func() (foreign, good error) {
+		var both sync.WaitGroup
+		both.Go(func() { _, foreign = c.Stream(bad).Next(t.Context()) })
+		both.Go(func() { _, good = c.Stream("good").Next(t.Context()) })
+		both.Wait()
+		return foreign, good
+	}
+	if foreign, good := next(); !errors.Is(foreign, bridge.ErrForeign) || good != nil {
+		t.Errorf("next: %v, and of the other stream %v", foreign, good)
+	}
+	s.mini.SetError("LOADING")
+	foreign, good := next()
+	s.mini.SetError("")
+	if foreign == nil || good == nil {
+		t.Errorf("next of a server that loads: %v, %v", foreign, good)
+	}
+}
+
+// TestPutStatuses: the statuses of many streams are written at once, also where the server
+// does not know the script, and a foreign value is the trouble of its stream alone.
+func TestPutStatuses(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		c := sp.client()
+		var all []bridge.Status
+		for n := range 450 {
+			all = append(all, bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1", Leader: true, State: bridge.StateIdle, Events: int64(n)})
+		}
+		broken := sp.prefix + ":{s7}:status"
+		if err := s.raw.HSet(t.Context(), broken, "a", "b").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.PutStatuses(t.Context(), all); !errors.Is(err, bridge.ErrForeign) {
+			t.Errorf("a foreign value: %v", err)
+		}
+		for _, n := range []int{0, 6, 8, 199, 200, 449} {
+			got, ok, err := c.Stream(all[n].Stream).Status(t.Context())
+			if !ok || err != nil || got.Events != int64(n) {
+				t.Errorf("%s: %d events, %t, %v", all[n].Stream, got.Events, ok, err)
+			}
+		}
+		for i := range all {
+			all[i].State = bridge.StateStopped
+		}
+		_ = c.PutStatuses(t.Context(), all)
+		if _, ok, err := c.Stream("s449").Status(t.Context()); ok || err != nil {
+			t.Errorf("the status of a stream that stopped: %t, %v", ok, err)
+		}
+	})
+}
