@@ -70,6 +70,7 @@ func newBuilder(cfg Config) builder {
 func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.Receipt, error) {
 	now := time.Now()
 	b.to = p
+	defer func() { b.to = nil }() // it holds the page
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
 	made := builtPage{session: x, now: now, span: keptBy(&x.topics.Events.Settings, now)}
 	b.setSource(page.Source)

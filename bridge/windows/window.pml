@@ -24,7 +24,7 @@
  *   listing.go              Moved                    commit_part: marks
  *   engine/commit.go        commit                   commit_part
  *   listing.go              Reset                    rewind
- *   kafkasink/published.go  Index                    records that are deleted
+ *   kafkarecord/published.go Index                   records that are deleted
  *
  * Not modelled: pages of a listing and how it is cut, items without an id, the
  * clock of the API, Redis, epochs, and resets ahead: see exactly_once.pml.

@@ -29,6 +29,8 @@ func pagedExport(t *testing.T) (url string) {
 			w.Header().Set("Retry-After", "300")
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
+		case path == "/capped":
+			size = min(size, 20)
 		case path == "/alone" && from > 0 && len(query) > 1, size > 500:
 			w.WriteHeader(http.StatusBadRequest)
 			return
