@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ type list struct {
 	pages           int // more than so many are rejected, 0 is no limit
 	capped          bool
 	longest         time.Duration // range of a request, 0 is the default
-	requests        int
+	requests        atomic.Int64
 }
 
 func (l *list) ranges(source bridge.Source) bridge.Source {
@@ -47,7 +48,7 @@ func (s slowly) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, er
 
 func (l *list) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	const size = 6
-	l.requests++
+	l.requests.Add(1)
 	bridge.Sleep(ctx, time.Millisecond)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -175,8 +176,8 @@ func TestListLimit(t *testing.T) {
 		if _, err := w.start(w.begin(plan)).Do(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < time.Duration(w.list.requests-1)*time.Second {
-			t.Errorf("%d requests in %s, at most one a second", w.list.requests, took)
+		if took := time.Since(began); took < time.Duration(w.list.requests.Load()-1)*time.Second {
+			t.Errorf("%d requests in %s, at most one a second", w.list.requests.Load(), took)
 		}
 		w.wantOnce(200)
 	})

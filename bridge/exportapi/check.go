@@ -124,7 +124,7 @@ type SampledItem struct {
 	// Why says what is wrong with the item, or looks wrong if it has no
 	// Defect, and Remedy which setting to set. Both are empty if nothing is.
 	Why, Remedy string
-	// Raw is the item itself.
+	// Raw is the item itself, with Config.KeepItems.
 	Raw []byte
 
 	digest [sha256.Size]byte // of its bytes
@@ -160,7 +160,10 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 		e := &page.Events[i]
 		item := SampledItem{
 			ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key),
-			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, Raw: bytes.Clone(e.Raw), digest: sha256.Sum256(e.Raw),
+			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, digest: sha256.Sum256(e.Raw),
+		}
+		if c.cfg.KeepItems {
+			item.Raw = bytes.Clone(e.Raw)
 		}
 		item.Why, item.Remedy = c.diagnose(e)
 		s.Items = append(s.Items, item)

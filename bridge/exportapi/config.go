@@ -41,6 +41,8 @@ type Config struct {
 	// AnyOrder is set where items may come newest first. Events that lie outside of the
 	// asked range by their time are kept, for a caller that knows what is its own.
 	AnyOrder bool
+	// KeepItems is set if Sample returns the bytes of the items.
+	KeepItems bool
 	// Beside is set for a client that reads the export beside the streams.
 	Beside bool
 

@@ -202,7 +202,7 @@ func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
 		return nil, nil, err
 	}
 	export := st.Export
-	export.AnyOrder = export.AnyOrder || l.newest || l.outside
+	export.AnyOrder, export.KeepItems = export.AnyOrder || l.newest || l.outside, true
 	client, err := exportapi.New(export)
 	return st, client, err
 }
