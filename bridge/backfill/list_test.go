@@ -99,13 +99,13 @@ func (*list) Decode(*bridge.Page) error { return nil }
 // in doubt does no harm.
 func TestRunList(t *testing.T) {
 	t.Parallel()
-	for name, form := range map[string]list{
+	for name, form := range map[string]*list{
 		"repeats the last page": {numbers: true, beyond: "repeat"}, "empty behind the last page": {numbers: true},
 		"offsets": {offset: true}, "rejected cursor": {pages: 3}, "capped": {capped: true}, "cursor": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 0, func(t *testing.T, w *world) {
-				form.events, w.list = 240, &form
+				form.events, w.list = 240, form
 				plan := w.plan(100, 2)
 				plan.Version = 2
 				job, kills := w.begin(plan), 0

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/counter"
 )
 
 // common are usual names of the parameter of a cursor, and of a sequence number.
@@ -103,12 +104,12 @@ func numberIn(at exportapi.NextPlace) (name string) {
 // counts reports whether the cursors are numbers of pages, or counts of the items before
 // them: not a number that the last item has.
 func (l *learner) counts() bool {
-	counter, ok := exportapi.CounterOf(&l.first, &l.second)
-	if !ok || counter.Param != "" || l.second.Next == "" {
+	number, ok := counter.Find(&l.first, &l.second)
+	if !ok || number.Param != "" || l.second.Next == "" {
 		return false
 	}
 	for _, f := range fields(l.items) {
-		if f.values[len(f.values)-1] == strconv.Itoa(counter.Number) {
+		if f.values[len(f.values)-1] == strconv.Itoa(number.Number) {
 			return false
 		}
 	}

@@ -8,36 +8,37 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/counter"
 )
 
 // numbers reports a cursor that counts pages or items: it leads elsewhere once the list
 // moves. at is the position of the second page. One more request tells a page number from
 // a cursor, by another page size, and an offset, by a later start.
 func (s *sampler) numbers(ctx context.Context, at bridge.Position, first, second *exportapi.Sample) []finding {
-	counter, ok := exportapi.CounterOf(first, second)
+	number, ok := counter.Find(first, second)
 	if !ok || s.st.Windows.Windows() {
 		return nil
 	}
 	counts, proof := "page", s.pageNumber
-	if counter.In == "offset" {
+	if number.In == "offset" {
 		counts, proof = "item", s.offset
 	}
-	why, is := proof(ctx, at, &counter, first, second)
+	why, is := proof(ctx, at, &number, first, second)
 	if is == no {
 		return nil
 	}
-	name := cmp.Or(counter.Param, s.st.Export.CursorParam)
-	text := fmt.Sprintf("%s=%d, the next page, is a count of %ss, so it leads elsewhere once the list moves: %s", name, counter.Number, counts, why)
-	hint := "set EXPORT_FOLLOW=windows, EXPORT_START, for example -90d, EXPORT_CURSOR_IN=" + counter.In +
+	name := cmp.Or(number.Param, s.st.Export.CursorParam)
+	text := fmt.Sprintf("%s=%d, the next page, is a count of %ss, so it leads elsewhere once the list moves: %s", name, number.Number, counts, why)
+	hint := "set EXPORT_FOLLOW=windows, EXPORT_START, for example -90d, EXPORT_CURSOR_IN=" + number.In +
 		" and EXPORT_CURSOR_PARAM=" + name
-	if counter.Number == 1 && counter.In == "page-number" {
+	if number.Number == 1 && number.In == "page-number" {
 		hint += ", and EXPORT_CURSOR_FIRST=0"
 	}
 	if field := s.st.Export.CursorField; field != "" && field != "nextCursor" {
 		hint += "; unset EXPORT_CURSOR_FIELD"
 	}
 	if is == maybe {
-		text = fmt.Sprintf("is %s=%d, the next page, a count of %ss? It looks like one, and %s", name, counter.Number, counts, why)
+		text = fmt.Sprintf("is %s=%d, the next page, a count of %ss? It looks like one, and %s", name, number.Number, counts, why)
 		hint = "if it stays at its item when others are deleted or come late, change nothing; if it counts, " + hint
 	}
 	return []finding{warn(text, hint), s.ranges(ctx, first.Items)}
@@ -55,10 +56,10 @@ const (
 // pageNumber asks for the second page by another size: a page number then leads to other
 // items. A URL that differs from the one before in nothing else needs no proof.
 func (s *sampler) pageNumber(
-	ctx context.Context, at bridge.Position, counter *exportapi.Counter, first, second *exportapi.Sample,
+	ctx context.Context, at bridge.Position, number *counter.Counter, first, second *exportapi.Sample,
 ) (why string, is answer) {
 	export := &s.st.Export
-	if counter.Param != "" {
+	if number.Param != "" {
 		return "two next URLs differ in nothing else", yes
 	}
 	size := first.Asked
@@ -81,7 +82,7 @@ func (s *sampler) pageNumber(
 // offset asks for the items since the last time on the second page: an offset then begins
 // again with the items of that page.
 func (s *sampler) offset(
-	ctx context.Context, at bridge.Position, counter *exportapi.Counter, first, second *exportapi.Sample,
+	ctx context.Context, at bridge.Position, number *counter.Counter, first, second *exportapi.Sample,
 ) (why string, is answer) {
 	last := slices.MaxFunc(second.Items, func(a, b exportapi.SampledItem) int { return cmp.Compare(a.Time, b.Time) })
 	if s.st.Export.Starts() != nil || last.Time == bridge.NoTime || last.Time <= at.Start {
@@ -92,9 +93,9 @@ func (s *sampler) offset(
 	if f != nil || first.Begins(&later) {
 		return "a later start does not show more", maybe
 	}
-	behind, _ := counter.Of(second)
-	switch n, ok := counter.Of(&later); {
-	case ok && n == counter.Number-len(first.Items)+len(later.Items):
+	behind, _ := number.Of(second)
+	switch n, ok := number.Of(&later); {
+	case ok && n == number.Number-len(first.Items)+len(later.Items):
 		return "with a later start it begins again", yes
 	case ok && n >= behind:
 		return "", no

@@ -1,9 +1,18 @@
-package exportapi
+// Package counter finds page numbers and offsets among the cursors of a list.
+package counter
 
 import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"exportbridge/bridge/exportapi"
+)
+
+// The values of EXPORT_CURSOR_IN for numbers.
+const (
+	inPage   = "page-number"
+	inOffset = "offset"
 )
 
 // Counter is a number in the cursors of a list that counts its pages or its items.
@@ -16,11 +25,11 @@ type Counter struct {
 	Number int
 }
 
-// CounterOf returns the number in the cursors that two pages in a row name: it grows by one
+// Find returns the number in the cursors that two pages in a row name: it grows by one
 // for a page, or by the items of a page. Without a second one, a first one of 1 or 2 may be
 // the number of a page. It is false if there is none. Such a number can be a cursor as well:
 // nothing but other requests tells.
-func CounterOf(first, second *Sample) (Counter, bool) {
+func Find(first, second *exportapi.Sample) (Counter, bool) {
 	param, from, to := "", strings.Trim(first.Next, `"`), strings.Trim(second.Next, `"`)
 	if strings.Contains(from, "?") {
 		if param, from, to = differing(from, to); param == "" {
@@ -43,7 +52,7 @@ func CounterOf(first, second *Sample) (Counter, bool) {
 }
 
 // Of returns the number in the cursor that a page names.
-func (c *Counter) Of(page *Sample) (int, bool) {
+func (c *Counter) Of(page *exportapi.Sample) (int, bool) {
 	text := strings.Trim(page.Next, `"`)
 	if c.Param != "" {
 		_, query, _ := strings.Cut(text, "?")
