@@ -1,7 +1,7 @@
 package windows_test
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -17,14 +17,19 @@ import (
 // the ranges once, and no other.
 func TestRange(t *testing.T) {
 	for seed := range uint64(400) {
-		synctest.Test(t, func(t *testing.T) { playRange(t, seed) })
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+		if wrong := playRange(t, seed); wrong != "" {
+			t.Fatalf("seed %d: %s", seed, wrong)
 		}
 	}
 }
 
-func playRange(t *testing.T, seed uint64) {
+// playRange plays one schedule and returns what is wrong, or "".
+func playRange(t *testing.T, seed uint64) (wrong string) {
+	synctest.Test(t, func(t *testing.T) { wrong = readRanges(t, seed) })
+	return wrong
+}
+
+func readRanges(t *testing.T, seed uint64) string {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	now := time.Now()
 	span := time.Duration(300+rng.IntN(7200)) * time.Second
@@ -114,14 +119,15 @@ func playRange(t *testing.T, seed uint64) {
 	}
 	for raw, n := range want {
 		if got[raw] > n || got[raw] < n-gone[raw] {
-			t.Errorf("%s came %d times, want %d, or %d less: %+v %+v", raw, got[raw], n, gone[raw], cfg, *l)
+			x.fail("%s came %d times, want %d, or %d less (page %d, numbered %t)", raw, got[raw], n, gone[raw], l.page, cfg.Numbered)
 		}
 	}
 	for raw := range got {
 		if want[raw] == 0 {
-			t.Errorf("%s is not of the ranges", raw)
+			x.fail("%s is not of the ranges", raw)
 		}
 	}
+	return x.wrong
 }
 
 // rangeReader reads ranges of a list and counts in got what is committed. Before one of
@@ -133,6 +139,11 @@ type rangeReader struct {
 	cfg   windows.Config
 	crash int
 	got   map[string]int
+	wrong string
+}
+
+func (x *rangeReader) fail(format string, values ...any) {
+	x.wrong = cmp.Or(x.wrong, fmt.Sprintf(format, values...))
 }
 
 func (x *rangeReader) read(at bridge.Position) {
@@ -144,7 +155,8 @@ func (x *rangeReader) read(at bridge.Position) {
 	for range 20_000 {
 		p, err := r.Fetch(t.Context(), next)
 		if err != nil && bridge.FaultOf(err).Class == bridge.Permanent {
-			t.Fatal(err)
+			x.fail("%v", err)
+			return
 		}
 		if err != nil || rng.IntN(x.crash) == 0 {
 			if next, batch, last = at, nil, 0; rng.IntN(2) == 0 {
@@ -155,7 +167,7 @@ func (x *rangeReader) read(at bridge.Position) {
 		for i := range p.Events {
 			e := &p.Events[i]
 			if batch = append(batch, string(e.Raw)); len(l.all) > 0 && l.all[0].placed.IsZero() && e.Time < last {
-				t.Errorf("event %s of %d comes behind %d", e.ID, e.Time, last)
+				x.fail("event %s of %d comes behind %d", e.ID, e.Time, last)
 			}
 			last = e.Time
 		}
@@ -173,7 +185,7 @@ func (x *rangeReader) read(at bridge.Position) {
 			return
 		}
 	}
-	t.Error(errors.New("the range does not end"))
+	x.fail("the range does not end")
 }
 
 // TestRangeMemory: a range that does not fit into memory takes not many more requests than
@@ -189,8 +201,8 @@ func TestRangeMemory(t *testing.T) {
 			cfg.PageSize, cfg.MaxBytes = 20, most
 			x := &rangeReader{t: t, rng: rand.New(rand.NewPCG(1, 4)), list: l, cfg: cfg, crash: 1000, got: make(map[string]int)}
 			x.read(bridge.Position{Start: time.Now().Add(-10 * time.Minute).UnixMilli(), End: time.Now().UnixMilli(), Window: true})
-			if len(x.got) != 2000 {
-				t.Errorf("%d items of 2000", len(x.got))
+			if len(x.got) != 2000 || x.wrong != "" {
+				t.Errorf("%d items of 2000, %s", len(x.got), x.wrong)
 			}
 			return l.requests
 		}

@@ -32,6 +32,7 @@ const (
 	Processes                  // TestE2EProofBroken, with processes and servers
 	Windows                    // the same, where it follows windows
 	Lists                      // TestFollowBroken of bridge/windows, without servers
+	Ranges                     // TestRangeBroken of bridge/windows, without servers
 )
 
 // Names returns the names of the rules that a test must notice.

@@ -344,6 +344,58 @@ var All = []Rule{
 `}},
 	},
 	{
+		Name: "list-trusts-end", Without: "an API that names no next page has listed all",
+		Notice: Ranges,
+		Edits: []Edit{{"bridge/windows/list.go", `
+-	if err == nil && (middle > from || l.cfg.NoEnd && !l.cfg.NoStart) {
++	if err == nil && (middle > from || l.cfg.NoEnd && !l.cfg.NoStart) && !protocol.Broken("list-trusts-end") {
+`}},
+	},
+	{
+		Name: "range-no-border", Without: "a part of a range has what the part before it lists",
+		Notice: Ranges,
+		Edits: []Edit{{"bridge/windows/range.go", `
+-	if p.from > unit {
++	if p.from > unit && !protocol.Broken("range-no-border") {
+`}},
+	},
+	{
+		Name: "range-forgets-border", Without: "what the part before lists is forgotten when a listing is repeated",
+		Notice: Ranges,
+		Edits: []Edit{{"bridge/windows/range.go", `
+-	l.memory.keep(bridge.NoTime)
++	if !protocol.Broken("range-forgets-border") {
++		l.memory.keep(bridge.NoTime)
++	}
+`}},
+	},
+	{
+		Name: "range-gives-again", Without: "a part that is listed again gives out all of it",
+		Notice: Ranges,
+		Edits: []Edit{{"bridge/windows/range.go", `
+ func (s *share) keeps(i *item) bool {
++	if protocol.Broken("range-gives-again") {
++		s.after = nil
++	}
+`}},
+	},
+	{
+		Name: "range-splits-equals", Without: "equal items are on two pages",
+		Notice: Ranges,
+		Edits: []Edit{{"bridge/windows/range.go", `
+-			(n < r.lister.cfg.PageSize && size < pageBytes || items[n].order == items[n-1].order) {
++			(n < r.lister.cfg.PageSize && size < pageBytes || items[n].order == items[n-1].order && !protocol.Broken("range-splits-equals")) {
+`}},
+	},
+	{
+		Name: "range-drops-rest", Without: "a second that memory does not hold ends with its first items",
+		Notice: Ranges,
+		Edits: []Edit{{"bridge/windows/range.go", `
+-	items, cursor, whole := c.items, at.Cursor, c.share.until == nil
++	items, cursor, whole := c.items, at.Cursor, c.share.until == nil || protocol.Broken("range-drops-rest")
+`}},
+	},
+	{
 		Name: "rewind-counts-all", Without: "after a reset within the look-back all that the topic holds counts",
 		Notice: Windows,
 		Edits: []Edit{{"bridge/engine/listing.go", `
