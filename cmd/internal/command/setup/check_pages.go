@@ -47,6 +47,10 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 			f.Items = sampleOf(items[:min(s.show, len(items))], s.st)
 		}
 		found = append(found, f)
+		if n := len(items); n < s.show && (first.Next != "" || first.Beyond != "") {
+			found = append(found, info(fmt.Sprintf("%d of the %d items of --sample are shown: check shows those of the first page", n, s.show),
+				"raise EXPORT_PAGE_SIZE if the API lists more on a page"))
+		}
 		switch {
 		case first.Unread.Where != "":
 			found = append(found, failure(first.Unread.Fault()))
