@@ -136,6 +136,19 @@ var listForms = map[string]func(l *formList) formPage{
 		}
 		return l.from(l.number(0), `,"nextCursor":"c%d"`)
 	},
+	"times of 13 digits": func(l *formList) formPage {
+		if start, end := l.query.Get("start"), l.query.Get("end"); len(start) != 13 || len(end) != 13 {
+			return formPage{refusal: `{"message":"Invalid request parameters","message_detail":"start"}`}
+		}
+		return l.from(l.number(0), `,"nextCursor":"c%d"`)
+	},
+	"times of 13 digits, no end": func(l *formList) formPage {
+		if start := l.query.Get("start"); len(start) != 13 {
+			return formPage{refusal: `{"message":"Invalid request parameters","message_detail":"start"}`}
+		}
+		l.all = 1000 - l.first
+		return l.from(l.number(0), `,"nextCursor":"c%d"`)
+	},
 	"a day": func(l *formList) formPage { return l.atMost(24*time.Hour, `{"message":"the range is too long"}`) },
 }
 
@@ -240,6 +253,9 @@ func TestCheckForms(t *testing.T) {
 		{name: "a week", form: "a week", items: 1000, args: windows},
 		{name: "a day", form: "a day", items: 1000, args: windows},
 		{name: "both bounds", form: "both bounds", items: 1000, args: windows},
+		{name: "times of 13 digits", form: "times of 13 digits", items: 1000, args: windows},
+		{name: "times of 13 digits, an ignored end", form: "times of 13 digits, no end", items: 1000, args: windows},
+		{name: "times of 13 digits, another format", form: "times of 13 digits", items: 1000, args: windows + " --set EXPORT_TIME_FORMAT=s"},
 		{name: "both bounds, numbered", form: "both bounds", items: 30, args: windows + " --set EXPORT_CURSOR_IN=offset --set EXPORT_CURSOR_PARAM=offset"},
 		{name: "both bounds, a bounded stream", form: "both bounds", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_END=2099-01-01"},
 		{name: "both bounds, by the cursor", form: "both bounds", items: 1000},
