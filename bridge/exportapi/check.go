@@ -35,6 +35,8 @@ type Findings struct {
 	// Contract is how the page marks the end of the results; unknown if it has
 	// items.
 	Contract bridge.Contract
+	// NoMember is set if the page lacks the member of the cursor.
+	NoMember bool
 	// Compression is the Content-Encoding of the page; empty for none.
 	Compression string
 }
@@ -42,18 +44,27 @@ type Findings struct {
 // startTolerance is how much older than a start of now an item may be.
 const startTolerance = 5 * time.Minute
 
-// Check requests one page of one item, starting now if the API has a parameter
-// for that, and ending soon if it has one for both only. It returns the errors of
-// Fetch and Decode, changes nothing and needs no cursor.
-func (c *Client) Check(ctx context.Context) (Findings, error) {
+// Check requests one page of one item, starting now if the API has a parameter for
+// that. bounded asks for the last minute in place of it, with the bounds that the API
+// has parameters for, as one for both requires. Check returns the errors of Fetch and
+// Decode, changes nothing and needs no cursor.
+func (c *Client) Check(ctx context.Context, bounded bool) (f Findings, err error) {
+	now := time.Now().UnixMilli()
 	var at bridge.Position
-	if c.cfg.Starts() == nil {
-		at.Start = time.Now().UnixMilli()
+	if c.cfg.takesStart() {
+		at.Start = now
 	}
-	if c.cfg.Refuse(at) != nil { // without an end
-		at.End, at.Window = at.Start+time.Minute.Milliseconds(), true
+	if bounded && c.cfg.takesEnd() || c.cfg.Refuse(at) != nil { // an end in the future may be refused
+		at.End, at.Window = now, true
+		if c.cfg.takesStart() {
+			at.Start = now - time.Minute.Milliseconds()
+		}
 	}
-	page, got, err := c.fetch(ctx, at, 1, (*Client).receive)
+	page, got, err := c.fetch(ctx, at, 1, func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
+		fault := c.receive(p, asked, resp)
+		f.NoMember = c.ahead.cursor.part != nil && !c.ahead.cursor.seen
+		return fault
+	})
 	if err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
@@ -62,13 +73,8 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 	if err := c.Decode(page); err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
-	f := Findings{
-		Host:        hostPort(c.endpoint),
-		Latency:     arrived.Sub(page.RequestedAt),
-		Source:      page.Source,
-		Items:       page.Items,
-		Compression: got.compression,
-	}
+	f.Host, f.Latency, f.Compression = hostPort(c.endpoint), arrived.Sub(page.RequestedAt), got.compression
+	f.Source, f.Items = page.Source, page.Items
 	if got.tls != nil && len(got.tls.PeerCertificates) > 0 {
 		f.CertificateExpires = got.tls.PeerCertificates[0].NotAfter
 	}

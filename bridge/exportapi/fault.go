@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
@@ -269,7 +270,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		}
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = e.configHint(at, code)
+		f.Hint = e.configHint(at, code, f.Err.Error())
 	}
 	return f
 }
@@ -299,12 +300,17 @@ func (e *faults) authHint() string {
 	return "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, and EXPORT_KEY_HEADER"
 }
 
-func (e *faults) configHint(at bridge.Position, code int) string {
+// configHint names the settings of a request that the API rejects with a text.
+func (e *faults) configHint(at bridge.Position, code int, said string) string {
 	switch code {
 	case http.StatusNotFound:
 		return "EXPORT_URL and " + e.pathSetting(at) + " make the path " + e.urls.of(at).Path + ": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		hint := "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
+		if at.Cursor == "" && at.End == 0 && e.cfg.EndParam != noParam && hasWord(said, e.cfg.EndParam) {
+			hint = "if the API requires an end, set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d, " +
+				"so that requests have the parameter EXPORT_END_PARAM=" + e.cfg.EndParam + "; else " + hint
+		}
 		if e.endpoint.Scheme == "http" {
 			hint += "; if the server requires TLS at this port, use https:// in EXPORT_URL"
 		}
@@ -315,4 +321,11 @@ func (e *faults) configHint(at bridge.Position, code int) string {
 		return "check the user and password in EXPORT_PROXY"
 	}
 	return "check EXPORT_URL, EXPORT_PATH and EXPORT_RESOURCE"
+}
+
+// hasWord reports whether a text has a name as a word.
+func hasWord(text, name string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool {
+		return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}), name)
 }

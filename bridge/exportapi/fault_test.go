@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,8 @@ func TestProblemText(t *testing.T) {
 		"oauth":           {"application/json", `{"error":"invalid_request","error_description":"no limit"}`, "400 Bad Request: invalid_request: no limit", ""},
 		"errors":          {"application/json", `{"errors":[{"message":"no limit"},{"detail":"no start"},{"field":"end","message":"is past"},"odd"]}`, "400 Bad Request: no limit; no start; end: is past; odd", ""},
 		"list of details": {"application/json", `{"detail":[{"loc":["query","limit"],"msg":"not a number"}]}`, "400 Bad Request: not a number", "query"},
+		"msg":             {"application/json", `{"msg":"Record not found","detail":"no event"}`, "400 Bad Request: Record not found: no event", ""},
+		"message_detail":  {"application/json", `{"code":40002,"message":"Invalid request parameters","message_detail":"maxtime","stat":"FAIL"}`, "400 Bad Request: Invalid request parameters: maxtime", "FAIL"},
 		"the status":      {"application/json", `{"statusCode":400,"error":"Bad Request","message":"no limit"}`, "400 Bad Request: no limit", ""},
 		"key in an error": {"application/json", `{"error":{"message":"\u001b[31m` + testKey + ` at ` + testCursor + `"}}`, "400 Bad Request: [31m*** at cursor " + bridge.CursorHash(testCursor), "sk-"},
 		"text":            {"text/plain; charset=utf-8", "ascending is\r\n\x1b[31mrequired, " + testKey, "400 Bad Request: ascending is [31mrequired, ***", "sk-"},
@@ -580,7 +583,7 @@ func TestCheck(t *testing.T) {
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	c := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))
-	f, err := c.Check(t.Context())
+	f, err := c.Check(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -594,12 +597,20 @@ func TestCheck(t *testing.T) {
 	if query.Get("pageSize") != "1" || query.Get("start") == "" || query.Has("cursor") {
 		t.Errorf("asked for %v, want one item from now on", query)
 	}
+	if _, err := c.Check(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	query = seen.all()[1].URL.Query()
+	start, _ := strconv.ParseInt(query.Get("start"), 10, 64)
+	if end, _ := strconv.ParseInt(query.Get("end"), 10, 64); end-start != time.Minute.Milliseconds() || end > time.Now().UnixMilli() {
+		t.Errorf("asked for %v, want the last minute", query)
+	}
 	next = `"c"`
-	if f, err := c.Check(t.Context()); err != nil || f.Contract != bridge.ContractEmptyItems {
+	if f, err := c.Check(t.Context(), false); err != nil || f.Contract != bridge.ContractEmptyItems {
 		t.Errorf("a cursor with an empty page: got %q %v", f.Contract, err)
 	}
 	next = `7.5`
-	_, err = c.Check(t.Context())
+	_, err = c.Check(t.Context(), false)
 	if f := wantFault(t, err); f.Reason != bridge.ReasonSchema {
 		t.Errorf("got %v, want schema", f)
 	}

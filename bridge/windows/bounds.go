@@ -63,14 +63,12 @@ type bounds struct {
 }
 
 // lists returns the events that the second at a time lists although they are outside, nil
-// if there are none. rejected is true if the API rejects such a range.
+// if there are none. rejected is true if the API rejects such a range, as err says.
 func (b *bounds) lists(ctx context.Context, at int64, outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
 	p, err := pageread.Once(ctx, b.source, b.cfg.Range(at, at+unit), b.cfg.Timeout)
-	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.BadCursor {
-		return nil, true, nil
-	}
 	if err != nil {
-		return nil, false, err
+		f, ok := errors.AsType[*bridge.Fault](err)
+		return nil, ok && (f.Class == bridge.BadCursor || f.Class == bridge.Permanent && f.Reason == bridge.ReasonConfig), err
 	}
 	defer p.Release()
 	if b.seen != nil {
@@ -87,8 +85,8 @@ func (b *bounds) lists(ctx context.Context, at int64, outside func(*bridge.Event
 	return found, false, nil
 }
 
-// listTwice returns the events that two ranges list although they are outside of both. A
-// range that the API rejects lists none.
+// listTwice returns the events that two ranges list although they are outside of both. An
+// API that rejects the first one takes no range; a second one that it rejects lists none.
 func (b *bounds) listTwice(ctx context.Context, first, second int64, outside func(*bridge.Event) bool) (map[bridge.ItemKey]struct{}, error) {
 	found, _, err := b.lists(ctx, max(unit, first), outside)
 	if err != nil || found == nil {
@@ -97,7 +95,10 @@ func (b *bounds) listTwice(ctx context.Context, first, second int64, outside fun
 	if second > first { // of now
 		bridge.Sleep(ctx, time.Until(time.UnixMilli(second)))
 	}
-	again, _, err := b.lists(ctx, max(unit, second), outside)
+	again, rejected, err := b.lists(ctx, max(unit, second), outside)
+	if rejected {
+		return nil, ctx.Err()
+	}
 	for k := range again {
 		if _, ok := found[k]; ok {
 			return again, err

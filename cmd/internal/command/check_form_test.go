@@ -129,6 +129,26 @@ var listForms = map[string]func(l *formList) formPage{
 	"a week": func(l *formList) formPage {
 		return l.atMost(7*24*time.Hour, `{"message":"the range must not exceed 7 days"}`)
 	},
+	"both bounds": func(l *formList) formPage {
+		start, _ := strconv.Atoi(l.query.Get("start"))
+		if end, err := strconv.Atoi(l.query.Get("end")); err != nil || end < start || l.query.Get("start") == "" {
+			return formPage{refusal: `{"message":"start and end are required"}`}
+		}
+		return l.from(l.number(0), `,"nextCursor":"c%d"`)
+	},
+	"times of 13 digits": func(l *formList) formPage {
+		if start, end := l.query.Get("start"), l.query.Get("end"); len(start) != 13 || len(end) != 13 {
+			return formPage{refusal: `{"message":"Invalid request parameters","message_detail":"start"}`}
+		}
+		return l.from(l.number(0), `,"nextCursor":"c%d"`)
+	},
+	"times of 13 digits, no end": func(l *formList) formPage {
+		if start := l.query.Get("start"); len(start) != 13 {
+			return formPage{refusal: `{"message":"Invalid request parameters","message_detail":"start"}`}
+		}
+		l.all = 1000 - l.first
+		return l.from(l.number(0), `,"nextCursor":"c%d"`)
+	},
 	"a day": func(l *formList) formPage { return l.atMost(24*time.Hour, `{"message":"the range is too long"}`) },
 }
 
@@ -177,6 +197,27 @@ func serveForm(t *testing.T, form string, items, lateBy int) (url string, reques
 	return api.URL, requests
 }
 
+// TestCheckSampleOfOnePage: check says that --sample asks for more than the page it shows.
+func TestCheckSampleOfOnePage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		form, sample, want string
+		items              int
+	}{
+		{"short pages", "320", "20 of the 320 items of --sample are shown", 50},
+		{"short pages", "320", "", 20},
+		{"short pages", "20", "", 50},
+		{"offsets", "320", "200 of the 320 items of --sample are shown", 1000},
+	} {
+		api, _ := serveForm(t, test.form, test.items, 0)
+		env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "200"}
+		got := runProgram(t, env, "check", "--only", "api", "--sample", test.sample)
+		if said := strings.Contains(got.stdout, "of --sample are shown"); said != (test.want != "") || !strings.Contains(got.stdout, test.want) {
+			t.Errorf("%+v: got %s", test, got.stdout)
+		}
+	}
+}
+
 // mostRequests is how many requests a check of the API sends at most: for three pages, for
 // the bounds of ranges, and four that tell the form of the list.
 const mostRequests = 3 + 4 + 4
@@ -211,6 +252,13 @@ func TestCheckForms(t *testing.T) {
 		{name: "short pages", form: "short pages", items: 1000},
 		{name: "a week", form: "a week", items: 1000, args: windows},
 		{name: "a day", form: "a day", items: 1000, args: windows},
+		{name: "both bounds", form: "both bounds", items: 1000, args: windows},
+		{name: "times of 13 digits", form: "times of 13 digits", items: 1000, args: windows},
+		{name: "times of 13 digits, an ignored end", form: "times of 13 digits, no end", items: 1000, args: windows},
+		{name: "times of 13 digits, another format", form: "times of 13 digits", items: 1000, args: windows + " --set EXPORT_TIME_FORMAT=s"},
+		{name: "both bounds, numbered", form: "both bounds", items: 30, args: windows + " --set EXPORT_CURSOR_IN=offset --set EXPORT_CURSOR_PARAM=offset"},
+		{name: "both bounds, a bounded stream", form: "both bounds", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_END=2099-01-01"},
+		{name: "both bounds, by the cursor", form: "both bounds", items: 1000},
 		{name: "bounds in milliseconds", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=s"},
 		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
 		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=rfc3339"},

@@ -111,14 +111,15 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err 
 	return window.TopicID(ctx)
 }
 
-// checkAPI requests one page, with the filter of the job.
+// checkAPI requests one page with the filter of the job, and with both bounds, as its
+// windows have.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 	api, err := exportapi.New(w.export(events))
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	_, err = api.Check(ctx)
+	_, err = api.Check(ctx, !w.Windows.NoStart)
 	return err
 }
 

@@ -85,7 +85,8 @@ removes it again.
 The first 100 items from EXPORT_START on are read as the bridge would read them,
 and the page that follows by its cursor, of EXPORT_PAGE_SIZE items. Up to four
 more requests tell the form of the list, and which settings follow it.
---sample N reads N and shows them: id, time, type, key and topic, in clear text.
+--sample N reads N, at most a page, and shows them: id, time, type, key and
+topic, in clear text.
 
 The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,
 		Example: `  EXPORT_API_KEY_FILE=key exportbridge check

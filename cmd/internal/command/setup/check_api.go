@@ -22,7 +22,7 @@ const (
 	certificateWarning = 14 * 24 * time.Hour
 )
 
-// checkAPI requests one page from now on, the first items of the export, of which it
+// checkAPI requests one page of now, the first items of the export, of which it
 // shows so many, and the page that follows.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	client, err := exportapi.New(st.Export)
@@ -30,7 +30,8 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 		return []finding{failure(err)}
 	}
 	defer client.Close()
-	got, err := client.Check(ctx)
+	w := &st.Windows
+	got, err := client.Check(ctx, st.Engine.Origin.End != 0 || w.Windows() && !w.NoStart)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return []finding{fail("the export API did not answer in time",
@@ -44,7 +45,7 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 			"synchronize this machine's clock, for example with NTP"))
 	}
 	found = append(found, fine(answerOf(got, st)))
-	if ends := endOf(got.Contract, &st.Export); ends != "" {
+	if ends := endOf(got, st); ends != "" {
 		found = append(found, info("end of results: "+ends))
 	}
 	if got.IgnoresStart {
@@ -61,14 +62,20 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 }
 
 // endOf describes the mark of the end of the results.
-func endOf(contract bridge.Contract, export *exportapi.Config) string {
-	switch {
-	case contract == bridge.ContractUnknown:
+func endOf(got exportapi.Findings, st *config.Stream) string {
+	switch export := &st.Export; {
+	case got.Contract == bridge.ContractUnknown:
 		return ""
+	case export.Numbered():
+		return "a page without another item, since pages are numbered"
 	case export.MoreField != "":
 		return "as " + export.MoreField + " says (EXPORT_MORE_FIELD)"
-	case contract == bridge.ContractEmptyItems:
+	case got.Contract == bridge.ContractEmptyItems, export.CursorIn == "last-item":
 		return "an empty page"
+	case export.CursorIn == "next-url", export.CursorIn == "link":
+		return "a page that names no next URL"
+	case got.NoMember && st.Windows.Windows():
+		return "a page without " + export.CursorField + ": where none has it, each list is one page"
 	}
 	return "an empty cursor"
 }

@@ -47,13 +47,7 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 			f.Items = sampleOf(items[:min(s.show, len(items))], s.st)
 		}
 		found = append(found, f)
-		switch {
-		case first.Unread.Where != "":
-			found = append(found, failure(first.Unread.Fault()))
-		case first.EndsFull:
-			found = append(found, warn("the first page is full and names no next page",
-				"if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is"))
-		}
+		found = append(found, s.partial(&first)...)
 		if f, ok := identities(items, s.st); ok {
 			found = append(found, f)
 		}
@@ -84,6 +78,22 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	}
 	if lacking := s.client.Lacking(); len(lacking) > 0 {
 		found = append(found, warn(exportapi.TextLacking(lacking), exportapi.HintLacking))
+	}
+	return found
+}
+
+// partial reports a first page that is not all that was asked for, or may not be.
+func (s *sampler) partial(first *exportapi.Sample) (found []finding) {
+	if n := len(first.Items); n < s.show && (first.Next != "" || first.Beyond != "") {
+		found = append(found, info(fmt.Sprintf("%d of the %d items of --sample are shown: check shows those of the first page", n, s.show),
+			"raise EXPORT_PAGE_SIZE if the API lists more on a page"))
+	}
+	switch {
+	case first.Unread.Where != "":
+		found = append(found, failure(first.Unread.Fault()))
+	case first.EndsFull:
+		found = append(found, warn("the first page is full and names no next page",
+			"if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is"))
 	}
 	return found
 }
