@@ -166,6 +166,15 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 	}
 	l.setHeaders(static)
 	switch i := slices.IndexFunc(params, func(p param) bool { return secretParam.MatchString(p.name) }); {
+	case (user == "") != (password == ""):
+		l.half = user + password
+		l.drop("EXPORT_KEY_HEADER")
+		key(base64.StdEncoding.EncodeToString([]byte(user+":"+password)), "Authorization", "Basic")
+		print := `printf '%s:' "$KEY"`
+		if user == "" {
+			print = `printf ':%s' "$KEY"`
+		}
+		l.finding("EXPORT_KEY_HEADER").why = "Basic with one of user and password, KEY: the output of " + print + " | base64 -w0" + isKey
 	case user != "":
 		l.secret = password
 		l.drop("EXPORT_KEY_HEADER", "EXPORT_KEY_PREFIX")
