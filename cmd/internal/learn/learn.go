@@ -113,6 +113,9 @@ func (l *learner) hidden(text string) string {
 
 // hide hides the key in an error that quotes the API.
 func (l *learner) hide(err error) error {
+	if err == nil || l.hidden(err.Error()) == err.Error() {
+		return err
+	}
 	if f, ok := errors.AsType[*bridge.Fault](err); ok {
 		f.Err = errors.New(l.hidden(f.Error()))
 		return f
@@ -120,7 +123,7 @@ func (l *learner) hide(err error) error {
 	if no, ok := errors.AsType[*UnfollowableError](err); ok {
 		return &UnfollowableError{l.hidden(no.Why), no.Hint}
 	}
-	return err
+	return errors.New(l.hidden(err.Error()))
 }
 
 func (l *learner) learn(ctx context.Context) error {

@@ -174,7 +174,7 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 		if user == "" {
 			print = `printf ':%s' "$KEY"`
 		}
-		l.finding("EXPORT_KEY_HEADER").why = "Basic with one of user and password, KEY: the output of " + print + " | base64 -w0" + isKey
+		l.finding("EXPORT_KEY_HEADER").why = "Basic with one of user and password, KEY: the output of " + print + " | base64 | tr -d '\\n'" + isKey
 	case user != "":
 		l.secret = password
 		l.drop("EXPORT_KEY_HEADER", "EXPORT_KEY_PREFIX")
