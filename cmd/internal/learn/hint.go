@@ -16,8 +16,8 @@ func (r *Request) Hint(f *bridge.Fault) string {
 	status := len(f.Code) == 3 && strings.Trim(f.Code, "0123456789") == ""
 	switch {
 	case f.Reason == bridge.ReasonAuth && r.signed():
-		return "a signature of each request, by the headers Date and Authorization, is valid for that request alone, and learn sends others: " +
-			"put a proxy that signs requests in front of the API, and learn with the address of the proxy"
+		return "a signature of each request, by the headers Date and Authorization, is valid for that request alone, " +
+			"and learn sends others: put a proxy that signs requests in front of the API, and learn with the address of the proxy"
 	case f.Reason == bridge.ReasonAuth:
 		return "check the key of the curl command and its permissions"
 	case f.Class == bridge.Transient && status:
@@ -27,7 +27,8 @@ func (r *Request) Hint(f *bridge.Fault) string {
 	case status && f.Code[0] == '4':
 		return "correct the curl command: its URL, its parameters and its data; curl itself must list items with it"
 	case f.Code == "timeout":
-		return "repeat the command; if it persists, ask for a smaller page in the curl command, or check EXPORT_PROXY and the firewall"
+		return "repeat the command; if it persists, ask for a smaller page in the curl command, " +
+			"or check EXPORT_PROXY and the firewall"
 	case f.Code == "network", f.Code == "tls":
 		return strings.NewReplacer("use https:// in EXPORT_URL", "use https:// in the curl command",
 			"http:// in EXPORT_URL", "http:// in the curl command", "EXPORT_URL", "the URL of the curl command").Replace(f.Hint)

@@ -12,7 +12,8 @@ var (
 	wordOf = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+|[0-9]+`)
 	// typeNames are names of the type of an event, the likeliest first. Those of the second
 	// list are also names of other types.
-	typeNames  = strings.Fields("eventtype actiontype activitytype operationtype eventname actionname activityname operationname")
+	typeNames = strings.Fields("eventtype actiontype activitytype operationtype " +
+		"eventname actionname activityname operationname")
 	plainTypes = strings.Fields("type action event kind operation activity category name")
 	// inEvents are members around those of the event itself, not of its user or object.
 	inEvents = strings.Fields("action event activity operation attributes data payload properties details record log")
@@ -22,7 +23,8 @@ var (
 	// otherSide are words before them that name the object of an event.
 	otherSide = strings.Fields("target affected object resource")
 	// idNames are what a user is identified by, the likeliest first.
-	idNames = strings.Fields("id uuid guid gid sid key userid accountid memberid email emailaddress mail login loginname username name")
+	idNames = strings.Fields("id uuid guid gid sid key userid accountid memberid " +
+		"email emailaddress mail login loginname username name")
 )
 
 // words returns the words of a name, in lower case.
@@ -154,7 +156,8 @@ func (l *learner) findType(all []field) {
 func (l *learner) findKey(all []field) {
 	found := candidates(all, rankKey)
 	if len(found) == 0 {
-		l.ask("KAFKA_KEY", "no member looks like the user or object of an item; events without a key have no order among them")
+		l.ask("KAFKA_KEY", "no member looks like the user or object of an item; "+
+			"events without a key have no order among them")
 		return
 	}
 	l.set("EXPORT_ITEM_SUBJECT", found[0].pointer, "")
