@@ -44,6 +44,8 @@ type service struct {
 	hint  string        // at the end of an error about a parameter
 	// endInclusive is as the profile must have proven it.
 	endInclusive bool
+	// seconds is set if items have their time without its fraction: nothing can be proven.
+	seconds bool
 }
 
 type event struct {
@@ -55,8 +57,13 @@ const events = 240
 
 var began = time.Now().Add(-2 * time.Hour).Truncate(time.Minute).UTC()
 
+// event returns an event; most have a time with a fraction of a second.
 func (s *service) event(n int) event {
-	return event{n, began.Add(time.Duration(n) * cmp.Or(s.every, 20*time.Second))}
+	fraction := time.Duration(n%3) * 137 * time.Millisecond
+	if s.every > 0 {
+		fraction = 0
+	}
+	return event{n, began.Add(time.Duration(n)*cmp.Or(s.every, 20*time.Second) + fraction)}
 }
 
 func instant(text string) (time.Time, error) {
@@ -228,7 +235,7 @@ var services = map[string]*service{
 	// https://developers.cloudflare.com/api/resources/audit_logs/
 	"cloudflare": {
 		curl: `curl URL/client/v4/accounts/4711/audit_logs -H 'X-Auth-Email: jo@example.com' -H 'X-Auth-Key: sesame'`,
-		path: "/client/v4/accounts/4711/audit_logs", params: "since before page per_page direction id hide_user_logs", start: "since", end: "before", unit: "rfc3339",
+		path: "/client/v4/accounts/4711/audit_logs", params: "since before page per_page direction id hide_user_logs", start: "since", end: "before", unit: "rfc3339", seconds: true,
 		newest: true, size: "per_page", most: 100,
 		at: func(v url.Values) int { n, _ := strconv.Atoi(cmp.Or(v.Get("page"), "1")); return n - 1 },
 		item: func(e event) string {
@@ -243,7 +250,7 @@ var services = map[string]*service{
 	// https://www.twilio.com/docs/usage/monitor-events
 	"twilio": {
 		curl: `curl -X GET 'URL/v1/Events?PageSize=20' -u AC123:sesame`,
-		path: "/v1/Events", params: "ActorSid EventType ResourceSid SourceIpAddress StartDate EndDate PageSize Page PageToken", start: "StartDate", end: "EndDate", unit: "rfc3339", endInclusive: true,
+		path: "/v1/Events", params: "ActorSid EventType ResourceSid SourceIpAddress StartDate EndDate PageSize Page PageToken", start: "StartDate", end: "EndDate", unit: "rfc3339", seconds: true, endInclusive: true,
 		newest: true, size: "PageSize", most: 1000, at: opaque("PageToken"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"sid":"AE%032d","account_sid":"AC123","actor_sid":"US%d","actor_type":"user","description":null,"event_type":%q,"event_date":%q,"resource_sid":"PN1","source":"web","url":"https://monitor.example/v1/Events/AE"}`,
@@ -268,7 +275,7 @@ var services = map[string]*service{
 	// https://developer.box.com/reference/get-events/
 	"box": {
 		curl: fmt.Sprintf(`curl -i -X GET 'URL/2.0/events?stream_type=admin_logs&limit=50&created_after=%s' -H 'authorization: Bearer sesame'`, began.Add(-time.Minute).Format(time.RFC3339)),
-		path: "/2.0/events", params: "stream_type stream_position limit event_type created_after created_before", start: "created_after", end: "created_before", unit: "rfc3339",
+		path: "/2.0/events", params: "stream_type stream_position limit event_type created_after created_before", start: "created_after", end: "created_before", unit: "rfc3339", seconds: true,
 		size: "limit", most: 500, at: opaque("stream_position"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"type":"event","event_id":"e%d","created_at":%q,"created_by":{"id":"u%d","type":"user"},"event_type":%q,"source":{"id":"s","type":"file"}}`,
@@ -284,7 +291,7 @@ var services = map[string]*service{
 		curl: fmt.Sprintf(`curl -X POST URL/2/team_log/get_events --header 'Authorization: Bearer sesame' --header 'Content-Type: application/json' --data '{"limit":50,"time":{"start_time":"%s","end_time":"%s"}}'`,
 			began.Add(-time.Minute).Format(time.RFC3339), began.Add(2*time.Hour).Format(time.RFC3339)),
 		path: "/2/team_log/get_events", then: "/2/team_log/get_events/continue", params: "limit account_id time/start_time time/end_time category", strict: true,
-		start: "time/start_time", end: "time/end_time", unit: "rfc3339", size: "limit", most: 1000, at: opaque("cursor"),
+		start: "time/start_time", end: "time/end_time", unit: "rfc3339", seconds: true, size: "limit", most: 1000, at: opaque("cursor"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"timestamp":%q,"event_category":{".tag":"logins"},"actor":{".tag":"user","user":{"account_id":"u%d"}},"event_type":{".tag":%q,"description":"d"},"details":{".tag":"d%[4]d"}}`,
 				e.at.Format(time.RFC3339), e.n%7, actions[e.n%4], e.n)
@@ -350,7 +357,11 @@ func TestDocumented(t *testing.T) {
 			if n := strings.Count(profile, "# to be set"); n > 1 {
 				t.Errorf("%d settings must be added by hand", n)
 			}
-			if inclusive := fmt.Sprintf("EXPORT_END_INCLUSIVE=%v\n", s.endInclusive); s.end != "" && !strings.Contains(profile, inclusive) {
+			inclusive := fmt.Sprintf("\nEXPORT_END_INCLUSIVE=%v\n", s.endInclusive)
+			if s.seconds {
+				inclusive = "\n#EXPORT_END_INCLUSIVE=\n"
+			}
+			if s.end != "" && !strings.Contains(profile, inclusive) {
 				t.Errorf("%s is not in the profile", inclusive)
 			}
 			if strings.Contains(profile, "sesame") {

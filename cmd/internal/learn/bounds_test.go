@@ -67,6 +67,16 @@ func TestBounds(t *testing.T) {
 			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. In vain were tried: ", "from and to"}},
 		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",
 			[]string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=true"}},
+		"whole seconds prove no end": {func(s *service) {
+			s.start, s.end, s.endInclusive = "start", "end", true
+			s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d","at":%d,"type":"t"}`, e.n, e.at.Unix()) }
+		}, "", []string{"EXPORT_ITEM_TIME=/at\n", "# ? not proven: the items have times in whole seconds", "\n#EXPORT_END_INCLUSIVE=\n"}},
+		"a finer time": {func(s *service) {
+			s.start, s.end, s.endInclusive = "start", "end", true
+			s.item = func(e event) string {
+				return fmt.Sprintf(`{"id":"e%d","at":%d,"zat":%q,"type":"t"}`, e.n, e.at.Unix(), rfc(e))
+			}
+		}, "", []string{"EXPORT_ITEM_TIME=/zat\n", "# ? also times: /at (s)", "\nEXPORT_END_INCLUSIVE=true\n"}},
 		"no bounds": {func(*service) {}, "", []string{"EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "Not tried: ", "add both to"}},
 		"within 2 s": {func(s *service) { s.start, s.end, s.every = "from", "to", 10*time.Millisecond }, "",
 			[]string{"EXPORT_START_PARAM=none", "are within 2 s of each other", "with 5 requests"}},

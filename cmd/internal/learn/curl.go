@@ -15,23 +15,38 @@ type Request struct {
 	URL    *url.URL // without user and password
 	Header []Header // in the order of the command
 	Body   string   // empty for none
-	// User and Password are those of Basic authentication, if User is not empty.
+	// User and Password are those of Basic authentication. One of them may be empty.
 	User, Password string
 }
 
 // Header is a header of a request.
 type Header struct{ Name, Value string }
 
-// Options of curl that a request needs nothing of.
-var ignoredOptions = strings.Fields("-s -S -v -i -f --silent --show-error --verbose --include --fail --compressed")
+// Options of curl that say how curl connects, waits and prints: a profile has none of that. The
+// second ones have a value.
+var (
+	ignoredFlags = strings.Fields("-s -S -v -i -f -g -L -O -N -4 -6 -# --silent --show-error --verbose --include --fail " +
+		"--fail-with-body --globoff --location --location-trusted --remote-name --no-buffer --ipv4 --ipv6 --progress-bar " +
+		"--no-progress-meter --basic --compressed --http1.0 --http1.1 --http2 --tlsv1.2 --tlsv1.3 --path-as-is " +
+		"--no-keepalive --retry-all-errors --retry-connrefused --create-dirs")
+	ignoredValues = strings.Fields("-A -o -w -m -D -e --user-agent --output --write-out --max-time --dump-header --referer " +
+		"--connect-timeout --max-redirs --retry --retry-delay --retry-max-time --keepalive-time --limit-rate --stderr")
+)
 
 // shortOptions are the long forms of those that are heeded.
 var shortOptions = map[string]string{
 	"-X": "--request", "-H": "--header", "-d": "--data", "-u": "--user", "-G": "--get", "-k": "--insecure",
+	"-b": "--cookie", "-x": "--proxy", "-E": "--cert",
 }
 
 // flags are those that have no value.
-var flags = append([]string{"-G", "--get", "-k", "--insecure"}, ignoredOptions...)
+var flags = append([]string{"-G", "--get", "-k", "--insecure"}, ignoredFlags...)
+
+// refusedOptions have a setting in place of them.
+var refusedOptions = map[string]string{
+	"--insecure": "set EXPORT_TLS_CA_FILE to the CA of the API", "--cacert": "set EXPORT_TLS_CA_FILE",
+	"--cert": "set EXPORT_TLS_CERT_FILE", "--key": "set EXPORT_TLS_KEY_FILE", "--proxy": "set EXPORT_PROXY",
+}
 
 // ParseCurl reads a command line of curl: its words, or all of it as one word, as it
 // was pasted. Its errors quote no values.
@@ -96,6 +111,9 @@ func (p *curl) take(name, value string) error {
 	if long, short := shortOptions[name]; short {
 		name = long
 	}
+	if instead, refused := refusedOptions[name]; refused {
+		return fmt.Errorf("curl %s is refused: %s", name, instead)
+	}
 	switch name {
 	case "--url":
 		if p.target != "" {
@@ -111,7 +129,14 @@ func (p *curl) take(name, value string) error {
 		}
 		header = http.CanonicalHeaderKey(strings.TrimSpace(header))
 		p.request.Header = append(p.request.Header, Header{header, strings.TrimSpace(text)})
-	case "--data", "--data-raw", "--json":
+	case "--oauth2-bearer":
+		p.request.Header = append(p.request.Header, Header{"Authorization", "Bearer " + value})
+	case "--cookie":
+		if !strings.Contains(value, "=") {
+			return errors.New("curl --cookie names a file; write its cookies as name=value")
+		}
+		p.request.Header = append(p.request.Header, Header{"Cookie", value})
+	case "--data", "--data-raw", "--data-ascii", "--data-binary", "--json":
 		if strings.HasPrefix(value, "@") && name != "--data-raw" {
 			return fmt.Errorf("curl %s names a file; write its content", name)
 		}
@@ -124,10 +149,8 @@ func (p *curl) take(name, value string) error {
 		p.request.User, p.request.Password = user, password
 	case "--get":
 		p.get = true
-	case "--insecure":
-		return errors.New("curl --insecure is refused: set EXPORT_TLS_CA_FILE to the CA of the API")
 	default:
-		if !slices.Contains(ignoredOptions, name) {
+		if !slices.Contains(ignoredFlags, name) && !slices.Contains(ignoredValues, name) {
 			return fmt.Errorf("curl %s is not supported", name)
 		}
 	}
@@ -158,8 +181,6 @@ func (p *curl) finish() (*Request, error) {
 		}
 	}
 	switch {
-	case r.User != "" && r.Password == "":
-		return nil, errors.New("the user of the curl command has no password; a key in place of the user is not supported")
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:
 		return nil, fmt.Errorf("the method %s is not supported, only GET and POST", r.Method)
 	case r.Method == http.MethodGet && r.Body != "":

@@ -14,11 +14,8 @@ import (
 const itemDepth = 4
 
 var (
-	exactID   = regexp.MustCompile(`(?i)^/[@_]?(id|uuid|guid|(event|log|entry|record|document)_?id|document_id)$`)
-	likelyID  = regexp.MustCompile(`(?i)(^|[/_@])(id|uuid|guid)$|[a-z](Id|ID|Uuid)$`)
-	typeNames = strings.Fields("eventtype event_type type action event kind operation activity category name")
-	actor     = `(actor|user|subject|principal|account|customer|member|author|(created|initiated|performed)_?by)`
-	keyName   = regexp.MustCompile(`(?i)` + actor + `[^/]*(/(id|uuid|user_?id))?$`)
+	exactID  = regexp.MustCompile(`(?i)^/[@_]?(id|uuid|guid|(event|log|entry|record|document)_?id|document_id)$`)
+	likelyID = regexp.MustCompile(`(?i)(^|[/_@])(id|uuid|guid)$|[a-z](Id|ID|Uuid)$`)
 )
 
 // field is a member of all items that is a text or a number.
@@ -84,50 +81,8 @@ func (l *learner) readItems() {
 	all := fields(l.items)
 	l.findID(all)
 	l.findTime()
-	if f := typeOf(all); f != nil {
-		l.set("EXPORT_ITEM_TYPE", f.pointer, "by its name, a text in every item")
-	} else {
-		l.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
-	}
-	if f := variable(all, func(f *field) bool { return keyName.MatchString(f.pointer) }); f != nil {
-		l.set("EXPORT_ITEM_SUBJECT", f.pointer, "")
-		l.set("KAFKA_KEY", f.pointer, "")
-		l.ask("KAFKA_KEY", "a candidate by its name: events with the same value keep their order")
-		return
-	}
-	l.ask("KAFKA_KEY", "no member looks like the user or object of an item; events without a key have no order among them")
-}
-
-// typeOf returns the member that is called as types are.
-func typeOf(all []field) (found *field) {
-	for _, name := range typeNames {
-		f := variable(all, func(f *field) bool {
-			pointer := strings.TrimSuffix(strings.ToLower(f.pointer), "/.tag") // of a union
-			return !f.numbers && strings.HasSuffix(pointer, "/"+name) && strings.Count(pointer, "/") <= 2
-		})
-		if f != nil && f.varies() {
-			return f
-		}
-		if found == nil {
-			found = f
-		}
-	}
-	return found
-}
-
-// variable returns the first of the fields that are suitable, one with several values if
-// there is one.
-func variable(all []field, suitable func(*field) bool) (found *field) {
-	for i := range all {
-		switch f := &all[i]; {
-		case !suitable(f):
-		case f.varies():
-			return f
-		case found == nil:
-			found = f
-		}
-	}
-	return found
+	l.findType(all)
+	l.findKey(all)
 }
 
 // varies reports whether two values differ.
@@ -157,8 +112,27 @@ func (l *learner) findID(all []field) {
 	}
 }
 
+// times are the members that look like the time of an item, the likeliest first. Where that one
+// has whole seconds, a member with the same seconds and their fractions is likelier.
+func (l *learner) times() []exportapi.ItemTime {
+	all := exportapi.ItemTimes(l.items)
+	finer := slices.IndexFunc(all, func(t exportapi.ItemTime) bool {
+		return !wholeSeconds(t.Times) && slices.EqualFunc(t.Times, all[0].Times, func(a, b int64) bool { return a/1000*1000 == b })
+	})
+	if finer > 0 {
+		t := all[finer]
+		all = slices.Insert(slices.Delete(all, finer, finer+1), 0, t)
+	}
+	return all
+}
+
+// wholeSeconds reports whether no time has a fraction of a second.
+func wholeSeconds(times []int64) bool {
+	return !slices.ContainsFunc(times, func(at int64) bool { return at%1000 != 0 })
+}
+
 func (l *learner) findTime() {
-	times := exportapi.ItemTimes(l.items)
+	times := l.times()
 	if len(times) == 0 {
 		l.set("EXPORT_ITEM_TIME", "none", "")
 		l.set("EXPORT_ITEM_TIME_FORMAT", "none", "")
@@ -182,7 +156,7 @@ func (l *learner) findTime() {
 // forwards says why the list cannot be followed by a cursor, "" if nothing speaks against
 // it: items that are listed newest first.
 func (l *learner) forwards() string {
-	times := exportapi.ItemTimes(l.items)
+	times := l.times()
 	if len(times) == 0 {
 		return ""
 	}

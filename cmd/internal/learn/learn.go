@@ -47,6 +47,7 @@ type learner struct {
 	environ         []string // settings that no profile has
 	findings        []*finding
 	secret, headers string
+	half            string // the user or the password, where the other one is empty
 	static          []param
 	cursors         []string // parameters of the request that may be that of the cursor
 	numbered        string   // the parameter with the number of a page
@@ -92,13 +93,37 @@ func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
 	if err := l.describe(r); err != nil {
 		return nil, err
 	}
-	if err := l.learn(ctx); err != nil {
+	if err := l.hide(l.learn(ctx)); err != nil {
 		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled {
 			return nil, &ThrottledError{f.RetryAfter}
 		}
 		return nil, err
 	}
-	return &Lesson{l.profile(), l.record}, nil
+	return &Lesson{l.hidden(l.profile()), l.record}, nil
+}
+
+// hidden returns a text without the half of Basic authentication that is the key: the client
+// knows it in base64 only.
+func (l *learner) hidden(text string) string {
+	if len(l.half) < 8 { // it is in ordinary text by chance
+		return text
+	}
+	return strings.ReplaceAll(text, l.half, "***")
+}
+
+// hide hides the key in an error that quotes the API.
+func (l *learner) hide(err error) error {
+	if err == nil || l.hidden(err.Error()) == err.Error() {
+		return err
+	}
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		f.Err = errors.New(l.hidden(f.Error()))
+		return f
+	}
+	if no, ok := errors.AsType[*UnfollowableError](err); ok {
+		return &UnfollowableError{l.hidden(no.Why), no.Hint}
+	}
+	return errors.New(l.hidden(err.Error()))
 }
 
 func (l *learner) learn(ctx context.Context) error {

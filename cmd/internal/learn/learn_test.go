@@ -411,7 +411,8 @@ func TestQuestions(t *testing.T) {
 	for _, want := range []string{
 		"# ? the longest list was taken; others are at /warnings\nEXPORT_ITEMS_FIELD=/rows\n", "EXPORT_CURSOR_PARAM=bookmark\n",
 		"EXPORT_AUTH=none\n", "EXPORT_MORE_FIELD=/more\n", "EXPORT_ITEM_TYPE=/name\n", "EXPORT_PAGE_SIZE_PARAM=none\n",
-		"# ? no member looks like the user or object", "# proven: 3 pages with 30 items",
+		"# ? no member looks like the user or object", "# proven: 3 pages with 30 items", "# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/name\n",
+		"# not sent: how many items the first page had\nEXPORT_PAGE_SIZE=10\n", "# as EXPORT_PAGE_SIZE\nEXPORT_MAX_PAGE_SIZE=10\n",
 	} {
 		if !strings.Contains(profile, want) {
 			t.Errorf("%q is not in\n%s", want, profile)
@@ -431,18 +432,24 @@ func TestParseCurl(t *testing.T) {
 		"curl --compressed -v https://u:p@h/e":             "GET https://h/e [] ",
 		"curl -k https://h/e":                              "--insecure is refused",
 		"curl -sk https://h/e":                             "--insecure is refused",
-		"curl -o out https://h/e":                          "curl -o is not supported",
-		"curl -d @body https://h/e":                        "names a file",
-		"curl -H":                                          "curl -H has no value",
-		"curl -H @headers https://h/e":                     "no Name: value",
-		"curl -u me https://h/e":                           "no user:password",
-		"curl -u me: https://h/e":                          "has no password",
-		"curl -X DELETE https://h/e":                       "the method DELETE is not supported",
-		"curl -X GET -d a=1 https://h/e":                   "GET with a body",
-		"curl https://h/e https://h/f":                     "several URLs",
-		"curl h/e":                                         "does not begin with https://",
-		"curl -s":                                          "has no URL",
-		"curl 'https://h":                                  "quotes of the curl command do not match",
+		"curl -sSfgL -A me -o out -w '%{http_code}' -m 9 --max-time 9 --connect-timeout 9 --basic --http1.1 --http2 --retry 3 'https://h/e?a[b]=1'": "GET https://h/e?a[b]=1 [] ",
+		"curl --user-agent me --output out --write-out x --globoff --location https://h/e":                                                          "GET https://h/e [] ",
+		"curl --oauth2-bearer t -b a=b https://h/e":                                                                                                 "GET https://h/e [{Authorization Bearer t} {Cookie a=b}] ",
+		"curl -sLo out https://h/e":      "GET https://h/e [] ",
+		"curl -b jar https://h/e":        "curl --cookie names a file",
+		"curl -x proxy https://h/e":      "curl --proxy is refused: set EXPORT_PROXY",
+		"curl --cacert ca https://h/e":   "curl --cacert is refused: set EXPORT_TLS_CA_FILE",
+		"curl -F a=b https://h/e":        "curl -F is not supported",
+		"curl -d @body https://h/e":      "names a file",
+		"curl -H":                        "curl -H has no value",
+		"curl -H @headers https://h/e":   "no Name: value",
+		"curl -u me https://h/e":         "no user:password",
+		"curl -X DELETE https://h/e":     "the method DELETE is not supported",
+		"curl -X GET -d a=1 https://h/e": "GET with a body",
+		"curl https://h/e https://h/f":   "several URLs",
+		"curl h/e":                       "does not begin with https://",
+		"curl -s":                        "has no URL",
+		"curl 'https://h":                "quotes of the curl command do not match",
 	} {
 		r, err := learn.ParseCurl([]string{command})
 		got := fmt.Sprint(err)
@@ -456,5 +463,121 @@ func TestParseCurl(t *testing.T) {
 	r, err := learn.ParseCurl([]string{"curl", "-H", "A: b", "\\\n", "https://me:secret@h/e"})
 	if err != nil || r.User != "me" || r.Password != "secret" || r.URL.User != nil {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestHalfCredential: a key in place of the user or of the password is sent as curl sends it, and
+// the profile says how, without the key.
+func TestHalfCredential(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ option, user, password, print string }{
+		{"-u sesame-key:", "sesame-key", "", `printf '%s:' "$KEY"`},
+		{"-u :sesame-key", "", "sesame-key", `printf ':%s' "$KEY"`},
+		{"-H 'Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("sesame-key:")) + "'", "sesame-key", "", `printf '%s:' "$KEY"`},
+	} {
+		asked := new(atomic.Int64)
+		url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
+			user, password, ok := r.BasicAuth()
+			if !ok || user != c.user || password != c.password {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
+			fmt.Fprintf(w, `{"items":%s,"for sesame-key":[{}],"next":"c%d"}`, items(at, 10, 1), at+10)
+		})
+		profile := learned(t, "curl "+c.option+" "+url+"/e?limit=10")
+		for _, want := range []string{"EXPORT_KEY_HEADER=Authorization\n", "EXPORT_KEY_PREFIX=Basic\n", c.print, "/for ***"} {
+			if !strings.Contains(profile, want) {
+				t.Errorf("%s: %q is not in\n%s", c.option, want, profile)
+			}
+		}
+		encoded := base64.StdEncoding.EncodeToString([]byte(c.user + ":" + c.password))
+		if strings.Contains(profile, "sesame") || strings.Contains(profile, encoded) {
+			t.Errorf("%s: the key is in\n%s", c.option, profile)
+		}
+	}
+}
+
+// TestHints: the remedy of a refused request is in the curl command, and the key is not shown.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	signed := " -H 'Date: Fri, 27 Nov 2026 03:00:00 GMT'"
+	for name, c := range map[string]struct {
+		status  int
+		options string
+		want    string
+	}{
+		"bad request":  {http.StatusBadRequest, "", "correct the curl command"},
+		"not found":    {http.StatusNotFound, "", "correct the curl command"},
+		"redirect":     {http.StatusFound, " -L", "learn follows no redirect"},
+		"wrong key":    {http.StatusUnauthorized, "", "check the key of the curl command"},
+		"signed":       {http.StatusUnauthorized, signed, "a proxy that signs requests"},
+		"server error": {http.StatusBadGateway, "", "report it to the operator"},
+		"no page":      {http.StatusOK, "", "must be JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", "/other")
+				w.WriteHeader(c.status)
+				body := `{"message":"the key sesame-key is unknown"}`
+				if c.status == http.StatusOK {
+					body = body[:len(body)-1]
+				}
+				fmt.Fprint(w, body)
+			})
+			request, err := learn.ParseCurl([]string{"curl -u sesame-key:" + c.options + " " + url + "/e?limit=10"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = learn.Learn(t.Context(), request, nil)
+			f, ok := errors.AsType[*bridge.Fault](err)
+			if !ok || strings.Contains(err.Error(), "sesame") {
+				t.Fatalf("got %v", err)
+			}
+			if hint := request.Hint(f); !strings.Contains(hint, c.want) || strings.Contains(hint, "EXPORT_URL") {
+				t.Errorf("%v: got %q, want %q", err, hint, c.want)
+			}
+		})
+	}
+}
+
+// TestNames: the type and the key are taken by whole words, and a doubt is a question.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		item string // %d is its number, of three the users and the types
+		want []string
+	}{
+		"factor is no actor": {`"factor":"f%[2]d","event_type":"t%[2]d","user":{"name":"u%[2]d","key":"k%[2]d"}`,
+			[]string{"EXPORT_ITEM_TYPE=/event_type\n", "KAFKA_KEY=/user/key\n", "others may be right:\n#   /user/name\nKAFKA_KEY="}},
+		"the action, not the actor": {
+			`"action":{"name":"a%[2]d"},"actor":{"gid":"g%[2]d","type":"t%[2]d"},"target":{"type":"s%[2]d"}`,
+			[]string{"text in every item\nEXPORT_ITEM_TYPE=/action/name\n", "KAFKA_KEY=/actor/gid\n"}},
+		"a constant": {`"type":"event","action":"a%[2]d","account_id":"a","user_agent":"b%[2]d","user":"u%[2]d"`,
+			[]string{"EXPORT_ITEM_TYPE=/action\n", "KAFKA_KEY=/user\n"}},
+		"all are the same": {`"kind":"flag","user":{"name":"u%[2]d"}`,
+			[]string{"# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/kind\n", "KAFKA_KEY=/user/name\n"}},
+		"only the type of an actor": {`"kind":"flag","actor":{"type":"t%[2]d"},"target_user_id":"i%[2]d"`,
+			[]string{"# ? ", "EXPORT_ITEM_TYPE=/actor/type\n", "KAFKA_KEY=none\n"}},
+		"two types": {`"type":"t%[2]d","action":"a%[2]d","createdBy":{"id":"i%[2]d"}`,
+			[]string{"# ? others may be right: /action\nEXPORT_ITEM_TYPE=/type\n", "KAFKA_KEY=/createdBy/id\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
+				at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
+				var all []string
+				for n := at; n < at+10; n++ {
+					all = append(all, fmt.Sprintf(`{"id":"i%[1]d",`+c.item+`}`, n, n%3))
+				}
+				fmt.Fprintf(w, `{"items":[%s],"next":"c%d"}`, strings.Join(all, ","), at+10)
+			})
+			profile := learned(t, "curl "+url+"/e?limit=10")
+			for _, want := range c.want {
+				if !strings.Contains(profile, want) {
+					t.Errorf("%q is not in\n%s", want, profile)
+				}
+			}
+		})
 	}
 }

@@ -157,7 +157,7 @@ func compareNumbers(a, b string) int {
 
 func (l *learner) isTime(pointer string) bool {
 	is := func(t exportapi.ItemTime) bool { return t.Pointer == pointer }
-	return slices.ContainsFunc(exportapi.ItemTimes(l.items), is)
+	return slices.ContainsFunc(l.times(), is)
 }
 
 // parameters lists names for the parameter of a cursor, the likeliest first.
@@ -358,6 +358,8 @@ func (l *learner) findSize(ctx context.Context) error {
 		l.ask("EXPORT_PAGE_SIZE_PARAM", "not proven: a smaller size did not give a smaller page")
 	} else {
 		l.set("EXPORT_PAGE_SIZE_PARAM", "none", "")
+		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(largest), "not sent: how many items the first page had")
+		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(largest), "as EXPORT_PAGE_SIZE")
 		l.ask("EXPORT_PAGE_SIZE_PARAM", "none was found; if the API has one, set it and EXPORT_PAGE_SIZE")
 	}
 	return nil

@@ -39,6 +39,8 @@ func (l *learner) profile() string {
 			fmt.Fprintf(&b, "#%s=%s  # to be set\n", f.name, strconv.Quote(f.example))
 		case f.value != "":
 			fmt.Fprintf(&b, "%s=%s\n", f.name, quoted(f.value))
+		case f.question != "" || f.why != "": // the comment stands at its setting
+			fmt.Fprintf(&b, "#%s=\n", f.name)
 		}
 	}
 	return b.String()

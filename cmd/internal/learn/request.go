@@ -158,7 +158,7 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 			key(strings.TrimSpace(token), h.Name, scheme)
 		case h.Name == "Authorization":
 			key(h.Value, h.Name, "none")
-		case !secretName(h.Name) || l.secret != "" || user != "":
+		case !secretName(h.Name) || l.secret != "" || user+password != "":
 			static = append(static, h)
 		default:
 			key(h.Value, h.Name, "")
@@ -166,6 +166,8 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 	}
 	l.setHeaders(static)
 	switch i := slices.IndexFunc(params, func(p param) bool { return secretParam.MatchString(p.name) }); {
+	case (user == "") != (password == ""):
+		l.halfBasic(user, password)
 	case user != "":
 		l.secret = password
 		l.drop("EXPORT_KEY_HEADER", "EXPORT_KEY_PREFIX")
@@ -182,6 +184,19 @@ func (l *learner) authenticate(r *Request, params []param) ([]param, error) {
 		return nil, errors.New("a parameter beside the key, or of a body, holds a credential, which the profile would have")
 	}
 	return params, nil
+}
+
+// halfBasic sets a key in place of the user or of the password: EXPORT_AUTH=basic has both.
+func (l *learner) halfBasic(user, password string) {
+	l.half = user + password
+	l.secret = base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	format := "%s:"
+	if user == "" {
+		format = ":%s"
+	}
+	l.set("EXPORT_KEY_HEADER", "Authorization", "Basic with one of user and password, KEY: the output of printf '"+
+		format+`' "$KEY" | base64 | tr -d '\n'`+isKey)
+	l.set("EXPORT_KEY_PREFIX", "Basic", "")
 }
 
 // secretName reports whether a header of that name may hold a secret: X-Auth-Key, and not

@@ -17,7 +17,7 @@ import (
 // backwards learns how a list is followed by windows that does not end with new events:
 // the parameters of a start and an end must select the items between two times.
 func (l *learner) backwards(ctx context.Context, why string) error {
-	times := exportapi.ItemTimes(l.items)
+	times := l.times()
 	if len(times) == 0 {
 		return &UnfollowableError{why + ", and its items have no time, so windows cannot be followed either", "look for a request without an end in the documentation"}
 	}
@@ -142,14 +142,17 @@ func (l *learner) proveEnd(ctx context.Context, from int64) error {
 	} else if err != nil {
 		return err
 	}
-	inclusive := slices.ContainsFunc(page.Items, func(item exportapi.SampledItem) bool { return item.Time == at })
-	if len(page.Items) == 0 {
+	inclusive, not := slices.ContainsFunc(page.Items, func(item exportapi.SampledItem) bool { return item.Time == at }), " not"
+	switch {
+	case len(page.Items) == 0:
 		l.ask("EXPORT_END_INCLUSIVE", "not proven, the range was empty: set true if the API lists an item at the end itself")
 		return nil
-	}
-	not := " not"
-	if inclusive {
+	case inclusive:
 		not = ""
+	case l.unit() < 1000 && wholeSeconds(l.times()[0].Times):
+		l.ask("EXPORT_END_INCLUSIVE", "not proven: the items have times in whole seconds, and the API may compare their fractions."+
+			" Set true if the API lists an item at the end itself")
+		return nil
 	}
 	l.set("EXPORT_END_INCLUSIVE", strconv.FormatBool(inclusive), "proven: an item at the end itself is"+not+" listed")
 	return nil
@@ -158,12 +161,9 @@ func (l *learner) proveEnd(ctx context.Context, from int64) error {
 // exactTime returns the latest time of an item that a bound can name without rounding and
 // that has later items, 0 if there is none.
 func (l *learner) exactTime() (exact int64) {
-	times := exportapi.ItemTimes(l.items)[0]
+	times := l.times()[0]
 	newest := slices.Max(times.Times)
-	unit := int64(1)
-	if l.finding("EXPORT_TIME_FORMAT").value == "s" {
-		unit = 1000
-	}
+	unit := l.unit()
 	for _, f := range fields(l.items) {
 		for i, text := range f.values {
 			if at := times.Times[i]; f.pointer == times.Pointer && at < newest && at%unit == 0 && inMillis(text, times.Format) {
@@ -172,6 +172,14 @@ func (l *learner) exactTime() (exact int64) {
 		}
 	}
 	return exact
+}
+
+// unit is the smallest difference of two bounds, in milliseconds.
+func (l *learner) unit() int64 {
+	if l.finding("EXPORT_TIME_FORMAT").value == "s" {
+		return 1000
+	}
+	return 1
 }
 
 // inMillis reports whether a time has no fraction of a millisecond.
@@ -308,7 +316,7 @@ const forBackfill = 5
 // by its cursor.
 func (l *learner) findRange(ctx context.Context) error {
 	given := l.finding("EXPORT_START_PARAM").value
-	times := exportapi.ItemTimes(l.items)
+	times := l.times()
 	if len(times) == 0 {
 		return nil
 	}

@@ -60,7 +60,7 @@ parameters of the command are not. Look at the file before you share it.`,
 		defer cancel()
 		lesson, err := learn.Learn(ctx, request, a.Environ)
 		if err != nil {
-			return explainLearning(ctx, err)
+			return explainLearning(ctx, request, err)
 		}
 		if record.Named() {
 			if err := writeRecording(a, record, lesson); err != nil {
@@ -87,7 +87,7 @@ func writeRecording(a *cli.App, to *cli.Output, lesson *learn.Lesson) error {
 }
 
 // explainLearning gives the error of learn its exit code and its hint.
-func explainLearning(ctx context.Context, err error) error {
+func explainLearning(ctx context.Context, request *learn.Request, err error) error {
 	if no, ok := errors.AsType[*learn.UnfollowableError](err); ok {
 		return &cli.Error{Code: cli.ExitCheck, Err: err, Hint: no.Hint}
 	}
@@ -100,6 +100,9 @@ func explainLearning(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errors.New("the export API did not answer in time")
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise --timeout"}
+	}
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		f.Hint = request.Hint(f)
 	}
 	return cli.Explain(err)
 }

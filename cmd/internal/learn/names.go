@@ -1,0 +1,171 @@
+package learn
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// wordOf matches a word of a name: user and Id of userId.
+	wordOf = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+|[0-9]+`)
+	// typeNames are names of the type of an event, the likeliest first. Those of the second
+	// list are also names of other types.
+	typeNames = strings.Fields("eventtype actiontype activitytype operationtype " +
+		"eventname actionname activityname operationname")
+	plainTypes = strings.Fields("type action event kind operation activity category name")
+	// inEvents are members around those of the event itself, not of its user or object.
+	inEvents = strings.Fields("action event activity operation attributes data payload properties details record log")
+	// whoNames are names of those who cause an event, whomNames of those that it concerns.
+	whoNames  = strings.Fields("actor user subject principal member author by")
+	whomNames = strings.Fields("account customer")
+	// otherSide are words before them that name the object of an event.
+	otherSide = strings.Fields("target affected object resource")
+	// idNames are what a user is identified by, the likeliest first.
+	idNames = strings.Fields("id uuid guid gid sid key userid accountid memberid " +
+		"email emailaddress mail login loginname username name")
+)
+
+// words returns the words of a name, in lower case.
+func words(name string) []string {
+	all := wordOf.FindAllString(name, -1)
+	for i := range all {
+		all[i] = strings.ToLower(all[i])
+	}
+	return all
+}
+
+// joined returns the words of the last two names of a pointer, each without its separators.
+func joined(pointer string) (above, last string) {
+	names := strings.Split(strings.TrimSuffix(pointer, "/.tag"), "/")[1:] // .tag is that of a union
+	if len(names) > 1 {
+		above = strings.Join(words(names[len(names)-2]), "")
+	}
+	return above, strings.Join(words(names[len(names)-1]), "")
+}
+
+// rankType returns the place of a member among those that may be the type of an item, from
+// the likeliest on, and false for one that may not.
+func rankType(f *field) (place int, ok bool) {
+	above, last := joined(f.pointer)
+	if f.numbers || strings.Count(strings.TrimSuffix(f.pointer, "/.tag"), "/") > 2 {
+		return 0, false
+	}
+	if i := slices.Index(typeNames, last); i >= 0 {
+		return i, true
+	}
+	place = slices.Index(plainTypes, last)
+	switch inside := above == "" || slices.Contains(inEvents, above); {
+	case place < 0:
+		return 0, false
+	case inside:
+		return len(typeNames) + place, true
+	}
+	return otherType + place, last != "name"
+}
+
+// otherType is the place of the first member that is rather the type of a user or object.
+const otherType = 100
+
+// rankKey is the same for the user of an item.
+func rankKey(f *field) (place int, ok bool) {
+	names := strings.Split(f.pointer, "/")[1:]
+	group, rest := who(words(names[len(names)-1]))
+	if group < 0 && len(names) > 1 {
+		if group, rest = who(words(names[len(names)-2])); len(rest) > 0 {
+			return 0, false
+		}
+		rest = words(names[len(names)-1])
+	}
+	at := slices.Index(idNames, strings.Join(rest, ""))
+	if group < 0 || at < 0 && len(rest) > 0 {
+		return 0, false
+	}
+	if len(rest) == 0 {
+		at = slices.Index(idNames, "email") // the user itself
+	}
+	return group*len(idNames) + at, true
+}
+
+// who returns 0 for a name of who causes an event, 1 for one of whom it concerns, and the words
+// behind it; -1 for others.
+func who(name []string) (group int, rest []string) {
+	for i, word := range slices.Backward(name) {
+		switch {
+		case i > 0 && slices.Contains(otherSide, name[i-1]), word == "by" && i == 0:
+			return -1, nil
+		case slices.Contains(whoNames, word):
+			return 0, name[i+1:]
+		case slices.Contains(whomNames, word):
+			return 1, name[i+1:]
+		}
+	}
+	return -1, nil
+}
+
+// candidates returns the fields that have a place, in the order of the places; first those
+// with several values.
+func candidates(all []field, rank func(*field) (int, bool)) (found []*field) {
+	places := make(map[*field]int)
+	for i := range all {
+		if place, ok := rank(&all[i]); ok {
+			found = append(found, &all[i])
+			if places[&all[i]] = place; !all[i].varies() {
+				places[&all[i]] += 1000
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *field) int { return cmp.Compare(places[a], places[b]) })
+	return found
+}
+
+// doubts says why the first candidate may be wrong, "" if nothing speaks against it.
+func doubts(found []*field) string {
+	var others []string
+	for _, f := range found[1:] {
+		if f.varies() || !found[0].varies() {
+			others = append(others, f.pointer)
+		}
+	}
+	var said []string
+	if !found[0].varies() {
+		said = append(said, "it is the same in all items that were read")
+	}
+	if len(others) > 0 {
+		said = append(said, "others may be right: "+strings.Join(others, ", "))
+	}
+	return strings.Join(said, "; ")
+}
+
+// findType finds the type of the items.
+func (l *learner) findType(all []field) {
+	found := candidates(all, rankType)
+	if len(found) == 0 {
+		l.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
+		return
+	}
+	l.set("EXPORT_ITEM_TYPE", found[0].pointer, "by its name, a text in every item")
+	if place, _ := rankType(found[0]); found[0].varies() && place < otherType {
+		found = slices.DeleteFunc(found, func(f *field) bool { p, _ := rankType(f); return p >= otherType })
+	}
+	l.ask("EXPORT_ITEM_TYPE", doubts(found))
+}
+
+// findKey finds the user of the items.
+func (l *learner) findKey(all []field) {
+	found := candidates(all, rankKey)
+	if len(found) == 0 {
+		l.ask("KAFKA_KEY", "no member looks like the user or object of an item; "+
+			"events without a key have no order among them")
+		return
+	}
+	l.set("EXPORT_ITEM_SUBJECT", found[0].pointer, "")
+	l.set("KAFKA_KEY", found[0].pointer, "")
+	question := "a candidate by its name: events with the same value keep their order"
+	if doubt := doubts(found); doubt != "" {
+		question += "; " + doubt
+		l.ask("EXPORT_ITEM_SUBJECT", "as KAFKA_KEY")
+	}
+	l.ask("KAFKA_KEY", question)
+}
