@@ -192,6 +192,9 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 		}
 	}
 	seen := make(map[string]bool)
+	for _, name := range []string{"EXPORT_START_PARAM", "EXPORT_END_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_QUERY"} {
+		seen[l.finding(name).value] = true // no cursor
+	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		again := seen[name]
 		seen[name] = true
