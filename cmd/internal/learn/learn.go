@@ -50,11 +50,12 @@ type learner struct {
 	static          []param
 	cursors         []string // parameters of the request that may be that of the cursor
 	numbered        string   // the parameter with the number of a page
-	end             string   // the parameter that may be the end of a range
-	endAt           int64    // its time, in milliseconds since the epoch
-	outside         bool     // items outside of a range are kept, to prove its bounds
-	size            int      // of the pages asked for; 0 without a parameter
-	newest          bool     // windows are learned, for a list that comes newest first
+	times           []timed
+	end             string // the parameter that may be the end of a range
+	endAt           int64  // its time, in milliseconds since the epoch
+	outside         bool   // items outside of a range are kept, to prove its bounds
+	size            int    // of the pages asked for; 0 without a parameter
+	newest          bool   // windows are learned, for a list that comes newest first
 	whole           bridge.Position
 	required        bool               // a request without an end is refused
 	unbounded       *UnfollowableError // why no windows are without a cursor, if they lack a bound
@@ -156,7 +157,7 @@ func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 		return "", err
 	}
 	l.newest, l.whole = true, bridge.Position{Start: st.Engine.Origin.Start, End: l.endAt, Window: true}
-	return "the API refuses a request without " + l.end + ": a range without an end cannot be followed", l.look(ctx)
+	return refusesOpen(l.end), l.look(ctx)
 }
 
 // look requests the first page, and finds its items.

@@ -250,7 +250,7 @@ func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
 			return err
 		}
 	}
-	l.setStatic("")
+	l.setStatic()
 	return err
 }
 
