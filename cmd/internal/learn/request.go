@@ -241,8 +241,11 @@ func (l *learner) setParams(params []param) {
 		case cursorParam.MatchString(p.last()):
 			l.cursors = append(l.cursors, p.name)
 			continue
-		case numberParam.MatchString(p.last()):
+		case numberParam.MatchString(p.last()) && isNumber(p.value):
 			l.numbered = p.name
+		case offsetParam.MatchString(p.last()) && !startParam.MatchString(p.last()):
+			l.cursors = append(l.cursors, p.name)
+			continue
 		case isTime:
 			l.times = append(l.times, newTimed(p, format, at, ""))
 		}
