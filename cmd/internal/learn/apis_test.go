@@ -331,7 +331,7 @@ var services = map[string]*service{
 			v.Set("before", strconv.FormatInt(list[len(list)-1].Date, 10))
 			fmt.Fprintf(w, `{"items":%s,"_links":{"next":{"href":"%s?%s","type":"application/json"}}}`, items, r.URL.Path, v.Encode())
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 7 requests"},
 	},
 	// https://docs.sentry.io/api/ (audit logs), newest first without bounds
 	"sentry": {

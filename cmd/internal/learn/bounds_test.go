@@ -80,10 +80,10 @@ func TestBounds(t *testing.T) {
 				"? due_gt, due_lt: "}},
 		"an end under another name": {func(s *service) {
 			s.start, s.end, s.params = "since", "up_until", "limit cursor since up_until"
-		}, "&since=2026-01-01T00:00:00Z&up_until=2100-01-01T00:00:00Z",
+		}, "&joined=2020-01-01T00:00:00Z&since=2026-01-01T00:00:00Z&up_until=2100-01-01T00:00:00Z",
 			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=up_until", "with 7 requests"}},
 		"a start under another name": {func(s *service) {
-			s.start, s.end, s.params = "lower", "until", "limit cursor lower until"
+			s.start, s.end, s.params, s.required = "lower", "until", "limit cursor lower until", true
 		}, "&lower=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z",
 			[]string{"EXPORT_START_PARAM=lower", "EXPORT_END_PARAM=until", "with 7 requests"}},
 		"numbers that are no times": {func(s *service) {

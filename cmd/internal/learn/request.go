@@ -230,11 +230,11 @@ func (l *learner) setParams(params []param) {
 			l.set("EXPORT_TIME_FORMAT", format, "")
 			l.set("EXPORT_START", at, "the start of the curl command; -90d, for example, is relative")
 			l.ask("EXPORT_START_PARAM", "")
-			l.times = append(l.times, newTimed(p, format, at, "start"))
+			l.times = append(l.times, newTimed(p, format, at))
 			continue
 		case isTime && endParam.MatchString(p.last()):
 			l.end = p.name
-			l.times = append(l.times, newTimed(p, format, at, "end"))
+			l.times = append(l.times, newTimed(p, format, at))
 			l.endAt = l.times[len(l.times)-1].at
 			l.ask("EXPORT_END_PARAM", "not tried: if "+p.name+" is the end of a range, set EXPORT_END_PARAM="+p.name)
 			continue
@@ -247,7 +247,7 @@ func (l *learner) setParams(params []param) {
 			l.cursors = append(l.cursors, p.name)
 			continue
 		case isTime:
-			l.times = append(l.times, newTimed(p, format, at, ""))
+			l.times = append(l.times, newTimed(p, format, at))
 		}
 		l.static = append(l.static, p)
 	}
@@ -268,29 +268,31 @@ func (l *learner) setParams(params []param) {
 type timed struct {
 	param
 	format string
-	at     int64  // in milliseconds since the epoch
-	side   string // of a range, by its name: start, end, or "" if that says nothing
+	at     int64 // in milliseconds since the epoch
 }
 
-func newTimed(p param, format, at, side string) timed {
+func newTimed(p param, format, at string) timed {
 	ms, _ := bridge.ParseInstant(at, time.Now()) // timeOf wrote it
-	return timed{p, format, ms, side}
+	return timed{p, format, ms}
 }
 
 // assumed are pairs of parameters whose values are times, unless the names of a start and
-// an end are known: those whose names begin alike first.
+// an end are known: those with a known one first, then those whose names begin alike.
 func (l *learner) assumed() (all []attempt) {
 	if l.finding("EXPORT_START_PARAM").value != none && l.end != "" {
 		return nil
 	}
 	for _, start := range l.times {
 		for _, end := range l.times {
-			if start.at < end.at && start.format == end.format && start.side != "end" && end.side != "start" {
+			if start.at < end.at && start.format == end.format {
 				all = append(all, attempt{start.name, end.name, start.format})
 			}
 		}
 	}
 	alike := func(a attempt) (n int) {
+		if a.start == l.finding("EXPORT_START_PARAM").value || a.end == l.end {
+			return 1 << 10
+		}
 		for n < min(len(a.start), len(a.end)) && a.start[n] == a.end[n] {
 			n++
 		}
