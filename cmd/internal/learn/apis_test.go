@@ -320,6 +320,26 @@ var services = map[string]*service{
 		},
 		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=occurredAfter", "EXPORT_END_PARAM=occurredBefore", "EXPORT_CURSOR_FIELD=/paging/next/after", "EXPORT_CURSOR_PARAM=after", "with 8 requests"},
 	},
+	// https://launchdarkly.com/docs/api/audit-log/get-audit-log-entries
+	"launchdarkly": {
+		curl: `curl -H 'Authorization: sesame' 'URL/api/v2/auditlog?limit=20'`,
+		path: "/api/v2/auditlog", params: "before after q limit spec", start: "after", end: "before", unit: "ms",
+		newest: true, size: "limit", most: 20, at: func(url.Values) int { return 0 },
+		item: func(e event) string {
+			return fmt.Sprintf(`{"_id":"e%d","_links":{"self":{"href":"/api/v2/auditlog/e%[1]d","type":"application/json"}},"date":%d,"kind":%q,"name":"n","member":{"_id":"u%d"}}`,
+				e.n, e.at.UnixMilli(), actions[e.n%4], e.n%7)
+		},
+		page: func(w http.ResponseWriter, r *http.Request, v url.Values, items string, _, n, all int) {
+			var list []struct{ Date int64 }
+			if err := json.Unmarshal([]byte(items), &list); err != nil || n >= all {
+				fmt.Fprintf(w, `{"items":%s,"_links":{}}`, items)
+				return
+			}
+			v.Set("before", strconv.FormatInt(list[len(list)-1].Date, 10))
+			fmt.Fprintf(w, `{"items":%s,"_links":{"next":{"href":"%s?%s","type":"application/json"}}}`, items, r.URL.Path, v.Encode())
+		},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 7 requests"},
+	},
 	// https://docs.sentry.io/api/ (audit logs), newest first without bounds
 	"sentry": {
 		curl: `curl 'URL/api/0/organizations/acme/audit-logs/' -H 'Authorization: Bearer sesame'`,

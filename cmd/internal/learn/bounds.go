@@ -74,7 +74,9 @@ func (l *learner) newSearch() *search {
 	}
 	own := []string{l.finding("EXPORT_PAGE_SIZE_PARAM").value}
 	for _, p := range l.static {
-		s.taken, own = append(s.taken, p.name), append(own, p.last())
+		if own = append(own, p.last()); !l.hasTime(p.name) {
+			s.taken = append(s.taken, p.name)
+		}
 	}
 	s.taken = append(s.taken, own[0], l.finding("EXPORT_CURSOR_PARAM").value, l.finding("EXPORT_KEY_QUERY").value)
 	names := l.outline.Names(l.list)
@@ -97,6 +99,10 @@ func (l *learner) newSearch() *search {
 	}
 	given := l.finding("EXPORT_TIME_FORMAT").value
 	format := cmp.Or(given, timeFormat(l.finding("EXPORT_ITEM_TIME_FORMAT").value))
+	for _, a := range l.assumed() {
+		s.named[a.start], s.named[a.end] = true, true
+		s.add(a)
+	}
 	pairs := l.pairs()
 	for _, pair := range pairs {
 		s.add(attempt{pair[0], pair[1], format})

@@ -63,6 +63,33 @@ func TestBounds(t *testing.T) {
 		"the start of one pair, the end of another": {func(s *service) {
 			s.start, s.end, s.params = "since", "latest", "limit cursor since latest"
 		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=latest"}},
+		"a bound is called as a cursor": {func(s *service) {
+			s.start, s.end, s.at, s.params = "after", "before", opaque("next"), "limit next after before"
+			s.page = func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, n, all int) {
+				fmt.Fprintf(w, `{"entries":%s,"paging":{"next":{"id":%s}}}`, items, cursorText(n, all))
+			}
+		}, "", []string{"EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_PARAM=next"}},
+		"times under other names": {func(s *service) {
+			s.start, s.end, s.unit, s.params = "event_ts_from", "event_ts_to", "s", "limit cursor event_ts_from event_ts_to"
+		}, fmt.Sprintf("&event_ts_to=%d&event_ts_from=%d&team=7", began.Add(3*time.Hour).Unix(), began.Unix()),
+			[]string{"EXPORT_START_PARAM=event_ts_from", "EXPORT_END_PARAM=event_ts_to", "EXPORT_TIME_FORMAT=s", "EXPORT_PARAMS=team=7\n", "with 7 requests"}},
+		"dates under other names, of four": {func(s *service) {
+			s.start, s.end, s.params = "activity_gt", "activity_lt", "limit cursor activity_gt activity_lt"
+		}, "&activity_gt=2026-01-01T00:00:00Z&activity_lt=2100-01-01T00:00:00Z&due_gt=2020-01-01&due_lt=2101-01-01",
+			[]string{"EXPORT_START_PARAM=activity_gt", "EXPORT_END_PARAM=activity_lt", "EXPORT_TIME_FORMAT=rfc3339", "EXPORT_PARAMS=due_gt=2020-01-01,due_lt=2101-01-01\n",
+				"? due_gt, due_lt: "}},
+		"an end under another name": {func(s *service) {
+			s.start, s.end, s.params = "since", "up_until", "limit cursor since up_until"
+		}, "&joined=2020-01-01T00:00:00Z&since=2026-01-01T00:00:00Z&up_until=2100-01-01T00:00:00Z",
+			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=up_until", "with 7 requests"}},
+		"a start under another name": {func(s *service) {
+			s.start, s.end, s.params, s.required = "lower", "until", "limit cursor lower until", true
+		}, "&lower=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z",
+			[]string{"EXPORT_START_PARAM=lower", "EXPORT_END_PARAM=until", "with 7 requests"}},
+		"numbers that are no times": {func(s *service) {
+			s.start, s.end, s.params = "since", "until", "limit cursor since until"
+		}, "&team=1600000000&org=1700000000",
+			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_PARAMS=org=1700000000,team=1600000000\n", "? org, team: "}},
 		"only a start": {func(s *service) { s.start = "from" }, "",
 			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. In vain were tried: ", "from and to"}},
 		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",
@@ -160,5 +187,26 @@ func TestRequiredEnd(t *testing.T) {
 	}
 	if profile, err := learn.Learn(t.Context(), request, nil); err == nil || !strings.Contains(err.Error(), "refuses a request without until") {
 		t.Errorf("got %v\n%+v", err, profile)
+	}
+}
+
+// TestTimesOldestFirst: times of the command are the bounds of a list that is followed by
+// its cursor, by windows where the API requires the end.
+func TestTimesOldestFirst(t *testing.T) {
+	t.Parallel()
+	for required, want := range map[bool]string{false: "EXPORT_START=" + began.Format(time.RFC3339) + "\n", true: "EXPORT_FOLLOW=windows\n"} {
+		s := audit()
+		s.newest, s.required = false, required
+		s.start, s.end, s.params = "lower", "upper", "limit cursor lower upper"
+		server := httptest.NewServer(s)
+		t.Cleanup(server.Close)
+		profile := learned(t, "curl -H 'Authorization: Bearer sesame' '"+server.URL+"/audit?limit=50&lower="+
+			began.Format(time.RFC3339)+"&upper=2100-01-01T00:00:00Z'")
+		for _, want := range []string{want, "EXPORT_START_PARAM=lower\n", "EXPORT_END_PARAM=upper\n", "EXPORT_END_INCLUSIVE=false\n"} {
+			if !strings.Contains(profile, want) || strings.Contains(profile, "EXPORT_PARAMS") {
+				t.Errorf("%q is not in\n%s", want, profile)
+			}
+		}
+		follow(t, s, profile)
 	}
 }

@@ -44,21 +44,24 @@ var reach = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_
 
 // learner holds what is known so far.
 type learner struct {
-	environ         []string // settings that no profile has
-	findings        []*finding
-	secret, headers string
-	half            string // the user or the password, where the other one is empty
-	static          []param
-	cursors         []string // parameters of the request that may be that of the cursor
-	numbered        string   // the parameter with the number of a page
-	end             string   // the parameter that may be the end of a range
-	endAt           int64    // its time, in milliseconds since the epoch
-	outside         bool     // items outside of a range are kept, to prove its bounds
-	size            int      // of the pages asked for; 0 without a parameter
-	newest          bool     // windows are learned, for a list that comes newest first
-	whole           bridge.Position
-	required        bool               // a request without an end is refused
-	unbounded       *UnfollowableError // why no windows are without a cursor, if they lack a bound
+	environ          []string // settings that no profile has
+	findings         []*finding
+	secret, headers  string
+	half             string // the user or the password, where the other one is empty
+	static           []param
+	cursors          []string // parameters of the request that may be that of the cursor
+	numbered         string   // the parameter with the number of a page
+	moments          []timed  // of the parameters of the request
+	end              string   // the parameter that may be the end of a range
+	endAt            int64    // its time, in milliseconds since the epoch
+	outside          bool     // items outside of a range are kept, to prove its bounds
+	ended            *ended   // the first cursor that led to an empty page
+	smaller, largest int      // sizes of a page: one that is proven, 0 for none, and the last one to set
+	size             int      // of the pages asked for; 0 without a parameter
+	newest           bool     // windows are learned, for a list that comes newest first
+	whole            bridge.Position
+	required         bool               // a request without an end is refused
+	unbounded        *UnfollowableError // why no windows are without a cursor, if they lack a bound
 
 	asked   int
 	outline *exportapi.Outline
@@ -160,8 +163,13 @@ func (l *learner) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.findSize(ctx); err != nil || l.newest {
+	if l.ended != nil {
+		l.setSize(l.largest)
+	} else if err := l.findSize(ctx); err != nil {
 		return err
+	}
+	if l.newest {
+		return nil
 	}
 	return l.findRange(ctx)
 }
@@ -181,7 +189,7 @@ func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 		return "", err
 	}
 	l.newest, l.whole = true, bridge.Position{Start: st.Engine.Origin.Start, End: l.endAt, Window: true}
-	return "the API refuses a request without " + l.end + ": a range without an end cannot be followed", l.look(ctx)
+	return refusesOpen(l.end), l.look(ctx)
 }
 
 // look requests the first page, and finds its items.
@@ -277,9 +285,10 @@ func (l *learner) sampleAt(ctx context.Context, at bridge.Position) (exportapi.S
 		return exportapi.Sample{}, err
 	}
 	defer client.Close()
-	if l.asked++; l.asked > mostRequests {
+	if l.asked >= mostRequests {
 		return exportapi.Sample{}, errTooMany
 	}
+	l.asked++
 	return client.Sample(ctx, at, st.Export.PageSize)
 }
 

@@ -37,6 +37,10 @@ func (l *learner) findNext(ctx context.Context) error {
 			continue
 		}
 		err := l.try(ctx, at)
+		if l.ended == nil && errors.Is(err, errEnded) {
+			l.ended = &ended{at, l.finding("EXPORT_CURSOR_PARAM").value}
+			return l.shorten(ctx)
+		}
 		if err == nil && l.counts() {
 			l.numbered = l.finding("EXPORT_CURSOR_PARAM").value
 			continue
@@ -52,6 +56,44 @@ func (l *learner) findNext(ctx context.Context) error {
 		}
 	}
 	return l.unfollowable(last)
+}
+
+// ended is a cursor that led to an empty page: where it is, and its parameter.
+type ended struct {
+	at    exportapi.NextPlace
+	param string
+}
+
+// shorten asks for smaller pages, where all items may fit on the first one, and looks for
+// the next page again. Without a smaller page, an opaque cursor is taken as it is.
+func (l *learner) shorten(ctx context.Context) error {
+	if err := l.findSize(ctx); err != nil {
+		return err
+	}
+	if l.smaller > 0 {
+		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(min(l.smaller, max(1, len(l.items)/3))), "")
+	}
+	err := l.findNext(ctx)
+	if _, none := errors.AsType[*UnfollowableError](err); !none || l.smaller > 0 {
+		return err
+	}
+	if isNumber(l.ended.at.Value) {
+		if l.numbered == "" && len(l.outline.Numbers) == 0 {
+			err = &UnfollowableError{"no next page was reached: " + onFirst, moreItems + ", with a smaller page size"}
+		}
+		return err
+	}
+	l.drop("EXPORT_MORE_FIELD", "EXPORT_CURSOR_PARAM")
+	l.set("EXPORT_CURSOR_IN", l.ended.at.In, "")
+	if l.ended.at.In != "link" {
+		l.set("EXPORT_CURSOR_FIELD", l.ended.at.Field, "")
+	}
+	if l.ended.param != "" {
+		l.set("EXPORT_CURSOR_PARAM", l.ended.param, "")
+	}
+	l.setStatic(l.ended.param)
+	l.ask("EXPORT_CURSOR_IN", "not proven: "+onFirst+". Take a smaller page size in the curl command, and learn again")
+	return nil
 }
 
 // moreItems begins a hint.
@@ -94,7 +136,7 @@ func numberIn(at exportapi.NextPlace) (name string) {
 		switch {
 		case cursorParam.MatchString(param):
 			return ""
-		case numberParam.MatchString(param):
+		case numberParam.MatchString(param) && isNumber(u.Query().Get(param)):
 			name = param
 		}
 	}
@@ -118,6 +160,18 @@ func (l *learner) counts() bool {
 
 // errNoAdvance is the error of a cursor that leads nowhere else.
 var errNoAdvance = errors.New("the cursor did not lead to other items")
+
+// onFirst says why a next page was not proven.
+const onFirst = "the page at the cursor is empty, as all items are on the first one"
+
+// errEnded is the error of a cursor that leads to an empty page. An API that did not know
+// the cursor would list the first page again.
+var errEnded = fmt.Errorf("%w: "+onFirst, errNoAdvance)
+
+func isNumber(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
+}
 
 // tryOther reports whether a fault may be that of a wrong parameter.
 func tryOther(f *bridge.Fault) bool {
@@ -164,6 +218,9 @@ func (l *learner) isTime(pointer string) bool {
 func (l *learner) parameters(at exportapi.NextPlace) []string {
 	name := at.Field[strings.LastIndexByte(at.Field, '/')+1:]
 	names := slices.Clone(l.cursors)
+	if l.ended != nil && l.ended.at == at {
+		names = append([]string{l.ended.param}, names...)
+	}
 	switch bare := leading.ReplaceAllString(name, ""); {
 	case slices.Contains(common, name) && at.In != "last-item":
 		names = append(append(names, name), common...)
@@ -192,6 +249,9 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 		}
 	}
 	seen := make(map[string]bool)
+	for _, name := range []string{"EXPORT_START_PARAM", "EXPORT_END_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_QUERY"} {
+		seen[l.finding(name).value] = true // no cursor
+	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		again := seen[name]
 		seen[name] = true
@@ -236,8 +296,8 @@ func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
 	for _, name := range l.parameters(at) {
 		l.set("EXPORT_CURSOR_PARAM", name, "tried: the second page lists other items")
 		l.setStatic(name)
-		if err = l.advance(ctx); err == nil {
-			return nil
+		if err = l.advance(ctx); err == nil || l.ended == nil && errors.Is(err, errEnded) {
+			return err
 		}
 		f, rejected := errors.AsType[*bridge.Fault](err)
 		if rejected && f.Class == bridge.BadCursor && slices.Index(l.parameters(at), name) < 2 && l.alone(ctx) {
@@ -247,7 +307,7 @@ func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
 			return err
 		}
 	}
-	l.setStatic("")
+	l.setStatic()
 	return err
 }
 
@@ -273,6 +333,9 @@ func (l *learner) advance(ctx context.Context) error {
 	second, err := l.sample(ctx, l.first.Next)
 	if err != nil {
 		return err
+	}
+	if len(second.Items) == 0 {
+		return errEnded
 	}
 	before := make(map[string]bool)
 	for i := range l.first.Items {
@@ -335,12 +398,15 @@ func (l *learner) findSize(ctx context.Context) error {
 	if !l.sized() {
 		names = []string{"limit", "per_page", "page_size"}
 	}
-	largest := max(l.size, len(l.items))
+	l.largest = max(l.size, len(l.items))
 	for _, name := range names {
 		if len(l.first.Items) < 2 || l.asked >= mostRequests {
 			break
 		}
-		half := len(l.first.Items) / 2
+		half, largest := len(l.first.Items)/2, l.largest
+		if !l.sized() && half > usualSize { // the default may be more than a request may ask for
+			half, largest = usualSize, usualSize
+		}
 		l.set("EXPORT_PAGE_SIZE_PARAM", name, "")
 		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(half), "")
 		page, err := l.outlined(ctx)
@@ -351,19 +417,23 @@ func (l *learner) findSize(ctx context.Context) error {
 			l.set("EXPORT_PAGE_SIZE_PARAM", name, fmt.Sprintf("proven: a page of %d had %d items", half, half))
 			l.ask("EXPORT_PAGE_SIZE", "the largest that was seen: set both to the limit in the documentation")
 			l.setSize(largest)
+			l.smaller, l.largest = half, largest
 			return nil
 		}
 	}
-	if l.setSize(largest); l.sized() {
+	if l.setSize(l.largest); l.sized() {
 		l.ask("EXPORT_PAGE_SIZE_PARAM", "not proven: a smaller size did not give a smaller page")
 	} else {
 		l.set("EXPORT_PAGE_SIZE_PARAM", "none", "")
-		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(largest), "not sent: how many items the first page had")
-		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(largest), "as EXPORT_PAGE_SIZE")
+		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(l.largest), "not sent: how many items the first page had")
+		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(l.largest), "as EXPORT_PAGE_SIZE")
 		l.ask("EXPORT_PAGE_SIZE_PARAM", "none was found; if the API has one, set it and EXPORT_PAGE_SIZE")
 	}
 	return nil
 }
+
+// usualSize is a page size that most APIs take.
+const usualSize = 100
 
 func (l *learner) setSize(n int) {
 	l.set("EXPORT_PAGE_SIZE", strconv.Itoa(n), "")

@@ -245,31 +245,98 @@ func (l *learner) setParams(params []param) {
 			l.set("EXPORT_TIME_FORMAT", format, "")
 			l.set("EXPORT_START", at, "the start of the curl command; -90d, for example, is relative")
 			l.ask("EXPORT_START_PARAM", "")
+			l.moments = append(l.moments, newTimed(p, format, at))
 			continue
 		case isTime && endParam.MatchString(p.last()):
 			l.end = p.name
-			l.endAt, _ = bridge.ParseInstant(at, time.Now()) // timeOf wrote it
+			l.moments = append(l.moments, newTimed(p, format, at))
+			l.endAt = l.moments[len(l.moments)-1].at
 			l.ask("EXPORT_END_PARAM", "not tried: if "+p.name+" is the end of a range, set EXPORT_END_PARAM="+p.name)
 			continue
 		case cursorParam.MatchString(p.last()):
 			l.cursors = append(l.cursors, p.name)
 			continue
-		case numberParam.MatchString(p.last()):
+		case numberParam.MatchString(p.last()) && isNumber(p.value):
 			l.numbered = p.name
+		case offsetParam.MatchString(p.last()) && !startParam.MatchString(p.last()):
+			l.cursors = append(l.cursors, p.name)
+			continue
+		case isTime:
+			l.moments = append(l.moments, newTimed(p, format, at))
 		}
 		l.static = append(l.static, p)
 	}
-	l.setStatic("")
+	// Where the start has another name, the first requests have both.
+	if l.finding("EXPORT_START_PARAM").value == none && len(l.assumed()) > 0 {
+		for _, t := range l.moments {
+			if t.name == l.end {
+				l.static = append(l.static, t.param)
+			}
+		}
+	}
+	l.setStatic()
 	l.set("EXPORT_PAGE_SIZE", strconv.Itoa(max(l.size, 1)), "")
 	l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.size, 1)), "")
 }
 
-// setStatic sets the static parameters but one.
-func (l *learner) setStatic(but string) {
-	var pairs []string
+// timed is a parameter of the request whose value is a time.
+type timed struct {
+	param
+	format string
+	at     int64 // in milliseconds since the epoch
+}
+
+func newTimed(p param, format, at string) timed {
+	ms, _ := bridge.ParseInstant(at, time.Now()) // timeOf wrote it
+	return timed{p, format, ms}
+}
+
+// assumed are pairs of parameters whose values are times, unless the names of a start and
+// an end are known: those with a known one first, then those whose names begin alike.
+func (l *learner) assumed() (all []attempt) {
+	if l.finding("EXPORT_START_PARAM").value != none && l.end != "" {
+		return nil
+	}
+	for _, start := range l.moments {
+		for _, end := range l.moments {
+			if start.at < end.at && start.format == end.format {
+				all = append(all, attempt{start.name, end.name, start.format})
+			}
+		}
+	}
+	alike := func(a attempt) (n int) {
+		if a.start == l.finding("EXPORT_START_PARAM").value || a.end == l.end {
+			return 1 << 10
+		}
+		for n < min(len(a.start), len(a.end)) && a.start[n] == a.end[n] {
+			n++
+		}
+		return n
+	}
+	slices.SortStableFunc(all, func(a, b attempt) int { return alike(b) - alike(a) })
+	return all
+}
+
+// hasTime reports whether a parameter of the request has a time.
+func (l *learner) hasTime(name string) bool {
+	return slices.ContainsFunc(l.moments, func(t timed) bool { return t.name == name })
+}
+
+// bind takes the parameters of bounds out of the static ones.
+func (l *learner) bind(names ...string) {
+	l.static = slices.DeleteFunc(l.static, func(p param) bool { return slices.Contains(names, p.name) })
+	l.setStatic()
+}
+
+// setStatic sets the static parameters but some.
+func (l *learner) setStatic(but ...string) {
+	var pairs, times []string
 	for _, p := range l.static {
-		if p.name == but {
+		if slices.Contains(but, p.name) {
 			continue
+		}
+		if l.hasTime(p.name) {
+			times = append(times, p.name)
 		}
 		sign := "="
 		if p.json {
@@ -279,6 +346,10 @@ func (l *learner) setStatic(but string) {
 	}
 	if l.drop("EXPORT_PARAMS"); len(pairs) > 0 {
 		l.set("EXPORT_PARAMS", strings.Join(pairs, ","), "")
+	}
+	if len(times) > 0 {
+		l.ask("EXPORT_PARAMS", strings.Join(times, ", ")+": their values look like times, and they were not proven to be"+
+			" a start and an end: every request has them as they are")
 	}
 }
 

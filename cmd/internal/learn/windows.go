@@ -23,12 +23,7 @@ func (l *learner) backwards(ctx context.Context, why string) error {
 	}
 	listed := slices.Sorted(slices.Values(times[0].Times))
 	oldest, newest := listed[0], listed[len(listed)-1]
-	l.newest = true
-	days := 30 + time.Since(time.UnixMilli(oldest))/(24*time.Hour)
-	l.set("EXPORT_FOLLOW", "windows", why)
-	l.set("EXPORT_START", fmt.Sprintf("-%dd", days), "")
-	l.finding("EXPORT_START").why = ""
-	l.ask("EXPORT_START", "how far back the first events are asked for")
+	l.byWindows(why, oldest)
 	if l.whole.End == 0 {
 		l.whole = bridge.Position{Start: max(0, oldest-3*(newest-oldest)-time.Hour.Milliseconds()), End: newest + 1000, Window: true}
 	}
@@ -44,6 +39,16 @@ func (l *learner) backwards(ctx context.Context, why string) error {
 	return l.halfBounded(s, why, room)
 }
 
+// byWindows sets that windows are followed, from before the oldest item on.
+func (l *learner) byWindows(why string, oldest int64) {
+	l.newest = true
+	days := 30 + time.Since(time.UnixMilli(oldest))/(24*time.Hour)
+	l.set("EXPORT_FOLLOW", "windows", why)
+	l.set("EXPORT_START", fmt.Sprintf("-%dd", days), "")
+	l.finding("EXPORT_START").why = ""
+	l.ask("EXPORT_START", "how far back the first events are asked for")
+}
+
 // search tries parameters as the bounds of a range, until so many requests were sent.
 func (l *learner) search(ctx context.Context, s *search, from, to int64, most int) (found bool, err error) {
 	for l.asked < most {
@@ -54,6 +59,7 @@ func (l *learner) search(ctx context.Context, s *search, from, to int64, most in
 		l.setBounds(a)
 		limits, err := l.within(ctx, from, to)
 		if err == nil {
+			l.bind(a.start, a.end)
 			l.set("EXPORT_START_PARAM", a.start, "proven: with "+a.end+" it lists the items between two times")
 			l.ask("EXPORT_START_PARAM", "")
 			l.ask("EXPORT_END_PARAM", "")
@@ -67,6 +73,7 @@ func (l *learner) search(ctx context.Context, s *search, from, to int64, most in
 		}
 		s.learn(a, limits, err)
 	}
+	l.setStatic()
 	return false, nil
 }
 
@@ -122,6 +129,7 @@ func (l *learner) askBounds(s *search, room bool) (question string) {
 		l.drop("EXPORT_TIME_FORMAT")
 		return question
 	}
+	l.bind(start)
 	l.set("EXPORT_START_PARAM", start, "proven: it lists the items since a time")
 	l.ask("EXPORT_START_PARAM", "")
 	l.set("EXPORT_TIME_FORMAT", format, "")
@@ -199,6 +207,7 @@ func (l *learner) setBounds(a attempt) {
 	l.set("EXPORT_START_PARAM", a.start, "")
 	l.set("EXPORT_END_PARAM", a.end, "")
 	l.set("EXPORT_TIME_FORMAT", a.format, "")
+	l.setStatic(a.start, a.end)
 }
 
 // timeFormat is the format of a bound that suits the times of items.
@@ -296,7 +305,7 @@ func (l *learner) number(ctx context.Context) error {
 			return err
 		}
 		l.drop("EXPORT_CURSOR_IN", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_FIRST")
-		l.setStatic("")
+		l.setStatic()
 	}
 	if l.unbounded != nil {
 		return l.unbounded
@@ -323,11 +332,14 @@ func (l *learner) findRange(ctx context.Context) error {
 	listed := slices.Sorted(slices.Values(times[0].Times))
 	from, to, room := between(listed)
 	l.outside = true
-	s, format := l.newSearch(), l.finding("EXPORT_TIME_FORMAT").value
+	s, format, static := l.newSearch(), l.finding("EXPORT_TIME_FORMAT").value, slices.Clone(l.static)
 	if room {
 		if found, err := l.search(ctx, s, from, to, min(l.asked+forBackfill, mostRequests-1)); err != nil {
 			return err
 		} else if found {
+			if err := l.proveOpen(ctx, static, listed[0]); err != nil {
+				return err
+			}
 			return l.proveEnd(ctx, listed[0])
 		}
 	}
@@ -338,4 +350,34 @@ func (l *learner) findRange(ctx context.Context) error {
 		l.set("EXPORT_TIME_FORMAT", format, "")
 	}
 	return nil
+}
+
+// proveOpen requests the first page without the end, if all requests until now had it as a
+// static parameter. Where the API refuses that, the list is followed by windows.
+func (l *learner) proveOpen(ctx context.Context, static []param, oldest int64) error {
+	start, end := l.finding("EXPORT_START_PARAM").value, l.finding("EXPORT_END_PARAM").value
+	for _, t := range l.moments {
+		if t.name == start {
+			l.set("EXPORT_START", time.UnixMilli(t.at).UTC().Format(time.RFC3339), "the start of the curl command; -90d, for example, is relative")
+		}
+	}
+	if !slices.ContainsFunc(static, func(p param) bool { return p.name == end }) {
+		return nil
+	}
+	if l.asked >= mostRequests {
+		l.ask("EXPORT_END_PARAM", "no request was sent without it: set EXPORT_FOLLOW=windows if the API requires it")
+		return nil
+	}
+	_, err := l.sample(ctx, "")
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && tryOther(f) {
+		l.required = true
+		l.byWindows(refusesOpen(end), oldest)
+		return nil
+	}
+	return err
+}
+
+// refusesOpen says why a list is followed by windows that has to have an end.
+func refusesOpen(end string) string {
+	return "the API refuses a request without " + end + ": a range without an end cannot be followed"
 }

@@ -93,7 +93,7 @@ func (c *Candidates) search(value any, at, name string, depth int) {
 
 func (c *Candidates) text(text, at, name string) {
 	switch place := (Place{"body", at, text}); {
-	case text == "":
+	case text == "" || attribute.MatchString(name):
 	case leadsOn(at):
 		if strings.Contains(text, "://") || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "?") {
 			place.In = "next-url"

@@ -20,6 +20,8 @@ import (
 var (
 	leads     = regexp.MustCompile(`(?i)next|cursor|continu|page_?token|skip_?token|scroll_?id|bookmark|marker|/after$`)
 	elsewhere = regexp.MustCompile(`(?i)prev|before|first|start|self|current|last|sync|delta|total|count`)
+	// attribute are names of what a link has beside its URL.
+	attribute = regexp.MustCompile(`(?i)^(rel|type|media_?type|content_?type|hreflang|media|title|name|method|profile)$`)
 	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
 	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end(_?of_?[a-z]+)?|exhausted)$`)
 	pages     = regexp.MustCompile(`(?i)^((total|num)_?pages|pages?(_?count)?|last_?page)$`)
@@ -131,7 +133,7 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 		}
 	case v.Kind == scan.Number && (pages.MatchString(name) || totals.MatchString(name)):
 		s.count(pointer, name, string(text))
-	case !leads.MatchString(pointer) || elsewhere.MatchString(pointer):
+	case !leads.MatchString(pointer) || elsewhere.MatchString(pointer) || attribute.MatchString(name):
 	case v.Kind == scan.Number && text[0] != '-' && text[0] != '0' && strings.Contains(strings.ToLower(name), "next"):
 		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer +
 			"; if it is the number of a page, EXPORT_FOLLOW=windows, EXPORT_CURSOR_IN=page-number and EXPORT_CURSOR_PARAM"}

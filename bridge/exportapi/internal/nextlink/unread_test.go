@@ -19,6 +19,7 @@ func TestUnread(t *testing.T) {
 		"a number":                 {body: `{` + items + `"nextPage":2}`, want: "/nextPage"},
 		"a URL":                    {body: `{` + items + `"links":{"self":"/a","next":"\/a?page=2"}}`, want: "/links/next", hint: "EXPORT_CURSOR_IN=next-url and EXPORT_CURSOR_FIELD=/links/next"},
 		"HAL":                      {body: `{"_links":{"next":{"href":"https://api/x?c=2"}},` + items + `"n":1}`, want: "/_links/next/href"},
+		"HAL with a type":          {body: `{"_links":{"next":{"href":"/x?c=2","type":"application/json","rel":"next"}},` + items + `"n":1}`, want: "/_links/next/href", hint: "next-url"},
 		"OData":                    {body: `{` + items + `"@odata.nextLink":"https://api/x"}`, want: "/@odata.nextLink"},
 		"a token":                  {body: `{` + items + `"pageToken":"t"}`, want: "/pageToken"},
 		"escaped names":            {body: `{` + items + `"a/b":{"nextToken":"t"}}`, want: "/a~1b/nextToken"},
