@@ -108,9 +108,8 @@ type Sample struct {
 	// Next is the cursor of the next page, as in bridge.Page.
 	Next string
 	// Beyond is the cursor that the page names although Config.MoreField says that nothing
-	// follows. More is set if that says that more follows.
+	// follows.
 	Beyond string
-	More   bool
 	// EndsFull is set if the page is full and names no next one.
 	EndsFull bool
 	// Unread is as in bridge.Page.
@@ -144,7 +143,7 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 	page, _, err := c.fetch(ctx, at, s.Asked, func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
 		fault := c.receive(p, asked, resp)
 		if fault == nil && c.cfg.MoreField != "" {
-			s.More, s.Beyond = c.ahead.told && !c.ahead.ended, c.beyond(p, asked, resp.Header)
+			s.Beyond = c.beyond(p, asked, resp.Header)
 		}
 		return fault
 	})

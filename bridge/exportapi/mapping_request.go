@@ -54,7 +54,13 @@ func defaultRequests() RequestMapping {
 	}
 }
 
-func (r *RequestMapping) posts() bool                 { return r.Method == http.MethodPost }
+func (r *RequestMapping) posts() bool { return r.Method == http.MethodPost }
+
+// timeFormats are the values of EXPORT_ITEM_TIME_FORMAT. Without times it does not matter.
+var timeFormats = map[string]itemtime.Format{
+	"": itemtime.Millis, "ms": itemtime.Millis, "s": itemtime.Seconds, "us": itemtime.Micros, "rfc3339": itemtime.RFC3339, "rfc3339-utc": itemtime.RFC3339UTC, none: itemtime.Millis,
+}
+
 func (r *RequestMapping) timeFormat() itemtime.Format { return timeFormats[r.TimeFormat] }
 
 // namesEvents reports whether requests have the parameter of the event types.
