@@ -334,9 +334,9 @@ func TestEngineResetToCurrent(t *testing.T) {
 		w := newWorld(t, 1, time.Minute)
 		w.noEnd = true
 		w.fill(30, time.Second-time.Hour, -time.Second)
+		w.fill(60, time.Minute, 80*time.Second)
 		stop := w.start()
 		bridge.Sleep(t.Context(), time.Minute)
-		w.fill(60, 0, 20*time.Second)
 		was := w.store.Checkpoint()
 		ahead := func(e entry) bool {
 			at, _ := bridge.ParseWatermark(was.Cursor)
