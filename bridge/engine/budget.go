@@ -46,8 +46,12 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 	if b == nil {
 		return nil
 	}
-	l := &loan{bytes, held, make(chan struct{})}
 	b.mu.Lock()
+	if b.lendNow(bytes, held.Load() > 0) {
+		b.mu.Unlock()
+		return nil
+	}
+	l := &loan{bytes, held, make(chan struct{})}
 	if held.Load() == 0 {
 		b.first = append(b.first, l)
 	} else {
@@ -69,6 +73,23 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 			return ctx.Err()
 		}
 	}
+}
+
+// lendNow grants what fits where nobody waits, as for most pages: it allocates nothing. The
+// caller holds mu.
+func (b *Budget) lendNow(bytes int64, more bool) bool {
+	limit := b.limit
+	if more {
+		limit = limit / 4 * 3
+	}
+	if len(b.first)+len(b.more) > 0 || b.used > 0 && b.used+bytes > limit {
+		return false
+	}
+	b.used += bytes
+	if b.moved = time.Now(); more {
+		b.busy = b.moved
+	}
+	return true
 }
 
 // exceed grants the oldest request of a stream without pages, if nothing has come back and
