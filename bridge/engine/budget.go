@@ -47,12 +47,14 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 		return nil
 	}
 	b.mu.Lock()
-	if b.lendNow(bytes, held.Load() > 0) {
+	more := held.Load() != 0
+	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // as for most pages: allocates nothing
+		b.charge(bytes, more)
 		b.mu.Unlock()
 		return nil
 	}
 	l := &loan{bytes, held, make(chan struct{})}
-	if held.Load() == 0 {
+	if !more {
 		b.first = append(b.first, l)
 	} else {
 		b.more = append(b.more, l)
@@ -75,23 +77,6 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 	}
 }
 
-// lendNow grants what fits where nobody waits, as for most pages: it allocates nothing. The
-// caller holds mu.
-func (b *Budget) lendNow(bytes int64, more bool) bool {
-	limit := b.limit
-	if more {
-		limit = limit / 4 * 3
-	}
-	if len(b.first)+len(b.more) > 0 || b.used > 0 && b.used+bytes > limit {
-		return false
-	}
-	b.used += bytes
-	if b.moved = time.Now(); more {
-		b.busy = b.moved
-	}
-	return true
-}
-
 // exceed grants the oldest request of a stream without pages, if nothing has come back and
 // nothing was granted for a while.
 func (b *Budget) exceed() {
@@ -105,7 +90,7 @@ func (b *Budget) exceed() {
 		return back
 	})
 	if len(b.first) > 0 && time.Since(b.moved) >= stalled {
-		b.lend(&b.first)
+		b.lend(&b.first, false)
 	}
 	b.grant()
 }
@@ -146,23 +131,39 @@ func (b *Budget) add(bytes int64) {
 	}
 }
 
-// grant grants what fits. Where nothing is used anything fits: a page may be larger than
-// the budget. The caller holds mu.
+// grant grants what fits. The caller holds mu.
 func (b *Budget) grant() {
-	for len(b.first) > 0 && (b.used == 0 || b.used+b.first[0].bytes <= b.limit) {
-		b.lend(&b.first)
+	for len(b.first) > 0 && b.fits(b.first[0].bytes, false) {
+		b.lend(&b.first, false)
 	}
-	for len(b.first) == 0 && len(b.more) > 0 && (b.used == 0 || b.used+b.more[0].bytes <= b.limit/4*3) {
-		b.lend(&b.more)
-		b.busy = b.moved
+	for len(b.first) == 0 && len(b.more) > 0 && b.fits(b.more[0].bytes, true) {
+		b.lend(&b.more, true)
 	}
 }
 
+// fits reports whether so many bytes may be granted, to a stream that has more pages or
+// none. Where nothing is used anything fits: a page may be larger than the budget. The
+// caller holds mu.
+func (b *Budget) fits(bytes int64, more bool) bool {
+	limit := b.limit
+	if more {
+		limit = limit / 4 * 3
+	}
+	return b.used == 0 || b.used+bytes <= limit
+}
+
 // lend grants the first request of a queue. The caller holds mu.
-func (b *Budget) lend(queue *[]*loan) {
+func (b *Budget) lend(queue *[]*loan, more bool) {
 	l := (*queue)[0]
 	*queue = slices.Delete(*queue, 0, 1)
-	b.used += l.bytes
-	b.moved = time.Now()
+	b.charge(l.bytes, more)
 	close(l.granted)
+}
+
+// charge counts bytes as granted. The caller holds mu.
+func (b *Budget) charge(bytes int64, more bool) {
+	b.used += bytes
+	if b.moved = time.Now(); more {
+		b.busy = b.moved
+	}
 }
