@@ -136,11 +136,7 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 	})
 	cursor, now := at.Cursor, l.clock.now().UnixMilli()
 	for len(items) > 0 {
-		size, n := 0, 0
-		for n < len(items) && n < l.cfg.PageSize && (n == 0 || size < pageBytes) && items[n].source == items[0].source {
-			size += len(items[n].event.Raw)
-			n++
-		}
+		n := l.fits(items)
 		w.Part++
 		next := w.Cursor()
 		if n == len(items) && to > w.At {
@@ -156,6 +152,19 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 		l.pending, items, cursor = append(l.pending, p), items[n:], next
 	}
 	l.memory.keep(l.forgotten(to))
+}
+
+// fits is how many of the first items make a page. In a range, those of one order are of
+// one page.
+func (l *Lister) fits(items []item) (n int) {
+	for size := 0; n < len(items) && items[n].source == items[0].source; n++ {
+		together := n > 0 && items[n].order != order{} && items[n].order == items[n-1].order
+		if n > 0 && (n >= l.cfg.PageSize || size >= pageBytes) && !together {
+			break
+		}
+		size += len(items[n].event.Raw)
+	}
+	return n
 }
 
 // fill puts items into an empty page.

@@ -158,18 +158,12 @@ func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error
 	return c, nil
 }
 
-// cut cuts the items of a part into pages, in their order. Those of one order are of one
-// page.
+// cut cuts the items of a part into pages, in their order.
 func (r *Range) cut(at bridge.Position, p place, to int64, c *collector) {
 	items, cursor, whole := c.items, at.Cursor, c.share.until == nil
 	slices.SortStableFunc(items, func(a, b item) int { return a.order.compare(b.order) })
 	for len(items) > 0 {
-		size, n := 0, 0
-		for n < len(items) && items[n].source == items[0].source &&
-			(n < r.lister.cfg.PageSize && size < pageBytes || items[n].order == items[n-1].order) {
-			size += len(items[n].event.Raw)
-			n++
-		}
+		n := r.lister.fits(items)
 		next := place{start: p.start, end: p.end, from: p.from, to: to, after: &items[n-1].order}
 		if n == len(items) && whole {
 			next = place{start: p.start, end: p.end, from: to}

@@ -382,9 +382,9 @@ var All = []Rule{
 	{
 		Name: "range-splits-equals", Without: "equal items are on two pages",
 		Notice: Ranges,
-		Edits: []Edit{{"bridge/windows/range.go", `
--			(n < r.lister.cfg.PageSize && size < pageBytes || items[n].order == items[n-1].order) {
-+			(n < r.lister.cfg.PageSize && size < pageBytes || items[n].order == items[n-1].order && !protocol.Broken("range-splits-equals")) {
+		Edits: []Edit{{"bridge/windows/collect.go", `
+-		if n > 0 && (n >= l.cfg.PageSize || size >= pageBytes) && !together {
++		if n > 0 && (n >= l.cfg.PageSize || size >= pageBytes) && (!together || protocol.Broken("range-splits-equals")) {
 `}},
 	},
 	{
