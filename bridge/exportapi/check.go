@@ -190,13 +190,15 @@ func (c *Client) beyond(p *bridge.Page, asked *url.URL, h http.Header) string {
 
 // Has reports whether the page has an item, with the same bytes.
 func (s *Sample) Has(item *SampledItem) bool {
-	return slices.ContainsFunc(s.Items, func(i SampledItem) bool { return i.digest == item.digest && i.ID == item.ID })
+	return slices.ContainsFunc(s.Items, item.is)
 }
 
 // Begins reports whether another page begins with the same item.
 func (s *Sample) Begins(other *Sample) bool {
-	return len(s.Items) > 0 && len(other.Items) > 0 && s.Items[0].digest == other.Items[0].digest && s.Items[0].ID == other.Items[0].ID
+	return len(s.Items) > 0 && len(other.Items) > 0 && s.Items[0].is(other.Items[0])
 }
+
+func (i *SampledItem) is(other SampledItem) bool { return i.digest == other.digest && i.ID == other.ID }
 
 // Border returns how many items of the page are, with the same bytes, among the last of
 // the page before; ids is false if one of them has no id, so that it is published twice.
