@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +14,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi"
-	"exportbridge/cmd/internal/config"
 )
 
 // service is an API as its public documentation describes it, with 240 events.
@@ -400,25 +396,10 @@ func TestDocumented(t *testing.T) {
 // follow reads all events with a profile.
 func follow(t *testing.T, s *service, profile string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "learned.env")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	environ := []string{"EXPORT_PROFILE=" + file, "EXPORT_API_KEY=sesame"}
-	c, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
-	if err != nil {
-		t.Fatal(err)
-	}
-	export := c.Streams[0].Export
-	export.AnyOrder = true
-	client, err := exportapi.New(export)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	at := bridge.Position{Start: c.Streams[0].Engine.Origin.Start}
+	r := open(t, profile, "sesame", true)
+	at := bridge.Position{Start: r.stream.Engine.Origin.Start}
 	if s.newest || s.required {
-		start, end := export.Bounds()
+		start, end := r.stream.Export.Bounds()
 		at = bridge.Position{Window: true}
 		if start {
 			at.Start = began.UnixMilli()
@@ -429,13 +410,7 @@ func follow(t *testing.T, s *service, profile string) {
 	}
 	seen := make(map[int64]bool)
 	for range 40 {
-		page, err := client.Fetch(t.Context(), at)
-		if err == nil {
-			err = client.Decode(page)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := r.read(at)
 		for _, e := range page.Events {
 			seen[e.Time] = true
 			if e.Defect != bridge.DefectNone || len(e.Type) == 0 {

@@ -104,32 +104,12 @@ func TestWindows(t *testing.T) {
 // readRange reads all events between two times with a profile.
 func readRange(t *testing.T, h *exportsim.Handler, profile string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "learned.env")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, err := config.Load(config.Sources{Environ: []string{"EXPORT_PROFILE=" + file, "EXPORT_API_KEY=sesame"}}, config.UsesExport)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, profile)
-	}
-	export := s.Streams[0].Export
-	export.AnyOrder = true
-	client, err := exportapi.New(export)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	r := open(t, profile, "sesame", true)
 	const from, to = 100, 290
 	at := bridge.Position{Start: h.EventTime(from).UnixMilli(), End: h.EventTime(to).UnixMilli(), Window: true}
 	seen := make(map[int]bool)
 	for range 40 {
-		page, err := client.Fetch(t.Context(), at)
-		if err == nil {
-			err = client.Decode(page)
-		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, profile)
-		}
+		page := r.read(at)
 		for _, event := range page.Events {
 			i, ok := exportsim.IndexOf(event.Raw)
 			if !ok || i < from-1 || i > to || event.Defect != bridge.DefectNone || len(event.ID) == 0 {
@@ -183,8 +163,17 @@ func lesson(t *testing.T, command string) *learn.Lesson {
 	return lesson
 }
 
-// readAll reads the export to its end with a profile, and then what it grew by.
-func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...string) {
+// reader reads pages with a learned profile.
+type reader struct {
+	t       *testing.T
+	profile string
+	stream  *config.Stream
+	client  *exportapi.Client
+}
+
+// open returns a reader with a key, if the profile needs one, and other settings. Only with
+// anyOrder items may come newest first.
+func open(t *testing.T, profile, key string, anyOrder bool, environ ...string) *reader {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "learned.env")
 	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
@@ -192,27 +181,43 @@ func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...stri
 	}
 	environ = append(environ, "EXPORT_PROFILE="+file)
 	if !strings.Contains(profile, "EXPORT_AUTH=none") {
-		environ = append(environ, "EXPORT_API_KEY=sesame")
+		environ = append(environ, "EXPORT_API_KEY="+key)
 	}
 	s, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, profile)
 	}
-	client, err := exportapi.New(s.Streams[0].Export)
-	if err != nil {
+	r := &reader{t: t, profile: profile, stream: &s.Streams[0]}
+	export := r.stream.Export
+	export.AnyOrder = export.AnyOrder || anyOrder
+	if r.client, err = exportapi.New(export); err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	at := bridge.Position{Start: s.Streams[0].Engine.Origin.Start}
+	t.Cleanup(r.client.Close)
+	return r
+}
+
+// read reads a page. The caller releases it.
+func (r *reader) read(at bridge.Position) *bridge.Page {
+	r.t.Helper()
+	page, err := r.client.Fetch(r.t.Context(), at)
+	if err == nil {
+		err = r.client.Decode(page)
+	}
+	if err != nil {
+		r.t.Fatalf("%v\n%s", err, r.profile)
+	}
+	return page
+}
+
+// readAll reads the export to its end with a profile, and then what it grew by.
+func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...string) {
+	t.Helper()
+	r := open(t, profile, "sesame", false, environ...)
+	at := bridge.Position{Start: r.stream.Engine.Origin.Start}
 	seen := 0
 	for range 40 {
-		page, err := client.Fetch(t.Context(), at)
-		if err == nil {
-			err = client.Decode(page)
-		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, profile)
-		}
+		page := r.read(at)
 		for _, event := range page.Events {
 			var item struct{ Event json.RawMessage }
 			raw := event.Raw

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,9 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
-	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/learn"
 )
 
@@ -77,28 +73,10 @@ func wantSame(t *testing.T, command, base string) {
 // readRecording counts the items that are read with a profile.
 func readRecording(t *testing.T, profile string) int {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "learned.env")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	environ := []string{"EXPORT_PROFILE=" + file, "EXPORT_HEADERS=Dd-Api-Key: other"}
-	if !strings.Contains(profile, "EXPORT_AUTH=none") {
-		environ = append(environ, "EXPORT_API_KEY=any")
-	}
-	c, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
-	if err != nil {
-		t.Fatal(err)
-	}
-	export := c.Streams[0].Export
-	export.AnyOrder = true
-	client, err := exportapi.New(export)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	at := bridge.Position{Start: c.Streams[0].Engine.Origin.Start}
+	r := open(t, profile, "any", true, "EXPORT_HEADERS=Dd-Api-Key: other")
+	at := bridge.Position{Start: r.stream.Engine.Origin.Start}
 	if strings.Contains(profile, "EXPORT_FOLLOW=windows") {
-		start, end := export.Bounds()
+		start, end := r.stream.Export.Bounds()
 		if at = (bridge.Position{Window: true}); start {
 			at.Start = 1
 		}
@@ -108,13 +86,7 @@ func readRecording(t *testing.T, profile string) int {
 	}
 	seen := make(map[string]bool)
 	for range 20 {
-		page, err := client.Fetch(t.Context(), at)
-		if err == nil {
-			err = client.Decode(page)
-		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, profile)
-		}
+		page := r.read(at)
 		for _, e := range page.Events {
 			if seen[string(e.Raw)] = true; e.Defect != bridge.DefectNone {
 				t.Fatalf("%v: %s", e.Defect, e.Raw)
