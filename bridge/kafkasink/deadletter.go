@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkarecord"
 )
 
@@ -27,17 +28,17 @@ type deadLetter struct {
 
 // divert builds a dead letter, or rejects the page.
 func (b *builder) divert(made *builtPage, l deadLetter) error {
-	x := made.session
-	if x.topics.DeadLetters == nil {
+	topics := made.topics
+	if topics.DeadLetters == nil {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
 			Hint: "BRIDGE_ON_BAD_EVENT=dlq sends such events to topic " + b.cfg.DeadTopic(),
-			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), b.message(x, &l)),
+			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(b.cfg.TimePointer, topics.Events)),
 		}
 	}
 	rec := b.deadLetter(made, l)
-	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.topics.DeadLetters.Settings.MaxMessage {
-		rec = smallDeadLetter(x, l, rec)
+	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > topics.DeadLetters.Settings.MaxMessage {
+		rec = smallDeadLetter(topics.DeadLetters, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)
 	if made.receipt.DeadLettered == nil {
@@ -50,15 +51,15 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 // deadLetter returns a record with the unmodified item. Its timestamp is the
 // publish time: with an old event time retention might delete it unread.
 func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
-	x := made.session
+	topics := made.topics
 	stage := "decode"
 	if l.defect == bridge.DefectTooLarge {
 		stage = "publish"
 	}
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
-		text(kafkarecord.HeaderErrorTopic, x.topics.Events.Name),
-		text(kafkarecord.HeaderErrorMessage, b.message(x, &l)),
+		text(kafkarecord.HeaderErrorTopic, topics.Events.Name),
+		text(kafkarecord.HeaderErrorMessage, l.message(b.cfg.TimePointer, topics.Events)),
 		text(kafkarecord.HeaderStage, stage),
 		text(kafkarecord.HeaderReason, string(l.defect)),
 		text(kafkarecord.HeaderCursorHash, bridge.CursorHash(l.page.At.Cursor)),
@@ -72,12 +73,14 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	if value == nil {
 		value = []byte{} // nil would be a tombstone
 	}
-	return kgo.Record{Topic: x.topics.DeadLetters.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
+	return kgo.Record{
+		Topic: topics.DeadLetters.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers,
+	}
 }
 
 // smallDeadLetter returns a dead letter that fits any usable topic: without
 // long headers, and with a substitute for the item.
-func smallDeadLetter(x *session, l deadLetter, rec kgo.Record) kgo.Record {
+func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Record {
 	if len(rec.Key) > maxKeptHeader {
 		rec.Key = nil
 	}
@@ -94,21 +97,21 @@ func smallDeadLetter(x *session, l deadLetter, rec kgo.Record) kgo.Record {
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
 	rec.Value = sub.Encode()
-	if recordSize(&rec) > x.topics.DeadLetters.Settings.MaxMessage {
+	if recordSize(&rec) > to.Settings.MaxMessage {
 		sub.Cursor = "" // its hash is in the headers
 		rec.Value = sub.Encode()
 	}
 	return rec
 }
 
-// message describes the defect of the event.
-func (b *builder) message(x *session, l *deadLetter) string {
+// message describes the defect of the event, whose time is at timePointer.
+func (l *deadLetter) message(timePointer string, events *kafkaclient.Topic) string {
 	if l.defect == bridge.DefectTooLarge {
-		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.topics.Events.Name, x.topics.Events.Settings.MaxMessage)
+		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, events.Name, events.Settings.MaxMessage)
 	}
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",
-		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+b.cfg.TimePointer, " at "),
+		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+timePointer, " at "),
 		bridge.DefectBadText:   "the item has bytes that are no text",
 		bridge.DefectSharedID:  "another item of its page has the same id",
 	}[l.defect], string(l.defect))

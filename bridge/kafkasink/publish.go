@@ -68,7 +68,7 @@ func (x *session) send(ctx context.Context, page *bridge.Page) error {
 // dispatch builds the page's records in p and passes them to the client, which
 // then owns p. After an error nothing was passed.
 func (x *session) dispatch(ctx context.Context, p *inflightPage, page *bridge.Page) error {
-	receipt, err := x.kept.records.build(p, page, x)
+	receipt, err := x.kept.records.build(p, page, &x.topics)
 	if err != nil {
 		return fmt.Errorf("%w: %w", bridge.ErrRejected, err)
 	}

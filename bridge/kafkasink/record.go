@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkarecord"
 )
 
@@ -33,7 +34,7 @@ type builder struct {
 
 // builtPage is what a builder makes of one page.
 type builtPage struct {
-	session *session
+	topics  *kafkaclient.Described
 	now     time.Time
 	span    timeRange // of the event times that the topic keeps
 	receipt bridge.Receipt
@@ -67,12 +68,12 @@ func newBuilder(cfg Config) builder {
 
 // build builds all records of the page in p before any is produced, so that a
 // rejected page leaves nothing behind.
-func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.Receipt, error) {
+func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.Described) (bridge.Receipt, error) {
 	now := time.Now()
 	b.to = p
 	defer func() { b.to = nil }() // it holds the page
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
-	made := builtPage{session: x, now: now, span: keptBy(&x.topics.Events.Settings, now)}
+	made := builtPage{topics: topics, now: now, span: keptBy(&topics.Events.Settings, now)}
 	b.setSource(page.Source)
 	for i := range page.Events {
 		if err := b.add(&made, page, &page.Events[i]); err != nil {
@@ -113,7 +114,7 @@ func (b *builder) textOf(page *bridge.Page) (bytes int) {
 
 // add builds the record of one event, or its dead letter.
 func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) error {
-	topic := made.session.topics.Events
+	topic := made.topics.Events
 	switch {
 	case ev.Defect != bridge.DefectNone:
 		return b.divert(made, deadLetter{page: page, event: ev, defect: ev.Defect})
@@ -144,7 +145,7 @@ func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) erro
 // that the topic would not retain.
 func (p *builtPage) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || p.session.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
+	case setting == timestampPublish || p.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
 		return p.now, false
 	case p.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false

@@ -40,8 +40,8 @@ type Repair struct {
 	sink  *Sink
 	marks map[string][]byte // as of the session's barrier, and those since
 	topic [16]byte          // the id of the events' topic when the repair began
-	// dry is the stand-in for the session in a rehearsal, nil otherwise.
-	dry *session
+	// dry has the topic of a rehearsal, which has no session; nil otherwise.
+	dry *kafkaclient.Described
 }
 
 // OpenRepair starts a session of the job. It fences an earlier one, aborts what
@@ -82,7 +82,7 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.dry = &session{topics: kafkaclient.Described{Events: &topics[0]}}
+	r.dry = &kafkaclient.Described{Events: &topics[0]}
 	return r, nil
 }
 

@@ -18,7 +18,8 @@ func TestHeaderTextsShareMemory(t *testing.T) {
 	for range 500 {
 		page.Events = append(page.Events, bridge.Event{Raw: []byte("{}"), Type: bytes.Repeat([]byte("t"), 3000), Time: 1})
 	}
-	if _, err := b.build(p, page, &session{topics: kafkaclient.Described{Events: &kafkaclient.Topic{Settings: kafkaclient.Settings{MaxMessage: 1 << 20}}}}); err != nil {
+	topics := kafkaclient.Described{Events: &kafkaclient.Topic{Settings: kafkaclient.Settings{MaxMessage: 1 << 20}}}
+	if _, err := b.build(p, page, &topics); err != nil {
 		t.Fatal(err)
 	}
 	if id := p.records[0].Headers[1]; id.Key != kafkarecord.HeaderID || &id.Value[0] != &p.text[0] {
