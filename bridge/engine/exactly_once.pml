@@ -42,16 +42,17 @@
  * Which function carries which step (file in bridge, functions, step)
  *   engine/own.go            acquire, serve, confirm    group: ownership, asked again after init_producer
  *   kafkagroup/member.go     wait, onRevoked, onLost    group: given, taken away
- *   kafkasink/recover.go     takeProducer               init_producer
+ *   kafkasink/producer.go    take                       init_producer
  *   kafkasink/recover.go     commitBarrier              the barrier
- *   kafkasink/newest.go      awaitBarrier, newest       read_kafka
+ *   kafkasink/newest.go      await, newest              read_kafka
  *   engine/recover.go        recover, loadStored        a session's start; what Redis holds
  *   engine/merge.go          mergeExactly, mergeAtLeast the choice between the two
  *   engine/merge.go          beginEpoch                 a new epoch where the mode changes
  *   engine/commit.go         commit                     one step of the loop
  *   engine/stream.go         publish, commitCheckpoint  its transaction, with pages and without
- *   kafkasink/transaction.go transact, endTransaction   records, checkpoint, END_TXN
- *   kafkasink/publish.go     await, settle              a record that is refused
+ *   kafkasink/transaction.go transact                   records, checkpoint
+ *   kafkasink/producer.go    end                        END_TXN
+ *   kafkasink/delivery.go    await, settle              a record that is refused
  *   engine/commit.go         heartbeat                  the heartbeat
  *   engine/stream.go         adopt                      adopt
  *   engine/mirror.go         offer, write, settle       mirror, with cursorstore/advance.lua

@@ -27,16 +27,16 @@ var errNoBlockingTxn = errors.New("no open transaction found there")
 
 // explainBlocked finds the transaction that hides the barrier and returns how
 // to end it. It aborts the transaction of one of our streams that has no owner.
-func (x *session) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
+func (p *txnProducer) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
 	f := &bridge.Fault{
 		Class: bridge.Transient, Code: "held_back",
 		Hint: fmt.Sprintf("kafka-transactions.sh --bootstrap-server %s abort --topic %s --partition %d --start-offset %d",
-			strings.Join(x.cfg.Brokers, ","), l.Topic(), l.Partition, stable),
+			strings.Join(p.cfg.Brokers, ","), l.Topic(), l.Partition, stable),
 	}
-	h, err := findBlockingTxn(ctx, x.writer, l, stable)
+	h, err := findBlockingTxn(ctx, p.client, l, stable)
 	if err != nil {
 		f.Err = fmt.Errorf("an open transaction of an unknown producer has blocked %s at offset %d for %s: %w", where, stable, waited.Round(time.Second), err)
 		return f
@@ -46,7 +46,7 @@ func (x *session) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLo
 		who += " with transactional id " + h.id
 	}
 	f.Err = fmt.Errorf("an open transaction of %s has blocked %s at offset %d for %s", who, where, stable, waited.Round(time.Second))
-	if err := x.cfg.abortUnowned(ctx, h); err != nil {
+	if err := p.cfg.abortUnowned(ctx, h); err != nil {
 		f.Err = fmt.Errorf("%w; %w", f.Err, err)
 	}
 	return f
@@ -101,8 +101,7 @@ func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	}
 	other := *c
 	other.Stream, other.job = stream, "" // whatever job it is, its id is in the name
-	x := newSession(&other, new(kept))
-	client, err := other.Open(append(x.producerOpts(), x.transactionOpts()...)...)
+	client, err := other.Open((&txnProducer{cfg: &other}).opts()...)
 	if err != nil {
 		return err
 	}

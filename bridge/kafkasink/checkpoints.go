@@ -11,9 +11,9 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// TransactionalID returns the id of the stream's transactions. It is named after the data they protect: two
-// writers of the same checkpoints, or of the same job's marks, always fence
-// each other.
+// TransactionalID returns the id of the stream's transactions. It is named after the
+// data they protect: two writers of the same checkpoints, or of the same job's marks,
+// always fence each other.
 func (c *Config) TransactionalID() string {
 	id := c.CheckpointTopic + "." + c.Stream
 	if c.job != "" {
@@ -37,20 +37,20 @@ func (c *Config) scopedKey(name string) string {
 }
 
 // checkpointRecord returns the record of a checkpoint under one of the stream's
-// keys, on its fixed partition, with the current time.
-func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record, error) {
-	value, err := c.Encode()
+// keys, on its fixed partition of the topic, with the current time.
+func (c *Config) checkpointRecord(key string, cp *bridge.Checkpoint, topic *kafkaclient.Topic) (kgo.Record, error) {
+	value, err := cp.Encode()
 	if err != nil {
 		return kgo.Record{}, err
 	}
-	rec := x.cfg.ownRecord(key, value)
+	rec := c.ownRecord(key, value)
 	rec.Headers = []kgo.RecordHeader{{Key: kafkarecord.HeaderContentType, Value: []byte("application/json")}}
-	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
+	if size, limit := recordSize(&rec), topic.Settings.MaxMessage; size > limit {
 		return kgo.Record{}, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",
-			Hint: x.cfg.Alter(x.topics.Checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
+			Hint: c.Alter(topic.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
 			Err: fmt.Errorf("checkpoint %s of %s has %d bytes, topic %s allows %d",
-				c.Version, x.cfg.Stream, size, x.topics.Checkpoints.Name, limit),
+				cp.Version, c.Stream, size, topic.Name, limit),
 		}
 	}
 	return rec, nil
@@ -69,11 +69,11 @@ func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 type partitioner struct {
 	events, fixed kgo.Partitioner
 	checkpoints   string // topic
-	session       *session
+	topics        *topics
 }
 
-func newPartitioner(checkpoints string, x *session) kgo.Partitioner {
-	return partitioner{kgo.StickyKeyPartitioner(nil), kgo.ManualPartitioner(), checkpoints, x}
+func newPartitioner(checkpoints string, t *topics) kgo.Partitioner {
+	return partitioner{kgo.StickyKeyPartitioner(nil), kgo.ManualPartitioner(), checkpoints, t}
 }
 
 // ForTopic implements kgo.Partitioner.
@@ -81,5 +81,5 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	if topic == p.checkpoints {
 		return p.fixed.ForTopic(topic)
 	}
-	return pinnable{p.events.ForTopic(topic), p.session.reaches.of(topic)}
+	return pinnable{p.events.ForTopic(topic), p.topics.reaches.of(topic)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // copyInterval is how often at most a checkpoint is copied: what losing the
@@ -21,8 +22,9 @@ const copyInterval = 5 * time.Second
 // that lost the stream learns it here, and stops. One goroutine, started with
 // the session, ends when the session closes or when a copy fails.
 type copier struct {
-	session *session
-	every   time.Duration
+	txn   *txnProducer // the copier's alone once it has started
+	topic *kafkaclient.Topic
+	every time.Duration
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -45,7 +47,8 @@ func startCopier(x *session, kept bridge.Checkpoint, every time.Duration) *copie
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &copier{
-		session: x, every: every, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: version,
+		txn: &x.txn, topic: x.topics.Checkpoints, every: every, cancel: cancel,
+		over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: version,
 	}
 	m.running.Go(func() { m.run(ctx) })
 	return m
@@ -75,6 +78,15 @@ func (m *copier) failure() error {
 	default:
 		return nil
 	}
+}
+
+// lost is closed when another session has the stream. It is never in exactly-once mode,
+// where m is nil: there the transaction says so.
+func (m *copier) lost() <-chan struct{} {
+	if m == nil {
+		return nil
+	}
+	return m.over
 }
 
 // stop asks the goroutine to end. It does when the session's writer is closed,
@@ -107,7 +119,7 @@ func (m *copier) introduce(ctx context.Context, c bridge.Checkpoint) error {
 		}
 		return err
 	case <-ctx.Done():
-		m.session.writer.Close() // the session ends with the error; a copy does not give up by itself
+		m.txn.client.Close() // the session ends with the error; a copy does not give up by itself
 		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", c.Epoch, errors.Join(ctx.Err(), <-copied))
 	}
 }
@@ -163,16 +175,16 @@ func (m *copier) copyNewest(ctx context.Context) error {
 // copy commits one checkpoint. A copy that does not fit is left out: the store
 // has the checkpoint, and the stream must not stop for want of a second copy.
 func (m *copier) copy(ctx context.Context, c bridge.Checkpoint) error {
-	x := m.session
-	rec, err := x.checkpointRecord(x.cfg.mirrorKey(), &c)
+	cfg := m.txn.cfg
+	rec, err := cfg.checkpointRecord(cfg.mirrorKey(), &c, m.topic)
 	if err != nil {
-		if x.cfg.Log != nil {
-			x.cfg.Log.Warn("checkpoint not copied to Kafka", "checkpoint", c.Version.String(), "error", err.Error())
+		if cfg.Log != nil {
+			cfg.Log.Warn("checkpoint not copied to Kafka", "checkpoint", c.Version.String(), "error", err.Error())
 		}
 		return nil
 	}
 	if err := m.commit(ctx, rec); err != nil {
-		return x.transactionFault(fmt.Errorf("mirror checkpoint %s: %w", c.Version, err))
+		return m.txn.fault(fmt.Errorf("mirror checkpoint %s: %w", c.Version, err))
 	}
 	return nil
 }
@@ -180,18 +192,18 @@ func (m *copier) copy(ctx context.Context, c bridge.Checkpoint) error {
 // commit waits for brokers that are away until the session closes: the events
 // do not wait for it.
 func (m *copier) commit(ctx context.Context, rec kgo.Record) error {
-	x := m.session
-	if err := x.writer.BeginTransaction(); err != nil {
+	p := m.txn
+	if err := p.client.BeginTransaction(); err != nil {
 		return err
 	}
-	x.began = time.Now()
-	if err := x.writer.ProduceSync(context.WithoutCancel(ctx), &rec).FirstErr(); err != nil {
+	p.began = time.Now()
+	if err := p.client.ProduceSync(context.WithoutCancel(ctx), &rec).FirstErr(); err != nil {
 		return err
 	}
-	if err := x.follows(&rec); err != nil {
+	if err := p.follows(&rec); err != nil {
 		return err
 	}
 	ending, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	return x.writer.EndTransaction(ending, kgo.TryCommit)
+	return p.client.EndTransaction(ending, kgo.TryCommit)
 }

@@ -7,10 +7,11 @@
 // copies checkpoints into the checkpoint topic every few seconds (copier.go). In
 // both modes the stream's transactional id fences older sessions.
 //
-// A Sink begins and ends sessions; a session publishes, with new Kafka clients and
-// what they learned about the topics (session.go, recover.go). It takes the producer
-// id, commits a barrier, waits until that is readable, and reads the newest checkpoint
-// backwards from there (newest.go). The fault of a barrier that stays hidden names the
+// A Sink begins and ends sessions; a session publishes, with new Kafka clients
+// (session.go, recover.go). It takes the producer id (producer.go), commits a barrier,
+// waits until that is readable, and reads the newest checkpoint backwards from there
+// (newest.go). It knows its topics as they were described and how far each goes
+// (topics.go, reach.go), and what of a batch is not acknowledged (delivery.go). The fault of a barrier that stays hidden names the
 // transaction that hides it (blockingtxn.go). Any error ends the session: its clients
 // are discarded, and the next session finds out what was committed.
 //

@@ -30,18 +30,17 @@ const (
 // matters. Brokers must be strict: there each transaction has an epoch, and a request
 // that arrives after its end adds nothing. One that outlives its session may open a
 // transaction without records, which the next session or the timeout ends.
-func (x *session) enlist(ctx context.Context) {
-	topics, leaders := x.takeUsed()
-	if !x.strict() || len(leaders) < 2 || leaders[noLeader] || time.Since(x.began) >= linger {
+func (p *txnProducer) enlist(ctx context.Context, of producerID, used partitions) {
+	if !p.strict() || len(used.leaders) < 2 || used.leaders[noLeader] || time.Since(p.began) >= linger {
 		return
 	}
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.cfg.TransactionalID(), x.open.producer, x.open.epoch
-	req.Topics = topics
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = p.cfg.TransactionalID(), of.id, of.epoch
+	req.Topics = used.topics
 	ctx, cancel := context.WithTimeout(ctx, enlistTime)
 	defer cancel()
 	for range enlistTries {
-		resp, err := req.RequestWith(ctx, x.writer)
+		resp, err := req.RequestWith(ctx, p.client)
 		if err != nil || !isConcurrent(resp) {
 			return
 		}
@@ -49,35 +48,41 @@ func (x *session) enlist(ctx context.Context) {
 	}
 }
 
-// takeUsed returns the partitions that keyed records of the batch went to, with
-// that of the checkpoint, and their leaders. A partition without one could not be
+// partitions are those of a batch, and their leaders. One without a leader could not be
 // told the end of the transaction, which would never be complete.
-func (x *session) takeUsed() (topics []kmsg.AddPartitionsToTxnRequestTopic, leaders map[int32]bool) {
-	leaders = make(map[int32]bool)
+type partitions struct {
+	topics  []kmsg.AddPartitionsToTxnRequestTopic
+	leaders map[int32]bool
+}
+
+// takeUsed returns the partitions that keyed records of the batch went to, with
+// that of the checkpoint.
+func (t *topics) takeUsed(cfg *Config) partitions {
+	used := partitions{leaders: make(map[int32]bool)}
 	add := func(topic string, ids ...int32) {
 		if len(ids) == 0 {
 			return
 		}
-		topics = append(topics, kmsg.AddPartitionsToTxnRequestTopic{Topic: topic, Partitions: ids})
+		used.topics = append(used.topics, kmsg.AddPartitionsToTxnRequestTopic{Topic: topic, Partitions: ids})
 		for _, id := range ids {
-			leader, _, err := x.writer.PartitionLeader(topic, id)
+			leader, _, err := t.client.PartitionLeader(topic, id)
 			if err != nil {
 				leader = noLeader
 			}
-			leaders[leader] = true
+			used.leaders[leader] = true
 		}
 	}
-	for _, t := range x.reaches {
+	for _, r := range t.reaches {
 		var ids []int32
-		for id := range t.used {
-			if t.used[id].Swap(false) {
+		for id := range r.used {
+			if r.used[id].Swap(false) {
 				ids = append(ids, int32(id))
 			}
 		}
-		add(t.topic.Name, ids...)
+		add(r.topic.Name, ids...)
 	}
-	add(x.cfg.CheckpointTopic, kafkaclient.CheckpointPartition(x.cfg.Stream))
-	return topics, leaders
+	add(cfg.CheckpointTopic, kafkaclient.CheckpointPartition(cfg.Stream))
+	return used
 }
 
 // isConcurrent reports whether the coordinator is not done with the transaction

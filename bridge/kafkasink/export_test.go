@@ -10,7 +10,7 @@ import (
 
 // AgeSettings makes the session's knowledge of its topics too old to be used
 // without a look.
-func (s *Sink) AgeSettings() { s.session.read = s.session.read.Add(-settingsAge) }
+func (s *Sink) AgeSettings() { s.session.topics.read = s.session.topics.read.Add(-settingsAge) }
 
 // MirrorEvery sets how often at most a checkpoint is copied. Called before
 // Recover.

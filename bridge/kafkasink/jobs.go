@@ -99,7 +99,7 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) 
 		_, err = x.commitOwn(ctx, "a job", x.cfg.jobRecords(key, next, gone)...)
 	}
 	if err != nil {
-		return nil, x.cfg.explain(err, x.writer)
+		return nil, x.explain(err)
 	}
 	return nil, nil
 }
@@ -107,14 +107,14 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) 
 // takeJob fences other sessions of a job and reads up to a barrier of this one, in
 // the order of takeOver and for the same reason. low is the first offset read.
 func (x *session) takeJob(ctx context.Context, found *scanResult) (l *kafkaclient.PartitionLog, b *barrier, low int64, err error) {
-	if err = x.takeProducer(ctx); err != nil {
+	if err = x.txn.take(ctx); err != nil {
 		return nil, nil, 0, err
 	}
 	if b, err = x.commitBarrier(ctx); err != nil {
 		return nil, nil, 0, err
 	}
-	l = x.partitionLog()
-	low, err = x.awaitBarrier(ctx, l, *b, found)
+	l = x.topics.checkpointLog(x.cfg)
+	low, err = b.await(ctx, &x.txn, l, found)
 	return l, b, low, err
 }
 

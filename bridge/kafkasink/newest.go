@@ -35,7 +35,7 @@ type checkpointReader struct {
 // streams of the partition may have written millions of records. Without a
 // barrier it ends at the last stable offset.
 func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
-	l := x.partitionLog()
+	l := x.topics.checkpointLog(x.cfg)
 	found := scanResult{data: keyRecords{key: x.cfg.dataKey()}, copies: keyRecords{key: x.cfg.mirrorKey()}}
 	end, low, err := awaitEnd(ctx, x, l, b, &found)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 // which it was read meanwhile.
 func awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult) (end, low int64, err error) {
 	if b != nil {
-		low, err = x.awaitBarrier(ctx, l, *b, found)
+		low, err = b.await(ctx, &x.txn, l, found)
 		return b.offset + 1, low, err
 	}
 	all, err := l.Bounds(ctx)
@@ -218,10 +218,10 @@ func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	return all, nil
 }
 
-// awaitBarrier reads up to the barrier and waits until it is readable: open
+// await reads up to the barrier and waits until it is readable: open
 // transactions on the partition hide it until they end. It returns the first
 // offset read.
-func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog, b barrier, found *scanResult) (int64, error) {
+func (b *barrier) await(ctx context.Context, p *txnProducer, l *kafkaclient.PartitionLog, found *scanResult) (int64, error) {
 	low := max(0, b.offset-firstStep)
 	began, looked := time.Now(), time.Now()
 	var stall *bridge.Fault
@@ -246,16 +246,7 @@ func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog,
 		if at = c.Next; time.Since(looked) < stallAfter {
 			continue
 		}
-		stall, looked = x.explainBlocked(ctx, l, c.Stable, time.Since(began)), time.Now()
-		x.cfg.Tell(stall)
+		stall, looked = p.explainBlocked(ctx, l, c.Stable, time.Since(began)), time.Now()
+		p.cfg.Tell(stall)
 	}
-}
-
-// partitionLog reads the stream's partition of the checkpoint topic,
-// read_committed, at any offset. A consumer would prefetch, and restart at
-// every step backwards.
-func (x *session) partitionLog() *kafkaclient.PartitionLog {
-	l := x.writer.Partition(x.topics.Checkpoints, kafkaclient.CheckpointPartition(x.cfg.Stream))
-	l.Waiting = x.cfg.Report
-	return l
 }

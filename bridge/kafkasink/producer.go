@@ -1,51 +1,68 @@
 package kafkasink
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
 
 const (
+	// initTimeout bounds one InitProducerID. The coordinator first aborts what
+	// an earlier session left open.
+	initTimeout = 20 * time.Second
+	// commitTimeout bounds the end of a transaction. On a degraded cluster commits
+	// take ten seconds and then succeed; giving up earlier would create doubt.
+	commitTimeout = 25 * time.Second
 	// transactionRetry outlasts the stalls of a degraded cluster.
 	transactionRetry = 20 * time.Second
-	produceTimeout   = 5 * time.Second
-	// linger is how long records wait for those of the next pages, to leave in
-	// fewer and larger requests. The end of a batch sends them at once.
-	linger = 10 * time.Millisecond
-	// unknownTopicTries, a quarter of a second each, is how long a topic may be
-	// unknown to the brokers before its records fail.
-	unknownTopicTries = 20
 )
 
-// producerOpts are the options of a session's client. The record limits of kgo
-// stay unset: its delivery timeout counts from the event time, and a record
-// given up on leaves doubt.
-func (x *session) producerOpts() []kgo.Opt {
-	return []kgo.Opt{
-		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(linger),
-		kgo.ProducerBatchCompression(codec(x.cfg.Compression)),
-		kgo.ProducerBatchMaxBytesFn(x.batchLimit),
-		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
-		kgo.ProduceRequestTimeout(produceTimeout),
-		kgo.UnknownTopicRetries(unknownTopicTries),
-		kgo.RecordPartitioner(newPartitioner(x.cfg.CheckpointTopic, x)),
-		kgo.ProducerOnDataLossDetected(x.noteLoss),
-	}
+// errProducerChanged: part of a transaction's records went out under another
+// producer epoch than the rest, so that the brokers have aborted some of them.
+var errProducerChanged = errors.New("the producer id changed within a transaction")
+
+// errNotOngoing: the transaction to commit is over. Only another session, or the
+// transaction timeout, ends it before.
+var errNotOngoing = errors.New("another session has ended the transaction")
+
+// txnProducer has the stream's transactional id for one session, and makes its
+// transactions. Its methods are for one goroutine at a time: the Sink's caller, or in
+// at-least-once mode the copier's.
+type txnProducer struct {
+	cfg    *Config
+	client *kafkaclient.Client
+	// version is the brokers' transaction.version, 0 until it is known.
+	version atomic.Int32
+	// patient: brokers below transaction.version 2, where EndTxn must not be
+	// sent twice, so that its answer is waited for.
+	patient bool
+	// began is when the last transaction began, newest where its checkpoint or
+	// barrier is: offsets only grow.
+	began  time.Time
+	newest int64
 }
 
-// transactionOpts are the options of the client that writes checkpoints.
-func (x *transactions) transactionOpts() []kgo.Opt {
+// strict reports whether brokers fence each transaction (transaction.version
+// 2): then a late EndTxn cannot end the next one.
+func (p *txnProducer) strict() bool { return p.version.Load() >= kafkaclient.StrictTransactions }
+
+// opts are the options of the client that has the transactional id.
+func (p *txnProducer) opts() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.TransactionalID(x.cfg.TransactionalID()),
-		kgo.TransactionTimeout(x.cfg.TransactionTimeout),
-		kgo.RetryTimeoutFn(x.retryFor),
+		kgo.TransactionalID(p.cfg.TransactionalID()),
+		kgo.TransactionTimeout(p.cfg.TransactionTimeout),
+		kgo.RetryTimeoutFn(p.retryFor),
 	}
-	if x.patient {
+	if p.patient {
 		opts = append(opts, kgo.RequestTimeoutOverhead(transactionRetry))
 	}
 	return opts
@@ -54,10 +71,10 @@ func (x *transactions) transactionOpts() []kgo.Opt {
 // retryFor bounds the retries of a request after network errors. An EndTxn sent
 // twice leaves a copy in flight, which could end the next transaction on
 // brokers that do not distinguish them.
-func (x *transactions) retryFor(key int16) time.Duration {
+func (p *txnProducer) retryFor(key int16) time.Duration {
 	switch kmsg.Key(key) {
 	case kmsg.EndTxn:
-		if !x.strict() {
+		if !p.strict() {
 			return time.Nanosecond // 0 would be for ever
 		}
 		return transactionRetry
@@ -68,17 +85,102 @@ func (x *transactions) retryFor(key int16) time.Duration {
 	}
 }
 
-func codec(name string) kgo.CompressionCodec {
-	switch name {
-	case "gzip":
-		return kgo.GzipCompression()
-	case "snappy":
-		return kgo.SnappyCompression()
-	case "lz4":
-		return kgo.Lz4Compression()
-	case "zstd":
-		return kgo.ZstdCompression()
-	default:
-		return kgo.NoCompression()
+// take initializes the stream's transactional id. The coordinator first
+// aborts what an earlier session left open.
+func (p *txnProducer) take(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+	if _, _, err := p.client.ProducerID(ctx); err != nil {
+		return fmt.Errorf("take the transactional id %s: %w", p.cfg.TransactionalID(), err)
 	}
+	return nil
+}
+
+// producerID is the id and epoch of a transaction's records.
+type producerID struct {
+	id    int64
+	epoch int16
+}
+
+// begin starts a transaction of the records that go to t.
+func (p *txnProducer) begin(ctx context.Context, t *target) error {
+	p.began, t.txn = time.Now(), p
+	err := p.client.BeginTransaction()
+	if err == nil {
+		t.producer.id, t.producer.epoch, err = p.client.ProducerID(ctx)
+	}
+	if err != nil {
+		return p.fault(fmt.Errorf("begin a transaction: %w", err))
+	}
+	return nil
+}
+
+// follows checks that our record is after all earlier ones. If not, the topic
+// was recreated or truncated.
+func (p *txnProducer) follows(r *kgo.Record) error {
+	if r.Offset <= p.newest {
+		return &bridge.Fault{
+			Class: bridge.Transient, Code: "checkpoint_topic_changed",
+			Err: fmt.Errorf("partition %d of topic %s is at offset %d, it was at %d: was it deleted and recreated?",
+				r.Partition, r.Topic, r.Offset, p.newest),
+		}
+	}
+	p.newest = r.Offset
+	return nil
+}
+
+// end commits. After any error the outcome is unknown: the client must not be reused.
+func (p *txnProducer) end(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- p.client.EndTransaction(ctx, kgo.TryCommit) }() // waited for below
+	tick := time.NewTicker(stallAfter)
+	defer tick.Stop()
+	wrap := func(err error) error {
+		return fmt.Errorf("commit a transaction of %s: %w", p.cfg.TransactionalID(), err)
+	}
+	for {
+		select {
+		case err := <-ended:
+			if errors.Is(err, kerr.InvalidTxnState) {
+				err = fmt.Errorf("%w: %w", errNotOngoing, err)
+			}
+			if err != nil {
+				return p.fault(wrap(err))
+			}
+			return nil
+		case <-tick.C:
+		}
+		cause := p.client.Trouble()
+		if cause == nil {
+			cause = errors.New("the brokers do not complete it")
+		}
+		p.cfg.Tell(p.cfg.fault(wrap(cause), ""))
+	}
+}
+
+// fault returns the fault of an error that ends a session, and distinguishes fencing
+// from a transaction timeout.
+func (p *txnProducer) fault(err error) *bridge.Fault {
+	if isTopicGone(err) {
+		return goneTopic(err)
+	}
+	f := p.cfg.fault(err, p.cfg.CheckpointTopic)
+	switch {
+	case !isFenced(err):
+	case !p.began.IsZero() && time.Since(p.began) >= p.cfg.TransactionTimeout:
+		f.Class, f.Code = bridge.Transient, "transaction_timeout"
+		f.Hint = "raise KAFKA_TRANSACTION_TIMEOUT if this happens often"
+	default:
+		f.Class, f.Code = bridge.Transient, "fenced"
+		f.Hint = "another process or command has started a session of this stream"
+		f.Err = fmt.Errorf("%w: %w", bridge.ErrFenced, f.Err)
+	}
+	return f
+}
+
+// isFenced reports whether brokers reject the producer as fenced, which they
+// also do after a transaction timeout.
+func isFenced(err error) bool {
+	return errors.Is(err, errNotOngoing) || errors.Is(err, kerr.ProducerFenced) ||
+		errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
 }

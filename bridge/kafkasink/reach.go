@@ -86,68 +86,11 @@ func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	if err := x.measure(ctx); err != nil {
+	if err := x.topics.measure(ctx); err != nil {
 		s.endSession()
-		return nil, s.cfg.explain(err, x.writer)
+		return nil, x.explain(err)
 	}
-	return x.reaches.states(x.topics.DeadLetters), nil
-}
-
-// confirm checks topic ids where offsets do not prove that the batch is in the
-// right topic.
-func (x *session) confirm(ctx context.Context) error {
-	asked := false
-	for _, t := range x.reaches {
-		asked = asked || t.first
-		t.first = false
-	}
-	if !asked {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
-	defer cancel()
-	if err := x.identify(ctx); err != nil {
-		return x.cfg.explain(err, x.writer)
-	}
-	return nil
-}
-
-// identify returns an error if a topic of events or dead letters was recreated.
-func (x *session) identify(ctx context.Context) error {
-	topics, err := x.writer.Identify(ctx, x.cfg.Topics().Published()...)
-	if err != nil {
-		return err
-	}
-	return x.same(topics)
-}
-
-// same compares topics with those of the session.
-func (x *session) same(topics []kafkaclient.Topic) error {
-	for i := range topics {
-		if t := &topics[i]; t.ID != x.state(t.Name).ID || !t.Exists {
-			return changed(t.Name)
-		}
-	}
-	return nil
-}
-
-// measure reads the bounds of the session's topics.
-func (x *session) measure(ctx context.Context) error {
-	if err := x.identify(ctx); err != nil {
-		return err
-	}
-	bounds, err := x.writer.Bounds(ctx, x.cfg.Topics().Published()...)
-	if err != nil {
-		return err
-	}
-	for _, t := range x.reaches {
-		t.start, t.ends = 0, nil
-		for _, b := range bounds[t.topic.Name] {
-			t.start += b.From
-		}
-		t.grow(bounds[t.topic.Name])
-	}
-	return nil
+	return x.topics.states(), nil
 }
 
 // grow notes where the log ends, unless it is known to reach further: then the end of the
@@ -157,21 +100,6 @@ func (t *reach) grow(bounds map[int32]kafkaclient.Span) {
 		t.ends = append(t.ends, make([]int64, max(0, int(id)+1-len(t.ends)))...)
 		t.ends[id] = max(t.ends[id], b.To)
 	}
-}
-
-// changed is the fault of a recreated topic. The next session determines the
-// consequences.
-func changed(topic string) *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s was recreated", topic)}
-}
-
-// states are the topics as far as is known.
-func (all reaches) states(dead *kafkaclient.Topic) []bridge.TopicState {
-	states := make([]bridge.TopicState, len(all))
-	for i, t := range all {
-		states[i] = t.state(t.topic == dead)
-	}
-	return states
 }
 
 // of returns what is known of a topic, or nil.

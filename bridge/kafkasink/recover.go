@@ -5,19 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/internal/failpoint"
 	"exportbridge/bridge/kafkaclient"
-)
-
-const (
-	// initTimeout bounds one InitProducerID. The coordinator first aborts what
-	// an earlier session left open.
-	initTimeout = 20 * time.Second
 )
 
 // Recover starts a session: new clients, a check that the topics exist and
@@ -68,14 +59,14 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	x.warnWeak()
+	s.kept.warnWeak(&x.txn)
 	c, err := x.takeOver(ctx, owned)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 		x.close()
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		return bridge.Checkpoint{}, s.cfg.explain(err, x.writer)
+		return bridge.Checkpoint{}, x.explain(err)
 	}
 	if !s.cfg.exactly() {
 		x.copier = startCopier(x, c, s.kept.copyEvery)
@@ -84,32 +75,11 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 	return c, err
 }
 
-// prepare loads the topics and the brokers' transaction.version.
-func (x *session) prepare(ctx context.Context) error {
-	topics, err := x.cfg.Cluster.Ready(ctx, x.writer, x.cfg, x.kept.published)
-	if err != nil {
-		return err
-	}
-	x.adopt(&topics)
-	version, err := x.writer.TransactionVersion(ctx)
-	if err != nil {
-		return err
-	}
-	x.version.Store(int32(version))
-	if x.cfg.exactly() {
-		return nil
-	}
-	if _, _, err := x.client.ProducerID(ctx); err != nil {
-		return fmt.Errorf("get a producer id: %w", err)
-	}
-	return nil
-}
-
 // takeOver fences earlier sessions and reads the newest checkpoint. The order
 // is the protocol: once the producer id is ours, no earlier session can commit
 // any more, so everything up to the barrier is final.
 func (x *session) takeOver(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	if err := x.takeProducer(ctx); err != nil {
+	if err := x.txn.take(ctx); err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Init)
@@ -123,21 +93,10 @@ func (x *session) takeOver(ctx context.Context, owned func(context.Context) erro
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Barrier)
-	if err := x.reaches.pin(ctx, x.client); err != nil {
+	if err := x.topics.reaches.pin(ctx, x.client); err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	return x.kept.checkpoints.newest(ctx, x, b)
-}
-
-// takeProducer initializes the stream's transactional id. The coordinator first
-// aborts what an earlier session left open.
-func (x *transactions) takeProducer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, initTimeout)
-	defer cancel()
-	if _, _, err := x.writer.ProducerID(ctx); err != nil {
-		return fmt.Errorf("take the transactional id %s: %w", x.cfg.TransactionalID(), err)
-	}
-	return nil
 }
 
 // barrier is a committed record unique to the session. The log before it is
@@ -157,38 +116,13 @@ func (x *session) commitBarrier(ctx context.Context) (*barrier, error) {
 	return &barrier{offset: offset, value: unique}, nil
 }
 
-// commitOwn commits records of the checkpoint topic, the last of them on the
-// stream's partition, and returns that record's offset.
-func (x *session) commitOwn(ctx context.Context, what string, own ...kgo.Record) (int64, error) {
-	t, err := x.beginTransaction(ctx, fmt.Sprintf("commit %s to %s", what, x.cfg.CheckpointTopic))
-	if err != nil {
-		return 0, err
-	}
-	if x.client == x.writer {
-		if err := x.reaches.pin(ctx, x.client); err != nil {
-			return 0, err
-		}
-	}
-	p := ownRecords(own...)
-	last := &p.records[len(own)-1]
-	x.open = newDelivery(t)
-	x.open.hand(p)
-	if err := x.finish(ctx); err != nil {
-		return 0, err
-	}
-	if err := x.follows(last); err != nil {
-		return 0, err
-	}
-	limited, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	return last.Offset, x.endTransaction(limited)
-}
-
 // warnWeak warns once about the weaker guarantee of older brokers.
-func (x *session) warnWeak() {
-	if x.strict() || !x.cfg.exactly() || x.kept.weak || x.cfg.Log == nil {
+func (k *kept) warnWeak(p *txnProducer) {
+	c := p.cfg
+	if p.strict() || !c.exactly() || k.weak || c.Log == nil {
 		return
 	}
-	x.kept.weak = true
-	x.cfg.Log.Warn("transaction.version below 2 (KIP-890)", "transaction.version", int(x.version.Load()), "weaker", kafkaclient.WeakTransactions, "hint", x.cfg.UpgradeHint())
+	k.weak = true
+	c.Log.Warn("transaction.version below 2 (KIP-890)", "transaction.version", int(p.version.Load()),
+		"weaker", kafkaclient.WeakTransactions, "hint", c.UpgradeHint())
 }

@@ -207,7 +207,7 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 			own = append(own, s.cfg.ownRecord(s.cfg.scopedKey(name), nil))
 		}
 		if _, err := x.commitOwn(ctx, "the removal of marks", own...); err != nil {
-			err = s.cfg.explain(err, x.writer)
+			err = x.explain(err)
 			s.endSession()
 			return err
 		}
@@ -228,7 +228,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
-	x.read = time.Time{} // a client that has learned of a topic made again publishes into it
+	x.topics.read = time.Time{} // a client that has learned of a topic made again publishes into it
 	if err := x.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
@@ -238,7 +238,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return receipt, x.endTransaction(ending)
+	return receipt, x.txn.end(ending)
 }
 
 // begin attempts to start a session.
@@ -267,7 +267,7 @@ func (r *Repair) attempt(ctx context.Context) error {
 	marks, err := r.takeOver(ctx, x)
 	if err != nil {
 		x.close()
-		return s.cfg.explain(err, x.writer)
+		return x.explain(err)
 	}
 	s.session, r.marks = x, marks
 	return nil

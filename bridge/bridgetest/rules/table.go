@@ -29,9 +29,9 @@ var All = []Rule{
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/transaction.go", `
  	failpoint.Reach(failpoint.Ending)
--	if err := x.endTransaction(ending); err != nil {
-+	err = x.endTransaction(ending)
-+	if err != nil && protocol.Broken("heal-with-tryabort") && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
+-	if err := x.txn.end(ending); err != nil {
++	err = x.txn.end(ending)
++	if err != nil && protocol.Broken("heal-with-tryabort") && x.txn.client.EndTransaction(ending, kgo.TryAbort) == nil {
 +		if err := x.sendWithheld(ctx); err != nil {
 +			return err
 +		}
@@ -57,7 +57,7 @@ var All = []Rule{
 	{
 		Name: "ignore-promise", Without: "a record that failed does not stop the commit",
 		Notice: Processes,
-		Edits: []Edit{{"bridge/kafkasink/publish.go", `
+		Edits: []Edit{{"bridge/kafkasink/delivery.go", `
 -	if err != nil {
 +	if err != nil && !protocol.Broken("ignore-promise") {
  		d.fail(r.Topic, err)
@@ -70,9 +70,9 @@ var All = []Rule{
 		Edits: []Edit{{"bridge/kafkasink/recover.go", `
 +	if protocol.Broken("read-before-init") {
 +		c, err := x.kept.checkpoints.newest(ctx, x, nil)
-+		return c, errors.Join(err, x.takeProducer(ctx))
++		return c, errors.Join(err, x.txn.take(ctx))
 +	}
- 	if err := x.takeProducer(ctx); err != nil {
+ 	if err := x.txn.take(ctx); err != nil {
  		return bridge.Checkpoint{}, err
  	}
 `}},
@@ -463,11 +463,6 @@ var withhold = []Edit{
 +	}
 `},
 	{"bridge/kafkasink/transaction.go", `
- 	newest int64
--}
-+	withheld []*bridge.Page
-+}
-+
 +func (x *session) releaseWithheld() {
 +	for _, page := range x.withheld {
 +		page.Release()
@@ -483,6 +478,14 @@ var withhold = []Edit{
 +	}
 +	return nil
 +}
++
++type withheldPages []*bridge.Page
++
+ // complete sends our own records after those of the batch, and waits until all
+`},
+	{"bridge/kafkasink/session.go", `
++	withheld withheldPages
+ 	receipt tally
 `},
 	{"bridge/kafkasink/session.go", `
  		<-x.open.done

@@ -1,0 +1,229 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+	"exportbridge/bridge/kafkaclient"
+)
+
+const (
+	// stallAfter is the time without acknowledgements after which a stall is
+	// examined and reported. With lookTimeout it stays below ten seconds.
+	stallAfter  = 4 * time.Second
+	lookTimeout = 3 * time.Second
+)
+
+// target is the destination of records.
+type target struct {
+	cfg    *Config
+	client *kafkaclient.Client
+	what   string // is done, for errors: "publish to TOPIC"
+	// txn has the records' transaction, of which all must have this producer id; nil
+	// without a transaction.
+	txn      *txnProducer
+	producer producerID
+	// topics are those of the session: acknowledgments show how far they go.
+	topics *topics
+	// first is reached when the first record is handed over; none if empty.
+	first failpoint.Point
+}
+
+// delivery tracks the records of one batch until all promises have run. Its
+// methods are for the Sink's caller, except settle.
+type delivery struct {
+	target
+	// left counts the records whose promise has not run, and one more until
+	// the delivery is sealed.
+	left   atomic.Int64
+	sealed bool
+	done   chan struct{} // closed by the last promise of a sealed delivery
+	failed chan struct{} // closed by the first promise with an error
+
+	mu    sync.Mutex // guards err and topic
+	err   error
+	topic string
+}
+
+func newDelivery(to target) *delivery {
+	d := &delivery{target: to, done: make(chan struct{}), failed: make(chan struct{})}
+	d.left.Store(1)
+	return d
+}
+
+// hand passes an inflightPage's records to the client. Their context is never
+// cancelled, since that would leave a sent record in doubt inside the client.
+func (d *delivery) hand(p *inflightPage) {
+	n := len(p.records)
+	if n == 0 {
+		p.finish()
+		return
+	}
+	p.delivery = d
+	p.left.Store(int64(n))
+	d.left.Add(int64(n))
+	records, promise := p.records, p.promise // the last promise may take them away
+	for i := range records {
+		d.client.Produce(context.Background(), &records[i], promise)
+		if d.first != "" {
+			failpoint.Reach(d.first)
+			d.first = ""
+		}
+	}
+}
+
+// seal marks the end of the records.
+func (d *delivery) seal() {
+	if !d.sealed {
+		d.sealed = true
+		d.leave()
+	}
+}
+
+func (d *delivery) leave() {
+	if d.left.Add(-1) == 0 {
+		close(d.done)
+	}
+}
+
+func (d *delivery) hasFailed() bool {
+	select {
+	case <-d.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+// settle records the result of a record's promise, on the client's goroutine.
+func (d *delivery) settle(r *kgo.Record, err error) {
+	if err == nil && d.txn != nil && (producerID{r.ProducerID, r.ProducerEpoch}) != d.producer {
+		// The client healed itself: it sends what it still has anew, while
+		// the brokers have dropped what they had acknowledged.
+		err = errProducerChanged
+	}
+	if t := d.topics.reaches.of(r.Topic); err == nil && t != nil {
+		err = t.follows(r)
+	}
+	if err != nil {
+		d.fail(r.Topic, err)
+	}
+}
+
+func (d *delivery) fail(topic string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err, d.topic = err, topic
+		close(d.failed)
+	}
+}
+
+// await waits for the last promise, the first error, the end of ctx, or until m finds
+// that the stream is lost, and reports stalls. m is nil in exactly-once mode.
+func (d *delivery) await(ctx context.Context, m *copier) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	left, moved := d.left.Load(), time.Now()
+	for {
+		select {
+		case <-d.done:
+			return d.outcome()
+		case <-d.failed:
+			return d.outcome()
+		case <-m.lost():
+			return m.err
+		case <-ctx.Done():
+			if d.left.Load() == 0 {
+				return d.outcome()
+			}
+			return fmt.Errorf("%s: %w", d.what, ctx.Err())
+		case <-tick.C:
+		}
+		if now := d.left.Load(); now != left {
+			left, moved = now, time.Now()
+		}
+		if time.Since(moved) < stallAfter {
+			continue
+		}
+		if stall := d.look(ctx); stall != nil {
+			d.cfg.Tell(stall)
+			if stall.Class == bridge.Permanent {
+				return stall // a refused login or certificate does not pass by waiting
+			}
+		}
+	}
+}
+
+// outcome turns the first record error into a fault.
+func (d *delivery) outcome() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		return nil
+	}
+	err := fmt.Errorf("publish to %s: %w", d.topic, d.err)
+	f := d.cfg.fault(err, d.topic)
+	switch t := d.topics.named(d.topic); {
+	case errors.Is(d.err, errProducerChanged):
+		f.Code, f.Hint = "producer_changed", ""
+	case isTopicGone(d.err):
+		return goneTopic(err)
+	case d.txn != nil && isFenced(d.err):
+		return d.txn.fault(err)
+	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.Settings.Known:
+		// With readable settings the next session knows the new limit. Without,
+		// it would try the same again for ever.
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
+		f.Hint = "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " +
+			d.cfg.GrantRead(d.topic)
+	}
+	return f
+}
+
+// look returns the cause of a stall, or nil if the batch or ctx has ended meanwhile.
+func (d *delivery) look(ctx context.Context) *bridge.Fault {
+	if cause := d.client.Trouble(); cause != nil {
+		return d.cfg.fault(cause, d.cfg.Topic)
+	}
+	looking, cancel := context.WithTimeout(ctx, lookTimeout)
+	var stop sync.WaitGroup
+	defer stop.Wait()
+	defer cancel()
+	stop.Go(func() {
+		select {
+		case <-d.done:
+		case <-d.failed:
+		case <-looking.Done():
+		}
+		cancel() // an acknowledgement makes the question pointless
+	})
+	found, err := d.client.Describe(looking, kafkaclient.Names(d.topics.Needed())...)
+	switch {
+	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
+		return nil
+	case err != nil:
+		return d.cfg.explain(err, d.client)
+	}
+	var troubles []string
+	for i := range found {
+		troubles = append(troubles, found[i].Troubles()...)
+	}
+	if len(troubles) == 0 {
+		troubles = []string{"the brokers respond but acknowledge no records"}
+	}
+	return &bridge.Fault{
+		Class: bridge.Transient, Code: "stalled", Hint: "check that all brokers are up",
+		Err: fmt.Errorf("%s: %s", d.what, strings.Join(troubles, "; ")),
+	}
+}

@@ -1,0 +1,167 @@
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// settingsAge bounds the age of the topics' settings. They may change while
+// a bridge runs for weeks: a shortened retention would delete what the old
+// one allowed. Topics may be recreated too, which an idle stream would not
+// notice otherwise.
+const settingsAge = 30 * time.Second
+
+// topics are those of a session as they were described, and how far each is known to
+// go. Owned by the Sink's caller.
+type topics struct {
+	kafkaclient.Described
+	client *kafkaclient.Client // asks the brokers
+	read   time.Time           // when they were described
+	// reaches are the known ends of the topics of events and dead letters.
+	reaches reaches
+}
+
+func newTopics(client *kafkaclient.Client, found kafkaclient.Described) topics {
+	t := topics{Described: found, client: client, read: time.Now()}
+	for _, each := range found.Published() {
+		t.reaches = append(t.reaches, &reach{topic: each, used: make([]atomic.Bool, len(each.Partitions))})
+	}
+	return t
+}
+
+// named returns what is known of one of the topics, or nil.
+func (t *topics) named(name string) *kafkaclient.Topic {
+	for _, each := range t.Needed() {
+		if each.Name == name {
+			return each
+		}
+	}
+	return nil
+}
+
+// batchLimit is the maximum batch size of a topic. A client asks once per
+// topic, at its first record.
+func (t *topics) batchLimit(name string) int32 {
+	if each := t.named(name); each != nil {
+		return int32(each.Settings.MaxMessage)
+	}
+	return kafkaclient.MinMessage
+}
+
+// checkpointLog reads the stream's partition of the checkpoint topic,
+// read_committed, at any offset. A consumer would prefetch, and restart at
+// every step backwards.
+func (t *topics) checkpointLog(cfg *Config) *kafkaclient.PartitionLog {
+	l := t.client.Partition(t.Checkpoints, kafkaclient.CheckpointPartition(cfg.Stream))
+	l.Waiting = cfg.Report
+	return l
+}
+
+// states are the topics of events and dead letters as far as is known.
+func (t *topics) states() []bridge.TopicState {
+	states := make([]bridge.TopicState, len(t.reaches))
+	for i, r := range t.reaches {
+		states[i] = r.state(r.topic == t.DeadLetters)
+	}
+	return states
+}
+
+// confirm checks topic ids where offsets do not prove that the batch is in the
+// right topic.
+func (t *topics) confirm(ctx context.Context) error {
+	ask := false
+	for _, r := range t.reaches {
+		ask = ask || r.first
+		r.first = false
+	}
+	if !ask {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
+	defer cancel()
+	return t.identify(ctx)
+}
+
+// identify returns an error if a topic of events or dead letters was recreated.
+func (t *topics) identify(ctx context.Context) error {
+	found, err := t.client.Identify(ctx, kafkaclient.Names(t.Published())...)
+	if err != nil {
+		return err
+	}
+	return t.same(found)
+}
+
+// same compares topics with those of the session.
+func (t *topics) same(found []kafkaclient.Topic) error {
+	for i := range found {
+		if f := &found[i]; f.ID != t.named(f.Name).ID || !f.Exists {
+			return changed(f.Name)
+		}
+	}
+	return nil
+}
+
+// changed is the fault of a recreated topic. The next session determines the
+// consequences.
+func changed(topic string) *bridge.Fault {
+	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s was recreated", topic)}
+}
+
+// measure reads the bounds of the topics of events and dead letters.
+func (t *topics) measure(ctx context.Context) error {
+	if err := t.identify(ctx); err != nil {
+		return err
+	}
+	bounds, err := t.client.Bounds(ctx, kafkaclient.Names(t.Published())...)
+	if err != nil {
+		return err
+	}
+	for _, r := range t.reaches {
+		r.start, r.ends = 0, nil
+		for _, b := range bounds[r.topic.Name] {
+			r.start += b.From
+		}
+		r.grow(bounds[r.topic.Name])
+	}
+	return nil
+}
+
+// refresh returns an error if the topics have changed, and looks where they end.
+// Unresponsive brokers are no error.
+func (t *topics) refresh(ctx context.Context) error {
+	if time.Since(t.read) < settingsAge {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	t.read = time.Now()
+	found, err := t.client.Describe(ctx, kafkaclient.Names(t.Needed())...)
+	if err != nil {
+		return nil //nolint:nilerr // producing waits for the brokers, and says so
+	}
+	if err := t.same(found); err != nil {
+		return err
+	}
+	for i := range found {
+		known := t.named(found[i].Name)
+		if found[i].Settings != known.Settings {
+			err := fmt.Errorf("settings of topic %s changed", known.Name)
+			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: err}
+		}
+		if len(found[i].Partitions) > len(known.Partitions) {
+			known.Partitions = found[i].Partitions
+		}
+	}
+	// What retention deletes behind known ends counts as lost: a quiet partition grows by
+	// the marker of our last transaction, and by the records of other streams.
+	bounds, _ := t.client.Bounds(ctx, kafkaclient.Names(t.Published())...) // none after an error
+	for _, r := range t.reaches {
+		r.grow(bounds[r.topic.Name])
+	}
+	return nil
+}
