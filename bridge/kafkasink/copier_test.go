@@ -60,26 +60,18 @@ func TestMirror(t *testing.T) {
 	recoverTo(t, s, cfg, -1)
 	publish(t, s, page(event("e", "u"))) // From is no checkpoint yet
 	for seq := 1; seq < 4; seq++ {
-		if err := commit(t, s, batch(cfg, seq)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, seq))
 	}
 	awaitCopy(t, cfg, 2)
 	if diff := cmp.Diff(checkpoint(cfg, 2), recoveredFrom(t, s)); diff != "" {
 		t.Errorf("recovered another checkpoint (-want +got):\n%s", diff)
 	}
 	before := len(copies(t, cfg))
-	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 3), From: checkpoint(cfg, 2)}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}}); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 3), From: checkpoint(cfg, 2)}})
+	mustCommit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}})
 	awaitCopy(t, cfg, 3)
 	for began := time.Now(); time.Since(began) < 200*time.Millisecond; { // ten turns
-		if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}}); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}})
 	}
 	if after := len(copies(t, cfg)); after != before+1 {
 		t.Errorf("%d copies after %d: the same checkpoint was copied again", after, before)
@@ -93,9 +85,7 @@ func TestMirror(t *testing.T) {
 	}
 	next := checkpoint(now, 0)
 	next.Epoch = 2
-	if err := commit(t, other, bridgetest.Load{Batch: bridge.Batch{Checkpoint: next}}); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, other, bridgetest.Load{Batch: bridge.Batch{Checkpoint: next}})
 	if got := recoveredFrom(t, s); got.Epoch != 2 {
 		t.Errorf("at least once recovers %s, want 2.0 of the other mode", got.Version)
 	}
@@ -121,9 +111,7 @@ func TestMirrorFenced(t *testing.T) {
 			cfg := config(t, cluster.ListenAddrs())
 			older := mirroring(t, cfg)
 			recoverTo(t, older, cfg, -1)
-			if err := commit(t, older, batch(cfg, 1)); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, older, batch(cfg, 1))
 			awaitCopy(t, cfg, 0)
 			recoverTo(t, open(t, cfg), cfg, 0)
 			if busy {
@@ -154,9 +142,7 @@ func TestMirrorDoesNotHold(t *testing.T) {
 	recoverTo(t, s, cfg, -1)
 	held := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
 	for seq := 1; held.Hits() < 2; seq++ {
-		if err := commit(t, s, batch(cfg, seq)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, seq))
 	}
 	began := time.Now()
 	s.Close() // waits for the mirror
@@ -177,13 +163,9 @@ func TestMirrorTooLarge(t *testing.T) {
 	large := batch(cfg, 1)
 	large.From.Tail = make(bridge.Tail, 2000)
 	for range 3 {
-		if err := commit(t, s, large); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, large)
 	}
-	if err := commit(t, s, batch(cfg, 2)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 2))
 	awaitCopy(t, cfg, 1)
 }
 
@@ -196,9 +178,7 @@ func TestEpochIsIntroduced(t *testing.T) {
 	recoverTo(t, s, cfg, -1)
 	reset := checkpoint(cfg, 0)
 	reset.Epoch, reset.Kind = 7, bridge.KindReset
-	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}}); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}})
 	s.Close()
 	if got := recoveredFrom(t, s); got.Version != reset.Version {
 		t.Errorf("recovered %s, want %s: the epoch was not there when Publish returned", got.Version, reset.Version)

@@ -63,8 +63,7 @@ func TestEnlistNobody(t *testing.T) {
 			t.Parallel()
 			c := kafkatest.Fake(t, kfake.NumBrokers(test.brokers))
 			cfg := config(t, c.ListenAddrs(), exactly)
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			s := recovered(t, cfg)
 			enlisted := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true})
 			for seq := range mostBatches {
 				b := batch(cfg, seq)
@@ -73,9 +72,7 @@ func TestEnlistNobody(t *testing.T) {
 						b.Pages[0].Events[i].Key = nil
 					}
 				}
-				if err := commit(t, s, b); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, s, b)
 			}
 			if n := enlisted.Hits(); n > 0 {
 				t.Errorf("%d requests", n)
@@ -90,8 +87,7 @@ func TestEnlistLeaderless(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t, kfake.NumBrokers(3))
 	cfg := config(t, c.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	// The client takes a refusal for a reason to look for the leaders.
 	gone := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: cfg.Topic, Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
 	moved := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotLeaderForPartition, Count: 1})
@@ -102,9 +98,7 @@ func TestEnlistLeaderless(t *testing.T) {
 	}
 	enlisted := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true})
 	for seq := range mostBatches {
-		if err := commit(t, s, batch(cfg, seq+1)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, seq+1))
 		if seq == mostBatches/2 {
 			if n := enlisted.Hits(); n > 0 {
 				t.Fatalf("%d requests", n)
@@ -172,8 +166,7 @@ func openSpread(t *testing.T) (*kfake.Cluster, kafkastream.Config, *kafkasink.Si
 	t.Helper()
 	c := kafkatest.Fake(t, kfake.NumBrokers(3))
 	cfg := config(t, c.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	for id := range int32(3) {
 		if err := c.MoveTopicPartition(cfg.Topic, id, id); err != nil {
 			t.Fatal(err)
@@ -187,9 +180,7 @@ func openSpread(t *testing.T) (*kfake.Cluster, kafkastream.Config, *kafkasink.Si
 func commitUntil(t *testing.T, s *kafkasink.Sink, cfg kafkastream.Config, done func() bool) (batches []int) {
 	t.Helper()
 	for seq := range mostBatches {
-		if err := commit(t, s, batch(cfg, seq)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, seq))
 		batches = append(batches, seq)
 		if done() {
 			return batches

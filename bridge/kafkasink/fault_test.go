@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkastream"
 )
@@ -26,22 +25,22 @@ func TestMissingTopic(t *testing.T) {
 		c.CreateTopics, c.Hints = false, map[bridge.Hint]string{bridge.HintTopicMissing: "create it"}
 	})
 	s := open(t, cfg)
-	f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), cfg.Topic) || f.HintCode != bridge.HintTopicMissing || f.Hint != "create it" {
 		t.Errorf("fault %v, advice %q, hint %q: want the topic and the program's words", f, f.HintCode, f.Hint)
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, nil)
-	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	f = kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), "dlq."+cfg.Topic) {
 		t.Errorf("fault %v does not name the dead-letter topic", f)
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, nil)
-	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	f = kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || f.HintCode != bridge.HintCheckpointTopicMissing || f.Hint != "" {
 		t.Errorf("fault %v, advice %q, hint %q: want the checkpoint topic and the advice alone", f, f.HintCode, f.Hint)
 	}
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
-	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Errorf("recover with all topics: %v", err)
 	}
 	publish(t, s, page(event("e", "u")))
@@ -51,7 +50,7 @@ func TestCompactedTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, map[string]*string{"cleanup.policy": new("compact")})
-	f := kafkatest.AsFault(t, tryRecover(t, open(t, cfg), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	f := kafkatest.AsFault(t, tryRecover(t, open(t, cfg)), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Hint, "cleanup.policy=delete") {
 		t.Errorf("hint %q names no repair", f.Hint)
 	}
@@ -209,9 +208,7 @@ func TestChangedLimit(t *testing.T) {
 	ev.Raw = []byte(strings.Repeat("x", 100_000))
 	_, err := tryPublish(t, s, page(ev))
 	kafkatest.AsFault(t, err, bridge.Transient, "")
-	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatal(err)
-	}
+	restart(t, s)
 	if r := publish(t, s, page(ev)); r.DeadLettered[bridge.DefectTooLarge] != 1 {
 		t.Errorf("receipt %+v, want one dead letter", r)
 	}
@@ -230,9 +227,7 @@ func TestRefresh(t *testing.T) {
 	s.AgeSettings()
 	_, err := tryPublish(t, s, page(old))
 	kafkatest.AsFault(t, err, bridge.Transient, "")
-	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatal(err)
-	}
+	restart(t, s)
 	if r := publish(t, s, page(old)); r.Restamped != 1 {
 		t.Errorf("receipt %+v, want one restamped", r)
 	}
@@ -243,14 +238,10 @@ func TestStallExplained(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	var seen kafkatest.Reports
-	cfg := config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report = seen.Add })
+	cfg := config(t, cluster.ListenAddrs(), reportTo(&seen))
 	s := recovered(t, cfg)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-	result := make(chan error, 1)
-	go func() {
-		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
-		result <- err
-	}()
+	result := publishing(t, s, page(event("e1", "u")))
 	seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge no records"))
 	fault.Remove()
 	if err := <-result; err != nil {
@@ -284,9 +275,7 @@ func TestRecordErrors(t *testing.T) {
 				t.Errorf("fault %v: code %s, hint %q; want %q", f, f.Code, f.Hint, c.hint)
 			}
 			h.Remove()
-			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Fatal(err)
-			}
+			restart(t, s)
 			publish(t, s, page(event("e", "u")))
 		})
 	}
@@ -302,7 +291,7 @@ func TestClock(t *testing.T) {
 	refusal := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.InvalidTimestamp, Count: -1}
 	defer cluster.Fault(refusal).Remove()
 	for name, err := range map[string]error{
-		"commit": commit(t, s, batch(cfg, 0)), "start": tryRecover(t, open(t, cfg), kafkatest.Patience),
+		"commit": commit(t, s, batch(cfg, 0)), "start": tryRecover(t, open(t, cfg)),
 	} {
 		if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "clock of this host") {
 			t.Errorf("%s: %v, hint %q; want the clock", name, f, f.Hint)
@@ -365,7 +354,7 @@ func TestACL(t *testing.T) {
 				cfg.Topic, cfg.CheckpointTopic, cfg.CreateTopics = "export.events", "checkpoints", false
 				cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPassword = "SCRAM-SHA-256", user, "secret"
 			}))
-			err := tryRecover(t, s, kafkatest.Patience)
+			err := tryRecover(t, s)
 			if c.hint == "" {
 				if !errors.Is(err, bridge.ErrNoCheckpoint) {
 					t.Fatalf("recover: %v", err)

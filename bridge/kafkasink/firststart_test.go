@@ -52,7 +52,7 @@ func TestMissingTopicWithoutStore(t *testing.T) {
 	cfg.Known = func(context.Context) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, errors.New("connection refused")
 	}
-	kafkatest.AsFault(t, tryRecover(t, open(t, cfg), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	kafkatest.AsFault(t, tryRecover(t, open(t, cfg)), bridge.Permanent, bridge.ReasonTopic)
 }
 
 // TestWindowCreatesNoTopic: a window whose checkpoint topic was lost must not begin in an
@@ -61,7 +61,7 @@ func TestWindowCreatesNoTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
 	window := cfg.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
-	kafkatest.AsFault(t, tryRecover(t, open(t, window), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	kafkatest.AsFault(t, tryRecover(t, open(t, window)), bridge.Permanent, bridge.ReasonTopic)
 	wired := cfg.Wired()
 	own := wired.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: cfg.Topic, Origin: "backfill"})
 	sink, err := kafkasink.New(own)
@@ -69,7 +69,7 @@ func TestWindowCreatesNoTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sink.Close()
-	kafkatest.AsFault(t, tryRecover(t, sink, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+	kafkatest.AsFault(t, tryRecover(t, sink), bridge.Permanent, bridge.ReasonTopic)
 	if exists, err := cfg.Exists(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); exists || err != nil {
 		t.Errorf("the job topic exists: %t, %v", exists, err)
 	}

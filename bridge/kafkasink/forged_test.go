@@ -2,7 +2,6 @@ package kafkasink_test
 
 import (
 	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -22,15 +21,13 @@ func TestForgedCheckpoint(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			cfg := config(t, kafkatest.Brokers(t), inMode(mode), func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			cfg := config(t, kafkatest.Brokers(t), inMode(mode), logTo(&log))
 			s := open(t, cfg)
 			if _, err := s.Recover(t.Context(), nil); err == nil {
 				t.Fatal("recovered a checkpoint from an empty topic")
 			}
 			ours := batch(cfg, 0)
-			if err := commit(t, s, ours); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, ours)
 			forge(t, cfg, cfg.Stream)
 			forge(t, cfg, cfg.Stream+"/mirror")
 			for range 2 {
@@ -64,11 +61,7 @@ func TestForgedCheckpoint(t *testing.T) {
 // forge produces a checkpoint of epoch 7 as a plain producer does.
 func forge(t *testing.T, cfg kafkastream.Config, key string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	c := batch(cfg, 0).Checkpoint
 	c.Epoch = 7
 	value, err := c.Encode()

@@ -13,7 +13,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
-	"exportbridge/bridge/kafkastream"
 )
 
 // trailOf returns the versions that Walk shows, at most so many.
@@ -46,8 +45,7 @@ func TestTrail(t *testing.T) {
 	for i := 0; kafkasink.CheckpointPartition(neighbour.Stream) != kafkasink.CheckpointPartition(cfg.Stream) || neighbour.Stream == cfg.Stream; i++ {
 		neighbour.Stream = fmt.Sprint("neighbour", i)
 	}
-	other := open(t, neighbour)
-	recoverTo(t, other, neighbour, -1)
+	other := recovered(t, neighbour)
 
 	began := time.Now().Truncate(time.Second).Add(-time.Hour)
 	var want []string
@@ -59,13 +57,9 @@ func TestTrail(t *testing.T) {
 		if kind != bridge.KindData {
 			b.Pages = nil
 		}
-		if err := commit(t, s, b); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, b)
 		want = append(want, c.Version.String())
-		if err := commit(t, other, batch(neighbour, seq)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, other, batch(neighbour, seq))
 	}
 	put(1, bridge.KindStart, 1, 0)
 	put(2, bridge.KindData, 1, 100*time.Millisecond)
@@ -100,9 +94,7 @@ func TestTrailShowsTheMirror(t *testing.T) {
 	cfg := config(t, kafkatest.Brokers(t))
 	s := recovered(t, cfg)
 	b := batch(cfg, 3)
-	if err := commit(t, s, b); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, b)
 	kafkatest.Eventually(t, "have the copy", func() (bool, error) { return len(trailOf(t, s, 1)) == 1, nil })
 }
 
@@ -122,17 +114,14 @@ func TestHeld(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
+			s := recovered(t, cfg)
 			nameless := event("x", "u")
 			nameless.ID, nameless.Raw = nil, []byte(`{"no":"id"}`)
 			b := batch(cfg, 0)
 			known := b.Pages[0].Events[3]
 			b.Pages = append(b.Pages, page(nameless, nameless))
-			if err := commit(t, s, b); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, b)
 			open := batch(cfg, 1) // sent, not committed
 			for _, p := range open.Pages {
 				if err := s.Send(t.Context(), p); err != nil {
@@ -144,7 +133,7 @@ func TestHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer reader.Close()
-			if err := tryRecover(t, reader, kafkatest.Patience); err != nil { // ends that
+			if err := tryRecover(t, reader); err != nil { // ends that
 				t.Fatal(err)
 			}
 			held, err := reader.Index(t.Context(), anHour(), bridge.SourceIdentity{})
@@ -176,14 +165,12 @@ func TestHeldUnderOtherHeaders(t *testing.T) {
 		for _, is := range []string{"cloudevents", "minimal", "none"} {
 			t.Run(was+" then "+is, func(t *testing.T) {
 				t.Parallel()
-				cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = was })
+				cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(was))
 				b := batch(cfg, 0)
 				known, update := b.Pages[0].Events[3], b.Pages[0].Events[3]
 				update.Raw = append([]byte(" "), known.Raw...)
 				before := recovered(t, cfg)
-				if err := commit(t, before, b); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, before, b)
 				before.Close()
 				cfg.Headers = is
 				s := open(t, cfg)
@@ -218,10 +205,9 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
 			kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, map[string]*string{"max.message.bytes": new("16384")})
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			s := recovered(t, cfg)
 			broken, nameless := event("broken", "u"), event("x", "u")
 			broken.Defect = bridge.DefectTime
 			nameless.ID, nameless.Raw, nameless.Defect = nil, []byte(`[]`), bridge.DefectNotObject
@@ -259,13 +245,8 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 func TestHeldKnowsOurs(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	s := recovered(t, cfg)
+	client := connect(t, cfg)
 	foreign := &kgo.Record{Topic: cfg.Topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("theirs")}}}
 	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -287,9 +268,8 @@ func TestHeldOfOneSource(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
+			s := recovered(t, cfg)
 			b := batch(cfg, 0)
 			ours, said := bridge.SourceIdentity{Organization: "acme", Application: "shop"}, b.Pages[0].Events[3]
 			b.Pages[0].Source = ours
@@ -297,9 +277,7 @@ func TestHeldOfOneSource(t *testing.T) {
 			broken.Source, broken.Events[0].Defect = ours, bridge.DefectTime
 			unsaid, letter := nobodys.Events[0], broken.Events[0]
 			b.Pages = append(b.Pages, nobodys, broken)
-			if err := commit(t, s, b); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, b)
 			tells := headers == "cloudevents"
 			for source, want := range map[bridge.SourceIdentity]struct{ said, unsaid bool }{
 				ours: {true, true}, theirs: {!tells, true}, {}: {true, true},
@@ -332,9 +310,7 @@ func TestHeldSinceTheEnds(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := recovered(t, cfg)
-	if err := commit(t, s, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 0))
 	was, err := s.Topics(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -401,7 +377,7 @@ func TestHeldBehindEnds(t *testing.T) {
 func TestHeldByKeyWithoutTime(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
-		cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
+		cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
 		s := recovered(t, cfg)
 		e := event("before", "u")
 		publish(t, s, page(e))

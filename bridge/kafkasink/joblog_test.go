@@ -98,11 +98,7 @@ func TestJobsReadOn(t *testing.T) {
 
 func clientOf(t *testing.T, cfg kafkastream.Config) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := connect(t, cfg)
 	return client
 }
 
@@ -126,15 +122,12 @@ func TestTidyJobs(t *testing.T) {
 		change(&job)
 		put(t, jobs, job)
 		windows = append(windows, window)
-		s := open(t, window)
-		recoverTo(t, s, window, -1)
+		s := recovered(t, window)
 		b := batch(window, 3)
 		if id == "eeeeee" {
 			b.Checkpoint.Events, b.Checkpoint.PositionTime = 20, 1500
 		}
-		if err := commit(t, s, b); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, b)
 	}
 	for round, want := range []int{3, 0} {
 		if n, err := jobs.Tidy(t.Context(), now); n != want || err != nil {
@@ -163,7 +156,7 @@ func TestTidyJobs(t *testing.T) {
 	for _, window := range windows {
 		if strings.Contains(window.Stream, "aaaaaa") || strings.Contains(window.Stream, "bbbbbb") || strings.Contains(window.Stream, "eeeeee") {
 			// A process that still has the plan must not begin the window anew.
-			kafkatest.AsFault(t, tryRecover(t, open(t, window), kafkatest.Patience), bridge.Permanent, bridge.ReasonCheckpoint)
+			kafkatest.AsFault(t, tryRecover(t, open(t, window)), bridge.Permanent, bridge.ReasonCheckpoint)
 			continue
 		}
 		recoverTo(t, open(t, window), window, 3)

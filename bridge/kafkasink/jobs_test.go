@@ -92,14 +92,10 @@ func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	live := open(t, cfg)
-	recoverTo(t, live, cfg, -1)
-	if err := commit(t, live, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	live := recovered(t, cfg)
+	mustCommit(t, live, batch(cfg, 0))
 	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
-	s := open(t, window)
-	recoverTo(t, s, window, -1)
+	s := recovered(t, window)
 	bare := window
 	bare.Headers = "none" // then all records look alike
 	for _, s := range []*kafkasink.Sink{s, open(t, bare)} {
@@ -107,9 +103,7 @@ func TestWindow(t *testing.T) {
 			t.Errorf("a new window holds the stream's records: %v, %v", holds, err)
 		}
 	}
-	if err := commit(t, s, batch(window, 1)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(window, 1))
 	if err := commit(t, live, batch(cfg, 2)); err != nil {
 		t.Errorf("the stream after a window's commit: %v", err)
 	}
@@ -135,14 +129,10 @@ func TestWindow(t *testing.T) {
 func TestWindowOfOtherBounds(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	live := open(t, cfg)
-	recoverTo(t, live, cfg, -1)
+	recovered(t, cfg)
 	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
-	s := open(t, window)
-	recoverTo(t, s, window, -1)
-	if err := commit(t, s, batch(window, 1)); err != nil {
-		t.Fatal(err)
-	}
+	s := recovered(t, window)
+	mustCommit(t, s, batch(window, 1))
 	for _, windows := range [][]backfill.Window{backfill.Split(1000, 3000, 4), backfill.Split(0, 4000, 2)} {
 		again := job
 		again.From, again.To, again.Windows = windows[0].From, windows[len(windows)-1].To, windows
@@ -172,8 +162,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("before there is a topic: %v, %v", all, err)
 	}
 	job, window := newJob(t, cfg, backfill.Replay, "aaaaaa")
-	s := open(t, window)
-	recoverTo(t, s, window, -1)
+	s := recovered(t, window)
 	put(t, jobs, job)
 	younger, _ := newJob(t, cfg, backfill.Backfill, "zzzzzz")
 	younger.Created = 8
@@ -184,9 +173,7 @@ func TestJobs(t *testing.T) {
 	put(t, jobsOf(elsewhere), foreign)
 	done := batch(window, 3)
 	done.Checkpoint.Events, done.Checkpoint.Pages, done.Checkpoint.PositionTime = 20, 1, 1500
-	if err := commit(t, s, done); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, done)
 
 	want := []backfill.Job{job, younger}
 	want[0].Windows = slices.Clone(job.Windows)

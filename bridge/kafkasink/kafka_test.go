@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -51,22 +53,67 @@ func open(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	return s
 }
 
-// recovered returns a Sink that is ready to publish.
+// recovered returns a Sink that is ready to publish, of a stream without a checkpoint.
 func recovered(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	t.Helper()
 	s := open(t, cfg)
-	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatalf("recover: %v", err)
-	}
+	restart(t, s)
 	return s
 }
 
-func tryRecover(t *testing.T, s *kafkasink.Sink, limit time.Duration) error {
+// restart recovers a stream without a checkpoint.
+func restart(t *testing.T, s *kafkasink.Sink) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Fatalf("recover: %v", err)
+	}
+}
+
+func tryRecover(t *testing.T, s *kafkasink.Sink) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	_, err := s.Recover(ctx, nil)
 	return err
+}
+
+// connect returns a client of the test's own.
+func connect(t *testing.T, cfg kafkastream.Config, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(cfg.Brokers...))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func logTo(w io.Writer) func(*kafkastream.Config) {
+	return func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(w, nil)) }
+}
+
+func reportTo(seen *kafkatest.Reports) func(*kafkastream.Config) {
+	return func(c *kafkastream.Config) { c.Report = seen.Add }
+}
+
+func withHeaders(headers string) func(*kafkastream.Config) {
+	return func(c *kafkastream.Config) { c.Headers = headers }
+}
+
+// started runs f in the background.
+func started(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	return result
+}
+
+// publishing publishes in the background, without a limit.
+func publishing(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) <-chan error {
+	t.Helper()
+	return started(func() error {
+		_, err := bridgetest.Load{Pages: pages}.Publish(t.Context(), s)
+		return err
+	})
 }
 
 func tryPublish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) (bridge.Receipt, error) {
@@ -106,11 +153,8 @@ func event(id, user string) bridge.Event {
 // nothing if it does not exist.
 func consume(t *testing.T, cfg kafkastream.Config, topic string) []*kgo.Record {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+	client := connect(t, cfg, kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
@@ -189,11 +233,7 @@ func poison(p *bridge.Page) {
 }
 func alterTopic(t *testing.T, cfg kafkastream.Config, name, value string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg)
 	admin := kadm.NewClient(client)
 	answers, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
 	if err == nil {

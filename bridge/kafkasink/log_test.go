@@ -19,11 +19,7 @@ import (
 // cleanup.policy=compact,delete may: no partition begins at 0 then.
 func deleteAll(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	admin := kadm.NewClient(client)
 	policy := func(value string) {
 		t.Helper()
@@ -60,10 +56,8 @@ func TestLogBeginsLater(t *testing.T) {
 		t.Errorf("the trail of a log that holds nothing: %v", got)
 	}
 	s := recovered(t, cfg)
-	if err := commit(t, s, batch(cfg, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := tryRecover(t, s, kafkatest.Patience); err != nil {
+	mustCommit(t, s, batch(cfg, 1))
+	if err := tryRecover(t, s); err != nil {
 		t.Errorf("recover: %v", err)
 	}
 	if got := trailOf(t, open(t, cfg), 10); len(got) != 1 {
@@ -103,11 +97,7 @@ func TestJobsLogBeginsLater(t *testing.T) {
 // produceAs puts n records of a stream into partition 0 of a topic.
 func produceAs(t *testing.T, cfg kafkastream.Config, topic, stream string, n int) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var all []*kgo.Record
 	for range n {
 		all = append(all, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "eb-stream", Value: []byte(stream)}}})
@@ -123,9 +113,7 @@ func TestHoldsOnSharedTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := recovered(t, cfg)
-	if err := commit(t, s, batch(cfg, 1)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 1))
 	produceAs(t, cfg, cfg.Topic, "others", 5_000)
 	fresh := cfg
 	fresh.Stream = "fresh"

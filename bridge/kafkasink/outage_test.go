@@ -16,24 +16,19 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkaadmin"
-	"exportbridge/bridge/kafkastream"
 )
 
 func TestBrokerDownAndBack(t *testing.T) {
 	t.Parallel()
 	srv := kafkatest.NewServer(t)
 	var seen kafkatest.Reports
-	cfg := config(t, srv.Addr, func(c *kafkastream.Config) { c.Report = seen.Add })
+	cfg := config(t, srv.Addr, reportTo(&seen))
 	s := recovered(t, cfg)
 	seen.Await(t, time.Second, "success", kafkatest.IsNil)
 	publish(t, s, page(event("e0", "u")))
 	srv.Stop()
 
-	result := make(chan error, 1)
-	go func() {
-		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
-		result <- err
-	}()
+	result := publishing(t, s, page(event("e1", "u")))
 	err := seen.Await(t, 10*time.Second, "the dead broker", kafkatest.Mentions(srv.Addr[0], "refused"))
 	kafkatest.AsFault(t, err, bridge.Transient, "")
 	select {
@@ -61,7 +56,7 @@ func TestRecoverWaits(t *testing.T) {
 	srv := kafkatest.NewServer(t)
 	srv.Stop()
 	var seen kafkatest.Reports
-	s := open(t, config(t, srv.Addr, func(c *kafkastream.Config) { c.Report = seen.Add }))
+	s := open(t, config(t, srv.Addr, reportTo(&seen)))
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.Recover(t.Context(), nil)
@@ -85,17 +80,13 @@ func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	var seen kafkatest.Reports
-	s := recovered(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report = seen.Add }))
+	s := recovered(t, config(t, cluster.ListenAddrs(), reportTo(&seen)))
 	release := make(chan struct{})
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.SleepControl(func() { <-release })
 		return nil, nil, false
 	})
-	result := make(chan error, 1)
-	go func() {
-		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
-		result <- err
-	}()
+	result := publishing(t, s, page(event("e1", "u")))
 	seen.Await(t, 10*time.Second, "the silent broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
 	close(release)
 	select {
@@ -119,7 +110,7 @@ func TestAdvertisedAddress(t *testing.T) {
 		return misnamed{l}, err
 	}))
 	var seen kafkatest.Reports
-	cfg := config(t, []string{addr}, func(c *kafkastream.Config) { c.Report = seen.Add })
+	cfg := config(t, []string{addr}, reportTo(&seen))
 	s := open(t, cfg)
 	stop := recovering(t, s)
 	defer stop()
@@ -166,18 +157,14 @@ func TestCancelLetsGo(t *testing.T) {
 		poison(p)
 		cancel()
 		if err != nil && round < 3 {
-			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Fatal(err)
-			}
+			restart(t, s)
 		}
 		if round == 3 && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("publish without a broker returned %v", err)
 		}
 	}
 	srv.Start()
-	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatal(err)
-	}
+	restart(t, s)
 	publish(t, s, page(event("last", "u")))
 	for _, r := range consume(t, cfg, cfg.Topic) {
 		if strings.Contains(string(r.Value)+string(r.Key)+headersOf(r)["ce_id"], "#") {

@@ -8,7 +8,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
-	"exportbridge/bridge/kafkastream"
 )
 
 // PartialIndex is what is committed of one source. Without headers there are no marks.
@@ -20,14 +19,11 @@ func TestKnown(t *testing.T) {
 	} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Headers = headers })
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
+			s := recovered(t, cfg)
 			b := batch(cfg, 0)
 			event3, ours := b.Pages[0].Events[3], b.Pages[0].Source
-			if err := commit(t, s, b); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, b)
 			known, err := s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), ours)
 			if err != nil {
 				t.Fatal(err)

@@ -157,12 +157,8 @@ var errNotSimulated = errors.New("no event of the simulator")
 // in order within a partition, and exactly once unless mode allows more.
 func (s *poisoner) checkTopic(t *testing.T, cfg kafkastream.Config, mode bridge.Mode) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumeTopics(cfg.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	client := connect(t, cfg, kgo.ConsumeTopics(cfg.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), cfg.Topic)
 	if err != nil {
 		t.Fatal(err)

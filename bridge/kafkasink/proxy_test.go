@@ -80,8 +80,7 @@ func ends(fault faultproxy.KafkaFault, client string) faultproxy.KafkaRule {
 // place of the answer. Brokers since Kafka 4 tell a repetition from a new end.
 func TestEndReplyLost(t *testing.T) {
 	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		version, err := s.TransactionVersion(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -99,14 +98,11 @@ func TestEndReplyLost(t *testing.T) {
 // TestEndRequestLost: the brokers never hear of the end.
 func TestEndRequestLost(t *testing.T) {
 	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		p.Add(ends(faultproxy.CutBeforeRequest, cfg.ClientID))
 		if err := commit(t, s, batch(cfg, 0)); err != nil {
 			recoverTo(t, s, cfg, -1)
-			if err := commit(t, s, batch(cfg, 0)); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, batch(cfg, 0))
 		}
 		recoverTo(t, s, cfg, 0)
 		wantOnce(t, cfg, 0)
@@ -118,14 +114,12 @@ func TestEndStalls(t *testing.T) {
 	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkastream.Config) {
 		var seen kafkatest.Reports
 		cfg.Report = seen.Add
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		until := make(chan struct{})
 		rule := ends(faultproxy.DelayReply, cfg.ClientID)
 		rule.Until, rule.Times = until, -1 // the client asks again
 		p.Add(rule)
-		result := make(chan error, 1)
-		go func() { result <- commit(t, s, batch(cfg, 0)) }()
+		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
 		seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions("commit a transaction of "+cfg.CheckpointTopic))
 		close(until)
 		if err := <-result; err != nil {
@@ -147,15 +141,12 @@ func TestEndTooLate(t *testing.T) {
 				zombie.ClientID += ".zombie"
 				older, newer := open(t, zombie), open(t, next)
 				recoverTo(t, older, cfg, -1)
-				if err := commit(t, older, batch(cfg, 0)); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, older, batch(cfg, 0))
 				until := make(chan struct{})
 				rule := ends(faultproxy.DelayRequest, zombie.ClientID)
 				rule.Until, rule.Times = until, -1 // the client asks again
 				p.Add(rule)
-				result := make(chan error, 1)
-				go func() { result <- commit(t, older, batch(cfg, 1)) }()
+				result := started(func() error { return commit(t, older, batch(cfg, 1)) })
 				awaitState(t, cfg, "Ongoing")
 				if fenced {
 					recoverTo(t, newer, cfg, 0)
@@ -172,9 +163,7 @@ func TestEndTooLate(t *testing.T) {
 				if !fenced {
 					recoverTo(t, newer, cfg, 0)
 				}
-				if err := commit(t, newer, batch(cfg, 1)); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, newer, batch(cfg, 1))
 				wantOnce(t, cfg, 0, 1)
 			})
 		})

@@ -78,8 +78,8 @@ func TestRecordContract(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*kafkastream.Config){
 		"cloudevents": func(*kafkastream.Config) {},
-		"minimal":     func(c *kafkastream.Config) { c.Headers = "minimal" },
-		"none":        func(c *kafkastream.Config) { c.Headers = "none" },
+		"minimal":     withHeaders("minimal"),
+		"none":        withHeaders("none"),
 		"sessions":    func(c *kafkastream.Config) { c.Resource, c.Stream = "sessions", "sessions" },
 		"users":       func(c *kafkastream.Config) { c.Resource, c.Stream = "users", "my users" },
 	}
@@ -192,7 +192,7 @@ func TestTraceparent(t *testing.T) {
 	for headers, traced := range map[string]int{"cloudevents": 3, "minimal": 3, "none": 0} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), withHeaders(headers))
 			s := recovered(t, cfg)
 			event := func(id string) bridge.Event {
 				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"), Subject: []byte("u"), Time: time.Now().UnixMilli()}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,11 +29,8 @@ import (
 func TestCheckpointContract(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
-	if err := commit(t, s, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	s := recovered(t, cfg)
+	mustCommit(t, s, batch(cfg, 0))
 	var got []golden
 	for _, r := range consume(t, cfg, cfg.CheckpointTopic) {
 		g := goldenOf(r, cfg)
@@ -64,8 +60,7 @@ func TestCheckpointPartition(t *testing.T) {
 func TestOwnedAsked(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	older := open(t, cfg)
-	recoverTo(t, older, cfg, -1)
+	older := recovered(t, cfg)
 	notOurs := fmt.Errorf("member 7: %w", bridge.ErrNotOwner)
 	asked := 0
 	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
@@ -89,11 +84,7 @@ func TestOwnedAsked(t *testing.T) {
 // checkpoint topic and returns what commits it.
 func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end func()) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := connect(t, cfg, kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err := client.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +103,10 @@ func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end fu
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Report = seen.Add })
-	older := open(t, cfg)
-	recoverTo(t, older, cfg, -1)
+	cfg := config(t, kafkatest.Brokers(t), exactly, reportTo(&seen))
+	older := recovered(t, cfg)
 	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
-	if err := commit(t, older, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, older, batch(cfg, 0))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -161,9 +149,7 @@ func TestHeldBack(t *testing.T) {
 	case <-time.After(kafkatest.Patience):
 		t.Fatal("recover did not go on")
 	}
-	if err := commit(t, s, batch(cfg, 1)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 1))
 	wantOnce(t, cfg, 0, 1)
 }
 
@@ -250,13 +236,11 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 			s := open(t, cfg)
 			if c.hint == "" {
 				recoverTo(t, s, cfg, -1)
-				if err := commit(t, s, batch(cfg, 0)); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, s, batch(cfg, 0))
 				recoverTo(t, s, cfg, 0)
 				return
 			}
-			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+			f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
 			if !kafkatest.Mentions(cfg.CheckpointTopic, c.text)(f) || !strings.Contains(f.Hint, c.hint) {
 				t.Errorf("fault %v, hint %q; want %q, %q", f, f.Hint, c.text, c.hint)
 			}
@@ -278,14 +262,11 @@ func TestCheckpointTopicLost(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kafkatest.Brokers(t), inMode(mode))
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
-			if err := commit(t, s, batch(cfg, 0)); err != nil {
-				t.Fatal(err)
-			}
+			s := recovered(t, cfg)
+			mustCommit(t, s, batch(cfg, 0))
 			s.Close()
 			deleteTopic(t, cfg, cfg.CheckpointTopic)
-			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+			f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
 			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || f.HintCode != bridge.HintCheckpointTopicLost {
 				t.Errorf("fault %v, advice %q", f, f.HintCode)
 			}
@@ -311,12 +292,9 @@ func TestCheckpointTopicLost(t *testing.T) {
 // TestCheckpointTopicDeleted while it is in use, and made anew.
 func TestCheckpointTopicDeleted(t *testing.T) {
 	test := func(t *testing.T, cfg kafkastream.Config, anew bool) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		for seq := range 3 {
-			if err := commit(t, s, batch(cfg, seq)); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, batch(cfg, seq))
 		}
 		deleteTopic(t, cfg, cfg.CheckpointTopic)
 		if anew {
@@ -335,7 +313,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 			t.Errorf("error %v is no fault", err)
 		}
 		wantOnce(t, cfg, published...)
-		err = tryRecover(t, s, kafkatest.Patience)
+		err = tryRecover(t, s)
 		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !permanent(err) {
 			t.Errorf("recover returned %v", err)
 		}
@@ -356,11 +334,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 
 func deleteTopic(t *testing.T, cfg kafkastream.Config, topic string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg)
 	admin := kadm.NewClient(client)
 	if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatalf("delete topic %s: %v", topic, err)
@@ -381,12 +355,8 @@ func permanent(err error) bool {
 // transactions would leave them.
 func writeCheckpoints(t *testing.T, cfg kafkastream.Config, records ...*kgo.Record) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID("writer."+cfg.Topic),
+	client := connect(t, cfg, kgo.TransactionalID("writer."+cfg.Topic),
 		kgo.ProducerBatchMaxBytes(10_000), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	if err := client.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
@@ -419,12 +389,9 @@ func TestBackwards(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, addrs, exactly)
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			s := recovered(t, cfg)
 			for seq := range 3 {
-				if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, seq)}}); err != nil {
-					t.Fatal(err)
-				}
+				mustCommit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, seq)}})
 			}
 			if n > 0 {
 				writeCheckpoints(t, cfg, others(n)...)
@@ -456,8 +423,7 @@ func TestBackwardsInPieces(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)
 	cfg := config(t, cluster.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	writeCheckpoints(t, cfg, others(20_000)...)
 	reads := countFetches(cluster)
 	recoverTo(t, open(t, cfg), cfg, -1)
@@ -469,9 +435,7 @@ func TestBackwardsInPieces(t *testing.T) {
 	if again := reads(); again >= whole/2 {
 		t.Errorf("the second start fetched %d times, the first one %d times", again, whole)
 	}
-	if err := commit(t, s, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 0))
 	writeCheckpoints(t, cfg, others(3000)...)
 	recoverTo(t, s, cfg, 0)
 }
@@ -489,13 +453,10 @@ func TestForeignCheckpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, addrs, exactly)
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
-			if err := commit(t, s, batch(cfg, 0)); err != nil {
-				t.Fatal(err)
-			}
+			s := recovered(t, cfg)
+			mustCommit(t, s, batch(cfg, 0))
 			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, c.value))
-			err := tryRecover(t, s, kafkatest.Patience)
+			err := tryRecover(t, s)
 			kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonCheckpoint)
 			if !errors.Is(err, bridge.ErrForeign) {
 				t.Errorf("recover returned %v, want ErrForeign", err)
@@ -515,12 +476,9 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	var log logs
-	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
-	if err := commit(t, s, batch(cfg, 5)); err != nil {
-		t.Fatal(err)
-	}
+	cfg := config(t, kafkatest.Brokers(t), exactly, logTo(&log))
+	s := recovered(t, cfg)
+	mustCommit(t, s, batch(cfg, 5))
 	recoverTo(t, s, cfg, 5)
 	if strings.Contains(log.text(), "non-monotonic checkpoints") {
 		t.Errorf("alarm without a reason: %s", log.text())
@@ -561,7 +519,7 @@ func TestTransactionVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log logs
-			cfg := config(t, kafkatest.Fake(t, opts...).ListenAddrs(), exactly, func(c *kafkastream.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			cfg := config(t, kafkatest.Fake(t, opts...).ListenAddrs(), exactly, logTo(&log))
 			s := open(t, cfg)
 			for range 2 {
 				recoverTo(t, s, cfg, -1)
@@ -604,11 +562,8 @@ func TestStartAfterAMillion(t *testing.T) {
 		t.Skip("run with make test-real")
 	}
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
-	if err := commit(t, s, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	s := recovered(t, cfg)
+	mustCommit(t, s, batch(cfg, 0))
 	s.Close()
 	value := strings.Repeat("x", 600)
 	for range 10 {
@@ -628,9 +583,7 @@ func TestStartAfterAMillion(t *testing.T) {
 		recoverTo(t, s, own, first)
 		t.Logf("%s: %s", name, time.Since(began).Round(time.Millisecond))
 		began = time.Now()
-		if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(own, 1)}}); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(own, 1)}})
 		recoverTo(t, s, own, 1)
 		t.Logf("%s, with one at the end: %s", name, time.Since(began).Round(time.Millisecond))
 	}

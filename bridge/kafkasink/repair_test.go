@@ -68,8 +68,7 @@ func TestRepair(t *testing.T) {
 		cfg := config(t, kafkatest.Brokers(t), change)
 		t.Run(string(cfg.Mode), func(t *testing.T) {
 			t.Parallel()
-			live := open(t, cfg)
-			recoverTo(t, live, cfg, -1)
+			live := recovered(t, cfg)
 			publish(t, live, page(event("e", "u")))
 			r := openRepair(t, cfg)
 			if err := republish(t, r, "e"); err != nil {
@@ -228,8 +227,7 @@ func TestRepairRefuses(t *testing.T) {
 func TestReadLetter(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	decoy := `{"id":"x","size":1,"sha256":"` + strings.Repeat("0", 64) + `","index":7}`
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)

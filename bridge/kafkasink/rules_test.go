@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
@@ -23,8 +22,7 @@ func TestEnlistStrict(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t, append(versions["transaction.version 0"], kfake.NumBrokers(3))...)
 	cfg := config(t, c.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	var added, together atomic.Int64
 	c.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true, When: func(req kmsg.Request) bool {
@@ -36,9 +34,7 @@ func TestEnlistStrict(t *testing.T) {
 		},
 	})
 	for seq := range mostBatches {
-		if err := commit(t, s, batch(cfg, seq)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, seq))
 	}
 	if added.Load() == 0 || together.Load() > 0 {
 		t.Errorf("%d requests, %d for both topics; want those of the client", added.Load(), together.Load())
@@ -73,11 +69,7 @@ func TestIdleStreamSeesItsTopics(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
 	s := recovered(t, cfg)
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg)
 	grown := int(cfg.Partitions) + 2
 	admin := kadm.NewClient(client)
 	if _, err := admin.UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {

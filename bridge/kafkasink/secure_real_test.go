@@ -55,7 +55,7 @@ func TestSecureKafka(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, config(t, k.SecureAddrs(), secure, c.wrong))
-			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, c.reason)
+			f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, c.reason)
 			if !strings.Contains(f.Hint, c.hint) || strings.Contains(f.Error()+f.Hint, "hunter2") {
 				t.Errorf("fault %v, hint %q: want %s", f, f.Hint, c.hint)
 			}
@@ -67,7 +67,7 @@ func TestSecureKafka(t *testing.T) {
 			cfg := config(t, k.SecureAddrs(), secure, func(c *kafkastream.Config) { c.SASLMechanism = mechanism })
 			s := open(t, cfg)
 			grant(t, k.Addrs(), append(cfg.Needs().ACLs(), cfg.Needs().JobACLs()...))
-			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
 			}
 			publish(t, s, page(event("e", "u")))

@@ -135,7 +135,7 @@ func TestTLS(t *testing.T) {
 			cluster := kafkatest.Fake(t, kfake.TLS(c.server))
 			cfg := config(t, cluster.ListenAddrs(), c.client)
 			s := open(t, cfg)
-			err := tryRecover(t, s, kafkatest.Patience)
+			err := tryRecover(t, s)
 			if c.hint == "" {
 				if !errors.Is(err, bridge.ErrNoCheckpoint) {
 					t.Fatalf("recover: %v", err)
@@ -177,7 +177,7 @@ func TestNoTLSToTLS(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
 	cluster := kafkatest.Fake(t, kfake.TLS(newAuthority(t).serverTLS(net.IPv4(127, 0, 0, 1), false)))
-	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report = seen.Add }))
+	s := open(t, config(t, cluster.ListenAddrs(), reportTo(&seen)))
 	stop := recovering(t, s)
 	defer stop()
 	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
@@ -215,7 +215,7 @@ func TestSASL(t *testing.T) {
 		})
 		t.Run(mechanism+" refused", func(t *testing.T) {
 			t.Parallel()
-			err := tryRecover(t, open(t, config(t, cluster.ListenAddrs(), login("hunter2"))), kafkatest.Patience)
+			err := tryRecover(t, open(t, config(t, cluster.ListenAddrs(), login("hunter2"))))
 			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD") || !strings.Contains(f.Error(), cluster.ListenAddrs()[0]) {
 				t.Errorf("fault %v, hint %q: want the broker and the variable", f, f.Hint)
@@ -229,14 +229,14 @@ func TestSASL(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "password")
 			cfg := config(t, cluster.ListenAddrs(), login(""), func(c *kafkastream.Config) { c.SASLPasswordFile = file })
 			s := open(t, cfg)
-			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonAuth)
+			f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonAuth)
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD_FILE") {
 				t.Errorf("hint %q does not name the variable", f.Hint)
 			}
 			if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+			if err := tryRecover(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Errorf("recover with the new password: %v", err)
 			}
 		})
@@ -247,7 +247,7 @@ func TestSASL(t *testing.T) {
 		s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) {
 			c.SASLMechanism, c.SASLPassword, c.SASLInsecure = "OAUTHBEARER", "token", true
 		}))
-		f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonAuth)
+		f := kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonAuth)
 		if !strings.Contains(f.Hint, "OAUTHBEARER") {
 			t.Errorf("hint %q does not name the mechanism", f.Hint)
 		}

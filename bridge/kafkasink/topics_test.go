@@ -32,7 +32,7 @@ func TestHoldsShapes(t *testing.T) {
 	}
 	t.Run("without headers any record counts", func(t *testing.T) {
 		t.Parallel()
-		cfg := config(t, addrs, func(c *kafkastream.Config) { c.Headers = "none" })
+		cfg := config(t, addrs, withHeaders("none"))
 		s := recovered(t, cfg)
 		holds(t, s, false)
 		cfg.Stream = "other"
@@ -41,7 +41,7 @@ func TestHoldsShapes(t *testing.T) {
 	})
 	t.Run("dead letters count", func(t *testing.T) {
 		t.Parallel()
-		s := recovered(t, config(t, addrs, func(c *kafkastream.Config) { c.Headers = "none" }))
+		s := recovered(t, config(t, addrs, withHeaders("none")))
 		bad := event("e", "u")
 		bad.Defect = bridge.DefectTime
 		publish(t, s, page(bad))
@@ -76,11 +76,7 @@ func TestHoldsShapes(t *testing.T) {
 // abortedTransaction leaves records of nobody and their control records.
 func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID(cfg.Topic), kgo.DefaultProduceTopic(cfg.Topic))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg, kgo.TransactionalID(cfg.Topic), kgo.DefaultProduceTopic(cfg.Topic))
 	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
 		if err := client.BeginTransaction(); err != nil {
 			t.Fatal(err)
@@ -96,11 +92,7 @@ func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 
 func truncate(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg)
 	admin := kadm.NewClient(client)
 	ends, err := admin.ListEndOffsets(t.Context(), cfg.Topic)
 	if err != nil {

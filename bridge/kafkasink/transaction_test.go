@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
@@ -50,6 +49,13 @@ func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 	defer cancel()
 	_, err := b.Publish(ctx, s)
 	return err
+}
+
+func mustCommit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) {
+	t.Helper()
+	if err := commit(t, s, b); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // recoverTo recovers and checks what comes back; seq -1 is none.
@@ -101,15 +107,12 @@ func eachVersion(t *testing.T, test func(*testing.T, *kfake.Cluster, kafkastream
 // TestOneRecordFails: the client would commit the rest.
 func TestOneRecordFails(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		for seq, topic := range []string{cfg.Topic, cfg.CheckpointTopic} {
 			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: 1})
 			kafkatest.AsFault(t, commit(t, s, batch(cfg, seq)), bridge.Transient, "")
 			recoverTo(t, s, cfg, seq-1)
-			if err := commit(t, s, batch(cfg, seq)); err != nil {
-				t.Fatal(err)
-			}
+			mustCommit(t, s, batch(cfg, seq))
 		}
 		wantOnce(t, cfg, 0, 1)
 	})
@@ -119,16 +122,14 @@ func TestOneRecordFails(t *testing.T) {
 // what there is of this one, the checkpoint waits for its events.
 func TestCheckpointLast(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		version, err := s.TransactionVersion(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Count: -1, Observe: true})
 		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.Topic, Err: kerr.NotEnoughReplicas, Count: -1})
-		result := make(chan error, 1)
-		go func() { result <- commit(t, s, batch(cfg, 0)) }()
+		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
 		if err := held.Wait(t.Context(), 3); err != nil {
 			t.Fatal(err)
 		}
@@ -147,17 +148,14 @@ func TestCheckpointLast(t *testing.T) {
 // session knows what became of it.
 func TestUnknownOutcome(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.UnknownServerError, Count: 1})
 		kafkatest.AsFault(t, commit(t, s, batch(cfg, 0)), bridge.Transient, "")
 		if err := commit(t, s, batch(cfg, 0)); err == nil {
 			t.Fatal("publish after an unknown outcome and without a recovery returned nil")
 		}
 		recoverTo(t, s, cfg, -1)
-		if err := commit(t, s, batch(cfg, 0)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, 0))
 		loseEnd(t, c)
 		kafkatest.AsFault(t, commit(t, s, batch(cfg, 1)), bridge.Transient, "")
 		recoverTo(t, s, cfg, 1)
@@ -168,8 +166,7 @@ func TestUnknownOutcome(t *testing.T) {
 // TestCutBeforeEnd: the process ends with a transaction open.
 func TestCutBeforeEnd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -186,8 +183,7 @@ func TestCutBeforeEnd(t *testing.T) {
 // since only they can undo it.
 func TestShutdownWhileEnding(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -212,9 +208,7 @@ func TestSlowCoordinator(t *testing.T) {
 		}
 		recoverTo(t, s, cfg, -1)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.ConcurrentTransactions, Count: 5})
-		if err := commit(t, s, batch(cfg, 0)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, 0))
 		wantOnce(t, cfg, 0)
 	})
 }
@@ -224,17 +218,13 @@ func TestFenced(t *testing.T) {
 	test := func(t *testing.T, cfg kafkastream.Config) {
 		older, newer := open(t, cfg), open(t, cfg)
 		recoverTo(t, older, cfg, -1)
-		if err := commit(t, older, batch(cfg, 0)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, older, batch(cfg, 0))
 		recoverTo(t, newer, cfg, 0)
 		err := commit(t, older, batch(cfg, 1))
 		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
 			t.Errorf("error %v with code %s, want ErrFenced", err, f.Code)
 		}
-		if err := commit(t, newer, batch(cfg, 1)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, newer, batch(cfg, 1))
 		recoverTo(t, older, cfg, 1) // fences in turn
 		err = commit(t, newer, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 2)}})
 		if !errors.Is(err, bridge.ErrFenced) {
@@ -255,8 +245,7 @@ func TestFenced(t *testing.T) {
 // TestFencedAtTheEnd: whoever finds its transaction ended by somebody else is fenced.
 func TestFencedAtTheEnd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.InvalidTxnState, Count: 1})
 		err := commit(t, s, batch(cfg, 0))
 		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
@@ -297,15 +286,12 @@ func TestHealedClient(t *testing.T) {
 	}
 	defer c.Close()
 	cfg := config(t, c.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	for p := range int32(3) {
 		c.MoveTopicPartition(cfg.Topic, p, 0)
 	}
 	c.MoveTopicPartition(cfg.CheckpointTopic, kafkasink.CheckpointPartition(cfg.Stream), 1)
-	if err := commit(t, s, batch(cfg, 0)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 0))
 	before := length(c, cfg.Topic)
 	forgotten := false
 	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -327,9 +313,7 @@ func TestHealedClient(t *testing.T) {
 		t.Errorf("fault %v with code %s, want producer_changed", f, f.Code)
 	}
 	recoverTo(t, s, cfg, 0)
-	if err := commit(t, s, batch(cfg, 1)); err != nil {
-		t.Fatal(err)
-	}
+	mustCommit(t, s, batch(cfg, 1))
 	wantOnce(t, cfg, 0, 1)
 }
 
@@ -358,8 +342,7 @@ func TestCheckpointTooLarge(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"max.message.bytes": new("20000")})
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	b := batch(cfg, 0)
 	b.Checkpoint.Cursor = strings.Repeat("c", 16<<10)
 	if err := commit(t, s, b); err != nil {
@@ -378,11 +361,9 @@ func TestCheckpointTooLarge(t *testing.T) {
 func TestTransactionTimesOut(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		cfg.TransactionTimeout = 5 * time.Second
-		s := open(t, cfg)
-		recoverTo(t, s, cfg, -1)
+		s := recovered(t, cfg)
 		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
-		result := make(chan error, 1)
-		go func() { result <- commit(t, s, batch(cfg, 0)) }()
+		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
 		awaitState(t, cfg, "Ongoing")
 		awaitState(t, cfg, "Empty", "CompleteAbort")
 		held.Remove()
@@ -391,9 +372,7 @@ func TestTransactionTimesOut(t *testing.T) {
 			t.Errorf("a time-out counts as fenced: %v, code %s", err, f.Code)
 		}
 		recoverTo(t, s, cfg, -1)
-		if err := commit(t, s, batch(cfg, 0)); err != nil {
-			t.Fatal(err)
-		}
+		mustCommit(t, s, batch(cfg, 0))
 		wantOnce(t, cfg, 0)
 	})
 }
@@ -402,11 +381,7 @@ func TestTransactionTimesOut(t *testing.T) {
 // of the states.
 func awaitState(t *testing.T, cfg kafkastream.Config, states ...string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, cfg)
 	id := cfg.CheckpointTopic + "." + cfg.Stream
 	kafkatest.Eventually(t, fmt.Sprintf("show %s as one of %v", id, states), func() (bool, error) {
 		described, err := kadm.NewClient(client).DescribeTransactions(t.Context(), id)
@@ -419,8 +394,7 @@ func awaitState(t *testing.T, cfg kafkastream.Config, states ...string) {
 func TestEpochRollsOver(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Fake(t).ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	s := recovered(t, cfg)
 	const transactions = 33_000
 	began := time.Now()
 	for seq := range transactions {
