@@ -141,7 +141,7 @@ func sinkFixture(t *testing.T, cfg kafkastream.Config) conformance.SinkFixture {
 // and retries after REQUEST_TIMED_OUT, which a broker may answer to what it
 // has appended.
 func failNext(c *kfake.Cluster, f bridgetest.Failure) {
-	refused := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: 1}
+	refused := refuse("", kerr.InvalidRecord, 1)
 	switch f {
 	case bridgetest.Persisted:
 		// The copy is refused, not just the next request: the client does not

@@ -8,9 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
@@ -115,7 +113,7 @@ func TestMirrorFenced(t *testing.T) {
 			awaitCopy(t, cfg, 0)
 			recoverTo(t, open(t, cfg), cfg, 0)
 			if busy {
-				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.Topic, Err: kerr.NotEnoughReplicas, Count: -1})
+				cluster.Fault(refuse(cfg.Topic, kerr.NotEnoughReplicas, -1))
 			}
 			var err error
 			for seq := 2; err == nil && seq < 1_000_000; seq++ {
@@ -140,7 +138,7 @@ func TestMirrorDoesNotHold(t *testing.T) {
 	cfg := config(t, cluster.ListenAddrs())
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
-	held := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
+	held := cluster.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
 	for seq := 1; held.Hits() < 2; seq++ {
 		mustCommit(t, s, batch(cfg, seq))
 	}

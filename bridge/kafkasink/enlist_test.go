@@ -90,7 +90,7 @@ func TestEnlistLeaderless(t *testing.T) {
 	s := recovered(t, cfg)
 	// The client takes a refusal for a reason to look for the leaders.
 	gone := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: cfg.Topic, Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
-	moved := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotLeaderForPartition, Count: 1})
+	moved := c.Fault(refuse(cfg.CheckpointTopic, kerr.NotLeaderForPartition, 1))
 	b := batch(cfg, 0)
 	b.Pages = nil
 	if err := commit(t, s, b); err != nil || moved.Hits() != 1 || gone.Hits() == 0 {

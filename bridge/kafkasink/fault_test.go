@@ -200,8 +200,7 @@ func withoutConfigs(req kmsg.Request, err *kerr.Error) kmsg.Response {
 // one; the next session knows the new one.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Compression = "none" })
-	s := recovered(t, cfg)
+	cfg, s := ready(t, func(c *kafkastream.Config) { c.Compression = "none" })
 	publish(t, s, page(event("e", "u")))
 	alterTopic(t, cfg, "max.message.bytes", "50000")
 	ev := event("big", "u")
@@ -217,8 +216,7 @@ func TestChangedLimit(t *testing.T) {
 // TestRefresh: a change that no record error would show is noticed in time.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t))
-	s := recovered(t, cfg)
+	cfg, s := ready(t)
 	s.AgeSettings()
 	publish(t, s, page(event("e", "u"))) // nothing has changed
 	alterTopic(t, cfg, "retention.ms", "604800000")
@@ -240,7 +238,7 @@ func TestStallExplained(t *testing.T) {
 	var seen kafkatest.Reports
 	cfg := config(t, cluster.ListenAddrs(), reportTo(&seen))
 	s := recovered(t, cfg)
-	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	fault := cluster.Fault(refuse("", kerr.NotEnoughReplicas, -1))
 	result := publishing(t, s, page(event("e1", "u")))
 	seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge no records"))
 	fault.Remove()
@@ -268,7 +266,7 @@ func TestRecordErrors(t *testing.T) {
 			t.Parallel()
 			cluster := kafkatest.Fake(t)
 			s := recovered(t, config(t, cluster.ListenAddrs()))
-			h := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: c.err, Count: 1})
+			h := cluster.Fault(refuse("", c.err, 1))
 			_, err := tryPublish(t, s, page(event("e", "u")))
 			f := kafkatest.AsFault(t, err, c.class, c.reason)
 			if !strings.Contains(f.Hint, c.hint) || f.Code != strings.ToLower(c.err.Message) {
@@ -288,7 +286,7 @@ func TestClock(t *testing.T) {
 	cluster := kafkatest.Fake(t)
 	cfg := config(t, cluster.ListenAddrs(), exactly)
 	s := recovered(t, cfg)
-	refusal := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.InvalidTimestamp, Count: -1}
+	refusal := refuse(cfg.CheckpointTopic, kerr.InvalidTimestamp, -1)
 	defer cluster.Fault(refusal).Remove()
 	for name, err := range map[string]error{
 		"commit": commit(t, s, batch(cfg, 0)), "start": tryRecover(t, open(t, cfg)),
@@ -309,7 +307,7 @@ func TestPassingFaults(t *testing.T) {
 			cluster := kafkatest.Fake(t)
 			cfg := config(t, cluster.ListenAddrs())
 			s := recovered(t, cfg)
-			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: passing, Count: 3})
+			cluster.Fault(refuse("", passing, 3))
 			publish(t, s, page(event("e1", "u"), event("e2", "u")))
 			if got := len(consume(t, cfg, cfg.Topic)); got != 2 {
 				t.Errorf("%d records, want 2", got)
@@ -383,7 +381,7 @@ func TestLosses(t *testing.T) {
 	cluster := kafkatest.Fake(t)
 	s := recovered(t, config(t, cluster.ListenAddrs()))
 	publish(t, s, page(event("e", "u")))
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownProducerID, Count: 1})
+	cluster.Fault(refuse("", kerr.UnknownProducerID, 1))
 	publish(t, s, page(event("f", "u")))
 	if s.Losses() == 0 {
 		t.Error("a broker that forgot the producer is no loss")

@@ -91,8 +91,7 @@ func TestTrail(t *testing.T) {
 // The copy of an at-least-once stream's checkpoint is part of the trail.
 func TestTrailShowsTheMirror(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t))
-	s := recovered(t, cfg)
+	cfg, s := ready(t)
 	b := batch(cfg, 3)
 	mustCommit(t, s, b)
 	kafkatest.Eventually(t, "have the copy", func() (bool, error) { return len(trailOf(t, s, 1)) == 1, nil })
@@ -114,8 +113,7 @@ func TestHeld(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
-			s := recovered(t, cfg)
+			cfg, s := ready(t, exactly, withHeaders(headers))
 			nameless := event("x", "u")
 			nameless.ID, nameless.Raw = nil, []byte(`{"no":"id"}`)
 			b := batch(cfg, 0)
@@ -244,8 +242,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 // Records of somebody else in the topic are not ours.
 func TestHeldKnowsOurs(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	client := connect(t, cfg)
 	foreign := &kgo.Record{Topic: cfg.Topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("theirs")}}}
 	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
@@ -268,8 +265,7 @@ func TestHeldOfOneSource(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
-			s := recovered(t, cfg)
+			cfg, s := ready(t, exactly, withHeaders(headers))
 			b := batch(cfg, 0)
 			ours, said := bridge.SourceIdentity{Organization: "acme", Application: "shop"}, b.Pages[0].Events[3]
 			b.Pages[0].Source = ours
@@ -308,8 +304,7 @@ func anHour() bridge.Since { return bridge.Since{Time: time.Now().Add(-time.Hour
 // name say nothing.
 func TestHeldSinceTheEnds(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	mustCommit(t, s, batch(cfg, 0))
 	was, err := s.Topics(t.Context())
 	if err != nil {
@@ -339,8 +334,7 @@ func TestHeldSinceTheEnds(t *testing.T) {
 // leave nothing out.
 func TestHeldBehindEnds(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	_, s := ready(t, exactly)
 	before, behind := event("before", "u"), event("behind", "u")
 	publish(t, s, page(before))
 	was, err := s.Topics(t.Context())
@@ -377,8 +371,7 @@ func TestHeldBehindEnds(t *testing.T) {
 func TestHeldByKeyWithoutTime(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
-		cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
-		s := recovered(t, cfg)
+		_, s := ready(t, exactly, withHeaders(headers))
 		e := event("before", "u")
 		publish(t, s, page(e))
 		held, err := s.Index(t.Context(), bridge.Since{EndsOnly: true, ByKey: true}, bridge.SourceIdentity{})
@@ -394,8 +387,7 @@ func TestHeldByKeyWithoutTime(t *testing.T) {
 // TestHeldDeleted: what was published behind the ends and is deleted cannot be known.
 func TestHeldDeleted(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	was, err := s.Topics(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -414,8 +406,7 @@ func TestHeldDeleted(t *testing.T) {
 // is unknown.
 func TestHeldQuiet(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	e := event("old", "u")
 	publish(t, s, page(e))
 	s.AgeSettings()

@@ -14,7 +14,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
@@ -59,6 +62,13 @@ func recovered(t *testing.T, cfg kafkastream.Config) *kafkasink.Sink {
 	s := open(t, cfg)
 	restart(t, s)
 	return s
+}
+
+// ready returns a configuration of a cluster that all tests share, and its Sink.
+func ready(t *testing.T, changes ...func(*kafkastream.Config)) (kafkastream.Config, *kafkasink.Sink) {
+	t.Helper()
+	cfg := config(t, kafkatest.Brokers(t), changes...)
+	return cfg, recovered(t, cfg)
 }
 
 // restart recovers a stream without a checkpoint.
@@ -212,6 +222,16 @@ func settled(ctx context.Context, t *testing.T, client *kgo.Client, topic string
 		}
 		<-time.After(10 * time.Millisecond)
 	}
+}
+
+// refuse makes a cluster refuse records of a topic, or of all, count times; -1 is always.
+func refuse(topic string, err *kerr.Error, count int) kfake.Fault {
+	return kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: err, Count: count}
+}
+
+// refuseEnd makes it refuse the ends of transactions of an id.
+func refuseEnd(id string, err *kerr.Error, count int) kfake.Fault {
+	return kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: id, Err: err, Count: count}
 }
 
 func headersOf(r *kgo.Record) map[string]string {

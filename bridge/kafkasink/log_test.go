@@ -111,8 +111,7 @@ func produceAs(t *testing.T, cfg kafkastream.Config, topic, stream string, n int
 // and however many there are, one that has not has not.
 func TestHoldsOnSharedTopic(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	mustCommit(t, s, batch(cfg, 1))
 	produceAs(t, cfg, cfg.Topic, "others", 5_000)
 	fresh := cfg

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest/kafkatest"
 )
 
 // PartialIndex is what is committed of one source. Without headers there are no marks.
@@ -19,8 +18,7 @@ func TestKnown(t *testing.T) {
 	} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
-			s := recovered(t, cfg)
+			cfg, s := ready(t, exactly, withHeaders(headers))
 			b := batch(cfg, 0)
 			event3, ours := b.Pages[0].Events[3], b.Pages[0].Source
 			mustCommit(t, s, b)

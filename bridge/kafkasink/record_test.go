@@ -86,8 +86,7 @@ func TestRecordContract(t *testing.T) {
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), change)
-			s := recovered(t, cfg)
+			cfg, s := ready(t, change)
 			pages := contractPages()
 			if cfg.Resource != "events" { // their items have no types
 				for i := range pages[0].Events {
@@ -192,8 +191,7 @@ func TestTraceparent(t *testing.T) {
 	for headers, traced := range map[string]int{"cloudevents": 3, "minimal": 3, "none": 0} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), withHeaders(headers))
-			s := recovered(t, cfg)
+			cfg, s := ready(t, withHeaders(headers))
 			event := func(id string) bridge.Event {
 				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"), Subject: []byte("u"), Time: time.Now().UnixMilli()}
 			}
@@ -246,8 +244,7 @@ func compareGolden(t *testing.T, file string, got []golden) {
 // for 3 partitions (murmur2 of the key, positive, modulo).
 func TestPartitioner(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Partitions = 3 })
-	s := recovered(t, cfg)
+	cfg, s := ready(t, func(c *kafkastream.Config) { c.Partitions = 3 })
 	want := map[string]int32{"21": murmur2("21"), "foobar": murmur2("foobar"), "a-little-bit-long-string": murmur2("a-little-bit-long-string"), "abc": murmur2("abc")}
 	var events []bridge.Event
 	for key := range want {
@@ -350,8 +347,7 @@ func checkStamp(t *testing.T, records []*kgo.Record, when time.Time, published b
 
 func TestHeaderValuesStay(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t))
-	s := recovered(t, cfg)
+	cfg, s := ready(t)
 	for round := range 5 { // the second round reuses the first one's memory
 		var events []bridge.Event
 		for i := range 500 {
@@ -408,8 +404,7 @@ func TestTimeHeader(t *testing.T) {
 // which is nothing to count or to stop for, and no ce_time.
 func TestEventWithoutTime(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.OnExpired = "stop" })
-	s := recovered(t, cfg)
+	cfg, s := ready(t, func(c *kafkastream.Config) { c.OnExpired = "stop" })
 	open := bridge.Event{Raw: []byte(`{"userId":"u-1"}`), Key: []byte("u-1"), Subject: []byte("u-1"), Time: bridge.NoTime}
 	began := time.Now()
 	receipt := publish(t, s, page(open))

@@ -28,8 +28,7 @@ import (
 // this program, and by people.
 func TestCheckpointContract(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	mustCommit(t, s, batch(cfg, 0))
 	var got []golden
 	for _, r := range consume(t, cfg, cfg.CheckpointTopic) {
@@ -261,8 +260,7 @@ func TestCheckpointTopicLost(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, kafkatest.Brokers(t), inMode(mode))
-			s := recovered(t, cfg)
+			cfg, s := ready(t, inMode(mode))
 			mustCommit(t, s, batch(cfg, 0))
 			s.Close()
 			deleteTopic(t, cfg, cfg.CheckpointTopic)
@@ -476,8 +474,7 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	var log logs
-	cfg := config(t, kafkatest.Brokers(t), exactly, logTo(&log))
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly, logTo(&log))
 	mustCommit(t, s, batch(cfg, 5))
 	recoverTo(t, s, cfg, 5)
 	if strings.Contains(log.text(), "non-monotonic checkpoints") {
@@ -561,8 +558,7 @@ func TestStartAfterAMillion(t *testing.T) {
 	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	mustCommit(t, s, batch(cfg, 0))
 	s.Close()
 	value := strings.Repeat("x", 600)

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
@@ -136,7 +135,7 @@ func TestRepairInDoubt(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		recoverTo(t, open(t, cfg), cfg, -1)
 		r := openRepair(t, cfg)
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".jobs.events.dlq", Err: kerr.UnknownServerError, Count: 1})
+		c.Fault(refuseEnd(cfg.CheckpointTopic+".jobs.events.dlq", kerr.UnknownServerError, 1))
 		if err := republish(t, r, "failed"); err != nil {
 			t.Fatal(err)
 		}
@@ -226,8 +225,7 @@ func TestRepairRefuses(t *testing.T) {
 // TestReadLetter reads back what the sink writes.
 func TestReadLetter(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), exactly)
-	s := recovered(t, cfg)
+	cfg, s := ready(t, exactly)
 	decoy := `{"id":"x","size":1,"sha256":"` + strings.Repeat("0", 64) + `","index":7}`
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
@@ -324,7 +322,7 @@ func TestRepairOvertaken(t *testing.T) {
 				if persisted {
 					loseEnd(t, c)
 				} else {
-					c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".jobs.events.dlq", Err: kerr.UnknownServerError, Count: 1})
+					c.Fault(refuseEnd(cfg.CheckpointTopic+".jobs.events.dlq", kerr.UnknownServerError, 1))
 				}
 				if err := republish(t, r, "a"); !errors.Is(err, bridge.ErrFenced) {
 					t.Errorf("it was overtaken: %v", err)

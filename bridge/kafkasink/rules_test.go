@@ -67,8 +67,7 @@ func idle(t *testing.T, cfg kafkastream.Config, s *kafkasink.Sink) (bridge.Recei
 // or that its topic is another one.
 func TestIdleStreamSeesItsTopics(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t))
-	s := recovered(t, cfg)
+	cfg, s := ready(t)
 	client := connect(t, cfg)
 	grown := int(cfg.Partitions) + 2
 	admin := kadm.NewClient(client)

@@ -109,7 +109,7 @@ func TestOneRecordFails(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)
 		for seq, topic := range []string{cfg.Topic, cfg.CheckpointTopic} {
-			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: 1})
+			c.Fault(refuse(topic, kerr.InvalidRecord, 1))
 			kafkatest.AsFault(t, commit(t, s, batch(cfg, seq)), bridge.Transient, "")
 			recoverTo(t, s, cfg, seq-1)
 			mustCommit(t, s, batch(cfg, seq))
@@ -128,7 +128,7 @@ func TestCheckpointLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Count: -1, Observe: true})
-		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.Topic, Err: kerr.NotEnoughReplicas, Count: -1})
+		held := c.Fault(refuse(cfg.Topic, kerr.NotEnoughReplicas, -1))
 		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
 		if err := held.Wait(t.Context(), 3); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestCheckpointLast(t *testing.T) {
 func TestUnknownOutcome(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.UnknownServerError, Count: 1})
+		c.Fault(refuseEnd(cfg.CheckpointTopic+".events", kerr.UnknownServerError, 1))
 		kafkatest.AsFault(t, commit(t, s, batch(cfg, 0)), bridge.Transient, "")
 		if err := commit(t, s, batch(cfg, 0)); err == nil {
 			t.Fatal("publish after an unknown outcome and without a recovery returned nil")
@@ -167,7 +167,7 @@ func TestUnknownOutcome(t *testing.T) {
 func TestCutBeforeEnd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)
-		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
+		held := c.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		if _, err := batch(cfg, 0).Publish(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
@@ -207,7 +207,7 @@ func TestSlowCoordinator(t *testing.T) {
 			c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.ConcurrentTransactions, Count: 5})
 		}
 		recoverTo(t, s, cfg, -1)
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.ConcurrentTransactions, Count: 5})
+		c.Fault(refuseEnd(cfg.CheckpointTopic+".events", kerr.ConcurrentTransactions, 5))
 		mustCommit(t, s, batch(cfg, 0))
 		wantOnce(t, cfg, 0)
 	})
@@ -246,7 +246,7 @@ func TestFenced(t *testing.T) {
 func TestFencedAtTheEnd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.InvalidTxnState, Count: 1})
+		c.Fault(refuseEnd(cfg.CheckpointTopic+".events", kerr.InvalidTxnState, 1))
 		err := commit(t, s, batch(cfg, 0))
 		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
 			t.Errorf("error %v with code %s, want ErrFenced", err, f.Code)
@@ -362,7 +362,7 @@ func TestTransactionTimesOut(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		cfg.TransactionTimeout = 5 * time.Second
 		s := recovered(t, cfg)
-		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
+		held := c.Fault(refuse(cfg.CheckpointTopic, kerr.NotEnoughReplicas, -1))
 		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
 		awaitState(t, cfg, "Ongoing")
 		awaitState(t, cfg, "Empty", "CompleteAbort")
