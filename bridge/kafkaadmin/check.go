@@ -138,7 +138,8 @@ func (c *check) brokers(ctx context.Context) bool {
 	if len(c.found) == 0 {
 		text := fmt.Sprintf("%d brokers reachable at their advertised addresses", len(resp.Brokers))
 		if len(resp.Brokers) == 1 {
-			text = "the only broker is reachable at " + net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
+			text = "the only broker is reachable at " +
+				net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
 		}
 		c.add(LevelOK, "", "Kafka: %s%s", text, secured(&c.Config))
 	}
@@ -177,7 +178,8 @@ func (c *check) published(t *kafkaclient.Topic) {
 		c.fail(c.Fault(err, t.Name))
 		return
 	}
-	c.add(LevelOK, "", "topic %s: %s, at most %s per message, writable", t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))
+	c.add(LevelOK, "", "topic %s: %s, at most %s per message, writable",
+		t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))
 	if !t.Settings.Known {
 		c.unreadable(t, "assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days")
 	}
@@ -353,7 +355,8 @@ func (c *check) retention(t *kafkaclient.Topic) {
 		becomes = "stop the stream (BRIDGE_ON_EXPIRED=stop)"
 	}
 	kept := t.Settings.Retention
-	c.add(LevelWarn, c.Alter(t.Name, "retention.ms=-1"), "topic %s keeps records for %s by their time: events older than %s %s",
+	c.add(LevelWarn, c.Alter(t.Name, "retention.ms=-1"),
+		"topic %s keeps records for %s by their time: events older than %s %s",
 		t.Name, daysText(kept), daysText(kept/2), becomes)
 }
 

@@ -23,7 +23,8 @@ func DefaultLayout() Layout { return Layout{Retention: "-1", Partitions: 6, Repl
 func (l *Layout) Validate() error {
 	p := new(bridge.Problems)
 	_, err := parseRetention(l.Retention)
-	p.Check(err == nil, "KAFKA_RETENTION", "%q is neither -1 nor a duration of at least 1m, for example 8760h", l.Retention)
+	p.Check(err == nil, "KAFKA_RETENTION", "%q is neither -1 nor a duration of at least 1m, for example 8760h",
+		l.Retention)
 	p.Check(l.Partitions >= 1, "KAFKA_PARTITIONS", "must be at least 1, for example 6")
 	p.Check(l.Replication == -1 || l.Replication >= 1, "KAFKA_REPLICATION", "must be -1 or at least 1, for example 3")
 	return p.Err()

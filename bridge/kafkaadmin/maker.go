@@ -230,7 +230,8 @@ func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (
 	own := make(map[string]string)
 	for _, c := range described.Configs {
 		// Which replicas are throttled is about the partitions of that topic.
-		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil && !strings.HasSuffix(c.Key, "throttled.replicas") {
+		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil &&
+			!strings.HasSuffix(c.Key, "throttled.replicas") {
 			own[c.Key] = *c.Value
 		}
 	}

@@ -48,7 +48,8 @@ func (p *Past) vanished(
 func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
 	return s.Advise(&bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
-		Err: fmt.Errorf("topic %s no longer exists, but records were published to it (checkpoint %s, %d events)", topic, c.Version, c.Events),
+		Err: fmt.Errorf("topic %s no longer exists, but records were published to it (checkpoint %s, %d events)",
+			topic, c.Version, c.Events),
 	}, bridge.HintTopicVanished)
 }
 
@@ -73,32 +74,34 @@ func (s *Stream) checkpointsLost(ctx context.Context) error {
 // Vanished returns the Faults of the missing topics to which a checkpoint
 // proves that records were published. Errors are Faults.
 func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
-	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (all []*bridge.Fault, err error) {
-		topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Published()...))
-		if err != nil {
-			return nil, err
-		}
-		gone, err := s.Past.vanished(ctx, client, &topics)
-		for _, name := range s.Topics.Published() {
-			if c, ok := gone[name]; ok {
-				all = append(all, s.vanishedError(name, c))
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
+		func(ctx context.Context, client *kafkaclient.Client) (all []*bridge.Fault, err error) {
+			topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Published()...))
+			if err != nil {
+				return nil, err
 			}
-		}
-		return all, err
-	})
+			gone, err := s.Past.vanished(ctx, client, &topics)
+			for _, name := range s.Topics.Published() {
+				if c, ok := gone[name]; ok {
+					all = append(all, s.vanishedError(name, c))
+				}
+			}
+			return all, err
+		})
 }
 
 // TopicID returns the id of the event topic, empty if the brokers have none.
 // Errors are Faults.
 func (s *Stream) TopicID(ctx context.Context) (string, error) {
-	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (string, error) {
-		states, err := client.Describe(ctx, s.Topics.Events)
-		if err == nil {
-			err = s.CanPublish(&states[0])
-		}
-		if err != nil {
-			return "", err
-		}
-		return states[0].State(false).ID, nil
-	})
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
+		func(ctx context.Context, client *kafkaclient.Client) (string, error) {
+			states, err := client.Describe(ctx, s.Topics.Events)
+			if err == nil {
+				err = s.CanPublish(&states[0])
+			}
+			if err != nil {
+				return "", err
+			}
+			return states[0].State(false).ID, nil
+		})
 }

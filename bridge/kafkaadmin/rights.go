@@ -32,8 +32,10 @@ func (s *Stream) JobACLs() []string {
 	topic, replays := s.Topics.Jobs, ReplayTopic(s.Topics.Events, "")
 	return []string{
 		s.GrantWrite(topic), s.GrantRead(topic), s.GrantCreate(topic),
-		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation Create --resource-pattern-type prefixed --topic " + replays),
-		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic + "." + s.Name + "."),
+		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation " +
+			"Create --resource-pattern-type prefixed --topic " + replays),
+		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic +
+			"." + s.Name + "."),
 		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.Rights.JobGroups),
 	}
 }

@@ -55,7 +55,9 @@ func (p *TopicPlan) complete() bool {
 }
 
 // shownConfigs are the relevant settings of an existing topic.
-var shownConfigs = []string{"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms"}
+var shownConfigs = []string{
+	"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms",
+}
 
 // Plan compares the cluster with the stream's needs and changes nothing. Errors
 // are Faults. Unresponsive brokers are not retried.
@@ -66,16 +68,17 @@ func (s *Stream) Plan(ctx context.Context) (TopicPlan, error) {
 // Create creates the missing topics, the job topic included, and returns the
 // resulting plan. It does not change existing topics, and is idempotent.
 func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
-	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
-		plan, err := s.plan(ctx, client)
-		if err != nil || plan.complete() {
-			return plan, err
-		}
-		if err := s.maker(client).create(ctx, plan.Topics); err != nil {
-			return plan, err
-		}
-		return s.plan(ctx, client)
-	})
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
+		func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
+			plan, err := s.plan(ctx, client)
+			if err != nil || plan.complete() {
+				return plan, err
+			}
+			if err := s.maker(client).create(ctx, plan.Topics); err != nil {
+				return plan, err
+			}
+			return s.plan(ctx, client)
+		})
 }
 
 func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
@@ -140,18 +143,21 @@ func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client
 // non-default settings, and reports whether it did: an existing topic is not
 // changed. Errors are Faults.
 func (s *Stream) CreateLike(ctx context.Context, name string) (bool, error) {
-	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
-		states, err := client.Describe(ctx, s.Topics.Events, name)
-		if err != nil || states[1].Exists {
-			return false, err
-		}
-		if err := s.CanPublish(&states[0]); err != nil {
-			return false, err
-		}
-		like := PlannedTopic{Name: name, Partitions: int32(len(states[0].Partitions)), Replication: int16(states[0].Replication())}
-		if like.Configs, err = ownConfigs(ctx, client, s.Topics.Events); err != nil {
-			return false, err
-		}
-		return true, s.maker(client).create(ctx, []PlannedTopic{like})
-	})
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
+		func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
+			states, err := client.Describe(ctx, s.Topics.Events, name)
+			if err != nil || states[1].Exists {
+				return false, err
+			}
+			if err := s.CanPublish(&states[0]); err != nil {
+				return false, err
+			}
+			like := PlannedTopic{
+				Name: name, Partitions: int32(len(states[0].Partitions)), Replication: int16(states[0].Replication()),
+			}
+			if like.Configs, err = ownConfigs(ctx, client, s.Topics.Events); err != nil {
+				return false, err
+			}
+			return true, s.maker(client).create(ctx, []PlannedTopic{like})
+		})
 }

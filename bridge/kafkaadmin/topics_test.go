@@ -59,12 +59,14 @@ func TestTopics(t *testing.T) {
 		{Name: cfg.Topic, Role: "events", Partitions: 3, Replication: -1, Configs: configs},
 		{Name: "dlq." + cfg.Topic, Role: "dead letters", Partitions: 3, Replication: -1, Configs: configs},
 		{Name: cfg.CheckpointTopic, Role: "checkpoints", Partitions: 16, Replication: -1, Configs: compacted},
-		{Name: cfg.CheckpointTopic + ".jobs", Role: "jobs", OnDemand: true, Partitions: 16, Replication: -1, Configs: compacted},
+		{Name: cfg.CheckpointTopic + ".jobs", Role: "jobs", OnDemand: true, Partitions: 16, Replication: -1,
+			Configs: compacted},
 	}
 	if diff := cmp.Diff(want, plan.Topics); diff != "" {
 		t.Errorf("plan differs (-want +got):\n%s", diff)
 	}
-	if plan.Missing() != 3 || len(plan.ACLs) != 8 || len(plan.JobACLs) != 6 || !strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
+	if plan.Missing() != 3 || len(plan.ACLs) != 8 || len(plan.JobACLs) != 6 ||
+		!strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
 		t.Errorf("plan: %d missing, commands %q", plan.Missing(), plan.ACLs)
 	}
 	if again, err := s.Plan(t.Context()); err != nil || again.Missing() != 3 {
@@ -78,7 +80,8 @@ func TestTopics(t *testing.T) {
 		if got := made.Topics[0]; got.Partitions != 3 || got.Configs["retention.ms"] != "2592000000" {
 			t.Errorf("created %+v", got)
 		}
-		if got := made.Topics[2]; got.Partitions != 16 || got.Configs["cleanup.policy"] != "compact" || got.Configs["min.compaction.lag.ms"] != "604800000" || len(got.Differences) != 0 {
+		if got := made.Topics[2]; got.Partitions != 16 || got.Configs["cleanup.policy"] != "compact" ||
+			got.Configs["min.compaction.lag.ms"] != "604800000" || len(got.Differences) != 0 {
 			t.Errorf("created %+v", got)
 		}
 	}
@@ -91,7 +94,8 @@ func TestTopics(t *testing.T) {
 		t.Fatalf("recover: %v", err)
 	}
 	event := bridge.Event{ID: []byte("e"), Time: time.Now().UnixMilli(), Raw: []byte(`{"eventId":"e"}`)}
-	if _, err := (bridgetest.Load{Pages: []*bridge.Page{{Events: []bridge.Event{event}, Items: 1}}}).Publish(t.Context(), sink); err != nil {
+	load := bridgetest.Load{Pages: []*bridge.Page{{Events: []bridge.Event{event}, Items: 1}}}
+	if _, err := load.Publish(t.Context(), sink); err != nil {
 		t.Errorf("publish: %v", err)
 	}
 
@@ -120,7 +124,8 @@ func TestCreateReplicated(t *testing.T) {
 
 	s = needs(config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Replication = 5 }))
 	_, err = s.Create(t.Context())
-	if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "KAFKA_REPLICATION") {
+	f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
+	if !strings.Contains(f.Hint, "KAFKA_REPLICATION") {
 		t.Errorf("hint %q does not name the setting", f.Hint)
 	}
 }
@@ -151,12 +156,18 @@ func TestCheck(t *testing.T) {
 		text    string
 		hint    string
 	}{
-		"fine":           {func(*kafkastream.Config) {}, map[string]*string{"retention.ms": new("-1")}, kafkaadmin.LevelOK, "for ever", ""},
-		"retention":      {func(*kafkastream.Config) {}, month, kafkaadmin.LevelWarn, "older than 15 days get the time of publishing", "retention.ms=-1"},
-		"retention stop": {func(c *kafkastream.Config) { c.OnExpired = "stop" }, month, kafkaadmin.LevelWarn, "stop the stream", "retention.ms=-1"},
-		"publish time":   {func(c *kafkastream.Config) { c.Timestamp = "publish" }, month, kafkaadmin.LevelInfo, "time of publishing", ""},
-		"missing":        {func(*kafkastream.Config) {}, nil, kafkaadmin.LevelFail, "does not exist", string(bridge.HintTopicMissing)},
-		"to be created":  {func(c *kafkastream.Config) { c.CreateTopics = true }, nil, kafkaadmin.LevelInfo, "run will create it", ""},
+		"fine": {func(*kafkastream.Config) {}, map[string]*string{"retention.ms": new("-1")}, kafkaadmin.LevelOK,
+			"for ever", ""},
+		"retention": {func(*kafkastream.Config) {}, month, kafkaadmin.LevelWarn,
+			"older than 15 days get the time of publishing", "retention.ms=-1"},
+		"retention stop": {func(c *kafkastream.Config) { c.OnExpired = "stop" }, month, kafkaadmin.LevelWarn,
+			"stop the stream", "retention.ms=-1"},
+		"publish time": {func(c *kafkastream.Config) { c.Timestamp = "publish" }, month, kafkaadmin.LevelInfo,
+			"time of publishing", ""},
+		"missing": {func(*kafkastream.Config) {}, nil, kafkaadmin.LevelFail, "does not exist",
+			string(bridge.HintTopicMissing)},
+		"to be created": {func(c *kafkastream.Config) { c.CreateTopics = true }, nil, kafkaadmin.LevelInfo,
+			"run will create it", ""},
 		"compacted": {func(*kafkastream.Config) {}, map[string]*string{"cleanup.policy": new("compact")},
 			kafkaadmin.LevelFail, "is compacted", "cleanup.policy=delete"},
 	} {
@@ -170,7 +181,8 @@ func TestCheck(t *testing.T) {
 			}
 			found := needs(cfg).Check(t.Context())
 			for _, f := range found {
-				if f.Level == c.level && strings.Contains(f.Text, cfg.Topic) && strings.Contains(f.Text, c.text) && strings.Contains(f.Hint+string(f.HintCode), c.hint) {
+				if f.Level == c.level && strings.Contains(f.Text, cfg.Topic) && strings.Contains(f.Text, c.text) &&
+					strings.Contains(f.Hint+string(f.HintCode), c.hint) {
 					return
 				}
 			}
@@ -215,7 +227,8 @@ func TestCreateLike(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Partitions = 5 })
 	s := needs(cfg)
-	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil ||
+		!strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("like a topic that does not exist: %v", err)
 	}
 	own := map[string]*string{"retention.ms": new("86400000"), "max.message.bytes": new("2000000")}
@@ -232,7 +245,8 @@ func TestCreateLike(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := plan.Topics[0]
-	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" || got.Configs["max.message.bytes"] != "2000000" {
+	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" ||
+		got.Configs["max.message.bytes"] != "2000000" {
 		t.Errorf("created %+v", got)
 	}
 }

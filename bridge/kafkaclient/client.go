@@ -96,7 +96,9 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 
 // With runs do with its own client. Errors are Faults about topic, which may be
 // empty, unless they name another one.
-func With[T any](ctx context.Context, cfg *Config, topic string, do func(context.Context, *Client) (T, error)) (T, error) {
+func With[T any](
+	ctx context.Context, cfg *Config, topic string, do func(context.Context, *Client) (T, error),
+) (T, error) {
 	client, err := cfg.Open()
 	if err != nil {
 		var none T
@@ -140,7 +142,10 @@ func answered(err error) bool {
 }
 
 func (c *Config) tlsConfig() (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSSkipVerify} //nolint:gosec // asked for by KAFKA_TLS_SKIP_VERIFY
+	conf := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: c.TLSSkipVerify, //nolint:gosec // asked for by KAFKA_TLS_SKIP_VERIFY
+	}
 	if c.TLSCA != "" {
 		conf.RootCAs = x509.NewCertPool()
 		conf.RootCAs.AppendCertsFromPEM([]byte(c.TLSCA))

@@ -64,10 +64,12 @@ func (c *Config) Validate() error {
 	p.Check(len(c.Brokers) > 0, "KAFKA_BROKERS", "is empty, for example localhost:9092")
 	for _, b := range c.Brokers {
 		if !validAddress(b) {
-			p.Add(bridge.Problem{Variable: "KAFKA_BROKERS", Message: fmt.Sprintf("KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)})
+			p.Add(bridge.Problem{Variable: "KAFKA_BROKERS",
+				Message: fmt.Sprintf("KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)})
 		}
 	}
-	p.Check(c.MaxMessage >= MinMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE_BYTES", "must be %d to %d bytes, for example 1MB", MinMessage, maxBatch)
+	p.Check(c.MaxMessage >= MinMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE_BYTES",
+		"must be %d to %d bytes, for example 1MB", MinMessage, maxBatch)
 	p.Check(c.ClientID != "", "KAFKA_CLIENT_ID", "is empty, for example exportbridge")
 	c.validateTLS(p)
 	c.validateSASL(p)
@@ -101,7 +103,8 @@ func (c *Config) Tell(err error) {
 func (c *Config) validateTLS(p *bridge.Problems) {
 	if !c.TLSEnabled {
 		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" || c.TLSSkipVerify {
-			p.Add(bridge.Problem{Variable: "KAFKA_TLS_ENABLED", Message: "KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true"})
+			p.Add(bridge.Problem{Variable: "KAFKA_TLS_ENABLED",
+				Message: "KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true"})
 		}
 		return
 	}
@@ -111,21 +114,27 @@ func (c *Config) validateTLS(p *bridge.Problems) {
 	}
 	if c.TLSCert != "" || c.TLSKey != "" {
 		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
-		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a PEM key pair (%v); for files set KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
+		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a PEM key pair (%v); for files set "+
+			"KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
 	}
 }
 
 func (c *Config) validateSASL(p *bridge.Problems) {
 	CheckOneOf(p, "KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
 	if c.SASLMechanism == "" {
-		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME", "or KAFKA_SASL_PASSWORD is set without a mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
+		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME",
+			"or KAFKA_SASL_PASSWORD is set without a mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
 		return
 	}
-	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD", "is empty; for a file set KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
-	p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME", "is empty, for example exportbridge")
+	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD",
+		"is empty; for a file set KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
+	p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME",
+		"is empty, for example exportbridge")
 	exposed := c.SASLMechanism == saslPlain || c.SASLMechanism == saslOAuth
 	if exposed && !c.TLSEnabled && !c.SASLInsecure {
-		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM", Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password in clear text; set KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
+		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM",
+			Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password in clear text; set KAFKA_TLS_ENABLED=true, "+
+				"or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
 	}
 }
 

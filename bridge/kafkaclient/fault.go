@@ -37,7 +37,8 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 		return f
 	}
 	if _, ok := errors.AsType[*hangUpError](err); ok && c.SASLMechanism != "" {
-		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "sasl", loginHint+"; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM"
+		f.Class, f.Reason, f.Code = bridge.Permanent, bridge.ReasonAuth, "sasl"
+		f.Hint = loginHint + "; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM"
 		return f
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -84,11 +85,13 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	case kerr.TransactionalIDAuthorizationFailed, kerr.GroupAuthorizationFailed:
 		advise(bridge.ReasonAuth, bridge.HintMissingGrants)
 	case kerr.ClusterAuthorizationFailed:
-		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster")) // brokers before 2.8 ask for it from every idempotent producer
+		// Brokers before 2.8 ask for it from every idempotent producer.
+		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster"))
 	case kerr.SaslAuthenticationFailed:
 		block(bridge.ReasonAuth, loginHint)
 	case kerr.IllegalSaslState:
-		block(bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM, or use the SASL port in KAFKA_BROKERS")
+		block(bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM, or use the SASL port "+
+			"in KAFKA_BROKERS")
 	case kerr.UnsupportedSaslMechanism:
 		block(bridge.ReasonAuth, "the listener does not offer KAFKA_SASL_MECHANISM="+c.SASLMechanism)
 	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
@@ -100,7 +103,8 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	case kerr.UnsupportedVersion:
 		block(bridge.ReasonConfig, "the brokers are too old: Kafka 2.1 or later is required")
 	case kerr.InvalidTimestamp:
-		f.Hint = "the clocks of this host and the brokers differ by more than message.timestamp.after.max.ms or message.timestamp.before.max.ms"
+		f.Hint = "the clocks of this host and the brokers differ by more than message.timestamp.after.max.ms or " +
+			"message.timestamp.before.max.ms"
 	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
 		f.Hint = "fewer replicas are in sync than min.insync.replicas: are brokers down?"
 	}
@@ -117,7 +121,8 @@ func tlsFault(f *bridge.Fault) bool {
 		return block("unknown certificate authority: set KAFKA_TLS_CA_FILE to the CA of the broker's certificate")
 	}
 	if _, ok := errors.AsType[x509.HostnameError](f.Err); ok {
-		return block("the broker's certificate is for another host name: use that name in KAFKA_BROKERS and advertised.listeners")
+		return block("the broker's certificate is for another host name: use that name in KAFKA_BROKERS and " +
+			"advertised.listeners")
 	}
 	if _, ok := errors.AsType[x509.CertificateInvalidError](f.Err); ok {
 		return block("renew the broker's certificate, or check this machine's clock")
@@ -151,7 +156,8 @@ func protocolFault(f *bridge.Fault) bool {
 // closedHint is the hint about a listener that closes the connection before it
 // serves a request. It asks only for settings that differ from the present ones.
 func (c *Config) closedHint() string {
-	tlsHint, saslHint := "if the listener uses TLS, set KAFKA_TLS_ENABLED=true", "if it requires SASL, set KAFKA_SASL_MECHANISM"
+	tlsHint := "if the listener uses TLS, set KAFKA_TLS_ENABLED=true"
+	saslHint := "if it requires SASL, set KAFKA_SASL_MECHANISM"
 	if c.TLSEnabled {
 		tlsHint = "if the listener does not use TLS, set KAFKA_TLS_ENABLED=false"
 	}
@@ -164,7 +170,8 @@ func (c *Config) closedHint() string {
 func (c *Config) networkHint(err error) string {
 	advertised, ok := errors.AsType[*advertisedError](err)
 	if ok {
-		return fmt.Sprintf("%s is the broker's advertised address: check that the broker is up and that advertised.listeners is reachable from this host", advertised.addr)
+		return fmt.Sprintf("%s is the broker's advertised address: check that the broker is up and that "+
+			"advertised.listeners is reachable from this host", advertised.addr)
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return "the host name does not resolve: check KAFKA_BROKERS"

@@ -64,7 +64,8 @@ func (l *Log) partition(id int32, s Span) *partition {
 	if l.Small {
 		limit = smallFetch
 	}
-	return &partition{log: l, id: id, limit: limit, span: s, at: s.From, seen: s.From, moved: time.Now(), heard: time.Now()}
+	now := time.Now()
+	return &partition{log: l, id: id, limit: limit, span: s, at: s.From, seen: s.From, moved: now, heard: now}
 }
 
 func (p *partition) fetch(ctx context.Context, from int64) (Chunk, error) {
@@ -189,7 +190,10 @@ func (p *partition) chunk(from int64, answer *kmsg.FetchResponseTopicPartition) 
 	if read.Err != nil {
 		return Chunk{}, p.failed(from, read.Err)
 	}
-	return Chunk{Records: read.Records, Next: max(next, from), Start: answer.LogStartOffset, Stable: answer.LastStableOffset}, nil
+	return Chunk{
+		Records: read.Records, Next: max(next, from),
+		Start: answer.LogStartOffset, Stable: answer.LastStableOffset,
+	}, nil
 }
 
 // outside handles an offset out of range by the current bounds of the log.

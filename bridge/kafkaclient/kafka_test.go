@@ -36,7 +36,8 @@ func newWorld(t *testing.T, addrs []string, partitions int32) *world {
 func (w *world) open(addrs []string, opts ...kgo.Opt) *kgo.Client {
 	w.Helper()
 	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MetadataMinAge(100*time.Millisecond), kgo.RequestTimeoutOverhead(3*time.Second), kgo.RetryTimeout(3*time.Second), kgo.ProducerLinger(0))...)
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.RequestTimeoutOverhead(3*time.Second), kgo.RetryTimeout(3*time.Second),
+		kgo.ProducerLinger(0))...)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func (w *world) put(c *kgo.Client, partition int32, from, to int) {
 	ctx, cancel := context.WithTimeout(w.Context(), kafkatest.Patience)
 	defer cancel()
 	for i := from; i < to; i++ {
-		r := &kgo.Record{Topic: w.topic, Partition: partition, Value: fmt.Append(nil, i), Timestamp: time.UnixMilli(int64(1000 * i))}
+		r := &kgo.Record{Topic: w.topic, Partition: partition, Value: fmt.Append(nil, i),
+			Timestamp: time.UnixMilli(int64(1000 * i))}
 		if err := c.ProduceSync(ctx, r).FirstErr(); err != nil {
 			w.Fatal(err)
 		}

@@ -43,16 +43,29 @@ func TestListenerOfAnotherKind(t *testing.T) {
 		has     string
 		missing string
 	}{
-		"closed":               {servers.Say(""), nil, "", "set KAFKA_TLS_ENABLED=true; if it requires SASL, set KAFKA_SASL_MECHANISM", "unset"},
-		"TLS, closed":          {servers.Say(""), []func(*kafkaclient.Config){encrypt}, "", "set KAFKA_TLS_ENABLED=false", "=true"},
-		"TLS and SASL, closed": {servers.Say(""), []func(*kafkaclient.Config){encrypt, login}, "", "set KAFKA_TLS_ENABLED=false; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "set KAFKA_SASL_MECHANISM="},
-		"SASL, closed":         {servers.Say(""), []func(*kafkaclient.Config){login}, "", "set KAFKA_TLS_ENABLED=true; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "=false"},
-		"plain client, TLS":    {servers.Say(tlsAlert), nil, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
-		"SASL without TLS":     {servers.Say(tlsAlert), []func(*kafkaclient.Config){login}, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
-		"TLS, HTTP":            {servers.Say("HTTP/1.1 400 Bad Request\r\n\r\n"), []func(*kafkaclient.Config){encrypt}, bridge.ReasonConfig, "does not use TLS: set KAFKA_TLS_ENABLED=false", "SASL"},
-		"HTTP":                 {servers.Say("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, bridge.ReasonConfig, "HTTP server", "TLS"},
-		"SASL, hangs up":       {servers.Say(""), []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = servers.EmbeddedKafka(t).ListenAddrs() }}, bridge.ReasonAuth, "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM", "TLS"},
-		"SASL, plain listener": {servers.Say(""), []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},
+		"closed": {servers.Say(""), nil, "",
+			"set KAFKA_TLS_ENABLED=true; if it requires SASL, set KAFKA_SASL_MECHANISM", "unset"},
+		"TLS, closed": {servers.Say(""), []func(*kafkaclient.Config){encrypt}, "", "set KAFKA_TLS_ENABLED=false",
+			"=true"},
+		"TLS and SASL, closed": {servers.Say(""), []func(*kafkaclient.Config){encrypt, login}, "",
+			"set KAFKA_TLS_ENABLED=false; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "set KAFKA_SASL_MECHANISM="},
+		"SASL, closed": {servers.Say(""), []func(*kafkaclient.Config){login}, "",
+			"set KAFKA_TLS_ENABLED=true; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "=false"},
+		"plain client, TLS": {servers.Say(tlsAlert), nil, bridge.ReasonConfig,
+			"the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
+		"SASL without TLS": {servers.Say(tlsAlert), []func(*kafkaclient.Config){login}, bridge.ReasonConfig,
+			"the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
+		"TLS, HTTP": {servers.Say("HTTP/1.1 400 Bad Request\r\n\r\n"), []func(*kafkaclient.Config){encrypt},
+			bridge.ReasonConfig, "does not use TLS: set KAFKA_TLS_ENABLED=false", "SASL"},
+		"HTTP": {servers.Say("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, bridge.ReasonConfig, "HTTP server",
+			"TLS"},
+		"SASL, hangs up": {servers.Say(""), []func(*kafkaclient.Config){login,
+			func(c *kafkaclient.Config) { c.Brokers = servers.EmbeddedKafka(t).ListenAddrs() }}, bridge.ReasonAuth,
+			"check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM",
+			"TLS"},
+		"SASL, plain listener": {servers.Say(""), []func(*kafkaclient.Config){login,
+			func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig,
+			"the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +85,8 @@ func TestListenerOfAnotherKind(t *testing.T) {
 			}
 			f := client.Explain(err, "")
 			if f.Reason != test.reason || !strings.Contains(f.Hint, test.has) || strings.Contains(f.Hint, test.missing) {
-				t.Errorf("%v: reason %q, hint %q; want %q, a hint with %q, without %q", f, f.Reason, f.Hint, test.reason, test.has, test.missing)
+				t.Errorf("%v: reason %q, hint %q; want %q, a hint with %q, without %q", f, f.Reason, f.Hint, test.reason,
+					test.has, test.missing)
 			}
 		})
 	}

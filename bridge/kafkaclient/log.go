@@ -89,7 +89,8 @@ func (l *Log) Ends(ctx context.Context) (map[int32]int64, error) {
 // After returns, per partition, the first offset of a record at or after a time
 // in milliseconds since the epoch; the end if there is none.
 func (l *Log) After(ctx context.Context, millis int64) (map[int32]int64, error) {
-	offsets, err := listed("offsets by time", []string{l.name})(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, millis, l.name))
+	admin := kadm.NewClient(l.client)
+	offsets, err := listed("offsets by time", []string{l.name})(admin.ListOffsetsAfterMilli(ctx, millis, l.name))
 	return offsets[l.name], err
 }
 
@@ -102,7 +103,9 @@ func (c *Client) Bounds(ctx context.Context, topics ...string) (map[string]map[i
 	return bounds(ctx, c.Client, true, topics...)
 }
 
-func bounds(ctx context.Context, client *kgo.Client, uncommitted bool, topics ...string) (map[string]map[int32]Span, error) {
+func bounds(
+	ctx context.Context, client *kgo.Client, uncommitted bool, topics ...string,
+) (map[string]map[int32]Span, error) {
 	admin := kadm.NewClient(client)
 	starts, err := listed("first offsets", topics)(admin.ListStartOffsets(ctx, topics...))
 	if err != nil {

@@ -86,7 +86,10 @@ func TestRead(t *testing.T) {
 		}
 		var order []int
 		err := l.Merge(t.Context(), asked, func(a, b *kgo.Record) int { return b.Timestamp.Compare(a.Timestamp) },
-			func(r *kgo.Record) error { order = append(order, int(r.Timestamp.Unix())); return nil }, func() error { return nil })
+			func(r *kgo.Record) error {
+				order = append(order, int(r.Timestamp.Unix()))
+				return nil
+			}, func() error { return nil })
 		if inOrder := slices.Concat(upTo(17, 20), want[0]); err != nil || !slices.Equal(order, inOrder) {
 			t.Errorf("merge %s: %v, %v; want %v", name, order, err, inOrder)
 		}
@@ -97,7 +100,8 @@ func TestRead(t *testing.T) {
 	if all, err = l.Bounds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Read(t.Context(), all, got.add); err != nil || !got.equal(values{0: append(slices.Clone(want[0]), 300, 400), 1: append(upTo(17, 20), 200)}) {
+	if err := l.Read(t.Context(), all, got.add); err != nil ||
+		!got.equal(values{0: append(slices.Clone(want[0]), 300, 400), 1: append(upTo(17, 20), 200)}) {
 		t.Errorf("with what is not committed: %v, %v", got, err)
 	}
 	if took := time.Since(began); took > 3*time.Second {
@@ -217,16 +221,19 @@ func TestReadWhatChanges(t *testing.T) {
 	var gone kafkaclient.Span
 	l.Skipped = func(_ int32, s kafkaclient.Span) { gone = s }
 	got := values{}
-	if err := l.Read(t.Context(), spans{0: {2, 10}}, got.add); err != nil || !got.equal(values{0: upTo(4, 10)}) || gone != (kafkaclient.Span{From: 2, To: 4}) {
+	if err := l.Read(t.Context(), spans{0: {2, 10}}, got.add); err != nil || !got.equal(values{0: upTo(4, 10)}) ||
+		gone != (kafkaclient.Span{From: 2, To: 4}) {
 		t.Errorf("read %v, %v, %v are gone; want 4 to 9 and that 2 and 3 are gone", got, err, gone)
 	}
 	if c, err := l.Fetch(t.Context(), 0, 0); err != nil || c.Next != 4 || c.Start != 4 {
 		t.Errorf("before the start: %+v, %v; want to go on at 4", c, err)
 	}
-	if c, err := l.Fetch(t.Context(), 0, 11); err == nil || !strings.Contains(err.Error(), "log truncated: it now ends at 10") {
+	if c, err := l.Fetch(t.Context(), 0, 11); err == nil ||
+		!strings.Contains(err.Error(), "log truncated: it now ends at 10") {
 		t.Errorf("behind the end: %+v, %v", c, err)
 	}
-	if err := l.Read(t.Context(), spans{0: {4, 12}}, got.add); err == nil || !strings.Contains(err.Error(), "log truncated: it now ends at 10, not at 12") {
+	if err := l.Read(t.Context(), spans{0: {4, 12}}, got.add); err == nil ||
+		!strings.Contains(err.Error(), "log truncated: it now ends at 10, not at 12") {
 		t.Errorf("an end that is gone: %v", err)
 	}
 	if _, err := w.admin.DeleteTopic(t.Context(), w.topic); err != nil {
@@ -265,12 +272,14 @@ func TestReadThrottled(t *testing.T) {
 	})
 	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
 	got := values{}
-	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}}, got.add); err != nil || !got.equal(values{0: upTo(0, 5), 1: upTo(5, 10)}) {
+	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}}, got.add); err != nil ||
+		!got.equal(values{0: upTo(0, 5), 1: upTo(5, 10)}) {
 		t.Errorf("read %v, %v", got, err)
 	}
 	limited, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := l.Read(limited, spans{0: {0, 5}}, got.add); err == nil || !strings.Contains(fmt.Sprint(err), "throttled by the brokers' quota for 700ms") {
+	if err := l.Read(limited, spans{0: {0, 5}}, got.add); err == nil ||
+		!strings.Contains(fmt.Sprint(err), "throttled by the brokers' quota for 700ms") {
 		t.Errorf("in too short a time: %v", err)
 	}
 }
@@ -287,10 +296,11 @@ func TestOneFetchAtATime(t *testing.T) {
 	}
 	const delay = 200 * time.Millisecond
 	var sent []time.Time
-	p.Add(faultproxy.KafkaRule{Fault: faultproxy.DelayReply, Delay: delay, Keys: []kmsg.Key{kmsg.Fetch}, Times: -1, When: func(kmsg.Request) bool {
-		sent = append(sent, time.Now())
-		return true
-	}})
+	p.Add(faultproxy.KafkaRule{Fault: faultproxy.DelayReply, Delay: delay, Keys: []kmsg.Key{kmsg.Fetch}, Times: -1,
+		When: func(kmsg.Request) bool {
+			sent = append(sent, time.Now())
+			return true
+		}})
 	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
 	got := values{}
 	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add); err != nil {

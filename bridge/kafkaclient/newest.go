@@ -26,7 +26,9 @@ type found[T any] struct {
 // Newest returns the values that keep takes from the newest n records of the spans that
 // it accepts, ordered by CompareTime. It reads back in each partition only as far as
 // needed, and holds at most 2n values per partition.
-func Newest[T any](ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) (T, bool)) ([]T, error) {
+func Newest[T any](
+	ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) (T, bool),
+) ([]T, error) {
 	newest := make(map[int32][]found[T]) // per partition, the newest n
 	todo := maps.Clone(spans)
 	for size := int64(n); ; size *= windowGrowth {

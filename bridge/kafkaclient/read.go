@@ -126,7 +126,10 @@ func (l *Log) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Re
 
 // Merge is Read in one order across partitions: the smallest of the partitions'
 // next records comes first. It calls idle before it waits.
-func (l *Log) Merge(ctx context.Context, spans map[int32]Span, compare func(a, b *kgo.Record) int, visit func(*kgo.Record) error, idle func() error) error {
+func (l *Log) Merge(
+	ctx context.Context, spans map[int32]Span, compare func(a, b *kgo.Record) int,
+	visit func(*kgo.Record) error, idle func() error,
+) error {
 	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
 		queues := make([]*queue, len(g.parts))
 		for i, p := range g.parts {

@@ -44,7 +44,8 @@ func TestReadSmall(t *testing.T) {
 	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
 	l.Small = true
 	got := values{}
-	if err := l.Read(t.Context(), spans{0: {0, 3}, 1: {0, 3}, 2: {0, 3}, 3: {0, 3}}, got.add); err != nil || !got.equal(values{0: upTo(0, 3), 1: upTo(0, 3), 2: upTo(0, 3), 3: upTo(0, 3)}) {
+	if err := l.Read(t.Context(), spans{0: {0, 3}, 1: {0, 3}, 2: {0, 3}, 3: {0, 3}}, got.add); err != nil ||
+		!got.equal(values{0: upTo(0, 3), 1: upTo(0, 3), 2: upTo(0, 3), 3: upTo(0, 3)}) {
 		t.Errorf("read %v, %v", got, err)
 	}
 	mu.Lock()
@@ -80,13 +81,15 @@ func TestNewestHoldsFew(t *testing.T) {
 		taken = append(taken, weak.Make(&value))
 		if len(taken)%500 == 0 {
 			runtime.GC()
-			if held := len(slices.DeleteFunc(slices.Clone(taken), func(p weak.Pointer[string]) bool { return p.Value() == nil })); held > 2*n+2 {
+			if held := len(slices.DeleteFunc(slices.Clone(taken),
+				func(p weak.Pointer[string]) bool { return p.Value() == nil })); held > 2*n+2 {
 				t.Errorf("holds %d values after %d", held, len(taken))
 			}
 		}
 		return &value, true
 	})
-	if err != nil || len(all) != n || *all[0] != fmt.Sprint(size/2-n+1) || *all[n-1] != fmt.Sprint(size/2) || len(taken) < 500 {
+	if err != nil || len(all) != n || *all[0] != fmt.Sprint(size/2-n+1) || *all[n-1] != fmt.Sprint(size/2) ||
+		len(taken) < 500 {
 		t.Errorf("%d values of %d, %v", len(all), len(taken), err)
 	}
 }

@@ -54,15 +54,6 @@ func (d *Described) Needed() []*Topic {
 	return present(d.Events, d.DeadLetters, d.Checkpoints)
 }
 
-// Names returns the names of topics.
-func Names(topics []*Topic) []string {
-	names := make([]string, len(topics))
-	for i, t := range topics {
-		names[i] = t.Name
-	}
-	return names
-}
-
 func present(all ...*Topic) []*Topic {
 	return slices.DeleteFunc(all, func(t *Topic) bool { return t == nil })
 }

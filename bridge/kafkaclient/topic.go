@@ -139,7 +139,9 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 	}
 	var states []Topic
 	for _, name := range names {
-		i := slices.IndexFunc(resp.Topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic != nil && *t.Topic == name })
+		i := slices.IndexFunc(resp.Topics, func(t kmsg.MetadataResponseTopic) bool {
+			return t.Topic != nil && *t.Topic == name
+		})
 		if i < 0 {
 			return nil, fmt.Errorf("describe topic %s: missing from the response", name)
 		}
@@ -237,7 +239,9 @@ func settingsFrom(base Settings, configs map[string]string) Settings {
 		name string
 		set  func(time.Duration)
 	}{
-		{"message.timestamp.difference.max.ms", func(d time.Duration) { t.Before, t.After = min(t.Before, d), min(t.After, d) }},
+		{"message.timestamp.difference.max.ms", func(d time.Duration) {
+			t.Before, t.After = min(t.Before, d), min(t.After, d)
+		}},
 		{"message.timestamp.before.max.ms", func(d time.Duration) { t.Before = min(t.Before, d) }},
 		{"message.timestamp.after.max.ms", func(d time.Duration) { t.After = min(t.After, d) }},
 	} {
@@ -268,7 +272,8 @@ func configMillis(configs map[string]string, name string) (time.Duration, bool) 
 
 // State returns the engine's view of the topic, without offsets.
 func (t *Topic) State(letters bool) bridge.TopicState {
-	s := bridge.TopicState{Name: t.Name, DeadLetters: letters, Partitions: len(t.Partitions), KeepsAll: t.Settings.KeepsAll()}
+	s := bridge.TopicState{Name: t.Name, DeadLetters: letters, Partitions: len(t.Partitions),
+		KeepsAll: t.Settings.KeepsAll()}
 	if t.ID != ([16]byte{}) {
 		s.ID = base64.RawURLEncoding.EncodeToString(t.ID[:]) // as Kafka's tools print it
 	}

@@ -70,6 +70,8 @@ func (r *TopicReader) Read(ctx context.Context, spans map[int32]Span, visit func
 }
 
 // Merge is Log.Merge, in the order of the records' times.
-func (r *TopicReader) Merge(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error, settle func() error) error {
+func (r *TopicReader) Merge(
+	ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error, settle func() error,
+) error {
 	return r.with(func(l *Log) error { return l.Merge(ctx, spans, CompareTime, visit, settle) })
 }

@@ -108,8 +108,10 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 		return c.CanRead(t)
 	case len(t.Partitions) < CheckpointPartitions:
 		return unusable(bridge.ReasonTopic, "partitions",
-			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", strings.Join(c.Brokers, ","), t.Name, CheckpointPartitions),
-			"topic %s has %d partitions, %d are required: each stream has a fixed partition", t.Name, len(t.Partitions), CheckpointPartitions)
+			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d",
+				strings.Join(c.Brokers, ","), t.Name, CheckpointPartitions),
+			"topic %s has %d partitions, %d are required: each stream has a fixed partition",
+			t.Name, len(t.Partitions), CheckpointPartitions)
 	case t.Settings.Known && (!t.Settings.Compacted || strings.Contains(policy, "delete")):
 		return unusable(bridge.ReasonTopic, "cleanup_policy", c.Alter(t.Name, "cleanup.policy=compact"),
 			"topic %s has cleanup.policy %s: checkpoints would be deleted after the retention time", t.Name, policy)

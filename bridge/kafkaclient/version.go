@@ -33,5 +33,6 @@ const (
 
 // UpgradeHint returns the command that raises transaction.version.
 func (c *Config) UpgradeHint() string {
-	return fmt.Sprintf("with Kafka 4: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2", c.Brokers[0])
+	return fmt.Sprintf("with Kafka 4: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2",
+		c.Brokers[0])
 }

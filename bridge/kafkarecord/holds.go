@@ -60,7 +60,8 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	case ok && !slices.ContainsFunc(incomplete.Partitions, func(p kafkaclient.Unread) bool { return p.Cause != nil }):
 		return false, p.cfg.Advise(&bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
-			Err: fmt.Errorf("no checkpoint found, and the search for records of stream %s is not finished: %w", p.cfg.Stream, err),
+			Err: fmt.Errorf("no checkpoint found, and the search for records of stream %s is not finished: %w",
+				p.cfg.Stream, err),
 		}, bridge.HintCheckpointUnknown)
 	}
 	return false, client.Explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
@@ -77,7 +78,9 @@ type searched struct {
 
 // holds searches a topic until its deadline and remembers the searched part.
 // Records of open transactions are visible to it.
-func (p *Published) holds(ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time) (bool, error) {
+func (p *Published) holds(
+	ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time,
+) (bool, error) {
 	l := client.Log(topic, [16]byte{})
 	l.Uncommitted = true
 	bounds, err := l.Bounds(ctx)

@@ -17,7 +17,9 @@ const maxPartialIndex = 500_000
 // PartialIndex implements bridge.PublishedEvents. An event is known by
 // its bytes, and by ce_source where its record has one. Without headers there are
 // no marks, and nothing is read.
-func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *Published) PartialIndex(
+	ctx context.Context, from time.Time, source bridge.SourceIdentity,
+) (bridge.PublishedIndex, error) {
 	if p.cfg.Unnamed {
 		return nil, nil //nolint:nilnil // nothing to mark, and no error
 	}
@@ -48,5 +50,6 @@ func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bri
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
-	return nil, client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, p.cfg.unreadable(err, p.cfg.Topics.Events)), p.cfg.Topics.Events)
+	err = fmt.Errorf("read the events of %s: %w", p.cfg.Stream, p.cfg.unreadable(err, p.cfg.Topics.Events))
+	return nil, client.Explain(err, p.cfg.Topics.Events)
 }

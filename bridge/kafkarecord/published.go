@@ -56,7 +56,9 @@ func NewPublished(cfg Config) *Published {
 // since.Time on: a record may carry its publish time. It identifies an event by its
 // bytes; an update has other bytes. It omits records that name another stream or
 // another source. It waits for brokers and open transactions as long as ctx allows.
-func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *Published) Index(
+	ctx context.Context, since bridge.Since, source bridge.SourceIdentity,
+) (bridge.PublishedIndex, error) {
 	client, err := p.cfg.Open()
 	if err != nil {
 		return nil, err
@@ -90,7 +92,9 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 // errIndexTooLarge ends the reading of more than can be remembered.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
-func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity) (*publishedIndex, error) {
+func (p *Published) buildIndex(
+	ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity,
+) (*publishedIndex, error) {
 	h := newPublishedIndex(since.ByKey)
 	of := p.cfg.Naming.sourcesOf(source)
 	for _, topic := range p.cfg.Topics.Published() {
@@ -111,13 +115,15 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 		switch {
 		case errors.Is(err, errIndexTooLarge) && since.EndsOnly:
 			return nil, &bridge.Fault{
-				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back", Hint: "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
-				Err: fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topics.Events, maxIndexed, err),
+				Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "look-back",
+				Hint: "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
+				Err:  fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topics.Events, maxIndexed, err),
 			}
 		case errors.Is(err, errIndexTooLarge):
 			return nil, p.cfg.Advise(&bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topics.Events, maxIndexed, since.Time.UTC().Format(time.RFC3339), err),
+				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w",
+					p.cfg.Topics.Events, maxIndexed, since.Time.UTC().Format(time.RFC3339), err),
 			}, bridge.HintOverlapTooLong)
 		case err != nil:
 			return nil, p.cfg.unreadable(err, topic)
@@ -144,7 +150,9 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 
 // spansSince returns the spans of a topic to read for an index. A record may have been
 // given the time of its publishing, which FutureLimit allows for.
-func (p *Published) spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
+func (p *Published) spansSince(
+	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since,
+) (map[int32]kafkaclient.Span, error) {
 	if since.EndsOnly {
 		return p.spansBehind(ctx, client, l, since.Topics)
 	}
@@ -169,7 +177,9 @@ func (p *Published) spansSince(ctx context.Context, client *kafkaclient.Client, 
 
 // knownEnds returns the ends of the log's topic in known, none if they are unknown or of
 // another topic.
-func knownEnds(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState) ([]int64, error) {
+func knownEnds(
+	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState,
+) ([]int64, error) {
 	was := bridge.FindTopic(known, l.Topic())
 	if was == nil {
 		return nil, nil
@@ -186,7 +196,9 @@ func knownEnds(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.L
 
 // spansBehind returns the spans of a topic behind its ends in known, all of it where they
 // are unknown. Dead letters may be deleted once they are handled.
-func (p *Published) spansBehind(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState) (map[int32]kafkaclient.Span, error) {
+func (p *Published) spansBehind(
+	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState,
+) (map[int32]kafkaclient.Span, error) {
 	bounds, err := l.Bounds(ctx)
 	ends, errEnds := l.Ends(ctx)
 	from, errFrom := knownEnds(ctx, client, l, known)
@@ -202,8 +214,10 @@ func (p *Published) spansBehind(ctx context.Context, client *kafkaclient.Client,
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
 				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
-					"which publishes again what is listed since TIME, a time before the position by at least EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
-				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d must be known: "+
+					"which publishes again what is listed since TIME, a time before the position by at least " +
+					"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
+				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d "+
+					"must be known: "+
 					"the API may list it again", id, l.Topic(), all.From, from[id]),
 			}
 		}

@@ -12,7 +12,9 @@ import (
 // and never those of another tenant.
 func TestSourcesOfRecords(t *testing.T) {
 	t.Parallel()
-	shop, web := bridge.SourceIdentity{Organization: "acme", Application: "shop"}, bridge.SourceIdentity{Organization: "globex", Application: "web"}
+	shop := bridge.SourceIdentity{Organization: "acme", Application: "shop"}
+	web := bridge.SourceIdentity{Organization: "globex", Application: "web"}
+	var none bridge.SourceIdentity
 	const set, ofShop, ofWeb, unnamed = "/acme/main/events", "/acme/shop/events", "/globex/web/events", "/events"
 	for _, c := range []struct {
 		setting      string
@@ -20,11 +22,13 @@ func TestSourcesOfRecords(t *testing.T) {
 		record       string
 		mark, others bool
 	}{
-		{"", shop, ofShop, true, false}, {"", shop, ofWeb, false, true}, {"", shop, unnamed, false, false}, {"", shop, "", true, false},
-		{"", bridge.SourceIdentity{}, ofShop, false, false}, {"", bridge.SourceIdentity{}, unnamed, true, false},
-		{set, shop, set, true, false}, {set, shop, ofShop, true, false}, {set, shop, ofWeb, false, true}, {set, shop, unnamed, false, false},
+		{"", shop, ofShop, true, false}, {"", shop, ofWeb, false, true},
+		{"", shop, unnamed, false, false}, {"", shop, "", true, false},
+		{"", none, ofShop, false, false}, {"", none, unnamed, true, false},
+		{set, shop, set, true, false}, {set, shop, ofShop, true, false},
+		{set, shop, ofWeb, false, true}, {set, shop, unnamed, false, false},
 		{set, web, ofShop, false, true}, {set, shop, "", true, false},
-		{set, bridge.SourceIdentity{}, set, true, false}, {set, bridge.SourceIdentity{}, unnamed, true, false}, {set, bridge.SourceIdentity{}, ofShop, false, true},
+		{set, none, set, true, false}, {set, none, unnamed, true, false}, {set, none, ofShop, false, true},
 	} {
 		r := new(kgo.Record)
 		if c.record != "" {

@@ -27,7 +27,9 @@ var errNoBlockingTxn = errors.New("no open transaction found there")
 
 // explainBlocked finds the transaction that hides the barrier and returns how
 // to end it. It aborts the transaction of one of our streams that has no owner.
-func (p *txnProducer) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
+func (p *txnProducer) explainBlocked(
+	ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration,
+) *bridge.Fault {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
@@ -38,14 +40,16 @@ func (p *txnProducer) explainBlocked(ctx context.Context, l *kafkaclient.Partiti
 	}
 	h, err := findBlockingTxn(ctx, p.client, l, stable)
 	if err != nil {
-		f.Err = fmt.Errorf("an open transaction of an unknown producer has blocked %s at offset %d for %s: %w", where, stable, waited.Round(time.Second), err)
+		f.Err = fmt.Errorf("an open transaction of an unknown producer has blocked %s at offset %d for %s: %w",
+			where, stable, waited.Round(time.Second), err)
 		return f
 	}
 	who := fmt.Sprintf("producer %d (epoch %d)", h.producer, h.epoch)
 	if h.id != "" {
 		who += " with transactional id " + h.id
 	}
-	f.Err = fmt.Errorf("an open transaction of %s has blocked %s at offset %d for %s", who, where, stable, waited.Round(time.Second))
+	f.Err = fmt.Errorf("an open transaction of %s has blocked %s at offset %d for %s",
+		who, where, stable, waited.Round(time.Second))
 	if err := p.cfg.abortUnowned(ctx, h); err != nil {
 		f.Err = fmt.Errorf("%w; %w", f.Err, err)
 	}
@@ -54,7 +58,9 @@ func (p *txnProducer) explainBlocked(ctx context.Context, l *kafkaclient.Partiti
 
 // findBlockingTxn finds the producer whose transaction starts at the last
 // stable offset.
-func findBlockingTxn(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.PartitionLog, stable int64) (blockingTxn, error) {
+func findBlockingTxn(
+	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.PartitionLog, stable int64,
+) (blockingTxn, error) {
 	admin := kadm.NewClient(client.Client)
 	set := make(kadm.TopicsSet)
 	set.Add(l.Topic(), l.Partition)
@@ -116,7 +122,8 @@ func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 		return fmt.Errorf("abort the transaction of stream %s, which has no owner: %w", stream, err)
 	}
 	if c.Log != nil {
-		c.Log.Info("aborted the open transaction of a stream without an owner", "of", stream, "producer", h.producer, "epoch", h.epoch)
+		c.Log.Info("aborted the open transaction of a stream without an owner", "of", stream, "producer", h.producer,
+			"epoch", h.epoch)
 	}
 	return nil
 }

@@ -76,7 +76,9 @@ type Cluster interface {
 	// Ready returns the topics of the stream once they can take its records. It
 	// creates missing ones if that is allowed, and if neither Known nor published
 	// shows that they were lost. Otherwise a missing one is a Permanent fault.
-	Ready(ctx context.Context, client *kafkaclient.Client, of *Config, published *kafkarecord.Published) (kafkaclient.Described, error)
+	Ready(
+		ctx context.Context, client *kafkaclient.Client, of *Config, published *kafkarecord.Published,
+	) (kafkaclient.Described, error)
 	// MakeJobTopic creates the missing topic of the stream's jobs.
 	MakeJobTopic(ctx context.Context, client *kafkaclient.Client, of *Config) error
 	// MayRun reports whether a process runs the stream, or may run it unseen. After
@@ -132,11 +134,16 @@ func (c *Config) Validate() error {
 	kafkaclient.CheckTopic(p, "KAFKA_DLQ_TOPIC", c.DeadTopic(), "dlq.export.events")
 	kafkaclient.CheckTopic(p, "KAFKA_CHECKPOINT_TOPIC", c.CheckpointTopic, "exportbridge.checkpoints")
 	p.Check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
-		"KAFKA_CHECKPOINT_TOPIC", "must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
-	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
-	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example %s", c.Key, bridge.PointerLike(c.Key))
-	p.Check(c.Source == "" || uriReference.MatchString(c.Source) && len(c.Source) <= 1000, "KAFKA_CE_SOURCE", "%.100q is not a URI reference, for example /acme/main/users", c.Source)
-	p.Check(c.TypePrefix == "" || typePattern.MatchString(c.TypePrefix), "KAFKA_CE_TYPE_PREFIX", "%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
+		"KAFKA_CHECKPOINT_TOPIC", "must differ from the topics of events and dead letters (%s), "+
+			"for example exportbridge.checkpoints", c.CheckpointTopic)
+	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s",
+		c.Topic, c.Topic)
+	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example %s",
+		c.Key, bridge.PointerLike(c.Key))
+	p.Check(c.Source == "" || uriReference.MatchString(c.Source) && len(c.Source) <= 1000, "KAFKA_CE_SOURCE",
+		"%.100q is not a URI reference, for example /acme/main/users", c.Source)
+	p.Check(c.TypePrefix == "" || typePattern.MatchString(c.TypePrefix), "KAFKA_CE_TYPE_PREFIX",
+		"%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
 	p.Add(c.Config.Validate())
 	c.validateDelivery(p)
 	kafkaclient.CheckOneOf(p, "KAFKA_TIMESTAMP", c.Timestamp, timestamps)
@@ -163,7 +170,8 @@ func (c *Config) validateDelivery(p *bridge.Problems) {
 // TransactionGrant returns the command that grants the stream's transactional id.
 func (c *Config) TransactionGrant() string {
 	if p := c.Part; p != nil { // each window has an id of its own
-		return c.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + c.CheckpointTopic + "." + p.Stream + ".")
+		return c.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " +
+			c.CheckpointTopic + "." + p.Stream + ".")
 	}
 	return c.Grant("--operation Write --operation Describe --transactional-id " + c.TransactionalID())
 }
@@ -193,7 +201,8 @@ func (c *Config) StopsExpired() bool { return c.OnExpired == stopStream }
 // Records says which records are the stream's, for kafkarecord.NewPublished.
 func (c *Config) Records() kafkarecord.Config {
 	return kafkarecord.Config{
-		Config: c.Config, Stream: c.Stream, Topics: c.Topics(), Naming: c.naming(), Unnamed: c.Headers == headersNone, Part: c.Part != nil,
+		Config: c.Config, Stream: c.Stream, Topics: c.Topics(), Naming: c.naming(),
+		Unnamed: c.Headers == headersNone, Part: c.Part != nil,
 	}
 }
 

@@ -117,7 +117,9 @@ func TestMirrorFenced(t *testing.T) {
 			}
 			var err error
 			for seq := 2; err == nil && seq < 1_000_000; seq++ {
-				err = commit(t, older, bridgetest.Load{Pages: batch(cfg, seq).Pages, Batch: bridge.Batch{From: checkpoint(cfg, seq-1)}})
+				err = commit(t, older, bridgetest.Load{
+					Pages: batch(cfg, seq).Pages, Batch: bridge.Batch{From: checkpoint(cfg, seq-1)},
+				})
 			}
 			if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
 				t.Errorf("publish returned %v with code %s, want ErrFenced", err, f.Code)
@@ -155,7 +157,8 @@ func TestMirrorDoesNotHold(t *testing.T) {
 func TestMirrorTooLarge(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
-	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"max.message.bytes": new("20000")})
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic,
+		map[string]*string{"max.message.bytes": new("20000")})
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	large := batch(cfg, 1)
@@ -183,7 +186,8 @@ func TestEpochIsIntroduced(t *testing.T) {
 	}
 	recoveredFrom(t, open(t, cfg)) // somebody else takes the stream
 	reset.Epoch = 8
-	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}}); !errors.Is(err, bridge.ErrFenced) {
+	again := bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}}
+	if err := commit(t, s, again); !errors.Is(err, bridge.ErrFenced) {
 		t.Errorf("a fenced session introduced an epoch: %v", err)
 	}
 }

@@ -208,7 +208,7 @@ func (d *delivery) look(ctx context.Context) *bridge.Fault {
 		}
 		cancel() // an acknowledgement makes the question pointless
 	})
-	found, err := d.client.Describe(looking, kafkaclient.Names(d.topics.Needed())...)
+	found, err := d.client.Describe(looking, namesOf(d.topics.Needed())...)
 	switch {
 	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
 		return nil

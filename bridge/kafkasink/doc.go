@@ -11,9 +11,10 @@
 // (session.go, recover.go). It takes the producer id (producer.go), commits a barrier,
 // waits until that is readable, and reads the newest checkpoint backwards from there
 // (newest.go). It knows its topics as they were described and how far each goes
-// (topics.go, reach.go), and what of a batch is not acknowledged (delivery.go). The fault of a barrier that stays hidden names the
-// transaction that hides it (blockingtxn.go). Any error ends the session: its clients
-// are discarded, and the next session finds out what was committed.
+// (topics.go, reach.go), and what of a batch is not acknowledged (delivery.go). The
+// fault of a barrier that stays hidden names the transaction that hides it
+// (blockingtxn.go). Any error ends the session: its clients are discarded, and the
+// next session finds out what was committed.
 //
 // Records follow contract v1: the value is the item as the API sent it, the
 // key is the event's, the time is the event time, and CloudEvents headers say

@@ -89,7 +89,8 @@ func TestEnlistLeaderless(t *testing.T) {
 	cfg := config(t, c.ListenAddrs(), exactly)
 	s := recovered(t, cfg)
 	// The client takes a refusal for a reason to look for the leaders.
-	gone := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: cfg.Topic, Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
+	gone := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: cfg.Topic, Partitions: []int32{0},
+		Err: kerr.LeaderNotAvailable, Count: -1})
 	moved := c.Fault(refuse(cfg.CheckpointTopic, kerr.NotLeaderForPartition, 1))
 	b := batch(cfg, 0)
 	b.Pages = nil
@@ -117,7 +118,8 @@ func TestEnlistAgain(t *testing.T) {
 	var last kmsg.Request
 	most, asked := 0, map[int16]int{} // by the epoch, which each transaction has of its own
 	c.Fault(kfake.Fault{
-		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: -1, When: func(req kmsg.Request) bool {
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: -1,
+		When: func(req kmsg.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			epoch := req.(*kmsg.AddPartitionsToTxnRequest).ProducerEpoch
@@ -147,7 +149,8 @@ func TestEnlistAgain(t *testing.T) {
 func TestEnlistFails(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []*kerr.Error{
-		kerr.ConcurrentTransactions, kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.InvalidTxnState, kerr.UnknownServerError,
+		kerr.ConcurrentTransactions, kerr.NotCoordinator, kerr.CoordinatorNotAvailable,
+		kerr.InvalidTxnState, kerr.UnknownServerError,
 	} {
 		t.Run(refusal.Message, func(t *testing.T) {
 			t.Parallel()

@@ -61,7 +61,8 @@ func Example() {
 	cfg.Stream, cfg.Mode, cfg.PageSize = kafka.Stream, kafka.Mode, 2
 	cfg.Origin, cfg.Limits = bridge.Origin{Resource: "invoices"}, engine.Limits{Once: true}
 
-	for _, listed := range []invoices{{`{"total":10}`, `{"total":20}`, `{"total":30}`}, {`{"total":10}`, `{"total":20}`, `{"total":30}`, `{"total":40}`}} {
+	for _, listed := range []invoices{{`{"total":10}`, `{"total":20}`, `{"total":30}`},
+		{`{"total":10}`, `{"total":20}`, `{"total":30}`, `{"total":40}`}} {
 		sink, err := kafka.Sink()
 		if err != nil {
 			fmt.Println(err)
@@ -80,7 +81,8 @@ func Example() {
 		sink.Close()
 	}
 
-	reader, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers...), kgo.ConsumeTopics("invoices"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	reader, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers...), kgo.ConsumeTopics("invoices"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -24,10 +24,12 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 	case kerr.TransactionalIDAuthorizationFailed:
 		block(bridge.ReasonAuth, c.TransactionGrant())
 	case kerr.InvalidTransactionTimeout:
-		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which is 15m by default")
+		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which "+
+			"is 15m by default")
 	case kerr.InvalidTimestamp:
 		if topic == c.CheckpointTopic { // its records have the time of now
-			block(bridge.ReasonConfig, "set the clock of this host, which shows "+instant(time.Now().UnixMilli())+", or those of the brokers: they refuse a record of that time")
+			block(bridge.ReasonConfig, "set the clock of this host, which shows "+instant(time.Now().UnixMilli())+
+				", or those of the brokers: they refuse a record of that time")
 		}
 	case kerr.UnsupportedCompressionType:
 		block(bridge.ReasonConfig, "the brokers do not support KAFKA_COMPRESSION="+c.Compression+"; all support snappy")

@@ -36,7 +36,8 @@ func TestMissingTopic(t *testing.T) {
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s), bridge.Permanent, bridge.ReasonTopic)
-	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || f.HintCode != bridge.HintCheckpointTopicMissing || f.Hint != "" {
+	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || f.HintCode != bridge.HintCheckpointTopicMissing ||
+		f.Hint != "" {
 		t.Errorf("fault %v, advice %q, hint %q: want the checkpoint topic and the advice alone", f, f.HintCode, f.Hint)
 	}
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
@@ -79,7 +80,8 @@ func TestBadEventStops(t *testing.T) {
 			s := recovered(t, cfg)
 			_, err := tryPublish(t, s, page(event("first", "u"), c.bad))
 			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonEvent)
-			if f.Code != c.code || !strings.Contains(f.Error(), "item 1 of the page at cursor ") || strings.Contains(f.Error(), string(c.bad.ID)) {
+			if f.Code != c.code || !strings.Contains(f.Error(), "item 1 of the page at cursor ") ||
+				strings.Contains(f.Error(), string(c.bad.ID)) {
 				t.Errorf("fault %v with code %s: want %s, the place of the item, and not its id", f, f.Code, c.code)
 			}
 			if strings.HasSuffix(f.Error(), "the item has no readable time at /at") != (c.bad.Defect == bridge.DefectTime) {
@@ -291,7 +293,8 @@ func TestClock(t *testing.T) {
 	for name, err := range map[string]error{
 		"commit": commit(t, s, batch(cfg, 0)), "start": tryRecover(t, open(t, cfg)),
 	} {
-		if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "clock of this host") {
+		f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
+		if !strings.Contains(f.Hint, "clock of this host") {
 			t.Errorf("%s: %v, hint %q; want the clock", name, f, f.Hint)
 		}
 	}
@@ -301,7 +304,8 @@ func TestClock(t *testing.T) {
 // through, once each.
 func TestPassingFaults(t *testing.T) {
 	t.Parallel()
-	for _, passing := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition} {
+	for _, passing := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
+		kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition} {
 		t.Run(passing.Message, func(t *testing.T) {
 			t.Parallel()
 			cluster := kafkatest.Fake(t)
@@ -335,19 +339,23 @@ func TestACL(t *testing.T) {
 		hint string
 	}{
 		"nothing": {nil, "--operation Write --operation Describe --topic export.events"},
-		"only describe": {slices.Concat(ours, grant("export.", kmsg.ACLOperationDescribe), grant("dlq.", kmsg.ACLOperationDescribe)),
+		"only describe": {slices.Concat(ours, grant("export.", kmsg.ACLOperationDescribe),
+			grant("dlq.", kmsg.ACLOperationDescribe)),
 			"--operation Write --operation Describe --topic export.events"},
-		"no dead letters": {slices.Concat(ours, grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationDescribe)),
+		"no dead letters": {slices.Concat(ours, grant("export.", kmsg.ACLOperationWrite),
+			grant("dlq.", kmsg.ACLOperationDescribe)),
 			"--operation Write --operation Describe --topic dlq.export.events"},
-		"no checkpoints": {slices.Concat(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationWrite), grant("checkpoints", kmsg.ACLOperationWrite)),
+		"no checkpoints": {slices.Concat(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationWrite),
+			grant("checkpoints", kmsg.ACLOperationWrite)),
 			"--operation Read --operation DescribeConfigs --topic checkpoints"},
 		"no transactions": {both, "--operation Write --operation Describe --transactional-id checkpoints.events"},
 		"enough":          {append(both, transactions), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
-				kfake.SeedTopics(16, "checkpoints"), kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
+			cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.EnableACLs(),
+				kfake.SeedTopics(2, "export.events", "dlq.export.events"), kfake.SeedTopics(16, "checkpoints"),
+				kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 			s := open(t, config(t, cluster.ListenAddrs(), func(cfg *kafkastream.Config) {
 				cfg.Topic, cfg.CheckpointTopic, cfg.CreateTopics = "export.events", "checkpoints", false
 				cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPassword = "SCRAM-SHA-256", user, "secret"
@@ -363,13 +371,15 @@ func TestACL(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 				defer cancel()
 				_, err := s.Holds(ctx)
-				if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth); !strings.Contains(f.Hint, "--operation Read") {
+				f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
+				if !strings.Contains(f.Hint, "--operation Read") {
 					t.Errorf("holds without the right to read: hint %q", f.Hint)
 				}
 				return
 			}
 			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
-			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Hint, "kafka-acls.sh") || !strings.Contains(f.Hint, "'User:writer'") {
+			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Hint, "kafka-acls.sh") ||
+				!strings.Contains(f.Hint, "'User:writer'") {
 				t.Errorf("hint %q, want %q", f.Hint, c.hint)
 			}
 		})

@@ -35,7 +35,8 @@ func TestFirstStartWithoutStore(t *testing.T) {
 	defer sink.Close()
 	_, err = sink.Recover(ctx, nil)
 	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok || fault.Hint != away.Hint || !strings.Contains(fault.Error(), "first start of a stream needs Redis") || !errors.Is(fault, away.Err) {
+	if !ok || fault.Hint != away.Hint || !strings.Contains(fault.Error(), "first start of a stream needs Redis") ||
+		!errors.Is(fault, away.Err) {
 		t.Errorf("got %v", err)
 	}
 	if n := blamed.Load(); n > 0 {

@@ -68,7 +68,8 @@ func forge(t *testing.T, cfg kafkastream.Config, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream), Key: []byte(key), Value: value}
+	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
+		Key: []byte(key), Value: value}
 	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
 		t.Fatal(err)
 	}

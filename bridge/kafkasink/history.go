@@ -53,7 +53,9 @@ func (h *CheckpointHistory) WalkBefore(ctx context.Context, t time.Time, visit f
 	return nil
 }
 
-func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client, t time.Time, visit func(bridge.Checkpoint) bool) error {
+func (h *CheckpointHistory) walk(
+	ctx context.Context, client *kafkaclient.Client, t time.Time, visit func(bridge.Checkpoint) bool,
+) error {
 	l, all, err := h.cfg.committedLog(ctx, client)
 	if err != nil {
 		return err
@@ -69,7 +71,9 @@ func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client
 	high := all.To
 	for step := int64(firstStep); high > all.From; step = min(2*step, longStep) {
 		low := max(all.From, high-step)
-		found := scanResult{data: keyRecords{key: h.cfg.dataKey(), all: true}, copies: keyRecords{key: h.cfg.mirrorKey(), all: true}}
+		found := scanResult{
+			data: keyRecords{key: h.cfg.dataKey(), all: true}, copies: keyRecords{key: h.cfg.mirrorKey(), all: true},
+		}
 		start, err := l.Scan(ctx, kafkaclient.Span{From: low, To: high}, found.add)
 		if err != nil {
 			return err
@@ -122,7 +126,9 @@ func (h *CheckpointHistory) Newest(ctx context.Context, client *kafkaclient.Clie
 
 // committedLog returns the stream's partition of the checkpoint topic and its
 // readable span, nil if there is none.
-func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
+func (c *Config) committedLog(
+	ctx context.Context, client *kafkaclient.Client,
+) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	topics, err := client.Describe(asking, c.CheckpointTopic)

@@ -42,9 +42,7 @@ func TestTrail(t *testing.T) {
 		t.Errorf("before there is a checkpoint: %v", got)
 	}
 	neighbour := cfg
-	for i := 0; kafkasink.CheckpointPartition(neighbour.Stream) != kafkasink.CheckpointPartition(cfg.Stream) || neighbour.Stream == cfg.Stream; i++ {
-		neighbour.Stream = fmt.Sprint("neighbour", i)
-	}
+	neighbour.Stream = otherStream(cfg.Stream)
 	other := recovered(t, neighbour)
 
 	began := time.Now().Truncate(time.Second).Add(-time.Hour)
@@ -82,7 +80,8 @@ func TestTrail(t *testing.T) {
 	// The records are of now, whatever the checkpoints say.
 	for at, most := range map[time.Time]int{time.Now(): len(want), time.Now().Add(-time.Hour): 0} {
 		n := 0
-		if err := s.History().WalkBefore(t.Context(), at, func(bridge.Checkpoint) bool { n++; return true }); err != nil || n != most {
+		count := func(bridge.Checkpoint) bool { n++; return true }
+		if err := s.History().WalkBefore(t.Context(), at, count); err != nil || n != most {
 			t.Errorf("before %s: %d checkpoints, %v, want %d", at, n, err, most)
 		}
 	}
@@ -178,9 +177,8 @@ func TestHeldUnderOtherHeaders(t *testing.T) {
 				index := func(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 					return s.Index(ctx, bridge.Since{Time: from}, source)
 				}
-				for name, read := range map[string]func(context.Context, time.Time, bridge.SourceIdentity) (bridge.PublishedIndex, error){
-					"index": index, "partial index": s.PartialIndex,
-				} {
+				type reader func(context.Context, time.Time, bridge.SourceIdentity) (bridge.PublishedIndex, error)
+				for name, read := range map[string]reader{"index": index, "partial index": s.PartialIndex} {
 					held, err := read(t.Context(), anHour().Time, bridge.SourceIdentity{})
 					if err != nil {
 						t.Fatal(err)
@@ -204,7 +202,8 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kafkatest.Brokers(t), exactly, withHeaders(headers))
-			kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, map[string]*string{"max.message.bytes": new("16384")})
+			kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions,
+				map[string]*string{"max.message.bytes": new("16384")})
 			s := recovered(t, cfg)
 			broken, nameless := event("broken", "u"), event("x", "u")
 			broken.Defect = bridge.DefectTime
@@ -244,7 +243,8 @@ func TestHeldKnowsOurs(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly)
 	client := connect(t, cfg)
-	foreign := &kgo.Record{Topic: cfg.Topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("theirs")}}}
+	foreign := &kgo.Record{Topic: cfg.Topic, Value: []byte("x"),
+		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("theirs")}}}
 	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,8 @@ func TestHeldSinceTheEnds(t *testing.T) {
 		topics []bridge.TopicState
 		want   bool
 	}{"known": {was, true}, "unknown": {nil, false}, "replaced": {replaced, false}} {
-		held, err := s.Index(t.Context(), bridge.Since{Time: time.Now().Add(2 * time.Hour), Topics: tc.topics}, bridge.SourceIdentity{})
+		held, err := s.Index(t.Context(), bridge.Since{Time: time.Now().Add(2 * time.Hour), Topics: tc.topics},
+			bridge.SourceIdentity{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +361,8 @@ func TestHeldBehindEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [...]bool{held.Match(&before), held.Match(&behind), held.Match(&update)}; got != [...]bool{tc.before, tc.behind, tc.update} {
+		got := [...]bool{held.Match(&before), held.Match(&behind), held.Match(&update)}
+		if got != [...]bool{tc.before, tc.behind, tc.update} {
 			t.Errorf("%s: before, behind, update are held: %v, want %v", name, got, tc)
 		}
 	}
@@ -412,7 +414,8 @@ func TestHeldQuiet(t *testing.T) {
 	s.AgeSettings()
 	receipt := publish(t, s)
 	truncate(t, cfg)
-	if _, err := s.Index(t.Context(), bridge.Since{Topics: receipt.Topics, EndsOnly: true}, bridge.SourceIdentity{}); err != nil {
+	since := bridge.Since{Topics: receipt.Topics, EndsOnly: true}
+	if _, err := s.Index(t.Context(), since, bridge.SourceIdentity{}); err != nil {
 		t.Error(err)
 	}
 }

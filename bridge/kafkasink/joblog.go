@@ -31,7 +31,8 @@ type JobLogs struct {
 func (l *JobLogs) Jobs(cfg Config) *Jobs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	name := strings.Join(append(slices.Sorted(slices.Values(cfg.Brokers)), cfg.SASLUsername, JobsTopic(cfg.CheckpointTopic)), " ")
+	brokers := slices.Sorted(slices.Values(cfg.Brokers))
+	name := strings.Join(append(brokers, cfg.SASLUsername, JobsTopic(cfg.CheckpointTopic)), " ")
 	if l.logs[name] == nil {
 		if l.logs == nil {
 			l.logs = make(map[string]*jobLog)
@@ -66,19 +67,22 @@ func (t turn) take(ctx context.Context) error {
 func (t turn) release() { <-t }
 
 // records returns the records of a stream's jobs, at most age old.
-func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
+func (l *jobLog) records(
+	ctx context.Context, j *Jobs, age time.Duration,
+) (plans, checkpoints map[string]*kgo.Record, err error) {
 	if err := l.reading.take(ctx); err != nil {
 		return nil, nil, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
 	}
 	defer l.reading.release()
 	if age == 0 || time.Since(l.read) > age {
 		cfg := j.config("")
-		_, err := kafkaclient.With(ctx, &cfg.Config, cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
-			if err := l.readOn(ctx, cfg, client); err != nil {
-				return struct{}{}, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
-			}
-			return struct{}{}, nil
-		})
+		_, err := kafkaclient.With(ctx, &cfg.Config, cfg.Topic,
+			func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
+				if err := l.readOn(ctx, cfg, client); err != nil {
+					return struct{}{}, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
+				}
+				return struct{}{}, nil
+			})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -141,11 +145,14 @@ type jobRecords struct{ newest map[string]*kgo.Record }
 func (f *jobRecords) add(r *kgo.Record) error {
 	key := string(r.Key)
 	switch {
-	case !r.Attrs.IsTransactional(), !windowNames.MatchString(key) && !strings.HasPrefix(key, planKeyPrefix) || strings.HasSuffix(key, "/barrier"):
+	case !r.Attrs.IsTransactional(), strings.HasSuffix(key, "/barrier"),
+		!windowNames.MatchString(key) && !strings.HasPrefix(key, planKeyPrefix):
 	case r.Value == nil:
 		delete(f.newest, key)
 	default: // a copy, or the whole batch would stay in memory
-		f.newest[key] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
+		f.newest[key] = &kgo.Record{
+			Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value),
+		}
 	}
 	return nil
 }

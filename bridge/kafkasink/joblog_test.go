@@ -80,12 +80,14 @@ func TestJobsReadOn(t *testing.T) {
 	fetches.Store(0)
 	put(t, jobsOf(users), other)
 	fetches.Store(0)
-	if all, err := sharedJobs(&logs, users).List(t.Context(), time.Minute); err != nil || len(all) != 1 || fetches.Load() > 0 {
+	all, err := sharedJobs(&logs, users).List(t.Context(), time.Minute)
+	if err != nil || len(all) != 1 || fetches.Load() > 0 {
 		t.Errorf("as of a minute ago: %v, %v after %d fetches, want none", all, err, fetches.Load())
 	}
 
 	// Another topic of the name has other jobs.
-	if _, err := kadm.NewClient(clientOf(t, cfg)).DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); err != nil {
+	admin := kadm.NewClient(clientOf(t, cfg))
+	if _, err := admin.DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); err != nil {
 		t.Fatal(err)
 	}
 	known.Store(nil)
@@ -142,10 +144,12 @@ func TestTidyJobs(t *testing.T) {
 		left := make(map[string]int)
 		for i := range all {
 			left[all[i].ID] = len(all[i].Windows)
-			if all[i].ID == "aaaaaa" && (all[i].From != 1000 || all[i].To != 3000 || all[i].State != backfill.Done || all[i].Ended() != 1) {
+			if all[i].ID == "aaaaaa" && (all[i].From != 1000 || all[i].To != 3000 || all[i].State != backfill.Done ||
+				all[i].Ended() != 1) {
 				t.Errorf("of the old backfill stays %+v", all[i])
 			}
-			if w := all[i].Windows; all[i].ID == "eeeeee" && (w[0].Events != 20 || w[0].Position != 1500 || w[1].Events != 0 || w[1].From == all[i].From) {
+			if w := all[i].Windows; all[i].ID == "eeeeee" &&
+				(w[0].Events != 20 || w[0].Position != 1500 || w[1].Events != 0 || w[1].From == all[i].From) {
 				t.Errorf("of a backfill that was cancelled nobody knows any more what is left: %+v", all[i])
 			}
 		}
@@ -154,7 +158,8 @@ func TestTidyJobs(t *testing.T) {
 		}
 	}
 	for _, window := range windows {
-		if strings.Contains(window.Stream, "aaaaaa") || strings.Contains(window.Stream, "bbbbbb") || strings.Contains(window.Stream, "eeeeee") {
+		if strings.Contains(window.Stream, "aaaaaa") || strings.Contains(window.Stream, "bbbbbb") ||
+			strings.Contains(window.Stream, "eeeeee") {
 			// A process that still has the plan must not begin the window anew.
 			kafkatest.AsFault(t, tryRecover(t, open(t, window)), bridge.Permanent, bridge.ReasonCheckpoint)
 			continue

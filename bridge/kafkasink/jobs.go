@@ -61,7 +61,9 @@ func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoin
 // plan deletes the job. An error of change is returned as is, and nothing has
 // changed. After any other error the outcome is unknown, and repeating is safe
 // if change detects that it was done.
-func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error)) error {
+func (j *Jobs) Change(
+	ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error),
+) error {
 	if err := j.changing.take(ctx); err != nil {
 		return fmt.Errorf("commit job %s: %w", id, err)
 	}
@@ -82,7 +84,9 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Reco
 	}
 }
 
-func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) (refused, err error) {
+func (j *Jobs) attempt(
+	ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error),
+) (refused, err error) {
 	cfg := j.config(id)
 	x, err := begin(ctx, cfg, &kept{published: kafkarecord.NewPublished(cfg.Records())})
 	if err != nil {
@@ -106,7 +110,9 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) 
 
 // takeJob fences other sessions of a job and reads up to a barrier of this one, in
 // the order of takeOver and for the same reason. low is the first offset read.
-func (x *session) takeJob(ctx context.Context, found *scanResult) (l *kafkaclient.PartitionLog, b *barrier, low int64, err error) {
+func (x *session) takeJob(
+	ctx context.Context, found *scanResult,
+) (l *kafkaclient.PartitionLog, b *barrier, low int64, err error) {
 	if err = x.txn.take(ctx); err != nil {
 		return nil, nil, 0, err
 	}

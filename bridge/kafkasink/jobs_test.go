@@ -62,7 +62,9 @@ func sharedJobs(logs *kafkasink.JobLogs, cfg kafkastream.Config) *streamJobs {
 func (j *streamJobs) list(ctx context.Context) ([]backfill.Job, error) { return j.List(ctx, 0) }
 
 // change commits what change makes of a job.
-func (j *streamJobs) change(ctx context.Context, id string, change func(backfill.Job) (backfill.Job, error)) (next backfill.Job, err error) {
+func (j *streamJobs) change(
+	ctx context.Context, id string, change func(backfill.Job) (backfill.Job, error),
+) (next backfill.Job, err error) {
 	err = j.log.Change(ctx, id, func(r *kgo.Record) ([]byte, []string, error) {
 		var have backfill.Job
 		if r != nil {
@@ -82,7 +84,8 @@ func (j *streamJobs) change(ctx context.Context, id string, change func(backfill
 // put commits a job as it is.
 func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
 	t.Helper()
-	if _, err := jobs.change(t.Context(), job.ID, func(backfill.Job) (backfill.Job, error) { return job, nil }); err != nil {
+	to := func(backfill.Job) (backfill.Job, error) { return job, nil }
+	if _, err := jobs.change(t.Context(), job.ID, to); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -115,7 +118,8 @@ func TestWindow(t *testing.T) {
 	count := make(map[string]int)
 	for _, r := range consume(t, cfg, cfg.Topic) {
 		h := headersOf(r)
-		count[fmt.Sprint(h["eb-stream"], " ", h["eb-origin"], " ", h["ce_source"], " ", strings.HasPrefix(h["ce_id"], "b1-"))]++
+		count[fmt.Sprint(h["eb-stream"], " ", h["eb-origin"], " ", h["ce_source"], " ",
+			strings.HasPrefix(h["ce_id"], "b1-"))]++
 	}
 	want := map[string]int{"events live /events false": 40, "events backfill /events true": 20}
 	if diff := cmp.Diff(want, count); diff != "" {
@@ -208,7 +212,8 @@ func TestJobs(t *testing.T) {
 	if err != nil || tries != 2 || last.State != backfill.Cancelled || last.Why != "state cancelled" {
 		t.Errorf("after %d tries the job is %+v, %v; want the other process's change kept", tries, last, err)
 	}
-	unknown, err := jobs.change(t.Context(), "cccccc", func(have backfill.Job) (backfill.Job, error) { return have, refused })
+	unknown, err := jobs.change(t.Context(), "cccccc",
+		func(have backfill.Job) (backfill.Job, error) { return have, refused })
 	if !errors.Is(err, refused) || unknown.Version != 0 {
 		t.Errorf("an unknown job: %+v, %v", unknown, err)
 	}

@@ -33,7 +33,8 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkastream.Config)
 	t.Helper()
 	cfg := kafkastream.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Brokers = "events", "events", brokers
-	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(), strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
+	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(),
+		strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
 	cfg.CheckpointTopic = "checkpoints." + cfg.Topic
 	cfg.Mode, cfg.CreateTopics, cfg.Partitions = bridge.AtLeastOnce, true, 3
 	// kfake opens a transaction for a new session when the last request of the
@@ -255,7 +256,8 @@ func alterTopic(t *testing.T, cfg kafkastream.Config, name, value string) {
 	t.Helper()
 	client := connect(t, cfg)
 	admin := kadm.NewClient(client)
-	answers, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
+	answers, err := admin.AlterTopicConfigs(t.Context(),
+		[]kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
 	if err == nil {
 		_, err = answers.On(cfg.Topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
 	}
@@ -268,6 +270,8 @@ func alterTopic(t *testing.T, cfg kafkastream.Config, name, value string) {
 			return false, err
 		}
 		topic, err := described.On(cfg.Topic, nil)
-		return slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value }), err
+		return slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool {
+			return c.Key == name && c.MaybeValue() == value
+		}), err
 	})
 }

@@ -100,7 +100,8 @@ func produceAs(t *testing.T, cfg kafkastream.Config, topic, stream string, n int
 	client := connect(t, cfg, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var all []*kgo.Record
 	for range n {
-		all = append(all, &kgo.Record{Topic: topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "eb-stream", Value: []byte(stream)}}})
+		all = append(all, &kgo.Record{Topic: topic, Value: []byte("x"),
+			Headers: []kgo.RecordHeader{{Key: "eb-stream", Value: []byte(stream)}}})
 	}
 	if err := client.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -148,7 +149,8 @@ func TestHoldsTakesTooLong(t *testing.T) {
 	s.HoldsTime(time.Nanosecond)
 	_, err := s.Holds(t.Context())
 	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonCheckpointLost || fault.HintCode != bridge.HintCheckpointUnknown {
+	if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonCheckpointLost ||
+		fault.HintCode != bridge.HintCheckpointUnknown {
 		t.Errorf("in no time: %v, want a fault of the checkpoint", err)
 	}
 	s.HoldsTime(2 * time.Second) // enough to connect on a busy machine

@@ -73,13 +73,16 @@ func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 	if c.Log != nil {
 		c.Log.Error("checkpoint ignored: produced outside a transaction, so by another program",
 			"topic", forged.Topic, "partition", forged.Partition, "offset", forged.Offset, "key", string(forged.Key),
-			"hint", "check which principals may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+"; the stream continues from its own last checkpoint")
+			"hint", "check which principals may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+
+				"; the stream continues from its own last checkpoint")
 	}
 }
 
 // awaitEnd returns the end of the log for this session, and the offset down to
 // which it was read meanwhile.
-func awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult) (end, low int64, err error) {
+func awaitEnd(
+	ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult,
+) (end, low int64, err error) {
 	if b != nil {
 		low, err = b.await(ctx, &x.txn, l, found)
 		return b.offset + 1, low, err
@@ -144,7 +147,8 @@ func (s *scanResult) add(r *kgo.Record) {
 	case r.Attrs.IsControl():
 		return
 	case !r.Attrs.IsTransactional():
-		if key := string(r.Key); (key == s.data.key || key == s.copies.key) && (s.forged == nil || r.Offset > s.forged.Offset) {
+		if key := string(r.Key); (key == s.data.key || key == s.copies.key) &&
+			(s.forged == nil || r.Offset > s.forged.Offset) {
 			s.forged = r
 		}
 		return
@@ -174,7 +178,8 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	for i := 1; i < len(data); i++ {
 		if data[i].Version.Compare(data[i-1].Version) <= 0 && cfg.Log != nil {
 			cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
-				"topic", cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
+				"topic", cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(cfg.Stream),
+				"earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
 	mirror, err := s.copies.decode(cfg.Stream)
@@ -188,7 +193,8 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 		}
 	}
 	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
+		return newest, fmt.Errorf("partition %d of %s, stream %s: %w",
+			kafkaclient.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return newest, nil
 }
@@ -212,7 +218,8 @@ func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	if foreign != nil {
 		return nil, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign", Err: foreign,
-			Hint: "another program writes to the checkpoint topic under this stream's name: set another KAFKA_CHECKPOINT_TOPIC or stream name; if a newer exportbridge wrote it, upgrade",
+			Hint: "another program writes to the checkpoint topic under this stream's name: set another " +
+				"KAFKA_CHECKPOINT_TOPIC or stream name; if a newer exportbridge wrote it, upgrade",
 		}
 	}
 	return all, nil
@@ -221,7 +228,9 @@ func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 // await reads up to the barrier and waits until it is readable: open
 // transactions on the partition hide it until they end. It returns the first
 // offset read.
-func (b *barrier) await(ctx context.Context, p *txnProducer, l *kafkaclient.PartitionLog, found *scanResult) (int64, error) {
+func (b *barrier) await(
+	ctx context.Context, p *txnProducer, l *kafkaclient.PartitionLog, found *scanResult,
+) (int64, error) {
 	low := max(0, b.offset-firstStep)
 	began, looked := time.Now(), time.Now()
 	var stall *bridge.Fault

@@ -114,9 +114,11 @@ func TestAdvertisedAddress(t *testing.T) {
 	s := open(t, cfg)
 	stop := recovering(t, s)
 	defer stop()
-	seen.Await(t, 10*time.Second, "the advertised address", kafkatest.Mentions("advertised address", "nowhere.invalid:9092"))
+	seen.Await(t, 10*time.Second, "the advertised address",
+		kafkatest.Mentions("advertised address", "nowhere.invalid:9092"))
 	findings := cfg.Needs().Check(t.Context())
-	if f := findings[0]; f.Level != kafkaadmin.LevelFail || !strings.Contains(f.Text, "nowhere.invalid:9092") || !strings.Contains(f.Hint, "advertised.listeners") {
+	if f := findings[0]; f.Level != kafkaadmin.LevelFail || !strings.Contains(f.Text, "nowhere.invalid:9092") ||
+		!strings.Contains(f.Hint, "advertised.listeners") {
 		t.Errorf("check found %+v", findings)
 	}
 }

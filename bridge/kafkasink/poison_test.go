@@ -60,14 +60,18 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 	}
 	s := open(t, cfg)
 	cuts := []*faultproxy.RuleStats{
-		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 1, Times: -1}),
-		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2, Times: -1}),
+		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02,
+			Seed: 1, Times: -1}),
+		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2,
+			Times: -1}),
 	}
 	source := &poisoner{Source: exportOf(t, events), seed: maphash.MakeSeed()}
 	b, err := engine.New(engine.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 1000, Owner: "me",
-		PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 4 << 20, RetryMax: time.Second,
-		EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
+		PollInterval: time.Second, PollIntervalMax: time.Second,
+		PrefetchPages: 8, PrefetchBytes: 4 << 20, RetryMax: time.Second,
+		EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka",
+		ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
 	}, engine.Ports{Source: source, Sink: s, Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +93,8 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 	}
 	source.checkTopic(t, cfg, mode)
 	if sampled.Load() < int64(events/1000) || spoilt.Load() > 0 {
-		t.Errorf("of %d pages %d were sampled, %d of them after their release", source.pages.Load(), sampled.Load(), spoilt.Load())
+		t.Errorf("of %d pages %d were sampled, %d of them after their release", source.pages.Load(), sampled.Load(),
+			spoilt.Load())
 	}
 }
 

@@ -56,9 +56,10 @@ type proxied struct {
 func (p *proxied) start() error {
 	p.once.Do(func() {
 		p.proxy = faultproxy.NewKafkaProxy()
-		p.kafka, p.err = servers.LaunchKafka(context.Background(), servers.KafkaOptions{Own: true, Proxy: p.proxy, Properties: map[string]string{
-			"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-		}})
+		p.kafka, p.err = servers.LaunchKafka(context.Background(),
+			servers.KafkaOptions{Own: true, Proxy: p.proxy, Properties: map[string]string{
+				"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+			}})
 	})
 	return p.err
 }

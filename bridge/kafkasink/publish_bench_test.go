@@ -103,6 +103,7 @@ func discard(c *kfake.Cluster, cfg kafkastream.Config) {
 func benchConfig(b *testing.B, brokers []string, compression string) kafkastream.Config {
 	b.Helper()
 	cfg := kafkastream.DefaultConfig()
-	cfg.Stream, cfg.Resource, cfg.Topic, cfg.Brokers, cfg.CreateTopics, cfg.Compression = "events", "events", "export.events", brokers, true, compression
+	cfg.Stream, cfg.Resource, cfg.Topic = "events", "events", "export.events"
+	cfg.Brokers, cfg.CreateTopics, cfg.Compression = brokers, true, compression
 	return cfg
 }

@@ -157,7 +157,8 @@ func (p *builtPage) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 func (b *builder) expired(page *bridge.Page, ev *bridge.Event, span timeRange) error {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "expired",
-		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the publish time",
+		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the " +
+			"publish time",
 		Err: fmt.Errorf("%s: time %s is outside the range that topic %s keeps (%s to %s)", nameItem(page, ev),
 			instant(ev.Time), b.cfg.Topic, instant(span.from), instant(span.to)),
 	}
@@ -188,7 +189,8 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 		b.to.headers = append(b.to.headers, b.trace)
 	}
 	if ev.Late > 0 {
-		b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: kafkarecord.HeaderLate, Value: strconv.AppendInt(nil, ev.Late.Milliseconds(), 10)})
+		late := strconv.AppendInt(nil, ev.Late.Milliseconds(), 10)
+		b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: kafkarecord.HeaderLate, Value: late})
 	}
 	return b.to.headers[from:len(b.to.headers):len(b.to.headers)]
 }

@@ -58,20 +58,26 @@ func contractPages() []*bridge.Page {
 	const at = 1767225600123 // 2026-01-01T00:00:00.123Z
 	croct := bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web shop"}
 	known := page(
-		bridge.Event{Raw: []byte(`{"eventId":"e-1", "userId" : "u-1","n":9007199254740993,"timestamp":1767225600123,"payload":{"type":"orderPlaced"}}`),
+		bridge.Event{Raw: []byte(`{"eventId":"e-1", "userId" : "u-1","n":9007199254740993,` +
+			`"timestamp":1767225600123,"payload":{"type":"orderPlaced"}}`),
 			ID: []byte("e-1"), Key: []byte("u-1"), Subject: []byte("u-1"), Type: []byte("orderPlaced"), Time: at},
-		bridge.Event{Raw: []byte(`{"id":"e-2","payload":{"@type":"goalCompleted"}}`), ID: []byte("e-2"), Type: []byte("goalCompleted"), Time: at + 877},
-		bridge.Event{Raw: []byte(`{"s":"\ud800\u00e9é","dup":1,"dup":2}`), Key: []byte("ключ"), Subject: []byte("ключ"), Time: at},
-		bridge.Event{Raw: []byte(`{"eventId":"e-4"}`), ID: []byte("e-4"), Key: []byte{}, Subject: []byte{}, Type: []byte("userSignedUp"), Time: 0, Republished: true, Late: 90 * time.Second},
+		bridge.Event{Raw: []byte(`{"id":"e-2","payload":{"@type":"goalCompleted"}}`), ID: []byte("e-2"),
+			Type: []byte("goalCompleted"), Time: at + 877},
+		bridge.Event{Raw: []byte(`{"s":"\ud800\u00e9é","dup":1,"dup":2}`), Key: []byte("ключ"),
+			Subject: []byte("ключ"), Time: at},
+		bridge.Event{Raw: []byte(`{"eventId":"e-4"}`), ID: []byte("e-4"), Key: []byte{}, Subject: []byte{},
+			Type: []byte("userSignedUp"), Time: 0, Republished: true, Late: 90 * time.Second},
 		bridge.Event{Raw: []byte(`17`), Defect: bridge.DefectNotObject},
 		bridge.Event{Raw: []byte(`{"eventId":"e-6","userId":"u-1","timestamp":"x"}`), ID: []byte("e-6"), Key: []byte("u-1"),
 			Subject: []byte("u-1"), Type: []byte("orderPlaced"), Defect: bridge.DefectTime},
-		bridge.Event{Raw: []byte(`{"eventId":"e-7","big":"` + strings.Repeat("x", 2<<20) + `"}`), ID: []byte("e-7"), Key: []byte("u-1"),
-			Subject: []byte("u-1"), Type: []byte("orderPlaced"), Time: at},
-		bridge.Event{Raw: []byte(`{"eventId":"e-8"}`), ID: []byte("e-8"), Key: []byte("u-1"), Time: 400000000000000}, // year 14645
+		bridge.Event{Raw: []byte(`{"eventId":"e-7","big":"` + strings.Repeat("x", 2<<20) + `"}`), ID: []byte("e-7"),
+			Key: []byte("u-1"), Subject: []byte("u-1"), Type: []byte("orderPlaced"), Time: at},
+		bridge.Event{Raw: []byte(`{"eventId":"e-8"}`), ID: []byte("e-8"), Key: []byte("u-1"),
+			Time: 400000000000000}, // year 14645
 	)
 	known.Source = croct
-	return []*bridge.Page{known, page(bridge.Event{Raw: []byte(`{"eventId":"e-9"}`), ID: []byte("e-9"), Key: []byte("u-2"), Time: at})}
+	return []*bridge.Page{known, page(bridge.Event{Raw: []byte(`{"eventId":"e-9"}`), ID: []byte("e-9"),
+		Key: []byte("u-2"), Time: at})}
 }
 
 func TestRecordContract(t *testing.T) {
@@ -135,17 +141,25 @@ func TestSourceAndType(t *testing.T) {
 		kind                     string
 		wantSource, wantType     string
 	}{
-		"events":                    {resource: "events", of: whole, kind: "a", wantSource: "/acme/web/events", wantType: "com.croct.event.a"},
-		"events without metadata":   {resource: "events", wantSource: "/stream", wantType: "com.croct.event"},
-		"events of a workspace":     {resource: "events", of: workspace, wantSource: "/stream", wantType: "com.croct.event"},
-		"users of a workspace":      {resource: "users", of: workspace, wantSource: "/acme/main/users", wantType: "com.croct.user"},
-		"sessions of a workspace":   {resource: "sessions", of: workspace, wantSource: "/acme/main/sessions", wantType: "com.croct.session"},
-		"users without metadata":    {resource: "users", wantSource: "/stream", wantType: "com.croct.user"},
-		"users, source set":         {resource: "users", source: "/acme/main/users", wantSource: "/acme/main/users", wantType: "com.croct.user"},
-		"source before metadata":    {resource: "events", source: "https://api.example/orders?a=1", of: whole, wantSource: "https://api.example/orders?a=1", wantType: "com.croct.event"},
-		"type prefix":               {resource: "events", prefix: "com.example.order", kind: "placed", wantSource: "/stream", wantType: "com.example.order.placed"},
-		"type prefix without types": {resource: "users", prefix: "com.example.member", wantSource: "/stream", wantType: "com.example.member"},
-		"a type of a session":       {resource: "sessions", kind: "closed", wantSource: "/stream", wantType: "com.croct.session.closed"},
+		"events": {resource: "events", of: whole, kind: "a", wantSource: "/acme/web/events",
+			wantType: "com.croct.event.a"},
+		"events without metadata": {resource: "events", wantSource: "/stream", wantType: "com.croct.event"},
+		"events of a workspace":   {resource: "events", of: workspace, wantSource: "/stream", wantType: "com.croct.event"},
+		"users of a workspace": {resource: "users", of: workspace, wantSource: "/acme/main/users",
+			wantType: "com.croct.user"},
+		"sessions of a workspace": {resource: "sessions", of: workspace, wantSource: "/acme/main/sessions",
+			wantType: "com.croct.session"},
+		"users without metadata": {resource: "users", wantSource: "/stream", wantType: "com.croct.user"},
+		"users, source set": {resource: "users", source: "/acme/main/users", wantSource: "/acme/main/users",
+			wantType: "com.croct.user"},
+		"source before metadata": {resource: "events", source: "https://api.example/orders?a=1", of: whole,
+			wantSource: "https://api.example/orders?a=1", wantType: "com.croct.event"},
+		"type prefix": {resource: "events", prefix: "com.example.order", kind: "placed",
+			wantSource: "/stream", wantType: "com.example.order.placed"},
+		"type prefix without types": {resource: "users", prefix: "com.example.member", wantSource: "/stream",
+			wantType: "com.example.member"},
+		"a type of a session": {resource: "sessions", kind: "closed", wantSource: "/stream",
+			wantType: "com.croct.session.closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,11 +186,14 @@ func TestSourceAndType(t *testing.T) {
 func TestSourceAndTypeAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []struct{ source, prefix, want string }{
-		{source: "a b", want: "KAFKA_CE_SOURCE"}, {source: "/a\n", want: "KAFKA_CE_SOURCE"}, {source: "/é", want: "KAFKA_CE_SOURCE"}, {source: "/%zz", want: "KAFKA_CE_SOURCE"},
+		{source: "a b", want: "KAFKA_CE_SOURCE"}, {source: "/a\n", want: "KAFKA_CE_SOURCE"},
+		{source: "/é", want: "KAFKA_CE_SOURCE"}, {source: "/%zz", want: "KAFKA_CE_SOURCE"},
 		{source: strings.Repeat("a", 1001), want: "KAFKA_CE_SOURCE"},
-		{prefix: "com.example.", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: ".a", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a b", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a..b", want: "KAFKA_CE_TYPE_PREFIX"},
+		{prefix: "com.example.", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: ".a", want: "KAFKA_CE_TYPE_PREFIX"},
+		{prefix: "a b", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a..b", want: "KAFKA_CE_TYPE_PREFIX"},
 	} {
-		cfg := config(t, []string{"127.0.0.1:9092"}, func(c *kafkastream.Config) { c.Source, c.TypePrefix = bad.source, bad.prefix })
+		cfg := config(t, []string{"127.0.0.1:9092"},
+			func(c *kafkastream.Config) { c.Source, c.TypePrefix = bad.source, bad.prefix })
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%+v: got %v, want an error that names %s", bad, err, bad.want)
 		}
@@ -193,7 +210,8 @@ func TestTraceparent(t *testing.T) {
 			t.Parallel()
 			cfg, s := ready(t, withHeaders(headers))
 			event := func(id string) bridge.Event {
-				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"), Subject: []byte("u"), Time: time.Now().UnixMilli()}
+				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"),
+					Subject: []byte("u"), Time: time.Now().UnixMilli()}
 			}
 			first := page(event("a"), event("b"), bridge.Event{Raw: []byte(`17`), Defect: bridge.DefectNotObject})
 			first.Traceparent = parent
@@ -245,7 +263,8 @@ func compareGolden(t *testing.T, file string, got []golden) {
 func TestPartitioner(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, func(c *kafkastream.Config) { c.Partitions = 3 })
-	want := map[string]int32{"21": murmur2("21"), "foobar": murmur2("foobar"), "a-little-bit-long-string": murmur2("a-little-bit-long-string"), "abc": murmur2("abc")}
+	want := map[string]int32{"21": murmur2("21"), "foobar": murmur2("foobar"),
+		"a-little-bit-long-string": murmur2("a-little-bit-long-string"), "abc": murmur2("abc")}
 	var events []bridge.Event
 	for key := range want {
 		events = append(events, event("id-"+key, key))
@@ -378,7 +397,8 @@ func TestHeaderValuesStay(t *testing.T) {
 // of years and of what RFC 3339 can say.
 func TestTimeHeader(t *testing.T) {
 	t.Parallel()
-	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()-1
+	first := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	last := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() - 1
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		ms := first + rnd.Int64N(last-first+1)
@@ -408,7 +428,8 @@ func TestEventWithoutTime(t *testing.T) {
 	open := bridge.Event{Raw: []byte(`{"userId":"u-1"}`), Key: []byte("u-1"), Subject: []byte("u-1"), Time: bridge.NoTime}
 	began := time.Now()
 	receipt := publish(t, s, page(open))
-	if want := (bridge.Receipt{Published: 1, Bytes: int64(len(open.Raw)), Topics: receipt.Topics}); cmp.Diff(want, receipt) != "" {
+	want := bridge.Receipt{Published: 1, Bytes: int64(len(open.Raw)), Topics: receipt.Topics}
+	if cmp.Diff(want, receipt) != "" {
 		t.Errorf("receipt differs (-want +got):\n%s", cmp.Diff(want, receipt))
 	}
 	for _, r := range consume(t, cfg, cfg.Topic) {

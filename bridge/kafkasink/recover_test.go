@@ -47,7 +47,8 @@ func TestCheckpointContract(t *testing.T) {
 // TestCheckpointPartition has the murmur2 values of Kafka's own tests.
 func TestCheckpointPartition(t *testing.T) {
 	t.Parallel()
-	for name, hash := range map[string]int32{"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536} {
+	for name, hash := range map[string]int32{"21": -973932308, "foobar": -790332482,
+		"a-little-bit-long-string": -985981536} {
 		if got, want := kafkasink.CheckpointPartition(name), hash&0x7fffffff%16; got != want {
 			t.Errorf("stream %q has partition %d, Kafka's partitioner says %d", name, got, want)
 		}
@@ -87,7 +88,8 @@ func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end fu
 	if err := client.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream), Key: []byte("foreign"), Value: []byte("x")}
+	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream),
+		Key: []byte("foreign"), Value: []byte("x")}
 	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func TestHeldBack(t *testing.T) {
 	seen.Await(t, 10*time.Second, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
 	cancel()
 	f := kafkatest.AsFault(t, <-gaveUp, bridge.Transient, "")
-	if !kafkatest.Mentions(p, "producer ", "somebody."+cfg.Topic)(f) || !strings.Contains(f.Hint, "kafka-transactions.sh") || !strings.Contains(f.Hint, "--start-offset") {
+	if !kafkatest.Mentions(p, "producer ", "somebody."+cfg.Topic)(f) ||
+		!strings.Contains(f.Hint, "kafka-transactions.sh") || !strings.Contains(f.Hint, "--start-offset") {
 		t.Errorf("recover returned %v, hint %q", f, f.Hint)
 	}
 
@@ -156,7 +159,8 @@ func TestHeldBack(t *testing.T) {
 // of one that is run is left alone.
 func TestHeldBackByOurs(t *testing.T) {
 	t.Parallel()
-	for name, by := range map[string]string{"nobody runs it": "", "it is run": "ours", "another group runs it": "another"} {
+	for name, by := range map[string]string{"nobody runs it": "", "it is run": "ours",
+		"another group runs it": "another"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
@@ -196,7 +200,8 @@ func freeing(run bool) time.Duration {
 func joinGroup(t *testing.T, cfg kafkastream.Config, group string) *kgo.Client {
 	t.Helper()
 	joined := make(chan struct{})
-	member, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(cfg.CheckpointTopic),
+	member, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(cfg.CheckpointTopic),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) }))
 	if err != nil {
 		t.Fatal(err)
@@ -220,11 +225,15 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 		partitions int32
 		text, hint string
 	}{
-		"deleted with time":      {map[string]*string{"cleanup.policy": new("delete")}, 16, "cleanup.policy delete", "--add-config cleanup.policy=compact"},
-		"compacted and deleted":  {map[string]*string{"cleanup.policy": new("compact,delete")}, 16, "cleanup.policy", "--add-config cleanup.policy=compact"},
-		"too few partitions":     {map[string]*string{"cleanup.policy": new("compact")}, 8, "8 partitions", "--partitions 16"},
-		"more partitions":        {map[string]*string{"cleanup.policy": new("compact")}, 20, "", ""},
-		"small max.message.byte": {map[string]*string{"cleanup.policy": new("compact"), "max.message.bytes": new("1000")}, 16, "1000 bytes", "max.message.bytes"},
+		"deleted with time": {map[string]*string{"cleanup.policy": new("delete")}, 16, "cleanup.policy delete",
+			"--add-config cleanup.policy=compact"},
+		"compacted and deleted": {map[string]*string{"cleanup.policy": new("compact,delete")}, 16, "cleanup.policy",
+			"--add-config cleanup.policy=compact"},
+		"too few partitions": {map[string]*string{"cleanup.policy": new("compact")}, 8, "8 partitions",
+			"--partitions 16"},
+		"more partitions": {map[string]*string{"cleanup.policy": new("compact")}, 20, "", ""},
+		"small max.message.byte": {map[string]*string{"cleanup.policy": new("compact"), "max.message.bytes": new("1000")},
+			16, "1000 bytes", "max.message.bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -244,7 +253,8 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 				t.Errorf("fault %v, hint %q; want %q, %q", f, f.Hint, c.text, c.hint)
 			}
 			for _, found := range cfg.Needs().Check(t.Context()) {
-				if found.Level == kafkaadmin.LevelFail && strings.Contains(found.Text, c.text) && strings.Contains(found.Hint, c.hint) {
+				if found.Level == kafkaadmin.LevelFail && strings.Contains(found.Text, c.text) &&
+					strings.Contains(found.Hint, c.hint) {
 					return
 				}
 			}
@@ -543,9 +553,11 @@ func TestTransactionVersion(t *testing.T) {
 func TestCheckCompactionLag(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"min.compaction.lag.ms": new("0")})
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic,
+		map[string]*string{"min.compaction.lag.ms": new("0")})
 	for _, f := range cfg.Needs().Check(t.Context()) {
-		if f.Level == kafkaadmin.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") && strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
+		if f.Level == kafkaadmin.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") &&
+			strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
 			return
 		}
 	}

@@ -73,9 +73,10 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if r.marks, err = kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, r.visibleMarks); err != nil {
 		return nil, err
 	}
-	topics, err := kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) ([]kafkaclient.Topic, error) {
-		return client.Describe(ctx, r.sink.cfg.Topic)
-	})
+	topics, err := kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic,
+		func(ctx context.Context, client *kafkaclient.Client) ([]kafkaclient.Topic, error) {
+			return client.Describe(ctx, r.sink.cfg.Topic)
+		})
 	if err == nil {
 		err = r.sink.cfg.CanPublish(&topics[0])
 	}
@@ -181,7 +182,8 @@ func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 	case r.sink.session.topics.Events.ID != r.topic:
 		err = fmt.Errorf("topic %s was made again meanwhile: repeat the command", r.sink.cfg.Topic)
 	case !maps.EqualFunc(known, found, bytes.Equal):
-		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published", bridge.ErrFenced)
+		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published",
+			bridge.ErrFenced)
 	default:
 		return nil
 	}
@@ -225,7 +227,8 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 	s, x := r.sink, r.sink.session
 	rec := s.cfg.ownRecord(s.cfg.scopedKey(mark), value)
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
-		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size, x.topics.Checkpoints.Name, limit)
+		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size,
+			x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
 	x.topics.read = time.Time{} // a client that has learned of a topic made again publishes into it
@@ -293,7 +296,9 @@ func (r *Repair) visibleMarks(ctx context.Context, client *kafkaclient.Client) (
 }
 
 // scanMarks reads the job's marks in a part of the log.
-func (r *Repair) scanMarks(ctx context.Context, l *kafkaclient.PartitionLog, part kafkaclient.Span) (map[string][]byte, error) {
+func (r *Repair) scanMarks(
+	ctx context.Context, l *kafkaclient.PartitionLog, part kafkaclient.Span,
+) (map[string][]byte, error) {
 	marks := make(map[string][]byte)
 	_, err := l.Scan(ctx, part, func(rec *kgo.Record) {
 		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.scopedKey(""))

@@ -98,7 +98,8 @@ func TestRepair(t *testing.T) {
 				}
 			}
 			if string(twins[0].Key) != string(twins[1].Key) || twins[0].Partition != twins[1].Partition {
-				t.Errorf("key %s in partition %d, want %s in %d", twins[1].Key, twins[1].Partition, twins[0].Key, twins[0].Partition)
+				t.Errorf("key %s in partition %d, want %s in %d", twins[1].Key, twins[1].Partition, twins[0].Key,
+					twins[0].Partition)
 			}
 			if marks, err := kafkasink.Marks(t.Context(), cfg.Wired(), kafkasink.JobVerify); err != nil || len(marks) > 0 {
 				t.Errorf("another job has the marks %v, %v", marks, err)
@@ -211,7 +212,8 @@ func TestRepairRefuses(t *testing.T) {
 		}
 		undated := event("undated", "u")
 		undated.Defect = bridge.DefectTime
-		if _, err := r.Publish(t.Context(), page(undated), "undated", []byte("mark")); !errors.Is(err, bridge.ErrRejected) || !strings.Contains(err.Error(), "no readable time at /at") {
+		_, err = r.Publish(t.Context(), page(undated), "undated", []byte("mark"))
+		if !errors.Is(err, bridge.ErrRejected) || !strings.Contains(err.Error(), "no readable time at /at") {
 			t.Errorf("an event without a time: %v, want ErrRejected", err)
 		}
 	}
@@ -258,7 +260,8 @@ func TestReadLetter(t *testing.T) {
 		t.Errorf("an item that looks like a substitute: %+v", l)
 	}
 	l := got["too-large"]
-	if same, unchanged := l.Names(&large); !same || !unchanged || l.Item != nil || l.Cursor != "c+1/=" || l.Index != 2 || l.Size != len(large.Raw) {
+	if same, unchanged := l.Names(&large); !same || !unchanged || l.Item != nil || l.Cursor != "c+1/=" || l.Index != 2 ||
+		l.Size != len(large.Raw) {
 		t.Errorf("too large: %+v", l)
 	}
 	changed := large

@@ -37,7 +37,8 @@ func TestSecureKafka(t *testing.T) {
 	strange, strangeKey := newAuthority(t).issue("bridge", nil)
 	secure := func(c *kafkastream.Config) {
 		c.Mode = bridge.ExactlyOnce
-		c.TLSEnabled, c.TLSCA, c.TLSCert, c.TLSKey = true, read(certs.CA), read(certs.ClientCert), bridge.Secret(read(certs.ClientKey))
+		c.TLSEnabled, c.TLSCA = true, read(certs.CA)
+		c.TLSCert, c.TLSKey = read(certs.ClientCert), bridge.Secret(read(certs.ClientKey))
 		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-512", servers.KafkaUser, servers.KafkaPassword
 	}
 	for name, c := range map[string]struct {
@@ -45,12 +46,17 @@ func TestSecureKafka(t *testing.T) {
 		reason bridge.Reason
 		hint   string
 	}{
-		"unknown authority":   {func(c *kafkastream.Config) { c.TLSCA = newAuthority(t).pem }, bridge.ReasonConfig, "KAFKA_TLS_CA"},
-		"no certificate":      {func(c *kafkastream.Config) { c.TLSCert, c.TLSKey = "", "" }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
-		"strange certificate": {func(c *kafkastream.Config) { c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey) }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
-		"wrong password":      {func(c *kafkastream.Config) { c.SASLPassword = "hunter2" }, bridge.ReasonAuth, "KAFKA_SASL_PASSWORD"},
-		"unknown user":        {func(c *kafkastream.Config) { c.SASLUsername = "mallory" }, bridge.ReasonAuth, "KAFKA_SASL_USERNAME"},
-		"no rights":           {func(*kafkastream.Config) {}, bridge.ReasonAuth, "kafka-acls.sh"},
+		"unknown authority": {func(c *kafkastream.Config) { c.TLSCA = newAuthority(t).pem }, bridge.ReasonConfig,
+			"KAFKA_TLS_CA"},
+		"no certificate": {func(c *kafkastream.Config) { c.TLSCert, c.TLSKey = "", "" }, bridge.ReasonConfig,
+			"KAFKA_TLS_CERT"},
+		"strange certificate": {func(c *kafkastream.Config) { c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey) },
+			bridge.ReasonConfig, "KAFKA_TLS_CERT"},
+		"wrong password": {func(c *kafkastream.Config) { c.SASLPassword = "hunter2" }, bridge.ReasonAuth,
+			"KAFKA_SASL_PASSWORD"},
+		"unknown user": {func(c *kafkastream.Config) { c.SASLUsername = "mallory" }, bridge.ReasonAuth,
+			"KAFKA_SASL_USERNAME"},
+		"no rights": {func(*kafkastream.Config) {}, bridge.ReasonAuth, "kafka-acls.sh"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +86,8 @@ func TestSecureKafka(t *testing.T) {
 	})
 }
 
-var aclWords = regexp.MustCompile(`--(operation|topic|group|transactional-id|resource-pattern-type|allow-principal) '?([^' ]+)'?|--(cluster)`)
+var aclWords = regexp.MustCompile(`--(operation|topic|group|transactional-id|resource-pattern-type|allow-principal)` +
+	` '?([^' ]+)'?|--(cluster)`)
 
 // grant does what the commands say, as the cluster's administrator would.
 func grant(t *testing.T, brokers []string, commands []string) {

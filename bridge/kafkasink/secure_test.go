@@ -39,7 +39,8 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.key = a.newKey()
@@ -119,12 +120,15 @@ func TestTLS(t *testing.T) {
 		client func(*kafkastream.Config)
 		hint   string // empty: it works
 	}{
-		"trusted":           {a.serverTLS(local, false), trust, ""},
-		"not verified":      {a.serverTLS(local, false), func(c *kafkastream.Config) { c.TLSEnabled, c.TLSSkipVerify = true, true }, ""},
-		"mutual":            {a.serverTLS(local, true), func(c *kafkastream.Config) { trust(c); c.TLSCert, c.TLSKey = cert, bridge.Secret(key) }, ""},
-		"unknown authority": {a.serverTLS(local, false), func(c *kafkastream.Config) { c.TLSEnabled, c.TLSCA = true, other.pem }, "KAFKA_TLS_CA"},
-		"another name":      {a.serverTLS(net.IPv4(127, 0, 0, 9), false), trust, "another host name"},
-		"no certificate":    {a.serverTLS(local, true), trust, "KAFKA_TLS_CERT"},
+		"trusted": {a.serverTLS(local, false), trust, ""},
+		"not verified": {a.serverTLS(local, false),
+			func(c *kafkastream.Config) { c.TLSEnabled, c.TLSSkipVerify = true, true }, ""},
+		"mutual": {a.serverTLS(local, true),
+			func(c *kafkastream.Config) { trust(c); c.TLSCert, c.TLSKey = cert, bridge.Secret(key) }, ""},
+		"unknown authority": {a.serverTLS(local, false),
+			func(c *kafkastream.Config) { c.TLSEnabled, c.TLSCA = true, other.pem }, "KAFKA_TLS_CA"},
+		"another name":   {a.serverTLS(net.IPv4(127, 0, 0, 9), false), trust, "another host name"},
+		"no certificate": {a.serverTLS(local, true), trust, "KAFKA_TLS_CERT"},
 		"strange certificate": {a.serverTLS(local, true), func(c *kafkastream.Config) {
 			trust(c)
 			c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey)

@@ -89,7 +89,7 @@ func (t *topics) confirm(ctx context.Context) error {
 
 // identify returns an error if a topic of events or dead letters was recreated.
 func (t *topics) identify(ctx context.Context) error {
-	found, err := t.client.Identify(ctx, kafkaclient.Names(t.Published())...)
+	found, err := t.client.Identify(ctx, namesOf(t.Published())...)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (t *topics) measure(ctx context.Context) error {
 	if err := t.identify(ctx); err != nil {
 		return err
 	}
-	bounds, err := t.client.Bounds(ctx, kafkaclient.Names(t.Published())...)
+	bounds, err := t.client.Bounds(ctx, namesOf(t.Published())...)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (t *topics) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	t.read = time.Now()
-	found, err := t.client.Describe(ctx, kafkaclient.Names(t.Needed())...)
+	found, err := t.client.Describe(ctx, namesOf(t.Needed())...)
 	if err != nil {
 		return nil //nolint:nilerr // producing waits for the brokers, and says so
 	}
@@ -159,9 +159,17 @@ func (t *topics) refresh(ctx context.Context) error {
 	}
 	// What retention deletes behind known ends counts as lost: a quiet partition grows by
 	// the marker of our last transaction, and by the records of other streams.
-	bounds, _ := t.client.Bounds(ctx, kafkaclient.Names(t.Published())...) // none after an error
+	bounds, _ := t.client.Bounds(ctx, namesOf(t.Published())...) // none after an error
 	for _, r := range t.reaches {
 		r.grow(bounds[r.topic.Name])
 	}
 	return nil
+}
+
+func namesOf(topics []*kafkaclient.Topic) []string {
+	names := make([]string, len(topics))
+	for i, t := range topics {
+		names[i] = t.Name
+	}
+	return names
 }

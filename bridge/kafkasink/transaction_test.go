@@ -29,8 +29,9 @@ func exactly(c *kafkastream.Config) { c.Mode = bridge.ExactlyOnce }
 // checkpoint is the state after commit seq of epoch 1.
 func checkpoint(cfg kafkastream.Config, seq int) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: cfg.Stream, Version: bridge.Version{Epoch: 1, Seq: int64(seq)}, Mode: cfg.Mode,
-		Kind: bridge.KindData, Cursor: fmt.Sprint("c", seq), Origin: bridge.Origin{Resource: "events"}, Session: "s",
+		Format: bridge.CheckpointFormat, Stream: cfg.Stream, Mode: cfg.Mode,
+		Version: bridge.Version{Epoch: 1, Seq: int64(seq)},
+		Kind:    bridge.KindData, Cursor: fmt.Sprint("c", seq), Origin: bridge.Origin{Resource: "events"}, Session: "s",
 	}
 }
 
@@ -40,7 +41,8 @@ func batch(cfg kafkastream.Config, seq int) bridgetest.Load {
 	for i := range 20 {
 		events = append(events, event(fmt.Sprintf("b%d-%d", seq, i), fmt.Sprint("user", i)))
 	}
-	return bridgetest.Load{Pages: []*bridge.Page{page(events...)}, Batch: bridge.Batch{Checkpoint: checkpoint(cfg, seq), From: checkpoint(cfg, seq-1)}}
+	return bridgetest.Load{Pages: []*bridge.Page{page(events...)},
+		Batch: bridge.Batch{Checkpoint: checkpoint(cfg, seq), From: checkpoint(cfg, seq-1)}}
 }
 
 func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
@@ -204,7 +206,8 @@ func TestSlowCoordinator(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := open(t, cfg)
 		for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.EndTxn} {
-			c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.ConcurrentTransactions, Count: 5})
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, TxnID: cfg.CheckpointTopic + ".events",
+				Err: kerr.ConcurrentTransactions, Count: 5})
 		}
 		recoverTo(t, s, cfg, -1)
 		c.Fault(refuseEnd(cfg.CheckpointTopic+".events", kerr.ConcurrentTransactions, 5))
@@ -341,7 +344,8 @@ func forget(req *kmsg.ProduceRequest) kmsg.Response {
 func TestCheckpointTooLarge(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"max.message.bytes": new("20000")})
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic,
+		map[string]*string{"max.message.bytes": new("20000")})
 	s := recovered(t, cfg)
 	b := batch(cfg, 0)
 	b.Checkpoint.Cursor = strings.Repeat("c", 16<<10)

@@ -109,7 +109,9 @@ func (c *Config) Needs() *kafkaadmin.Stream {
 			TransactionalID: c.TransactionalID(), Transactions: c.TransactionGrant(),
 			Group: c.group().Grants(), JobGroups: c.Group + "." + c.Stream + ".",
 		},
-		Past:    kafkaadmin.Past{Newest: kafkasink.NewHistory(own).Newest, Holds: kafkarecord.NewPublished(own.Records()).Holds},
+		Past: kafkaadmin.Past{
+			Newest: kafkasink.NewHistory(own).Newest, Holds: kafkarecord.NewPublished(own.Records()).Holds,
+		},
 		Exactly: c.Mode == bridge.ExactlyOnce, PublishTime: c.PublishTime(), StopExpired: c.StopsExpired(),
 	}
 }
