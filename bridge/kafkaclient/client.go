@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -71,6 +72,8 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 		kgo.RequestTimeoutOverhead(requestOverhead),
 		kgo.RetryTimeout(RetryTimeout),
 		kgo.MetadataMinAge(metadataMinAge),
+		kgo.RetryBackoffFn(retryBackoff),
+		kgo.MaxVersions(stableVersions),
 		kgo.DisableClientMetrics(), // its last push would hold up Close
 		kgo.WithHooks(append([]kgo.Hook{c.monitor}, cfg.Hooks...)...),
 	}
@@ -204,6 +207,19 @@ func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 		level = kgo.LogLevelDebug
 	}
 	q.Logger.Log(level, msg, keyvals...)
+}
+
+// stableVersions are kgo's own, shared by all clients of the process.
+var stableVersions = kversion.Stable()
+
+// retryBackoff is kgo's own, without a source of random numbers for each client, which
+// takes 5 KB.
+func retryBackoff(fails int) time.Duration {
+	backoff := 250 * time.Millisecond << min(max(fails-1, 0), 10)
+	if fails > 0 {
+		backoff = time.Duration(float64(backoff) * (0.8 + 0.4*rand.Float64()))
+	}
+	return min(5*time.Second, backoff)
 }
 
 // Backoff returns the delay before the next attempt: full jitter, at most five

@@ -57,7 +57,7 @@ type Topic struct {
 	Name       string
 	ID         [16]byte // changes when the topic is recreated
 	Exists     bool     // if false, the fields below are zero
-	Partitions []kmsg.MetadataResponseTopicPartition
+	Partitions []Partition
 	// Operations is the bit set of authorized operations, 0 if unknown.
 	Operations int32
 	// Settings are taken from Configs, or assumed; only Describe sets them.
@@ -65,12 +65,28 @@ type Topic struct {
 	Configs  map[string]string
 }
 
+// Partition is the state of a partition, without the brokers' ids: a session keeps it
+// for as long as it lasts.
+type Partition struct {
+	ID, Leader       int32 // Leader is negative if there is none
+	Replicas, InSync int
+}
+
+func partitionsOf(answers []kmsg.MetadataResponseTopicPartition) []Partition {
+	all := make([]Partition, len(answers))
+	for i := range answers {
+		p := &answers[i]
+		all[i] = Partition{ID: p.Partition, Leader: p.Leader, Replicas: len(p.Replicas), InSync: len(p.ISR)}
+	}
+	return all
+}
+
 // Replication returns the topic's replication factor.
 func (t *Topic) Replication() int {
 	if len(t.Partitions) == 0 {
 		return 0
 	}
-	return len(t.Partitions[0].Replicas)
+	return t.Partitions[0].Replicas
 }
 
 // May reports whether the operation is authorized, or unknown.
@@ -146,7 +162,7 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 			return nil, fmt.Errorf("describe topic %s: missing from the response", name)
 		}
 		t := resp.Topics[i]
-		state := Topic{Name: name, ID: t.TopicID, Partitions: t.Partitions}
+		state := Topic{Name: name, ID: t.TopicID, Partitions: partitionsOf(t.Partitions)}
 		switch err := kerr.ErrorForCode(t.ErrorCode); {
 		case err == nil:
 			state.Exists = true
@@ -290,9 +306,9 @@ func (t *Topic) Troubles() []string {
 		p := &t.Partitions[i]
 		switch {
 		case p.Leader < 0:
-			leaderless = append(leaderless, p.Partition)
-		case len(p.ISR) < len(p.Replicas):
-			short = append(short, p.Partition)
+			leaderless = append(leaderless, p.ID)
+		case p.InSync < p.Replicas:
+			short = append(short, p.ID)
 		}
 	}
 	var out []string

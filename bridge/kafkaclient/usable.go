@@ -19,9 +19,15 @@ const CheckpointPartitions = 16
 // whatever the topic's partition count: murmur2 of the name, like Kafka's
 // default partitioner.
 func CheckpointPartition(stream string) int32 {
-	key := kgo.Record{Key: []byte(stream)}
-	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&key, CheckpointPartitions))
+	return int32(KeyPartition(&kgo.Record{Key: []byte(stream)}, CheckpointPartitions))
 }
+
+// byKey takes 5 KB. Records with a key do not change it: one is enough for all clients.
+var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
+
+// KeyPartition returns the partition of a record with a key among n: murmur2, like
+// Kafka's default partitioner. It may be called concurrently.
+func KeyPartition(r *kgo.Record, n int) int { return byKey.Partition(r, n) }
 
 // The commands below are for people to paste: what this program may do is for
 // the cluster's administrators to grant.

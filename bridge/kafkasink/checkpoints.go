@@ -67,19 +67,14 @@ func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 // partitioner partitions events by key like Java's client, and checkpoints by
 // their record's partition.
 type partitioner struct {
-	events, fixed kgo.Partitioner
-	checkpoints   string // topic
-	topics        *topics
-}
-
-func newPartitioner(checkpoints string, t *topics) kgo.Partitioner {
-	return partitioner{kgo.StickyKeyPartitioner(nil), kgo.ManualPartitioner(), checkpoints, t}
+	checkpoints string // topic
+	topics      *topics
 }
 
 // ForTopic implements kgo.Partitioner.
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	if topic == p.checkpoints {
-		return p.fixed.ForTopic(topic)
+		return kgo.ManualPartitioner().ForTopic(topic)
 	}
-	return pinnable{p.events.ForTopic(topic), p.topics.reaches.of(topic)}
+	return &eventPartitioner{reach: p.topics.reaches.of(topic)}
 }

@@ -150,24 +150,30 @@ func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	return nil
 }
 
-// pinnable partitions like its TopicPartitioner, and records what the client
-// knows of the topic.
-type pinnable struct {
-	kgo.TopicPartitioner
-	reach *reach // nil where nobody asks
+// eventPartitioner partitions the records of one topic by key, like Kafka's default
+// partitioner, and records what the client knows of the topic.
+type eventPartitioner struct {
+	reach  *reach               // nil where nobody asks
+	sticky kgo.TopicPartitioner // of records without a key; nil before the first one
 }
 
+// RequiresConsistency implements kgo.TopicPartitioner.
+func (*eventPartitioner) RequiresConsistency(r *kgo.Record) bool { return r.Key != nil }
+
 // Partition implements kgo.TopicPartitioner.
-func (p pinnable) Partition(r *kgo.Record, n int) int {
-	if p.reach == nil {
-		return p.TopicPartitioner.Partition(r, n)
-	}
-	if r.Partition == pinPartition {
+func (p *eventPartitioner) Partition(r *kgo.Record, n int) int {
+	switch {
+	case p.reach != nil && r.Partition == pinPartition:
 		p.reach.pinned.Store(true)
 		return pinPartition // which the client takes for a mistake, and fails the record
+	case r.Key == nil:
+		if p.sticky == nil {
+			p.sticky = kgo.StickyPartitioner().ForTopic("")
+		}
+		return p.sticky.Partition(r, n)
 	}
-	id := p.TopicPartitioner.Partition(r, n)
-	if r.Key != nil {
+	id := kafkaclient.KeyPartition(r, n)
+	if p.reach != nil {
 		p.reach.keyTo(id, n)
 	}
 	return id
@@ -185,8 +191,8 @@ func (t *reach) keyTo(id, n int) {
 }
 
 // OnNewBatch implements kgo.TopicPartitionerOnNewBatch.
-func (p pinnable) OnNewBatch() {
-	if inner, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
+func (p *eventPartitioner) OnNewBatch() {
+	if inner, ok := p.sticky.(kgo.TopicPartitionerOnNewBatch); ok {
 		inner.OnNewBatch()
 	}
 }

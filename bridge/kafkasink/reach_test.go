@@ -28,3 +28,23 @@ func TestRecordBelowTheKnownEnd(t *testing.T) {
 		t.Error("the session goes on")
 	}
 }
+
+// TestPartitionWithoutKey: records without a key stay in a partition until a batch is full.
+// What chooses it takes 5 KB, which a stream whose records have keys does not hold.
+func TestPartitionWithoutKey(t *testing.T) {
+	t.Parallel()
+	p := &eventPartitioner{reach: &reach{}}
+	if p.Partition(&kgo.Record{Key: []byte("key")}, 3); p.sticky != nil {
+		t.Error("a record with a key needs what chooses a partition without one")
+	}
+	first := p.Partition(&kgo.Record{}, 3)
+	for range 10 {
+		if next := p.Partition(&kgo.Record{}, 3); next != first {
+			t.Errorf("partition %d after %d within a batch", next, first)
+		}
+	}
+	p.OnNewBatch()
+	if next := p.Partition(&kgo.Record{}, 3); next == first {
+		t.Errorf("partition %d again after a batch", next)
+	}
+}

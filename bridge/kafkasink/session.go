@@ -102,7 +102,7 @@ func (x *session) producerOpts() []kgo.Opt {
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicTries),
-		kgo.RecordPartitioner(newPartitioner(x.cfg.CheckpointTopic, &x.topics)),
+		kgo.RecordPartitioner(partitioner{x.cfg.CheckpointTopic, &x.topics}),
 		kgo.ProducerOnDataLossDetected(x.noteLoss),
 	}
 }

@@ -28,6 +28,9 @@ type topics struct {
 
 func newTopics(client *kafkaclient.Client, found kafkaclient.Described) topics {
 	t := topics{Described: found, client: client, read: time.Now()}
+	for _, each := range found.Needed() {
+		each.Configs = nil // Settings have what a session needs of them
+	}
 	for _, each := range found.Published() {
 		t.reaches = append(t.reaches, &reach{topic: each, used: make([]atomic.Bool, len(each.Partitions))})
 	}
