@@ -43,11 +43,11 @@ func newConnMonitor() *connMonitor { return &connMonitor{brokers: make(map[addr]
 
 // OnBrokerConnect records the result of a connection attempt, TLS and SASL
 // included.
-func (m *connMonitor) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
+func (c *connMonitor) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
 	if _, first := errors.AsType[*kgo.ErrFirstReadEOF](err); conn != nil && errors.Is(err, io.EOF) && !first {
 		err = &hangUpError{err}
 	}
-	m.note(meta, err)
+	c.note(meta, err)
 }
 
 // hangUpError is a connection that was closed during authentication: some
@@ -60,61 +60,61 @@ func (e *hangUpError) Error() string {
 func (e *hangUpError) Unwrap() error { return e.err }
 
 // OnBrokerDisconnect records that pending requests will not be answered.
-func (m *connMonitor) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.broker(meta).asked = time.Time{}
+func (c *connMonitor) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broker(meta).asked = time.Time{}
 }
 
 // OnBrokerWrite notes a request that is to be answered.
 //
 //nolint:revive // the hook has six parameters
-func (m *connMonitor) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+func (c *connMonitor) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
 	if err != nil {
 		return // OnBrokerE2E has it too
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if b := m.broker(meta); b.asked.IsZero() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.broker(meta); b.asked.IsZero() {
 		b.asked = time.Now()
 	}
 }
 
 // OnBrokerE2E records a response, or a failed request.
-func (m *connMonitor) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
-	m.note(meta, e2e.Err())
+func (c *connMonitor) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+	c.note(meta, e2e.Err())
 }
 
-func (m *connMonitor) note(meta kgo.BrokerMetadata, err error) {
+func (c *connMonitor) note(meta kgo.BrokerMetadata, err error) {
 	if errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled) {
 		return // we gave up, not the broker
 	}
 	if err != nil {
 		err = BrokerError(meta, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	b := m.broker(meta)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.broker(meta)
 	b.err, b.at, b.asked = err, time.Now(), time.Time{}
 }
 
-func (m *connMonitor) broker(meta kgo.BrokerMetadata) *brokerHealth {
+func (c *connMonitor) broker(meta kgo.BrokerMetadata) *brokerHealth {
 	at := address(meta)
-	b := m.brokers[at]
+	b := c.brokers[at]
 	if b == nil {
 		b = &brokerHealth{}
-		m.brokers[at] = b
+		c.brokers[at] = b
 	}
 	return b
 }
 
 // cause returns the latest error of a broker that has not recovered, or names
 // an unresponsive one; nil if there is none.
-func (m *connMonitor) cause() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *connMonitor) cause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var newest *brokerHealth
-	for at, b := range m.brokers {
+	for at, b := range c.brokers {
 		if b.err != nil && (newest == nil || b.at.After(newest.at)) {
 			newest = b
 		}

@@ -42,8 +42,8 @@ type Settings struct {
 }
 
 // KeepsAll reports whether the topic never deletes records.
-func (t *Settings) KeepsAll() bool {
-	return t.Known && t.Retention == ForEver && !t.Sized && !t.Compacted
+func (s *Settings) KeepsAll() bool {
+	return s.Known && s.Retention == ForEver && !s.Sized && !s.Compacted
 }
 
 // ForEver is unlimited retention.

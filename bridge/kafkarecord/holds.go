@@ -125,10 +125,10 @@ func (p *Published) holds(
 
 // next returns the next spans to search: those after the searched part, else
 // those before it.
-func (k *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32]kafkaclient.Span {
+func (s *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32]kafkaclient.Span {
 	windows := make(map[int32]kafkaclient.Span)
 	for id, all := range bounds {
-		have, ok := k.spans[id]
+		have, ok := s.spans[id]
 		w := kafkaclient.Span{From: max(all.From, all.To-step), To: all.To}
 		switch {
 		case ok && have.To < all.To:
@@ -144,12 +144,12 @@ func (k *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32
 }
 
 // add adds searched spans adjacent to the searched part.
-func (k *searched) add(windows map[int32]kafkaclient.Span) {
+func (s *searched) add(windows map[int32]kafkaclient.Span) {
 	for id, w := range windows {
-		if have, ok := k.spans[id]; ok {
+		if have, ok := s.spans[id]; ok {
 			w = kafkaclient.Span{From: min(have.From, w.From), To: max(have.To, w.To)}
 		}
-		k.spans[id] = w
+		s.spans[id] = w
 	}
 }
 

@@ -40,92 +40,92 @@ type copier struct {
 }
 
 // startCopier begins to copy. kept is the newest copy that there is.
-func startCopier(x *session, kept bridge.Checkpoint, every time.Duration) *copier {
+func startCopier(s *session, kept bridge.Checkpoint, every time.Duration) *copier {
 	version := kept.Version
 	if kept.Zero() {
 		version = bridge.Version{Epoch: -1} // before every checkpoint
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &copier{
-		txn: &x.txn, topic: x.topics.Checkpoints, every: every, cancel: cancel,
+	c := &copier{
+		txn: &s.txn, topic: s.topics.Checkpoints, every: every, cancel: cancel,
 		over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: version,
 	}
-	m.running.Go(func() { m.run(ctx) })
-	return m
+	c.running.Go(func() { c.run(ctx) })
+	return c
 }
 
 // offer takes a committed checkpoint to copy at the next turn.
-func (m *copier) offer(c bridge.Checkpoint) {
-	if c.Zero() {
+func (c *copier) offer(cp bridge.Checkpoint) {
+	if cp.Zero() {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.next = c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = cp
 }
 
-func (m *copier) offered() bridge.Checkpoint {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.next
+func (c *copier) offered() bridge.Checkpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next
 }
 
 // failure returns why the session must end, if it must.
-func (m *copier) failure() error {
+func (c *copier) failure() error {
 	select {
-	case <-m.failed:
-		return m.err
+	case <-c.failed:
+		return c.err
 	default:
 		return nil
 	}
 }
 
 // lost is closed when another session has the stream. It is never in exactly-once mode,
-// where m is nil: there the transaction says so.
-func (m *copier) lost() <-chan struct{} {
-	if m == nil {
+// where c is nil: there the transaction says so.
+func (c *copier) lost() <-chan struct{} {
+	if c == nil {
 		return nil
 	}
-	return m.over
+	return c.over
 }
 
 // stop asks the goroutine to end. It does when the session's writer is closed,
 // and wait waits for it.
-func (m *copier) stop() { m.cancel() }
-func (m *copier) wait() { m.running.Wait() }
+func (c *copier) stop() { c.cancel() }
+func (c *copier) wait() { c.running.Wait() }
 
 // introduce copies the first checkpoint of an epoch, and returns when it is
 // committed: an epoch counts only once it is in Kafka, where sessions fence
 // each other. Otherwise one that was fenced could still begin an epoch in the
 // store, and a later exactly-once session would take it for the newest.
-func (m *copier) introduce(ctx context.Context, c bridge.Checkpoint) error {
+func (c *copier) introduce(ctx context.Context, cp bridge.Checkpoint) error {
 	select {
-	case m.turn <- struct{}{}:
-	case <-m.failed:
-		return m.err
+	case c.turn <- struct{}{}:
+	case <-c.failed:
+		return c.err
 	case <-ctx.Done():
-		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", c.Epoch, ctx.Err())
+		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", cp.Epoch, ctx.Err())
 	}
-	defer func() { <-m.turn }()
-	if c.Zero() || c.Epoch == m.kept.Epoch {
+	defer func() { <-c.turn }()
+	if cp.Zero() || cp.Epoch == c.kept.Epoch {
 		return nil
 	}
 	copied := make(chan error, 1)
-	go func() { copied <- m.copy(ctx, c) }() // waited for below
+	go func() { copied <- c.copy(ctx, cp) }() // waited for below
 	select {
 	case err := <-copied:
 		if err == nil {
-			m.kept = c.Version
+			c.kept = cp.Version
 		}
 		return err
 	case <-ctx.Done():
-		m.txn.client.Close() // the session ends with the error; a copy does not give up by itself
-		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", c.Epoch, errors.Join(ctx.Err(), <-copied))
+		c.txn.client.Close() // the session ends with the error; a copy does not give up by itself
+		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", cp.Epoch, errors.Join(ctx.Err(), <-copied))
 	}
 }
 
-func (m *copier) run(ctx context.Context) {
-	tick := time.NewTicker(m.every)
+func (c *copier) run(ctx context.Context) {
+	tick := time.NewTicker(c.every)
 	defer tick.Stop()
 	for {
 		select {
@@ -133,9 +133,9 @@ func (m *copier) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := m.copyNewest(ctx); err != nil {
+		if err := c.copyNewest(ctx); err != nil {
 			if ctx.Err() == nil {
-				m.fail(err)
+				c.fail(err)
 			}
 			return
 		}
@@ -145,54 +145,54 @@ func (m *copier) run(ctx context.Context) {
 // fail ends the session: at once if the stream is another's, otherwise between
 // two batches. A session that ended in the middle of one, for want of a second
 // copy of the checkpoint, would make its events come twice.
-func (m *copier) fail(err error) {
-	m.err = err
+func (c *copier) fail(err error) {
+	c.err = err
 	if errors.Is(err, bridge.ErrFenced) {
-		close(m.over)
+		close(c.over)
 	}
-	close(m.failed)
+	close(c.failed)
 }
 
 // copyNewest copies what was offered last, if it is newer than the copy.
-func (m *copier) copyNewest(ctx context.Context) error {
+func (c *copier) copyNewest(ctx context.Context) error {
 	select {
-	case m.turn <- struct{}{}:
+	case c.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-m.turn }()
-	c := m.offered()
-	if c.Zero() || c.Version.Compare(m.kept) <= 0 {
+	defer func() { <-c.turn }()
+	cp := c.offered()
+	if cp.Zero() || cp.Version.Compare(c.kept) <= 0 {
 		return nil
 	}
-	if err := m.copy(ctx, c); err != nil {
+	if err := c.copy(ctx, cp); err != nil {
 		return err
 	}
-	m.kept = c.Version
+	c.kept = cp.Version
 	return nil
 }
 
 // copy commits one checkpoint. A copy that does not fit is left out: the store
 // has the checkpoint, and the stream must not stop for want of a second copy.
-func (m *copier) copy(ctx context.Context, c bridge.Checkpoint) error {
-	cfg := m.txn.cfg
-	rec, err := cfg.checkpointRecord(cfg.mirrorKey(), &c, m.topic)
+func (c *copier) copy(ctx context.Context, cp bridge.Checkpoint) error {
+	cfg := c.txn.cfg
+	rec, err := cfg.checkpointRecord(cfg.mirrorKey(), &cp, c.topic)
 	if err != nil {
 		if cfg.Log != nil {
-			cfg.Log.Warn("checkpoint not copied to Kafka", "checkpoint", c.Version.String(), "error", err.Error())
+			cfg.Log.Warn("checkpoint not copied to Kafka", "checkpoint", cp.Version.String(), "error", err.Error())
 		}
 		return nil
 	}
-	if err := m.commit(ctx, rec); err != nil {
-		return m.txn.fault(fmt.Errorf("mirror checkpoint %s: %w", c.Version, err))
+	if err := c.commit(ctx, rec); err != nil {
+		return c.txn.fault(fmt.Errorf("mirror checkpoint %s: %w", cp.Version, err))
 	}
 	return nil
 }
 
 // commit waits for brokers that are away until the session closes: the events
 // do not wait for it.
-func (m *copier) commit(ctx context.Context, rec kgo.Record) error {
-	p := m.txn
+func (c *copier) commit(ctx context.Context, rec kgo.Record) error {
+	p := c.txn
 	if err := p.client.BeginTransaction(); err != nil {
 		return err
 	}

@@ -105,16 +105,16 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 }
 
 // message describes the defect of the event, whose time is at timePointer.
-func (l *deadLetter) message(timePointer string, events *kafkaclient.Topic) string {
-	if l.defect == bridge.DefectTooLarge {
-		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, events.Name, events.Settings.MaxMessage)
+func (d *deadLetter) message(timePointer string, events *kafkaclient.Topic) string {
+	if d.defect == bridge.DefectTooLarge {
+		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", d.size, events.Name, events.Settings.MaxMessage)
 	}
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",
 		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+timePointer, " at "),
 		bridge.DefectBadText:   "the item has bytes that are no text",
 		bridge.DefectSharedID:  "another item of its page has the same id",
-	}[l.defect], string(l.defect))
+	}[d.defect], string(d.defect))
 }
 
 // nameItem identifies an item in messages, by its place: its id may be personal data. A

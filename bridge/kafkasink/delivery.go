@@ -129,9 +129,9 @@ func (d *delivery) fail(topic string, err error) {
 	}
 }
 
-// await waits for the last promise, the first error, the end of ctx, or until m finds
-// that the stream is lost, and reports stalls. m is nil in exactly-once mode.
-func (d *delivery) await(ctx context.Context, m *copier) error {
+// await waits for the last promise, the first error, the end of ctx, or until c finds
+// that the stream is lost, and reports stalls. c is nil in exactly-once mode.
+func (d *delivery) await(ctx context.Context, c *copier) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	left, moved := d.left.Load(), time.Now()
@@ -141,8 +141,8 @@ func (d *delivery) await(ctx context.Context, m *copier) error {
 			return d.outcome()
 		case <-d.failed:
 			return d.outcome()
-		case <-m.lost():
-			return m.err
+		case <-c.lost():
+			return c.err
 		case <-ctx.Done():
 			if d.left.Load() == 0 {
 				return d.outcome()

@@ -90,27 +90,27 @@ type inflightPages struct {
 	records atomic.Int64      // running mean of the pages' records
 }
 
-func (s *inflightPages) take() *inflightPage {
-	p, ok := freePages.Take(spare.Any)
+func (p *inflightPages) take() *inflightPage {
+	page, ok := freePages.Take(spare.Any)
 	if !ok {
-		p = ownRecords()
+		page = ownRecords()
 	}
-	p.home = s
+	page.home = p
 	// What the memory still points to is overwritten, or is a page's that is
 	// used again itself.
-	p.records, p.headers, p.text = p.records[:0], p.headers[:0], p.text[:0]
-	return p
+	page.records, page.headers, page.text = page.records[:0], page.headers[:0], page.text[:0]
+	return page
 }
 
 // give returns a page's memory, and drops memory far larger than current pages
 // need. Two at a time may lose the one's part of the mean.
-func (s *inflightPages) give(p *inflightPage) {
-	mean := cmp.Or(s.records.Load(), int64(len(p.records)))
-	mean += (int64(len(p.records)) - mean) / 8
-	s.records.Store(mean)
-	if int64(cap(p.records)) <= max(4*mean, smallPage) && cap(p.text) <= keptText {
-		p.home, p.delivery = nil, nil
-		freePages.Give(p)
+func (p *inflightPages) give(page *inflightPage) {
+	mean := cmp.Or(p.records.Load(), int64(len(page.records)))
+	mean += (int64(len(page.records)) - mean) / 8
+	p.records.Store(mean)
+	if int64(cap(page.records)) <= max(4*mean, smallPage) && cap(page.text) <= keptText {
+		page.home, page.delivery = nil, nil
+		freePages.Give(page)
 	}
 }
 

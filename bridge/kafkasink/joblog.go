@@ -142,15 +142,15 @@ func (l *jobLog) forget(id [16]byte) {
 // without marks of repairs and barriers.
 type jobRecords struct{ newest map[string]*kgo.Record }
 
-func (f *jobRecords) add(r *kgo.Record) error {
+func (j *jobRecords) add(r *kgo.Record) error {
 	key := string(r.Key)
 	switch {
 	case !r.Attrs.IsTransactional(), strings.HasSuffix(key, "/barrier"),
 		!windowNames.MatchString(key) && !strings.HasPrefix(key, planKeyPrefix):
 	case r.Value == nil:
-		delete(f.newest, key)
+		delete(j.newest, key)
 	default: // a copy, or the whole batch would stay in memory
-		f.newest[key] = &kgo.Record{
+		j.newest[key] = &kgo.Record{
 			Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value),
 		}
 	}
@@ -158,9 +158,9 @@ func (f *jobRecords) add(r *kgo.Record) error {
 }
 
 // of returns a stream's plans by id, and its window checkpoints by name.
-func (f *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Record) {
+func (j *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Record) {
 	plans, checkpoints = make(map[string]*kgo.Record), make(map[string]*kgo.Record)
-	for key, r := range f.newest {
+	for key, r := range j.newest {
 		if id, ok := strings.CutPrefix(key, planKey(stream, "")); ok {
 			plans[id] = r
 		} else if strings.HasPrefix(key, JobName(stream, "")) {

@@ -88,46 +88,46 @@ func (j *Jobs) attempt(
 	ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error),
 ) (refused, err error) {
 	cfg := j.config(id)
-	x, err := begin(ctx, cfg, &kept{published: kafkarecord.NewPublished(cfg.Records())})
+	s, err := begin(ctx, cfg, &kept{published: kafkarecord.NewPublished(cfg.Records())})
 	if err != nil {
 		return nil, err
 	}
-	defer x.close()
+	defer s.close()
 	key := planKey(j.cfg.Stream, id)
-	have, err := x.takePlan(ctx, key)
+	have, err := s.takePlan(ctx, key)
 	if err == nil {
 		next, gone, refused := change(have)
 		if refused != nil {
 			return refused, nil
 		}
-		_, err = x.commitOwn(ctx, "a job", x.cfg.jobRecords(key, next, gone)...)
+		_, err = s.commitOwn(ctx, "a job", s.cfg.jobRecords(key, next, gone)...)
 	}
 	if err != nil {
-		return nil, x.explain(err)
+		return nil, s.explain(err)
 	}
 	return nil, nil
 }
 
 // takeJob fences other sessions of a job and reads up to a barrier of this one, in
 // the order of takeOver and for the same reason. low is the first offset read.
-func (x *session) takeJob(
+func (s *session) takeJob(
 	ctx context.Context, found *scanResult,
 ) (l *kafkaclient.PartitionLog, b *barrier, low int64, err error) {
-	if err = x.txn.take(ctx); err != nil {
+	if err = s.txn.take(ctx); err != nil {
 		return nil, nil, 0, err
 	}
-	if b, err = x.commitBarrier(ctx); err != nil {
+	if b, err = s.commitBarrier(ctx); err != nil {
 		return nil, nil, 0, err
 	}
-	l = x.topics.checkpointLog(x.cfg)
-	low, err = b.await(ctx, &x.txn, l, found)
+	l = s.topics.checkpointLog(s.cfg)
+	low, err = b.await(ctx, &s.txn, l, found)
 	return l, b, low, err
 }
 
 // takePlan takes the job and returns its plan, nil if there is none.
-func (x *session) takePlan(ctx context.Context, key string) (*kgo.Record, error) {
-	found := scanResult{data: keyRecords{key: key}, copies: keyRecords{key: x.cfg.mirrorKey()}}
-	l, _, low, err := x.takeJob(ctx, &found)
+func (s *session) takePlan(ctx context.Context, key string) (*kgo.Record, error) {
+	found := scanResult{data: keyRecords{key: key}, copies: keyRecords{key: s.cfg.mirrorKey()}}
+	l, _, low, err := s.takeJob(ctx, &found)
 	if err == nil && found.none() {
 		_, err = l.Scan(ctx, kafkaclient.Span{From: 0, To: low}, found.add)
 	}

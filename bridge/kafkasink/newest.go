@@ -34,10 +34,10 @@ type checkpointReader struct {
 // checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards: other
 // streams of the partition may have written millions of records. Without a
 // barrier it ends at the last stable offset.
-func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
-	l := x.topics.checkpointLog(x.cfg)
-	found := scanResult{data: keyRecords{key: x.cfg.dataKey()}, copies: keyRecords{key: x.cfg.mirrorKey()}}
-	end, low, err := awaitEnd(ctx, x, l, b, &found)
+func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (bridge.Checkpoint, error) {
+	l := s.topics.checkpointLog(s.cfg)
+	found := scanResult{data: keyRecords{key: s.cfg.dataKey()}, copies: keyRecords{key: s.cfg.mirrorKey()}}
+	end, low, err := awaitEnd(ctx, s, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -59,8 +59,8 @@ func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (
 	if found.none() {
 		r.scanned.join(low, end)
 	}
-	r.refuse(x.cfg, found.forged)
-	return found.choose(x.cfg)
+	r.refuse(s.cfg, found.forged)
+	return found.choose(s.cfg)
 }
 
 // refuse logs and counts an ignored checkpoint, once.
@@ -81,10 +81,10 @@ func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 // awaitEnd returns the end of the log for this session, and the offset down to
 // which it was read meanwhile.
 func awaitEnd(
-	ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult,
+	ctx context.Context, s *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult,
 ) (end, low int64, err error) {
 	if b != nil {
-		low, err = b.await(ctx, &x.txn, l, found)
+		low, err = b.await(ctx, &s.txn, l, found)
 		return b.offset + 1, low, err
 	}
 	all, err := l.Bounds(ctx)

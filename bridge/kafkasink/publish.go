@@ -35,10 +35,10 @@ func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 	return err
 }
 
-func (x *session) send(ctx context.Context, page *bridge.Page) error {
-	p := x.kept.pages.take()
+func (s *session) send(ctx context.Context, page *bridge.Page) error {
+	p := s.kept.pages.take()
 	p.page = page
-	if err := x.dispatch(ctx, p, page); err != nil {
+	if err := s.dispatch(ctx, p, page); err != nil {
 		p.finish()
 		return err
 	}
@@ -47,16 +47,16 @@ func (x *session) send(ctx context.Context, page *bridge.Page) error {
 
 // dispatch builds the page's records in p and passes them to the client, which
 // then owns p. After an error nothing was passed.
-func (x *session) dispatch(ctx context.Context, p *inflightPage, page *bridge.Page) error {
-	receipt, err := x.kept.records.build(p, page, &x.topics.Described)
+func (s *session) dispatch(ctx context.Context, p *inflightPage, page *bridge.Page) error {
+	receipt, err := s.kept.records.build(p, page, &s.topics.Described)
 	if err != nil {
 		return fmt.Errorf("%w: %w", bridge.ErrRejected, err)
 	}
-	d, err := x.batch(ctx)
+	d, err := s.batch(ctx)
 	if err != nil {
 		return err
 	}
-	x.receipt.add(receipt)
+	s.receipt.add(receipt)
 	d.hand(p)
 	return nil
 }
@@ -84,79 +84,79 @@ func noSession() error {
 	return &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
 }
 
-func (x *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt, error) {
+func (s *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt, error) {
 	if err := ctx.Err(); err != nil {
-		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", x.cfg.Topic, err)
+		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
 	}
-	publish := x.append
-	if x.cfg.exactly() {
-		publish = x.transact
+	publish := s.append
+	if s.cfg.exactly() {
+		publish = s.transact
 	}
 	if err := publish(ctx, b); err != nil {
 		return bridge.Receipt{}, err
 	}
-	x.cfg.Tell(nil)
-	receipt := x.receipt.Receipt
-	receipt.Topics = x.topics.states()
-	x.receipt = tally{}
+	s.cfg.Tell(nil)
+	receipt := s.receipt.Receipt
+	receipt.Topics = s.topics.states()
+	s.receipt = tally{}
 	return receipt, nil
 }
 
 // append waits for events sent without a transaction, unless the stream was
 // lost.
-func (x *session) append(ctx context.Context, b *bridge.Batch) error {
-	x.copier.offer(b.From)
-	if err := x.copier.failure(); err != nil {
+func (s *session) append(ctx context.Context, b *bridge.Batch) error {
+	s.copier.offer(b.From)
+	if err := s.copier.failure(); err != nil {
 		return err
 	}
-	if x.open == nil {
-		if err := x.topics.refresh(ctx); err != nil {
+	if s.open == nil {
+		if err := s.topics.refresh(ctx); err != nil {
 			return err
 		}
-		return x.copier.introduce(ctx, b.Checkpoint)
+		return s.copier.introduce(ctx, b.Checkpoint)
 	}
-	if err := x.finish(ctx); err != nil {
+	if err := s.finish(ctx); err != nil {
 		return err
 	}
 	failpoint.Reach(failpoint.Acked)
-	return x.explain(x.topics.confirm(ctx))
+	return s.explain(s.topics.confirm(ctx))
 }
 
 // batch returns the delivery of the current batch, and starts one if there is
 // none.
-func (x *session) batch(ctx context.Context) (*delivery, error) {
+func (s *session) batch(ctx context.Context) (*delivery, error) {
 	switch {
-	case x.open != nil && x.open.hasFailed():
-		return nil, x.open.outcome()
-	case x.open != nil:
-		return x.open, nil
+	case s.open != nil && s.open.hasFailed():
+		return nil, s.open.outcome()
+	case s.open != nil:
+		return s.open, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("publish to %s: %w", x.cfg.Topic, err)
+		return nil, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
 	}
-	if err := x.topics.refresh(ctx); err != nil {
+	if err := s.topics.refresh(ctx); err != nil {
 		return nil, err
 	}
-	t := x.target(x.client, "publish to "+x.cfg.Topic)
+	t := s.target(s.client, "publish to "+s.cfg.Topic)
 	t.first = failpoint.Produced
-	if x.cfg.exactly() {
-		if err := x.txn.begin(ctx, &t); err != nil {
+	if s.cfg.exactly() {
+		if err := s.txn.begin(ctx, &t); err != nil {
 			return nil, err
 		}
-	} else if err := x.copier.failure(); err != nil {
+	} else if err := s.copier.failure(); err != nil {
 		return nil, err
 	}
-	x.open = newDelivery(t)
-	return x.open, nil
+	s.open = newDelivery(t)
+	return s.open, nil
 }
 
 // finish waits for all records of the current batch, and ends it.
-func (x *session) finish(ctx context.Context) error {
-	x.open.seal()
-	_ = x.open.client.Flush(ended) // send what lingers; await waits
-	if err := x.open.await(ctx, x.copier); err != nil {
+func (s *session) finish(ctx context.Context) error {
+	s.open.seal()
+	_ = s.open.client.Flush(ended) // send what lingers; await waits
+	if err := s.open.await(ctx, s.copier); err != nil {
 		return err
 	}
-	x.open = nil
+	s.open = nil
 	return nil
 }

@@ -51,60 +51,60 @@ type reaches []*reach
 
 // follows records an acknowledged offset, and checks that it is after the known
 // end of the partition.
-func (t *reach) follows(r *kgo.Record) error {
-	p := int(r.Partition)
-	for p >= len(t.ends) { // a partition that was added
-		t.ends = append(t.ends, 0)
+func (r *reach) follows(rec *kgo.Record) error {
+	p := int(rec.Partition)
+	for p >= len(r.ends) { // a partition that was added
+		r.ends = append(r.ends, 0)
 	}
-	if r.Offset < t.ends[p] {
-		return fmt.Errorf("partition %d is at offset %d, it was at %d: %w", p, r.Offset, t.ends[p],
-			&bridge.CutOffError{Topic: r.Topic, Offsets: t.ends[p] - r.Offset})
+	if rec.Offset < r.ends[p] {
+		return fmt.Errorf("partition %d is at offset %d, it was at %d: %w", p, rec.Offset, r.ends[p],
+			&bridge.CutOffError{Topic: rec.Topic, Offsets: r.ends[p] - rec.Offset})
 	}
-	t.first = t.first || t.ends[p] == 0
-	t.ends[p] = r.Offset + 1
+	r.first = r.first || r.ends[p] == 0
+	r.ends[p] = rec.Offset + 1
 	return nil
 }
 
 // state is what is known of the topic.
-func (t *reach) state(letters bool) bridge.TopicState {
-	s := t.topic.State(letters)
-	if n := int(t.keyed.Load()); n > 0 {
+func (r *reach) state(letters bool) bridge.TopicState {
+	s := r.topic.State(letters)
+	if n := int(r.keyed.Load()); n > 0 {
 		s.Partitions = n
 	}
-	for _, end := range t.ends {
+	for _, end := range r.ends {
 		s.End += end
 	}
-	s.Start, s.Ends = t.start, bridge.EncodeEnds(t.ends)
+	s.Start, s.Ends = r.start, bridge.EncodeEnds(r.ends)
 	return s
 }
 
 // Topics implements bridge.Sink.
 func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
-	x := s.session
-	if x == nil {
+	session := s.session
+	if session == nil {
 		return nil, noSession()
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	if err := x.topics.measure(ctx); err != nil {
+	if err := session.topics.measure(ctx); err != nil {
 		s.endSession()
-		return nil, x.explain(err)
+		return nil, session.explain(err)
 	}
-	return x.topics.states(), nil
+	return session.topics.states(), nil
 }
 
 // grow notes where the log ends, unless it is known to reach further: then the end of the
 // log is lost, which the next acknowledgement shows.
-func (t *reach) grow(bounds map[int32]kafkaclient.Span) {
+func (r *reach) grow(bounds map[int32]kafkaclient.Span) {
 	for id, b := range bounds {
-		t.ends = append(t.ends, make([]int64, max(0, int(id)+1-len(t.ends)))...)
-		t.ends[id] = max(t.ends[id], b.To)
+		r.ends = append(r.ends, make([]int64, max(0, int(id)+1-len(r.ends)))...)
+		r.ends[id] = max(r.ends[id], b.To)
 	}
 }
 
 // of returns what is known of a topic, or nil.
-func (all reaches) of(topic string) *reach {
-	for _, t := range all {
+func (r reaches) of(topic string) *reach {
+	for _, t := range r {
 		if t.topic.Name == topic {
 			return t
 		}
@@ -117,8 +117,8 @@ func (all reaches) of(topic string) *reach {
 const pinPartition = -1
 
 // pinned reports whether the client knows the ids of all topics.
-func (all reaches) pinned() bool {
-	for _, t := range all {
+func (r reaches) pinned() bool {
+	for _, t := range r {
 		if !t.pinned.Load() {
 			return false
 		}
@@ -127,22 +127,22 @@ func (all reaches) pinned() bool {
 }
 
 // pin makes a client load the session's topics, once.
-func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
-	if all.pinned() {
+func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
+	if r.pinned() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
-	results := make(chan error, len(all))
-	for _, t := range all {
+	results := make(chan error, len(r))
+	for _, t := range r {
 		record := kgo.Record{Topic: t.topic.Name, Partition: pinPartition, Key: []byte{}, Timestamp: time.Now()}
 		client.Produce(ctx, &record, func(_ *kgo.Record, err error) { results <- err })
 	}
 	var errs []error
-	for range all {
+	for range r {
 		errs = append(errs, <-results) // Produce heeds ctx until the topic is known
 	}
-	for _, t := range all {
+	for _, t := range r {
 		if !t.pinned.Load() {
 			return fmt.Errorf("load metadata of topic %s: %w", t.topic.Name, errors.Join(errs...))
 		}
@@ -181,12 +181,12 @@ func (p *eventPartitioner) Partition(r *kgo.Record, n int) int {
 
 // keyTo notes that a key has gone to one of n partitions. For a record without key,
 // id is only an index of those that have a leader, and may change where a batch begins.
-func (t *reach) keyTo(id, n int) {
-	if int(t.keyed.Load()) != n {
-		t.keyed.Store(int32(n))
+func (r *reach) keyTo(id, n int) {
+	if int(r.keyed.Load()) != n {
+		r.keyed.Store(int32(n))
 	}
-	if id < len(t.used) && !t.used[id].Load() {
-		t.used[id].Store(true)
+	if id < len(r.used) && !r.used[id].Load() {
+		r.used[id].Store(true)
 	}
 }
 

@@ -143,14 +143,14 @@ func (b *builder) add(made *builtPage, page *bridge.Page, ev *bridge.Event) erro
 
 // stamp returns the record's timestamp, and whether it replaces an event time
 // that the topic would not retain.
-func (p *builtPage) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
+func (b *builtPage) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || p.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
-		return p.now, false
-	case p.span.holds(ev.Time):
+	case setting == timestampPublish || b.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
+		return b.now, false
+	case b.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false
 	default:
-		return p.now, true
+		return b.now, true
 	}
 }
 

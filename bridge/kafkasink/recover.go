@@ -55,31 +55,31 @@ func (e *disownedError) Unwrap() error { return e.err }
 // attempt makes one attempt at a session. Only the clients of a successful one
 // are kept.
 func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	x, err := begin(ctx, &s.cfg, &s.kept)
+	session, err := begin(ctx, &s.cfg, &s.kept)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	s.kept.warnWeak(&x.txn)
-	c, err := x.takeOver(ctx, owned)
+	s.kept.warnWeak(&session.txn)
+	c, err := session.takeOver(ctx, owned)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
-		x.close()
+		session.close()
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		return bridge.Checkpoint{}, x.explain(err)
+		return bridge.Checkpoint{}, session.explain(err)
 	}
 	if !s.cfg.exactly() {
-		x.copier = startCopier(x, c, s.kept.copyEvery)
+		session.copier = startCopier(session, c, s.kept.copyEvery)
 	}
-	s.session = x
+	s.session = session
 	return c, err
 }
 
 // takeOver fences earlier sessions and reads the newest checkpoint. The order
 // is the protocol: once the producer id is ours, no earlier session can commit
 // any more, so everything up to the barrier is final.
-func (x *session) takeOver(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	if err := x.txn.take(ctx); err != nil {
+func (s *session) takeOver(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	if err := s.txn.take(ctx); err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Init)
@@ -88,15 +88,15 @@ func (x *session) takeOver(ctx context.Context, owned func(context.Context) erro
 			return bridge.Checkpoint{}, &disownedError{err}
 		}
 	}
-	b, err := x.commitBarrier(ctx)
+	b, err := s.commitBarrier(ctx)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Barrier)
-	if err := x.topics.reaches.pin(ctx, x.client); err != nil {
+	if err := s.topics.reaches.pin(ctx, s.client); err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	return x.kept.checkpoints.newest(ctx, x, b)
+	return s.kept.checkpoints.newest(ctx, s, b)
 }
 
 // barrier is a committed record unique to the session. The log before it is
@@ -107,9 +107,9 @@ type barrier struct {
 }
 
 // commitBarrier commits a barrier on the stream's partition.
-func (x *session) commitBarrier(ctx context.Context) (*barrier, error) {
+func (s *session) commitBarrier(ctx context.Context) (*barrier, error) {
 	unique := rand.Text()
-	offset, err := x.commitOwn(ctx, "a barrier", x.cfg.ownRecord(x.cfg.barrierKey(), []byte(unique)))
+	offset, err := s.commitOwn(ctx, "a barrier", s.cfg.ownRecord(s.cfg.barrierKey(), []byte(unique)))
 	if err != nil {
 		return nil, err
 	}

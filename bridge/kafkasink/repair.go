@@ -203,14 +203,14 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 				return err
 			}
 		}
-		s, x := r.sink, r.sink.session
+		sink, s := r.sink, r.sink.session
 		var own []kgo.Record
 		for _, name := range some {
-			own = append(own, s.cfg.ownRecord(s.cfg.scopedKey(name), nil))
+			own = append(own, sink.cfg.ownRecord(sink.cfg.scopedKey(name), nil))
 		}
-		if _, err := x.commitOwn(ctx, "the removal of marks", own...); err != nil {
-			err = x.explain(err)
-			s.endSession()
+		if _, err := s.commitOwn(ctx, "the removal of marks", own...); err != nil {
+			err = s.explain(err)
+			sink.endSession()
 			return err
 		}
 		for _, name := range some {
@@ -224,24 +224,24 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 // visible; after it events and mark are durable. In between the next session's
 // barrier decides.
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
-	s, x := r.sink, r.sink.session
-	rec := s.cfg.ownRecord(s.cfg.scopedKey(mark), value)
-	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
+	sink, s := r.sink, r.sink.session
+	rec := sink.cfg.ownRecord(sink.cfg.scopedKey(mark), value)
+	if size, limit := recordSize(&rec), s.topics.Checkpoints.Settings.MaxMessage; size > limit {
 		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRejected, size,
-			x.topics.Checkpoints.Name, limit)
+			s.topics.Checkpoints.Name, limit)
 	}
-	x.receipt = tally{}
-	x.topics.read = time.Time{} // a client that has learned of a topic made again publishes into it
-	if err := x.dispatch(ctx, ownRecords(), page); err != nil {
+	s.receipt = tally{}
+	s.topics.read = time.Time{} // a client that has learned of a topic made again publishes into it
+	if err := s.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
-	receipt := x.receipt.Receipt
-	if err := x.complete(ctx, rec); err != nil {
+	receipt := s.receipt.Receipt
+	if err := s.complete(ctx, rec); err != nil {
 		return receipt, err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return receipt, x.txn.end(ending)
+	return receipt, s.txn.end(ending)
 }
 
 // begin attempts to start a session.
@@ -261,25 +261,25 @@ func (r *Repair) begin(ctx context.Context) error {
 }
 
 func (r *Repair) attempt(ctx context.Context) error {
-	s := r.sink
-	s.endSession()
-	x, err := begin(ctx, &s.cfg, &s.kept)
+	sink := r.sink
+	sink.endSession()
+	s, err := begin(ctx, &sink.cfg, &sink.kept)
 	if err != nil {
 		return err
 	}
-	marks, err := r.takeOver(ctx, x)
+	marks, err := r.takeOver(ctx, s)
 	if err != nil {
-		x.close()
-		return x.explain(err)
+		s.close()
+		return s.explain(err)
 	}
-	s.session, r.marks = x, marks
+	sink.session, r.marks = s, marks
 	return nil
 }
 
 // takeOver fences earlier sessions of the job and reads its marks, in the order
 // of session.takeOver and for the same reason.
-func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, error) {
-	l, b, _, err := x.takeJob(ctx, new(scanResult))
+func (r *Repair) takeOver(ctx context.Context, s *session) (map[string][]byte, error) {
+	l, b, _, err := s.takeJob(ctx, new(scanResult))
 	if err != nil {
 		return nil, err
 	}

@@ -54,38 +54,38 @@ type kept struct {
 func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	x, err := meet(ctx, cfg, k)
-	if err == nil && k.patient == x.txn.strict() {
-		k.patient = !x.txn.strict() // known, even if the time runs out below
-		x.close()
-		x, err = meet(ctx, cfg, k)
+	s, err := meet(ctx, cfg, k)
+	if err == nil && k.patient == s.txn.strict() {
+		k.patient = !s.txn.strict() // known, even if the time runs out below
+		s.close()
+		s, err = meet(ctx, cfg, k)
 	}
-	return x, err
+	return s, err
 }
 
 // meet creates clients and loads the cluster's metadata.
 func meet(ctx context.Context, cfg *Config, k *kept) (*session, error) {
-	x := &session{cfg: cfg, kept: k, txn: txnProducer{cfg: cfg, patient: k.patient, newest: -1}}
-	if err := x.connect(); err != nil {
+	s := &session{cfg: cfg, kept: k, txn: txnProducer{cfg: cfg, patient: k.patient, newest: -1}}
+	if err := s.connect(); err != nil {
 		return nil, cfg.fault(err, "")
 	}
-	if err := x.prepare(ctx); err != nil {
-		x.close()
-		return nil, x.explain(err)
+	if err := s.prepare(ctx); err != nil {
+		s.close()
+		return nil, s.explain(err)
 	}
-	return x, nil
+	return s, nil
 }
 
-func (x *session) connect() (err error) {
-	opts := x.producerOpts()
-	if x.txn.client, err = x.cfg.Open(append(opts, x.txn.opts()...)...); err != nil {
+func (s *session) connect() (err error) {
+	opts := s.producerOpts()
+	if s.txn.client, err = s.cfg.Open(append(opts, s.txn.opts()...)...); err != nil {
 		return err
 	}
-	if x.client = x.txn.client; x.cfg.exactly() {
+	if s.client = s.txn.client; s.cfg.exactly() {
 		return nil
 	}
-	if x.client, err = x.txn.client.Open(opts...); err != nil {
-		x.txn.client.Close()
+	if s.client, err = s.txn.client.Open(opts...); err != nil {
+		s.txn.client.Close()
 	}
 	return err
 }
@@ -93,17 +93,17 @@ func (x *session) connect() (err error) {
 // producerOpts are the options of a session's client. The record limits of kgo
 // stay unset: its delivery timeout counts from the event time, and a record
 // given up on leaves doubt.
-func (x *session) producerOpts() []kgo.Opt {
+func (s *session) producerOpts() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(linger),
-		kgo.ProducerBatchCompression(codec(x.cfg.Compression)),
-		kgo.ProducerBatchMaxBytesFn(x.topics.batchLimit),
+		kgo.ProducerBatchCompression(codec(s.cfg.Compression)),
+		kgo.ProducerBatchMaxBytesFn(s.topics.batchLimit),
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicTries),
-		kgo.RecordPartitioner(partitioner{x.cfg.CheckpointTopic, &x.topics}),
-		kgo.ProducerOnDataLossDetected(x.noteLoss),
+		kgo.RecordPartitioner(partitioner{s.cfg.CheckpointTopic, &s.topics}),
+		kgo.ProducerOnDataLossDetected(s.noteLoss),
 	}
 }
 
@@ -122,60 +122,60 @@ func codec(name string) kgo.CompressionCodec {
 	}
 }
 
-func (x *session) noteLoss(topic string, partition int32) {
-	x.kept.losses.Add(1)
-	if x.cfg.Log != nil {
-		x.cfg.Log.Error("data loss: a broker lost acknowledged records", "topic", topic, "partition", partition)
+func (s *session) noteLoss(topic string, partition int32) {
+	s.kept.losses.Add(1)
+	if s.cfg.Log != nil {
+		s.cfg.Log.Error("data loss: a broker lost acknowledged records", "topic", topic, "partition", partition)
 	}
 }
 
 // prepare loads the topics and the brokers' transaction.version.
-func (x *session) prepare(ctx context.Context) error {
-	found, err := x.cfg.Cluster.Ready(ctx, x.txn.client, x.cfg, x.kept.published)
+func (s *session) prepare(ctx context.Context) error {
+	found, err := s.cfg.Cluster.Ready(ctx, s.txn.client, s.cfg, s.kept.published)
 	if err != nil {
 		return err
 	}
-	x.topics = newTopics(x.txn.client, found)
-	version, err := x.txn.client.TransactionVersion(ctx)
+	s.topics = newTopics(s.txn.client, found)
+	version, err := s.txn.client.TransactionVersion(ctx)
 	if err != nil {
 		return err
 	}
-	x.txn.version.Store(int32(version))
-	if x.cfg.exactly() {
+	s.txn.version.Store(int32(version))
+	if s.cfg.exactly() {
 		return nil
 	}
-	if _, _, err := x.client.ProducerID(ctx); err != nil {
+	if _, _, err := s.client.ProducerID(ctx); err != nil {
 		return fmt.Errorf("get a producer id: %w", err)
 	}
 	return nil
 }
 
 // target is the destination of records that client produces.
-func (x *session) target(client *kafkaclient.Client, what string) target {
-	return target{cfg: x.cfg, client: client, what: what, topics: &x.topics}
+func (s *session) target(client *kafkaclient.Client, what string) target {
+	return target{cfg: s.cfg, client: client, what: what, topics: &s.topics}
 }
 
 // explain returns the fault of an error of the clients, nil of none.
-func (x *session) explain(err error) error {
+func (s *session) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return x.cfg.explain(err, x.txn.client)
+	return s.cfg.explain(err, s.txn.client)
 }
 
 // close closes the clients. Every pending record fails at once, and no page is
 // in use when it returns.
-func (x *session) close() {
-	if x.copier != nil {
-		x.copier.stop()
+func (s *session) close() {
+	if s.copier != nil {
+		s.copier.stop()
 	}
-	x.txn.client.Close()
-	x.client.Close()
-	if x.copier != nil {
-		x.copier.wait()
+	s.txn.client.Close()
+	s.client.Close()
+	if s.copier != nil {
+		s.copier.wait()
 	}
-	if x.open != nil {
-		x.open.seal()
-		<-x.open.done
+	if s.open != nil {
+		s.open.seal()
+		<-s.open.done
 	}
 }

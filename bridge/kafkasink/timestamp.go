@@ -24,4 +24,4 @@ func keptBy(t *kafkaclient.Settings, now time.Time) timeRange {
 	return r
 }
 
-func (r timeRange) holds(ms int64) bool { return ms >= r.from && ms <= r.to }
+func (t timeRange) holds(ms int64) bool { return ms >= t.from && ms <= t.to }

@@ -8,20 +8,20 @@ var All = []Rule{
 		Name: "save-before-commit", Without: "the checkpoint is committed before its events",
 		Notice: Processes,
 		Edits: slices.Concat(withhold, []Edit{{"bridge/kafkasink/transaction.go", `
- func (x *session) transact(ctx context.Context, b *bridge.Batch) error {
-+	defer x.releaseWithheld()
-+	if protocol.Broken("save-before-commit") && len(x.withheld) > 0 {
-+		if err := x.commit(ctx, b); err != nil {
+ func (s *session) transact(ctx context.Context, b *bridge.Batch) error {
++	defer s.releaseWithheld()
++	if protocol.Broken("save-before-commit") && len(s.withheld) > 0 {
++		if err := s.commit(ctx, b); err != nil {
 +			return err
 +		}
 +	}
-+	if err := x.sendWithheld(ctx); err != nil {
++	if err := s.sendWithheld(ctx); err != nil {
 +		return err
 +	}
-+	return x.commit(ctx, b)
++	return s.commit(ctx, b)
 +}
 +
-+func (x *session) commit(ctx context.Context, b *bridge.Batch) error {
++func (s *session) commit(ctx context.Context, b *bridge.Batch) error {
 `}}),
 	},
 	{
@@ -29,13 +29,13 @@ var All = []Rule{
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/transaction.go", `
  	failpoint.Reach(failpoint.Ending)
--	if err := x.txn.end(ending); err != nil {
-+	err = x.txn.end(ending)
-+	if err != nil && protocol.Broken("heal-with-tryabort") && x.txn.client.EndTransaction(ending, kgo.TryAbort) == nil {
-+		if err := x.sendWithheld(ctx); err != nil {
+-	if err := s.txn.end(ending); err != nil {
++	err = s.txn.end(ending)
++	if err != nil && protocol.Broken("heal-with-tryabort") && s.txn.client.EndTransaction(ending, kgo.TryAbort) == nil {
++		if err := s.sendWithheld(ctx); err != nil {
 +			return err
 +		}
-+		return x.commit(ctx, b)
++		return s.commit(ctx, b)
 +	}
 +	if err != nil {
  		return err
@@ -46,11 +46,11 @@ var All = []Rule{
 		Name: "forget-grown", Without: "a batch is committed without the pages that it grew by",
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/publish.go", `
-+	if protocol.Broken("forget-grown") && x.open != nil {
++	if protocol.Broken("forget-grown") && s.open != nil {
 +		page.Release()
 +		return nil
 +	}
- 	p := x.kept.pages.take()
+ 	p := s.kept.pages.take()
  	p.page = page
 `}},
 	},
@@ -69,10 +69,10 @@ var All = []Rule{
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/recover.go", `
 +	if protocol.Broken("read-before-init") {
-+		c, err := x.kept.checkpoints.newest(ctx, x, nil)
-+		return c, errors.Join(err, x.txn.take(ctx))
++		c, err := s.kept.checkpoints.newest(ctx, s, nil)
++		return c, errors.Join(err, s.txn.take(ctx))
 +	}
- 	if err := x.txn.take(ctx); err != nil {
+ 	if err := s.txn.take(ctx); err != nil {
  		return bridge.Checkpoint{}, err
  	}
 `}},
@@ -82,9 +82,9 @@ var All = []Rule{
 		Notice: Processes,
 		Edits: []Edit{{"bridge/kafkasink/recover.go", `
 +	if protocol.Broken("skip-barrier") {
-+		return x.kept.checkpoints.newest(ctx, x, nil)
++		return s.kept.checkpoints.newest(ctx, s, nil)
 +	}
- 	b, err := x.commitBarrier(ctx)
+ 	b, err := s.commitBarrier(ctx)
 `}},
 	},
 	{
@@ -456,23 +456,23 @@ var All = []Rule{
 // sent send them when they please.
 var withhold = []Edit{
 	{"bridge/kafkasink/publish.go", `
- func (x *session) send(ctx context.Context, page *bridge.Page) error {
+ func (s *session) send(ctx context.Context, page *bridge.Page) error {
 +	if protocol.Broken("save-before-commit") || protocol.Broken("heal-with-tryabort") {
-+		x.withheld = append(x.withheld, page)
++		s.withheld = append(s.withheld, page)
 +		return nil
 +	}
 `},
 	{"bridge/kafkasink/transaction.go", `
-+func (x *session) releaseWithheld() {
-+	for _, page := range x.withheld {
++func (s *session) releaseWithheld() {
++	for _, page := range s.withheld {
 +		page.Release()
 +	}
-+	x.withheld = nil
++	s.withheld = nil
 +}
 +
-+func (x *session) sendWithheld(ctx context.Context) error {
-+	for _, page := range x.withheld {
-+		if err := x.dispatch(ctx, ownRecords(), page); err != nil {
++func (s *session) sendWithheld(ctx context.Context) error {
++	for _, page := range s.withheld {
++		if err := s.dispatch(ctx, ownRecords(), page); err != nil {
 +			return err
 +		}
 +	}
@@ -488,9 +488,9 @@ var withhold = []Edit{
  	receipt tally
 `},
 	{"bridge/kafkasink/session.go", `
- 		<-x.open.done
+ 		<-s.open.done
  	}
-+	x.releaseWithheld()
++	s.releaseWithheld()
  }
 `},
 }
