@@ -115,8 +115,12 @@ func With[T any](
 	return answer, nil
 }
 
-// Log returns a reader of a topic; see NewLog.
-func (c *Client) Log(topic string, id [16]byte) *Log { return NewLog(c.Client, topic, id) }
+// Log returns a reader of a topic. With a non-zero id, a topic recreated under the same
+// name is an error. Without an id it reads the topic found first. The client's consumer
+// options are ignored.
+func (c *Client) Log(topic string, id [16]byte) *Log {
+	return &Log{client: c.Client, name: topic, id: id, turns: make(map[int32]chan struct{})}
+}
 
 // Trouble returns the latest error of a broker that has not recovered, or names
 // an unresponsive one; nil if there is none.

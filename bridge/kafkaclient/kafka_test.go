@@ -45,6 +45,11 @@ func (w *world) open(addrs []string, opts ...kgo.Opt) *kgo.Client {
 	return c
 }
 
+// log returns a reader of the topic.
+func (w *world) log() *kafkaclient.Log {
+	return (&kafkaclient.Client{Client: w.client}).Log(w.topic, [16]byte{})
+}
+
 // put produces records of the values from on and before to, a batch each.
 func (w *world) put(c *kgo.Client, partition int32, from, to int) {
 	w.Helper()

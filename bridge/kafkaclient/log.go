@@ -56,13 +56,6 @@ type Log struct {
 	turns   map[int32]chan struct{} // by broker, full while a fetch is under way
 }
 
-// NewLog returns a reader of the topic. With a non-zero id, a topic recreated
-// under the same name is an error. Without an id it reads the topic found
-// first. The caller keeps the client; its consumer options are ignored.
-func NewLog(client *kgo.Client, topic string, id [16]byte) *Log {
-	return &Log{client: client, name: topic, id: id, turns: make(map[int32]chan struct{})}
-}
-
 // Topic returns the topic's name.
 func (l *Log) Topic() string { return l.name }
 

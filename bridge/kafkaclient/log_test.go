@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 	w.put(open, 0, 300, 301) // hides what follows
 	w.put(w.client, 0, 400, 401)
 
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	all, err := l.Bounds(t.Context())
 	if want := (spans{0: {0, 12}, 1: {7, 12}, 2: {10, 10}, 3: {0, 0}}); err != nil || !maps.Equal(all, want) {
 		t.Fatalf("bounds %v, %v; want %v", all, err, want)
@@ -94,7 +94,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("merge %s: %v, %v; want %v", name, order, err, inOrder)
 		}
 	}
-	l = kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l = w.log()
 	l.Uncommitted = true
 	got := values{}
 	if all, err = l.Bounds(t.Context()); err != nil {
@@ -141,7 +141,7 @@ func TestReadAborted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	spans, err := l.Bounds(t.Context())
 	if err == nil {
 		err = l.Read(t.Context(), spans, func(r *kgo.Record) error {
@@ -165,7 +165,7 @@ func TestReadWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.put(open, 1, 6, 7)
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	ends, err := l.Ends(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestReadWhatChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kafkatest.Brokers(t), 1)
 	w.put(w.client, 0, 0, 10)
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	c, err := l.Fetch(t.Context(), 0, 10)
 	if err != nil || c.Next != 10 || len(c.Records) > 0 {
 		t.Fatalf("at the end: %+v, %v", c, err)
@@ -270,7 +270,7 @@ func TestReadThrottled(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	got := values{}
 	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}}, got.add); err != nil ||
 		!got.equal(values{0: upTo(0, 5), 1: upTo(5, 10)}) {
@@ -301,7 +301,7 @@ func TestOneFetchAtATime(t *testing.T) {
 			sent = append(sent, time.Now())
 			return true
 		}})
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	got := values{}
 	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add); err != nil {
 		t.Fatal(err)

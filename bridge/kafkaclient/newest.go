@@ -24,7 +24,7 @@ type found[T any] struct {
 }
 
 // Newest returns the values that keep takes from the newest n records of the spans that
-// it accepts, ordered by CompareTime. It reads back in each partition only as far as
+// it accepts, ordered by compareTime. It reads back in each partition only as far as
 // needed, and holds at most 2n values per partition.
 func Newest[T any](
 	ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) (T, bool),
@@ -58,7 +58,7 @@ func Newest[T any](
 		}
 	}
 	all := slices.Concat(slices.Collect(maps.Values(newest))...)
-	slices.SortFunc(all, func(a, b found[T]) int { return CompareTime(&a.at, &b.at) })
+	slices.SortFunc(all, func(a, b found[T]) int { return compareTime(&a.at, &b.at) })
 	values := make([]T, 0, min(n, len(all)))
 	for _, f := range lastOf(all, n, n) {
 		values = append(values, f.value)
@@ -74,8 +74,8 @@ func lastOf[E any](list []E, limit, n int) []E {
 	return slices.Clone(list[len(list)-n:])
 }
 
-// CompareTime orders records by timestamp, partition and offset.
-func CompareTime(a, b *kgo.Record) int {
+// compareTime orders records by timestamp, partition and offset.
+func compareTime(a, b *kgo.Record) int {
 	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 

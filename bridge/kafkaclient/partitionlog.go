@@ -15,7 +15,7 @@ type PartitionLog struct {
 
 // Partition returns a reader of one partition of a described topic.
 func (c *Client) Partition(t *Topic, partition int32) *PartitionLog {
-	return &PartitionLog{NewLog(c.Client, t.Name, t.ID), partition}
+	return &PartitionLog{c.Log(t.Name, t.ID), partition}
 }
 
 // Fetch is Log.Fetch.

@@ -41,7 +41,7 @@ func TestReadSmall(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l := w.log()
 	l.Small = true
 	got := values{}
 	if err := l.Read(t.Context(), spans{0: {0, 3}, 1: {0, 3}, 2: {0, 3}, 3: {0, 3}}, got.add); err != nil ||

@@ -89,8 +89,8 @@ func (t *Topic) Replication() int {
 	return t.Partitions[0].Replicas
 }
 
-// May reports whether the operation is authorized, or unknown.
-func (t *Topic) May(op kmsg.ACLOperation) bool {
+// may reports whether the operation is authorized, or unknown.
+func (t *Topic) may(op kmsg.ACLOperation) bool {
 	return t.Operations == 0 || t.Operations&(1<<op) != 0
 }
 

@@ -73,5 +73,5 @@ func (r *TopicReader) Read(ctx context.Context, spans map[int32]Span, visit func
 func (r *TopicReader) Merge(
 	ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error, settle func() error,
 ) error {
-	return r.with(func(l *Log) error { return l.Merge(ctx, spans, CompareTime, visit, settle) })
+	return r.with(func(l *Log) error { return l.Merge(ctx, spans, compareTime, visit, settle) })
 }

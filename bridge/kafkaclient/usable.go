@@ -84,7 +84,7 @@ func (c *Config) CanPublish(t *Topic) error {
 	switch {
 	case !t.Exists:
 		return c.missing(t, bridge.HintTopicMissing)
-	case !t.May(kmsg.ACLOperationWrite):
+	case !t.may(kmsg.ACLOperationWrite):
 		return forbidden(t, "write", c.GrantWrite(t.Name))
 	case t.Settings.Compacted:
 		return unusable(bridge.ReasonTopic, "compacted",
@@ -96,7 +96,7 @@ func (c *Config) CanPublish(t *Topic) error {
 
 // CanRead returns why an existing topic cannot be read, or nil.
 func (c *Config) CanRead(t *Topic) error {
-	if t.May(kmsg.ACLOperationRead) {
+	if t.may(kmsg.ACLOperationRead) {
 		return nil
 	}
 	return forbidden(t, "read", c.GrantRead(t.Name))
@@ -108,9 +108,9 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 	switch {
 	case !t.Exists:
 		return c.missing(t, bridge.HintCheckpointTopicMissing)
-	case !t.May(kmsg.ACLOperationWrite):
+	case !t.may(kmsg.ACLOperationWrite):
 		return forbidden(t, "write", c.GrantWrite(t.Name))
-	case !t.May(kmsg.ACLOperationRead):
+	case !t.may(kmsg.ACLOperationRead):
 		return c.CanRead(t)
 	case len(t.Partitions) < CheckpointPartitions:
 		return unusable(bridge.ReasonTopic, "partitions",

@@ -1,5 +1,7 @@
 package kafkarecord
 
+import "github.com/twmb/franz-go/pkg/kgo"
+
 // The headers of record contract v1.
 const (
 	HeaderSpecVersion = "ce_specversion"
@@ -24,3 +26,13 @@ const (
 	HeaderCursorHash   = "eb-cursor-hash"
 	HeaderIndex        = "eb-index"
 )
+
+// headerOf returns the value of a record's header, and whether there is one.
+func headerOf(r *kgo.Record, key string) (value []byte, ok bool) {
+	for i := range r.Headers {
+		if r.Headers[i].Key == key {
+			return r.Headers[i].Value, true
+		}
+	}
+	return nil, false
+}

@@ -167,10 +167,8 @@ func (p *Published) isOurs(r *kgo.Record) bool {
 	if r.Attrs.IsControl() {
 		return false
 	}
-	for _, h := range r.Headers {
-		if h.Key == HeaderStream {
-			return string(h.Value) == p.cfg.Stream
-		}
+	if stream, ok := headerOf(r, HeaderStream); ok {
+		return string(stream) == p.cfg.Stream
 	}
 	return r.Topic == p.cfg.Topics.Events && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
 }

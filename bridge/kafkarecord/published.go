@@ -217,8 +217,7 @@ func (p *Published) spansBehind(
 					"which publishes again what is listed since TIME, a time before the position by at least " +
 					"EXPORT_LOOK_BACK (EXPORT_LATE) and EXPORT_SETTLE",
 				Err: fmt.Errorf("partition %d of topic %s begins at offset %d, but what was published since offset %d "+
-					"must be known: "+
-					"the API may list it again", id, l.Topic(), all.From, from[id]),
+					"must be known: the API may list it again", id, l.Topic(), all.From, from[id]),
 			}
 		}
 		if span.From < span.To {

@@ -46,22 +46,13 @@ func (n *Naming) sourcesOf(id bridge.SourceIdentity) sources {
 
 // mayHave reports whether a record may be of the source.
 func (s *sources) mayHave(r *kgo.Record) bool {
-	of, named := sourceOfRecord(r)
-	return !named || of == s.current || of == s.described
+	of, named := headerOf(r, HeaderSource)
+	return !named || string(of) == s.current || string(of) == s.described
 }
 
 // isOthers reports whether a record says that it is of another source. Where
 // one of both is unnamed that is unknown; KAFKA_CE_SOURCE names the stream's.
 func (s *sources) isOthers(r *kgo.Record) bool {
-	of, _ := sourceOfRecord(r)
-	return (s.described != s.unnamed || s.current != s.unnamed) && of != s.unnamed && !s.mayHave(r)
-}
-
-func sourceOfRecord(r *kgo.Record) (source string, named bool) {
-	for _, h := range r.Headers {
-		if h.Key == HeaderSource {
-			return string(h.Value), true
-		}
-	}
-	return "", false
+	of, _ := headerOf(r, HeaderSource)
+	return (s.described != s.unnamed || s.current != s.unnamed) && string(of) != s.unnamed && !s.mayHave(r)
 }

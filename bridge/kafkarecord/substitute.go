@@ -36,16 +36,9 @@ func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
 	if _, err := d.Token(); err != io.EOF || s.ID == "" || len(s.SHA256) != 2*sha256.Size {
 		return s, false
 	}
-	var hash, index string
-	for _, h := range r.Headers {
-		switch h.Key {
-		case HeaderCursorHash:
-			hash = string(h.Value)
-		case HeaderIndex:
-			index = string(h.Value)
-		}
-	}
-	return s, index == strconv.Itoa(s.Index) && (s.Cursor == "" || bridge.CursorHash(s.Cursor) == hash)
+	hash, _ := headerOf(r, HeaderCursorHash)
+	index, _ := headerOf(r, HeaderIndex)
+	return s, string(index) == strconv.Itoa(s.Index) && (s.Cursor == "" || bridge.CursorHash(s.Cursor) == string(hash))
 }
 
 // Encode returns the value of the dead letter.
