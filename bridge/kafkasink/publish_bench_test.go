@@ -80,6 +80,7 @@ func discard(c *kfake.Cluster, cfg kafkastream.Config) {
 		c.MoveTopicPartition(cfg.Topic, p, 0)
 	}
 	c.MoveTopicPartition(cfg.CheckpointTopic, kafkasink.CheckpointPartition(cfg.Stream), 1)
+	ends := make(map[int32]int64) // of the partitions: the sink checks that offsets rise
 	c.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		if c.CurrentNode() != 0 {
 			return nil, nil, false
@@ -91,7 +92,12 @@ func discard(c *kfake.Cluster, cfg kafkastream.Config) {
 			answer.TopicID = t.TopicID
 			for _, p := range t.Partitions {
 				part := kmsg.NewProduceResponseTopicPartition()
-				part.Partition = p.Partition
+				var batch kmsg.RecordBatch
+				if err := batch.ReadFrom(p.Records); err != nil {
+					return nil, err, true
+				}
+				part.Partition, part.BaseOffset = p.Partition, ends[p.Partition]
+				ends[p.Partition] += int64(batch.NumRecords)
 				answer.Partitions = append(answer.Partitions, part)
 			}
 			resp.Topics = append(resp.Topics, answer)
