@@ -154,8 +154,8 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
-// The bounds of the settings that are durations. A transaction must outlast a
-// commit on a limping cluster, and brokers allow 15 minutes by default.
+// The bounds of KAFKA_TRANSACTION_TIMEOUT. A transaction must outlast a commit on a
+// degraded cluster, and brokers allow 15 minutes by default.
 const (
 	minTransaction = 5 * time.Second
 	maxTransaction = 15 * time.Minute

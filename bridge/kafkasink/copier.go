@@ -13,24 +13,24 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// copyInterval is how often at most a checkpoint is copied: what losing the
-// store costs.
+// copyInterval is the minimum interval of copies: whoever loses the store goes back to
+// the last copy.
 const copyInterval = 5 * time.Second
 
-// copier copies committed checkpoints of an at-least-once stream into the
-// checkpoint topic, in small transactions of the stream's id: so a session
-// that lost the stream learns it here, and stops. One goroutine, started with
-// the session, ends when the session closes or when a copy fails.
+// copier copies the committed checkpoints of a session in at-least-once mode into the
+// checkpoint topic. Each copy is a small transaction of the stream's transactional id:
+// it fails once another session has the stream. One goroutine copies, from the start of
+// the session until the session closes or a copy fails.
 type copier struct {
-	txn   *txnProducer // the copier's alone once it has started
+	txn   *txnProducer // owned by the copier once it has started
 	topic *kafkaclient.Topic
 	every time.Duration
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	over    chan struct{} // closed when another session has the stream
-	failed  chan struct{} // closed when a copy failed in any way, over included
-	err     error         // why; written before either is closed
+	failed  chan struct{} // closed when a copy failed, also because of another session
+	err     error         // of the copy; written before over and failed are closed
 
 	turn chan struct{}  // holds a token while a copy is written; guards kept
 	kept bridge.Version // of the newest copy
@@ -39,7 +39,7 @@ type copier struct {
 	next bridge.Checkpoint
 }
 
-// startCopier begins to copy. kept is the newest copy that there is.
+// startCopier starts the copier of a session. kept is the newest copy.
 func startCopier(s *session, kept bridge.Checkpoint, every time.Duration) *copier {
 	version := kept.Version
 	if kept.Zero() {
@@ -80,8 +80,8 @@ func (c *copier) failure() error {
 	}
 }
 
-// lost is closed when another session has the stream. It is never in exactly-once mode,
-// where c is nil: there the transaction says so.
+// lost returns a channel that is closed when another session has the stream. In
+// exactly-once mode c is nil and the channel is never closed: the transaction fails.
 func (c *copier) lost() <-chan struct{} {
 	if c == nil {
 		return nil
@@ -89,15 +89,14 @@ func (c *copier) lost() <-chan struct{} {
 	return c.over
 }
 
-// stop asks the goroutine to end. It does when the session's writer is closed,
-// and wait waits for it.
+// stop asks the goroutine to end, and wait waits for the end. A copy that is being
+// written ends when the session's clients are closed.
 func (c *copier) stop() { c.cancel() }
 func (c *copier) wait() { c.running.Wait() }
 
-// introduce copies the first checkpoint of an epoch, and returns when it is
-// committed: an epoch counts only once it is in Kafka, where sessions fence
-// each other. Otherwise one that was fenced could still begin an epoch in the
-// store, and a later exactly-once session would take it for the newest.
+// introduce copies the first checkpoint of an epoch, and returns once the copy is
+// committed. The store does not fence: a fenced session could begin an epoch there, and
+// a later session in exactly-once mode would take that epoch for the newest.
 func (c *copier) introduce(ctx context.Context, cp bridge.Checkpoint) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -142,9 +141,9 @@ func (c *copier) run(ctx context.Context) {
 	}
 }
 
-// fail ends the session: at once if the stream is another's, otherwise between
-// two batches. A session that ended in the middle of one, for want of a second
-// copy of the checkpoint, would make its events come twice.
+// fail ends the session: at once if another session has the stream, otherwise between
+// two batches. The end of a session within a batch makes the events of the batch
+// duplicates, which a missing copy is no reason for.
 func (c *copier) fail(err error) {
 	c.err = err
 	if errors.Is(err, bridge.ErrFenced) {
@@ -172,8 +171,8 @@ func (c *copier) copyNewest(ctx context.Context) error {
 	return nil
 }
 
-// copy commits one checkpoint. A copy that does not fit is left out: the store
-// has the checkpoint, and the stream must not stop for want of a second copy.
+// copy commits one checkpoint. It leaves out a checkpoint that does not fit the topic:
+// the store has it.
 func (c *copier) copy(ctx context.Context, cp bridge.Checkpoint) error {
 	cfg := c.txn.cfg
 	rec, err := cfg.checkpointRecord(cfg.mirrorKey(), &cp, c.topic)
@@ -189,8 +188,8 @@ func (c *copier) copy(ctx context.Context, cp bridge.Checkpoint) error {
 	return nil
 }
 
-// commit waits for brokers that are away until the session closes: the events
-// do not wait for it.
+// commit waits for unreachable brokers until the session closes. Publishing goes on
+// meanwhile.
 func (c *copier) commit(ctx context.Context, rec kgo.Record) error {
 	p := c.txn
 	if err := p.client.BeginTransaction(); err != nil {

@@ -79,13 +79,13 @@ func TestMirror(t *testing.T) {
 	now.Mode = bridge.ExactlyOnce
 	other := open(t, now)
 	if got := recoveredFrom(t, other); got.Seq != 3 {
-		t.Errorf("exactly once recovers %s, want the mirror's 1.3", got.Version)
+		t.Errorf("exactly-once mode recovers %s, want the mirror's 1.3", got.Version)
 	}
 	next := checkpoint(now, 0)
 	next.Epoch = 2
 	mustCommit(t, other, bridgetest.Load{Batch: bridge.Batch{Checkpoint: next}})
 	if got := recoveredFrom(t, s); got.Epoch != 2 {
-		t.Errorf("at least once recovers %s, want 2.0 of the other mode", got.Version)
+		t.Errorf("at-least-once mode recovers %s, want 2.0 of the other mode", got.Version)
 	}
 }
 

@@ -28,12 +28,12 @@ const (
 type target struct {
 	cfg    *Config
 	client *kafkaclient.Client
-	what   string // is done, for errors: "publish to TOPIC"
-	// txn has the records' transaction, of which all must have this producer id; nil
-	// without a transaction.
+	what   string // the operation, for errors: "publish to TOPIC"
+	// txn is nil without a transaction. All records of its transaction must have the
+	// id and epoch of producer.
 	txn      *txnProducer
 	producer producerID
-	// topics are those of the session: acknowledgments show how far they go.
+	// topics are those of the session: acknowledgments move their known ends.
 	topics *topics
 	// first is reached when the first record is handed over; none if empty.
 	first failpoint.Point
@@ -72,7 +72,7 @@ func (d *delivery) hand(p *inflightPage) {
 	p.delivery = d
 	p.left.Store(int64(n))
 	d.left.Add(int64(n))
-	records, promise := p.records, p.promise // the last promise may take them away
+	records, promise := p.records, p.promise // p may be used again before the loop ends
 	for i := range records {
 		d.client.Produce(context.Background(), &records[i], promise)
 		if d.first != "" {
@@ -108,8 +108,8 @@ func (d *delivery) hasFailed() bool {
 // settle records the result of a record's promise, on the client's goroutine.
 func (d *delivery) settle(r *kgo.Record, err error) {
 	if err == nil && d.txn != nil && (producerID{r.ProducerID, r.ProducerEpoch}) != d.producer {
-		// The client healed itself: it sends what it still has anew, while
-		// the brokers have dropped what they had acknowledged.
+		// The client took a new epoch after an error: it sends its pending records
+		// again, but the brokers have aborted the acknowledged ones.
 		err = errProducerChanged
 	}
 	if t := d.topics.reaches.of(r.Topic); err == nil && t != nil {
@@ -159,7 +159,7 @@ func (d *delivery) await(ctx context.Context, c *copier) error {
 		if stall := d.look(ctx); stall != nil {
 			d.cfg.Tell(stall)
 			if stall.Class == bridge.Permanent {
-				return stall // a refused login or certificate does not pass by waiting
+				return stall // waiting does not mend a rejected login or certificate
 			}
 		}
 	}
@@ -182,8 +182,8 @@ func (d *delivery) outcome() error {
 	case d.txn != nil && isFenced(d.err):
 		return d.txn.fault(err)
 	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.Settings.Known:
-		// With readable settings the next session knows the new limit. Without,
-		// it would try the same again for ever.
+		// With readable settings the next session knows the new limit. Without them
+		// each session would fail the same way.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
 		f.Hint = "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " +
 			d.cfg.GrantRead(d.topic)
@@ -206,7 +206,7 @@ func (d *delivery) look(ctx context.Context) *bridge.Fault {
 		case <-d.failed:
 		case <-looking.Done():
 		}
-		cancel() // an acknowledgement makes the question pointless
+		cancel() // the batch has ended: the answer is not needed
 	})
 	found, err := d.client.Describe(looking, namesOf(d.topics.Needed())...)
 	switch {

@@ -15,8 +15,8 @@ const (
 	// enlistTries times enlistRetry usually outlasts a transaction's end.
 	enlistTries = 8
 	enlistRetry = 4 * time.Millisecond
-	// enlistTime bounds enlist where the coordinator does not answer: then
-	// nothing is saved any more.
+	// enlistTime bounds enlist where the coordinator does not answer: a longer wait
+	// saves no time.
 	enlistTime = 50 * time.Millisecond
 	noLeader   = -1
 )
@@ -26,10 +26,10 @@ const (
 // reach it. The coordinator takes one leader at a time, and the others ask again
 // after 20 ms (add.partitions.to.txn.retry.backoff.ms).
 //
-// It saves time only: what is not added here the leaders add, so that no error
-// matters. Brokers must be strict: there each transaction has an epoch, and a request
-// that arrives after its end adds nothing. One that outlives its session may open a
-// transaction without records, which the next session or the timeout ends.
+// Errors do not matter: the leaders add what enlist did not. Brokers must be strict: each
+// transaction has an epoch there, and a request that arrives after the end of its
+// transaction adds nothing. A request that outlives its session may open a transaction
+// without records, which the next session or the transaction timeout ends.
 func (p *txnProducer) enlist(ctx context.Context, of producerID, used partitions) {
 	if !p.strict() || len(used.leaders) < 2 || used.leaders[noLeader] || time.Since(p.began) >= linger {
 		return
@@ -48,8 +48,8 @@ func (p *txnProducer) enlist(ctx context.Context, of producerID, used partitions
 	}
 }
 
-// partitions are those of a batch, and their leaders. One without a leader could not be
-// told the end of the transaction, which would never be complete.
+// partitions are those of a batch, and their leaders. A partition without a leader must
+// not be added: it could not take the end of the transaction.
 type partitions struct {
 	topics  []kmsg.AddPartitionsToTxnRequestTopic
 	leaders map[int32]bool
@@ -85,8 +85,7 @@ func (t *topics) takeUsed(cfg *Config) partitions {
 	return used
 }
 
-// isConcurrent reports whether the coordinator is not done with the transaction
-// before.
+// isConcurrent reports whether the coordinator is still ending the transaction before.
 func isConcurrent(resp *kmsg.AddPartitionsToTxnResponse) bool {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {

@@ -43,7 +43,7 @@ func (in invoices) Decode(p *bridge.Page) error {
 	return nil
 }
 
-// A source of one's own, to Kafka, exactly once: what is run again goes on
+// A source of one's own, to Kafka in exactly-once mode: what is run again goes on
 // behind the committed cursor.
 func Example() {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1)) // or the addresses of a real one

@@ -11,11 +11,10 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// longStep is how many offsets are read at once at most, since all of them are
-// in memory.
+// longStep bounds the offsets of one step, since their records are in memory.
 const longStep = 16 << 10
 
-// recordDelay is how much later than WrittenAt a checkpoint's record can be.
+// recordDelay bounds the time from a checkpoint's WrittenAt to its record.
 const recordDelay = time.Minute
 
 // CheckpointHistory reads the committed checkpoints of a stream without a
@@ -26,11 +25,10 @@ type CheckpointHistory struct{ cfg Config }
 // NewHistory returns the reader of a stream's checkpoints.
 func NewHistory(cfg Config) *CheckpointHistory { return &CheckpointHistory{cfg} }
 
-// Walk shows the stream's committed checkpoints that the checkpoint topic still
-// has to visit, each once, newest first, until it returns false. The topic keeps
-// every checkpoint for seven days, and the newest one for ever. A topic that does
-// not exist has none. Brokers that do not answer are waited for as long as ctx
-// allows, for some seconds at most.
+// Walk calls visit with the stream's committed checkpoints in the checkpoint topic, each
+// once, newest first, until visit returns false. The topic keeps every checkpoint for
+// seven days, and the newest one for ever. A missing topic has none. Unresponsive brokers
+// are retried for some seconds, until ctx ends at most.
 func (h *CheckpointHistory) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	return h.WalkBefore(ctx, time.Time{}, visit)
 }
@@ -114,7 +112,7 @@ func (h *CheckpointHistory) Newest(ctx context.Context, client *kafkaclient.Clie
 		case err == nil && (c.Zero() || known.Version.Compare(c.Version) > 0):
 			c = known
 		case err != nil && c.Zero() && !errors.Is(err, bridge.ErrNoCheckpoint):
-			// A topic must not be made while this is open.
+			// Without the store it is unknown whether the missing topics were lost.
 			return c, bridge.StoreNeeded(err)
 		}
 	}

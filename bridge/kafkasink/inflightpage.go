@@ -14,15 +14,14 @@ import (
 const (
 	// smallPage is a page size, in records, whose memory is always kept.
 	smallPage = 2000
-	keptText  = 4 << 20 // the most text that outlives its page, in bytes
+	keptText  = 4 << 20 // the maximum text, in bytes, whose memory is kept
 )
 
-// inflightPage is a page in flight to the brokers: its records and their
-// memory. The records point into the page, which is released by the promise of
-// the last one: until then the client may resend any of them, after it nothing
-// reads them.
+// inflightPage is a page in flight to the brokers: its records and their memory. The
+// records point into the page. The last promise of the records releases the page: the
+// client may resend any record until then, and reads none after it.
 type inflightPage struct {
-	page     *bridge.Page // nil for records of our own
+	page     *bridge.Page // nil for checkpoints and marks
 	delivery *delivery
 	left     atomic.Int64 // records whose promise has not run
 
@@ -30,7 +29,7 @@ type inflightPage struct {
 	headers []kgo.RecordHeader // of all records, one after the other
 	text    []byte             // header values built for one record
 
-	promise func(*kgo.Record, error) // bound once, so that a page allocates no closure
+	promise func(*kgo.Record, error) // keep, bound once: a page allocates no closure
 	home    *inflightPages           // nil where the memory is not used again
 }
 
@@ -41,8 +40,8 @@ func ownRecords(records ...kgo.Record) *inflightPage {
 	return p
 }
 
-// reserve allocates the memory of the whole page at once, with that many
-// headers per event: the client keeps pointers into it, also into outgrown pieces.
+// reserve allocates the memory of the whole page at once, with that many headers per
+// event: memory that grows piece by piece stays in use where records point into it.
 func (p *inflightPage) reserve(events, headers, text int) {
 	p.records = slices.Grow(p.records, events)
 	p.headers = slices.Grow(p.headers, events*headers)
@@ -60,7 +59,7 @@ func (p *inflightPage) keep(r *kgo.Record, err error) {
 	d.leave()
 }
 
-// show lets who watches see a record of the page.
+// show passes a record of the page to Config.Sampled.
 func (p *inflightPage) show(r *kgo.Record, err error) {
 	if err == nil && p.home != nil && p.home.sampled != nil {
 		p.home.sampled(r)
@@ -96,14 +95,14 @@ func (p *inflightPages) take() *inflightPage {
 		page = ownRecords()
 	}
 	page.home = p
-	// What the memory still points to is overwritten, or is a page's that is
-	// used again itself.
+	// The memory still points to the page that it was used for: that page's own memory
+	// is used again too, or the pointer is overwritten.
 	page.records, page.headers, page.text = page.records[:0], page.headers[:0], page.text[:0]
 	return page
 }
 
-// give returns a page's memory, and drops memory far larger than current pages
-// need. Two at a time may lose the one's part of the mean.
+// give returns a page's memory, and drops memory far larger than current pages need. Of
+// two calls at a time, the mean may miss one.
 func (p *inflightPages) give(page *inflightPage) {
 	mean := cmp.Or(p.records.Load(), int64(len(page.records)))
 	mean += (int64(len(page.records)) - mean) / 8

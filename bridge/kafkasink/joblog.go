@@ -14,8 +14,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// jobLogAge is the age from which a log is read anew. It is shorter than the
-// retention of tombstones, so that deletions are seen.
+// jobLogAge is the age from which the whole log is read again. It is shorter than the
+// retention of tombstones, so that no deletion is missed.
 const jobLogAge = 12 * time.Hour
 
 // JobLogs shares the reading of job topics among the streams of a process. The
@@ -51,8 +51,8 @@ type jobLog struct {
 	found   jobRecords
 }
 
-// turn is a mutex for what lasts as long as brokers take, with room for its holder. A
-// caller whose context ends waits no longer.
+// turn is a mutex that a holder keeps for as long as brokers take: a caller stops waiting
+// when its context ends. It has a capacity of 1.
 type turn chan struct{}
 
 func (t turn) take(ctx context.Context) error {
@@ -116,7 +116,7 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	}
 	for id, all := range spans {
 		if l.at[id] > all.To {
-			l.forget(t.ID) // it was cut
+			l.forget(t.ID) // the log was cut
 		}
 	}
 	for id, all := range spans {

@@ -91,8 +91,8 @@ func awaitEnd(
 	return all.To, all.To, err
 }
 
-// scannedRange is a part of one topic's log without a checkpoint of the stream:
-// an interrupted start need not read it again.
+// scannedRange is a part of one topic's log without a checkpoint of the stream. The start
+// after an interrupted one skips it.
 type scannedRange struct {
 	topic    [16]byte
 	from, to int64 // from inclusive, to exclusive
@@ -167,9 +167,8 @@ func (k *keyRecords) add(r *kgo.Record) {
 	}
 }
 
-// choose returns the newest checkpoint. Each writer starts from the newest one
-// and fences all others, so that versions are monotonic in the log: anything
-// else is a fault and logged.
+// choose returns the newest checkpoint. Each writer fences all others and continues from
+// the newest checkpoint, so that versions rise in the log. Others are logged.
 func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	data, err := s.data.decode(cfg.Stream)
 	if err != nil {

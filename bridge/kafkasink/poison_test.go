@@ -159,7 +159,7 @@ func (s *poisoner) sum(key, value []byte) uint64 {
 var errNotSimulated = errors.New("no event of the simulator")
 
 // checkTopic reads the topic to its end: every event is there as it was sent,
-// in order within a partition, and exactly once unless mode allows more.
+// in order within a partition, and in exactly-once mode only once.
 func (s *poisoner) checkTopic(t *testing.T, cfg kafkastream.Config, mode bridge.Mode) {
 	t.Helper()
 	client := connect(t, cfg, kgo.ConsumeTopics(cfg.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

@@ -26,8 +26,8 @@ const (
 	transactionRetry = 20 * time.Second
 )
 
-// errProducerChanged: part of a transaction's records went out under another
-// producer epoch than the rest, so that the brokers have aborted some of them.
+// errProducerChanged: some records of a transaction have another producer epoch than the
+// rest, so that the brokers have aborted a part of the transaction.
 var errProducerChanged = errors.New("the producer id changed within a transaction")
 
 // errNotOngoing: the transaction to commit is over. Only another session, or the
@@ -42,11 +42,11 @@ type txnProducer struct {
 	client *kafkaclient.Client
 	// version is the brokers' transaction.version, 0 until it is known.
 	version atomic.Int32
-	// patient: brokers below transaction.version 2, where EndTxn must not be
-	// sent twice, so that its answer is waited for.
+	// patient: the brokers are below transaction.version 2. EndTxn must not be sent
+	// twice there: the client waits longer for the answer.
 	patient bool
-	// began is when the last transaction began, newest where its checkpoint or
-	// barrier is: offsets only grow.
+	// began is the time of the last transaction's begin, newest the offset of its
+	// checkpoint or barrier: offsets only rise.
 	began  time.Time
 	newest int64
 }
@@ -115,8 +115,8 @@ func (p *txnProducer) begin(ctx context.Context, t *target) error {
 	return nil
 }
 
-// follows checks that our record is after all earlier ones. If not, the topic
-// was recreated or truncated.
+// follows checks that the checkpoint or barrier r is after all earlier ones. Otherwise
+// the topic was recreated or truncated.
 func (p *txnProducer) follows(r *kgo.Record) error {
 	if r.Offset <= p.newest {
 		return &bridge.Fault{

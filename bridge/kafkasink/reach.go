@@ -13,33 +13,32 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// A topic that is deleted and made again has the same name. What keeps events
-// of a session out of it:
+// A topic that was deleted and created again has the same name and another id. No event
+// of a session may get into the new topic:
 //
-//   - The client is made to learn the topics when the session begins (pin). It
-//     never takes another id for a name, and names topics by id when it produces
-//     (Kafka 4.1; transactions from transaction.version 2): then no record of the
-//     session can get into another topic, at most the end of a transaction.
-//   - Older brokers are told names. There an acknowledgement below the offset
-//     that the partition is known to reach is of another log; the first record
-//     of an empty partition proves nothing, so the ids are asked for once more
-//     behind it. Both end the session before the transaction is committed. At
-//     least once, such records are visible, but nothing goes on from them. What
-//     is left is a topic that somebody else has filled that far meanwhile: then
-//     the client refuses to commit once it sees the other id, and the look at
-//     the ids twice a minute (refresh) ends the session.
+//   - The client loads the topics' ids when the session begins (pin). The client keeps
+//     the id of a name, and produces by id (Kafka 4.1; transactions from
+//     transaction.version 2). Then no record of the session can get into another topic,
+//     at most the end of a transaction.
+//   - Requests to older brokers have names. An acknowledgement below the known end of
+//     the partition shows another log. The first record of an empty partition shows
+//     nothing: the session asks for the ids again (confirm). Either ends the session
+//     before it commits. In at-least-once mode the records are visible, but no
+//     checkpoint follows them.
+//   - Another program may have filled the new topic up to the known end. Then the client
+//     refuses to commit once it has the other id, and the session asks for the ids twice
+//     a minute (refresh).
 
-// reach is the known end of one topic's log. While records are in flight it
-// belongs to the client's promises, which are serialized, otherwise to the
-// Sink's caller.
+// reach is the known end of one topic's log. It is owned by the client's promises, which
+// are serialized, while records are in flight, otherwise by the Sink's caller.
 type reach struct {
 	topic *kafkaclient.Topic
 	ends  []int64 // of the partitions
-	start int64   // the sum of where they begin
-	first bool    // a record was the first of its partition, and the ids were not asked for since
-	// keyed is over how many partitions the client spreads keys, 0 before the
-	// first one; pinned is true once it has learnt the topic. Both are set
-	// while a record is partitioned.
+	start int64   // the sum of their first offsets
+	first bool    // since confirm, a record was the first of its partition
+	// keyed is the number of partitions over which the client spreads keys, 0 before the
+	// first key. pinned is true once the client has loaded the topic. Both are set while
+	// a record is partitioned.
 	keyed  atomic.Int32
 	pinned atomic.Bool
 	// used are the partitions that got a keyed record since takeUsed.
@@ -93,8 +92,8 @@ func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 	return session.topics.states(), nil
 }
 
-// grow notes where the log ends, unless it is known to reach further: then the end of the
-// log is lost, which the next acknowledgement shows.
+// grow sets the ends of the log, but never to a lower offset: a lower end shows that the
+// log was cut, and the next acknowledgement reports it.
 func (r *reach) grow(bounds map[int32]kafkaclient.Span) {
 	for id, b := range bounds {
 		r.ends = append(r.ends, make([]int64, max(0, int(id)+1-len(r.ends)))...)
@@ -165,7 +164,7 @@ func (p *eventPartitioner) Partition(r *kgo.Record, n int) int {
 	switch {
 	case p.reach != nil && r.Partition == pinPartition:
 		p.reach.pinned.Store(true)
-		return pinPartition // which the client takes for a mistake, and fails the record
+		return pinPartition // an invalid partition: the client fails the record
 	case r.Key == nil:
 		if p.sticky == nil {
 			p.sticky = kgo.StickyPartitioner().ForTopic("")
@@ -179,8 +178,8 @@ func (p *eventPartitioner) Partition(r *kgo.Record, n int) int {
 	return id
 }
 
-// keyTo notes that a key has gone to one of n partitions. For a record without key,
-// id is only an index of those that have a leader, and may change where a batch begins.
+// keyTo records that a key went to partition id of n. A record without a key has no such
+// id: it has an index among the partitions with a leader, which may change with a batch.
 func (r *reach) keyTo(id, n int) {
 	if int(r.keyed.Load()) != n {
 		r.keyed.Store(int32(n))

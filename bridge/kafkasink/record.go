@@ -219,7 +219,7 @@ func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
 	})
 }
 
-// timeHeader returns the event time, if it has a form.
+// timeHeader returns the header of the event time, if ce_time can have that time.
 func (b *builder) timeHeader(ev *bridge.Event) (h kgo.RecordHeader, ok bool) {
 	h.Key = kafkarecord.HeaderTime
 	from := len(b.to.text)

@@ -15,8 +15,8 @@ import (
 // accept our records, and the stream's transactional id, which fences every
 // earlier session. Then it calls owned, and reads the newest checkpoint behind
 // its own barrier: without one, a committed checkpoint could be hidden behind
-// another program's open transaction. At least once, the checkpoint is the
-// copy's. Unreachable brokers are retried; permanent errors are Permanent
+// another program's open transaction. In at-least-once mode the checkpoint is
+// that of the copy. Unreachable brokers are retried; permanent errors are Permanent
 // faults. If another session starts meanwhile, the error is a bridge.ErrFenced.
 func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	s.endSession()

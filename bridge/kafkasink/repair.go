@@ -31,7 +31,7 @@ const repairTries = 3
 // Repair publishes events of a stream out of order, beside the running stream
 // and without affecting its session: events and the mark that names them are
 // one transaction. The records are those of the stream, but with eb-origin
-// repair. It always publishes exactly once, whatever the stream's delivery.
+// repair. It always publishes in exactly-once mode.
 //
 // A mark is the record JOB/STREAM/NAME in the compacted topic <checkpoint
 // topic>.jobs and is kept until it is forgotten; the transactional id is
@@ -102,7 +102,7 @@ func newRepair(cfg Config, job string) (*Repair, error) {
 	cfg.job, cfg.Mode = job, bridge.ExactlyOnce
 	cfg.Part = &Part{Stream: cfg.Stream, Origin: "repair"}
 	cfg.CheckpointTopic = JobsTopic(cfg.CheckpointTopic)
-	// What cannot be published stays what it is, and is told.
+	// An event that cannot be published stays a dead letter, and is reported.
 	cfg.OnBadEvent, cfg.Known = stopStream, nil
 	s, err := New(cfg)
 	if err != nil {
@@ -121,12 +121,12 @@ func (r *Repair) Close() { r.sink.Close() }
 // Publish publishes the page's events and the mark in one transaction. The
 // caller keeps the page, and must not modify it until Publish returns. An error
 // that is a bridge.ErrRejected reports an event that the topic cannot take;
-// nothing is published, and the Repair remains usable. In doubt a new session
-// checks, by the mark, whether the events were published, so the mark's value
-// must be unique to this publication. After another error the events are not
-// visible, or the error says that this is unknown; a bridge.ErrFenced reports
-// that another process runs the same job, or has since the repair began. Nothing is
-// published into a topic that was made again since then.
+// nothing is published, and the Repair remains usable. After an unknown outcome a
+// new session looks for the mark, so that its value must be unique to this
+// publication. After another error the events are not visible, or the error says
+// that the outcome is unknown. A bridge.ErrFenced reports that another process has
+// run the same job since the repair began. Nothing is published into a topic that
+// was created again since then.
 func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	if r.dry != nil {
 		receipt, err := r.sink.kept.records.build(ownRecords(), page, r.dry)
@@ -163,8 +163,8 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 	}
 }
 
-// goOn starts another session, if nothing has changed but the mark in doubt: the caller
-// decides by the marks of the first one, which name its topic.
+// goOn starts another session. Marks other than the one in doubt, and the topic, must be
+// those of the first session: the caller has decided by them what to publish.
 func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 	known := r.marks
 	if err := r.begin(ctx); err != nil {
@@ -231,7 +231,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 			s.topics.Checkpoints.Name, limit)
 	}
 	s.receipt = tally{}
-	s.topics.read = time.Time{} // a client that has learned of a topic made again publishes into it
+	s.topics.read = time.Time{} // look now: the client may have loaded a topic that was created again
 	if err := s.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}

@@ -10,14 +10,13 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// settingsAge bounds the age of the topics' settings. They may change while
-// a bridge runs for weeks: a shortened retention would delete what the old
-// one allowed. Topics may be recreated too, which an idle stream would not
-// notice otherwise.
+// settingsAge bounds the age of the topics' settings. Settings may change while a stream
+// runs for weeks: a shorter retention deletes records whose time the old one allowed. An
+// idle stream notices a recreated topic in no other way.
 const settingsAge = 30 * time.Second
 
-// topics are those of a session as they were described, and how far each is known to
-// go. Owned by the Sink's caller.
+// topics are the described topics of a session and the known ends of their logs. Owned
+// by the Sink's caller.
 type topics struct {
 	kafkaclient.Described
 	client *kafkaclient.Client // asks the brokers
@@ -160,8 +159,8 @@ func (t *topics) refresh(ctx context.Context) error {
 			known.Partitions = found[i].Partitions
 		}
 	}
-	// What retention deletes behind known ends counts as lost: a quiet partition grows by
-	// the marker of our last transaction, and by the records of other streams.
+	// A quiet partition grows by the marker of the last transaction, and by records of
+	// other streams. Records that retention deletes behind the known ends count as lost.
 	bounds, _ := t.client.Bounds(ctx, namesOf(t.Published())...) // none after an error
 	for _, r := range t.reaches {
 		r.grow(bounds[r.topic.Name])

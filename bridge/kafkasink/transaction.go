@@ -38,12 +38,12 @@ func (s *session) transact(ctx context.Context, b *bridge.Batch) error {
 	return nil
 }
 
-// complete sends our own records after those of the batch, and waits until all
-// are acknowledged. Only the end of the transaction is left.
+// complete sends the records of the checkpoint topic after those of the batch, and waits
+// until all are acknowledged. Only the end of the transaction is left then.
 func (s *session) complete(ctx context.Context, own ...kgo.Record) error {
 	if s.open != nil && !s.txn.strict() {
-		// Here a late end of an earlier transaction may commit what there is
-		// of this one. A checkpoint without its events would lose them.
+		// These brokers may apply a late end of an earlier transaction to this one. If
+		// the checkpoint were in it before all events, events would be lost.
 		t := s.open.target
 		if err := s.finish(ctx); err != nil {
 			return err

@@ -43,7 +43,7 @@ func OwnedAs(stream string) string {
 const originReplay = "replay"
 
 // OfWindow returns the configuration of a Sink for a window of a job of the
-// stream. It is always exactly once.
+// stream. It is always in exactly-once mode.
 func (c *Config) OfWindow(w Window) Config {
 	own := *c
 	own.Stream, own.CheckpointTopic, own.Topic = w.Name, JobsTopic(c.CheckpointTopic), w.Topic

@@ -463,6 +463,10 @@ var withhold = []Edit{
 +	}
 `},
 	{"bridge/kafkasink/transaction.go", `
+ const endGrace = time.Second
++
++type withheldPages []*bridge.Page
++
 +func (s *session) releaseWithheld() {
 +	for _, page := range s.withheld {
 +		page.Release()
@@ -478,10 +482,6 @@ var withhold = []Edit{
 +	}
 +	return nil
 +}
-+
-+type withheldPages []*bridge.Page
-+
- // complete sends our own records after those of the batch, and waits until all
 `},
 	{"bridge/kafkasink/session.go", `
 +	withheld withheldPages
