@@ -22,7 +22,7 @@ IMAGE     ?= exportbridge
 EPOCH     ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench bench-fleet peers pgo image release release-test release-check rename recording
+.PHONY: help demo build test check lint docs up down test-real test-compose browser model broken explore poison proof soak bench bench-fleet peers pgo image release release-test release-check rename recording
 
 # A line "##@ name" starts a group.
 help:
@@ -79,6 +79,10 @@ down: ## stop the containers and delete their data
 # Packages that test on no server are those of `make test`.
 test-real: ## run the tests on real Apache Kafka and Redis
 	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./cmd/internal/e2e $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
+
+# Without Docker: podman, and stand-ins for the images, on Debian as root.
+test-compose: ## start the compose project in containers, kill each
+	TEST_COMPOSE=1 cmd/exportbridge/deploy/compose/test/engine $(GO) test $(PLAIN) -count=1 -v -timeout 40m -run '^TestComposeUp$$' ./cmd/internal/e2e
 
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui

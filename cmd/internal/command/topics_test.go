@@ -113,3 +113,36 @@ func TestTopicsErrors(t *testing.T) {
 		wantNoSecrets(t, got)
 	}
 }
+
+// TestTopicsWait: topics create waits for brokers that are still starting.
+func TestTopicsWait(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	start := kafka.Break()
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}
+	args := []string{"topics", "create", "--execute"}
+	if got := runProgram(t, env, args...); got.code != cli.ExitFailed {
+		t.Errorf("without --wait: %+v", got)
+	}
+	said := startsOn{prefix: "waiting for Kafka: ", start: start}
+	got := runOn(t.Context(), cli.Stdio{Stderr: &said}, env, append(args, "--wait", "5m")...)
+	if got.code != cli.ExitOK || !strings.Contains(got.stdout, " created.") || strings.Count(said.text, "\n") != 1 {
+		t.Errorf("with --wait: %+v, stderr %q", got, said.text)
+	}
+	if got := runProgram(t, env, append(args, "--wait", "-1s")...); got.code != cli.ExitUsage {
+		t.Errorf("--wait -1s: %+v", got)
+	}
+}
+
+// startsOn starts the brokers when the program says that it waits for them.
+type startsOn struct {
+	prefix, text string
+	start        func()
+}
+
+func (s *startsOn) Write(p []byte) (int, error) {
+	if s.text += string(p); strings.HasPrefix(s.text, s.prefix) {
+		s.start()
+	}
+	return len(p), nil
+}

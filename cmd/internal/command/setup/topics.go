@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +40,7 @@ type topicsOptions struct {
 	acls    bool
 	execute bool
 	create  bool // the command is create
+	wait    time.Duration
 	json    *bool
 }
 
@@ -68,13 +70,16 @@ func newTopicsCreateCommand(a *cli.App) *cobra.Command {
 		Long: `Create missing topics with KAFKA_PARTITIONS, KAFKA_REPLICATION and
 KAFKA_RETENTION. Existing topics stay as they are.
 
-Without --execute, the command is a dry run.`,
+Without --execute, the command is a dry run. With --wait, it waits for brokers that
+are still starting.`,
 		Example: `  exportbridge topics create
   exportbridge topics create --execute
+  exportbridge topics create --execute --wait 1m
   exportbridge topics create --execute --kafka-partitions 12`,
 		Args: cli.NoArgs,
 	}
 	o.take(a, cmd)
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "how long to wait for Kafka while no broker answers")
 	cli.TakeExecute(cmd, &o.execute)
 	return cmd
 }
@@ -125,10 +130,14 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 	if o.acls {
 		return printACLs(a, streams, *o.json)
 	}
+	if o.wait < 0 {
+		return cli.WrongUsage("exportbridge topics create --execute --wait 1m", "--wait is %s, want 0 or more", o.wait)
+	}
+	deadline := time.Now().Add(o.wait)
 	var report TopicsReport
 	for i := range streams {
 		streams[i].Kafka.Known = known(s, streams[i].Name)
-		if err := report.add(ctx, &streams[i], o.execute); err != nil {
+		if err := report.await(ctx, a, &streams[i], o.execute, deadline); err != nil {
 			return err
 		}
 	}
@@ -136,6 +145,23 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 		return cli.PrintJSON(a.Stdout, report)
 	}
 	return printTopics(a, &report, o)
+}
+
+// await calls add until a broker answers, or until the deadline.
+func (r *TopicsReport) await(ctx context.Context, a *cli.App, st *config.Stream, create bool, deadline time.Time) error {
+	for told := false; ; told = true {
+		err := r.add(ctx, st, create)
+		fault, ok := errors.AsType[*bridge.Fault](err)
+		if !ok || fault.Class != bridge.Transient || !time.Now().Before(deadline) {
+			return err
+		}
+		if !told {
+			fmt.Fprintf(a.Stderr, "waiting for Kafka: %v\n", err)
+		}
+		if bridge.Sleep(ctx, time.Second); ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // add adds the topics of a stream. It creates missing ones if create is true.
