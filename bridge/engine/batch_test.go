@@ -22,8 +22,7 @@ func TestCommitsBehind(t *testing.T) {
 		r.source.Append(fmt.Sprintf(`{"eventId":"x","userId":"u","timestamp":%d,"payload":{}}`, time.Now().AddDate(5, 0, 0).UnixMilli()))
 		r.source.Grow(10*pages - 1)
 		r.after(time.Hour)
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		early := len(r.topic.Kept())
 		if n := len(r.values()); n < 250 {
 			t.Errorf("%d events are committed after a second, want all but those of 200 ms", n)
@@ -52,8 +51,7 @@ func TestCommitsSparse(t *testing.T) {
 			}
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, items, next)}
 		})
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		if events, commits := len(r.values()), len(r.topic.Kept()); events != pages/2+1 || commits > 15 {
 			t.Errorf("%d commits of %d events, want one in 200 ms", commits, events)
 		}
@@ -69,8 +67,7 @@ func TestCommitsAtTheTail(t *testing.T) {
 		for _, poll := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 			exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: latency}, func(r *harness) {
 				r.cfg.PollInterval, r.cfg.PollIntervalMax = poll, poll
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				for _, events := range []int{3, 10, 13, 25} { // one page, a full one, with more pages behind it
 					n := len(r.values())
 					r.source.Grow(events)
@@ -101,9 +98,7 @@ func TestCommitsOldAtTheTail(t *testing.T) {
 		}{{3, time.Hour, 0}, {10, 500 * time.Millisecond, 75 * time.Millisecond}} {
 			exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: latency}, func(r *harness) {
 				r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
-				r.source.Grow(10)
-				r.start()
-				r.after(time.Minute)
+				r.follow(10, time.Minute)
 				for round := range 2 { // each poll begins anew
 					n, asked := len(r.values()), r.source.Requests()
 					for i := range tc.events {
@@ -134,11 +129,8 @@ func TestCommitsLastOfSparse(t *testing.T) {
 			"2": {Body: `{"items":[` + sparseItem("c", 3) + `],"nextCursor":"3"}`}, "3": {Body: `{"items":[],"nextCursor":""}`},
 		}
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return pages[at.Cursor] })
-		r.start()
-		r.after(3*latency + time.Millisecond)
-		if got := len(r.values()); got != 3 {
-			t.Errorf("%d of 3 events are committed when all have come", got)
-		}
+		r.startFor(3*latency + time.Millisecond)
+		r.wantEvents(3)
 	})
 }
 
@@ -150,8 +142,7 @@ func TestCommitsPageByPage(t *testing.T) {
 		exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
 			r.source.Grow(5000)
 			r.after(time.Hour)
-			r.start()
-			r.after(30 * time.Second)
+			r.startFor(30 * time.Second)
 			asked := r.source.Requests()
 			for r.source.Requests() == asked {
 				r.after(time.Millisecond)
@@ -174,10 +165,8 @@ func TestCommitsPageByPage(t *testing.T) {
 // TestCommitsOnSlowBrokers: batches become large again after a failed commit
 // although commits take long.
 func TestCommitsOnSlowBrokers(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.start()
-		r.after(time.Second)
+	exactBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.startFor(time.Second)
 		r.topic.SetLatency(1500 * time.Millisecond)
 		r.topic.FailNext(bridgetest.Failed)
 		r.source.Grow(1)
@@ -267,9 +256,7 @@ func atRest(t *testing.T, test func(r *harness)) {
 	t.Helper()
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: bridgetest.EndFreshCursor, Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Minute)
+		r.follow(25, 5*time.Minute)
 		for n := len(r.topic.Kept()); len(r.topic.Kept()) == n; {
 			r.after(time.Second)
 		}
@@ -280,12 +267,10 @@ func atRest(t *testing.T, test func(r *harness)) {
 // TestNothingWaitsForABatch: while a batch grows, a command and the end of the
 // run commit it.
 func TestNothingWaitsForABatch(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: 90 * time.Millisecond}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 10, Latency: 90 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.after(time.Hour)
-		r.start()
-		r.after(1100 * time.Millisecond)
+		r.startFor(1100 * time.Millisecond)
 		began := time.Now()
 		r.ask("p", bridge.KindPause, 0)
 		if d := time.Since(began); d > time.Millisecond {

@@ -46,8 +46,7 @@ func TestBorderIsCarried(t *testing.T) {
 			inModes(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
 				n := 9
 				r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-				r.start()
-				r.after(10 * time.Second)
+				r.startFor(10 * time.Second)
 				entry := r.store.Checkpoint()
 				if len(entry.Tail) > 0 || len(entry.Border.Items) == 0 {
 					r.t.Fatalf("the entry has a tail of %d, a border of %d", len(entry.Tail), len(entry.Border.Items))
@@ -74,8 +73,7 @@ func TestBorderOfUncommittedPages(t *testing.T) {
 		exactlyInBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
 			r.source.Serve(inclusive(func() int { return 60 }, 5, 1, "none"))
 			r.topic.FailPublish(publish+1, bridgetest.Failed)
-			r.start()
-			r.after(90 * time.Second)
+			r.startFor(90 * time.Second)
 			r.wantState(bridge.StateIdle, "")
 			r.wantCounts(60, 60)
 		})
@@ -139,8 +137,7 @@ func TestWideBorder(t *testing.T) {
 		n := 200
 		r.source.Serve(inclusive(func() int { return n }, 40, 30, "none"))
 		for range 2 {
-			r.start()
-			r.after(time.Minute)
+			r.startFor(time.Minute)
 			r.end()
 			n += 100
 		}
@@ -165,9 +162,7 @@ func TestBorderAtEnds(t *testing.T) {
 						r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 					}
 					r.after(time.Hour)
-					if err := r.run(); err != nil {
-						r.t.Fatal(err)
-					}
+					r.mustRun()
 					r.wantCounts(32, 32)
 					if got := r.source.Requests(); got > 40 { // some are asked ahead
 						r.t.Errorf("%d requests", got)

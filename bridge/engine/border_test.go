@@ -48,40 +48,34 @@ func TestInclusiveBorder(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"none", "same", "fresh"} {
 		for _, overlap := range []int{1, 3} {
-			for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-				t.Run(fmt.Sprintf("%s/%d/%s", end, overlap, mode), func(t *testing.T) {
-					t.Parallel()
-					inBubble(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
-						if mode == bridge.ExactlyOnce {
-							r.exactly()
+			t.Run(fmt.Sprintf("%s/%d", end, overlap), func(t *testing.T) {
+				t.Parallel()
+				inModes(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
+					n := 12
+					r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
+					want := 0
+					for range 2 {
+						r.startFor(2 * time.Minute)
+						if n += 3; want == 0 {
+							n -= 3
 						}
-						n := 12
-						r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
-						want := 0
-						for range 2 {
-							r.start()
-							r.after(2 * time.Minute)
-							if n += 3; want == 0 {
-								n -= 3
-							}
-							r.after(2 * time.Minute)
-							r.end()
-							want = n
-						}
-						got := r.values()
-						slices.Sort(got)
-						if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
-							t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
-						}
-						if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
-							t.Errorf("%d requests in 16 minutes", r.source.Requests())
-						}
-						if s := r.bridge.Status(); s.State == bridge.StateBlocked {
-							t.Errorf("blocked: %s", s.Error)
-						}
-					})
+						r.after(2 * time.Minute)
+						r.end()
+						want = n
+					}
+					got := r.values()
+					slices.Sort(got)
+					if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
+						r.t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
+					}
+					if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
+						r.t.Errorf("%d requests in 16 minutes", r.source.Requests())
+					}
+					if s := r.bridge.Status(); s.State == bridge.StateBlocked {
+						r.t.Errorf("blocked: %s", s.Error)
+					}
 				})
-			}
+			})
 		}
 	}
 }
@@ -112,17 +106,13 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 			t.Run(string(mode)+"/"+policy, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, bridgetest.Export{PageSize: 2}, func(r *harness) {
-					if mode == bridge.ExactlyOnce {
-						r.exactly()
-					}
+					r.deliver(mode)
 					r.cfg.OnInvalidCursor = policy
 					r.source.Serve(forgetful(false))
-					r.start()
-					r.after(time.Minute)
+					r.startFor(time.Minute)
 					r.end()
 					r.source.Serve(forgetful(true))
-					r.start()
-					r.after(3 * time.Minute)
+					r.startFor(3 * time.Minute)
 					if policy == "stop" {
 						r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
 					}
@@ -168,8 +158,7 @@ func TestFullPageWithoutNext(t *testing.T) {
 					}
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem("1", 1), sparseItem("2", 1), tc.next)}
 				})
-				r.start()
-				r.after(25 * time.Hour)
+				r.startFor(25 * time.Hour)
 				if got := strings.Count(r.log.String(), "full page without a next page"); got != tc.warns {
 					t.Errorf("%d warnings in 25 hours, want %d", got, tc.warns)
 				}
@@ -212,20 +201,16 @@ func TestOlderPage(t *testing.T) {
 					}
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s]}`, strings.Join(last, ","))}
 				})
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				r.end()
 				last = tc.later
-				r.start()
-				r.after(3 * time.Minute)
+				r.startFor(3 * time.Minute)
 				if tc.blocked {
 					r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
 				} else {
 					r.wantState(bridge.StateIdle, "")
 				}
-				if got := len(r.values()); got != tc.published {
-					t.Errorf("%d events published, want %d", got, tc.published)
-				}
+				r.wantEvents(tc.published)
 				if n := len(r.observed(bridge.ObserveStuck, bridge.StuckOlder)); (n > 0) != tc.warns || n > 1 {
 					t.Errorf("%d warnings", n)
 				}
@@ -253,14 +238,11 @@ func TestCursorIgnored(t *testing.T) {
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(items, ","))}
 				})
 				for range 2 {
-					r.start()
-					r.after(3 * time.Minute)
+					r.startFor(3 * time.Minute)
 					r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
 					r.end()
 				}
-				if got := len(r.values()); got != n {
-					r.t.Errorf("%d events, want %d", got, n)
-				}
+				r.wantEvents(n)
 			})
 		})
 	}

@@ -124,8 +124,7 @@ func TestWindowChaos(t *testing.T) {
 
 // An error between empty pages does not end a window early.
 func TestWindowOnce(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 		r.cfg.Limits.Once = true
 		item := func(id, next string) string {
@@ -152,8 +151,7 @@ func TestWindowOnce(t *testing.T) {
 // A run to the end of the results ends after EXPORT_EMPTY_PAGES empty pages in a
 // row, and the next one goes on behind them.
 func TestOnceSparse(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		body := map[string]string{"": `{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":"e1"}`}
 		for i := 1; i <= 5; i++ {
@@ -162,9 +160,7 @@ func TestOnceSparse(t *testing.T) {
 		body["e6"] = `{"items":[{"eventId":"2","timestamp":946684800000}],"nextCursor":""}`
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: body[at.Cursor]} })
 		for run, want := range []string{"drained after 5 empty pages in a row", "drained on its last page"} {
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			if got := r.bridge.Status().Ended; got != want || len(r.values()) != run+1 {
 				t.Errorf("run %d ended with %q and %d events in all, want %q", run+1, got, len(r.values()), want)
 			}
@@ -181,9 +177,7 @@ func TestCommandsChaos(t *testing.T) {
 			r := newHarness(t, bridgetest.Export{PageSize: 5, Latency: time.Duration(rnd.IntN(20)) * time.Millisecond})
 			r.topic.Latency = time.Duration(rnd.IntN(20)) * time.Millisecond
 			r.store.Latency = time.Duration(rnd.IntN(10)) * time.Millisecond
-			r.source.Grow(150)
-			r.start()
-			r.after(50 * time.Millisecond)
+			r.follow(150, 50*time.Millisecond)
 			applied, ids := 0, []string{}
 			withdrawn := map[string]bool{}
 			for i := range 12 {

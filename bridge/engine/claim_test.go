@@ -38,12 +38,8 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 			t.Run(string(mode)+map[bool]string{false: " in time", true: " late"}[late], func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, bridgetest.Export{}, func(r *harness) {
-					if mode == bridge.ExactlyOnce {
-						r.exactly()
-					}
-					r.source.Grow(50)
-					r.start()
-					r.after(5 * time.Second)
+					r.deliver(mode)
+					r.follow(50, 5*time.Second)
 					r.end()
 					cmd := r.claimed("a")
 					if late {
@@ -55,16 +51,12 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 					}
 					r.after(time.Minute)
 					want := map[bool]int{false: 100, true: 50}[late]
-					if n := len(r.values()); n != want {
-						t.Errorf("%d events in the topic, want %d", n, want)
-					}
+					r.wantEvents(want)
 					if a := r.command("b", bridge.Target{}); !a.Applied {
 						t.Errorf("the next command: %+v", a)
 					}
 					r.after(time.Minute)
-					if n := len(r.values()); n != want+50 {
-						t.Errorf("%d events in the topic, want %d", n, want+50)
-					}
+					r.wantEvents(want + 50)
 				})
 			})
 		}
@@ -75,11 +67,8 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 // still be on its way to the store when another process answers that the
 // command expired. It must not arrive.
 func TestClaimerOnItsWay(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, 5*time.Second)
 		r.end()
 		from := r.store.Checkpoint()
 		cmd := r.claimed("a")
@@ -95,20 +84,15 @@ func TestClaimerOnItsWay(t *testing.T) {
 			t.Error("the store took over a reset that was answered as expired")
 		}
 		r.after(time.Minute)
-		if n := len(r.values()); n != 50 {
-			t.Errorf("%d events in the topic, want 50", n)
-		}
+		r.wantEvents(50)
 	})
 }
 
 // TestRefusalNeedsTheClaim: another session may be applying what this one, not
 // knowing as much, would refuse.
 func TestRefusalNeedsTheClaim(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, 5*time.Second)
 		r.end()
 		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
@@ -141,11 +125,8 @@ func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim
 // TestRefusalOfAnotherClaim: an operator's process refuses a command, and stands
 // still before it has said so. Another one takes the claim over, and applies it.
 func TestRefusalOfAnotherClaim(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, 5*time.Second)
 		r.end()
 		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
@@ -179,11 +160,8 @@ func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, 
 // TestAppliedIsSaid: a change that is committed is reported as applied, whatever
 // is recorded.
 func TestAppliedIsSaid(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, 5*time.Second)
 		r.end()
 		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
@@ -198,11 +176,8 @@ func TestAppliedIsSaid(t *testing.T) {
 // TestAppliedIsRemembered: an operator's change stays known through epochs that
 // the program itself begins after it.
 func TestAppliedIsRemembered(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, time.Second)
 		for n := 1; n < 30; n++ {
 			r.inbox.FailAnswer(n, bridgetest.Failed)
 		}
@@ -218,8 +193,7 @@ func TestAppliedIsRemembered(t *testing.T) {
 			r.after(time.Minute)
 			r.end()
 		}
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if a := r.await("a"); !a.Applied {
 			t.Errorf("answer %+v", a)
 		}

@@ -71,11 +71,8 @@ func TestRewindIsKnown(t *testing.T) {
 }
 
 func TestResetWhileDataFlows(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(1000)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(1000, time.Second)
 		var back bridge.Checkpoint
 		for _, c := range r.store.History() {
 			if c.Kind == bridge.KindData && c.Pages == 20 {
@@ -122,14 +119,9 @@ func TestResetWhileDataFlows(t *testing.T) {
 // TestRewindMarksWhatComesAgain: the repeated events are marked up to where
 // the news begins, and an event that could be news never is.
 func TestRewindMarksWhatComesAgain(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
-			t.Fatal(a.Detail)
-		}
+	bubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+		r.follow(50, 5*time.Second)
+		r.apply("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.source.Grow(50)
 		r.after(time.Minute)
 		if again := r.again.Load(); again != 50 {
@@ -179,13 +171,10 @@ func TestSkippedIsNews(t *testing.T) {
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
 				})
 				r.cfg.Origin.Start = test.start * hour
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				moved = true
 				for i, to := range test.moves {
-					if a := r.command(fmt.Sprint("r", i), to); !a.Applied {
-						t.Fatal(a.Detail)
-					}
+					r.apply(fmt.Sprint("r", i), to)
 					r.after(time.Minute)
 				}
 				if got := int(r.again.Load()); got != test.again {
@@ -197,11 +186,8 @@ func TestSkippedIsNews(t *testing.T) {
 }
 
 func TestCommandsRefused(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, time.Second)
 		before := r.store.Checkpoint()
 		r.push("stale", 7, bridge.Target{})
 		if a := r.await("stale"); a.Applied || !strings.Contains(a.Detail, "epoch 0") {
@@ -229,11 +215,8 @@ func TestCommandsRefused(t *testing.T) {
 
 // TestTwoResets: the second was made for the epoch before the first.
 func TestTwoResets(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
-		r.source.Grow(500)
-		r.start()
-		r.after(20 * time.Millisecond)
+	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+		r.follow(500, 20*time.Millisecond)
 		r.push("a", 0, bridge.Target{})
 		r.push("b", 0, bridge.Target{})
 		applied := []bool{r.await("a").Applied, r.await("b").Applied}
@@ -250,20 +233,14 @@ func TestAnswerLost(t *testing.T) {
 		t.Run(form.String(), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(50)
-				r.start()
-				r.after(time.Second)
+				r.follow(50, time.Second)
 				r.inbox.FailAnswer(1, form)
-				if a := r.command("a", bridge.Target{}); !a.Applied {
-					t.Fatalf("refused: %s", a.Detail)
-				}
+				r.apply("a", bridge.Target{})
 				r.after(time.Minute)
 				if e := r.store.Checkpoint().Epoch; e != 1 {
 					t.Errorf("epoch %d, want the command applied once", e)
 				}
-				if n := len(r.values()); n != 100 {
-					t.Errorf("%d events, want each twice", n)
-				}
+				r.wantEvents(100)
 			})
 		})
 	}
@@ -272,19 +249,14 @@ func TestAnswerLost(t *testing.T) {
 // TestResetSurvivesACrashBeforeTheAnswer: another process finds the command
 // applied and says so.
 func TestResetSurvivesACrashBeforeTheAnswer(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, time.Second)
 		for n := 1; n < 30; n++ {
 			r.inbox.FailAnswer(n, bridgetest.Failed)
 		}
 		r.push("a", 0, bridge.Target{})
 		r.after(time.Second)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustEnd()
 		r.start()
 		if a := r.await("a"); !a.Applied {
 			t.Errorf("answer %+v", a)
@@ -297,12 +269,10 @@ func TestResetSurvivesACrashBeforeTheAnswer(t *testing.T) {
 }
 
 func TestWithdrawnCommandIsNotApplied(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(500)
 		r.topic.Latency = 10 * time.Second // the loop is busy
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
 		r.after(2 * time.Second)
@@ -333,23 +303,17 @@ func TestResetInEveryState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(50)
-				r.start()
-				r.after(time.Second)
+				r.follow(50, time.Second)
 				state(r)
 				r.after(20 * time.Second)
 				asked := time.Now()
-				if a := r.command("a", bridge.Target{}); !a.Applied {
-					t.Fatalf("refused: %s", a.Detail)
-				}
+				r.apply("a", bridge.Target{})
 				if took := time.Since(asked); took > 2*time.Second {
 					t.Errorf("acknowledged after %v", took)
 				}
 				r.source.Refuse(nil)
 				r.after(15 * time.Minute)
-				if n := len(r.values()); n != 100 {
-					t.Errorf("%d events, want each twice", n)
-				}
+				r.wantEvents(100)
 			})
 		})
 	}
@@ -371,9 +335,7 @@ func TestInvalidCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(50)
-				r.start()
-				r.after(5 * time.Second)
+				r.follow(50, 5*time.Second)
 				cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
 				spoil(&cmd)
 				r.inbox.Push(cmd)

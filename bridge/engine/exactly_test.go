@@ -24,10 +24,8 @@ func TestExactlyUnknownOutcome(t *testing.T) {
 				r.topic.Latency = 5 * time.Millisecond
 				r.source.Grow(600)
 				r.topic.FailPublish(n, form)
-				r.start()
-				r.after(time.Minute)
-				r.wantOnce()
-				r.wantState(bridge.StateIdle, "")
+				r.startFor(time.Minute)
+				r.wantIdleAfter(0)
 				if r.topic.Recovers() != 2 {
 					t.Errorf("publish %d %v: %d sessions, want 2", n, form, r.topic.Recovers())
 				}
@@ -48,14 +46,11 @@ func TestExactlyWithoutStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(40)
-				r.start()
-				r.after(5 * time.Second)
+				r.follow(40, 5*time.Second)
 				heal := cause(r)
 				r.source.Grow(40)
 				r.after(20 * time.Second)
-				r.wantOnce()
-				r.wantState(bridge.StateIdle, "")
+				r.wantIdleAfter(0)
 				if r.topic.Recovers() != 1 {
 					t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
 				}
@@ -71,24 +66,18 @@ func TestExactlyWithoutStore(t *testing.T) {
 
 // A start with Redis away needs only what Kafka holds; a new stream waits.
 func TestExactlyStartWithoutStore(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		heal := r.store.Break()
-		r.start()
-		r.after(20 * time.Second)
-		if n := len(r.values()); n != 0 {
-			t.Errorf("%d events published before it is known whether the stream is new", n)
-		}
+		r.startFor(20 * time.Second)
+		r.wantEvents(0)
 		r.wantState(bridge.StateBackoff, "")
 		heal()
 		r.after(time.Minute)
 		r.wantOnce()
 		r.end()
 		r.store.Break()
-		r.source.Grow(25)
-		r.start()
-		r.after(20 * time.Second)
+		r.follow(25, 20*time.Second)
 		r.wantOnce()
 	})
 }
@@ -170,9 +159,7 @@ func mergeRow(r *harness, m row) {
 	if m.first == bridge.AtLeastOnce {
 		r.switchMode(bridge.AtLeastOnce)
 	}
-	r.source.Grow(30)
-	r.start()
-	r.after(time.Minute)
+	r.follow(30, time.Minute)
 	r.end()
 	if m.before != nil {
 		m.before(r)
@@ -182,15 +169,11 @@ func mergeRow(r *harness, m row) {
 		m.mode = bridge.ExactlyOnce
 	}
 	r.switchMode(m.mode)
-	r.source.Grow(10)
-	r.start()
-	r.after(time.Minute)
+	r.follow(10, time.Minute)
 	r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, m.losses)
 	if m.reason != "" {
 		r.wantState(bridge.StateBlocked, m.reason)
-		if n := len(r.values()); n != held {
-			r.t.Errorf("%d events published while blocked", n-held)
-		}
+		r.wantEvents(held)
 		return
 	}
 	copies := make(map[string]int)
@@ -229,11 +212,8 @@ func (s emptying) Recover(ctx context.Context, owned func(context.Context) error
 // TestEpochAfterMemory: where only the process knows an epoch, another mode
 // begins the next one, not the same again.
 func TestEpochAfterMemory(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(30)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(30, 5*time.Second)
 		r.command("r1", bridge.Target{})
 		r.end()
 		r.switchMode(bridge.AtLeastOnce)
@@ -256,29 +236,24 @@ func TestEpochBehindTheSinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(30)
-				r.start()
-				r.after(5 * time.Second)
+				r.follow(30, 5*time.Second)
 				r.end()
 				r.switchMode(bridge.ExactlyOnce)
 				for n := range 100 {
 					r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
 				}
-				r.start()
-				r.after(time.Second)
+				r.startFor(time.Second)
 				r.end()
 				r.switchMode(bridge.AtLeastOnce)
 				fail(r)
 				r.inbox.Push(bridge.Command{ID: "p", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
-				r.start()
-				r.after(10 * time.Minute)
+				r.startFor(10 * time.Minute)
 				if a, ok := r.inbox.AnswerTo("p"); !ok {
 					r.t.Errorf("the command is not answered: %+v", a)
 				}
 				r.end()
 				r.switchMode(bridge.ExactlyOnce)
-				r.start()
-				r.after(10 * time.Minute)
+				r.startFor(10 * time.Minute)
 				if s := r.bridge.Status(); s.State == bridge.StateBlocked || s.Version.Epoch != 3 {
 					r.t.Errorf("the stream is at %s, %s %s, want it in epoch 3", s.Version, s.State, s.Error)
 				}
@@ -290,16 +265,12 @@ func TestEpochBehindTheSinks(t *testing.T) {
 // TestCommandWhileTheSinkFails: a session that could not begin has no reason to
 // refuse what the next one can apply.
 func TestCommandWhileTheSinkFails(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(30)
-		r.start()
-		r.after(5 * time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(30, 5*time.Second)
 		r.end()
 		r.topic.FailNext(bridgetest.Failed)
 		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
 			r.t.Errorf("the answer is %+v, want it applied", a)
 		}
@@ -308,11 +279,8 @@ func TestCommandWhileTheSinkFails(t *testing.T) {
 
 // Somebody else's newer checkpoint in Redis makes the bridge look once.
 func TestExactlyStoreAhead(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(20)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(20, 5*time.Second)
 		other := r.store.Checkpoint()
 		other.Seq += 100
 		other.Session, other.Owner = "other", "somebody"
@@ -338,11 +306,8 @@ func TestExactlyStoreAhead(t *testing.T) {
 // A store that is ahead, and never there when a session begins, is no reason to
 // begin one after the other.
 func TestExactlyStoreAheadUnseen(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(20)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(20, 5*time.Second)
 		other := r.store.Checkpoint()
 		other.Seq += 1000
 		other.Session, other.Owner = "other", "somebody"
@@ -366,9 +331,7 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 			t.Errorf("%d sessions in five minutes, want one a minute", n)
 		}
 		away(nil)
-		r.after(2 * time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(2 * time.Minute)
 		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
 			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
 		}
@@ -381,21 +344,15 @@ func TestExactlyReset(t *testing.T) {
 	t.Parallel()
 	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(30)
-			r.start()
-			r.after(5 * time.Second)
+			r.follow(30, 5*time.Second)
 			r.topic.FailNext(form)
 			a := r.command("r1", bridge.Target{})
 			if !a.Applied || a.Version.Epoch != 1 {
 				t.Fatalf("answer %+v", a)
 			}
 			r.store.Wipe()
-			r.end()
-			r.start()
-			r.after(time.Minute)
-			if n := len(r.values()); n != 60 {
-				t.Errorf("%d events in the topic, want all 30 twice", n)
-			}
+			r.restart(time.Minute)
+			r.wantEvents(60)
 			if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
 				t.Errorf("the store holds %s of change %q", c.Version, c.ChangeID())
 			}
@@ -408,10 +365,8 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		inBubble(t, bridgetest.Export{}, func(r *harness) {
-			r.switchMode(mode)
-			r.source.Grow(30)
-			r.start()
-			r.after(5 * time.Second)
+			r.deliver(mode)
+			r.follow(30, 5*time.Second)
 			r.end()
 			cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
 			r.inbox.Push(cmd)
@@ -429,11 +384,8 @@ func TestApply(t *testing.T) {
 			if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Applied {
 				t.Errorf("%s: a command for an old epoch: %+v, %v", mode, a, err)
 			}
-			r.start()
-			r.after(time.Minute)
-			if n := len(r.values()); n != 60 {
-				t.Errorf("%s: %d events, want all 30 twice", mode, n)
-			}
+			r.startFor(time.Minute)
+			r.wantEvents(60)
 		})
 	}
 }
@@ -450,9 +402,7 @@ func TestApplyRepairs(t *testing.T) {
 		for _, running := range []bool{true, false} {
 			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				r.topic.Latency = 20 * time.Millisecond
-				r.source.Grow(30)
-				r.start()
-				r.after(time.Minute)
+				r.follow(30, time.Minute)
 				r.end()
 				spoil(r)
 				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
@@ -481,8 +431,7 @@ func TestApplyRepairs(t *testing.T) {
 
 // Apply says what it cannot do, within its time.
 func TestApplyWithoutServer(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Break()
 		cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
@@ -498,12 +447,9 @@ func TestApplyWithoutServer(t *testing.T) {
 // Every epoch of an at-least-once stream is in the sink before it is in the
 // store: a later exactly-once session must not meet one that it never heard of.
 func TestEpochIntroduced(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Copies = true
-		r.source.Grow(30)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(30, 5*time.Second)
 		heal := r.store.Break()
 		defer heal()
 		r.push("r1", 0, bridge.Target{})
@@ -518,11 +464,9 @@ func TestEpochIntroduced(t *testing.T) {
 
 // Batches shrink while the sink is slow and grow again when it is quick.
 func TestBatchesAdapt(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchPages = 16
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		largest := func(latency time.Duration) int {
 			before := len(r.topic.Kept())
 			r.topic.SetLatency(latency)
@@ -556,9 +500,7 @@ func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 	for n := range 10 {
 		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *harness) {
 			r.topic.Latency = 60 * time.Millisecond // so that batches grow
-			r.source.Grow(4000)
-			r.start()
-			r.after(time.Second + time.Duration(n)*7*time.Millisecond)
+			r.follow(4000, time.Second+time.Duration(n)*7*time.Millisecond)
 			foreign := r.store.Checkpoint()
 			foreign.Seq += 5000
 			foreign.Session, foreign.Owner = "other", "other"
@@ -595,8 +537,7 @@ func TestIgnoredCursor(t *testing.T) {
 					n++
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
 				})
-				r.start()
-				r.after(10 * time.Minute)
+				r.startFor(10 * time.Minute)
 				r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
 				if got := r.values(); len(got) != 3 {
 					t.Errorf("%d events are published, want 3", len(got))

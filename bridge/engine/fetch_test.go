@@ -36,9 +36,7 @@ func TestNothingBehindARefusedPage(t *testing.T) {
 		r.source.Grow(50)
 		err := r.runWith(engine.Ports{Source: &malformed{Source: r.source, from: 4, with: bad}, Inbox: r.inbox})
 		wantBlocked(t, err, bridge.ReasonSchema)
-		if got := len(r.values()); got != 15 {
-			t.Errorf("%d events are published, want the 15 of the three pages before", got)
-		}
+		r.wantEvents(15)
 	})
 }
 
@@ -48,8 +46,7 @@ func TestBudgetCountsItems(t *testing.T) {
 	const items, budget = 200, 1 << 20
 	exactlyInBubble(t, bridgetest.Export{PageSize: items, Latency: 50 * time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		r.topic.SetLatency(30 * time.Minute)
 		r.source.Grow(20 * items)
 		r.after(20 * time.Minute)

@@ -20,17 +20,14 @@ func TestEachContractOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/ids=%v", end, !noIDs), func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
-					r.source.Grow(95)
-					r.start()
-					r.after(time.Second)
+					r.follow(95, time.Second)
 					r.wantOnce()
 					for i := range 40 { // slow growth, across page borders
 						r.source.Grow(1 + i%3)
 						r.after(2 * time.Second)
 					}
 					r.after(20 * time.Second)
-					r.wantOnce()
-					r.wantState(bridge.StateIdle, "")
+					r.wantIdleAfter(0)
 					want := bridge.ContractEmptyCursor
 					if end == bridgetest.EndEmptyItems || end == bridgetest.EndFreshCursor {
 						want = bridge.ContractEmptyItems
@@ -52,9 +49,7 @@ func TestQuietExportIsNotHammered(t *testing.T) {
 		t.Run(string(end), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.source.Grow(25)
-				r.start()
-				r.after(10 * time.Minute)
+				r.follow(25, 10*time.Minute)
 				if n := r.source.Requests(); n < 40 || n > 70 {
 					t.Errorf("%d requests in ten quiet minutes, want about 50", n)
 				}
@@ -95,9 +90,7 @@ func TestFailures(t *testing.T) {
 				for n := 1; n <= 6; n++ {
 					inBubble(t, bridgetest.Export{End: end, PageSize: 5, Latency: 10 * time.Millisecond}, func(r *harness) {
 						fail(r, n)
-						r.source.Grow(33)
-						r.start()
-						r.after(20 * time.Second)
+						r.follow(33, 20*time.Second)
 						r.source.Grow(4)
 						r.after(2 * time.Minute)
 						r.wantAll()
@@ -127,15 +120,13 @@ func TestRestartsAnywhere(t *testing.T) {
 					}
 					r.source.Grow(50)
 					for ms := range 60 {
-						r.start()
-						r.after(time.Duration(ms*3) * time.Millisecond)
+						r.startFor(time.Duration(ms*3) * time.Millisecond)
 						r.source.Grow(ms % 4)
 						if err := r.end(); err != nil && !errors.Is(err, engine.ErrShutdown) {
 							t.Errorf("after %d ms: %v", ms*3, err)
 						}
 					}
-					r.start()
-					r.after(time.Minute)
+					r.startFor(time.Minute)
 					r.wantAll()
 					if !abandon {
 						r.wantOnce()
@@ -147,15 +138,12 @@ func TestRestartsAnywhere(t *testing.T) {
 }
 
 func TestFetchRunsAhead(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.topic.Latency, r.store.Latency = 15*time.Millisecond, time.Millisecond
 		r.cfg.Limits.Once = true
 		r.source.Grow(1000)
 		began := time.Now()
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		// 100 pages of 20 ms each, and one commit behind the last.
 		if took := time.Since(began); took > 100*20*time.Millisecond+50*time.Millisecond {
 			t.Errorf("100 pages of 20 ms took %v: publishing is not hidden behind fetching", took)
@@ -196,8 +184,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestByteBudgetAllowsTwoPages(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchBytes = 1
 		r.source.Grow(200)
 		r.topic.Latency = time.Second
@@ -229,20 +216,14 @@ func TestBoundedRuns(t *testing.T) {
 			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				items := r.source.Grow(95)
 				r.cfg.Limits = tc.limits(r, items)
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
-				if n := len(r.values()); n != tc.events {
-					t.Errorf("%d events, want %d", n, tc.events)
-				}
+				r.mustRun()
+				r.wantEvents(tc.events)
 				if why := r.bridge.Status().Ended; !strings.Contains(why, tc.why) {
 					t.Errorf("ended %q, want %q", why, tc.why)
 				}
 				// The next run goes on where this one ended.
 				r.cfg.Limits = engine.Limits{Once: true}
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
+				r.mustRun()
 				r.wantOnce()
 			})
 		})
@@ -270,28 +251,20 @@ func TestWindow(t *testing.T) {
 			window(r, r.source.Grow(95))
 			r.after(time.Hour)
 			r.cfg.Limits.MaxEvents = 20
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			r.cfg.Limits = engine.Limits{}
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			if why := r.bridge.Status().Ended; !strings.Contains(why, "last page") {
 				t.Errorf("ended %q", why)
 			}
-			if n := len(r.values()); n != 50 {
-				t.Errorf("%d events, want 50", n)
-			}
+			r.wantEvents(50)
 			for _, at := range r.source.Asked() {
 				if !at.Window || at.Start != r.cfg.Origin.Start || at.End != r.cfg.Origin.End {
 					t.Errorf("asked %+v, want the window's bounds with every request", at)
 				}
 			}
 			asked := r.source.Requests()
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			if r.source.Requests() != asked || len(r.values()) != 50 {
 				t.Error("a window that is done was fetched again")
 			}
@@ -302,15 +275,11 @@ func TestWindow(t *testing.T) {
 		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
 			window(r, r.source.Grow(95))
 			r.after(time.Hour)
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			if why := r.bridge.Status().Ended; !strings.Contains(why, "5 empty pages") {
 				t.Errorf("ended %q", why)
 			}
-			if n := len(r.values()); n != 50 {
-				t.Errorf("%d events, want 50", n)
-			}
+			r.wantEvents(50)
 		})
 	})
 }
@@ -323,9 +292,7 @@ func TestWindowInTheFuture(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
 				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
-				r.source.Grow(25)
-				r.start()
-				r.after(5 * time.Minute)
+				r.follow(25, 5*time.Minute)
 				r.wantState(bridge.StateIdle, "")
 				r.source.Grow(25)
 				r.after(10 * time.Minute)
@@ -341,8 +308,7 @@ func TestWindowInTheFuture(t *testing.T) {
 // TestStartIsRestated: a run that published nothing, with a wrong key say,
 // does not fix the settings. But a later start would skip what came in between.
 func TestStartIsRestated(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)
 		r.after(time.Hour)
 		r.cfg.Origin.Start = timeOf(r, items[20])
@@ -352,9 +318,7 @@ func TestStartIsRestated(t *testing.T) {
 		r.source.Refuse(nil)
 		r.cfg.Origin.Start, r.cfg.Origin.Events = timeOf(r, items[30]), []string{"x"}
 		r.cfg.Limits.MaxEvents = 1
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		if got := r.store.Checkpoint().Origin; got.Start != timeOf(r, items[20]) || len(got.Events) != 1 {
 			t.Errorf("the stream began with %+v, want the earlier start and the new filter", got)
 		}
@@ -378,17 +342,14 @@ func TestStartIsRestated(t *testing.T) {
 		wantBlocked(t, r.run(), bridge.ReasonAuth)
 		r.source.Refuse(nil)
 		r.cfg.Origin.Start = 0
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.wantOnce()
 	})
 }
 
 // TestStatusNamesWhoIsAway: a stream that waits for a server is not caught up.
 func TestStatusNamesWhoIsAway(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		health := new(bridge.Health)
 		r.source.Grow(5)
 		r.startWith(engine.Ports{Source: r.source, Health: health})
@@ -408,12 +369,9 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 // TestEmptyPages: three are followed at once, then the stream counts as caught
 // up, and commits that only move the cursor are at most one a second.
 func TestEmptyPages(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+	bubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
 		r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
-		r.source.Grow(10)
-		r.start()
-		r.after(50 * time.Millisecond)
+		r.follow(10, 50*time.Millisecond)
 		if n := r.source.Requests(); n != 1+4 {
 			t.Errorf("%d requests at once, want the page with items, an empty page, and three more", n)
 		}
@@ -428,8 +386,7 @@ func TestEmptyPages(t *testing.T) {
 }
 
 func TestShutdownFinishesTheBatch(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
@@ -442,15 +399,13 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 			t.Fatal("the batch in flight was not finished")
 		}
 		r.topic.Latency = 0
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantOnce()
 	})
 }
 
 func TestShutdownTimesOut(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
@@ -467,11 +422,8 @@ func TestShutdownTimesOut(t *testing.T) {
 }
 
 func TestHeartbeatRestoresTheStore(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(15)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, time.Second)
 		before := r.store.Checkpoint()
 		r.store.Wipe()
 		r.after(40 * time.Second)
@@ -486,8 +438,7 @@ func TestHeartbeatRestoresTheStore(t *testing.T) {
 }
 
 func TestWipedWhileDataFlows(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		for range 5 {
@@ -501,11 +452,8 @@ func TestWipedWhileDataFlows(t *testing.T) {
 
 // TestStoreRolledBack: a fail-over that lost the last writes.
 func TestStoreRolledBack(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(500)
-		r.start()
-		r.after(300 * time.Millisecond)
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(500, 300*time.Millisecond)
 		r.store.RollBack(3)
 		r.after(300 * time.Millisecond)
 		a := r.command("r1", bridge.Target{})
@@ -522,18 +470,12 @@ func TestStoreRolledBack(t *testing.T) {
 }
 
 func TestCheckpointLost(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, time.Second)
+		r.mustEnd()
 		r.store.Wipe()
 		asked := r.source.Requests()
-		r.start()
-		r.after(10 * time.Minute)
+		r.startFor(10 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
 		if r.source.Requests() != asked {
 			t.Error("asked the API without a checkpoint")
@@ -544,20 +486,16 @@ func TestCheckpointLost(t *testing.T) {
 		}
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if n := len(r.values()); n != 100 {
-			t.Errorf("%d events after the reset to the beginning, want each twice", n)
-		}
+		r.wantEvents(100)
 	})
 }
 
 // A stream begins only when it is known that it has not begun before.
 func TestBegunBeforeOrNot(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.topic.Vast(true)
-		r.start()
-		r.after(10 * time.Minute)
+		r.startFor(10 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
 		if n := r.source.Requests(); n > 0 {
 			t.Errorf("asked the API %d times, not knowing whether the stream is new", n)
@@ -565,15 +503,12 @@ func TestBegunBeforeOrNot(t *testing.T) {
 		r.topic.Vast(false)
 		r.after(2 * time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if n := len(r.values()); n != 50 {
-			t.Errorf("%d events, want 50", n)
-		}
+		r.wantEvents(50)
 	})
 }
 
 func TestSecondBridgeIsNoticed(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
 		shared := turns{make(chan struct{}, 1), r.source}
 		r.source.Grow(2000)
 		r.startWith(engine.Ports{Source: shared})
@@ -606,13 +541,11 @@ func TestStoreFailsDuringDoubt(t *testing.T) {
 			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 				r.source.Grow(500)
 				r.topic.Latency = 50 * time.Millisecond
-				r.start()
-				r.after(310 * time.Millisecond)
+				r.startFor(310 * time.Millisecond)
 				fail(r.store)
 				r.topic.FailNext(bridgetest.Failed)
 				r.after(time.Minute)
-				r.wantOnce()
-				r.wantState(bridge.StateIdle, "")
+				r.wantIdleAfter(0)
 			})
 		})
 	}

@@ -84,6 +84,40 @@ func exactlyInBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	})
 }
 
+// deliver makes the stream of a new harness one of a delivery.
+func (r *harness) deliver(mode bridge.Mode) {
+	if mode == bridge.ExactlyOnce {
+		r.exactly()
+	}
+}
+
+// inModes runs a test with both deliveries.
+func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			bubble(t, x, func(r *harness) {
+				r.deliver(mode)
+				test(r)
+			})
+		})
+	}
+}
+
+// bubble is inBubble beside other tests.
+func bubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Parallel()
+	inBubble(t, x, test)
+}
+
+// exactBubble is exactlyInBubble beside other tests.
+func exactBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Parallel()
+	exactlyInBubble(t, x, test)
+}
+
 // inBubble runs a test under virtual time and shows the engine's log if it fails.
 func inBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
@@ -123,6 +157,27 @@ func (r *harness) observed(what bridge.What, code string) (all []bridge.Observat
 func (r *harness) start() {
 	r.t.Helper()
 	r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+}
+
+// startFor begins a new process and lets time pass.
+func (r *harness) startFor(d time.Duration) {
+	r.t.Helper()
+	r.start()
+	r.after(d)
+}
+
+// follow lists n more events, begins a new process and lets time pass.
+func (r *harness) follow(n int, d time.Duration) {
+	r.t.Helper()
+	r.source.Grow(n)
+	r.startFor(d)
+}
+
+// restart ends the process, begins another one and lets time pass.
+func (r *harness) restart(d time.Duration) {
+	r.t.Helper()
+	_ = r.end()
+	r.startFor(d)
 }
 
 // startWith is start with another source and inbox, and perhaps another sink.
@@ -204,6 +259,21 @@ func (r *harness) end() error {
 func (r *harness) run() error {
 	r.t.Helper()
 	return r.runWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+}
+
+// mustRun is run that must succeed, as mustEnd is end.
+func (r *harness) mustRun() {
+	r.t.Helper()
+	if err := r.run(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *harness) mustEnd() {
+	r.t.Helper()
+	if err := r.end(); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *harness) runWith(p engine.Ports) error {
@@ -294,6 +364,22 @@ func brief(items []string) string {
 	return fmt.Sprintf("%d items %q", len(items), items)
 }
 
+// wantEvents checks how many events the topic holds.
+func (r *harness) wantEvents(n int) {
+	r.t.Helper()
+	if got := len(r.values()); got != n {
+		r.t.Errorf("%d events are published, want %d", got, n)
+	}
+}
+
+// wantIdleAfter checks, after a time, that the stream has all events, each once.
+func (r *harness) wantIdleAfter(d time.Duration) {
+	r.t.Helper()
+	r.after(d)
+	r.wantState(bridge.StateIdle, "")
+	r.wantOnce()
+}
+
 // wantState checks the state and, if it is blocked, why.
 func (r *harness) wantState(state bridge.State, reason bridge.Reason) {
 	r.t.Helper()
@@ -307,6 +393,14 @@ func (r *harness) command(id string, target bridge.Target) bridge.Answer {
 	r.t.Helper()
 	r.push(id, r.store.Checkpoint().Epoch, target)
 	return r.await(id)
+}
+
+// apply is a command that must be applied.
+func (r *harness) apply(id string, target bridge.Target) {
+	r.t.Helper()
+	if a := r.command(id, target); !a.Applied {
+		r.t.Fatalf("refused: %s", a.Detail)
+	}
 }
 
 func (r *harness) push(id string, epoch int64, target bridge.Target) {

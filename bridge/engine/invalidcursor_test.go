@@ -116,9 +116,7 @@ func leavesCursor(r *harness, policy string) {
 		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" && at.Cursor != before.Cursor
 	})
 	r.source.Grow(30)
-	r.after(5 * time.Minute)
-	r.wantState(bridge.StateIdle, "")
-	r.wantOnce()
+	r.wantIdleAfter(5 * time.Minute)
 	c := r.store.Checkpoint()
 	if c.Epoch != 1 || c.Change == nil || c.Change.Who != "me" || !strings.Contains(c.Change.Reason, policy) || !strings.Contains(c.Change.Reason, "410") {
 		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
@@ -234,9 +232,7 @@ func TestRefusedAgainWithinAnOverlap(t *testing.T) {
 		r.after(time.Minute)
 		r.refuseFrom(r.store.Checkpoint().Cursor, 40)
 		r.source.Grow(1000)
-		r.after(10 * time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(10 * time.Minute)
 		a, b := r.beginning(1).Overlap, r.beginning(2).Overlap
 		if a.From != b.From || b.Dropped == 0 || !(*asked)[0].Equal((*asked)[len(*asked)-1]) {
 			r.t.Errorf("overlaps %+v and %+v, asked from %v on; want the first beginning", a, b, *asked)
@@ -282,13 +278,9 @@ func TestOverlapOutlivesTheProcess(t *testing.T) {
 		if o := r.store.Checkpoint().Overlap; o.Done {
 			r.t.Fatalf("the overlap is over: %+v", o)
 		}
-		if err := r.end(); err != nil {
-			r.t.Fatal(err)
-		}
+		r.mustEnd()
 		asked := r.startRecovering("time")
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if o := r.store.Checkpoint().Overlap; !o.Done || o.Dropped != 1000 || len(*asked) != 1 {
 			r.t.Errorf("overlap %+v after asking %d times, want 1000 dropped after asking once", o, len(*asked))
 		}
@@ -311,9 +303,7 @@ func TestOutageMovesNothing(t *testing.T) {
 				r.source.Grow(30)
 				r.after(3 * time.Minute)
 				r.source.Refuse(nil)
-				r.after(3 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
+				r.wantIdleAfter(3 * time.Minute)
 				if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
 					r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
 				}
@@ -373,8 +363,7 @@ func TestRefusedCursorStays(t *testing.T) {
 
 // Whoever wants to leave refused cursors needs to say who knows the rest.
 func TestRecoveryNeedsPorts(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnInvalidCursor = "time"
 		_, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store})
 		if err == nil || !strings.Contains(err.Error(), `"time"`) {
@@ -390,9 +379,7 @@ func TestDetourRemembersTheRequestBefore(t *testing.T) {
 		r.source.Grow(95)
 		r.startRecovering("time")
 		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
-			r.t.Fatal(a.Detail)
-		}
+		r.apply("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.after(5 * time.Second)
 		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
 		r.after(5 * time.Minute)
@@ -404,11 +391,8 @@ func TestDetourRemembersTheRequestBefore(t *testing.T) {
 
 // What an operator has accepted since the earlier cursor stays accepted.
 func TestRefusedCursorKeepsTheOrigin(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(95)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(95, 5*time.Second)
 		_ = r.end()
 		r.cfg.Origin.Events = []string{"orderPlaced"}
 		r.startRecovering("previous")

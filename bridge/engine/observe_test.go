@@ -20,13 +20,10 @@ func (r *harness) wantObserved(what bridge.What, code string, n int) {
 }
 
 func TestPagesAreObservedByFullness(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(25)
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.wantObserved(bridge.ObserveDecode, "full", 2)
 		r.wantObserved(bridge.ObserveDecode, "partial", 1)
 		r.wantObserved(bridge.ObserveOwner, "owner", 1)
@@ -40,17 +37,14 @@ func TestPagesAreObservedByFullness(t *testing.T) {
 // Of a small page all times are told, of a large one a few; of events that a
 // rewind publishes once more none.
 func TestTimesOfEvents(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		times := func() (n int) {
 			for _, o := range r.observed(bridge.ObserveCommit, "") {
 				n += len(o.Times)
 			}
 			return n
 		}
-		r.source.Grow(5)
-		r.start()
-		r.after(time.Second)
+		r.follow(5, time.Second)
 		if n := times(); n != 5 {
 			t.Errorf("%d times of 5 events", n)
 		}
@@ -87,8 +81,7 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 					next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
 				})
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				if n := len(r.observed(bridge.ObserveStuck, tc.kind)); n < 1 || n > tc.most {
 					t.Errorf("%d observations %s, want some", n, tc.kind)
 				}
@@ -101,11 +94,8 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 }
 
 func TestRejectionsAreObserved(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(15)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, 5*time.Second)
 		if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -120,8 +110,7 @@ func TestRejectionsAreObserved(t *testing.T) {
 
 // A sink whose receipt names fewer events than were sent to it has lost some.
 func TestUnaccountedEventsAreObserved(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: forgetfulSink{r.topic.Open("events")}})
 		r.after(5 * time.Second)
@@ -146,17 +135,14 @@ func (s forgetfulSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Rece
 
 // What the store does not know of is told while it is away, also across a reset.
 func TestStoreLag(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		want := func(least, most int64) {
 			t.Helper()
 			if n := r.bridge.Status().StoreLagPages; n < least || n > most {
 				t.Errorf("the store is %d pages behind, want %d to %d", n, least, most)
 			}
 		}
-		r.source.Grow(100)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(100, 5*time.Second)
 		want(0, 0)
 		heal := r.store.Break()
 		r.source.Grow(200)

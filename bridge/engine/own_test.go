@@ -75,7 +75,7 @@ func bothModes(t *testing.T, test func(r *harness)) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
-				r.switchMode(mode)
+				r.deliver(mode)
 				r.topic.Latency = 10 * time.Millisecond
 				test(r)
 			})
@@ -161,9 +161,7 @@ func TestLostWhileRecovering(t *testing.T) {
 		r.source.Grow(30)
 		a := r.spawn(group, "")
 		r.after(5 * time.Second)
-		if n := len(r.values()); n != 0 {
-			r.t.Errorf("%d events published by a process that is not the owner", n)
-		}
+		r.wantEvents(0)
 		r.after(time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
@@ -208,8 +206,7 @@ func TestIntruderEnds(t *testing.T) {
 // Where the other process cannot be seen, the wait grows with the fight and not
 // beyond it.
 func TestUnseenIntruderEnds(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 3 {
 			r.after(20 * time.Second)
@@ -227,8 +224,7 @@ func TestUnseenIntruderEnds(t *testing.T) {
 
 // Every warning about a fencing says what to do.
 func TestFencedHint(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 3 {
@@ -295,8 +291,7 @@ func twoGroups(t *testing.T, seen bool) {
 // A process whose instance id another one has taken is blocked all the time, and
 // has the stream back within seconds of the other one's end.
 func TestOwnerRefuses(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		r.source.Grow(10)
 		a := r.spawn(group, "pod-0")
@@ -324,8 +319,7 @@ func TestOwnerRefuses(t *testing.T) {
 
 // A blocked process that may join again, and is not the owner, stands by.
 func TestRefusedOwnerStandsBy(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a, b := r.spawn(group, "pod-0"), r.spawn(group, "pod-1")
 		r.after(5 * time.Second)
@@ -344,8 +338,7 @@ func TestRefusedOwnerStandsBy(t *testing.T) {
 
 // A bounded run does not stand by for ever.
 func TestBoundedStandby(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
 		r.after(time.Second)
@@ -368,8 +361,7 @@ func TestBoundedStandby(t *testing.T) {
 // A bounded run waits for a coordinator that does not answer: that is not
 // another process.
 func TestBoundedOutage(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		heal := group.Break()
 		r.source.Grow(10)
@@ -395,8 +387,7 @@ func TestBoundedOutage(t *testing.T) {
 
 // A process that stands by stops at once.
 func TestStopStandby(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
 		r.after(time.Second)
@@ -445,8 +436,7 @@ func TestStopWhileLooking(t *testing.T) {
 // A bridge that is fenced twice within a minute, as by late requests of its
 // own, goes on soon.
 func TestFencedTwice(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 2 {
 			r.after(5 * time.Second)
@@ -462,8 +452,7 @@ func TestFencedTwice(t *testing.T) {
 // A process whose own key is wrong lets another one run the stream; alone, it
 // keeps it, and its operator can reach it.
 func TestStepAside(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
 		a := r.spawnWith(group, "", refusing{r.source, wrong})
@@ -493,8 +482,7 @@ func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) 
 // A process that is fenced now and then, by commands or by take-overs that
 // were too early, goes on each time, however long it runs.
 func TestFencedNowAndThen(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 6 {
 			r.after(3 * time.Minute)
@@ -510,8 +498,7 @@ func TestFencedNowAndThen(t *testing.T) {
 // A process that another one keeps fencing leaves the stream alone for longer
 // and longer, up to five minutes.
 func TestTruce(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		before, sessions := time.Now(), r.topic.Recovers()
 		for time.Since(before) < time.Hour {

@@ -32,9 +32,7 @@ func TestRewindMarksAll(t *testing.T) {
 		t.Run(string(end), func(t *testing.T) {
 			t.Parallel()
 			inModes(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.source.Grow(754)
-				r.start()
-				r.after(10 * time.Second)
+				r.follow(754, 10*time.Second)
 				history := r.store.History()
 				r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
 				r.after(10 * time.Second)
@@ -49,9 +47,7 @@ func TestRewindMarksAll(t *testing.T) {
 				r.command("unknown", bridge.Target{Cursor: history[len(history)-1].Cursor})
 				r.after(10 * time.Second)
 				r.wantMarked(last, "to a cursor")
-				r.end()
-				r.start()
-				r.after(10 * time.Second)
+				r.restart(10 * time.Second)
 				r.command("entry", bridge.Target{Entry: new(bridge.Version)})
 				r.source.Grow(30)
 				r.after(10 * time.Second)
@@ -79,8 +75,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 			}
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d-%d"}`, items[1:], n+2, round)}
 		})
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		ids, round = []int{0, 9, 3, 4, 5, 7, 6, 8}, 1 // 1 and 2 are deleted, 9 is listed late, 6 to 8 are new
 		r.command("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.after(5 * time.Second)
@@ -101,9 +96,7 @@ func TestRewindMarksNothingUnknown(t *testing.T) {
 		r.command("r1", bridge.Target{})
 		r.after(5 * time.Second)
 		r.wantMarked(0, "with a topic that cannot be read")
-		if got := len(r.values()); got != 50 {
-			t.Errorf("%d events, want 25 twice", got)
-		}
+		r.wantEvents(50)
 	})
 }
 
@@ -130,8 +123,7 @@ func (s replacedMeanwhile) Publish(ctx context.Context, b bridge.Batch) (bridge.
 // Everything is deleted during a rewind, and another process begins the stream
 // anew and rewinds it as far: what the first one knows of the topic is void.
 func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		marked := 0 // in the topic that is deleted: one batch, of as many pages as were ready
 		anew := sync.OnceFunc(func() {

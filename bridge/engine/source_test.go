@@ -23,9 +23,7 @@ func inRequestModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
 	inModes(t, x, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
 			r.t.Fatalf("the checkpoint has %q", got)
 		}
@@ -41,8 +39,7 @@ func TestRequestChanged(t *testing.T) {
 		_ = r.end()
 		before := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "two")
-		r.start()
-		r.after(2 * time.Minute)
+		r.startFor(2 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		s := r.bridge.Status()
 		if r.source.Requests() != before || !strings.Contains(s.Error, "parameter tenant") || !strings.Contains(s.Error, r.cfg.Origin.Request.Digest()) {
@@ -60,9 +57,7 @@ func TestRequestChanged(t *testing.T) {
 			r.t.Errorf("a reset that names the request is answered %+v", a)
 		}
 		r.source.Grow(5)
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
 			r.t.Errorf("the checkpoint has %q", got)
 		}
@@ -85,11 +80,8 @@ func TestHostChanged(t *testing.T) {
 	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
 		_ = r.end()
 		r.cfg.Origin.Request = request("b", "one")
-		r.source.Grow(3)
-		r.start()
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.follow(3, time.Minute)
+		r.wantIdleAfter(0)
 		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request || !strings.Contains(r.log.String(), "changed=host") {
 			r.t.Errorf("the checkpoint has %q", got)
 		}
@@ -99,20 +91,14 @@ func TestHostChanged(t *testing.T) {
 		_ = r.end()
 		was := r.cfg.Origin.Request
 		r.cfg.Origin.Request = request("b", "one")
-		r.source.Grow(3)
-		r.start()
-		r.after(time.Minute)
+		r.follow(3, time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
-		if n := len(r.values()); n != 25 {
-			r.t.Errorf("%d events", n)
-		}
+		r.wantEvents(25)
 		at := r.store.Checkpoint()
 		if a := r.accept("r1", bridge.Target{Cursor: at.Cursor, Events: at.Events, Pages: at.Pages, Entry: &at.Version}, r.cfg.Origin.Request.Digest()); !a.Applied {
 			r.t.Errorf("answer %+v", a)
 		}
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if got := r.store.Checkpoint().Origin.Request; got == was {
 			r.t.Error("the checkpoint has the request before")
 		}
@@ -126,13 +112,11 @@ func TestHostChangedAtBorder(t *testing.T) {
 		n := 9
 		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
 		r.cfg.Origin.Request = request("a", "one")
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		_ = r.end()
 		n += 20
 		r.cfg.Origin.Request = request("b", "one")
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		if got, s := len(r.values()), r.bridge.Status(); got != n || s.State == bridge.StateBlocked {
 			r.t.Errorf("%d events, want %d; %s", got, n, s.Error)
 		}
@@ -150,12 +134,9 @@ func (r *harness) forgetRequest() {
 
 // An older version drops the fingerprint: the newest one of the history counts.
 func TestRequestInHistory(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		_ = r.end()
 		r.forgetRequest()
 		if got := r.store.Checkpoint().Origin.Request; got != "" {
@@ -214,11 +195,8 @@ func TestRequestInLostHistory(t *testing.T) {
 				if s := r.bridge.Status(); s.State != c.state {
 					r.t.Errorf("state is %s %s", s.State, s.Error)
 				}
-				_ = r.end()
-				r.start()
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
+				r.restart(time.Minute)
+				r.wantIdleAfter(0)
 			})
 		})
 	}
@@ -240,14 +218,10 @@ func TestRequestUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inModes(t, bridgetest.Export{End: c.end}, func(r *harness) {
-				r.source.Grow(25)
-				r.start()
-				r.after(5 * time.Second)
+				r.follow(25, 5*time.Second)
 				_ = r.end()
 				r.cfg.Origin.Request = request("a", "one")
-				r.source.Grow(c.grow)
-				r.start()
-				r.after(time.Minute)
+				r.follow(c.grow, time.Minute)
 				r.wantState(bridge.StateIdle, "")
 				if got := r.store.Checkpoint().Origin.Request; got.Known() != c.noted {
 					r.t.Errorf("the checkpoint has %q", got)
@@ -257,15 +231,12 @@ func TestRequestUnknown(t *testing.T) {
 	}
 	// A next URL is requested by its own path: one of another path proves nothing.
 	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		_ = r.end()
 		requests := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "one")
 		r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		if r.source.Requests() != requests {
 			t.Error("it requested something")
@@ -275,17 +246,14 @@ func TestRequestUnknown(t *testing.T) {
 
 // A target with a credential is refused: each checkpoint and the history would have it.
 func TestTargetWithCredential(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.LeakInCursor = func(cursor string) string {
 			if strings.Contains(cursor, "s3cret") {
 				return "EXPORT_API_KEY"
 			}
 			return ""
 		}
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		if a := r.command("r1", bridge.Target{Cursor: "/events?t=s3cret"}); a.Applied || a.Detail != "the cursor contains EXPORT_API_KEY, which is not stored" {
 			r.t.Errorf("answer %+v", a)
 		}
@@ -319,12 +287,9 @@ func TestTargetOfAnotherRequest(t *testing.T) {
 // A command without a bridge runs with the settings of its own machine, which
 // become nobody's: it keeps the stream's request, or notes what it accepts.
 func TestApplyElsewhere(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		_ = r.end()
 		apply := func(id, accept string, kind bridge.Kind) bridge.Answer {
 			cfg := r.cfg
@@ -349,11 +314,8 @@ func TestApplyElsewhere(t *testing.T) {
 		apply("r3", "", bridge.KindPause) // at the same position, so what is accepted stays so
 		apply("r4", "", bridge.KindResume)
 		r.cfg.Origin.Request = request("a", "two")
-		r.source.Grow(5)
-		r.start()
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.follow(5, time.Minute)
+		r.wantIdleAfter(0)
 		if got := r.store.Checkpoint().Origin.Request; got != request("a", "two") {
 			r.t.Errorf("the checkpoint has %q", got)
 		}
@@ -369,9 +331,7 @@ func TestAcceptanceWaits(t *testing.T) {
 			if known {
 				r.cfg.Origin.Request = request("a", "one")
 			}
-			r.source.Grow(25)
-			r.start()
-			r.after(5 * time.Second)
+			r.follow(25, 5*time.Second)
 			_ = r.end()
 			apply := func(id string, kind bridge.Kind, accept string) {
 				at := r.store.Checkpoint()
@@ -392,11 +352,8 @@ func TestAcceptanceWaits(t *testing.T) {
 			apply("r3", bridge.KindResume, "")
 			r.cfg.Origin.Request = ours
 			r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
-			r.source.Grow(5)
-			r.start()
-			r.after(time.Minute)
-			r.wantState(bridge.StateIdle, "")
-			r.wantOnce()
+			r.follow(5, time.Minute)
+			r.wantIdleAfter(0)
 			if c := r.store.Checkpoint(); c.Origin.Request != ours || c.PendingSource() != "" {
 				r.t.Errorf("the checkpoint has %q, %q is pending", c.Origin.Request, c.PendingSource())
 			}
@@ -412,12 +369,10 @@ func TestHostShownByTheBorder(t *testing.T) {
 		n := 12
 		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
 		r.cfg.Origin.Request = request("a", "one")
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		_ = r.end()
 		n, r.cfg.Origin.Request = 14, request("b", "one")
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if s := r.bridge.Status(); s.State == bridge.StateBlocked {
 			r.t.Error(s.Error)
 		}
@@ -438,8 +393,7 @@ func TestApplyElsewhereFirst(t *testing.T) {
 				r.cfg.Origin.Request = request("a", "one")
 				if begun {
 					r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
-					r.start()
-					r.after(time.Second)
+					r.startFor(time.Second)
 					_ = r.end()
 					r.source.Refuse(func(bridge.Position) error { return nil })
 				}
@@ -450,11 +404,8 @@ func TestApplyElsewhereFirst(t *testing.T) {
 				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
 					t.Fatalf("answer %+v, %v", a, err)
 				}
-				r.source.Grow(25)
-				r.start()
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
+				r.follow(25, time.Minute)
+				r.wantIdleAfter(0)
 				if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
 					t.Errorf("the checkpoint has %q", got)
 				}

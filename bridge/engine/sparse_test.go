@@ -55,9 +55,7 @@ func TestSparseExportIsFollowed(t *testing.T) {
 					}
 				}
 				r.after(3 * time.Minute)
-				if got := len(r.values()); got != 2 {
-					t.Errorf("%d events after %d requests, want the one behind the empty pages too", got, r.source.Requests())
-				}
+				r.wantEvents(2)
 				if n := len(r.store.History()); n > 300 {
 					t.Errorf("%d commits in less than 4 minutes", n)
 				}
@@ -76,8 +74,7 @@ func TestEndMarkIsCommitted(t *testing.T) {
 		inModes(t, bridgetest.Export{Latency: time.Second}, func(r *harness) { // each page is a batch
 			r.cfg.Limits.Once = once
 			r.source.Serve(sparse(3, func(string) string { return "" }))
-			r.start()
-			r.after(20 * time.Second)
+			r.startFor(20 * time.Second)
 			if c := r.store.Checkpoint(); !c.MarksEnd {
 				r.t.Errorf("checkpoint %s, once %t, does not say that the API marks its end", c.Version, once)
 			}
@@ -93,8 +90,7 @@ func TestEndMarkIsCommitted(t *testing.T) {
 // as rarely as any other, in the end: also where the last event is old, and so
 // could be followed by a sparse part.
 func TestFreshCursorsForEver(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
 		lag := 3 * time.Hour
 		events := 0
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
@@ -106,8 +102,7 @@ func TestFreshCursorsForEver(t *testing.T) {
 			events++
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":%d}],"nextCursor":"e%d"}`, n, time.Now().Add(-lag).UnixMilli(), n+1)}
 		})
-		r.start()
-		r.after(time.Hour)
+		r.startFor(time.Hour)
 		before := r.source.Requests()
 		if before > 6000 {
 			t.Errorf("%d requests in the first hour", before)
@@ -123,8 +118,7 @@ func TestFreshCursorsForEver(t *testing.T) {
 // An API that gives a new cursor with each empty page, and once by chance the
 // same one, has not marked its end.
 func TestSameCursorByChance(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
 		var chance atomic.Bool
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			n := 0
@@ -137,8 +131,7 @@ func TestSameCursorByChance(t *testing.T) {
 			}
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
 		})
-		r.start()
-		r.after(3 * time.Hour)
+		r.startFor(3 * time.Hour)
 		before := r.source.Requests()
 		r.after(time.Hour)
 		r.wantState(bridge.StateIdle, "")
@@ -169,8 +162,7 @@ func TestEmptyCircleIsTail(t *testing.T) {
 					}
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"c%d"}`, n%length+1)}
 				})
-				r.start()
-				r.after(10 * time.Second)
+				r.startFor(10 * time.Second)
 				r.wantState(bridge.StateIdle, "")
 				if !r.bridge.Status().CaughtUp {
 					t.Error("not caught up")
@@ -209,45 +201,29 @@ func cycle(pages int) func(bridge.Position) bridgetest.Answer {
 // A restart does not forget where the stream has been.
 func TestCycleOverRestarts(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				if mode == bridge.ExactlyOnce {
-					r.exactly()
-				}
-				r.source.Serve(cycle(4))
-				for range 4 {
-					r.start()
-					r.after(time.Minute)
-					r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-					r.end()
-				}
-				values := r.values()
-				if distinct := slices.Compact(slices.Sorted(slices.Values(values))); len(distinct) != len(values) {
-					t.Errorf("%d events in the topic, %d of them different", len(values), len(distinct))
-				}
-			})
-		})
-	}
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Serve(cycle(4))
+		for range 4 {
+			r.startFor(time.Minute)
+			r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+			r.end()
+		}
+		values := r.values()
+		if distinct := slices.Compact(slices.Sorted(slices.Values(values))); len(distinct) != len(values) {
+			r.t.Errorf("%d events in the topic, %d of them different", len(values), len(distinct))
+		}
+	})
 }
 
 // What an operator goes back to is no cycle, nor is a pause, whoever runs the
 // stream next.
 func TestRewindIsNoCycle(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
-		r.source.Grow(100)
-		r.start()
-		r.after(5 * time.Second)
+	bubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+		r.follow(100, 5*time.Second)
 		back := r.store.History()[0]
 		for i := range 3 {
-			if a := r.command(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Version}); !a.Applied {
-				t.Fatal(a.Detail)
-			}
-			r.end()
-			r.start()
-			r.after(5 * time.Second)
+			r.apply(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Version})
+			r.restart(5 * time.Second)
 			r.wantState(bridge.StateIdle, "")
 		}
 		if got := len(r.values()); got < 300 {
@@ -286,16 +262,12 @@ func TestEmptyPagesEnd(t *testing.T) {
 				} else {
 					r.cfg.Limits.Once = true
 				}
-				if err := r.run(); err != nil {
-					r.t.Fatal(err)
-				}
+				r.mustRun()
 				if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
 					r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
 				}
 				requests := r.source.Requests()
-				if err := r.run(); err != nil {
-					r.t.Fatal(err)
-				}
+				r.mustRun()
 				if s := r.bridge.Status(); c.window && (s.EndedEmpty != c.cut || r.source.Requests() != requests) {
 					r.t.Errorf("run again: ended by %d empty pages after %d requests", s.EndedEmpty, r.source.Requests()-requests)
 				}

@@ -157,20 +157,16 @@ func (r *harness) asked(cmd bridge.Command) bridge.Command {
 // TestTopicReplacedAfterAcceptedLoss: the policy about lost checkpoints accepts
 // what the topic lacks then, not a topic that is replaced afterwards.
 func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "redis"
-		r.source.Grow(30)
-		r.start()
-		r.after(time.Minute)
+		r.follow(30, time.Minute)
 		now := r.store.Checkpoint()
 		r.command("r1", bridge.Target{Cursor: now.Cursor, Tail: now.Tail}) // where nobody has counted
 		r.after(time.Minute)
 		r.end()
 		r.forgetCheckpoints()
 		r.topic.Cut(1)
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		r.wantState(bridge.StateIdle, "")
 		r.topic.Recreate()
 		r.source.Grow(5)
@@ -182,20 +178,16 @@ func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
 // TestTopicWithoutIDAfterAcceptedLoss: the policy also accepts the loss where the
 // checkpoint is from brokers without topic ids.
 func TestTopicWithoutIDAfterAcceptedLoss(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "redis"
-		r.source.Grow(30)
-		r.start()
-		r.after(time.Minute)
+		r.follow(30, time.Minute)
 		r.end()
 		old := r.store.Checkpoint()
 		old.Topics[0].ID = ""
 		r.rewrite(old)
 		r.forgetCheckpoints()
 		r.topic.Cut(1)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateIdle, "")
 	})
 }
@@ -286,11 +278,8 @@ func TestTopicCutOffWithoutID(t *testing.T) {
 // TestTopicAcceptedByAnotherDuringRewind: what a process knows the topic to hold
 // counts no more when somebody else has accepted another topic.
 func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
-		r.source.Grow(30)
-		r.start()
-		r.after(time.Minute)
+	bubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
+		r.follow(30, time.Minute)
 		r.push("back", 0, bridge.Target{})
 		r.after(2500 * time.Millisecond) // two of its six pages
 		if n := r.again.Load(); n == 0 || n == 30 {
@@ -322,8 +311,7 @@ func TestTopicBlockedAnswersWhoKnowsMore(t *testing.T) {
 	inTopic(t, func(r *harness) {
 		r.end()
 		r.topic.Trim(10, false)
-		r.start()
-		r.after(2 * time.Minute)
+		r.startFor(2 * time.Minute)
 		r.wantTopicBlocked()
 		r.push("later", 1, bridge.Target{})
 		r.after(2 * time.Minute)
@@ -349,8 +337,7 @@ func TestTopicLogs(t *testing.T) {
 			inTopic(t, func(r *harness) {
 				r.end()
 				c.change(r.topic)
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				if c.words != "" {
 					r.wantTopicBlocked(c.words)
 					return
@@ -371,8 +358,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 		old := r.store.Checkpoint()
 		old.Topics, old.Mode = nil, r.cfg.Mode
 		r.rewrite(old)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if got := r.store.Checkpoint().Topics; len(got) != 1 || got[0].ID != "topic-0" {
 			r.t.Fatalf("the checkpoint names %v, want the topic", got)
 		}
@@ -380,8 +366,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 		r.topic.Recreate()
 		old.Version = r.store.Checkpoint().Version
 		r.rewrite(old)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantTopicBlocked("always been empty")
 	})
 }
@@ -411,9 +396,7 @@ func TestTopicGrows(t *testing.T) {
 				r.start()
 			}
 			r.after(2 * time.Minute)
-			r.end()
-			r.start()
-			r.after(2 * time.Minute)
+			r.restart(2 * time.Minute)
 			if n := len(r.observed(bridge.ObserveTopic, bridge.TopicGrew)); n != 1 {
 				r.t.Errorf("observed %d times, want once", n)
 			}
@@ -444,8 +427,7 @@ func TestTopicMovedByOneReset(t *testing.T) {
 			r.topic.Recreate()
 			r.cfg.Topic = "events"
 			if running {
-				r.start()
-				r.after(5 * time.Minute)
+				r.startFor(5 * time.Minute)
 				r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 			}
 			now := r.store.Checkpoint()
@@ -475,8 +457,7 @@ func TestTopicLostIsSaidThoughReset(t *testing.T) {
 		now := r.store.Checkpoint()
 		r.inbox.Push(bridge.Command{ID: "unaware", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
 			Target: bridge.Target{Cursor: "", Start: now.Origin.Start}})
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if a, _ := r.inbox.AnswerTo("unaware"); !a.Applied || !strings.Contains(a.Detail, "recreated") {
 			r.t.Errorf("the answer is %+v, want it to say that the topic was recreated", a)
 		}
@@ -539,8 +520,7 @@ func TestTopicAcceptedWithAnotherMode(t *testing.T) {
 			r.switchMode(bridge.ExactlyOnce)
 		}
 		r.steer(bridge.Command{ID: "both", Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}, false)
-		r.start()
-		r.after(2 * time.Minute)
+		r.startFor(2 * time.Minute)
 		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
 			r.t.Errorf("the stream is %s: %s, the topic holds %d records, want 30", s.State, s.Error, len(r.topic.Records()))
 		}

@@ -16,8 +16,7 @@ import (
 // A transient error within a run of empty pages does not make a window end
 // before its last events.
 func TestWindowEmptiesCountedTwice(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 		pages := map[string]string{
 			"":   `{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":"e1"}`,
@@ -36,26 +35,20 @@ func TestWindowEmptiesCountedTwice(t *testing.T) {
 		})
 		err := r.run()
 		t.Logf("err=%v ended=%q", err, r.bridge.Status().Ended)
-		if n := len(r.values()); n != 2 {
-			t.Errorf("%d events, want 2: the run said %q", n, r.bridge.Status().Ended)
-		}
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.wantEvents(2)
+		r.mustRun()
 		t.Logf("second run: %q, %d events", r.bridge.Status().Ended, len(r.values()))
 	})
 }
 
 // A sink that fails after each good Recover is asked ever more rarely.
 func TestPublishFailsForEver(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(500)
 		for n := 1; n < 5000; n++ {
 			r.topic.FailPublish(n, bridgetest.Persisted)
 		}
-		r.start()
-		r.after(10 * time.Minute)
+		r.startFor(10 * time.Minute)
 		t.Logf("in 10 min: %d publishes, %d sessions, %d API requests, %d records in topic", r.topic.Publishes(), r.topic.Recovers(), r.source.Requests(), len(r.values()))
 		if n := r.topic.Publishes(); n > 100 {
 			t.Errorf("%d sessions in ten minutes: back-off never grows beyond its first step", n)
@@ -77,8 +70,7 @@ func (s refusingStore) Advance(ctx context.Context, from, to bridge.Checkpoint) 
 
 // A bounded run ends when the store refuses writes for good.
 func TestStoreRefusesWritesBounded(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.cfg.Limits.Once = true
 		e, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: refusingStore{r.store, func() bool { return true }}})
@@ -115,8 +107,7 @@ func (s slowDecode) Decode(p *bridge.Page) error {
 
 // A run that was stopped does not say that it was drained.
 func TestOnceSaysDrainedOnShutdown(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.cfg.Limits.Once = true
 		ctx, stop := context.WithCancel(r.t.Context())
@@ -160,9 +151,7 @@ func TestWindowKnowsItsEnd(t *testing.T) {
 			}
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: pages[at.Cursor]} })
 			for _, begin := range []string{"the window ended ", "the window was done before: it ended "} {
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
+				r.mustRun()
 				if got := r.bridge.Status().Ended; got != begin+test.want {
 					t.Errorf("it says %q, want %q", got, begin+test.want)
 				}
@@ -173,31 +162,23 @@ func TestWindowKnowsItsEnd(t *testing.T) {
 
 // The same --until again publishes nothing more.
 func TestUntilRepeated(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(95)
 		r.cfg.Limits.Until = timeOf(r, items[42])
 		for range 4 {
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			t.Logf("%d events, %s", len(r.values()), r.bridge.Status().Ended)
 		}
-		if n := len(r.values()); n != 50 {
-			t.Errorf("%d events after running the same --until 4 times, want 50", n)
-		}
+		r.wantEvents(50)
 	})
 }
 
 // A window that was moved is another window.
 func TestWindowStartChanged(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(95)
 		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[20]), timeOf(r, items[60])
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		n := len(r.values())
 		r.cfg.Origin.Start = timeOf(r, items[0])
 		err := r.run()
@@ -210,20 +191,16 @@ func TestWindowStartChanged(t *testing.T) {
 
 // New events are not marked as republished after a rewind.
 func TestNewsMarkedAgain(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		ev := func(id string, at int64) string { return fmt.Sprintf(`{"eventId":%q,"timestamp":%d}`, id, at) }
 		pages := map[string]string{"": fmt.Sprintf(`{"items":[%s,%s],"nextCursor":"a1"}`, ev("1", 946684800000), ev("2", 946684809000)), "a1": `{"items":[],"nextCursor":""}`}
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: pages[at.Cursor]} })
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		// the export goes on: event 3 is new and a bit older by its client's clock
 		pages[""] = fmt.Sprintf(`{"items":[%s,%s],"nextCursor":"b1"}`, ev("1", 946684800000), ev("2", 946684809000))
 		pages["b1"] = fmt.Sprintf(`{"items":[%s],"nextCursor":"b2"}`, ev("3", 946684805000))
 		pages["b2"] = `{"items":[],"nextCursor":""}`
-		if a := r.command("r1", bridge.Target{}); !a.Applied {
-			t.Fatal(a.Detail)
-		}
+		r.apply("r1", bridge.Target{})
 		r.after(time.Minute)
 		t.Logf("values %v, again %d", r.values(), r.again.Load())
 		if r.again.Load() > 2 {
@@ -235,11 +212,8 @@ func TestNewsMarkedAgain(t *testing.T) {
 // A bridge that is behind finds out before it refuses a command for a newer
 // epoch.
 func TestRefusesOnStaleKnowledge(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(15)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, time.Second)
 		c := r.store.Checkpoint()
 		to := bridge.Reset(c, c.Origin, bridge.Command{ID: "off", Kind: bridge.KindReset})
 		to.Owner, to.Session, to.WrittenAt = "cli", "clisession", time.Now().UnixMilli()
@@ -257,19 +231,15 @@ func TestRefusesOnStaleKnowledge(t *testing.T) {
 
 // A stream that is blocked at its start answers commands.
 func TestCommandWhileBlockedAtStart(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.cfg.Limits.Once = true
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.cfg.Limits.Once = false
 		for n := 2; n < 100; n++ {
 			r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Err: errors.New("no topic")})
 		}
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
 		r.push("a", 0, bridge.Target{})
 		r.after(2 * time.Minute)
@@ -290,13 +260,10 @@ func TestCommandForMendedStream(t *testing.T) {
 				r.source.Grow(15)
 				r.exactly()
 				r.cfg.Limits.Once = true
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
+				r.mustRun()
 				r.cfg.Limits.Once = false
 				r.topic.FailRecover(2, &bridge.Fault{Class: bridge.Permanent, Reason: reason, Err: errors.New("not yet")})
-				r.start()
-				r.after(5 * time.Second)
+				r.startFor(5 * time.Second)
 				r.wantState(bridge.StateBlocked, reason)
 				r.push("a", 0, bridge.Target{})
 				r.after(5 * time.Second)
@@ -313,17 +280,13 @@ func TestCommandForMendedStream(t *testing.T) {
 }
 
 func TestCommandWhileKafkaAway(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.cfg.Limits.Once = true
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.cfg.Limits.Once = false
 		heal := r.topic.Break()
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		r.push("a", 0, bridge.Target{})
 		r.after(2 * time.Minute)
 		s := r.bridge.Status()
@@ -338,18 +301,11 @@ func TestCommandWhileKafkaAway(t *testing.T) {
 // A store that is rolled back to before a reset of an earlier process is put
 // right.
 func TestRollbackBeyondOwnKnowledge(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(500)
-		r.start()
-		r.after(2 * time.Second)
-		if a := r.command("r1", bridge.Target{}); !a.Applied {
-			t.Fatal(a.Detail)
-		}
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(500, 2*time.Second)
+		r.apply("r1", bridge.Target{})
 		r.after(100 * time.Millisecond)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustEnd()
 		r.start() // another process: knows r1 only
 		r.after(200 * time.Millisecond)
 		h := r.store.History()
@@ -373,25 +329,20 @@ func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 
 // Retry-After counts on a 503 too.
 func TestRetryAfter503(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.source.Refuse(func(bridge.Position) error {
 			return &bridge.Fault{Class: bridge.Transient, Code: "503", RetryAfter: 5 * time.Minute, Err: errors.New("503")}
 		})
-		r.start()
-		r.after(4 * time.Minute)
+		r.startFor(4 * time.Minute)
 		t.Logf("%d requests within a Retry-After of 5 min", r.source.Requests())
 	})
 }
 
 // A cross-check that is answered by 429 waits as long as it says.
 func TestCrossCheckThrottled(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(35)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(35, time.Second)
 		var asked []time.Time
 		r.source.Refuse(func(at bridge.Position) error {
 			asked = append(asked, time.Now())
@@ -413,20 +364,15 @@ func TestRollbackThenGracefulStop(t *testing.T) {
 	t.Parallel()
 	for _, wipe := range []bool{false, true} {
 		inBubble(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(95)
-			r.start()
-			r.after(2 * time.Second)
+			r.follow(95, 2*time.Second)
 			if wipe {
 				r.store.Wipe()
 			} else {
 				r.store.RollBack(1)
 			}
 			r.after(5 * time.Second)
-			if err := r.end(); err != nil {
-				t.Fatal(err)
-			}
-			r.start()
-			r.after(time.Minute)
+			r.mustEnd()
+			r.startFor(time.Minute)
 			s := r.bridge.Status()
 			t.Logf("wipe=%v: %d values of 95, state %s %s", wipe, len(r.values()), s.State, s.Reason)
 		})

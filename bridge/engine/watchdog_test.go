@@ -24,8 +24,7 @@ func (s *stuckAt) Observe(o bridge.Observation) {
 }
 
 func TestAlive(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.cfg.Limits.Once = true
 		e, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Observer: &stuckAt{Duration: 2 * time.Minute}})
@@ -60,8 +59,7 @@ type blank struct{ *bridgetest.Source }
 func (blank) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, nil } //nolint:nilnil // the mistake
 
 func TestNoPageAndNoError(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		e, err := engine.New(r.cfg, engine.Ports{Source: blank{r.source}, Sink: r.topic.Open("events"), Store: r.store})
 		if err != nil {
