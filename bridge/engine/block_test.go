@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 )
 
 // TestBlocked: what the engine does about each lasting refusal, in a run that
@@ -44,8 +46,7 @@ func TestBlocked(t *testing.T) {
 		"the cursor is gone":    {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
+			bubble(t, bridgetest.Export{}, func(r *harness) {
 				r.follow(35, time.Second)
 				r.source.Refuse(tc.refuse)
 				asked := r.source.Requests()
@@ -69,8 +70,7 @@ func TestBlocked(t *testing.T) {
 			})
 		})
 		t.Run(name+", bounded", func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
+			bubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(35)
 				r.cfg.Limits.Once = true
 				r.mustRun()
@@ -289,5 +289,53 @@ func TestPassingSchemaErrors(t *testing.T) {
 		r.cfg.Limits.Once = true // would return a BlockedError
 		r.mustRun()
 		r.wantOnce()
+	})
+}
+
+// A sink that fails after each good Recover is asked ever more rarely.
+func TestPublishFailsForEver(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		for n := 1; n < 5000; n++ {
+			r.topic.FailPublish(n, bridgetest.Persisted)
+		}
+		r.follow(500, 10*time.Minute)
+		if n := r.topic.Publishes(); n > 100 {
+			t.Errorf("%d sessions in ten minutes: back-off never grows beyond its first step", n)
+		}
+	})
+}
+
+// refusingStore is a Store that may not be written.
+type refusingStore struct{ *bridgetest.Store }
+
+func (refusingStore) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error {
+	return &bridge.Fault{Class: bridge.Permanent, Code: "noperm", Reason: bridge.ReasonConfig, Err: errors.New("NOPERM")}
+}
+
+// A bounded run ends when the store refuses writes for good.
+func TestStoreRefusesWritesBounded(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.cfg.Limits.Once = true
+		r.startWith(engine.Ports{Store: refusingStore{r.store}})
+		wantBlocked(t, r.endsWithin(24*time.Hour), bridge.ReasonConfig)
+	})
+}
+
+// A cross-check that is answered by 429 waits as long as it says.
+func TestCrossCheckThrottled(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(35, time.Second)
+		asked := r.source.Requests()
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: 10 * time.Minute, Err: errors.New("429")}
+			}
+			return gone
+		})
+		r.after(10 * time.Minute)
+		if n := r.source.Requests() - asked; n > 8 {
+			t.Errorf("%d requests in 10 min, though the 429 of the 4th asked for 10 min of silence", n)
+		}
 	})
 }

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,7 +89,7 @@ func (s *refusingSource) Fetch(ctx context.Context, at bridge.Position) (*bridge
 	switch {
 	case s.cursor == "":
 	case at.Cursor == s.cursor:
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+		return nil, gone
 	case at.Cursor != "" || at.Start > 0: // not the request that checks it
 		s.cursor = ""
 	}

@@ -104,8 +104,7 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		for _, policy := range []string{"stop", "previous"} {
 			t.Run(string(mode)+"/"+policy, func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{PageSize: 2}, func(r *harness) {
+				bubble(t, bridgetest.Export{PageSize: 2}, func(r *harness) {
 					r.deliver(mode)
 					r.cfg.OnInvalidCursor = policy
 					r.source.Serve(forgetful(false))
@@ -149,8 +148,7 @@ func TestFullPageWithoutNext(t *testing.T) {
 		"the API marks ends": {"", true, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: tc.size}, func(r *harness) {
+			bubble(t, bridgetest.Export{PageSize: tc.size}, func(r *harness) {
 				r.cfg.EndExplicit, r.cfg.PollInterval, r.cfg.PollIntervalMax = tc.explicit, 20*time.Minute, time.Hour
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 					if at.Cursor == "" {
@@ -192,8 +190,7 @@ func TestOlderPage(t *testing.T) {
 		"an empty page again": {[]string{item(0), item(1)}, nil, false, 4, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
+			bubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
 				last := []string{item(100), item(101)}
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 					if at.Cursor == "" {

@@ -122,32 +122,6 @@ func TestWindowChaos(t *testing.T) {
 	}
 }
 
-// An error between empty pages does not end a window early.
-func TestWindowOnce(t *testing.T) {
-	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
-		r.cfg.Limits.Once = true
-		item := func(id, next string) string {
-			return fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],"nextCursor":%q}`, id, next)
-		}
-		body := map[string]string{"": item("1", "e1"), "e1": `{"items":[],"nextCursor":"e2"}`, "e2": `{"items":[],"nextCursor":"e3"}`,
-			"e3": item("2", "e4"), "e4": `{"items":[],"nextCursor":"e5"}`, "e5": `{"items":[],"nextCursor":"e6"}`, "e6": `{"items":[],"nextCursor":"e7"}`, "e7": item("3", "")}
-		failed := false
-		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-			if at.Cursor == "e3" && !failed {
-				failed = true
-				return bridgetest.Answer{Outage: true}
-			}
-			return bridgetest.Answer{Body: body[at.Cursor]}
-		})
-		err := r.run()
-		t.Logf("%v %q %d of 3", err, r.bridge.Status().Ended, len(r.values()))
-		if len(r.values()) != 3 {
-			t.Errorf("%d of 3", len(r.values()))
-		}
-	})
-}
-
 // A run to the end of the results ends after EXPORT_EMPTY_PAGES empty pages in a
 // row, and the next one goes on behind them.
 func TestOnceSparse(t *testing.T) {

@@ -17,10 +17,7 @@ import (
 // applied within a minute.
 func (r *harness) claimed(id string) bridge.Command {
 	r.t.Helper()
-	cmd := bridge.Command{
-		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Who: "op",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	}
+	cmd := reset(id, r.store.Checkpoint().Epoch, bridge.Target{})
 	r.inbox.Push(cmd)
 	got, err := r.inbox.Claim(r.t.Context(), cmd, bridge.Claim{Owner: "gone", Session: "gone"})
 	if err != nil || got.By != "gone" {
@@ -36,11 +33,9 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		for _, late := range []bool{false, true} {
 			t.Run(string(mode)+map[bool]string{false: " in time", true: " late"}[late], func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{}, func(r *harness) {
+				bubble(t, bridgetest.Export{}, func(r *harness) {
 					r.deliver(mode)
-					r.follow(50, 5*time.Second)
-					r.end()
+					r.ran(50, 5*time.Second)
 					cmd := r.claimed("a")
 					if late {
 						r.after(time.Minute)
@@ -52,9 +47,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 					r.after(time.Minute)
 					want := map[bool]int{false: 100, true: 50}[late]
 					r.wantEvents(want)
-					if a := r.command("b", bridge.Target{}); !a.Applied {
-						t.Errorf("the next command: %+v", a)
-					}
+					r.apply("b", bridge.Target{})
 					r.after(time.Minute)
 					r.wantEvents(want + 50)
 				})
@@ -68,8 +61,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 // command expired. It must not arrive.
 func TestClaimerOnItsWay(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(50, 5*time.Second)
-		r.end()
+		r.ran(50, 5*time.Second)
 		from := r.store.Checkpoint()
 		cmd := r.claimed("a")
 		r.after(time.Minute)
@@ -92,9 +84,9 @@ func TestClaimerOnItsWay(t *testing.T) {
 // knowing as much, would refuse.
 func TestRefusalNeedsTheClaim(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(50, 5*time.Second)
-		r.end()
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.ran(50, 5*time.Second)
+		cmd := reset("a", 0, bridge.Target{})
+		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
 		if _, err := r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}); err != nil {
 			t.Fatal(err)
@@ -126,12 +118,11 @@ func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim
 // still before it has said so. Another one takes the claim over, and applies it.
 func TestRefusalOfAnotherClaim(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(50, 5*time.Second)
-		r.end()
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.ran(50, 5*time.Second)
+		cmd := reset("a", 0, bridge.Target{})
+		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
-		ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: overtaken{r.inbox}}
-		if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); !errors.Is(err, bridge.ErrFenced) {
+		if a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(overtaken{r.inbox}), cmd); !errors.Is(err, bridge.ErrFenced) {
 			t.Errorf("the operator reads %+v, %v; want to wait for the other", a, err)
 		}
 		if log := r.log.String(); strings.Contains(log, "command refused") || !strings.Contains(log, "command answer rejected") {
@@ -161,12 +152,10 @@ func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, 
 // is recorded.
 func TestAppliedIsSaid(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(50, 5*time.Second)
-		r.end()
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.ran(50, 5*time.Second)
+		cmd := reset("a", 0, bridge.Target{})
 		r.inbox.Push(cmd)
-		ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: refused{r.inbox}}
-		a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd)
+		a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(refused{r.inbox}), cmd)
 		if now := r.store.Checkpoint(); err != nil || !a.Applied || a.Version != now.Version || now.ChangeID() != "a" {
 			t.Errorf("the operator reads %+v, %v; the stream is at %s", a, err, now.Version)
 		}
@@ -189,7 +178,7 @@ func TestAppliedIsRemembered(t *testing.T) {
 		}
 		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce, bridge.AtLeastOnce} {
 			r.switchMode(mode)
-			r.startWith(engine.Ports{Source: r.source, Inbox: bridgetest.NewInbox(t)})
+			r.startWith(engine.Ports{Inbox: bridgetest.NewInbox(t)})
 			r.after(time.Minute)
 			r.end()
 		}

@@ -44,8 +44,7 @@ func TestExactlyWithoutStore(t *testing.T) {
 	}
 	for name, cause := range trouble {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+			exactBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.follow(40, 5*time.Second)
 				heal := cause(r)
 				r.source.Grow(40)
@@ -128,8 +127,7 @@ func TestMerge(t *testing.T) {
 		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, again: -1},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
+			exactBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
 		})
 	}
 }
@@ -159,8 +157,7 @@ func mergeRow(r *harness, m row) {
 	if m.first == bridge.AtLeastOnce {
 		r.switchMode(bridge.AtLeastOnce)
 	}
-	r.follow(30, time.Minute)
-	r.end()
+	r.ran(30, time.Minute)
 	if m.before != nil {
 		m.before(r)
 	}
@@ -217,7 +214,7 @@ func TestEpochAfterMemory(t *testing.T) {
 		r.command("r1", bridge.Target{})
 		r.end()
 		r.switchMode(bridge.AtLeastOnce)
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
 		r.after(time.Minute)
 		if s := r.bridge.Status(); s.Version.Epoch != 2 {
 			r.t.Errorf("the stream is at %s, %s %s, want it in epoch 2", s.Version, s.State, s.Error)
@@ -234,10 +231,8 @@ func TestEpochBehindTheSinks(t *testing.T) {
 		"sink":  func(r *harness) { r.topic.FailNext(bridgetest.Failed) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.follow(30, 5*time.Second)
-				r.end()
+			bubble(t, bridgetest.Export{}, func(r *harness) {
+				r.ran(30, 5*time.Second)
 				r.switchMode(bridge.ExactlyOnce)
 				for n := range 100 {
 					r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
@@ -246,7 +241,7 @@ func TestEpochBehindTheSinks(t *testing.T) {
 				r.end()
 				r.switchMode(bridge.AtLeastOnce)
 				fail(r)
-				r.inbox.Push(bridge.Command{ID: "p", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+				r.inbox.Push(pause("p", 0))
 				r.startFor(10 * time.Minute)
 				if a, ok := r.inbox.AnswerTo("p"); !ok {
 					r.t.Errorf("the command is not answered: %+v", a)
@@ -266,14 +261,11 @@ func TestEpochBehindTheSinks(t *testing.T) {
 // refuse what the next one can apply.
 func TestCommandWhileTheSinkFails(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(30, 5*time.Second)
-		r.end()
+		r.ran(30, 5*time.Second)
 		r.topic.FailNext(bridgetest.Failed)
-		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+		r.inbox.Push(pause("stay", 0))
 		r.startFor(time.Minute)
-		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
-			r.t.Errorf("the answer is %+v, want it applied", a)
-		}
+		r.wantApplied("stay")
 	})
 }
 
@@ -366,22 +358,16 @@ func TestApply(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		inBubble(t, bridgetest.Export{}, func(r *harness) {
 			r.deliver(mode)
-			r.follow(30, 5*time.Second)
-			r.end()
-			cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-			r.inbox.Push(cmd)
-			ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}
+			r.ran(30, 5*time.Second)
 			r.topic.FailNext(bridgetest.Persisted)
-			a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd)
+			a, err := r.applyWithout(reset("r1", 0, bridge.Target{}))
 			if err != nil || !a.Applied || a.Version != (bridge.Version{Epoch: 1}) {
 				t.Fatalf("%s: answer %+v, %v", mode, a, err)
 			}
 			if c := r.store.Checkpoint(); c.Version != a.Version {
 				t.Errorf("%s: the store is at %s", mode, c.Version)
 			}
-			cmd.ID = "r2" // for an epoch that is over
-			r.inbox.Push(cmd)
-			if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Applied {
+			if a, err := r.applyWithout(reset("r2", 0, bridge.Target{})); err != nil || a.Applied {
 				t.Errorf("%s: a command for an old epoch: %+v, %v", mode, a, err)
 			}
 			r.startFor(time.Minute)
@@ -402,28 +388,17 @@ func TestApplyRepairs(t *testing.T) {
 		for _, running := range []bool{true, false} {
 			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				r.topic.Latency = 20 * time.Millisecond
-				r.follow(30, time.Minute)
-				r.end()
+				r.ran(30, time.Minute)
 				spoil(r)
-				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-				r.inbox.Push(cmd)
-				var a bridge.Answer
 				if running {
 					r.start()
-					a = r.await("r1")
-				} else {
-					var err error
-					a, err = engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
-					if err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-					r.start()
 				}
+				r.steer(reset("r1", 0, bridge.Target{}), running)
 				r.after(time.Minute)
-				if !a.Applied {
-					t.Errorf("%s, running %v: answer %+v", name, running, a)
-				}
 				r.wantState(bridge.StateIdle, "")
+				if t.Failed() {
+					t.Fatalf("%s, running %v", name, running)
+				}
 			})
 		}
 	}
@@ -433,11 +408,11 @@ func TestApplyRepairs(t *testing.T) {
 func TestApplyWithoutServer(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Break()
-		cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		cmd := reset("r1", 0, bridge.Target{})
 		r.inbox.Push(cmd)
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := engine.Apply(ctx, r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+		_, err := engine.Apply(ctx, r.cfg, r.portsOf(r.inbox), cmd)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "r1") {
 			t.Errorf("apply without Kafka: %v", err)
 		}
@@ -530,8 +505,7 @@ func TestIgnoredCursor(t *testing.T) {
 		"always the same":     func(int) string { return "c" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
+			exactBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
 				n := 0
 				r.source.Serve(func(bridge.Position) bridgetest.Answer {
 					n++

@@ -117,11 +117,7 @@ func TestRequestsAreObserved(t *testing.T) {
 		r.source.Grow(5 * pages)
 		r.source.FailRequest(4, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: errors.New("cut")})
 		var got fetches
-		e, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox, Observer: &got})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Run(r.t.Context()); err != nil {
+		if err := r.runWith(engine.Ports{Observer: &got}); err != nil {
 			t.Fatal(err)
 		}
 		codes := make(map[string]int)

@@ -18,8 +18,7 @@ func TestEachContractOnce(t *testing.T) {
 	for _, end := range bridgetest.Ends {
 		for _, noIDs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/ids=%v", end, !noIDs), func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
+				bubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
 					r.follow(95, time.Second)
 					r.wantOnce()
 					for i := range 40 { // slow growth, across page borders
@@ -47,8 +46,7 @@ func TestQuietExportIsNotHammered(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		t.Run(string(end), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
+			bubble(t, bridgetest.Export{End: end}, func(r *harness) {
 				r.follow(25, 10*time.Minute)
 				if n := r.source.Requests(); n < 40 || n > 70 {
 					t.Errorf("%d requests in ten quiet minutes, want about 50", n)
@@ -112,8 +110,7 @@ func TestRestartsAnywhere(t *testing.T) {
 	for _, end := range bridgetest.Ends {
 		for _, abandon := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/abandon=%v", end, abandon), func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
+				bubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
 					r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
 					if abandon {
 						r.cfg.ShutdownTimeout = time.Nanosecond
@@ -157,8 +154,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kafka", "redis"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+			bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				heal := func() {}
 				r.start()
 				r.after(10 * time.Millisecond) // the start is committed
@@ -212,8 +208,7 @@ func TestBoundedRuns(t *testing.T) {
 		}, 50, string(bridge.HintUntil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
+			bubble(t, bridgetest.Export{}, func(r *harness) {
 				items := r.source.Grow(95)
 				r.cfg.Limits = tc.limits(r, items)
 				r.mustRun()
@@ -246,8 +241,7 @@ func TestWindow(t *testing.T) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[10]), timeOf(r, items[60])
 	}
 	t.Run("ends on its last page, is resumed, and stays done", func(t *testing.T) {
-		t.Parallel()
-		inBubble(t, bridgetest.Export{}, func(r *harness) {
+		bubble(t, bridgetest.Export{}, func(r *harness) {
 			window(r, r.source.Grow(95))
 			r.after(time.Hour)
 			r.cfg.Limits.MaxEvents = 20
@@ -271,8 +265,7 @@ func TestWindow(t *testing.T) {
 		})
 	})
 	t.Run("ends after empty pages", func(t *testing.T) {
-		t.Parallel()
-		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+		bubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
 			window(r, r.source.Grow(95))
 			r.after(time.Hour)
 			r.mustRun()
@@ -289,8 +282,7 @@ func TestWindowInTheFuture(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		t.Run(string(end), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
+			bubble(t, bridgetest.Export{End: end}, func(r *harness) {
 				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
 				r.follow(25, 5*time.Minute)
 				r.wantState(bridge.StateIdle, "")
@@ -352,7 +344,7 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		health := new(bridge.Health)
 		r.source.Grow(5)
-		r.startWith(engine.Ports{Source: r.source, Health: health})
+		r.startWith(engine.Ports{Health: health})
 		r.after(time.Second)
 		if s := r.bridge.Status(); !s.CaughtUp {
 			t.Errorf("%+v, want caught up", s)
@@ -471,8 +463,7 @@ func TestStoreRolledBack(t *testing.T) {
 
 func TestCheckpointLost(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(50, time.Second)
-		r.mustEnd()
+		r.ran(50, time.Second)
 		r.store.Wipe()
 		asked := r.source.Requests()
 		r.startFor(10 * time.Minute)
@@ -537,8 +528,7 @@ func TestStoreFailsDuringDoubt(t *testing.T) {
 		"rolled back": func(s *bridgetest.Store) { s.RollBack(3) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+			bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 				r.source.Grow(500)
 				r.topic.Latency = 50 * time.Millisecond
 				r.startFor(310 * time.Millisecond)
@@ -547,6 +537,100 @@ func TestStoreFailsDuringDoubt(t *testing.T) {
 				r.after(time.Minute)
 				r.wantIdleAfter(0)
 			})
+		})
+	}
+}
+
+// slowDecode is a Source that takes its time to take pages apart.
+type slowDecode struct{ *bridgetest.Source }
+
+func (s slowDecode) Decode(p *bridge.Page) error {
+	<-time.After(3 * time.Millisecond)
+	return s.Source.Decode(p)
+}
+
+// stopsAt is an Observer that stops the run at its third wait, while the loop is slow.
+type stopsAt struct {
+	stop  func()
+	waits int
+}
+
+func (s *stopsAt) Observe(o bridge.Observation) {
+	if o.What != bridge.ObserveWait {
+		return
+	}
+	if s.waits++; s.waits == 3 {
+		<-time.After(2 * time.Millisecond)
+		s.stop()
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// A run that was stopped does not say that it was drained.
+func TestOnceSaysDrainedOnShutdown(t *testing.T) {
+	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+		r.source.Grow(1000)
+		r.cfg.Limits.Once = true
+		_ = r.runWith(engine.Ports{Source: slowDecode{r.source}, Observer: &stopsAt{stop: func() { r.stop() }}})
+		if s := r.bridge.Status(); strings.HasPrefix(s.Ended, "drained") || len(r.values()) == 1000 {
+			t.Errorf("says %q with %d of 1000 events", s.Ended, len(r.values()))
+		}
+	})
+}
+
+// The same --until again publishes nothing more.
+func TestUntilRepeated(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Limits.Until = timeOf(r, r.source.Grow(95)[42])
+		for range 4 {
+			r.mustRun()
+		}
+		r.wantEvents(50)
+	})
+}
+
+// A window that was moved is another window.
+func TestWindowStartChanged(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		items := r.source.Grow(95)
+		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[20]), timeOf(r, items[60])
+		r.mustRun()
+		n := len(r.values())
+		r.cfg.Origin.Start = timeOf(r, items[0])
+		if err := r.run(); err == nil && len(r.values()) == n {
+			t.Errorf("another window is taken for done: 20 events are skipped in silence")
+		}
+	})
+}
+
+// A store that is rolled back to before a reset of an earlier process is put
+// right.
+func TestRollbackBeyondOwnKnowledge(t *testing.T) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(500, 2*time.Second)
+		r.apply("r1", bridge.Target{})
+		r.after(100 * time.Millisecond)
+		r.restart(200 * time.Millisecond) // another process: knows r1 only
+		h := r.store.History()
+		r.store.RollBack(len(h) - slices.IndexFunc(h, func(c bridge.Checkpoint) bool { return c.Epoch == 1 }))
+		r.after(time.Minute)
+		if c := r.store.Checkpoint(); c.Epoch < 1 {
+			t.Errorf("the running bridge went back to %v and dropped the acknowledged rewind", c.Version)
+		}
+	})
+}
+
+// A restart soon after the store was rolled back goes on where it was.
+func TestRollbackThenGracefulStop(t *testing.T) {
+	t.Parallel()
+	for _, lose := range []func(s *bridgetest.Store){(*bridgetest.Store).Wipe, func(s *bridgetest.Store) { s.RollBack(1) }} {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
+			r.follow(95, 2*time.Second)
+			lose(r.store)
+			r.after(5 * time.Second)
+			r.mustEnd()
+			r.start()
+			r.wantIdleAfter(time.Minute)
 		})
 	}
 }

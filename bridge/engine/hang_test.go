@@ -26,8 +26,7 @@ func TestSourceHangs(t *testing.T) {
 		"fetch, waits on purpose, then obeys": {waits: true, obeys: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
+			bubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(25)
 				r.cfg.FetchTimeout = timeout
 				release := make(chan struct{})

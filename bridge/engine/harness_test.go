@@ -156,7 +156,7 @@ func (r *harness) observed(what bridge.What, code string) (all []bridge.Observat
 // start begins a new process on the same topic and store.
 func (r *harness) start() {
 	r.t.Helper()
-	r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+	r.startWith(engine.Ports{Inbox: r.inbox})
 }
 
 // startFor begins a new process and lets time pass.
@@ -173,6 +173,13 @@ func (r *harness) follow(n int, d time.Duration) {
 	r.startFor(d)
 }
 
+// ran is follow that ends the process.
+func (r *harness) ran(n int, d time.Duration) {
+	r.t.Helper()
+	r.follow(n, d)
+	r.mustEnd()
+}
+
 // restart ends the process, begins another one and lets time pass.
 func (r *harness) restart(d time.Duration) {
 	r.t.Helper()
@@ -180,9 +187,13 @@ func (r *harness) restart(d time.Duration) {
 	r.startFor(d)
 }
 
-// startWith is start with another source and inbox, and perhaps another sink.
+// startWith is start with other ports; those that are nil are the harness's, but for the
+// inbox.
 func (r *harness) startWith(p engine.Ports) {
 	r.t.Helper()
+	if p.Source == nil {
+		p.Source = r.source
+	}
 	if p.Sink == nil {
 		p.Sink = r.topic.Open("events")
 	}
@@ -192,7 +203,13 @@ func (r *harness) startWith(p engine.Ports) {
 	if p.History == nil {
 		p.History = storeHistory{r.store}
 	}
-	p.Sink, p.Store, p.Observer = markCounter{p.Sink, r.t, r.topic, &r.again}, r.store, r
+	if p.Store == nil {
+		p.Store = r.store
+	}
+	if p.Observer == nil {
+		p.Observer = r
+	}
+	p.Sink = markCounter{p.Sink, r.t, r.topic, &r.again}
 	e, err := engine.New(r.cfg, p)
 	if err != nil {
 		r.t.Fatal(err)
@@ -258,7 +275,22 @@ func (r *harness) end() error {
 // run starts a bounded run and waits for it.
 func (r *harness) run() error {
 	r.t.Helper()
-	return r.runWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+	return r.runWith(engine.Ports{Inbox: r.inbox})
+}
+
+// endsWithin waits so long for the end of a bounded run, and returns what it returned.
+func (r *harness) endsWithin(d time.Duration) (err error) {
+	r.t.Helper()
+	r.after(d)
+	select {
+	case err = <-r.ended:
+		r.stop()
+		r.stop = nil
+	default:
+		s := r.bridge.Status()
+		r.t.Errorf("a bounded run has not ended after %s, it is %s %s %q", d, s.State, s.Reason, s.Error)
+	}
+	return err
 }
 
 // mustRun is run that must succeed, as mustEnd is end.
@@ -404,10 +436,33 @@ func (r *harness) apply(id string, target bridge.Target) {
 }
 
 func (r *harness) push(id string, epoch int64, target bridge.Target) {
-	r.inbox.Push(bridge.Command{
+	r.inbox.Push(reset(id, epoch, target))
+}
+
+// reset is a command of an operator, which waits for a minute.
+func reset(id string, epoch int64, target bridge.Target) bridge.Command {
+	return bridge.Command{
 		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
 		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	})
+	}
+}
+
+// pause is the command that pauses the stream without an end.
+func pause(id string, epoch int64) bridge.Command {
+	cmd := reset(id, epoch, bridge.Target{})
+	cmd.Kind, cmd.PausedUntil = bridge.KindPause, bridge.Forever
+	return cmd
+}
+
+// applyWithout pushes a command and applies it without a running bridge.
+func (r *harness) applyWithout(cmd bridge.Command) (bridge.Answer, error) {
+	r.inbox.Push(cmd)
+	return engine.Apply(r.t.Context(), r.cfg, r.portsOf(r.inbox), cmd)
+}
+
+// portsOf are the ports of a command that is applied without a running bridge.
+func (r *harness) portsOf(inbox bridge.Inbox) engine.Ports {
+	return engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}
 }
 
 func (r *harness) await(id string) bridge.Answer {
@@ -419,6 +474,14 @@ func (r *harness) await(id string) bridge.Answer {
 		r.t.Fatal(err)
 	}
 	return a
+}
+
+// wantApplied checks that a command was answered as applied.
+func (r *harness) wantApplied(id string) {
+	r.t.Helper()
+	if a, ok := r.inbox.AnswerTo(id); !ok || !a.Applied {
+		r.t.Errorf("command %s is answered %+v, %t, want it applied", id, a, ok)
+	}
 }
 
 // wantBlocked checks what a bounded run returned.

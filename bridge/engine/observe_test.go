@@ -75,8 +75,7 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 		{"a full page that names itself", "b", "b", "full-tail", 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: 1}, func(r *harness) {
+			bubble(t, bridgetest.Export{PageSize: 1}, func(r *harness) {
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 					next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
@@ -112,7 +111,7 @@ func TestRejectionsAreObserved(t *testing.T) {
 func TestUnaccountedEventsAreObserved(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: forgetfulSink{r.topic.Open("events")}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: forgetfulSink{r.topic.Open("events")}})
 		r.after(5 * time.Second)
 		missing := 0
 		for _, o := range r.observed(bridge.ObserveCommit, "") {

@@ -73,8 +73,7 @@ func bothModes(t *testing.T, test func(r *harness)) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+			bubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
 				r.deliver(mode)
 				r.topic.Latency = 10 * time.Millisecond
 				test(r)
@@ -175,8 +174,7 @@ func TestIntruderEnds(t *testing.T) {
 	t.Parallel()
 	for name, lasts := range map[string]time.Duration{"soon": 0, "late": 90 * time.Second, "after an hour": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+			exactBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
 				r.topic.Latency = 10 * time.Millisecond
 				ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
 				ours.Rivals(theirs)

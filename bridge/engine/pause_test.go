@@ -13,10 +13,9 @@ import (
 // answer.
 func (r *harness) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
 	r.t.Helper()
-	r.inbox.Push(bridge.Command{
-		ID: id, Kind: kind, BaseEpoch: r.store.Checkpoint().Epoch, PausedUntil: until, Who: "op", Reason: "why",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	})
+	cmd := reset(id, r.store.Checkpoint().Epoch, bridge.Target{})
+	cmd.Kind, cmd.PausedUntil, cmd.Reason = kind, until, "why"
+	r.inbox.Push(cmd)
 	return r.await(id)
 }
 
@@ -192,9 +191,7 @@ func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
 		r.store.Put(raw)
 		r.follow(20, 5*time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
-		if a := r.command("r1", bridge.Target{}); !a.Applied {
-			t.Errorf("reset: %+v", a)
-		}
+		r.apply("r1", bridge.Target{})
 		r.wantIdleAfter(time.Minute)
 	})
 }
@@ -211,7 +208,7 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 		r.source.Grow(1)
 		r.after(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
-		r.inbox.Push(bridge.Command{ID: "p1", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Minute).UnixMilli()})
+		r.inbox.Push(pause("p1", 0))
 		if a := r.await("p1"); a.Applied || !strings.Contains(a.Detail, "position") {
 			t.Errorf("pause: %+v", a)
 		}

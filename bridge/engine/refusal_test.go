@@ -20,7 +20,7 @@ func TestPageRefused(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: refusingSink{r.topic.Open("events"), "c+30/"}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: refusingSink{r.topic.Open("events"), "c+30/"}})
 		r.after(10 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonEvent)
 		r.wantEvents(30)
@@ -41,7 +41,7 @@ func TestPageRefusedInOverlap(t *testing.T) {
 		r.source.Grow(95)
 		r.cfg.OnInvalidCursor = "time"
 		sink := &refusingOnce{Sink: r.topic.Open("events")}
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: sink, History: storeHistory{r.store}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: sink, History: storeHistory{r.store}})
 		r.after(5 * time.Second)
 		sink.cursor = "c+90/" // whose first five events are known
 		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })

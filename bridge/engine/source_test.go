@@ -17,6 +17,14 @@ func request(host, tenant string) bridge.Fingerprint {
 	return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartParam + "tenant", Value: tenant}})
 }
 
+// wantRequest checks the request of the checkpoint.
+func (r *harness) wantRequest(want bridge.Fingerprint) {
+	r.t.Helper()
+	if got := r.store.Checkpoint().Origin.Request; got != want {
+		r.t.Errorf("the checkpoint has %q, want %q", got, want)
+	}
+}
+
 // inRequestModes runs a test in both delivery modes, with a stream whose request is
 // known and which has caught up.
 func inRequestModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
@@ -46,7 +54,7 @@ func TestRequestChanged(t *testing.T) {
 			r.t.Errorf("%d requests; %s", r.source.Requests()-before, s.Error)
 		}
 		at := r.store.Checkpoint()
-		stay := bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version}
+		stay := stay(at)
 		if a := r.command("r1", stay); a.Applied || !strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
 			r.t.Errorf("a reset that names nothing is answered %+v", a)
 		}
@@ -58,19 +66,16 @@ func TestRequestChanged(t *testing.T) {
 		}
 		r.source.Grow(5)
 		r.wantIdleAfter(time.Minute)
-		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
-			r.t.Errorf("the checkpoint has %q", got)
-		}
+		r.wantRequest(r.cfg.Origin.Request)
 	})
 }
 
 // accept pushes a reset that accepts a source, and returns its answer.
 func (r *harness) accept(id string, to bridge.Target, source string) bridge.Answer {
 	r.t.Helper()
-	r.inbox.Push(bridge.Command{
-		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Target: to, AcceptSource: source, Who: "op",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	})
+	cmd := reset(id, r.store.Checkpoint().Epoch, to)
+	cmd.AcceptSource = source
+	r.inbox.Push(cmd)
 	return r.await(id)
 }
 
@@ -82,8 +87,8 @@ func TestHostChanged(t *testing.T) {
 		r.cfg.Origin.Request = request("b", "one")
 		r.follow(3, time.Minute)
 		r.wantIdleAfter(0)
-		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request || !strings.Contains(r.log.String(), "changed=host") {
-			r.t.Errorf("the checkpoint has %q", got)
+		if r.wantRequest(r.cfg.Origin.Request); !strings.Contains(r.log.String(), "changed=host") {
+			r.t.Error("the log does not say that the host changed")
 		}
 	})
 	// An empty page at the end shows nothing.
@@ -108,19 +113,19 @@ func TestHostChanged(t *testing.T) {
 // A page that begins with what ended the page before shows its list too.
 func TestHostChangedAtBorder(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-		n := 9
-		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-		r.cfg.Origin.Request = request("a", "one")
-		r.startFor(5 * time.Second)
-		_ = r.end()
-		n += 20
-		r.cfg.Origin.Request = request("b", "one")
-		r.startFor(5 * time.Second)
-		if got, s := len(r.values()), r.bridge.Status(); got != n || s.State == bridge.StateBlocked {
-			r.t.Errorf("%d events, want %d; %s", got, n, s.Error)
-		}
-	})
+	for n, more := range map[int]int{9: 20, 12: 2} {
+		inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
+			n := n
+			r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
+			r.cfg.Origin.Request = request("a", "one")
+			r.startFor(time.Minute)
+			n, r.cfg.Origin.Request = n+more, request("b", "one")
+			r.restart(time.Minute)
+			if r.wantEvents(n); r.bridge.Status().State == bridge.StateBlocked {
+				r.t.Error(r.bridge.Status().Error)
+			}
+		})
+	}
 }
 
 // forgetRequest makes the newest checkpoint one of an older version, which drops what
@@ -136,15 +141,14 @@ func (r *harness) forgetRequest() {
 func TestRequestInHistory(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.follow(25, 5*time.Second)
-		_ = r.end()
+		r.ran(25, 5*time.Second)
 		r.forgetRequest()
 		if got := r.store.Checkpoint().Origin.Request; got != "" {
 			t.Fatalf("the checkpoint has %q", got)
 		}
 		requests := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "two")
-		r.startWith(engine.Ports{Source: r.source, History: storeHistory{r.store}})
+		r.startWith(engine.Ports{History: storeHistory{r.store}})
 		r.after(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		if r.source.Requests() != requests {
@@ -152,12 +156,10 @@ func TestRequestInHistory(t *testing.T) {
 		}
 		_ = r.end()
 		r.cfg.Origin.Request = request("a", "one")
-		r.startWith(engine.Ports{Source: r.source, History: storeHistory{r.store}})
+		r.startWith(engine.Ports{History: storeHistory{r.store}})
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
-			t.Errorf("the checkpoint has %q", got)
-		}
+		r.wantRequest(r.cfg.Origin.Request)
 	})
 }
 
@@ -187,7 +189,7 @@ func TestRequestInLostHistory(t *testing.T) {
 				_ = r.end()
 				r.forgetRequest()
 				r.source.Grow(c.grow)
-				r.startWith(engine.Ports{Source: r.source, History: lostHistory{}})
+				r.startWith(engine.Ports{History: lostHistory{}})
 				r.after(time.Minute)
 				if c.state == bridge.StateBackoff && len(r.values()) != 25 {
 					r.t.Errorf("%d events", len(r.values()))
@@ -218,8 +220,7 @@ func TestRequestUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inModes(t, bridgetest.Export{End: c.end}, func(r *harness) {
-				r.follow(25, 5*time.Second)
-				_ = r.end()
+				r.ran(25, 5*time.Second)
 				r.cfg.Origin.Request = request("a", "one")
 				r.follow(c.grow, time.Minute)
 				r.wantState(bridge.StateIdle, "")
@@ -231,8 +232,7 @@ func TestRequestUnknown(t *testing.T) {
 	}
 	// A next URL is requested by its own path: one of another path proves nothing.
 	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.follow(25, 5*time.Second)
-		_ = r.end()
+		r.ran(25, 5*time.Second)
 		requests := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "one")
 		r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
@@ -260,9 +260,7 @@ func TestTargetWithCredential(t *testing.T) {
 		if c := r.store.Checkpoint(); c.Epoch != 0 || c.Cursor == "/events?t=s3cret" {
 			r.t.Errorf("checkpoint %+v", c)
 		}
-		if a := r.command("r2", bridge.Target{}); !a.Applied {
-			r.t.Errorf("answer %+v", a)
-		}
+		r.apply("r2", bridge.Target{})
 	})
 }
 
@@ -278,10 +276,23 @@ func TestTargetOfAnotherRequest(t *testing.T) {
 			r.t.Errorf("answer %+v", a)
 		}
 		to.Request = request("b", "one") // another name of the same list
-		if a := r.command("r2", to); !a.Applied {
-			r.t.Errorf("answer %+v", a)
-		}
+		r.apply("r2", to)
 	})
+}
+
+// applyElsewhere applies a command at the current position on a machine whose settings make
+// another request.
+func (r *harness) applyElsewhere(request bridge.Fingerprint, id string, kind bridge.Kind, accept string) {
+	r.t.Helper()
+	at := r.store.Checkpoint()
+	cmd := reset(id, at.Epoch, stay(at))
+	cmd.Kind, cmd.PausedUntil, cmd.AcceptSource = kind, bridge.Forever, accept
+	ours := r.cfg.Origin.Request
+	r.cfg.Origin.Request = request
+	if a, err := r.applyWithout(cmd); err != nil || !a.Applied {
+		r.t.Fatalf("answer %+v, %v", a, err)
+	}
+	r.cfg.Origin.Request = ours
 }
 
 // A command without a bridge runs with the settings of its own machine, which
@@ -289,36 +300,17 @@ func TestTargetOfAnotherRequest(t *testing.T) {
 func TestApplyElsewhere(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.follow(25, 5*time.Second)
-		_ = r.end()
-		apply := func(id, accept string, kind bridge.Kind) bridge.Answer {
-			cfg := r.cfg
-			cfg.Origin.Request = request("laptop", "none")
-			at := r.store.Checkpoint()
-			cmd := bridge.Command{
-				ID: id, Kind: kind, PausedUntil: bridge.Forever, BaseEpoch: at.Epoch, AcceptSource: accept, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
-				Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
-			}
-			r.inbox.Push(cmd)
-			a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
-			if err != nil || !a.Applied {
-				r.t.Fatalf("answer %+v, %v", a, err)
-			}
-			return a
-		}
-		apply("r1", "", bridge.KindReset)
-		if got := r.store.Checkpoint().Origin.Request; got != request("a", "one") {
-			r.t.Errorf("the checkpoint has %q", got)
-		}
-		apply("r2", request("a", "two").Digest(), bridge.KindReset)
-		apply("r3", "", bridge.KindPause) // at the same position, so what is accepted stays so
-		apply("r4", "", bridge.KindResume)
+		r.ran(25, 5*time.Second)
+		laptop := request("laptop", "none")
+		r.applyElsewhere(laptop, "r1", bridge.KindReset, "")
+		r.wantRequest(request("a", "one"))
+		r.applyElsewhere(laptop, "r2", bridge.KindReset, request("a", "two").Digest())
+		r.applyElsewhere(laptop, "r3", bridge.KindPause, "") // at the same position, so what is accepted stays so
+		r.applyElsewhere(laptop, "r4", bridge.KindResume, "")
 		r.cfg.Origin.Request = request("a", "two")
 		r.follow(5, time.Minute)
 		r.wantIdleAfter(0)
-		if got := r.store.Checkpoint().Origin.Request; got != request("a", "two") {
-			r.t.Errorf("the checkpoint has %q", got)
-		}
+		r.wantRequest(request("a", "two"))
 	})
 }
 
@@ -331,25 +323,11 @@ func TestAcceptanceWaits(t *testing.T) {
 			if known {
 				r.cfg.Origin.Request = request("a", "one")
 			}
-			r.follow(25, 5*time.Second)
-			_ = r.end()
-			apply := func(id string, kind bridge.Kind, accept string) {
-				at := r.store.Checkpoint()
-				cmd := bridge.Command{
-					ID: id, Kind: kind, BaseEpoch: at.Epoch, AcceptSource: accept, PausedUntil: bridge.Forever, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
-					Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
-				}
-				cfg := r.cfg
-				cfg.Origin.Request = "" // a command reads no secrets
-				r.inbox.Push(cmd)
-				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
-					r.t.Fatalf("answer %+v, %v", a, err)
-				}
-			}
-			ours := request("a", "two")
-			apply("r1", bridge.KindReset, ours.Digest())
-			apply("r2", bridge.KindPause, "")
-			apply("r3", bridge.KindResume, "")
+			r.ran(25, 5*time.Second)
+			ours := request("a", "two") // the command's request is unknown: it reads no secrets
+			r.applyElsewhere("", "r1", bridge.KindReset, ours.Digest())
+			r.applyElsewhere("", "r2", bridge.KindPause, "")
+			r.applyElsewhere("", "r3", bridge.KindResume, "")
 			r.cfg.Origin.Request = ours
 			r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
 			r.follow(5, time.Minute)
@@ -361,35 +339,13 @@ func TestAcceptanceWaits(t *testing.T) {
 	}
 }
 
-// A page that begins with an item that ended the page before shows that a new host has
-// the stream's list.
-func TestHostShownByTheBorder(t *testing.T) {
-	t.Parallel()
-	inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-		n := 12
-		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-		r.cfg.Origin.Request = request("a", "one")
-		r.startFor(time.Minute)
-		_ = r.end()
-		n, r.cfg.Origin.Request = 14, request("b", "one")
-		r.startFor(time.Minute)
-		if s := r.bridge.Status(); s.State == bridge.StateBlocked {
-			r.t.Error(s.Error)
-		}
-		if got := r.values(); len(got) != n {
-			r.t.Errorf("%s", brief(got))
-		}
-	})
-}
-
 // A command without a bridge leaves a stream that nothing was read of to the settings of
 // the bridge, whoever has begun it.
 func TestApplyElsewhereFirst(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"nothing is there": false, "the start is there": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+			exactBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.cfg.Origin.Request = request("a", "one")
 				if begun {
 					r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
@@ -397,18 +353,15 @@ func TestApplyElsewhereFirst(t *testing.T) {
 					_ = r.end()
 					r.source.Refuse(func(bridge.Position) error { return nil })
 				}
-				cfg := r.cfg
-				cfg.Origin.Request = request("laptop", "none")
-				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-				r.inbox.Push(cmd)
-				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
+				ours := r.cfg.Origin.Request
+				r.cfg.Origin.Request = request("laptop", "none")
+				if a, err := r.applyWithout(reset("r1", 0, bridge.Target{})); err != nil || !a.Applied {
 					t.Fatalf("answer %+v, %v", a, err)
 				}
+				r.cfg.Origin.Request = ours
 				r.follow(25, time.Minute)
 				r.wantIdleAfter(0)
-				if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
-					t.Errorf("the checkpoint has %q", got)
-				}
+				r.wantRequest(r.cfg.Origin.Request)
 			})
 		})
 	}

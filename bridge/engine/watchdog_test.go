@@ -27,12 +27,7 @@ func TestAlive(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.cfg.Limits.Once = true
-		e, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Observer: &stuckAt{Duration: 2 * time.Minute}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(r.t.Context()) }()
+		r.startWith(engine.Ports{Observer: &stuckAt{Duration: 2 * time.Minute}})
 		for _, step := range []struct {
 			name    string
 			after   time.Duration
@@ -43,11 +38,11 @@ func TestAlive(t *testing.T) {
 			{"long after the run has ended", time.Hour, true},
 		} {
 			r.after(step.after)
-			if got := e.Alive(); got != step.turning {
+			if got := r.bridge.Alive(); got != step.turning {
 				t.Errorf("%s: alive %v", step.name, got)
 			}
 		}
-		if err := <-ended; err != nil {
+		if err := r.endsWithin(0); err != nil {
 			t.Error(err)
 		}
 	})
@@ -61,10 +56,6 @@ func (blank) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { ret
 func TestNoPageAndNoError(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Limits.Once = true
-		e, err := engine.New(r.cfg, engine.Ports{Source: blank{r.source}, Sink: r.topic.Open("events"), Store: r.store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantBlocked(t, e.Run(r.t.Context()), bridge.ReasonConfig)
+		wantBlocked(t, r.runWith(engine.Ports{Source: blank{r.source}}), bridge.ReasonConfig)
 	})
 }
