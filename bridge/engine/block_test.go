@@ -45,41 +45,37 @@ func TestBlocked(t *testing.T) {
 		"items is not an array": {fault(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}), bridge.ReasonSchema, 3, 1},
 		"the cursor is gone":    {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				r.follow(35, time.Second)
-				r.source.Refuse(tc.refuse)
-				asked := r.source.Requests()
-				r.source.Grow(30)
-				r.after(time.Minute)
-				r.wantState(bridge.StateBlocked, tc.reason)
-				if n := r.source.Requests() - asked; n < tc.tries || n > tc.tries+2*tc.perProbe {
-					t.Errorf("%d requests in the first minute, want %d and a probe", n, tc.tries)
-				}
-				asked = r.source.Requests()
-				r.after(10 * time.Minute)
-				if n := r.source.Requests() - asked; n < 9*tc.perProbe || n > 11*tc.perProbe {
-					t.Errorf("%d requests in ten blocked minutes, want about %d", n, 10*tc.perProbe)
-				}
-				r.wantState(bridge.StateBlocked, tc.reason)
-				if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
-					t.Errorf("said %d times that it is blocked, want once", n)
-				}
-				r.source.Refuse(nil)
-				r.wantIdleAfter(2 * time.Minute)
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(35, time.Second)
+			r.source.Refuse(tc.refuse)
+			asked := r.source.Requests()
+			r.source.Grow(30)
+			r.after(time.Minute)
+			r.wantState(bridge.StateBlocked, tc.reason)
+			if n := r.source.Requests() - asked; n < tc.tries || n > tc.tries+2*tc.perProbe {
+				r.t.Errorf("%d requests in the first minute, want %d and a probe", n, tc.tries)
+			}
+			asked = r.source.Requests()
+			r.after(10 * time.Minute)
+			if n := r.source.Requests() - asked; n < 9*tc.perProbe || n > 11*tc.perProbe {
+				r.t.Errorf("%d requests in ten blocked minutes, want about %d", n, 10*tc.perProbe)
+			}
+			r.wantState(bridge.StateBlocked, tc.reason)
+			if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
+				r.t.Errorf("said %d times that it is blocked, want once", n)
+			}
+			r.source.Refuse(nil)
+			r.wantIdleAfter(2 * time.Minute)
 		})
-		t.Run(name+", bounded", func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(35)
-				r.cfg.Limits.Once = true
-				r.mustRun()
-				r.source.Refuse(tc.refuse)
-				wantBlocked(t, r.run(), tc.reason)
-				if strings.Contains(r.log.String(), `msg="recovered"`) {
-					t.Error("said that the run goes on, which has ended")
-				}
-			})
+		row(t, name+", bounded", bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(35)
+			r.cfg.Limits.Once = true
+			r.mustRun()
+			r.source.Refuse(tc.refuse)
+			wantBlocked(r.t, r.run(), tc.reason)
+			if strings.Contains(r.log.String(), `msg="recovered"`) {
+				r.t.Error("said that the run goes on, which has ended")
+			}
 		})
 	}
 }

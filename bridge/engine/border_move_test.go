@@ -40,26 +40,23 @@ func TestBorderIsCarried(t *testing.T) {
 		}, 5},
 		"the cursor of an entry": {func(r *harness, c bridge.Checkpoint) { r.command("1", bridge.Target{Cursor: c.Cursor}) }, 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
-				n := 9
-				r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-				r.startFor(10 * time.Second)
-				entry := r.store.Checkpoint()
-				if len(entry.Tail) > 0 || len(entry.Border.Items) == 0 {
-					r.t.Fatalf("the entry has a tail of %d, a border of %d", len(entry.Tail), len(entry.Border.Items))
-				}
-				n += 5
-				r.after(10 * time.Second)
-				tc.command(r, entry)
-				r.after(10 * time.Second)
-				r.end()
-				r.start()
-				n += 5
-				r.after(10 * time.Second)
-				r.wantCounts(n+tc.again, n)
-			})
+		rowInModes(t, name, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
+			n := 9
+			r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
+			r.startFor(10 * time.Second)
+			entry := r.store.Checkpoint()
+			if len(entry.Tail) > 0 || len(entry.Border.Items) == 0 {
+				r.t.Fatalf("the entry has a tail of %d, a border of %d", len(entry.Tail), len(entry.Border.Items))
+			}
+			n += 5
+			r.after(10 * time.Second)
+			tc.command(r, entry)
+			r.after(10 * time.Second)
+			r.end()
+			r.start()
+			n += 5
+			r.after(10 * time.Second)
+			r.wantCounts(n+tc.again, n)
 		})
 	}
 }
@@ -101,29 +98,26 @@ func (s *refusingSource) Fetch(ctx context.Context, at bridge.Position) (*bridge
 func TestBorderInOverlap(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"time", "previous"} {
-		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-				n := 9
-				r.source.Serve(inclusive(func() int { return n }, 5, 1, "same"))
-				r.cfg.OnInvalidCursor = policy
-				source := &refusingSource{Source: r.source}
-				r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
-				r.after(time.Minute)
-				n += 10
-				r.after(time.Minute)
-				r.end()
-				source.cursor = r.store.Checkpoint().Cursor
-				r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
-				r.after(5 * time.Minute)
-				n += 20
-				r.after(5 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantCounts(n, n)
-				if r.store.Checkpoint().Epoch != 1 {
-					r.t.Error("the cursor was not left")
-				}
-			})
+		rowInModes(t, policy, bridgetest.Export{PageSize: 5}, func(r *harness) {
+			n := 9
+			r.source.Serve(inclusive(func() int { return n }, 5, 1, "same"))
+			r.cfg.OnInvalidCursor = policy
+			source := &refusingSource{Source: r.source}
+			r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
+			r.after(time.Minute)
+			n += 10
+			r.after(time.Minute)
+			r.end()
+			source.cursor = r.store.Checkpoint().Cursor
+			r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
+			r.after(5 * time.Minute)
+			n += 20
+			r.after(5 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			r.wantCounts(n, n)
+			if r.store.Checkpoint().Epoch != 1 {
+				r.t.Error("the cursor was not left")
+			}
 		})
 	}
 }
@@ -152,21 +146,18 @@ func TestBorderAtEnds(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"none", "same", "fresh"} {
 		for _, window := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/%t", end, window), func(t *testing.T) {
-				t.Parallel()
-				inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-					r.source.Serve(inclusive(func() int { return 32 }, 5, 2, end))
-					r.cfg.Limits = engine.Limits{Once: !window}
-					if window {
-						r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
-					}
-					r.after(time.Hour)
-					r.mustRun()
-					r.wantCounts(32, 32)
-					if got := r.source.Requests(); got > 40 { // some are asked ahead
-						r.t.Errorf("%d requests", got)
-					}
-				})
+			rowInModes(t, fmt.Sprintf("%s/%t", end, window), bridgetest.Export{PageSize: 5}, func(r *harness) {
+				r.source.Serve(inclusive(func() int { return 32 }, 5, 2, end))
+				r.cfg.Limits = engine.Limits{Once: !window}
+				if window {
+					r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
+				}
+				r.after(time.Hour)
+				r.mustRun()
+				r.wantCounts(32, 32)
+				if got := r.source.Requests(); got > 40 { // some are asked ahead
+					r.t.Errorf("%d requests", got)
+				}
 			})
 		}
 	}

@@ -32,25 +32,23 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		for _, late := range []bool{false, true} {
-			t.Run(string(mode)+map[bool]string{false: " in time", true: " late"}[late], func(t *testing.T) {
-				bubble(t, bridgetest.Export{}, func(r *harness) {
-					r.deliver(mode)
-					r.ran(50, 5*time.Second)
-					cmd := r.claimed("a")
-					if late {
-						r.after(time.Minute)
-					}
-					r.start()
-					if a := r.await(cmd.ID); a.Applied == late || late && !strings.Contains(a.Detail, "expired") {
-						t.Errorf("answer %+v", a)
-					}
+			row(t, string(mode)+map[bool]string{false: " in time", true: " late"}[late], bridgetest.Export{}, func(r *harness) {
+				r.deliver(mode)
+				r.ran(50, 5*time.Second)
+				cmd := r.claimed("a")
+				if late {
 					r.after(time.Minute)
-					want := map[bool]int{false: 100, true: 50}[late]
-					r.wantEvents(want)
-					r.apply("b", bridge.Target{})
-					r.after(time.Minute)
-					r.wantEvents(want + 50)
-				})
+				}
+				r.start()
+				if a := r.await(cmd.ID); a.Applied == late || late && !strings.Contains(a.Detail, "expired") {
+					r.t.Errorf("answer %+v", a)
+				}
+				r.after(time.Minute)
+				want := map[bool]int{false: 100, true: 50}[late]
+				r.wantEvents(want)
+				r.apply("b", bridge.Target{})
+				r.after(time.Minute)
+				r.wantEvents(want + 50)
 			})
 		}
 	}

@@ -135,35 +135,33 @@ func TestSkippedIsNews(t *testing.T) {
 		{"back over a gap after a cursor that nobody knows", 0, []bridge.Target{{Cursor: "forty"}, {}}, 10},
 		{"ahead within what is published", 0, []bridge.Target{{}, {Start: 20 * hour}, {}}, 10 + 7 + 10},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				gap := len(test.moves) > 1 && (test.moves[0].Cursor != "" || test.moves[0].Start > 40*hour)
-				moved := false
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					var items []string
-					for i, hours := range times {
-						listed := at.Cursor == "" && hours*hour >= at.Start || at.Cursor == "forty" && hours >= 40
-						if listed && (hours < 40 || moved || !gap) {
-							items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, hours*hour))
-						}
+		row(t, test.name, bridgetest.Export{}, func(r *harness) {
+			gap := len(test.moves) > 1 && (test.moves[0].Cursor != "" || test.moves[0].Start > 40*hour)
+			moved := false
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				var items []string
+				for i, hours := range times {
+					listed := at.Cursor == "" && hours*hour >= at.Start || at.Cursor == "forty" && hours >= 40
+					if listed && (hours < 40 || moved || !gap) {
+						items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, hours*hour))
 					}
-					next := "last"
-					if len(items) == 0 {
-						next = ""
-					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
-				})
-				r.cfg.Origin.Start = test.start * hour
-				r.startFor(time.Minute)
-				moved = true
-				for i, to := range test.moves {
-					r.apply(fmt.Sprint("r", i), to)
-					r.after(time.Minute)
 				}
-				if got := int(r.again.Load()); got != test.again {
-					t.Errorf("%d events are marked as coming again, want %d", got, test.again)
+				next := "last"
+				if len(items) == 0 {
+					next = ""
 				}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
 			})
+			r.cfg.Origin.Start = test.start * hour
+			r.startFor(time.Minute)
+			moved = true
+			for i, to := range test.moves {
+				r.apply(fmt.Sprint("r", i), to)
+				r.after(time.Minute)
+			}
+			if got := int(r.again.Load()); got != test.again {
+				r.t.Errorf("%d events are marked as coming again, want %d", got, test.again)
+			}
 		})
 	}
 }
@@ -209,17 +207,15 @@ func TestTwoResets(t *testing.T) {
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
-		t.Run(form.String(), func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				r.follow(50, time.Second)
-				r.inbox.FailAnswer(1, form)
-				r.apply("a", bridge.Target{})
-				r.after(time.Minute)
-				if e := r.store.Checkpoint().Epoch; e != 1 {
-					t.Errorf("epoch %d, want the command applied once", e)
-				}
-				r.wantEvents(100)
-			})
+		row(t, form.String(), bridgetest.Export{}, func(r *harness) {
+			r.follow(50, time.Second)
+			r.inbox.FailAnswer(1, form)
+			r.apply("a", bridge.Target{})
+			r.after(time.Minute)
+			if e := r.store.Checkpoint().Epoch; e != 1 {
+				r.t.Errorf("epoch %d, want the command applied once", e)
+			}
+			r.wantEvents(100)
 		})
 	}
 }
@@ -256,20 +252,18 @@ func TestResetInEveryState(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				r.follow(50, time.Second)
-				state(r)
-				r.after(20 * time.Second)
-				asked := time.Now()
-				r.apply("a", bridge.Target{})
-				if took := time.Since(asked); took > 2*time.Second {
-					t.Errorf("acknowledged after %v", took)
-				}
-				r.source.Refuse(nil)
-				r.after(15 * time.Minute)
-				r.wantEvents(100)
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(50, time.Second)
+			state(r)
+			r.after(20 * time.Second)
+			asked := time.Now()
+			r.apply("a", bridge.Target{})
+			if took := time.Since(asked); took > 2*time.Second {
+				r.t.Errorf("acknowledged after %v", took)
+			}
+			r.source.Refuse(nil)
+			r.after(15 * time.Minute)
+			r.wantEvents(100)
 		})
 	}
 }
@@ -287,18 +281,16 @@ func TestInvalidCommand(t *testing.T) {
 		"tail":                     func(c *bridge.Command) { c.Target.Tail = make(bridge.Tail, 4001) },
 		"who, a control character": func(c *bridge.Command) { c.Who = "ann\nbob" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.follow(50, 5*time.Second)
-				cmd := reset("a", 0, bridge.Target{})
-				spoil(&cmd)
-				r.inbox.Push(cmd)
-				what, _, _ := strings.Cut(name, ",")
-				if a := r.await("a"); a.Applied || !strings.Contains(a.Detail, "the "+what) || len(a.Detail) > 200 {
-					t.Errorf("answer %.300v", a)
-				}
-				r.apply("b", bridge.Target{})
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(50, 5*time.Second)
+			cmd := reset("a", 0, bridge.Target{})
+			spoil(&cmd)
+			r.inbox.Push(cmd)
+			what, _, _ := strings.Cut(name, ",")
+			if a := r.await("a"); a.Applied || !strings.Contains(a.Detail, "the "+what) || len(a.Detail) > 200 {
+				r.t.Errorf("answer %.300v", a)
+			}
+			r.apply("b", bridge.Target{})
 		})
 	}
 }
@@ -345,17 +337,15 @@ func TestCommandWithoutASession(t *testing.T) {
 		},
 		"Kafka is away": func(r *harness) { r.topic.Break() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				r.ran(15, time.Second)
-				away(r)
-				r.startFor(5 * time.Second)
-				r.push("a", 0, bridge.Target{})
-				r.after(2 * time.Minute)
-				if _, ok := r.inbox.AnswerTo("a"); !ok || r.bridge.Status().CaughtUp {
-					t.Errorf("the inbox is not read")
-				}
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.ran(15, time.Second)
+			away(r)
+			r.startFor(5 * time.Second)
+			r.push("a", 0, bridge.Target{})
+			r.after(2 * time.Minute)
+			if _, ok := r.inbox.AnswerTo("a"); !ok || r.bridge.Status().CaughtUp {
+				r.t.Errorf("the inbox is not read")
+			}
 		})
 	}
 }
@@ -365,20 +355,18 @@ func TestCommandWithoutASession(t *testing.T) {
 func TestCommandForMendedStream(t *testing.T) {
 	t.Parallel()
 	for reason, atOnce := range map[bridge.Reason]bool{bridge.ReasonTopic: true, bridge.ReasonOwner: false} {
-		t.Run(string(reason), func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.ran(15, time.Second)
-				r.topic.FailRecover(2, &bridge.Fault{Class: bridge.Permanent, Reason: reason, Err: errors.New("not yet")})
-				r.startFor(5 * time.Second)
-				r.wantState(bridge.StateBlocked, reason)
-				r.push("a", 0, bridge.Target{})
-				r.after(5 * time.Second)
-				if _, ok := r.inbox.AnswerTo("a"); ok != atOnce {
-					t.Errorf("blocked (%s), mended since: answered within 5s is %t, want %t", reason, ok, atOnce)
-				}
-				r.after(2 * time.Minute)
-				r.wantApplied("a")
-			})
+		exactRow(t, string(reason), bridgetest.Export{}, func(r *harness) {
+			r.ran(15, time.Second)
+			r.topic.FailRecover(2, &bridge.Fault{Class: bridge.Permanent, Reason: reason, Err: errors.New("not yet")})
+			r.startFor(5 * time.Second)
+			r.wantState(bridge.StateBlocked, reason)
+			r.push("a", 0, bridge.Target{})
+			r.after(5 * time.Second)
+			if _, ok := r.inbox.AnswerTo("a"); ok != atOnce {
+				r.t.Errorf("blocked (%s), mended since: answered within 5s is %t, want %t", reason, ok, atOnce)
+			}
+			r.after(2 * time.Minute)
+			r.wantApplied("a")
 		})
 	}
 }

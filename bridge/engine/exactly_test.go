@@ -43,22 +43,20 @@ func TestExactlyWithoutStore(t *testing.T) {
 		"roll back": func(r *harness) func() { r.store.RollBack(2); return func() {} },
 	}
 	for name, cause := range trouble {
-		t.Run(name, func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.follow(40, 5*time.Second)
-				heal := cause(r)
-				r.source.Grow(40)
-				r.after(20 * time.Second)
-				r.wantIdleAfter(0)
-				if r.topic.Recovers() != 1 {
-					t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
-				}
-				heal()
-				r.after(time.Minute)
-				if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
-					t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
-				}
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(40, 5*time.Second)
+			heal := cause(r)
+			r.source.Grow(40)
+			r.after(20 * time.Second)
+			r.wantIdleAfter(0)
+			if r.topic.Recovers() != 1 {
+				r.t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
+			}
+			heal()
+			r.after(time.Minute)
+			if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
+				r.t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
+			}
 		})
 	}
 }
@@ -81,8 +79,8 @@ func TestExactlyStartWithoutStore(t *testing.T) {
 	})
 }
 
-// row is one row of the merge table.
-type row struct {
+// mergeCase is one row of the merge table.
+type mergeCase struct {
 	name   string
 	before func(r *harness) // after a first run of 30 events, with nothing running
 	policy string
@@ -98,7 +96,7 @@ type row struct {
 
 func TestMerge(t *testing.T) {
 	t.Parallel()
-	for _, m := range []row{
+	for _, m := range []mergeCase{
 		{name: "kafka only", before: func(r *harness) { r.store.Wipe() }},
 		{name: "redis behind", before: func(r *harness) { r.store.RollBack(1) }},
 		{name: "both gone, events there", before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
@@ -148,7 +146,7 @@ func rival(r *harness) {
 	r.topic.Rewrite(c)
 }
 
-func mergeRow(r *harness, m row) {
+func mergeRow(r *harness, m mergeCase) {
 	if m.policy != "" {
 		r.cfg.OnCheckpointLoss = m.policy
 	}
@@ -230,29 +228,27 @@ func TestEpochBehindTheSinks(t *testing.T) {
 		"store": func(r *harness) { r.store.FailLoad(r.store.Loads()+2, bridgetest.ErrInjected) },
 		"sink":  func(r *harness) { r.topic.FailNext(bridgetest.Failed) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				r.ran(30, 5*time.Second)
-				r.switchMode(bridge.ExactlyOnce)
-				for n := range 100 {
-					r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
-				}
-				r.startFor(time.Second)
-				r.end()
-				r.switchMode(bridge.AtLeastOnce)
-				fail(r)
-				r.inbox.Push(pause("p", 0))
-				r.startFor(10 * time.Minute)
-				if a, ok := r.inbox.AnswerTo("p"); !ok {
-					r.t.Errorf("the command is not answered: %+v", a)
-				}
-				r.end()
-				r.switchMode(bridge.ExactlyOnce)
-				r.startFor(10 * time.Minute)
-				if s := r.bridge.Status(); s.State == bridge.StateBlocked || s.Version.Epoch != 3 {
-					r.t.Errorf("the stream is at %s, %s %s, want it in epoch 3", s.Version, s.State, s.Error)
-				}
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.ran(30, 5*time.Second)
+			r.switchMode(bridge.ExactlyOnce)
+			for n := range 100 {
+				r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
+			}
+			r.startFor(time.Second)
+			r.end()
+			r.switchMode(bridge.AtLeastOnce)
+			fail(r)
+			r.inbox.Push(pause("p", 0))
+			r.startFor(10 * time.Minute)
+			if a, ok := r.inbox.AnswerTo("p"); !ok {
+				r.t.Errorf("the command is not answered: %+v", a)
+			}
+			r.end()
+			r.switchMode(bridge.ExactlyOnce)
+			r.startFor(10 * time.Minute)
+			if s := r.bridge.Status(); s.State == bridge.StateBlocked || s.Version.Epoch != 3 {
+				r.t.Errorf("the stream is at %s, %s %s, want it in epoch 3", s.Version, s.State, s.Error)
+			}
 		})
 	}
 }
@@ -504,19 +500,17 @@ func TestIgnoredCursor(t *testing.T) {
 		"a new one each time": func(n int) string { return fmt.Sprint("c", n) },
 		"always the same":     func(int) string { return "c" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
-				n := 0
-				r.source.Serve(func(bridge.Position) bridgetest.Answer {
-					n++
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
-				})
-				r.startFor(10 * time.Minute)
-				r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-				if got := r.values(); len(got) != 3 {
-					t.Errorf("%d events are published, want 3", len(got))
-				}
+		exactRow(t, name, bridgetest.Export{PageSize: 3}, func(r *harness) {
+			n := 0
+			r.source.Serve(func(bridge.Position) bridgetest.Answer {
+				n++
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
 			})
+			r.startFor(10 * time.Minute)
+			r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+			if got := r.values(); len(got) != 3 {
+				r.t.Errorf("%d events are published, want 3", len(got))
+			}
 		})
 	}
 }

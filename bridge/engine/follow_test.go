@@ -17,24 +17,22 @@ func TestEachContractOnce(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		for _, noIDs := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/ids=%v", end, !noIDs), func(t *testing.T) {
-				bubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
-					r.follow(95, time.Second)
-					r.wantOnce()
-					for i := range 40 { // slow growth, across page borders
-						r.source.Grow(1 + i%3)
-						r.after(2 * time.Second)
-					}
-					r.after(20 * time.Second)
-					r.wantIdleAfter(0)
-					want := bridge.ContractEmptyCursor
-					if end == bridgetest.EndEmptyItems || end == bridgetest.EndFreshCursor {
-						want = bridge.ContractEmptyItems
-					}
-					if got := r.bridge.Status().Contract; got != want {
-						t.Errorf("contract seen is %q, want %q", got, want)
-					}
-				})
+			row(t, fmt.Sprintf("%s/ids=%v", end, !noIDs), bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
+				r.follow(95, time.Second)
+				r.wantOnce()
+				for i := range 40 { // slow growth, across page borders
+					r.source.Grow(1 + i%3)
+					r.after(2 * time.Second)
+				}
+				r.after(20 * time.Second)
+				r.wantIdleAfter(0)
+				want := bridge.ContractEmptyCursor
+				if end == bridgetest.EndEmptyItems || end == bridgetest.EndFreshCursor {
+					want = bridge.ContractEmptyItems
+				}
+				if got := r.bridge.Status().Contract; got != want {
+					r.t.Errorf("contract seen is %q, want %q", got, want)
+				}
 			})
 		}
 	}
@@ -45,17 +43,15 @@ func TestEachContractOnce(t *testing.T) {
 func TestQuietExportIsNotHammered(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
-		t.Run(string(end), func(t *testing.T) {
-			bubble(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.follow(25, 10*time.Minute)
-				if n := r.source.Requests(); n < 40 || n > 70 {
-					t.Errorf("%d requests in ten quiet minutes, want about 50", n)
-				}
-				if n := len(r.store.History()); n > 60 {
-					t.Errorf("%d checkpoints in ten quiet minutes", n)
-				}
-				r.wantOnce()
-			})
+		row(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
+			r.follow(25, 10*time.Minute)
+			if n := r.source.Requests(); n < 40 || n > 70 {
+				r.t.Errorf("%d requests in ten quiet minutes, want about 50", n)
+			}
+			if n := len(r.store.History()); n > 60 {
+				r.t.Errorf("%d checkpoints in ten quiet minutes", n)
+			}
+			r.wantOnce()
 		})
 	}
 }
@@ -109,26 +105,24 @@ func TestRestartsAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		for _, abandon := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/abandon=%v", end, abandon), func(t *testing.T) {
-				bubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
-					r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
-					if abandon {
-						r.cfg.ShutdownTimeout = time.Nanosecond
+			row(t, fmt.Sprintf("%s/abandon=%v", end, abandon), bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
+				r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
+				if abandon {
+					r.cfg.ShutdownTimeout = time.Nanosecond
+				}
+				r.source.Grow(50)
+				for ms := range 60 {
+					r.startFor(time.Duration(ms*3) * time.Millisecond)
+					r.source.Grow(ms % 4)
+					if err := r.end(); err != nil && !errors.Is(err, engine.ErrShutdown) {
+						r.t.Errorf("after %d ms: %v", ms*3, err)
 					}
-					r.source.Grow(50)
-					for ms := range 60 {
-						r.startFor(time.Duration(ms*3) * time.Millisecond)
-						r.source.Grow(ms % 4)
-						if err := r.end(); err != nil && !errors.Is(err, engine.ErrShutdown) {
-							t.Errorf("after %d ms: %v", ms*3, err)
-						}
-					}
-					r.startFor(time.Minute)
-					r.wantAll()
-					if !abandon {
-						r.wantOnce()
-					}
-				})
+				}
+				r.startFor(time.Minute)
+				r.wantAll()
+				if !abandon {
+					r.wantOnce()
+				}
 			})
 		}
 	}
@@ -153,28 +147,26 @@ func TestFetchRunsAhead(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kafka", "redis"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
-				heal := func() {}
-				r.start()
-				r.after(10 * time.Millisecond) // the start is committed
-				if name == "kafka" {
-					r.topic.SetLatency(30 * time.Minute)
-					heal = func() { r.topic.SetLatency(0) }
-				}
-				r.source.Grow(1000)
-				r.after(time.Second)
-				if name == "redis" {
-					heal = r.store.Break()
-				}
-				r.after(20 * time.Minute)
-				if n := r.source.Unreleased(); n > r.cfg.PrefetchPages || n < 2 {
-					t.Errorf("%d pages in memory, budget is %d", n, r.cfg.PrefetchPages)
-				}
-				heal()
-				r.after(time.Hour)
-				r.wantOnce()
-			})
+		row(t, name, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+			heal := func() {}
+			r.start()
+			r.after(10 * time.Millisecond) // the start is committed
+			if name == "kafka" {
+				r.topic.SetLatency(30 * time.Minute)
+				heal = func() { r.topic.SetLatency(0) }
+			}
+			r.source.Grow(1000)
+			r.after(time.Second)
+			if name == "redis" {
+				heal = r.store.Break()
+			}
+			r.after(20 * time.Minute)
+			if n := r.source.Unreleased(); n > r.cfg.PrefetchPages || n < 2 {
+				r.t.Errorf("%d pages in memory, budget is %d", n, r.cfg.PrefetchPages)
+			}
+			heal()
+			r.after(time.Hour)
+			r.wantOnce()
 		})
 	}
 }
@@ -207,20 +199,18 @@ func TestBoundedRuns(t *testing.T) {
 			return engine.Limits{Until: timeOf(r, items[42])}
 		}, 50, string(bridge.HintUntil)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				items := r.source.Grow(95)
-				r.cfg.Limits = tc.limits(r, items)
-				r.mustRun()
-				r.wantEvents(tc.events)
-				if why := r.bridge.Status().Ended; !strings.Contains(why, tc.why) {
-					t.Errorf("ended %q, want %q", why, tc.why)
-				}
-				// The next run goes on where this one ended.
-				r.cfg.Limits = engine.Limits{Once: true}
-				r.mustRun()
-				r.wantOnce()
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			items := r.source.Grow(95)
+			r.cfg.Limits = tc.limits(r, items)
+			r.mustRun()
+			r.wantEvents(tc.events)
+			if why := r.bridge.Status().Ended; !strings.Contains(why, tc.why) {
+				r.t.Errorf("ended %q, want %q", why, tc.why)
+			}
+			// The next run goes on where this one ended.
+			r.cfg.Limits = engine.Limits{Once: true}
+			r.mustRun()
+			r.wantOnce()
 		})
 	}
 }
@@ -240,40 +230,36 @@ func TestWindow(t *testing.T) {
 	window := func(r *harness, items [][]byte) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[10]), timeOf(r, items[60])
 	}
-	t.Run("ends on its last page, is resumed, and stays done", func(t *testing.T) {
-		bubble(t, bridgetest.Export{}, func(r *harness) {
-			window(r, r.source.Grow(95))
-			r.after(time.Hour)
-			r.cfg.Limits.MaxEvents = 20
-			r.mustRun()
-			r.cfg.Limits = engine.Limits{}
-			r.mustRun()
-			if why := r.bridge.Status().Ended; !strings.Contains(why, "last page") {
-				t.Errorf("ended %q", why)
+	row(t, "ends on its last page, is resumed, and stays done", bridgetest.Export{}, func(r *harness) {
+		window(r, r.source.Grow(95))
+		r.after(time.Hour)
+		r.cfg.Limits.MaxEvents = 20
+		r.mustRun()
+		r.cfg.Limits = engine.Limits{}
+		r.mustRun()
+		if why := r.bridge.Status().Ended; !strings.Contains(why, "last page") {
+			r.t.Errorf("ended %q", why)
+		}
+		r.wantEvents(50)
+		for _, at := range r.source.Asked() {
+			if !at.Window || at.Start != r.cfg.Origin.Start || at.End != r.cfg.Origin.End {
+				r.t.Errorf("asked %+v, want the window's bounds with every request", at)
 			}
-			r.wantEvents(50)
-			for _, at := range r.source.Asked() {
-				if !at.Window || at.Start != r.cfg.Origin.Start || at.End != r.cfg.Origin.End {
-					t.Errorf("asked %+v, want the window's bounds with every request", at)
-				}
-			}
-			asked := r.source.Requests()
-			r.mustRun()
-			if r.source.Requests() != asked || len(r.values()) != 50 {
-				t.Error("a window that is done was fetched again")
-			}
-		})
+		}
+		asked := r.source.Requests()
+		r.mustRun()
+		if r.source.Requests() != asked || len(r.values()) != 50 {
+			r.t.Error("a window that is done was fetched again")
+		}
 	})
-	t.Run("ends after empty pages", func(t *testing.T) {
-		bubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
-			window(r, r.source.Grow(95))
-			r.after(time.Hour)
-			r.mustRun()
-			if why := r.bridge.Status().Ended; !strings.Contains(why, "5 empty pages") {
-				t.Errorf("ended %q", why)
-			}
-			r.wantEvents(50)
-		})
+	row(t, "ends after empty pages", bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+		window(r, r.source.Grow(95))
+		r.after(time.Hour)
+		r.mustRun()
+		if why := r.bridge.Status().Ended; !strings.Contains(why, "5 empty pages") {
+			r.t.Errorf("ended %q", why)
+		}
+		r.wantEvents(50)
 	})
 }
 
@@ -281,18 +267,16 @@ func TestWindow(t *testing.T) {
 func TestWindowInTheFuture(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
-		t.Run(string(end), func(t *testing.T) {
-			bubble(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
-				r.follow(25, 5*time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.source.Grow(25)
-				r.after(10 * time.Minute)
-				if why := r.bridge.Status().Ended; !strings.Contains(why, "window ended") {
-					t.Errorf("ended %q", why)
-				}
-				r.wantOnce()
-			})
+		row(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
+			r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
+			r.follow(25, 5*time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			r.source.Grow(25)
+			r.after(10 * time.Minute)
+			if why := r.bridge.Status().Ended; !strings.Contains(why, "window ended") {
+				r.t.Errorf("ended %q", why)
+			}
+			r.wantOnce()
 		})
 	}
 }
@@ -527,16 +511,14 @@ func TestStoreFailsDuringDoubt(t *testing.T) {
 		"wiped":       func(s *bridgetest.Store) { s.Wipe() },
 		"rolled back": func(s *bridgetest.Store) { s.RollBack(3) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-				r.source.Grow(500)
-				r.topic.Latency = 50 * time.Millisecond
-				r.startFor(310 * time.Millisecond)
-				fail(r.store)
-				r.topic.FailNext(bridgetest.Failed)
-				r.after(time.Minute)
-				r.wantIdleAfter(0)
-			})
+		row(t, name, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+			r.source.Grow(500)
+			r.topic.Latency = 50 * time.Millisecond
+			r.startFor(310 * time.Millisecond)
+			fail(r.store)
+			r.topic.FailNext(bridgetest.Failed)
+			r.after(time.Minute)
+			r.wantIdleAfter(0)
 		})
 	}
 }

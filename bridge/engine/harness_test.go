@@ -29,6 +29,7 @@ type harness struct {
 	inbox  *bridgetest.Inbox
 	log    *strings.Builder
 
+	procs []*proc       // with several processes
 	turn  chan struct{} // whose turn it is to ask the source, with several processes
 	again atomic.Int64  // events published with the mark of a rewind
 
@@ -104,6 +105,27 @@ func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	}
 }
 
+// row is a subtest in a bubble, beside others.
+func row(t *testing.T, name string, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, x, test) })
+}
+
+// exactRow is row with an exactly-once stream.
+func exactRow(t *testing.T, name string, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { exactBubble(t, x, test) })
+}
+
+// rowInModes is row with both deliveries.
+func rowInModes(t *testing.T, name string, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		inModes(t, x, test)
+	})
+}
+
 // bubble is inBubble beside other tests.
 func bubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
@@ -126,6 +148,9 @@ func inBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 		test(r)
 		if r.stop != nil {
 			r.end()
+		}
+		for _, p := range r.procs {
+			p.end()
 		}
 		if t.Failed() {
 			t.Log(r.log.String())

@@ -294,23 +294,20 @@ func TestOverlapOutlivesTheProcess(t *testing.T) {
 func TestOutageMovesNothing(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"time", "previous"} {
-		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(95)
-				r.startRecovering(policy)
-				r.after(5 * time.Second)
-				r.source.Refuse(func(bridge.Position) error {
-					return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
-				})
-				r.source.Grow(30)
-				r.after(3 * time.Minute)
-				r.source.Refuse(nil)
-				r.wantIdleAfter(3 * time.Minute)
-				if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
-					r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
-				}
+		rowInModes(t, policy, bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(95)
+			r.startRecovering(policy)
+			r.after(5 * time.Second)
+			r.source.Refuse(func(bridge.Position) error {
+				return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
 			})
+			r.source.Grow(30)
+			r.after(3 * time.Minute)
+			r.source.Refuse(nil)
+			r.wantIdleAfter(3 * time.Minute)
+			if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
+				r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
+			}
 		})
 	}
 }
@@ -318,49 +315,43 @@ func TestOutageMovesNothing(t *testing.T) {
 // What cannot be left is told as before.
 func TestRefusedCursorStays(t *testing.T) {
 	t.Parallel()
-	t.Run("no history", func(t *testing.T) {
-		t.Parallel()
-		inModes(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(5)
-			r.startRecovering("previous")
-			r.after(5 * time.Second)
-			r.source.Grow(30)
-			r.after(5 * time.Second)
-			// Every cursor is refused, and so is each one before.
-			r.source.Refuse(func(at bridge.Position) error {
-				if at.Cursor == "" {
-					return nil
-				}
-				return gone
-			})
-			r.after(time.Hour / 2)
-			if c := r.store.Checkpoint(); c.Cursor != "" && r.bridge.Status().State != bridge.StateBlocked {
-				r.t.Errorf("state %s at cursor %q", r.bridge.Status().State, c.Cursor)
+	rowInModes(t, "no history", bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(5)
+		r.startRecovering("previous")
+		r.after(5 * time.Second)
+		r.source.Grow(30)
+		r.after(5 * time.Second)
+		// Every cursor is refused, and so is each one before.
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return nil
 			}
-			r.source.Refuse(nil)
-			r.after(5 * time.Minute)
-			r.wantOnce()
+			return gone
 		})
+		r.after(time.Hour / 2)
+		if c := r.store.Checkpoint(); c.Cursor != "" && r.bridge.Status().State != bridge.StateBlocked {
+			r.t.Errorf("state %s at cursor %q", r.bridge.Status().State, c.Cursor)
+		}
+		r.source.Refuse(nil)
+		r.after(5 * time.Minute)
+		r.wantOnce()
 	})
-	t.Run("too often", func(t *testing.T) {
-		t.Parallel()
-		inModes(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(95)
-			r.startRecovering("time")
-			r.after(5 * time.Second)
-			r.source.Refuse(func(at bridge.Position) error {
-				if at.Cursor == "" {
-					return nil
-				}
-				return gone
-			})
-			r.after(40 * time.Minute)
-			r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-			if s := r.bridge.Status(); !strings.Contains(s.Error, "5 rejected cursors within") || s.Version.Epoch != 5 {
-				r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
+	rowInModes(t, "too often", bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(95)
+		r.startRecovering("time")
+		r.after(5 * time.Second)
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return nil
 			}
-			r.wantOnce()
+			return gone
 		})
+		r.after(40 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+		if s := r.bridge.Status(); !strings.Contains(s.Error, "5 rejected cursors within") || s.Version.Epoch != 5 {
+			r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
+		}
+		r.wantOnce()
 	})
 }
 

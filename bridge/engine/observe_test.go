@@ -74,20 +74,18 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 		{"back to a page before", "b", "c", "cycle", 10},
 		{"a full page that names itself", "b", "b", "full-tail", 20},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{PageSize: 1}, func(r *harness) {
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
-				})
-				r.startFor(time.Minute)
-				if n := len(r.observed(bridge.ObserveStuck, tc.kind)); n < 1 || n > tc.most {
-					t.Errorf("%d observations %s, want some", n, tc.kind)
-				}
-				if n := len(r.observed(bridge.ObserveStuck, "")); n != len(r.observed(bridge.ObserveStuck, tc.kind)) {
-					t.Errorf("%d observations of pages that lead nowhere, some of another kind than %s", n, tc.kind)
-				}
+		row(t, tc.name, bridgetest.Export{PageSize: 1}, func(r *harness) {
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
 			})
+			r.startFor(time.Minute)
+			if n := len(r.observed(bridge.ObserveStuck, tc.kind)); n < 1 || n > tc.most {
+				r.t.Errorf("%d observations %s, want some", n, tc.kind)
+			}
+			if n := len(r.observed(bridge.ObserveStuck, "")); n != len(r.observed(bridge.ObserveStuck, tc.kind)) {
+				r.t.Errorf("%d observations of pages that lead nowhere, some of another kind than %s", n, tc.kind)
+			}
 		})
 	}
 }

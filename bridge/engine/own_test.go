@@ -19,6 +19,7 @@ type proc struct {
 	bridge *engine.Engine
 	stop   context.CancelFunc
 	ended  chan error
+	over   bool
 }
 
 // spawn starts a process of a group. All share the harness's source.
@@ -46,18 +47,37 @@ func (r *harness) spawnWith(group *bridgetest.Group, instance string, source bri
 	}
 	ctx, stop := context.WithCancel(r.t.Context())
 	p.bridge, p.stop = e, stop
+	r.procs = append(r.procs, p)
 	go func() { p.ended <- e.Run(ctx) }()
 	return p
 }
 
-// end stops the process in order.
+// end stops the process in order, unless it has ended. The bubble does so too.
 func (p *proc) end() {
 	p.r.t.Helper()
-	p.stop()
+	if p.stop(); p.over {
+		return
+	}
+	p.over = true
 	if err := <-p.ended; err != nil {
 		p.r.t.Errorf("process ended with %v", err)
 	}
 	p.owner.Close()
+}
+
+// result is what a bounded run has returned.
+func (p *proc) result() error {
+	p.r.t.Helper()
+	defer p.stop()
+	p.over = true
+	select {
+	case err := <-p.ended:
+		return err
+	default:
+		p.r.t.Error("the run has not ended")
+		p.stop()
+		return <-p.ended
+	}
 }
 
 func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
@@ -72,12 +92,10 @@ func bothModes(t *testing.T, test func(r *harness)) {
 	t.Helper()
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			bubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
-				r.deliver(mode)
-				r.topic.Latency = 10 * time.Millisecond
-				test(r)
-			})
+		row(t, string(mode), bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+			r.deliver(mode)
+			r.topic.Latency = 10 * time.Millisecond
+			test(r)
 		})
 	}
 }
@@ -109,7 +127,6 @@ func TestHandOver(t *testing.T) {
 		r.after(5 * time.Second)
 		r.wantOnce()
 		second.want(bridge.StateIdle, "", true)
-		second.end()
 	})
 }
 
@@ -145,8 +162,6 @@ func TestZombie(t *testing.T) {
 		} else {
 			r.wantAll()
 		}
-		a.end()
-		b.end()
 	})
 }
 
@@ -164,7 +179,6 @@ func TestLostWhileRecovering(t *testing.T) {
 		r.after(time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
 }
 
@@ -173,30 +187,27 @@ func TestLostWhileRecovering(t *testing.T) {
 func TestIntruderEnds(t *testing.T) {
 	t.Parallel()
 	for name, lasts := range map[string]time.Duration{"soon": 0, "late": 90 * time.Second, "after an hour": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
-				r.topic.Latency = 10 * time.Millisecond
-				ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
-				ours.Rivals(theirs)
-				a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
-				for began := time.Now(); time.Since(began) < lasts || a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
-					r.source.Grow(3)
-					if b.bridge.Status().State == bridge.StateBlocked {
-						a, b = b, a
-					}
+		exactRow(t, name, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+			r.topic.Latency = 10 * time.Millisecond
+			ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
+			ours.Rivals(theirs)
+			a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
+			for began := time.Now(); time.Since(began) < lasts || a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
+				r.source.Grow(3)
+				if b.bridge.Status().State == bridge.StateBlocked {
+					a, b = b, a
 				}
-				a.want(bridge.StateBlocked, bridge.ReasonOwner, true)
-				if s := a.bridge.Status(); !strings.Contains(s.Error, "group") || s.Hint == "" {
-					t.Errorf("it does not name the other group: %q, try %q", s.Error, s.Hint)
-				}
-				b.end()
-				r.after(10 * time.Second)
-				a.want(bridge.StateIdle, "", true)
-				r.source.Grow(30)
-				r.after(20 * time.Second)
-				r.wantOnce()
-				a.end()
-			})
+			}
+			a.want(bridge.StateBlocked, bridge.ReasonOwner, true)
+			if s := a.bridge.Status(); !strings.Contains(s.Error, "group") || s.Hint == "" {
+				r.t.Errorf("it does not name the other group: %q, try %q", s.Error, s.Hint)
+			}
+			b.end()
+			r.after(10 * time.Second)
+			a.want(bridge.StateIdle, "", true)
+			r.source.Grow(30)
+			r.after(20 * time.Second)
+			r.wantOnce()
 		})
 	}
 }
@@ -216,7 +227,6 @@ func TestUnseenIntruderEnds(t *testing.T) {
 		r.after(25 * time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.wantOnce()
-		a.end()
 	})
 }
 
@@ -224,7 +234,7 @@ func TestUnseenIntruderEnds(t *testing.T) {
 func TestFencedHint(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
-		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 3 {
 			r.after(20 * time.Second)
 			r.fence()
@@ -235,7 +245,6 @@ func TestFencedHint(t *testing.T) {
 				t.Errorf("no hint: %s", line)
 			}
 		}
-		a.end()
 	})
 }
 
@@ -281,8 +290,6 @@ func twoGroups(t *testing.T, seen bool) {
 			t.Errorf("%d sessions in ten minutes: a fight", n)
 		}
 		r.wantOnce()
-		a.end()
-		b.end()
 	})
 }
 
@@ -311,7 +318,6 @@ func TestOwnerRefuses(t *testing.T) {
 		r.after(20 * time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.wantOnce()
-		a.end()
 	})
 }
 
@@ -329,8 +335,6 @@ func TestRefusedOwnerStandsBy(t *testing.T) {
 		r.after(20 * time.Second)
 		a.want(bridge.StateStandby, "", false)
 		b.want(bridge.StateIdle, "", true)
-		a.end()
-		b.end()
 	})
 }
 
@@ -338,21 +342,12 @@ func TestRefusedOwnerStandsBy(t *testing.T) {
 func TestBoundedStandby(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
-		a := r.spawn(group, "")
+		r.spawn(group, "")
 		r.after(time.Second)
 		r.cfg.Limits.Once = true
 		b := r.spawn(group, "")
 		r.after(2 * time.Minute)
-		select {
-		case err := <-b.ended:
-			wantBlocked(t, err, bridge.ReasonOwner)
-		default:
-			t.Error("a bounded run waits for ever for a stream that another process runs")
-			b.stop()
-			<-b.ended
-		}
-		b.stop()
-		a.end()
+		wantBlocked(t, b.result(), bridge.ReasonOwner)
 	})
 }
 
@@ -368,17 +363,9 @@ func TestBoundedOutage(t *testing.T) {
 		r.after(10 * time.Minute)
 		heal()
 		r.after(10 * time.Second)
-		select {
-		case err := <-a.ended:
-			if err != nil {
-				t.Errorf("run ended with %v", err)
-			}
-		default:
-			t.Error("the run has not ended")
-			a.stop()
-			<-a.ended
+		if err := a.result(); err != nil {
+			t.Errorf("run ended with %v", err)
 		}
-		a.stop()
 		r.wantOnce()
 	})
 }
@@ -394,7 +381,6 @@ func TestStopStandby(t *testing.T) {
 		b.end()
 		b.want(bridge.StateStopped, "", false)
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
 }
 
@@ -443,7 +429,6 @@ func TestFencedTwice(t *testing.T) {
 		r.after(20 * time.Second)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
 }
 
@@ -464,8 +449,6 @@ func TestStepAside(t *testing.T) {
 		r.after(10 * time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateStandby, "", false)
-		a.end()
-		b.end()
 	})
 }
 
@@ -489,7 +472,6 @@ func TestFencedNowAndThen(t *testing.T) {
 			a.want(bridge.StateIdle, "", true)
 		}
 		r.wantOnce()
-		a.end()
 	})
 }
 
@@ -512,7 +494,6 @@ func TestTruce(t *testing.T) {
 		r.after(6 * time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
 }
 

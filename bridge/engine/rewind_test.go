@@ -29,33 +29,30 @@ func (r *harness) wantMarked(want int, when string) {
 func TestRewindMarksAll(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
-		t.Run(string(end), func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.follow(754, 10*time.Second)
-				history := r.store.History()
-				r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
-				r.after(10 * time.Second)
-				last := 0 // without a cursor of its own the last page comes again
-				if end != bridgetest.EndEmptyItems && end != bridgetest.EndFreshCursor {
-					last = 4
-				}
-				r.wantMarked(last, "the last page")
-				r.command("earliest", bridge.Target{})
-				r.after(10 * time.Second)
-				r.wantMarked(754, "to the earliest")
-				r.command("unknown", bridge.Target{Cursor: history[len(history)-1].Cursor})
-				r.after(10 * time.Second)
-				r.wantMarked(last, "to a cursor")
-				r.restart(10 * time.Second)
-				r.command("entry", bridge.Target{Entry: new(bridge.Version)})
-				r.source.Grow(30)
-				r.after(10 * time.Second)
-				r.wantMarked(754, "to the first entry, after other moves and by another process")
-				if end := r.store.Checkpoint().RewindEnd; end != nil {
-					r.t.Errorf("the rewind is not over: %+v", end)
-				}
-			})
+		rowInModes(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
+			r.follow(754, 10*time.Second)
+			history := r.store.History()
+			r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
+			r.after(10 * time.Second)
+			last := 0 // without a cursor of its own the last page comes again
+			if end != bridgetest.EndEmptyItems && end != bridgetest.EndFreshCursor {
+				last = 4
+			}
+			r.wantMarked(last, "the last page")
+			r.command("earliest", bridge.Target{})
+			r.after(10 * time.Second)
+			r.wantMarked(754, "to the earliest")
+			r.command("unknown", bridge.Target{Cursor: history[len(history)-1].Cursor})
+			r.after(10 * time.Second)
+			r.wantMarked(last, "to a cursor")
+			r.restart(10 * time.Second)
+			r.command("entry", bridge.Target{Entry: new(bridge.Version)})
+			r.source.Grow(30)
+			r.after(10 * time.Second)
+			r.wantMarked(754, "to the first entry, after other moves and by another process")
+			if end := r.store.Checkpoint().RewindEnd; end != nil {
+				r.t.Errorf("the rewind is not over: %+v", end)
+			}
 		})
 	}
 }
@@ -163,35 +160,33 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0, Latency: 5 * time.Millisecond}
-		t.Run(fmt.Sprintf("%d %s", seed, x.End), func(t *testing.T) {
-			exactBubble(t, x, func(r *harness) {
-				r.start()
-				for i := range 12 {
-					r.source.Grow(rnd.IntN(60))
-					r.after(time.Duration(rnd.IntN(4000)) * time.Millisecond)
-					history := r.store.History()
-					entry := history[rnd.IntN(len(history))]
-					switch rnd.IntN(5) {
-					case 0:
-						r.end()
-						r.cfg.PageSize = 10 + rnd.IntN(2)*5
-						r.start()
-					case 1:
-						r.command(fmt.Sprint("start", i), bridge.Target{Start: time.Now().UnixMilli() - rnd.Int64N(10_000)})
-					case 2:
-						r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
-					case 3:
-						r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
-					}
+		exactRow(t, fmt.Sprintf("%d %s", seed, x.End), x, func(r *harness) {
+			r.start()
+			for i := range 12 {
+				r.source.Grow(rnd.IntN(60))
+				r.after(time.Duration(rnd.IntN(4000)) * time.Millisecond)
+				history := r.store.History()
+				entry := history[rnd.IntN(len(history))]
+				switch rnd.IntN(5) {
+				case 0:
+					r.end()
+					r.cfg.PageSize = 10 + rnd.IntN(2)*5
+					r.start()
+				case 1:
+					r.command(fmt.Sprint("start", i), bridge.Target{Start: time.Now().UnixMilli() - rnd.Int64N(10_000)})
+				case 2:
+					r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
+				case 3:
+					r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
 				}
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				values := r.values()
-				repeats := len(values) - len(slices.Compact(slices.Sorted(slices.Values(values))))
-				if got := int(r.again.Load()); got != repeats {
-					t.Errorf("%d events are marked, %d came again", got, repeats)
-				}
-			})
+			}
+			r.after(time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			values := r.values()
+			repeats := len(values) - len(slices.Compact(slices.Sorted(slices.Values(values))))
+			if got := int(r.again.Load()); got != repeats {
+				r.t.Errorf("%d events are marked, %d came again", got, repeats)
+			}
 		})
 	}
 }

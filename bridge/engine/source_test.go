@@ -217,17 +217,14 @@ func TestRequestUnknown(t *testing.T) {
 		"nothing is listed":  {bridgetest.EndEmptyItems, 0, false},
 		"it leads on":        {bridgetest.EndEmptyItems, 30, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{End: c.end}, func(r *harness) {
-				r.ran(25, 5*time.Second)
-				r.cfg.Origin.Request = request("a", "one")
-				r.follow(c.grow, time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				if got := r.store.Checkpoint().Origin.Request; got.Known() != c.noted {
-					r.t.Errorf("the checkpoint has %q", got)
-				}
-			})
+		rowInModes(t, name, bridgetest.Export{End: c.end}, func(r *harness) {
+			r.ran(25, 5*time.Second)
+			r.cfg.Origin.Request = request("a", "one")
+			r.follow(c.grow, time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			if got := r.store.Checkpoint().Origin.Request; got.Known() != c.noted {
+				r.t.Errorf("the checkpoint has %q", got)
+			}
 		})
 	}
 	// A next URL is requested by its own path: one of another path proves nothing.
@@ -344,25 +341,23 @@ func TestAcceptanceWaits(t *testing.T) {
 func TestApplyElsewhereFirst(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"nothing is there": false, "the start is there": true} {
-		t.Run(name, func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.cfg.Origin.Request = request("a", "one")
-				if begun {
-					r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
-					r.startFor(time.Second)
-					_ = r.end()
-					r.source.Refuse(func(bridge.Position) error { return nil })
-				}
-				ours := r.cfg.Origin.Request
-				r.cfg.Origin.Request = request("laptop", "none")
-				if a, err := r.applyWithout(reset("r1", 0, bridge.Target{})); err != nil || !a.Applied {
-					t.Fatalf("answer %+v, %v", a, err)
-				}
-				r.cfg.Origin.Request = ours
-				r.follow(25, time.Minute)
-				r.wantIdleAfter(0)
-				r.wantRequest(r.cfg.Origin.Request)
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.cfg.Origin.Request = request("a", "one")
+			if begun {
+				r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
+				r.startFor(time.Second)
+				_ = r.end()
+				r.source.Refuse(func(bridge.Position) error { return nil })
+			}
+			ours := r.cfg.Origin.Request
+			r.cfg.Origin.Request = request("laptop", "none")
+			if a, err := r.applyWithout(reset("r1", 0, bridge.Target{})); err != nil || !a.Applied {
+				r.t.Fatalf("answer %+v, %v", a, err)
+			}
+			r.cfg.Origin.Request = ours
+			r.follow(25, time.Minute)
+			r.wantIdleAfter(0)
+			r.wantRequest(r.cfg.Origin.Request)
 		})
 	}
 }

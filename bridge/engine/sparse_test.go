@@ -44,24 +44,22 @@ func TestSparseExportIsFollowed(t *testing.T) {
 		"same cursor":  func(c string) string { return c },
 		"fresh cursor": func(c string) string { return c + "f" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-				r.source.Serve(sparse(1000, end))
-				r.start()
-				for range 40 {
-					r.after(time.Second)
-					if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateRunning || r.store.Checkpoint().Drained {
-						t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State, r.store.Checkpoint().Drained, r.source.Requests())
-					}
+		row(t, name, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+			r.source.Serve(sparse(1000, end))
+			r.start()
+			for range 40 {
+				r.after(time.Second)
+				if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateRunning || r.store.Checkpoint().Drained {
+					r.t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State, r.store.Checkpoint().Drained, r.source.Requests())
 				}
-				r.after(3 * time.Minute)
-				r.wantEvents(2)
-				if n := len(r.store.History()); n > 300 {
-					t.Errorf("%d commits in less than 4 minutes", n)
-				}
-				r.after(10 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-			})
+			}
+			r.after(3 * time.Minute)
+			r.wantEvents(2)
+			if n := len(r.store.History()); n > 300 {
+				r.t.Errorf("%d commits in less than 4 minutes", n)
+			}
+			r.after(10 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
 		})
 	}
 }
@@ -145,41 +143,39 @@ func TestSameCursorByChance(t *testing.T) {
 func TestEmptyCircleIsTail(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{2, 3, 7} {
-		t.Run(fmt.Sprint(length), func(t *testing.T) {
-			bubble(t, bridgetest.Export{}, func(r *harness) {
-				var more atomic.Bool // there is another item
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					n := 0
-					fmt.Sscanf(at.Cursor, "c%d", &n)
-					switch {
-					case at.Cursor == "":
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c1"}`, sparseItem("1", 0))}
-					case at.Cursor == "on":
-						return bridgetest.Answer{Body: `{"items":[],"nextCursor":"c1"}`}
-					case n == 2 && more.Load():
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"on"}`, sparseItem("2", 1))}
-					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"c%d"}`, n%length+1)}
-				})
-				r.startFor(10 * time.Second)
-				r.wantState(bridge.StateIdle, "")
-				if !r.bridge.Status().CaughtUp {
-					t.Error("not caught up")
+		row(t, fmt.Sprint(length), bridgetest.Export{}, func(r *harness) {
+			var more atomic.Bool // there is another item
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				n := 0
+				fmt.Sscanf(at.Cursor, "c%d", &n)
+				switch {
+				case at.Cursor == "":
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c1"}`, sparseItem("1", 0))}
+				case at.Cursor == "on":
+					return bridgetest.Answer{Body: `{"items":[],"nextCursor":"c1"}`}
+				case n == 2 && more.Load():
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"on"}`, sparseItem("2", 1))}
 				}
-				r.after(10 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				if n := r.source.Requests(); n > 100 {
-					t.Errorf("%d requests in ten quiet minutes", n)
-				}
-				if got := r.store.Checkpoint(); !got.Drained || time.Since(time.UnixMilli(got.PositionTime)) > time.Minute {
-					t.Errorf("drained %t, position %v ago", got.Drained, time.Since(time.UnixMilli(got.PositionTime)))
-				}
-				more.Store(true)
-				r.after(5 * time.Minute)
-				if got := r.values(); len(got) != 2 {
-					t.Errorf("topic holds %q", got)
-				}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"c%d"}`, n%length+1)}
 			})
+			r.startFor(10 * time.Second)
+			r.wantState(bridge.StateIdle, "")
+			if !r.bridge.Status().CaughtUp {
+				r.t.Error("not caught up")
+			}
+			r.after(10 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			if n := r.source.Requests(); n > 100 {
+				r.t.Errorf("%d requests in ten quiet minutes", n)
+			}
+			if got := r.store.Checkpoint(); !got.Drained || time.Since(time.UnixMilli(got.PositionTime)) > time.Minute {
+				r.t.Errorf("drained %t, position %v ago", got.Drained, time.Since(time.UnixMilli(got.PositionTime)))
+			}
+			more.Store(true)
+			r.after(5 * time.Minute)
+			if got := r.values(); len(got) != 2 {
+				r.t.Errorf("topic holds %q", got)
+			}
 		})
 	}
 }
@@ -252,28 +248,26 @@ func TestEmptyPagesEnd(t *testing.T) {
 		"window, in turn":         {true, true, 4, turnCursor, 2, 0},
 		"once, in turn":           {false, false, 4, turnCursor, 2, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			exactBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Serve(sparse(c.empties, c.end))
-				if r.cfg.MarksEnd = c.known; c.window {
-					r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
-				} else {
-					r.cfg.Limits.Once = true
-				}
-				r.mustRun()
-				if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
-					r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
-				}
-				requests, ended := r.source.Requests(), r.bridge.Status().Ended
-				r.mustRun()
-				if !c.window {
-					return
-				}
-				before := strings.Replace(ended, "the window ended", "the window was done before: it ended", 1)
-				if s := r.bridge.Status(); s.EndedEmpty != c.cut || s.Ended != before || r.source.Requests() != requests {
-					r.t.Errorf("run again: %q after %d requests, want %q", s.Ended, r.source.Requests()-requests, before)
-				}
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.source.Serve(sparse(c.empties, c.end))
+			if r.cfg.MarksEnd = c.known; c.window {
+				r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
+			} else {
+				r.cfg.Limits.Once = true
+			}
+			r.mustRun()
+			if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
+				r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
+			}
+			requests, ended := r.source.Requests(), r.bridge.Status().Ended
+			r.mustRun()
+			if !c.window {
+				return
+			}
+			before := strings.Replace(ended, "the window ended", "the window was done before: it ended", 1)
+			if s := r.bridge.Status(); s.EndedEmpty != c.cut || s.Ended != before || r.source.Requests() != requests {
+				r.t.Errorf("run again: %q after %d requests, want %q", s.Ended, r.source.Requests()-requests, before)
+			}
 		})
 	}
 }

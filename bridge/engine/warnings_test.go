@@ -68,25 +68,23 @@ func TestKeyless(t *testing.T) {
 	}{
 		"matches nothing": {"/tenant", 150, false, true}, "few": {"/tenant", 5, false, false}, "matches some": {"/tenant", 150, true, false}, "no key wanted": {"", 150, false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, bridgetest.Export{PageSize: 1000}, func(r *harness) {
-				r.cfg.KeyPointer = tc.pointer
-				items := ""
-				for i := range tc.events {
-					user := ""
-					if tc.keyed && i == 7 {
-						user = `"userId":"u",`
-					}
-					items += fmt.Sprintf(`,{"eventId":"%d",%s"timestamp":%d}`, i, user, time.Now().UnixMilli())
+		row(t, name, bridgetest.Export{PageSize: 1000}, func(r *harness) {
+			r.cfg.KeyPointer = tc.pointer
+			items := ""
+			for i := range tc.events {
+				user := ""
+				if tc.keyed && i == 7 {
+					user = `"userId":"u",`
 				}
-				page := `{"items":[` + items[1:] + `],"nextCursor":""}`
-				r.source.Serve(func(bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page} })
-				r.startFor(time.Minute)
-				s := r.bridge.Status()
-				if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns || s.EndDoubtful() {
-					t.Errorf("warnings %+v", s.Warnings)
-				}
-			})
+				items += fmt.Sprintf(`,{"eventId":"%d",%s"timestamp":%d}`, i, user, time.Now().UnixMilli())
+			}
+			page := `{"items":[` + items[1:] + `],"nextCursor":""}`
+			r.source.Serve(func(bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page} })
+			r.startFor(time.Minute)
+			s := r.bridge.Status()
+			if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns || s.EndDoubtful() {
+				r.t.Errorf("warnings %+v", s.Warnings)
+			}
 		})
 	}
 }
