@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +48,7 @@ func TestCommitsSparse(t *testing.T) {
 			if n < pages {
 				next = fmt.Sprint("e", n+1)
 			}
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, items, next)}
+			return answer(next, items)
 		})
 		r.startFor(5 * time.Second)
 		if events, commits := len(r.values()), len(r.topic.Kept()); events != pages/2+1 || commits > 15 {
@@ -124,9 +123,9 @@ func TestCommitsLastOfSparse(t *testing.T) {
 	t.Parallel()
 	const latency = 150 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
+		full := append(slices.Repeat([]string{sparseItem("a", 1)}, 9), sparseItem("b", 2))
 		pages := map[string]bridgetest.Answer{
-			"": {Body: `{"items":[` + strings.Repeat(sparseItem("a", 1)+",", 9) + sparseItem("b", 2) + `],"nextCursor":"1"}`}, "1": {Body: `{"items":[],"nextCursor":"2"}`},
-			"2": {Body: `{"items":[` + sparseItem("c", 3) + `],"nextCursor":"3"}`}, "3": {Body: `{"items":[],"nextCursor":""}`},
+			"": answer("1", full...), "1": answer("2"), "2": answer("3", sparseItem("c", 3)), "3": answer(""),
 		}
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return pages[at.Cursor] })
 		r.startFor(3*latency + time.Millisecond)

@@ -11,6 +11,11 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
+// answer is a page of items that names the next one.
+func answer(next string, items ...string) bridgetest.Answer {
+	return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+}
+
 // inclusive serves n items in pages of size, each of which begins with the last
 // overlap items of the page before. Its end is an empty cursor, the same cursor, or a
 // fresh one for ever.
@@ -38,7 +43,7 @@ func inclusive(n func() int, size, overlap int, end string) func(bridge.Position
 				next = fmt.Sprintf("c%d-%d", to-overlap, fresh)
 			}
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+		return answer(next, items...)
 	}
 }
 
@@ -90,7 +95,7 @@ func forgetful(stale bool) func(bridge.Position) bridgetest.Answer {
 		if n == 39 {
 			next = ""
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem(fmt.Sprint("a", n), 0), sparseItem(fmt.Sprint("b", n), 0), next)}
+		return answer(next, sparseItem(fmt.Sprint("a", n), 0), sparseItem(fmt.Sprint("b", n), 0))
 	}
 }
 
@@ -146,9 +151,9 @@ func TestFullPageWithoutNext(t *testing.T) {
 			r.cfg.EndExplicit, r.cfg.PollInterval, r.cfg.PollIntervalMax = tc.explicit, 20*time.Minute, time.Hour
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 				if at.Cursor == "" {
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, sparseItem("0", 0))}
+					return answer("a", sparseItem("0", 0))
 				}
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem("1", 1), sparseItem("2", 1), tc.next)}
+				return answer(tc.next, sparseItem("1", 1), sparseItem("2", 1))
 			})
 			r.startFor(25 * time.Hour)
 			if got := strings.Count(r.log.String(), "full page without a next page"); got != tc.warns {
@@ -186,7 +191,7 @@ func TestOlderPage(t *testing.T) {
 			last := []string{item(100), item(101)}
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 				if at.Cursor == "" {
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(tc.first, ","))}
+					return answer("a", tc.first...)
 				}
 				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s]}`, strings.Join(last, ","))}
 			})
@@ -221,7 +226,7 @@ func TestCursorIgnored(t *testing.T) {
 				items[i] = sparseItem(fmt.Sprint("e", i), i)
 			}
 			r.source.Serve(func(bridge.Position) bridgetest.Answer {
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(items, ","))}
+				return answer("a", items...)
 			})
 			for range 2 {
 				r.startFor(3 * time.Minute)
@@ -253,7 +258,7 @@ func TestInclusiveEndOfOneTime(t *testing.T) {
 					if at.Cursor == "t1" {
 						items = items[n:]
 					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+					return answer(next, items...)
 				})
 				again := func() {
 					r.after(time.Minute)

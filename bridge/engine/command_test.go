@@ -150,7 +150,7 @@ func TestSkippedIsNews(t *testing.T) {
 				if len(items) == 0 {
 					next = ""
 				}
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+				return answer(next, items...)
 			})
 			r.cfg.Origin.Start = test.start * hour
 			r.startFor(time.Minute)

@@ -77,7 +77,7 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 		row(t, tc.name, bridgetest.Export{PageSize: 1}, func(r *harness) {
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 				next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
+				return answer(next, item("at "+at.Cursor))
 			})
 			r.startFor(time.Minute)
 			if n := len(r.observed(bridge.ObserveStuck, tc.kind)); n < 1 || n > tc.most {

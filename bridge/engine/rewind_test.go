@@ -67,7 +67,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 			n, of := 0, round
 			fmt.Sscanf(at.Cursor, "c%d-%d", &n, &of)
 			if n >= len(ids) {
-				return bridgetest.Answer{Body: `{"items":[],"nextCursor":""}`}
+				return answer("")
 			}
 			items := ""
 			for _, id := range ids[n:min(n+2, len(ids))] {

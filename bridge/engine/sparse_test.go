@@ -23,15 +23,15 @@ func sparse(empties int, end func(cursor string) string) func(bridge.Position) b
 	return func(at bridge.Position) bridgetest.Answer {
 		n := 0
 		if _, err := fmt.Sscanf(at.Cursor, "e%d", &n); err != nil && at.Cursor != "" {
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":%q}`, end(at.Cursor))}
+			return answer(end(at.Cursor))
 		}
 		switch n {
 		case 0:
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"e1"}`, sparseItem("1", 0))}
+			return answer("e1", sparseItem("1", 0))
 		case empties + 1:
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"f"}`, sparseItem("2", 1))}
+			return answer("f", sparseItem("2", 1))
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+		return answer(fmt.Sprint("e", n+1))
 	}
 }
 
@@ -95,7 +95,7 @@ func TestFreshCursorsForEver(t *testing.T) {
 			n := 0
 			fmt.Sscanf(at.Cursor, "e%d", &n)
 			if n%40 != 0 || n/40 < events { // now and then there is an event, always as old
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+				return answer(fmt.Sprint("e", n+1))
 			}
 			events++
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":%d}],"nextCursor":"e%d"}`, n, time.Now().Add(-lag).UnixMilli(), n+1)}
@@ -125,9 +125,9 @@ func TestSameCursorByChance(t *testing.T) {
 			case at.Cursor == "":
 				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`, time.Now().UnixMilli())}
 			case n == 50 && chance.CompareAndSwap(false, true):
-				return bridgetest.Answer{Body: `{"items":[],"nextCursor":"e50"}`}
+				return answer("e50")
 			}
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+			return answer(fmt.Sprint("e", n+1))
 		})
 		r.startFor(3 * time.Hour)
 		before := r.source.Requests()
@@ -150,13 +150,13 @@ func TestEmptyCircleIsTail(t *testing.T) {
 				fmt.Sscanf(at.Cursor, "c%d", &n)
 				switch {
 				case at.Cursor == "":
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c1"}`, sparseItem("1", 0))}
+					return answer("c1", sparseItem("1", 0))
 				case at.Cursor == "on":
-					return bridgetest.Answer{Body: `{"items":[],"nextCursor":"c1"}`}
+					return answer("c1")
 				case n == 2 && more.Load():
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"on"}`, sparseItem("2", 1))}
+					return answer("on", sparseItem("2", 1))
 				}
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"c%d"}`, n%length+1)}
+				return answer(fmt.Sprint("c", n%length+1))
 			})
 			r.startFor(10 * time.Second)
 			r.wantState(bridge.StateIdle, "")
@@ -189,7 +189,7 @@ func cycle(pages int) func(bridge.Position) bridgetest.Answer {
 		if next == pages {
 			next = 2
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d"}`, sparseItem(fmt.Sprint(n), n), next)}
+		return answer(fmt.Sprint("c", next), sparseItem(fmt.Sprint(n), n))
 	}
 }
 

@@ -43,7 +43,7 @@ func TestFutureStart(t *testing.T) {
 	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Origin.Start = time.Now().Add(time.Hour).UnixMilli()
 		r.source.Serve(func(bridge.Position) bridgetest.Answer {
-			return bridgetest.Answer{Body: `{"items":[],"nextCursor":""}`}
+			return answer("")
 		})
 		r.startFor(time.Minute)
 		if s := r.bridge.Status(); len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningStart || !s.EndDoubtful() {
