@@ -54,11 +54,11 @@ type walk struct {
 	up, down       int   // pairs of items by their order
 }
 
-// leaves reports whether an item is not of this listing.
-func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
-	if _, due := w.due[e.ItemKey()]; due {
+// leaves reports whether an item with this key is not of this listing.
+func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, error) {
+	if _, due := w.due[key]; due {
 		w.met = true
-		delete(w.due, e.ItemKey())
+		delete(w.due, key)
 	}
 	timed := e.Defect == bridge.DefectNone && e.Time != bridge.NoTime
 	if timed {
@@ -66,7 +66,7 @@ func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
 	}
 	switch {
 	case timed && e.Time > w.ahead:
-		w.future[e.ItemKey()] = struct{}{}
+		w.future[key] = struct{}{}
 		w.newer = true
 		return true, nil
 	case !w.noStart:
@@ -85,7 +85,7 @@ func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
 	}
 	w.old++
 	w.met = true
-	k, _ := m.keyOf(e)
+	k, _ := m.keyOf(e, key)
 	_, known := w.before[k]
 	if !known {
 		_, known = m.seen[k]
