@@ -360,7 +360,8 @@ func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 
 // request asks for one page and decodes it. The first one of a Fetch fails at once, so
 // that the engine shows it; later ones are tried again, since what is read would be lost.
-// A cursor that the API rejects is one of this listing, which has too many pages.
+// A cursor that the API rejects is one of this listing, which has too many pages. A range
+// that it rejects may be too long.
 func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	fetch := pageread.Once
 	if l.reading.Load() {
@@ -372,19 +373,17 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 	}
 	f, ok := errors.AsType[*bridge.Fault](err)
 	switch {
-	case !ok || f.Class != bridge.BadCursor:
-		return p, err
-	case at.Cursor != "":
+	case ok && f.Class == bridge.BadCursor:
 		return nil, &cutOff{
 			why:  fmt.Sprintf("the API rejects the cursor of a listing: %v", err),
 			hint: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD, EXPORT_CURSOR_PARAM and EXPORT_CURSOR_ALONE",
 		}
+	case ok && at.Cursor == "" && at.End > 0 && (f.Code == "400" || f.Code == "422"):
+		first := *f
+		first.Hint = "lower EXPORT_MAX_WINDOW if it exceeds the longest range that the API lists; " + f.Hint
+		return nil, &first
 	}
-	first := *f
-	first.Class, first.Reason = bridge.Malformed, bridge.ReasonConfig
-	first.Hint = "check EXPORT_MAX_WINDOW, which must not exceed the longest range that the API lists, " +
-		"EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
-	return nil, &first
+	return p, err
 }
 
 // observed is a Source whose requests are observed.

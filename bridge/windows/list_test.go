@@ -115,7 +115,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	}
 	now := time.Now()
 	if l.longest > 0 && at.End-at.Start > l.longest.Milliseconds() {
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Err: fmt.Errorf("%d ms are too long", at.End-at.Start)}
+		return nil, &bridge.Fault{
+			Class: bridge.Permanent, Code: "400", Reason: bridge.ReasonConfig, Err: fmt.Errorf("%d ms are too long", at.End-at.Start),
+		}
 	}
 	if l.pages++; at.Cursor == "" {
 		l.pages = 1
