@@ -351,7 +351,7 @@ func (c *Checkpoint) Validate() error {
 		if len(l.Marks) == 0 {
 			return errors.New("the listing has no mark")
 		}
-		times, topics = append(times, l.Floor, l.Again, l.Reach, l.Ahead), slices.Concat(topics, l.Behind)
+		times, topics = append(times, l.Floor, l.Again, l.Reach, l.Ahead, l.Gap), slices.Concat(topics, l.Behind)
 		for i := range l.Marks {
 			times, topics = append(times, l.Marks[i].At), append(topics, l.Marks[i].Topics...)
 		}

@@ -94,6 +94,9 @@ type Listing struct {
 	// Ahead is behind the latest item that was published of a window without its rest,
 	// in milliseconds since the epoch: the window may be listed again as shorter ones.
 	Ahead int64 `json:"ahead,omitempty"`
+	// Gap is the watermark behind which events may be missing, in milliseconds since the
+	// epoch, until a reset; 0 for none. See Page.Gap.
+	Gap int64 `json:"gap,omitempty"`
 	// Again is set after a reset within the look-back: an item from this time on, in
 	// milliseconds since the epoch, counts as published only behind the ends of Behind,
 	// the topics at the reset. Earlier items may be listed late, and count as before.
@@ -130,6 +133,19 @@ func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Durati
 		return nil
 	}
 	return next
+}
+
+// WithGap returns the Listing with a Gap at a watermark, or at an earlier one; 0 removes it.
+// l may be nil.
+func (l *Listing) WithGap(at int64) *Listing {
+	if l == nil {
+		return nil
+	}
+	next := *l
+	if next.Gap == 0 || at == 0 {
+		next.Gap = at
+	}
+	return &next
 }
 
 const (

@@ -77,7 +77,7 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 		return nil
 	}
 	if was.Cursor != "" && was.Cursor == next.Cursor { // what is published from the watermark on stays so
-		return was.Listing
+		return was.Listing.WithGap(0)
 	}
 	// The stream is ahead of its checkpoint by a heartbeat.
 	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)

@@ -156,8 +156,10 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 func (l *Lister) joins(c *collector, got listing) error {
 	switch w := c.walk; {
 	case w == nil || w.met || got.items < manyUp || l.paged && got.last < l.largest:
-	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime && l.cfg.Warn != nil: // of a session that begins
-		l.cfg.Warn("the list has no event that was known before: if the API cuts it off, events between are missing", hintPages)
+	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime: // of a session that begins
+		if l.gap = true; l.cfg.Warn != nil {
+			l.cfg.Warn("the list has no event that was known before: if the API cuts it off, events between are missing", hintPages)
+		}
 	case l.latest != 0 && (w.noStart || l.latest >= w.from+2*unit):
 		return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintPages+"; exportbridge cursor reset --to-current goes on without what is missing",
 			fmt.Sprintf("the list has %d events and none that was known before: the API cuts it off, so events between may be missing", got.items))

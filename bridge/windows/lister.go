@@ -39,6 +39,7 @@ type Lister struct {
 	memory  memory
 	pending []*bridge.Page // of the window that is listed
 	listed  int64          // the end of the newest window, while nothing else was asked for
+	gap     bool           // the listing has nothing that was known before
 	reading atomic.Bool    // a page has come for this Fetch; a call that hangs may read it later
 	size    int64          // of the next window
 	learned bool           // the API's time is known, and that it takes bounds
@@ -81,7 +82,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "", "the position is no watermark of a list that is followed by windows")
 	case at.Held != l.held: // a new session, or what was given out was dropped
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
-		l.pending, l.listed, l.deep = nil, 0, time.Time{}
+		l.pending, l.listed, l.deep, l.gap = nil, 0, time.Time{}, false
 		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
 	case at.Cursor != l.next:
 		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
@@ -96,6 +97,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	p := l.pending[0]
 	l.pending = l.pending[1:]
 	l.next = p.Next
+	p.Gap, l.gap = l.gap, false
 	return p, nil
 }
 

@@ -219,6 +219,10 @@ func newest(p *bridge.Page) (ms int64) {
 
 // advance moves on to the cursor that a page names.
 func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *Findings) {
+	if p.Gap {
+		from, _ := p.At.Watermark()
+		at.Listing = at.Listing.WithGap(from.At)
+	}
 	if rules.Listing {
 		from, _ := p.At.Watermark()
 		to, _ := bridge.ParseWatermark(p.Next)
