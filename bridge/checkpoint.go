@@ -73,7 +73,8 @@ type Origin struct {
 
 // Same reports whether a cursor of o can be followed with the settings of p.
 func (o Origin) Same(p Origin) bool {
-	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.Follow == p.Follow && o.End == p.End && slices.Equal(o.Events, p.Events) &&
+	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.Follow == p.Follow && o.End == p.End &&
+		slices.Equal(o.Events, p.Events) &&
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 

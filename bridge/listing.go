@@ -75,7 +75,8 @@ func (o *Origin) CheckTarget(t Target) error {
 	case windows && t.Cursor == "" && t.Start == 0:
 		return errors.New("windows of time begin at a time, EXPORT_FOLLOW=windows: reset to a time instead")
 	case t.Cursor != "" && watermark != windows:
-		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead", cmp.Or(o.Follow, "cursor"))
+		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead",
+			cmp.Or(o.Follow, "cursor"))
 	}
 	return nil
 }
@@ -241,7 +242,8 @@ func (l *Listing) first(at int64, lookBack time.Duration) int {
 func Extents(topics []TopicState) []TopicState {
 	var all []TopicState
 	for _, t := range topics {
-		all = append(all, TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions, End: t.End, Ends: t.Ends})
+		all = append(all, TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions,
+			End: t.End, Ends: t.Ends})
 	}
 	return all
 }

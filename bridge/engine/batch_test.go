@@ -286,3 +286,34 @@ func TestNothingWaitsForABatch(t *testing.T) {
 		}
 	})
 }
+
+// Batches shrink while the sink is slow and grow again when it is quick.
+func TestBatchesAdapt(t *testing.T) {
+	exactBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
+		r.cfg.PrefetchPages = 16
+		r.startFor(time.Second)
+		largest := func(latency time.Duration) int {
+			before := len(r.topic.Kept())
+			r.topic.SetLatency(latency)
+			r.source.Grow(600)
+			for len(r.values()) < len(r.source.Items()) {
+				r.after(time.Second)
+			}
+			kept, most := r.topic.Kept()[before:], 0
+			for _, k := range kept[len(kept)/2:] {
+				most = max(most, len(k.Records))
+			}
+			return most
+		}
+		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
+			t.Errorf("%d pages in a quick batch, want more than may be in memory at once", n)
+		}
+		if n := largest(3 * time.Second); n != 1 {
+			t.Errorf("%d pages in a batch of three seconds, want 1", n)
+		}
+		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
+			t.Errorf("%d pages in a batch that is quick again", n)
+		}
+		r.wantOnce()
+	})
+}

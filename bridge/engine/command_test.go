@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,72 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 )
+
+// command pushes a reset made for the stored epoch and returns its answer.
+func (r *harness) command(id string, target bridge.Target) bridge.Answer {
+	r.t.Helper()
+	r.push(id, r.store.Checkpoint().Epoch, target)
+	return r.await(id)
+}
+
+// apply is a command that must be applied.
+func (r *harness) apply(id string, target bridge.Target) {
+	r.t.Helper()
+	if a := r.command(id, target); !a.Applied {
+		r.t.Fatalf("refused: %s", a.Detail)
+	}
+}
+
+func (r *harness) push(id string, epoch int64, target bridge.Target) {
+	r.inbox.Push(reset(id, epoch, target))
+}
+
+// reset is a command of an operator, which waits for a minute.
+func reset(id string, epoch int64, target bridge.Target) bridge.Command {
+	return bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	}
+}
+
+// pause is the command that pauses the stream without an end.
+func pause(id string, epoch int64) bridge.Command {
+	cmd := reset(id, epoch, bridge.Target{})
+	cmd.Kind, cmd.PausedUntil = bridge.KindPause, bridge.Forever
+	return cmd
+}
+
+// applyWithout pushes a command and applies it without a running bridge.
+func (r *harness) applyWithout(cmd bridge.Command) (bridge.Answer, error) {
+	r.inbox.Push(cmd)
+	return engine.Apply(r.t.Context(), r.cfg, r.portsOf(r.inbox), cmd)
+}
+
+// portsOf are the ports of a command that is applied without a running bridge.
+func (r *harness) portsOf(inbox bridge.Inbox) engine.Ports {
+	return engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}
+}
+
+func (r *harness) await(id string) bridge.Answer {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	a, err := r.inbox.Await(ctx, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// wantApplied checks that a command was answered as applied.
+func (r *harness) wantApplied(id string) {
+	r.t.Helper()
+	if a, ok := r.inbox.AnswerTo(id); !ok || !a.Applied {
+		r.t.Errorf("command %s is answered %+v, %t, want it applied", id, a, ok)
+	}
+}
 
 // A reset to where the stream is keeps what is known of the position; one to
 // elsewhere does not.

@@ -217,10 +217,7 @@ func TestIntruderEnds(t *testing.T) {
 func TestUnseenIntruderEnds(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		for range 3 {
-			r.after(20 * time.Second)
-			r.fence()
-		}
+		r.fences(3, 20 * time.Second)
 		for a.bridge.Status().State != bridge.StateBlocked {
 			r.after(time.Second)
 		}
@@ -235,10 +232,7 @@ func TestFencedHint(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
 		r.spawn(bridgetest.NewGroup(r.t), "")
-		for range 3 {
-			r.after(20 * time.Second)
-			r.fence()
-		}
+		r.fences(3, 20 * time.Second)
 		r.after(time.Second)
 		for line := range strings.Lines(r.log.String()) {
 			if strings.Contains(line, "level=WARN") && !strings.Contains(line, `hint="part them"`) {
@@ -388,8 +382,7 @@ func TestStopStandby(t *testing.T) {
 // not answer, stops at once.
 func TestStopWhileLooking(t *testing.T) {
 	t.Parallel()
-	wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
-	for name, refused := range map[string]error{"for a rival": nil, "for a standby": wrong} {
+	for name, refused := range map[string]error{"for a rival": nil, "for a standby": wrongKey} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for at := time.Duration(0); at < 15*time.Second; at += 500 * time.Millisecond {
@@ -401,10 +394,7 @@ func TestStopWhileLooking(t *testing.T) {
 						source = refusing{r.source, refused}
 					}
 					a := r.spawnWith(group, "", source)
-					for range 3 {
-						r.after(20 * time.Second)
-						r.fence()
-					}
+					r.fences(3, 20 * time.Second)
 					r.after(time.Second + at)
 					began := time.Now()
 					a.end()
@@ -422,10 +412,7 @@ func TestStopWhileLooking(t *testing.T) {
 func TestFencedTwice(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		for range 2 {
-			r.after(5 * time.Second)
-			r.fence()
-		}
+		r.fences(2, 5 * time.Second)
 		r.after(20 * time.Second)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
@@ -437,8 +424,7 @@ func TestFencedTwice(t *testing.T) {
 func TestStepAside(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
-		wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
-		a := r.spawnWith(group, "", refusing{r.source, wrong})
+		a := r.spawnWith(group, "", refusing{r.source, wrongKey})
 		r.after(10 * time.Minute)
 		a.want(bridge.StateBlocked, bridge.ReasonAuth, true)
 		b := r.spawn(group, "")
@@ -450,6 +436,10 @@ func TestStepAside(t *testing.T) {
 		r.wantOnce()
 		a.want(bridge.StateStandby, "", false)
 	})
+}
+
+var wrongKey = &bridge.Fault{
+	Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized"),
 }
 
 // refusing is a source whose key is wrong.
@@ -495,6 +485,15 @@ func TestTruce(t *testing.T) {
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
 	})
+}
+
+// fences is fence n times, so far apart.
+func (r *harness) fences(n int, apart time.Duration) {
+	r.t.Helper()
+	for range n {
+		r.after(apart)
+		r.fence()
+	}
 }
 
 // fence begins a session of the stream, as a process outside the group does,

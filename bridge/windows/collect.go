@@ -85,7 +85,8 @@ func (c *collector) collect(p *bridge.Page) error {
 			}
 		}
 		block := make([]byte, 0, len(e.Raw)+len(e.ID)+len(e.Key)+len(e.Type)+len(e.Subject))
-		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type, &kept.event.Subject} {
+		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type,
+			&kept.event.Subject} {
 			if *text != nil {
 				from := len(block)
 				block = append(block, *text...)
@@ -106,7 +107,8 @@ func (c *collector) collect(p *bridge.Page) error {
 		if c.share != nil {
 			return errTooMuch
 		}
-		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE", "the windows of the look-back have too many events to remember")
+		return blocked("lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
+			"the windows of the look-back have too many events to remember")
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ type memory struct {
 }
 
 func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
-	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{})}
+	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known),
+		listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{})}
 }
 
 var seed = maphash.MakeSeed()

@@ -72,8 +72,9 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 	case !w.noStart:
 		return false, nil
 	case !timed:
-		return true, fault(bridge.Permanent, "window", bridge.ReasonConfig, "set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
-			fmt.Sprintf("item %d of a page has no readable time: in a list without a start nothing else tells whether it was published", e.Index))
+		return true, blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
+			fmt.Sprintf("item %d of a page has no readable time: in a list without a start "+
+				"nothing else tells whether it was published", e.Index))
 	case w.last != 0 && e.Time > w.last:
 		w.up++
 	case w.last != 0 && e.Time < w.last:
@@ -123,7 +124,8 @@ func (w *walk) backwards() error {
 	if w.up < manyUp || w.up <= 3*w.down {
 		return nil
 	}
-	return fault(bridge.Permanent, "order", bridge.ReasonConfig, "if the API can list newest first, set EXPORT_PARAMS; else follow its cursor with EXPORT_FOLLOW=cursor",
+	return fault(bridge.Permanent, "order", bridge.ReasonConfig,
+		"if the API can list newest first, set EXPORT_PARAMS; else follow its cursor with EXPORT_FOLLOW=cursor",
 		"the list has neither start nor end, and is not newest first: new events are not at its beginning")
 }
 
@@ -150,7 +152,8 @@ func (l *Lister) walked(w *walk) error {
 		return nil
 	}
 	if len(w.future) > 0 && len(l.future) == 0 && l.cfg.Warn != nil {
-		l.cfg.Warn("the list has events of the future, which are published when their time comes", "check the clocks that stamp the events, and EXPORT_ITEM_TIME_FORMAT")
+		l.cfg.Warn("the list has events of the future, which are published when their time comes",
+			"check the clocks that stamp the events, and EXPORT_ITEM_TIME_FORMAT")
 	}
 	l.latest = max(l.latest, w.latest)
 	if l.older, l.future = w.seen, w.future; w.late {

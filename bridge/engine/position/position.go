@@ -118,7 +118,8 @@ func (at *Position) Shows(p *bridge.Page) bool {
 }
 
 func (at *Position) listsTail(p *bridge.Page) bool {
-	return len(at.Tail) > 0 && slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return slices.Contains(at.Tail, e.Identity()) })
+	return len(at.Tail) > 0 && slices.ContainsFunc(p.Events,
+		func(e bridge.Event) bool { return slices.Contains(at.Tail, e.Identity()) })
 }
 
 // Take moves over one page: it checks that the page belongs to the stream, drops and
@@ -256,7 +257,8 @@ func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 		at.RewindEnd = nil
 	}
 	switch {
-	case rules.window() && (at.Empty.Circles || !at.KnowsEnd(rules)) && at.Empty.Empties >= rules.EmptyPages && rules.endIsFinal(p):
+	case rules.window() && (at.Empty.Circles || !at.KnowsEnd(rules)) && at.Empty.Empties >= rules.EmptyPages &&
+		rules.endIsFinal(p):
 		if at.Drained = true; !at.Empty.Circles {
 			at.EndedEmpty = at.Empty.Empties
 		}
