@@ -19,8 +19,7 @@ func TestCommitsBehind(t *testing.T) {
 	const pages, latency = 100, 20 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
 		r.source.Append(fmt.Sprintf(`{"eventId":"x","userId":"u","timestamp":%d,"payload":{}}`, time.Now().AddDate(5, 0, 0).UnixMilli()))
-		r.source.Grow(10*pages - 1)
-		r.after(time.Hour)
+		r.grow(10*pages-1, time.Hour)
 		r.startFor(time.Second)
 		early := len(r.topic.Kept())
 		if n := len(r.values()); n < 250 {
@@ -139,8 +138,7 @@ func TestCommitsPageByPage(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{250 * time.Millisecond, 390 * time.Millisecond} {
 		exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
-			r.source.Grow(5000)
-			r.after(time.Hour)
+			r.grow(5000, time.Hour)
 			r.startFor(30 * time.Second)
 			asked := r.source.Requests()
 			for r.source.Requests() == asked {
@@ -168,11 +166,9 @@ func TestCommitsOnSlowBrokers(t *testing.T) {
 		r.startFor(time.Second)
 		r.topic.SetLatency(1500 * time.Millisecond)
 		r.topic.FailNext(bridgetest.Failed)
-		r.source.Grow(1)
-		r.after(time.Minute)
+		r.grow(1, time.Minute)
 		n := len(r.values())
-		r.source.Grow(20000)
-		r.after(time.Minute)
+		r.grow(20000, time.Minute)
 		if got := len(r.values()) - n; got < 4000 {
 			t.Errorf("%d events in a minute after a failed commit, want 4,000", got)
 		}
@@ -204,8 +200,7 @@ func TestCommitsAtRest(t *testing.T) {
 				}
 			}
 			n := len(r.topic.Kept())
-			r.source.Grow(25)
-			r.after(time.Minute)
+			r.grow(25, time.Minute)
 			if got := len(r.topic.Kept()) - n; got < 2 {
 				t.Errorf("%s: %d commits a minute after more events, want theirs and a heartbeat", end, got)
 			}
@@ -267,8 +262,7 @@ func atRest(t *testing.T, test func(r *harness)) {
 // run commit it.
 func TestNothingWaitsForABatch(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 10, Latency: 90 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(1000)
-		r.after(time.Hour)
+		r.grow(1000, time.Hour)
 		r.startFor(1100 * time.Millisecond)
 		began := time.Now()
 		r.ask("p", bridge.KindPause, 0)

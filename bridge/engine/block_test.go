@@ -49,8 +49,7 @@ func TestBlocked(t *testing.T) {
 			r.follow(35, time.Second)
 			r.source.Refuse(tc.refuse)
 			asked := r.source.Requests()
-			r.source.Grow(30)
-			r.after(time.Minute)
+			r.grow(30, time.Minute)
 			r.wantState(bridge.StateBlocked, tc.reason)
 			if n := r.source.Requests() - asked; n < tc.tries || n > tc.tries+2*tc.perProbe {
 				r.t.Errorf("%d requests in the first minute, want %d and a probe", n, tc.tries)
@@ -108,8 +107,7 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 			t.Errorf("hints %v, want only that of the request without a cursor", hints)
 		}
 		r.source.Refuse(nil)
-		r.source.Grow(5)
-		r.after(2 * time.Minute)
+		r.grow(5, 2*time.Minute)
 		r.wantOnce()
 	})
 }
@@ -191,8 +189,7 @@ func TestTailTooLarge(t *testing.T) {
 		r.cfg.PageSize = 10 // lowered since the tail was read, or the API ignores it
 		r.follow(950, 5*time.Second)
 		r.wantState(bridge.StateIdle, "")
-		r.source.Grow(3100)
-		r.after(20 * time.Second)
+		r.grow(3100, 20*time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTail)
 	})
 }

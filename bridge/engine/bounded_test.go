@@ -98,8 +98,7 @@ func TestWindowInTheFuture(t *testing.T) {
 			r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
 			r.follow(25, 5*time.Minute)
 			r.wantState(bridge.StateIdle, "")
-			r.source.Grow(25)
-			r.after(10 * time.Minute)
+			r.grow(25, 10*time.Minute)
 			if why := r.bridge.Status().Ended; !strings.Contains(why, "window ended") {
 				r.t.Errorf("ended %q", why)
 			}

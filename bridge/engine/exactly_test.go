@@ -46,8 +46,7 @@ func TestExactlyWithoutStore(t *testing.T) {
 		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
 			r.follow(40, 5*time.Second)
 			heal := cause(r)
-			r.source.Grow(40)
-			r.after(20 * time.Second)
+			r.grow(40, 20*time.Second)
 			r.wantIdleAfter(0)
 			if r.topic.Recovers() != 1 {
 				r.t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
@@ -277,8 +276,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.store.Put(raw)
-		r.source.Grow(20)
-		r.after(time.Minute)
+		r.grow(20, time.Minute)
 		r.wantOnce() // policy kafka, and Kafka lost nothing
 		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
 		r.wantState(bridge.StateIdle, "")
@@ -311,8 +309,7 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 		}
 		away(bridgetest.ErrDown)
 		for range 100 {
-			r.source.Grow(1)
-			r.after(3 * time.Second)
+			r.grow(1, 3*time.Second)
 		}
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
 		if n := r.topic.Recovers(); n < 3 || n > 10 {

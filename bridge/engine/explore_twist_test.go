@@ -360,7 +360,7 @@ func TestWorldRevived(t *testing.T) {
 		{what: "a pause", kind: bridge.KindPause, answer: bridge.Answer{Version: at(1)}},
 		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true, answer: bridge.Answer{Version: at(1)}, passes: true},
 	} {
-		w := &world{plan: plan{free: test.free}}
+		w := newWorld(plan{free: test.free})
 		cmd := bridge.Command{ID: "r1", Kind: test.kind, BaseEpoch: 1}
 		w.inbox.all = []*asked{{cmd: cmd, claimed: "s", answer: &test.answer}}
 		w.revive()

@@ -48,8 +48,7 @@ func TestBudgetCountsItems(t *testing.T) {
 		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
 		r.startFor(time.Second)
 		r.topic.SetLatency(30 * time.Minute)
-		r.source.Grow(20 * items)
-		r.after(20 * time.Minute)
+		r.grow(20*items, 20*time.Minute)
 		// Any sink needs more than 500 bytes for an event on its way.
 		pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes
 		if least := int64(pages * items * 500); pages < 3 || bytes < least || bytes > 2*budget {
@@ -82,8 +81,7 @@ func TestBudgetCountsTexts(t *testing.T) {
 		r.startWith(engine.Ports{Source: wordy{r.source, extra}})
 		r.after(time.Second)
 		r.topic.SetLatency(30 * time.Minute)
-		r.source.Grow(20 * 5)
-		r.after(20 * time.Minute)
+		r.grow(20*5, 20*time.Minute)
 		if pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes; pages < 2 || pages > 4 || bytes < int64(pages-1)*extra {
 			t.Errorf("%d pages are in memory and counted as %d bytes, want at most 4 of %d", pages, bytes, extra)
 		}

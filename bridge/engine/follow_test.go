@@ -21,8 +21,7 @@ func TestEachContractOnce(t *testing.T) {
 				r.follow(95, time.Second)
 				r.wantOnce()
 				for i := range 40 { // slow growth, across page borders
-					r.source.Grow(1 + i%3)
-					r.after(2 * time.Second)
+					r.grow(1+i%3, 2*time.Second)
 				}
 				r.after(20 * time.Second)
 				r.wantIdleAfter(0)
@@ -85,8 +84,7 @@ func TestFailures(t *testing.T) {
 					inBubble(t, bridgetest.Export{End: end, PageSize: 5, Latency: 10 * time.Millisecond}, func(r *harness) {
 						fail(r, n)
 						r.follow(33, 20*time.Second)
-						r.source.Grow(4)
-						r.after(2 * time.Minute)
+						r.grow(4, 2*time.Minute)
 						r.wantAll()
 						r.wantState(bridge.StateIdle, "")
 						if strings.HasPrefix(name, "advance") || strings.HasPrefix(name, "request") {
@@ -155,8 +153,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				r.topic.SetLatency(30 * time.Minute)
 				heal = func() { r.topic.SetLatency(0) }
 			}
-			r.source.Grow(1000)
-			r.after(time.Second)
+			r.grow(1000, time.Second)
 			if name == "redis" {
 				heal = r.store.Break()
 			}
@@ -258,8 +255,7 @@ func TestEmptyPages(t *testing.T) {
 		if n := len(r.store.History()); n > 15 {
 			t.Errorf("%d commits in 10 s over empty pages", n)
 		}
-		r.source.Grow(10)
-		r.after(time.Second)
+		r.grow(10, time.Second)
 		r.wantOnce()
 	})
 }
@@ -310,8 +306,7 @@ func TestHeartbeatRestoresTheStore(t *testing.T) {
 		if after.Cursor != before.Cursor || len(after.Tail) != len(before.Tail) || after.Kind != bridge.KindHeartbeat {
 			t.Errorf("restored %+v, want a heartbeat at %+v", after, before)
 		}
-		r.source.Grow(30)
-		r.after(time.Minute)
+		r.grow(30, time.Minute)
 		r.wantOnce()
 	})
 }

@@ -184,6 +184,13 @@ func (r *harness) start() {
 	r.startWith(engine.Ports{Inbox: r.inbox})
 }
 
+// grow lists n more events and lets time pass.
+func (r *harness) grow(n int, d time.Duration) {
+	r.t.Helper()
+	r.source.Grow(n)
+	r.after(d)
+}
+
 // startFor begins a new process and lets time pass.
 func (r *harness) startFor(d time.Duration) {
 	r.t.Helper()

@@ -175,14 +175,12 @@ func stepBackOverLateEvent(r *harness, id string) {
 	r.source.Grow(45)
 	r.startRecovering("previous")
 	r.after(5 * time.Second)
-	r.source.Grow(50)
-	r.after(5 * time.Second)
+	r.grow(50, 5*time.Second)
 	r.source.Append(fmt.Sprintf(`{%s"userId":"elsewhere","timestamp":%d}`, id, time.Now().Add(-5*time.Hour).UnixMilli()))
 	r.after(20 * time.Second)
 	at := r.store.Checkpoint().Cursor
 	r.expire(at, func(asked bridge.Position) bool { return asked.Cursor != "" && asked.Cursor != at })
-	r.source.Grow(30)
-	r.after(5 * time.Minute)
+	r.grow(30, 5*time.Minute)
 	r.wantState(bridge.StateIdle, "")
 	r.wantMarked(0, "after a step back")
 	r.wantOnce()
@@ -231,8 +229,7 @@ func TestRefusedAgainWithinAnOverlap(t *testing.T) {
 		r.source.Grow(40)
 		asked := r.startRecovering("previous")
 		r.after(5 * time.Hour)
-		r.source.Grow(10)
-		r.after(time.Minute)
+		r.grow(10, time.Minute)
 		r.refuseFrom(r.store.Checkpoint().Cursor, 40)
 		r.source.Grow(1000)
 		r.wantIdleAfter(10 * time.Minute)
@@ -301,8 +298,7 @@ func TestOutageMovesNothing(t *testing.T) {
 			r.source.Refuse(func(bridge.Position) error {
 				return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
 			})
-			r.source.Grow(30)
-			r.after(3 * time.Minute)
+			r.grow(30, 3*time.Minute)
 			r.source.Refuse(nil)
 			r.wantIdleAfter(3 * time.Minute)
 			if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
@@ -319,8 +315,7 @@ func TestRefusedCursorStays(t *testing.T) {
 		r.source.Grow(5)
 		r.startRecovering("previous")
 		r.after(5 * time.Second)
-		r.source.Grow(30)
-		r.after(5 * time.Second)
+		r.grow(30, 5*time.Second)
 		// Every cursor is refused, and so is each one before.
 		r.source.Refuse(func(at bridge.Position) error {
 			if at.Cursor == "" {

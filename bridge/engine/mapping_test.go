@@ -153,8 +153,7 @@ func TestEventsWithoutTime(t *testing.T) {
 		if c := r.store.Checkpoint(); c.LastEventTime != 0 || c.Unreadable != 0 || c.Events != 2000 {
 			t.Errorf("last event time %d, %d unreadable, %d events; want none, none, 2000", c.LastEventTime, c.Unreadable, c.Events)
 		}
-		r.source.Grow(20)
-		r.after(time.Hour)
+		r.grow(20, time.Hour)
 		last := r.store.Checkpoint().LastEventTime
 		open(20)
 		r.after(time.Hour)

@@ -48,8 +48,7 @@ func TestTimesOfEvents(t *testing.T) {
 		if n := times(); n != 5 {
 			t.Errorf("%d times of 5 events", n)
 		}
-		r.source.Grow(295)
-		r.after(20 * time.Second)
+		r.grow(295, 20*time.Second)
 		n := times()
 		if n < 5+2*8 || n > 5+3*16 {
 			t.Errorf("%d times of 300 events on three pages", n)
@@ -96,8 +95,7 @@ func TestRejectionsAreObserved(t *testing.T) {
 		if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		r.source.Grow(30)
-		r.after(time.Minute)
+		r.grow(30, time.Minute)
 		r.wantObserved(bridge.ObserveRejected, bridge.DependencySink, 1)
 		r.wantObserved(bridge.ObservePublish, "ok", len(r.observed(bridge.ObserveTransaction, "committed")))
 		r.wantObserved(bridge.ObservePublish, "error", len(r.observed(bridge.ObserveTransaction, "fenced")))
@@ -142,8 +140,7 @@ func TestStoreLag(t *testing.T) {
 		r.follow(100, 5*time.Second)
 		want(0, 0)
 		heal := r.store.Break()
-		r.source.Grow(200)
-		r.after(20 * time.Second)
+		r.grow(200, 20*time.Second)
 		want(19, 21)
 		heal()
 		r.after(20 * time.Second)

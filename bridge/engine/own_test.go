@@ -87,17 +87,14 @@ func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
 	}
 }
 
-// bothModes runs a test with a stream of either delivery.
+// bothModes is inModes with servers that take their time.
 func bothModes(t *testing.T, test func(r *harness)) {
 	t.Helper()
 	t.Parallel()
-	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
-		row(t, string(mode), bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
-			r.deliver(mode)
-			r.topic.Latency = 10 * time.Millisecond
-			test(r)
-		})
-	}
+	inModes(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+		r.topic.Latency = 10 * time.Millisecond
+		test(r)
+	})
 }
 
 // A stream goes from one process to the other and back, with pages under way,
@@ -123,8 +120,7 @@ func TestHandOver(t *testing.T) {
 		first.want(bridge.StateIdle, "", true)
 		second.want(bridge.StateStandby, "", false)
 		first.end()
-		r.source.Grow(20)
-		r.after(5 * time.Second)
+		r.grow(20, 5*time.Second)
 		r.wantOnce()
 		second.want(bridge.StateIdle, "", true)
 	})
@@ -143,20 +139,17 @@ func TestZombie(t *testing.T) {
 	bothModes(t, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
-		r.source.Grow(30)
-		r.after(5 * time.Second)
+		r.grow(30, 5*time.Second)
 		b := r.spawn(group, "")
 		heal := group.Isolate(a.owner)
-		r.source.Grow(30)
-		r.after(5 * time.Second)
+		r.grow(30, 5*time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.source.Grow(1000) // the zombie has work when it is replaced
 		r.after(15 * time.Second)
 		b.want(bridge.StateIdle, "", true)
 		a.want(bridge.StateStandby, "", false)
 		heal()
-		r.source.Grow(30)
-		r.after(time.Minute)
+		r.grow(30, time.Minute)
 		if r.cfg.Mode == bridge.ExactlyOnce {
 			r.wantOnce()
 		} else {
@@ -205,8 +198,7 @@ func TestIntruderEnds(t *testing.T) {
 			b.end()
 			r.after(10 * time.Second)
 			a.want(bridge.StateIdle, "", true)
-			r.source.Grow(30)
-			r.after(20 * time.Second)
+			r.grow(30, 20*time.Second)
 			r.wantOnce()
 		})
 	}
@@ -217,7 +209,7 @@ func TestIntruderEnds(t *testing.T) {
 func TestUnseenIntruderEnds(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		r.fences(3, 20 * time.Second)
+		r.fences(3, 20*time.Second)
 		for a.bridge.Status().State != bridge.StateBlocked {
 			r.after(time.Second)
 		}
@@ -232,7 +224,7 @@ func TestFencedHint(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
 		r.spawn(bridgetest.NewGroup(r.t), "")
-		r.fences(3, 20 * time.Second)
+		r.fences(3, 20*time.Second)
 		r.after(time.Second)
 		for line := range strings.Lines(r.log.String()) {
 			if strings.Contains(line, "level=WARN") && !strings.Contains(line, `hint="part them"`) {
@@ -263,8 +255,7 @@ func twoGroups(t *testing.T, seen bool) {
 		}
 		a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
 		for range 40 {
-			r.source.Grow(30)
-			r.after(2 * time.Second)
+			r.grow(30, 2*time.Second)
 		}
 		blocked := 0
 		for _, p := range []*proc{a, b} {
@@ -277,8 +268,7 @@ func twoGroups(t *testing.T, seen bool) {
 		}
 		before := r.topic.Recovers()
 		for range 60 {
-			r.source.Grow(30)
-			r.after(10 * time.Second)
+			r.grow(30, 10*time.Second)
 		}
 		if n := r.topic.Recovers() - before; n > 20 {
 			t.Errorf("%d sessions in ten minutes: a fight", n)
@@ -308,8 +298,7 @@ func TestOwnerRefuses(t *testing.T) {
 		}
 		r.wantOnce()
 		b.end()
-		r.source.Grow(10)
-		r.after(20 * time.Second)
+		r.grow(10, 20*time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.wantOnce()
 	})
@@ -394,7 +383,7 @@ func TestStopWhileLooking(t *testing.T) {
 						source = refusing{r.source, refused}
 					}
 					a := r.spawnWith(group, "", source)
-					r.fences(3, 20 * time.Second)
+					r.fences(3, 20*time.Second)
 					r.after(time.Second + at)
 					began := time.Now()
 					a.end()
@@ -407,18 +396,6 @@ func TestStopWhileLooking(t *testing.T) {
 	}
 }
 
-// A bridge that is fenced twice within a minute, as by late requests of its
-// own, goes on soon.
-func TestFencedTwice(t *testing.T) {
-	exactBubble(t, bridgetest.Export{}, func(r *harness) {
-		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		r.fences(2, 5 * time.Second)
-		r.after(20 * time.Second)
-		r.wantOnce()
-		a.want(bridge.StateIdle, "", true)
-	})
-}
-
 // A process whose own key is wrong lets another one run the stream; alone, it
 // keeps it, and its operator can reach it.
 func TestStepAside(t *testing.T) {
@@ -428,8 +405,7 @@ func TestStepAside(t *testing.T) {
 		r.after(10 * time.Minute)
 		a.want(bridge.StateBlocked, bridge.ReasonAuth, true)
 		b := r.spawn(group, "")
-		r.source.Grow(30)
-		r.after(2 * time.Minute)
+		r.grow(30, 2*time.Minute)
 		a.want(bridge.StateBlocked, bridge.ReasonAuth, false)
 		b.want(bridge.StateIdle, "", true)
 		r.after(10 * time.Minute)
@@ -450,14 +426,17 @@ type refusing struct {
 
 func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, s.err }
 
-// A process that is fenced now and then, by commands or by take-overs that
-// were too early, goes on each time, however long it runs.
+// A process that is fenced twice within a minute, as by late requests of its own, goes on
+// soon; one that is fenced now and then, by commands or by take-overs that were too early,
+// goes on each time, however long it runs.
 func TestFencedNowAndThen(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		r.fences(2, 5*time.Second)
+		r.after(20 * time.Second)
+		a.want(bridge.StateIdle, "", true)
 		for range 6 {
-			r.after(3 * time.Minute)
-			r.fence()
+			r.fences(1, 3*time.Minute)
 			r.after(40 * time.Second)
 			a.want(bridge.StateIdle, "", true)
 		}

@@ -205,8 +205,7 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 		r.topic.Forget("events", 100)
 		r.store.Wipe()
 		r.topic.FailNext(bridgetest.Failed)
-		r.source.Grow(1)
-		r.after(time.Minute)
+		r.grow(1, time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
 		r.inbox.Push(pause("p1", 0))
 		if a := r.await("p1"); a.Applied || !strings.Contains(a.Detail, "position") {

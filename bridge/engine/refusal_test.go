@@ -45,8 +45,7 @@ func TestPageRefusedInOverlap(t *testing.T) {
 		r.after(5 * time.Second)
 		sink.cursor = "c+90/" // whose first five events are known
 		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
-		r.source.Grow(30)
-		r.after(10 * time.Minute)
+		r.grow(30, 10*time.Minute)
 		if sink.cursor != "" {
 			r.t.Errorf("the page at %s was not sent", sink.cursor)
 		}

@@ -47,8 +47,7 @@ func TestRewindMarksAll(t *testing.T) {
 			r.wantMarked(last, "to a cursor")
 			r.restart(10 * time.Second)
 			r.command("entry", bridge.Target{Entry: new(bridge.Version)})
-			r.source.Grow(30)
-			r.after(10 * time.Second)
+			r.grow(30, 10*time.Second)
 			r.wantMarked(754, "to the first entry, after other moves and by another process")
 			if end := r.store.Checkpoint().RewindEnd; end != nil {
 				r.t.Errorf("the rewind is not over: %+v", end)

@@ -43,8 +43,7 @@ func TestTopicMadeAgainWhileRunning(t *testing.T) {
 	t.Parallel()
 	inTopic(t, func(r *harness) {
 		r.topic.Recreate()
-		r.source.Grow(5)
-		r.after(5 * time.Minute)
+		r.grow(5, 5*time.Minute)
 		r.wantTopicBlocked("recreated")
 		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
 		r.wantEvents(0)
@@ -76,8 +75,7 @@ func TestTopicAccepted(t *testing.T) {
 					}
 					r.topic.Recreate()
 					if running {
-						r.source.Grow(5)
-						r.after(5 * time.Minute)
+						r.grow(5, 5*time.Minute)
 						r.wantTopicBlocked()
 					}
 					now := r.store.Checkpoint()
@@ -135,8 +133,7 @@ func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
 		r.startFor(time.Second)
 		r.wantState(bridge.StateIdle, "")
 		r.topic.Recreate()
-		r.source.Grow(5)
-		r.after(5 * time.Minute)
+		r.grow(5, 5*time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
 	})
 }
@@ -388,8 +385,7 @@ func TestTopicMovedByOneReset(t *testing.T) {
 			}
 			now := r.store.Checkpoint()
 			r.steer(reset("move", now.Epoch, stay(now)), running)
-			r.source.Grow(5)
-			r.after(2 * time.Minute)
+			r.grow(5, 2*time.Minute)
 			r.wantState(bridge.StateIdle, "")
 		})
 	}
