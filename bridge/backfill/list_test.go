@@ -104,8 +104,7 @@ func TestRunList(t *testing.T) {
 
 // TestListResumed: a job is resumed with the EXPORT_FOLLOW that it was begun with.
 func TestListResumed(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		w.begin(w.plan(10, 2))
 		w.list = listed(0, &bridgetest.List{})
 		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.OtherSource {
@@ -129,8 +128,7 @@ func TestListResumed(t *testing.T) {
 
 // TestListLimit: the rate limit of a job counts the requests for its lists, not its pages.
 func TestListLimit(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 0, func(t *testing.T, w *world) {
+	inOwnWorld(t, 0, func(t *testing.T, w *world) {
 		w.list = listed(240, &bridgetest.List{Paging: bridgetest.ByNumber, Beyond: "repeat"})
 		plan := w.plan(100, 2)
 		plan.Version, plan.RateLimit = 2, 1
@@ -147,8 +145,7 @@ func TestListLimit(t *testing.T) {
 
 // TestListGap: pages without events, each for many requests, do not end a window.
 func TestListGap(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 0, func(t *testing.T, w *world) {
+	inOwnWorld(t, 0, func(t *testing.T, w *world) {
 		w.list = listed(20, &bridgetest.List{})
 		w.list.longest = time.Minute
 		plan := w.plan(10, 1)
