@@ -46,10 +46,8 @@ func TestRetryListed(t *testing.T) {
 		cfg.PageSize, cfg.Numbered, cfg.MaxBytes, cfg.Timeout = 2, true, 1<<20, time.Minute
 		place := w.position(numberedItem(ms), fmt.Sprint("at", ms), cursor, 1, "ce_time", time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
 		var all []deadletter.Retried
-		r := &deadletter.Retry{
-			Topic: w.topic, Source: source, Ranges: windows.NewRange(source, cfg), Publisher: w.publisher, Events: w.events, Live: live,
-			Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
-		}
+		r := w.retrying(func(one deadletter.Retried) error { all = append(all, one); return nil })
+		r.Source, r.Ranges, r.Live = source, windows.NewRange(source, cfg), live
 		if err := r.Run(t.Context(), []deadletter.Place{place}); err != nil {
 			return deadletter.Retried{}, err
 		}
