@@ -73,7 +73,8 @@ type Origin struct {
 
 // Same reports whether a cursor of o can be followed with the settings of p.
 func (o Origin) Same(p Origin) bool {
-	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.Follow == p.Follow && o.End == p.End && slices.Equal(o.Events, p.Events) &&
+	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.Follow == p.Follow && o.End == p.End &&
+		slices.Equal(o.Events, p.Events) &&
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 
@@ -351,7 +352,7 @@ func (c *Checkpoint) Validate() error {
 		if len(l.Marks) == 0 {
 			return errors.New("the listing has no mark")
 		}
-		times, topics = append(times, l.Floor, l.Again, l.Reach, l.Ahead), slices.Concat(topics, l.Behind)
+		times, topics = append(times, l.Floor, l.Again, l.Reach, l.Ahead, l.Gap), slices.Concat(topics, l.Behind)
 		for i := range l.Marks {
 			times, topics = append(times, l.Marks[i].At), append(topics, l.Marks[i].Topics...)
 		}

@@ -49,6 +49,7 @@ const (
 	HintDeadLetters    Hint = "dead-letters"       // inspect them
 	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or set what marks the end
 	HintFullPage       Hint = "full-page"          // find out whether more items follow
+	HintGap            Hint = "gap"                // find what is missing, then reset
 	HintKeyless        Hint = "keyless"            // correct the pointer, or choose no key
 	HintNoPosition     Hint = "no-position"        // reset first
 	HintOverlapRepeats Hint = "overlap-repeats"    // expect duplicates
@@ -67,6 +68,6 @@ var Hints = []Hint{
 	HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong,
 	HintTopicMissing, HintTopicVanished,
-	HintDeadLetters, HintEmptyEnd, HintFullPage, HintKeyless, HintNoPosition, HintOverlapRepeats, HintSharedID,
-	HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
+	HintDeadLetters, HintEmptyEnd, HintFullPage, HintGap, HintKeyless, HintNoPosition, HintOverlapRepeats,
+	HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

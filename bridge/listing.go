@@ -75,7 +75,8 @@ func (o *Origin) CheckTarget(t Target) error {
 	case windows && t.Cursor == "" && t.Start == 0:
 		return errors.New("windows of time begin at a time, EXPORT_FOLLOW=windows: reset to a time instead")
 	case t.Cursor != "" && watermark != windows:
-		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead", cmp.Or(o.Follow, "cursor"))
+		return fmt.Errorf("the cursor is of another way to follow the API than EXPORT_FOLLOW=%s: reset to a time instead",
+			cmp.Or(o.Follow, "cursor"))
 	}
 	return nil
 }
@@ -94,6 +95,9 @@ type Listing struct {
 	// Ahead is behind the latest item that was published of a window without its rest,
 	// in milliseconds since the epoch: the window may be listed again as shorter ones.
 	Ahead int64 `json:"ahead,omitempty"`
+	// Gap is the watermark behind which events may be missing, in milliseconds since the
+	// epoch, until a reset; 0 for none. See Page.Gap.
+	Gap int64 `json:"gap,omitempty"`
 	// Again is set after a reset within the look-back: an item from this time on, in
 	// milliseconds since the epoch, counts as published only behind the ends of Behind,
 	// the topics at the reset. Earlier items may be listed late, and count as before.
@@ -130,6 +134,19 @@ func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Durati
 		return nil
 	}
 	return next
+}
+
+// WithGap returns the Listing with a Gap at a watermark, or at an earlier one; 0 removes it.
+// l may be nil.
+func (l *Listing) WithGap(at int64) *Listing {
+	if l == nil {
+		return nil
+	}
+	next := *l
+	if next.Gap == 0 || at == 0 {
+		next.Gap = at
+	}
+	return &next
 }
 
 const (
@@ -225,7 +242,8 @@ func (l *Listing) first(at int64, lookBack time.Duration) int {
 func Extents(topics []TopicState) []TopicState {
 	var all []TopicState
 	for _, t := range topics {
-		all = append(all, TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions, End: t.End, Ends: t.Ends})
+		all = append(all, TopicState{Name: t.Name, ID: t.ID, DeadLetters: t.DeadLetters, Partitions: t.Partitions,
+			End: t.End, Ends: t.Ends})
 	}
 	return all
 }

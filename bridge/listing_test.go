@@ -232,3 +232,12 @@ func TestListingPart(t *testing.T) {
 		t.Errorf("read from offset %d, want 30", got)
 	}
 }
+
+// TestGap: the earliest gap is kept until it is removed.
+func TestGap(t *testing.T) {
+	t.Parallel()
+	l := bridge.BeginListing(1000, nil)
+	if got := l.WithGap(2000).WithGap(3000); got.Gap != 2000 || got.WithGap(0).Gap != 0 || l.Gap != 0 {
+		t.Errorf("gap at %d", got.Gap)
+	}
+}

@@ -174,6 +174,9 @@ type Page struct {
 	Next string
 	// Unread may be set on a first page that has items and an empty Next.
 	Unread Unread
+	// Gap is set if a list without bounds had none of the events known before: events
+	// before those of the page may be missing.
+	Gap bool
 	// Events are the items in the API's order, set by Decode. The engine drops those
 	// already published.
 	Events []Event

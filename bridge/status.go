@@ -145,6 +145,8 @@ const (
 	WarningUnread = "unread_cursor"
 	// WarningStart: the start of the stream is in the future by the API's clock.
 	WarningStart = "future_start"
+	// WarningGap: events may be missing, see Listing.Gap.
+	WarningGap = "gap"
 	// WarningKeyless: none of the events of this run has a key.
 	WarningKeyless = "keyless"
 )

@@ -174,6 +174,13 @@ func newWorld(t *testing.T, events int) *world {
 	return w
 }
 
+// inOwnWorld is inWorld beside other tests.
+func inOwnWorld(t *testing.T, events int, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	inWorld(t, events, f)
+}
+
 // inWorld runs f with a new world in a synctest bubble.
 func inWorld(t *testing.T, events int, f func(t *testing.T, w *world)) {
 	t.Helper()

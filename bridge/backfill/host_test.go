@@ -204,8 +204,7 @@ func TestPlanOfStream(t *testing.T) {
 
 // TestHost: a job runs to its end beside others, within the process's limit.
 func TestHost(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		r := ask(40)
 		r.Parallel = backfill.HostedWindows + 1
@@ -254,8 +253,7 @@ func TestHost(t *testing.T) {
 // TestHostStops: a job of a process that stops goes on in another, and each event is
 // published once.
 func TestHostStops(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, stop := w.hosting()
 		id := started(t, h, ask(40))
 		passes(250 * time.Millisecond)
@@ -334,8 +332,7 @@ func TestHostStopsWithoutKafka(t *testing.T) {
 // TestHostResumesWiderJob: a job that was planned for more windows at a time than a process
 // with other work runs keeps them for the process that can.
 func TestHostResumesWiderJob(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		plan := w.plan(40, 10)
 		plan.Parallel = 8
 		w.begin(plan)
@@ -365,8 +362,7 @@ func TestHostResumesWiderJob(t *testing.T) {
 
 // TestHostForgets: a process keeps nothing of a job that has ended.
 func TestHostForgets(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		begin := func() weak.Pointer[backfill.Plan] {
 			p, err := h.Plan(t.Context(), stream, ask(40))
@@ -389,8 +385,7 @@ func TestHostForgets(t *testing.T) {
 
 // TestHostEndsEarly: a job that is cancelled stops, and one that cannot go on says why.
 func TestHostEndsEarly(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		h, ends, _ := w.hosting()
 		trouble := func(id string) string {
 			all, err := w.jobs.Overview(t.Context(), 0)

@@ -78,8 +78,7 @@ func TestOverlap(t *testing.T) {
 // TestList: jobs come oldest first, and each window has what its checkpoint says,
 // if its bounds are the plan's.
 func TestList(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 20, func(t *testing.T, w *world) {
+	inOwnWorld(t, 20, func(t *testing.T, w *world) {
 		young := w.plan(20, 2)
 		young.ID, young.Created = "bbbbbb", young.Created+1
 		w.begin(young)
@@ -134,8 +133,7 @@ func TestList(t *testing.T) {
 // TestTidy: what is over for long goes. A backfill stays as its bounds, one that
 // was cancelled with what is left of it.
 func TestTidy(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 40, func(t *testing.T, w *world) {
+	inOwnWorld(t, 40, func(t *testing.T, w *world) {
 		interrupt := func(job backfill.Job) {
 			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 			defer cancel()

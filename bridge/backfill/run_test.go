@@ -18,8 +18,7 @@ import (
 // TestRun: all windows are published, each event once, so many at a time, and
 // the job says so.
 func TestRun(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		run := w.start(w.begin(w.plan(40, 5)))
 		if p := run.Progress(); p != (backfill.Progress{Windows: 5}) {
 			t.Errorf("before it begins: %+v", p)
@@ -54,8 +53,7 @@ func TestRun(t *testing.T) {
 // TestBegin: a plan that is not committed begins no window, and another one under
 // its id is refused.
 func TestBegin(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		w.log.fails[1] = bridgetest.Failed
 		plan := w.plan(10, 2)
 		if err := w.jobs.Begin(t.Context(), plan); !errors.Is(err, bridgetest.ErrDown) {
@@ -155,8 +153,7 @@ func TestDoubt(t *testing.T) {
 // TestCancel: the process that works on a job stops at once, and nobody resumes
 // it.
 func TestCancel(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 60, func(t *testing.T, w *world) {
+	inOwnWorld(t, 60, func(t *testing.T, w *world) {
 		c := backfill.Cancellation{ID: "aaaaaa", By: "you", Why: "wrong bounds"}
 		if _, err := w.jobs.Cancel(t.Context(), c, true); reasonOf(err) != backfill.Unknown {
 			t.Errorf("a job that is not there: %v", err)
@@ -190,8 +187,7 @@ func TestCancel(t *testing.T) {
 
 // TestCancelAtTheEnd: a job that was cancelled does not become done.
 func TestCancelAtTheEnd(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		run := w.start(w.begin(w.plan(10, 1)))
 		w.log.onChange = func(n int) {
 			if n != 3 { // the plan, the window, and now the end
@@ -238,8 +234,7 @@ func TestPlanGone(t *testing.T) {
 // TestBlocked: a window that cannot go on stops the others, and the job can be
 // resumed when that is over.
 func TestBlocked(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 40, func(t *testing.T, w *world) {
+	inOwnWorld(t, 40, func(t *testing.T, w *world) {
 		w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Code: "401", Err: errors.New("no key")}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -257,8 +252,7 @@ func TestBlocked(t *testing.T) {
 
 // TestOtherIDs: a window goes on only with the ids that its tail was written with.
 func TestOtherIDs(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 60, func(t *testing.T, w *world) {
+	inOwnWorld(t, 60, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
 		defer cancel()
 		if _, err := w.start(w.begin(w.plan(60, 3))).Do(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -285,8 +279,7 @@ func TestOtherIDs(t *testing.T) {
 // TestOwnership: only one process works on a job, and one that loses it for a
 // while goes on.
 func TestOwnership(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 60, func(t *testing.T, w *world) {
+	inOwnWorld(t, 60, func(t *testing.T, w *world) {
 		job := w.begin(w.plan(60, 3))
 		first, other := w.start(job), w.start(job)
 		ended := make(chan error, 1)
@@ -316,8 +309,7 @@ func TestOwnership(t *testing.T) {
 // TestLostAtTheEnd: a window has ended, and before that is recorded the job is
 // lost. The end of the job records it.
 func TestLostAtTheEnd(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 20, func(t *testing.T, w *world) {
+	inOwnWorld(t, 20, func(t *testing.T, w *world) {
 		w.log.fails[2] = bridgetest.Failed
 		w.log.onChange = func(n int) {
 			if n == 2 {
@@ -337,8 +329,7 @@ func TestLostAtTheEnd(t *testing.T) {
 // TestSharedLimit: the windows of a job share one limit, and a stop does not wait
 // for a turn.
 func TestSharedLimit(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 60, func(t *testing.T, w *world) {
+	inOwnWorld(t, 60, func(t *testing.T, w *world) {
 		w.limit = 2
 		began := time.Now()
 		if _, err := w.start(w.begin(w.plan(60, 3))).Do(t.Context()); err != nil {
@@ -367,8 +358,7 @@ func TestSharedLimit(t *testing.T) {
 // TestResume: new limits are committed, others are kept, and what the job is not
 // is refused before anything changes.
 func TestResume(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.Unknown || err.Error() != "stream events has no job aaaaaa" {
 			t.Errorf("no job: %v", err)
 		}
@@ -400,8 +390,7 @@ func TestResume(t *testing.T) {
 // TestResumeBusy: a process that was killed is waited for until its session is
 // over, one that works on the job keeps it.
 func TestResumeBusy(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	inOwnWorld(t, 10, func(t *testing.T, w *world) {
 		w.begin(w.plan(10, 2))
 		began := time.Now()
 		var said []string

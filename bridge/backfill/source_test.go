@@ -18,19 +18,23 @@ var (
 	tenantB = bridge.SourceIdentity{Organization: "b", Application: "web"}
 )
 
+// wantBlocked checks why a run is blocked, and a text of its error.
+func wantBlocked(t *testing.T, err error, reason bridge.Reason, text string) {
+	t.Helper()
+	if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != reason || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v, want it blocked (%s): %s", err, reason, text)
+	}
+}
+
 // TestRunOtherSource: a window publishes nothing of another tenant, and says whose
 // the page and whose the stream is.
 func TestRunOtherSource(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		w.identity = tenantB
 		plan := w.plan(40, 2)
 		plan.Source = tenantA
 		_, err := w.start(w.begin(plan)).Do(t.Context())
-		blocked, ok := errors.AsType[*bridge.BlockedError](err)
-		if !ok || blocked.Reason != bridge.ReasonSource || !strings.Contains(err.Error(), "belongs to b//web, the stream to a//web") {
-			t.Errorf("%v", err)
-		}
+		wantBlocked(t, err, bridge.ReasonSource, "belongs to b//web, the stream to a//web")
 		w.wantOnce(0)
 	})
 }
@@ -65,9 +69,7 @@ func TestRunUnknownSource(t *testing.T) {
 				}
 				_, err = w.start(job).Do(t.Context())
 			}
-			if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonSource {
-				t.Errorf("it %s: %v", then, err)
-			}
+			wantBlocked(t, err, bridge.ReasonSource, "")
 			w.wantOnce(10)
 			w.live = checkpoints{{Source: tenantB}}
 			if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.OtherSource {
@@ -183,14 +185,11 @@ func TestJobRequest(t *testing.T) {
 // TestRunOtherTopic: a window publishes nothing into a topic that was made again since
 // the job began.
 func TestRunOtherTopic(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 50, func(t *testing.T, w *world) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
 		plan := w.plan(40, 2)
 		plan.Topic, plan.TopicID = "events", "of another topic"
 		_, err := w.start(w.begin(plan)).Do(t.Context())
-		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic || !strings.Contains(err.Error(), "recreated since the job began") {
-			t.Errorf("%v", err)
-		}
+		wantBlocked(t, err, bridge.ReasonTopic, "recreated since the job began")
 		w.wantOnce(0)
 	})
 }
@@ -198,8 +197,7 @@ func TestRunOtherTopic(t *testing.T) {
 // TestEndedOtherTopic: a job whose windows have all ended is not done if the topic was
 // made again before that was committed.
 func TestEndedOtherTopic(t *testing.T) {
-	t.Parallel()
-	inWorld(t, 20, func(t *testing.T, w *world) {
+	inOwnWorld(t, 20, func(t *testing.T, w *world) {
 		plan := w.plan(20, 2)
 		plan.Topic, plan.TopicID = "events", "topic-0"
 		ctx, cancel := context.WithCancel(t.Context())
@@ -215,8 +213,8 @@ func TestEndedOtherTopic(t *testing.T) {
 		}
 		w.topic.Recreate()
 		_, err := w.start(w.resumed()).Do(t.Context())
-		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic || w.job().State == backfill.Done {
-			t.Errorf("%v, the job is %s", err, w.job().State)
+		if wantBlocked(t, err, bridge.ReasonTopic, ""); w.job().State == backfill.Done {
+			t.Error("the job is done")
 		}
 	})
 }

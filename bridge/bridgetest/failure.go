@@ -72,6 +72,17 @@ func (c *calls[F]) count() int {
 	return c.made
 }
 
+// breakDown sets a fake down under its mutex, until heal is called.
+func breakDown(mu *sync.Mutex, set func(down bool)) (heal func()) {
+	to := func(down bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		set(down)
+	}
+	to(true)
+	return func() { to(false) }
+}
+
 // wait passes d of time, or returns the context's error.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {

@@ -103,15 +103,7 @@ func (i *Inbox) FailAnswer(n int, f Failure) {
 
 // Break makes every call fail until heal is called, Next too when it waits.
 func (i *Inbox) Break() (heal func()) {
-	i.setDown(true)
-	return func() { i.setDown(false) }
-}
-
-func (i *Inbox) setDown(down bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.down = down
-	i.signal()
+	return breakDown(&i.mu, func(down bool) { i.down = down; i.signal() })
 }
 
 // Next implements bridge.Inbox.

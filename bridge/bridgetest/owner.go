@@ -147,15 +147,7 @@ func (g *Group) Isolate(o *Owner) (heal func()) {
 // Break takes the coordinator away until heal is called: Acquire waits,
 // Confirm fails. Nobody loses the stream.
 func (g *Group) Break() (heal func()) {
-	g.setDown(true)
-	return func() { g.setDown(false) }
-}
-
-func (g *Group) setDown(down bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.down = down
-	g.signal()
+	return breakDown(&g.mu, func(down bool) { g.down = down; g.signal() })
 }
 
 // FailConfirm makes Confirm number n, counted from 1 over all Owners, return err.

@@ -62,14 +62,7 @@ func (s *Store) Loads() int { return s.loads.count() }
 
 // Break makes every call fail until heal is called.
 func (s *Store) Break() (heal func()) {
-	s.setDown(true)
-	return func() { s.setDown(false) }
-}
-
-func (s *Store) setDown(down bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
+	return breakDown(&s.mu, func(down bool) { s.down = down })
 }
 
 // Wipe loses everything, as FLUSHALL does.

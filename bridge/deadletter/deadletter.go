@@ -131,7 +131,8 @@ func Read(r *kgo.Record) DeadLetter {
 // openHeaders are the headers of a record without personal data, each cut to 256 bytes.
 func openHeaders(r *kgo.Record) map[string]string {
 	open := make(map[string]string)
-	described := []string{kafkarecord.HeaderType, kafkarecord.HeaderTime, kafkarecord.HeaderSource, kafkarecord.HeaderContentType}
+	described := []string{kafkarecord.HeaderType, kafkarecord.HeaderTime, kafkarecord.HeaderSource,
+		kafkarecord.HeaderContentType}
 	for _, h := range r.Headers {
 		own := strings.HasPrefix(h.Key, "__dlq.errors.") || strings.HasPrefix(h.Key, "eb-")
 		if own || slices.Contains(described, h.Key) {

@@ -150,7 +150,7 @@ func (p retryPlan) run(t *testing.T) (first []string, broken string) {
 	x := &explored{world: newWorld(t), plan: p, holds: make(map[string]int)}
 	x.source.Append(item("a"), item("b"), item("c"))
 	places := []deadletter.Place{ // two of a, of which one is published, and c where it was
-		x.whole(item("a"), bridge.DefectTime), x.whole(item("b"), bridge.DefectTime), x.whole(item("a"), bridge.DefectTime), x.position(item("c"), "c", "", 2),
+		x.letter("a"), x.letter("b"), x.letter("a"), x.position(item("c"), "c", "", 2),
 	}
 	x.topic.Log = failingLetters{x.log, x}
 	for x.round = range 3 {
@@ -170,15 +170,13 @@ func (p retryPlan) run(t *testing.T) (first []string, broken string) {
 		time.Sleep(time.Second) //nolint:forbidigo // virtual time: another mark has another one
 		reported := 0
 		x.publisher.open()
-		r := &deadletter.Retry{
-			Topic: x.topic, Source: failingSource{x.source, x}, Publisher: failingPublisher{x.publisher, x}, Events: failingEvents{x.events, x},
-			Done: func(one deadletter.Retried) error {
-				if reported++; x.holds[one.ID] == 0 && one.ID != "" {
-					x.broken = append(x.broken, fmt.Sprintf("round %d says %+v, and the topic never got it", x.round, one))
-				}
-				return nil
-			},
-		}
+		r := x.retrying(func(one deadletter.Retried) error {
+			if reported++; x.holds[one.ID] == 0 && one.ID != "" {
+				x.broken = append(x.broken, fmt.Sprintf("round %d says %+v, and the topic never got it", x.round, one))
+			}
+			return nil
+		})
+		r.Source, r.Publisher, r.Events = failingSource{x.source, x}, failingPublisher{x.publisher, x}, failingEvents{x.events, x}
 		if err := r.Run(t.Context(), places); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed && !strings.Contains(err.Error(), "made again") || err == nil && reported != len(places) {
 			x.broken = append(x.broken, fmt.Sprintf("round %d ends with %v after %d letters", x.round, err, reported))
 		}

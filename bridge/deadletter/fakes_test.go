@@ -65,6 +65,9 @@ func (w *world) whole(item string, reason bridge.Defect) deadletter.Place {
 	return w.add(item, "eb-reason", string(reason), "eb-cursor-hash", bridge.CursorHash("c"), "eb-index", fmt.Sprint(w.letters))
 }
 
+// letter writes a letter of an event with a wrong time.
+func (w *world) letter(id string) deadletter.Place { return w.whole(item(id), bridge.DefectTime) }
+
 // position writes a letter that holds only where the item was.
 func (w *world) position(item, id, cursor string, index int, headers ...string) deadletter.Place {
 	value, err := json.Marshal(map[string]any{"id": id, "size": len(item), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index})
@@ -75,16 +78,20 @@ func (w *world) position(item, id, cursor string, index int, headers ...string) 
 	return w.add(string(value), headers...)
 }
 
-// retry retries the letters and returns what became of them.
-func (w *world) retry(places ...deadletter.Place) ([]deadletter.Retried, error) {
-	w.t.Helper()
-	var all []deadletter.Retried
-	w.publisher.open()
-	r := &deadletter.Retry{
-		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, Elsewhere: w.elsewhere, Events: w.events, By: "a test",
-		Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
+// retrying is a retry in the world.
+func (w *world) retrying(done func(deadletter.Retried) error) *deadletter.Retry {
+	return &deadletter.Retry{
+		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin,
+		Live: w.live, Elsewhere: w.elsewhere, Events: w.events, By: "a test", Done: done,
 	}
-	return all, r.Run(w.t.Context(), places)
+}
+
+// retry retries the letters and returns what became of them.
+func (w *world) retry(places ...deadletter.Place) (all []deadletter.Retried, err error) {
+	w.t.Helper()
+	w.publisher.open()
+	err = w.retrying(func(one deadletter.Retried) error { all = append(all, one); return nil }).Run(w.t.Context(), places)
+	return all, err
 }
 
 // must retries the letters and wants these outcomes.

@@ -3,7 +3,6 @@ package deadletter_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,42 +13,21 @@ import (
 	"exportbridge/bridge/windows"
 )
 
-// numbered is a list in numbered pages, newest first, which repeats its last page.
+// numbered is a list in numbered pages that repeats its last page, of an item each 100 ms.
 type numbered struct {
 	*bridgetest.Source
-	first, items int64
-	owner        bridge.SourceIdentity
-	requests     int
+	list bridgetest.List
 }
+
+func (n *numbered) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	return n.list.Fetch(ctx, at)
+}
+
+func (n *numbered) Decode(p *bridge.Page) error { return n.list.Decode(p) }
 
 func numberedItem(ms int64) string {
 	return fmt.Sprintf(`{"eventId":"at%d","timestamp":%d,"payload":{}}`, ms, ms)
 }
-
-func (n *numbered) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error) {
-	const size = 2
-	n.requests++
-	var shown []int64
-	for ms := n.first + (n.items-1)*100; ms >= n.first; ms -= 100 {
-		if ms >= at.Start && ms < at.End {
-			shown = append(shown, ms)
-		}
-	}
-	number, _ := strconv.Atoi(at.Cursor)
-	number = min(max(1, number), max(1, (len(shown)+size-1)/size))
-	asked, _ := strconv.Atoi(at.Cursor)
-	p := &bridge.Page{At: at, Next: strconv.Itoa(max(1, asked) + 1), Source: n.owner, RequestedAt: time.Now(), ArrivedAt: time.Now()}
-	for _, ms := range shown[min(len(shown), (number-1)*size):min(len(shown), number*size)] {
-		raw := []byte(numberedItem(ms))
-		p.Events = append(p.Events, bridge.Event{Raw: raw, ID: []byte(fmt.Sprint("at", ms)), Time: ms, Index: len(p.Events)})
-	}
-	if p.Items = len(p.Events); p.Items == 0 {
-		p.Next = ""
-	}
-	return p, nil
-}
-
-func (*numbered) Decode(*bridge.Page) error { return nil }
 
 // TestRetryListed: the item of a list that is no cursor is listed by its time, also where
 // pages are numbered and the last one is repeated, and a job or a first page has written the
@@ -59,20 +37,22 @@ func TestRetryListed(t *testing.T) {
 	const first = 1_700_000_000_000
 	retry := func(cursor string, ms int64, live bridge.SourceIdentity) (deadletter.Retried, error) {
 		w := newWorld(t)
-		source := &numbered{Source: w.source, first: first, items: 60, owner: tenant}
+		source := &numbered{w.source, bridgetest.List{Size: 2, Paging: bridgetest.ByNumber, Beyond: "repeat", Source: tenant}}
+		for ms := int64(first); ms < first+6000; ms += 100 {
+			e := bridge.Event{Raw: []byte(numberedItem(ms)), ID: []byte(fmt.Sprint("at", ms)), Time: ms}
+			source.list.Items = append(source.list.Items, e)
+		}
 		cfg := windows.DefaultConfig()
 		cfg.PageSize, cfg.Numbered, cfg.MaxBytes, cfg.Timeout = 2, true, 1<<20, time.Minute
 		place := w.position(numberedItem(ms), fmt.Sprint("at", ms), cursor, 1, "ce_time", time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
 		var all []deadletter.Retried
-		r := &deadletter.Retry{
-			Topic: w.topic, Source: source, Ranges: windows.NewRange(source, cfg), Publisher: w.publisher, Events: w.events, Live: live,
-			Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
-		}
+		r := w.retrying(func(one deadletter.Retried) error { all = append(all, one); return nil })
+		r.Source, r.Ranges, r.Live = source, windows.NewRange(source, cfg), live
 		if err := r.Run(t.Context(), []deadletter.Place{place}); err != nil {
 			return deadletter.Retried{}, err
 		}
-		if source.requests > 100 {
-			t.Errorf("%d requests", source.requests)
+		if n := source.list.Requests(); n > 100 {
+			t.Errorf("%d requests", n)
 		}
 		return all[0], nil
 	}

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -231,10 +232,7 @@ func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error)
 	if l.EventTime == bridge.NoTime {
 		return nil, &unusable{"it has no time to list it by"}
 	}
-	ranges := r.Ranges
-	if ranges == nil {
-		ranges = r.Source
-	}
+	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // the stream may follow its cursor by now
 	at := bridge.Position{Start: l.EventTime - 1000, End: l.EventTime + 1000, Window: true}
 	for range mostListed {
 		page, err := pageread.Fetch(ctx, ranges, at, r.FetchTimeout)

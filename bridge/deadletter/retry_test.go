@@ -24,7 +24,7 @@ func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		places := []deadletter.Place{
-			w.whole(item("a"), bridge.DefectTime),
+			w.letter("a"),
 			w.add(item("b"), "eb-reason", "bad-timestamp", "eb-index", "7", "ce_source", "/a%2Fb/web%20shop/events"),
 		}
 		w.publisher.rehearsal = true
@@ -62,7 +62,7 @@ func TestRetry(t *testing.T) {
 func TestRetryOtherTopic(t *testing.T) {
 	t.Parallel()
 	old := newWorld(t)
-	place := old.whole(item("a"), bridge.DefectTime)
+	place := old.letter("a")
 	old.must([]deadletter.Place{place}, deadletter.Published)
 	marks := old.publisher.marks
 	retried := func(w *world) bool {
@@ -79,7 +79,7 @@ func TestRetryOtherTopic(t *testing.T) {
 	other.log = fakelog.New("another", 2)
 	other.topic.Log = other.log
 	for _, w := range []*world{again, anew, other} {
-		w.whole(item("b"), bridge.DefectTime)
+		w.letter("b")
 	}
 	if !retried(old) || !retried(again) || retried(anew) || retried(other) {
 		t.Errorf("retried: %t, %t, %t, %t", retried(old), retried(again), retried(anew), retried(other))
@@ -97,11 +97,11 @@ func TestRetryDuplicates(t *testing.T) {
 		return w.add(value, "eb-reason", "bad-timestamp", "eb-cursor-hash", bridge.CursorHash("c"), "eb-index", index)
 	}
 	w := newWorld(t)
-	first, again := w.whole(item("a"), bridge.DefectTime), w.whole(item("a"), bridge.DefectTime)
+	first, again := w.letter("a"), w.letter("a")
 	if all := w.must([]deadletter.Place{first, again}, deadletter.Published, deadletter.Duplicate); all[1].Detail != "of dead letter 0:0" {
 		t.Errorf("%+v", all[1])
 	}
-	later := w.must([]deadletter.Place{again, w.whole(item("a"), bridge.DefectTime)}, deadletter.Duplicate, deadletter.Duplicate)
+	later := w.must([]deadletter.Place{again, w.letter("a")}, deadletter.Duplicate, deadletter.Duplicate)
 	if !strings.HasPrefix(later[0].Detail, "of dead letter 0:0, at 2") {
 		t.Errorf("%+v", later[0])
 	}
@@ -113,7 +113,7 @@ func TestRetryDuplicates(t *testing.T) {
 	w = newWorld(t)
 	w.events.Append(0, fakelog.Record(written, item("a"), "ce_id", "a"))
 	w.publisher.marks["1/7"] = []byte(`{"v":1,"topic":"dlq.export.events","written":1,"id":"a","at":1}`)
-	w.must([]deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime)}, deadletter.Duplicate, deadletter.Published)
+	w.must([]deadletter.Place{w.letter("a"), w.letter("b")}, deadletter.Duplicate, deadletter.Published)
 }
 
 // TestRetryFromCursor: the page of a letter that holds only the item's position
@@ -176,7 +176,7 @@ func TestRetryRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publisher.tooLarge = "large"
-	places := []deadletter.Place{w.whole(item("large"), bridge.DefectTooLarge), w.whole(`not JSON`, bridge.DefectNotObject), w.whole(item("b"), bridge.DefectTime)}
+	places := []deadletter.Place{w.whole(item("large"), bridge.DefectTooLarge), w.whole(`not JSON`, bridge.DefectNotObject), w.letter("b")}
 	all := w.must(places, deadletter.Refused, deadletter.Refused, deadletter.Published)
 	if all[0].Detail != "large is too large" || !strings.HasPrefix(all[1].Detail, "its bytes are not an item: ") || len(w.publisher.marks) != 1 {
 		t.Errorf("%+v, marks %v", all, w.publisher.marks)
@@ -192,18 +192,18 @@ func TestRetryVanished(t *testing.T) {
 	w := newWorld(t)
 	var places []deadletter.Place
 	for i := range 140 { // more than are in memory at a time
-		places = append(places, w.whole(item(fmt.Sprint("e", i)), bridge.DefectTime))
+		places = append(places, w.letter(fmt.Sprint("e", i)))
 	}
 	if err := w.topic.Check(t.Context(), places); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	r := &deadletter.Retry{Events: w.events, Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error {
+	r := w.retrying(func(deadletter.Retried) error {
 		if n++; n == 10 {
 			w.log.Delete(1, 60)
 		}
 		return nil
-	}}
+	})
 	err := r.Run(t.Context(), places)
 	if !errors.Is(err, deadletter.ErrNotFound) || n == 0 || n == len(places) || len(w.publisher.marks) != n || len(w.publisher.published) != n {
 		t.Errorf("%v after %d letters with %d marks", err, n, len(w.publisher.marks))
@@ -224,7 +224,7 @@ func TestRetryFails(t *testing.T) {
 	t.Parallel()
 	for _, how := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		w := newWorld(t)
-		places := []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime), w.whole(item("c"), bridge.DefectTime)}
+		places := []deadletter.Place{w.letter("a"), w.letter("b"), w.letter("c")}
 		w.publisher.fails = map[int]bridgetest.Failure{2: how}
 		all, err := w.retry(places...)
 		if !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "letter 1:0: ") || len(all) != 1 {
@@ -239,8 +239,8 @@ func TestRetryFails(t *testing.T) {
 	}
 	w := newWorld(t)
 	stop := errors.New("nobody reads")
-	r := &deadletter.Retry{Events: w.events, Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error { return stop }}
-	if err := r.Run(t.Context(), []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime)}); !errors.Is(err, stop) || len(w.publisher.published) != 1 {
+	r := w.retrying(func(deadletter.Retried) error { return stop })
+	if err := r.Run(t.Context(), []deadletter.Place{w.letter("a"), w.letter("b")}); !errors.Is(err, stop) || len(w.publisher.published) != 1 {
 		t.Errorf("%v, published %v", err, w.publisher.published)
 	}
 }
@@ -300,7 +300,7 @@ func TestRetryOtherRequest(t *testing.T) {
 	if _, err := w.retry(w.position(item("a"), "a", "", 0)); err == nil || !strings.Contains(err.Error(), "path changed") || w.source.Requests() > 0 {
 		t.Errorf("%v after %d requests", err, w.source.Requests())
 	}
-	w.must([]deadletter.Place{w.whole(item("b"), bridge.DefectTime)}, deadletter.Published)
+	w.must([]deadletter.Place{w.letter("b")}, deadletter.Published)
 }
 
 // TestRetryTopicMade: a letter whose event the topic has lost is published again, unless
@@ -334,7 +334,7 @@ func TestRetryTopicMade(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				place := w.whole(item("a"), bridge.DefectTime)
+				place := w.letter("a")
 				w.must([]deadletter.Place{place}, deadletter.Published)
 				test.change(w)
 				time.Sleep(time.Second) //nolint:forbidigo // virtual time: another mark has another one
@@ -353,7 +353,8 @@ func TestRetrySourceHangs(t *testing.T) {
 		place := w.position(item("c"), "c", "", 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
-		r := &deadletter.Retry{Topic: w.topic, Source: &bridgetest.Hanging{Source: w.source, InFetch: bridgetest.Hang}, FetchTimeout: 5 * time.Minute, Publisher: w.publisher, Events: w.events}
+		r := w.retrying(nil)
+		r.Source, r.FetchTimeout = &bridgetest.Hanging{Source: w.source, InFetch: bridgetest.Hang}, 5*time.Minute
 		err := r.Run(ctx, []deadletter.Place{place})
 		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.HintCode != bridge.HintOverdue {
 			t.Errorf("hangs: %v", err)
@@ -367,8 +368,9 @@ func TestRetryAsksOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	events := &countedEvents{Log: w.events}
-	places := []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime), w.whole(item("c"), bridge.DefectTime)}
-	r := &deadletter.Retry{Topic: w.topic, Source: w.source, Publisher: w.publisher, Events: events, Done: func(deadletter.Retried) error { return nil }}
+	places := []deadletter.Place{w.letter("a"), w.letter("b"), w.letter("c")}
+	r := w.retrying(func(deadletter.Retried) error { return nil })
+	r.Events = events
 	if err := r.Run(t.Context(), places); err != nil || events.kept != 1 || len(w.publisher.published) != 3 {
 		t.Errorf("asked %d times for %d letters: %v", events.kept, len(w.publisher.published), err)
 	}

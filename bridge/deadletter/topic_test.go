@@ -89,7 +89,7 @@ func TestCutReading(t *testing.T) {
 	w := newWorld(t)
 	var places []deadletter.Place
 	for i := range 10 {
-		places = append(places, w.whole(item(fmt.Sprint("e", i)), bridge.DefectTime))
+		places = append(places, w.letter(fmt.Sprint("e", i)))
 	}
 	w.log.Cut(5)
 	for name, look := range map[string]func() (int, error){
@@ -119,7 +119,7 @@ func TestCutReading(t *testing.T) {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	first, second := w.whole(item("a"), bridge.DefectTime), w.whole(`17`, bridge.DefectNotObject)
+	first, second := w.letter("a"), w.whole(`17`, bridge.DefectNotObject)
 	w.log.Append(1, fakelog.Record(written, item("other"), "eb-stream", "another"))
 	records, err := w.topic.Load(t.Context(), []deadletter.Place{second, first, second})
 	if err != nil || len(records) != 3 {

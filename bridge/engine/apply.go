@@ -28,7 +28,8 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (br
 	for n := 1; ; n++ {
 		err := f.recover(ctx)
 		fault := bridge.FaultOf(err)
-		repairable := fault.Reason == bridge.ReasonCheckpointLost || fault.Reason == bridge.ReasonCheckpoint || fault.Reason == bridge.ReasonSource || fault.Code == bridge.CodeTopicLost
+		repairable := fault.Reason == bridge.ReasonCheckpointLost || fault.Reason == bridge.ReasonCheckpoint ||
+			fault.Reason == bridge.ReasonSource || fault.Code == bridge.CodeTopicLost
 		if err == nil || f.session.open && repairable {
 			f.blockedOn = fault.Reason
 			if err = f.applyCommand(ctx, cmd); err == nil && f.requests.answered != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,10 +19,8 @@ func TestCommitsBehind(t *testing.T) {
 	const pages, latency = 100, 20 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
 		r.source.Append(fmt.Sprintf(`{"eventId":"x","userId":"u","timestamp":%d,"payload":{}}`, time.Now().AddDate(5, 0, 0).UnixMilli()))
-		r.source.Grow(10*pages - 1)
-		r.after(time.Hour)
-		r.start()
-		r.after(time.Second)
+		r.grow(10*pages-1, time.Hour)
+		r.startFor(time.Second)
 		early := len(r.topic.Kept())
 		if n := len(r.values()); n < 250 {
 			t.Errorf("%d events are committed after a second, want all but those of 200 ms", n)
@@ -50,10 +47,9 @@ func TestCommitsSparse(t *testing.T) {
 			if n < pages {
 				next = fmt.Sprint("e", n+1)
 			}
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, items, next)}
+			return answer(next, items)
 		})
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		if events, commits := len(r.values()), len(r.topic.Kept()); events != pages/2+1 || commits > 15 {
 			t.Errorf("%d commits of %d events, want one in 200 ms", commits, events)
 		}
@@ -69,8 +65,7 @@ func TestCommitsAtTheTail(t *testing.T) {
 		for _, poll := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
 			exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: latency}, func(r *harness) {
 				r.cfg.PollInterval, r.cfg.PollIntervalMax = poll, poll
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				for _, events := range []int{3, 10, 13, 25} { // one page, a full one, with more pages behind it
 					n := len(r.values())
 					r.source.Grow(events)
@@ -101,9 +96,7 @@ func TestCommitsOldAtTheTail(t *testing.T) {
 		}{{3, time.Hour, 0}, {10, 500 * time.Millisecond, 75 * time.Millisecond}} {
 			exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: latency}, func(r *harness) {
 				r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
-				r.source.Grow(10)
-				r.start()
-				r.after(time.Minute)
+				r.follow(10, time.Minute)
 				for round := range 2 { // each poll begins anew
 					n, asked := len(r.values()), r.source.Requests()
 					for i := range tc.events {
@@ -129,16 +122,13 @@ func TestCommitsLastOfSparse(t *testing.T) {
 	t.Parallel()
 	const latency = 150 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
+		full := append(slices.Repeat([]string{sparseItem("a", 1)}, 9), sparseItem("b", 2))
 		pages := map[string]bridgetest.Answer{
-			"": {Body: `{"items":[` + strings.Repeat(sparseItem("a", 1)+",", 9) + sparseItem("b", 2) + `],"nextCursor":"1"}`}, "1": {Body: `{"items":[],"nextCursor":"2"}`},
-			"2": {Body: `{"items":[` + sparseItem("c", 3) + `],"nextCursor":"3"}`}, "3": {Body: `{"items":[],"nextCursor":""}`},
+			"": answer("1", full...), "1": answer("2"), "2": answer("3", sparseItem("c", 3)), "3": answer(""),
 		}
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return pages[at.Cursor] })
-		r.start()
-		r.after(3*latency + time.Millisecond)
-		if got := len(r.values()); got != 3 {
-			t.Errorf("%d of 3 events are committed when all have come", got)
-		}
+		r.startFor(3*latency + time.Millisecond)
+		r.wantEvents(3)
 	})
 }
 
@@ -148,10 +138,8 @@ func TestCommitsPageByPage(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{250 * time.Millisecond, 390 * time.Millisecond} {
 		exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
-			r.source.Grow(5000)
-			r.after(time.Hour)
-			r.start()
-			r.after(30 * time.Second)
+			r.grow(5000, time.Hour)
+			r.startFor(30 * time.Second)
 			asked := r.source.Requests()
 			for r.source.Requests() == asked {
 				r.after(time.Millisecond)
@@ -174,17 +162,13 @@ func TestCommitsPageByPage(t *testing.T) {
 // TestCommitsOnSlowBrokers: batches become large again after a failed commit
 // although commits take long.
 func TestCommitsOnSlowBrokers(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.start()
-		r.after(time.Second)
+	exactBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.startFor(time.Second)
 		r.topic.SetLatency(1500 * time.Millisecond)
 		r.topic.FailNext(bridgetest.Failed)
-		r.source.Grow(1)
-		r.after(time.Minute)
+		r.grow(1, time.Minute)
 		n := len(r.values())
-		r.source.Grow(20000)
-		r.after(time.Minute)
+		r.grow(20000, time.Minute)
 		if got := len(r.values()) - n; got < 4000 {
 			t.Errorf("%d events in a minute after a failed commit, want 4,000", got)
 		}
@@ -216,8 +200,7 @@ func TestCommitsAtRest(t *testing.T) {
 				}
 			}
 			n := len(r.topic.Kept())
-			r.source.Grow(25)
-			r.after(time.Minute)
+			r.grow(25, time.Minute)
 			if got := len(r.topic.Kept()) - n; got < 2 {
 				t.Errorf("%s: %d commits a minute after more events, want theirs and a heartbeat", end, got)
 			}
@@ -267,9 +250,7 @@ func atRest(t *testing.T, test func(r *harness)) {
 	t.Helper()
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: bridgetest.EndFreshCursor, Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Minute)
+		r.follow(25, 5*time.Minute)
 		for n := len(r.topic.Kept()); len(r.topic.Kept()) == n; {
 			r.after(time.Second)
 		}
@@ -280,12 +261,9 @@ func atRest(t *testing.T, test func(r *harness)) {
 // TestNothingWaitsForABatch: while a batch grows, a command and the end of the
 // run commit it.
 func TestNothingWaitsForABatch(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: 90 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(1000)
-		r.after(time.Hour)
-		r.start()
-		r.after(1100 * time.Millisecond)
+	exactBubble(t, bridgetest.Export{PageSize: 10, Latency: 90 * time.Millisecond}, func(r *harness) {
+		r.grow(1000, time.Hour)
+		r.startFor(1100 * time.Millisecond)
 		began := time.Now()
 		r.ask("p", bridge.KindPause, 0)
 		if d := time.Since(began); d > time.Millisecond {
@@ -300,5 +278,36 @@ func TestNothingWaitsForABatch(t *testing.T) {
 		if got := len(r.values()); got <= n {
 			t.Errorf("%d events are committed at the end of the run, %d before it", got, n)
 		}
+	})
+}
+
+// Batches shrink while the sink is slow and grow again when it is quick.
+func TestBatchesAdapt(t *testing.T) {
+	exactBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
+		r.cfg.PrefetchPages = 16
+		r.startFor(time.Second)
+		largest := func(latency time.Duration) int {
+			before := len(r.topic.Kept())
+			r.topic.SetLatency(latency)
+			r.source.Grow(600)
+			for len(r.values()) < len(r.source.Items()) {
+				r.after(time.Second)
+			}
+			kept, most := r.topic.Kept()[before:], 0
+			for _, k := range kept[len(kept)/2:] {
+				most = max(most, len(k.Records))
+			}
+			return most
+		}
+		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
+			t.Errorf("%d pages in a quick batch, want more than may be in memory at once", n)
+		}
+		if n := largest(3 * time.Second); n != 1 {
+			t.Errorf("%d pages in a batch of three seconds, want 1", n)
+		}
+		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
+			t.Errorf("%d pages in a batch that is quick again", n)
+		}
+		r.wantOnce()
 	})
 }

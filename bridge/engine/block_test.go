@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 )
 
 // TestBlocked: what the engine does about each lasting refusal, in a run that
@@ -43,49 +45,36 @@ func TestBlocked(t *testing.T) {
 		"items is not an array": {fault(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}), bridge.ReasonSchema, 3, 1},
 		"the cursor is gone":    {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(35)
-				r.start()
-				r.after(time.Second)
-				r.source.Refuse(tc.refuse)
-				asked := r.source.Requests()
-				r.source.Grow(30)
-				r.after(time.Minute)
-				r.wantState(bridge.StateBlocked, tc.reason)
-				if n := r.source.Requests() - asked; n < tc.tries || n > tc.tries+2*tc.perProbe {
-					t.Errorf("%d requests in the first minute, want %d and a probe", n, tc.tries)
-				}
-				asked = r.source.Requests()
-				r.after(10 * time.Minute)
-				if n := r.source.Requests() - asked; n < 9*tc.perProbe || n > 11*tc.perProbe {
-					t.Errorf("%d requests in ten blocked minutes, want about %d", n, 10*tc.perProbe)
-				}
-				r.wantState(bridge.StateBlocked, tc.reason)
-				if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
-					t.Errorf("said %d times that it is blocked, want once", n)
-				}
-				r.source.Refuse(nil)
-				r.after(2 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(35, time.Second)
+			r.source.Refuse(tc.refuse)
+			asked := r.source.Requests()
+			r.grow(30, time.Minute)
+			r.wantState(bridge.StateBlocked, tc.reason)
+			if n := r.source.Requests() - asked; n < tc.tries || n > tc.tries+2*tc.perProbe {
+				r.t.Errorf("%d requests in the first minute, want %d and a probe", n, tc.tries)
+			}
+			asked = r.source.Requests()
+			r.after(10 * time.Minute)
+			if n := r.source.Requests() - asked; n < 9*tc.perProbe || n > 11*tc.perProbe {
+				r.t.Errorf("%d requests in ten blocked minutes, want about %d", n, 10*tc.perProbe)
+			}
+			r.wantState(bridge.StateBlocked, tc.reason)
+			if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
+				r.t.Errorf("said %d times that it is blocked, want once", n)
+			}
+			r.source.Refuse(nil)
+			r.wantIdleAfter(2 * time.Minute)
 		})
-		t.Run(name+", bounded", func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(35)
-				r.cfg.Limits.Once = true
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
-				r.source.Refuse(tc.refuse)
-				wantBlocked(t, r.run(), tc.reason)
-				if strings.Contains(r.log.String(), `msg="recovered"`) {
-					t.Error("said that the run goes on, which has ended")
-				}
-			})
+		row(t, name+", bounded", bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(35)
+			r.cfg.Limits.Once = true
+			r.mustRun()
+			r.source.Refuse(tc.refuse)
+			wantBlocked(r.t, r.run(), tc.reason)
+			if strings.Contains(r.log.String(), `msg="recovered"`) {
+				r.t.Error("said that the run goes on, which has ended")
+			}
 		})
 	}
 }
@@ -93,11 +82,8 @@ func TestBlocked(t *testing.T) {
 // TestOutageIsNoBadCursor: an API that is down may answer 404 to everything.
 // That must not condemn the cursor.
 func TestOutageIsNoBadCursor(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(35)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(35, time.Second)
 		r.source.Refuse(func(at bridge.Position) error {
 			if at.Cursor == "" {
 				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Hint: "check the path", Err: errors.New("404")}
@@ -121,19 +107,16 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 			t.Errorf("hints %v, want only that of the request without a cursor", hints)
 		}
 		r.source.Refuse(nil)
-		r.source.Grow(5)
-		r.after(2 * time.Minute)
+		r.grow(5, 2*time.Minute)
 		r.wantOnce()
 	})
 }
 
 func TestThrottledWaitsAsAsked(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, RetryAfter: 5 * time.Minute, Err: errors.New("429")})
-		r.start()
-		r.after(5*time.Minute - time.Second)
+		r.startFor(5*time.Minute - time.Second)
 		if n := r.source.Requests(); n != 2 {
 			t.Errorf("%d requests before Retry-After was over, want 2", n)
 		}
@@ -145,12 +128,10 @@ func TestThrottledWaitsAsAsked(t *testing.T) {
 
 // TestUnsentIsNoRequest: a request that a limit held back is waited for, and not counted.
 func TestUnsentIsNoRequest(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: time.Minute, Unsent: true, Err: errors.New("wait")})
-		r.start()
-		r.after(2 * time.Minute)
+		r.startFor(2 * time.Minute)
 		r.wantOnce()
 		if n, waits := len(r.observed(bridge.ObserveFetch, "429")), len(r.observed(bridge.ObserveRetry, "429")); n != 0 || waits != 1 {
 			t.Errorf("%d requests and %d waits observed, want only a wait", n, waits)
@@ -159,20 +140,16 @@ func TestUnsentIsNoRequest(t *testing.T) {
 }
 
 func TestCycle(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		serve := func(next map[string]string) {
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"at %s","timestamp":946684800000}],"nextCursor":%q}`, at.Cursor, next[at.Cursor])}
 			})
 		}
 		serve(map[string]string{"": "a", "a": "b", "b": "c", "c": "b"})
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-		if n := len(r.values()); n != 3 {
-			t.Errorf("%d events published, want those of the pages before the one that leads back", n)
-		}
+		r.wantEvents(3)
 		serve(map[string]string{"c": "d"})
 		r.after(2 * time.Minute)
 		if n := len(r.values()); n < 5 {
@@ -183,27 +160,23 @@ func TestCycle(t *testing.T) {
 
 // TestCycleIsNotARestart: coming back to a page after an error is no cycle.
 func TestCycleIsNotARestart(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
+	bubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
 		r.source.Grow(200)
 		for n := 1; n < 40; n += 2 {
 			r.topic.FailPublish(n, bridgetest.Failed)
 		}
-		r.start()
-		r.after(20 * time.Minute)
+		r.startFor(20 * time.Minute)
 		r.wantState(bridge.StateIdle, "")
 		r.wantAll()
 	})
 }
 
 func TestLongCursor(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":%q}`, strings.Repeat("x", bridge.MaxCursor+1))}
 		})
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
 		if len(r.values()) != 0 {
 			t.Error("published a page whose cursor cannot be followed")
@@ -212,22 +185,17 @@ func TestLongCursor(t *testing.T) {
 }
 
 func TestTailTooLarge(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 5000}, func(r *harness) {
+	bubble(t, bridgetest.Export{PageSize: 5000}, func(r *harness) {
 		r.cfg.PageSize = 10 // lowered since the tail was read, or the API ignores it
-		r.source.Grow(950)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(950, 5*time.Second)
 		r.wantState(bridge.StateIdle, "")
-		r.source.Grow(3100)
-		r.after(20 * time.Second)
+		r.grow(3100, 20*time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTail)
 	})
 }
 
 func TestAnotherTenant(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		page := func(org, id, next string) bridgetest.Answer {
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],"nextCursor":%q,"metadata":{"organization":{"slug":%q}}}`, id, next, org)}
 		}
@@ -239,16 +207,13 @@ func TestAnotherTenant(t *testing.T) {
 			return page(org, "2", "")
 		})
 		org = "evil"
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		if len(r.values()) != 1 {
 			t.Errorf("%d events, want only those of the first tenant", len(r.values()))
 		}
 		// A reset accepts the new one.
-		if a := r.command("accept", bridge.Target{Cursor: "c1"}); !a.Applied {
-			t.Fatalf("refused: %s", a.Detail)
-		}
+		r.apply("accept", bridge.Target{Cursor: "c1"})
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
 		if got := r.store.Checkpoint().Source.Organization; got != "evil" {
@@ -258,13 +223,10 @@ func TestAnotherTenant(t *testing.T) {
 }
 
 func TestOriginChanged(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(15)
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.cfg.Origin.Start = 5 // matters once only
 		if err := r.run(); err != nil {
 			t.Errorf("another start: %v", err)
@@ -272,28 +234,21 @@ func TestOriginChanged(t *testing.T) {
 		r.cfg.Origin.Events = []string{"orderPlaced"}
 		wantBlocked(t, r.run(), bridge.ReasonSource)
 		r.cfg.Limits.Once = false
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		if s := r.bridge.Status(); !strings.Contains(s.Error, "orderPlaced") || !strings.Contains(s.Error, "all events") {
 			t.Errorf("the error %q does not name both filters", s.Error)
 		}
 		c := r.store.Checkpoint()
-		if a := r.command("accept", bridge.Target{Cursor: c.Cursor, Tail: c.Tail}); !a.Applied {
-			t.Fatalf("refused: %s", a.Detail)
-		}
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.apply("accept", bridge.Target{Cursor: c.Cursor, Tail: c.Tail})
+		r.wantIdleAfter(time.Minute)
 	})
 }
 
 func TestForeignCheckpoint(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.store.Put([]byte(`{"v":99,"stream":"events"}`))
-		r.start()
-		r.after(10 * time.Minute)
+		r.startFor(10 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
 		if string(r.store.Get()) != `{"v":99,"stream":"events"}` {
 			t.Error("a value that is not ours was overwritten")
@@ -302,28 +257,22 @@ func TestForeignCheckpoint(t *testing.T) {
 }
 
 func TestSinkRefuses(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		for n := 1; n < 4; n++ {
 			r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Hint: "topics create", Err: errors.New("no topic")})
 		}
-		r.source.Grow(15)
-		r.start()
-		r.after(90 * time.Second)
+		r.follow(15, 90*time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
 		if r.source.Requests() > 0 {
 			t.Error("asked the API without a topic to publish to")
 		}
-		r.after(3 * time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(3 * time.Minute)
 	})
 }
 
 // TestPassingSchemaErrors: only three in a row block.
 func TestPassingSchemaErrors(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 		r.source.Grow(400)
 		for n := 2; n < 40; n += 3 {
 			for _, m := range []int{n, n + 1} {
@@ -331,9 +280,55 @@ func TestPassingSchemaErrors(t *testing.T) {
 			}
 		}
 		r.cfg.Limits.Once = true // would return a BlockedError
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.wantOnce()
+	})
+}
+
+// A sink that fails after each good Recover is asked ever more rarely.
+func TestPublishFailsForEver(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		for n := 1; n < 5000; n++ {
+			r.topic.FailPublish(n, bridgetest.Persisted)
+		}
+		r.follow(500, 10*time.Minute)
+		if n := r.topic.Publishes(); n > 100 {
+			t.Errorf("%d sessions in ten minutes: back-off never grows beyond its first step", n)
+		}
+	})
+}
+
+// refusingStore is a Store that may not be written.
+type refusingStore struct{ *bridgetest.Store }
+
+func (refusingStore) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error {
+	return &bridge.Fault{Class: bridge.Permanent, Code: "noperm", Reason: bridge.ReasonConfig, Err: errors.New("NOPERM")}
+}
+
+// A bounded run ends when the store refuses writes for good.
+func TestStoreRefusesWritesBounded(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.cfg.Limits.Once = true
+		r.startWith(engine.Ports{Store: refusingStore{r.store}})
+		wantBlocked(t, r.endsWithin(24*time.Hour), bridge.ReasonConfig)
+	})
+}
+
+// A cross-check that is answered by 429 waits as long as it says.
+func TestCrossCheckThrottled(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(35, time.Second)
+		asked := r.source.Requests()
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: 10 * time.Minute, Err: errors.New("429")}
+			}
+			return gone
+		})
+		r.after(10 * time.Minute)
+		if n := r.source.Requests() - asked; n > 8 {
+			t.Errorf("%d requests in 10 min, though the 429 of the 4th asked for 10 min of silence", n)
+		}
 	})
 }

@@ -27,8 +27,7 @@ func TestBorderBroken(t *testing.T) {
 			inBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
 				for _, answers := range serve {
 					r.source.Serve(answers)
-					r.start()
-					r.after(time.Minute)
+					r.startFor(time.Minute)
 					r.end()
 				}
 				values := slices.Sorted(slices.Values(r.values()))

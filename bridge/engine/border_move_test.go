@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,27 +40,23 @@ func TestBorderIsCarried(t *testing.T) {
 		}, 5},
 		"the cursor of an entry": {func(r *harness, c bridge.Checkpoint) { r.command("1", bridge.Target{Cursor: c.Cursor}) }, 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
-				n := 9
-				r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-				r.start()
-				r.after(10 * time.Second)
-				entry := r.store.Checkpoint()
-				if len(entry.Tail) > 0 || len(entry.Border.Items) == 0 {
-					r.t.Fatalf("the entry has a tail of %d, a border of %d", len(entry.Tail), len(entry.Border.Items))
-				}
-				n += 5
-				r.after(10 * time.Second)
-				tc.command(r, entry)
-				r.after(10 * time.Second)
-				r.end()
-				r.start()
-				n += 5
-				r.after(10 * time.Second)
-				r.wantCounts(n+tc.again, n)
-			})
+		rowInModes(t, name, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
+			n := 9
+			r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
+			r.startFor(10 * time.Second)
+			entry := r.store.Checkpoint()
+			if len(entry.Tail) > 0 || len(entry.Border.Items) == 0 {
+				r.t.Fatalf("the entry has a tail of %d, a border of %d", len(entry.Tail), len(entry.Border.Items))
+			}
+			n += 5
+			r.after(10 * time.Second)
+			tc.command(r, entry)
+			r.after(10 * time.Second)
+			r.end()
+			r.start()
+			n += 5
+			r.after(10 * time.Second)
+			r.wantCounts(n+tc.again, n)
 		})
 	}
 }
@@ -74,8 +69,7 @@ func TestBorderOfUncommittedPages(t *testing.T) {
 		exactlyInBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
 			r.source.Serve(inclusive(func() int { return 60 }, 5, 1, "none"))
 			r.topic.FailPublish(publish+1, bridgetest.Failed)
-			r.start()
-			r.after(90 * time.Second)
+			r.startFor(90 * time.Second)
 			r.wantState(bridge.StateIdle, "")
 			r.wantCounts(60, 60)
 		})
@@ -92,7 +86,7 @@ func (s *refusingSource) Fetch(ctx context.Context, at bridge.Position) (*bridge
 	switch {
 	case s.cursor == "":
 	case at.Cursor == s.cursor:
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+		return nil, gone
 	case at.Cursor != "" || at.Start > 0: // not the request that checks it
 		s.cursor = ""
 	}
@@ -104,29 +98,26 @@ func (s *refusingSource) Fetch(ctx context.Context, at bridge.Position) (*bridge
 func TestBorderInOverlap(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"time", "previous"} {
-		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-				n := 9
-				r.source.Serve(inclusive(func() int { return n }, 5, 1, "same"))
-				r.cfg.OnInvalidCursor = policy
-				source := &refusingSource{Source: r.source}
-				r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
-				r.after(time.Minute)
-				n += 10
-				r.after(time.Minute)
-				r.end()
-				source.cursor = r.store.Checkpoint().Cursor
-				r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
-				r.after(5 * time.Minute)
-				n += 20
-				r.after(5 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantCounts(n, n)
-				if r.store.Checkpoint().Epoch != 1 {
-					r.t.Error("the cursor was not left")
-				}
-			})
+		rowInModes(t, policy, bridgetest.Export{PageSize: 5}, func(r *harness) {
+			n := 9
+			r.source.Serve(inclusive(func() int { return n }, 5, 1, "same"))
+			r.cfg.OnInvalidCursor = policy
+			source := &refusingSource{Source: r.source}
+			r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
+			r.after(time.Minute)
+			n += 10
+			r.after(time.Minute)
+			r.end()
+			source.cursor = r.store.Checkpoint().Cursor
+			r.startWith(engine.Ports{Source: source, Inbox: r.inbox})
+			r.after(5 * time.Minute)
+			n += 20
+			r.after(5 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			r.wantCounts(n, n)
+			if r.store.Checkpoint().Epoch != 1 {
+				r.t.Error("the cursor was not left")
+			}
 		})
 	}
 }
@@ -139,8 +130,7 @@ func TestWideBorder(t *testing.T) {
 		n := 200
 		r.source.Serve(inclusive(func() int { return n }, 40, 30, "none"))
 		for range 2 {
-			r.start()
-			r.after(time.Minute)
+			r.startFor(time.Minute)
 			r.end()
 			n += 100
 		}
@@ -156,23 +146,18 @@ func TestBorderAtEnds(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"none", "same", "fresh"} {
 		for _, window := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/%t", end, window), func(t *testing.T) {
-				t.Parallel()
-				inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-					r.source.Serve(inclusive(func() int { return 32 }, 5, 2, end))
-					r.cfg.Limits = engine.Limits{Once: !window}
-					if window {
-						r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
-					}
-					r.after(time.Hour)
-					if err := r.run(); err != nil {
-						r.t.Fatal(err)
-					}
-					r.wantCounts(32, 32)
-					if got := r.source.Requests(); got > 40 { // some are asked ahead
-						r.t.Errorf("%d requests", got)
-					}
-				})
+			rowInModes(t, fmt.Sprintf("%s/%t", end, window), bridgetest.Export{PageSize: 5}, func(r *harness) {
+				r.source.Serve(inclusive(func() int { return 32 }, 5, 2, end))
+				r.cfg.Limits = engine.Limits{Once: !window}
+				if window {
+					r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
+				}
+				r.after(time.Hour)
+				r.mustRun()
+				r.wantCounts(32, 32)
+				if got := r.source.Requests(); got > 40 { // some are asked ahead
+					r.t.Errorf("%d requests", got)
+				}
 			})
 		}
 	}

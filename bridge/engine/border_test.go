@@ -11,6 +11,11 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
+// answer is a page of items that names the next one.
+func answer(next string, items ...string) bridgetest.Answer {
+	return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+}
+
 // inclusive serves n items in pages of size, each of which begins with the last
 // overlap items of the page before. Its end is an empty cursor, the same cursor, or a
 // fresh one for ever.
@@ -38,7 +43,7 @@ func inclusive(n func() int, size, overlap int, end string) func(bridge.Position
 				next = fmt.Sprintf("c%d-%d", to-overlap, fresh)
 			}
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+		return answer(next, items...)
 	}
 }
 
@@ -48,40 +53,31 @@ func TestInclusiveBorder(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"none", "same", "fresh"} {
 		for _, overlap := range []int{1, 3} {
-			for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-				t.Run(fmt.Sprintf("%s/%d/%s", end, overlap, mode), func(t *testing.T) {
-					t.Parallel()
-					inBubble(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
-						if mode == bridge.ExactlyOnce {
-							r.exactly()
-						}
-						n := 12
-						r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
-						want := 0
-						for range 2 {
-							r.start()
-							r.after(2 * time.Minute)
-							if n += 3; want == 0 {
-								n -= 3
-							}
-							r.after(2 * time.Minute)
-							r.end()
-							want = n
-						}
-						got := r.values()
-						slices.Sort(got)
-						if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
-							t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
-						}
-						if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
-							t.Errorf("%d requests in 16 minutes", r.source.Requests())
-						}
-						if s := r.bridge.Status(); s.State == bridge.StateBlocked {
-							t.Errorf("blocked: %s", s.Error)
-						}
-					})
-				})
-			}
+			rowInModes(t, fmt.Sprintf("%s/%d", end, overlap), bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
+				n := 12
+				r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
+				want := 0
+				for range 2 {
+					r.startFor(2 * time.Minute)
+					if n += 3; want == 0 {
+						n -= 3
+					}
+					r.after(2 * time.Minute)
+					r.end()
+					want = n
+				}
+				got := r.values()
+				slices.Sort(got)
+				if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
+					r.t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
+				}
+				if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
+					r.t.Errorf("%d requests in 16 minutes", r.source.Requests())
+				}
+				if s := r.bridge.Status(); s.State == bridge.StateBlocked {
+					r.t.Errorf("blocked: %s", s.Error)
+				}
+			})
 		}
 	}
 }
@@ -99,7 +95,7 @@ func forgetful(stale bool) func(bridge.Position) bridgetest.Answer {
 		if n == 39 {
 			next = ""
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem(fmt.Sprint("a", n), 0), sparseItem(fmt.Sprint("b", n), 0), next)}
+		return answer(next, sparseItem(fmt.Sprint("a", n), 0), sparseItem(fmt.Sprint("b", n), 0))
 	}
 }
 
@@ -109,35 +105,28 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		for _, policy := range []string{"stop", "previous"} {
-			t.Run(string(mode)+"/"+policy, func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{PageSize: 2}, func(r *harness) {
-					if mode == bridge.ExactlyOnce {
-						r.exactly()
-					}
-					r.cfg.OnInvalidCursor = policy
-					r.source.Serve(forgetful(false))
-					r.start()
-					r.after(time.Minute)
-					r.end()
-					r.source.Serve(forgetful(true))
-					r.start()
-					r.after(3 * time.Minute)
-					if policy == "stop" {
-						r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-					}
-					if got := r.values(); len(got) != 80 {
-						t.Errorf("%d events, want the 80 once", len(got))
-					}
-					if moved := len(r.observed(bridge.ObserveReset, "refused-cursor")); (moved > 0) != (policy == "previous") {
-						t.Errorf("moved %d times under %s", moved, policy)
-					}
-					r.source.Serve(forgetful(false))
-					r.after(5 * time.Minute)
-					if got := r.values(); len(got) != 80 {
-						t.Errorf("%d events after the cursor is known again, want the 80 once", len(got))
-					}
-				})
+			row(t, string(mode)+"/"+policy, bridgetest.Export{PageSize: 2}, func(r *harness) {
+				r.deliver(mode)
+				r.cfg.OnInvalidCursor = policy
+				r.source.Serve(forgetful(false))
+				r.startFor(time.Minute)
+				r.end()
+				r.source.Serve(forgetful(true))
+				r.startFor(3 * time.Minute)
+				if policy == "stop" {
+					r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+				}
+				if got := r.values(); len(got) != 80 {
+					r.t.Errorf("%d events, want the 80 once", len(got))
+				}
+				if moved := len(r.observed(bridge.ObserveReset, "refused-cursor")); (moved > 0) != (policy == "previous") {
+					r.t.Errorf("moved %d times under %s", moved, policy)
+				}
+				r.source.Serve(forgetful(false))
+				r.after(5 * time.Minute)
+				if got := r.values(); len(got) != 80 {
+					r.t.Errorf("%d events after the cursor is known again, want the 80 once", len(got))
+				}
 			})
 		}
 	}
@@ -158,28 +147,24 @@ func TestFullPageWithoutNext(t *testing.T) {
 		"not full":           {"", false, 3, 0},
 		"the API marks ends": {"", true, 2, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: tc.size}, func(r *harness) {
-				r.cfg.EndExplicit, r.cfg.PollInterval, r.cfg.PollIntervalMax = tc.explicit, 20*time.Minute, time.Hour
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					if at.Cursor == "" {
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, sparseItem("0", 0))}
-					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem("1", 1), sparseItem("2", 1), tc.next)}
-				})
-				r.start()
-				r.after(25 * time.Hour)
-				if got := strings.Count(r.log.String(), "full page without a next page"); got != tc.warns {
-					t.Errorf("%d warnings in 25 hours, want %d", got, tc.warns)
+		row(t, name, bridgetest.Export{PageSize: tc.size}, func(r *harness) {
+			r.cfg.EndExplicit, r.cfg.PollInterval, r.cfg.PollIntervalMax = tc.explicit, 20*time.Minute, time.Hour
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				if at.Cursor == "" {
+					return answer("a", sparseItem("0", 0))
 				}
-				if got := r.bridge.Status().FullPage; got != (tc.warns > 0) {
-					t.Errorf("status says %t", got)
-				}
-				if n := len(r.observed(bridge.ObserveStuck, "")); (n > 0) != (tc.warns > 0) {
-					t.Errorf("%d observations", n)
-				}
+				return answer(tc.next, sparseItem("1", 1), sparseItem("2", 1))
 			})
+			r.startFor(25 * time.Hour)
+			if got := strings.Count(r.log.String(), "full page without a next page"); got != tc.warns {
+				r.t.Errorf("%d warnings in 25 hours, want %d", got, tc.warns)
+			}
+			if got := r.bridge.Status().FullPage; got != (tc.warns > 0) {
+				r.t.Errorf("status says %t", got)
+			}
+			if n := len(r.observed(bridge.ObserveStuck, "")); (n > 0) != (tc.warns > 0) {
+				r.t.Errorf("%d observations", n)
+			}
 		})
 	}
 }
@@ -202,37 +187,30 @@ func TestOlderPage(t *testing.T) {
 		"within the overlap":  {[]string{item(0), item(1)}, []string{sparseItem("late", 100)}, false, 5, false},
 		"an empty page again": {[]string{item(0), item(1)}, nil, false, 4, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
-				last := []string{item(100), item(101)}
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					if at.Cursor == "" {
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(tc.first, ","))}
-					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s]}`, strings.Join(last, ","))}
-				})
-				r.start()
-				r.after(time.Minute)
-				r.end()
-				last = tc.later
-				r.start()
-				r.after(3 * time.Minute)
-				if tc.blocked {
-					r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-				} else {
-					r.wantState(bridge.StateIdle, "")
+		row(t, name, bridgetest.Export{PageSize: 3}, func(r *harness) {
+			last := []string{item(100), item(101)}
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				if at.Cursor == "" {
+					return answer("a", tc.first...)
 				}
-				if got := len(r.values()); got != tc.published {
-					t.Errorf("%d events published, want %d", got, tc.published)
-				}
-				if n := len(r.observed(bridge.ObserveStuck, bridge.StuckOlder)); (n > 0) != tc.warns || n > 1 {
-					t.Errorf("%d warnings", n)
-				}
-				if got := r.bridge.Status().OlderPage; got != tc.warns {
-					t.Errorf("status says %t", got)
-				}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s]}`, strings.Join(last, ","))}
 			})
+			r.startFor(time.Minute)
+			r.end()
+			last = tc.later
+			r.startFor(3 * time.Minute)
+			if tc.blocked {
+				r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+			} else {
+				r.wantState(bridge.StateIdle, "")
+			}
+			r.wantEvents(tc.published)
+			if n := len(r.observed(bridge.ObserveStuck, bridge.StuckOlder)); (n > 0) != tc.warns || n > 1 {
+				r.t.Errorf("%d warnings", n)
+			}
+			if got := r.bridge.Status().OlderPage; got != tc.warns {
+				r.t.Errorf("status says %t", got)
+			}
 		})
 	}
 }
@@ -242,26 +220,20 @@ func TestOlderPage(t *testing.T) {
 func TestCursorIgnored(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 16, 17, 40} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{PageSize: n}, func(r *harness) {
-				items := make([]string, n)
-				for i := range items {
-					items[i] = sparseItem(fmt.Sprint("e", i), i)
-				}
-				r.source.Serve(func(bridge.Position) bridgetest.Answer {
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(items, ","))}
-				})
-				for range 2 {
-					r.start()
-					r.after(3 * time.Minute)
-					r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-					r.end()
-				}
-				if got := len(r.values()); got != n {
-					r.t.Errorf("%d events, want %d", got, n)
-				}
+		rowInModes(t, fmt.Sprint(n), bridgetest.Export{PageSize: n}, func(r *harness) {
+			items := make([]string, n)
+			for i := range items {
+				items[i] = sparseItem(fmt.Sprint("e", i), i)
+			}
+			r.source.Serve(func(bridge.Position) bridgetest.Answer {
+				return answer("a", items...)
 			})
+			for range 2 {
+				r.startFor(3 * time.Minute)
+				r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+				r.end()
+			}
+			r.wantEvents(n)
 		})
 	}
 }
@@ -272,42 +244,39 @@ func TestInclusiveEndOfOneTime(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 12, 40} {
 		for _, stop := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d, stopped %t", n, stop), func(t *testing.T) {
-				t.Parallel()
-				inModes(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
-					later := 0
-					r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-						var items []string
-						for i := range n {
-							items = append(items, sparseItem(fmt.Sprintf("e%d", i), 0))
-						}
-						next := "t0"
-						for i := range later {
-							items, next = append(items, sparseItem(fmt.Sprintf("l%d", i), 1)), "t1"
-						}
-						if at.Cursor == "t1" {
-							items = items[n:]
-						}
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
-					})
-					again := func() {
-						r.after(time.Minute)
-						r.wantState(bridge.StateIdle, "")
-						if stop {
-							_ = r.end()
-							r.start()
-						}
-						r.after(time.Minute)
+			rowInModes(t, fmt.Sprintf("%d, stopped %t", n, stop), bridgetest.Export{PageSize: 100}, func(r *harness) {
+				later := 0
+				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+					var items []string
+					for i := range n {
+						items = append(items, sparseItem(fmt.Sprintf("e%d", i), 0))
 					}
-					r.start()
-					again()
-					later = 2
-					again()
-					r.wantState(bridge.StateIdle, "")
-					if got := r.values(); len(got) != n+2 {
-						r.t.Errorf("%s", brief(got))
+					next := "t0"
+					for i := range later {
+						items, next = append(items, sparseItem(fmt.Sprintf("l%d", i), 1)), "t1"
 					}
+					if at.Cursor == "t1" {
+						items = items[n:]
+					}
+					return answer(next, items...)
 				})
+				again := func() {
+					r.after(time.Minute)
+					r.wantState(bridge.StateIdle, "")
+					if stop {
+						_ = r.end()
+						r.start()
+					}
+					r.after(time.Minute)
+				}
+				r.start()
+				again()
+				later = 2
+				again()
+				r.wantState(bridge.StateIdle, "")
+				if got := r.values(); len(got) != n+2 {
+					r.t.Errorf("%s", brief(got))
+				}
 			})
 		}
 	}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -77,94 +76,52 @@ func TestChaos(t *testing.T) {
 // A window over a sparse export publishes all of it, whatever fails on the way.
 func TestWindowChaos(t *testing.T) {
 	t.Parallel()
-	bad := 0
 	for seed := range uint64(100) {
-		rnd := rand.New(rand.NewPCG(seed, 9))
-		synctest.Test(t, func(t *testing.T) {
-			r := newHarness(t, bridgetest.Export{Latency: 20 * time.Millisecond})
+		inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+			rnd := rand.New(rand.NewPCG(seed, 9))
 			r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
-			n, want := 3+rnd.IntN(12), 0
-			body := map[string]string{}
-			empties := 0
-			for i := range n {
-				at, next := fmt.Sprint("c", i), fmt.Sprint("c", i+1)
-				if i == 0 {
-					at = ""
-				}
-				if i == n-1 {
+			n, want, empties := 3+rnd.IntN(12), 0, 0
+			pages := make(map[string]bridgetest.Answer)
+			for at, i := "", 1; i <= n; i++ {
+				next := fmt.Sprint("c", i)
+				if i == n {
 					next = ""
 				}
-				if i < n-1 && empties < 4 && rnd.IntN(3) > 0 {
+				if i < n && empties < 4 && rnd.IntN(3) > 0 {
 					empties++
-					body[at] = fmt.Sprintf(`{"items":[],"nextCursor":%q}`, next)
+					pages[at] = answer(next)
 				} else {
 					empties = 0
 					want++
-					body[at] = fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":946684800000}],"nextCursor":%q}`, i, next)
+					pages[at] = answer(next, sparseItem(fmt.Sprint(i), 0))
 				}
+				at = next
 			}
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-				return bridgetest.Answer{Body: body[at.Cursor], Outage: rnd.IntN(6) == 0}
+				page := pages[at.Cursor]
+				page.Outage = rnd.IntN(6) == 0
+				return page
 			})
-			if err := r.run(); err != nil {
-				t.Error(err)
-			}
-			if got := len(r.values()); got != want {
-				bad++
-				if bad < 4 {
-					t.Logf("seed %d: %d of %d events, %q", seed, got, want, r.bridge.Status().Ended)
-				}
+			r.mustRun()
+			if r.wantEvents(want); t.Failed() {
+				t.Fatalf("seed %d: %q", seed, r.bridge.Status().Ended)
 			}
 		})
 	}
-	if bad > 0 {
-		t.Errorf("%d of 300 windows lost events (503s, at most 4 empty pages in a row)", bad)
-	}
-}
-
-// An error between empty pages does not end a window early.
-func TestWindowOnce(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
-		r.cfg.Limits.Once = true
-		item := func(id, next string) string {
-			return fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],"nextCursor":%q}`, id, next)
-		}
-		body := map[string]string{"": item("1", "e1"), "e1": `{"items":[],"nextCursor":"e2"}`, "e2": `{"items":[],"nextCursor":"e3"}`,
-			"e3": item("2", "e4"), "e4": `{"items":[],"nextCursor":"e5"}`, "e5": `{"items":[],"nextCursor":"e6"}`, "e6": `{"items":[],"nextCursor":"e7"}`, "e7": item("3", "")}
-		failed := false
-		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-			if at.Cursor == "e3" && !failed {
-				failed = true
-				return bridgetest.Answer{Outage: true}
-			}
-			return bridgetest.Answer{Body: body[at.Cursor]}
-		})
-		err := r.run()
-		t.Logf("%v %q %d of 3", err, r.bridge.Status().Ended, len(r.values()))
-		if len(r.values()) != 3 {
-			t.Errorf("%d of 3", len(r.values()))
-		}
-	})
 }
 
 // A run to the end of the results ends after EXPORT_EMPTY_PAGES empty pages in a
 // row, and the next one goes on behind them.
 func TestOnceSparse(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Limits.Once = true
-		body := map[string]string{"": `{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":"e1"}`}
+		pages := map[string]bridgetest.Answer{"": answer("e1", sparseItem("1", 0)), "e6": answer("", sparseItem("2", 0))}
 		for i := 1; i <= 5; i++ {
-			body[fmt.Sprint("e", i)] = fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, i+1)
+			pages[fmt.Sprint("e", i)] = answer(fmt.Sprint("e", i+1))
 		}
-		body["e6"] = `{"items":[{"eventId":"2","timestamp":946684800000}],"nextCursor":""}`
-		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: body[at.Cursor]} })
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return pages[at.Cursor] })
 		for run, want := range []string{"drained after 5 empty pages in a row", "drained on its last page"} {
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
+			r.mustRun()
 			if got := r.bridge.Status().Ended; got != want || len(r.values()) != run+1 {
 				t.Errorf("run %d ended with %q and %d events in all, want %q", run+1, got, len(r.values()), want)
 			}
@@ -181,14 +138,13 @@ func TestCommandsChaos(t *testing.T) {
 			r := newHarness(t, bridgetest.Export{PageSize: 5, Latency: time.Duration(rnd.IntN(20)) * time.Millisecond})
 			r.topic.Latency = time.Duration(rnd.IntN(20)) * time.Millisecond
 			r.store.Latency = time.Duration(rnd.IntN(10)) * time.Millisecond
-			r.source.Grow(150)
-			r.start()
-			r.after(50 * time.Millisecond)
+			r.follow(150, 50*time.Millisecond)
 			applied, ids := 0, []string{}
 			withdrawn := map[string]bool{}
 			for i := range 12 {
 				id := fmt.Sprint("c", i)
-				cmd := bridge.Command{ID: id, Kind: bridge.KindReset, BaseEpoch: r.bridge.Status().Version.Epoch, Deadline: time.Now().Add(30 * time.Second).UnixMilli()}
+				cmd := reset(id, r.bridge.Status().Version.Epoch, bridge.Target{})
+				cmd.Deadline = time.Now().Add(30 * time.Second).UnixMilli()
 				switch rnd.IntN(4) {
 				case 0:
 					r.topic.FailNext(bridgetest.Failure(rnd.IntN(3)))
@@ -246,5 +202,4 @@ func TestCommandsChaos(t *testing.T) {
 			return
 		}
 	}
-	_ = context.Background
 }

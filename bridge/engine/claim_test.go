@@ -17,10 +17,7 @@ import (
 // applied within a minute.
 func (r *harness) claimed(id string) bridge.Command {
 	r.t.Helper()
-	cmd := bridge.Command{
-		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Who: "op",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	}
+	cmd := reset(id, r.store.Checkpoint().Epoch, bridge.Target{})
 	r.inbox.Push(cmd)
 	got, err := r.inbox.Claim(r.t.Context(), cmd, bridge.Claim{Owner: "gone", Session: "gone"})
 	if err != nil || got.By != "gone" {
@@ -35,37 +32,23 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		for _, late := range []bool{false, true} {
-			t.Run(string(mode)+map[bool]string{false: " in time", true: " late"}[late], func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{}, func(r *harness) {
-					if mode == bridge.ExactlyOnce {
-						r.exactly()
-					}
-					r.source.Grow(50)
-					r.start()
-					r.after(5 * time.Second)
-					r.end()
-					cmd := r.claimed("a")
-					if late {
-						r.after(time.Minute)
-					}
-					r.start()
-					if a := r.await(cmd.ID); a.Applied == late || late && !strings.Contains(a.Detail, "expired") {
-						t.Errorf("answer %+v", a)
-					}
+			row(t, string(mode)+map[bool]string{false: " in time", true: " late"}[late], bridgetest.Export{}, func(r *harness) {
+				r.deliver(mode)
+				r.ran(50, 5*time.Second)
+				cmd := r.claimed("a")
+				if late {
 					r.after(time.Minute)
-					want := map[bool]int{false: 100, true: 50}[late]
-					if n := len(r.values()); n != want {
-						t.Errorf("%d events in the topic, want %d", n, want)
-					}
-					if a := r.command("b", bridge.Target{}); !a.Applied {
-						t.Errorf("the next command: %+v", a)
-					}
-					r.after(time.Minute)
-					if n := len(r.values()); n != want+50 {
-						t.Errorf("%d events in the topic, want %d", n, want+50)
-					}
-				})
+				}
+				r.start()
+				if a := r.await(cmd.ID); a.Applied == late || late && !strings.Contains(a.Detail, "expired") {
+					r.t.Errorf("answer %+v", a)
+				}
+				r.after(time.Minute)
+				want := map[bool]int{false: 100, true: 50}[late]
+				r.wantEvents(want)
+				r.apply("b", bridge.Target{})
+				r.after(time.Minute)
+				r.wantEvents(want + 50)
 			})
 		}
 	}
@@ -75,12 +58,8 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 // still be on its way to the store when another process answers that the
 // command expired. It must not arrive.
 func TestClaimerOnItsWay(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
-		r.end()
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(50, 5*time.Second)
 		from := r.store.Checkpoint()
 		cmd := r.claimed("a")
 		r.after(time.Minute)
@@ -95,22 +74,17 @@ func TestClaimerOnItsWay(t *testing.T) {
 			t.Error("the store took over a reset that was answered as expired")
 		}
 		r.after(time.Minute)
-		if n := len(r.values()); n != 50 {
-			t.Errorf("%d events in the topic, want 50", n)
-		}
+		r.wantEvents(50)
 	})
 }
 
 // TestRefusalNeedsTheClaim: another session may be applying what this one, not
 // knowing as much, would refuse.
 func TestRefusalNeedsTheClaim(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
-		r.end()
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(50, 5*time.Second)
+		cmd := reset("a", 0, bridge.Target{})
+		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
 		if _, err := r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}); err != nil {
 			t.Fatal(err)
@@ -141,16 +115,12 @@ func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim
 // TestRefusalOfAnotherClaim: an operator's process refuses a command, and stands
 // still before it has said so. Another one takes the claim over, and applies it.
 func TestRefusalOfAnotherClaim(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
-		r.end()
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(50, 5*time.Second)
+		cmd := reset("a", 0, bridge.Target{})
+		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
-		ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: overtaken{r.inbox}}
-		if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); !errors.Is(err, bridge.ErrFenced) {
+		if a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(overtaken{r.inbox}), cmd); !errors.Is(err, bridge.ErrFenced) {
 			t.Errorf("the operator reads %+v, %v; want to wait for the other", a, err)
 		}
 		if log := r.log.String(); strings.Contains(log, "command refused") || !strings.Contains(log, "command answer rejected") {
@@ -179,16 +149,11 @@ func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, 
 // TestAppliedIsSaid: a change that is committed is reported as applied, whatever
 // is recorded.
 func TestAppliedIsSaid(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
-		r.end()
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(50, 5*time.Second)
+		cmd := reset("a", 0, bridge.Target{})
 		r.inbox.Push(cmd)
-		ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: refused{r.inbox}}
-		a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd)
+		a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(refused{r.inbox}), cmd)
 		if now := r.store.Checkpoint(); err != nil || !a.Applied || a.Version != now.Version || now.ChangeID() != "a" {
 			t.Errorf("the operator reads %+v, %v; the stream is at %s", a, err, now.Version)
 		}
@@ -198,11 +163,8 @@ func TestAppliedIsSaid(t *testing.T) {
 // TestAppliedIsRemembered: an operator's change stays known through epochs that
 // the program itself begins after it.
 func TestAppliedIsRemembered(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, time.Second)
 		for n := 1; n < 30; n++ {
 			r.inbox.FailAnswer(n, bridgetest.Failed)
 		}
@@ -214,12 +176,11 @@ func TestAppliedIsRemembered(t *testing.T) {
 		}
 		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce, bridge.AtLeastOnce} {
 			r.switchMode(mode)
-			r.startWith(engine.Ports{Source: r.source, Inbox: bridgetest.NewInbox(t)})
+			r.startWith(engine.Ports{Inbox: bridgetest.NewInbox(t)})
 			r.after(time.Minute)
 			r.end()
 		}
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if a := r.await("a"); !a.Applied {
 			t.Errorf("answer %+v", a)
 		}

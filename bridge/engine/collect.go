@@ -72,9 +72,11 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 		l.release()
 		return err
 	}
-	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
+	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil && (f.run.fullLogged.IsZero() ||
+		time.Since(f.run.fullLogged) >= 24*time.Hour) {
 		f.run.fullLogged = time.Now()
-		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", l.page.Items, "page_size", f.e.cfg.PageSize, "hint", w.Hint)
+		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", l.page.Items,
+			"page_size", f.e.cfg.PageSize, "hint", w.Hint)
 	}
 	f.run.contract = cmp.Or(f.last.Mark, f.run.contract)
 	if f.batch.pages == 0 {
@@ -141,7 +143,8 @@ func (r *run) end(e *Engine, what string, empties int) {
 	how := "on its last page"
 	if empties > 0 {
 		how = fmt.Sprintf("after %d empty pages in a row", empties)
-		e.log.Warn("the results ended with empty pages only: more may follow", "empty_pages", empties, "hint", e.cfg.words(bridge.HintEmptyEnd))
+		e.log.Warn("the results ended with empty pages only: more may follow", "empty_pages", empties,
+			"hint", e.cfg.words(bridge.HintEmptyEnd))
 	}
 	r.ended, r.endedEmpty = what+" "+how, empties
 }
@@ -163,9 +166,12 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 				return err
 			}
 			f.incidents.cursorRecoveries = append(f.incidents.cursorRecoveries, time.Now())
-			f.log.Warn("cursor rejected by the API; resuming at another position and dropping events already published", "error", fault.Error(),
-				"how", f.e.cfg.OnInvalidCursor, "from", was.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor),
-				"overlap_from", describeInstant(next.Overlap.From), "overlap_until", describeInstant(next.Overlap.Until), "bound", bound)
+			f.log.Warn("cursor rejected by the API; resuming at another position and dropping events already published",
+				"error", fault.Error(),
+				"how", f.e.cfg.OnInvalidCursor, "from", was.Version.String(), "to", next.Version.String(),
+				"cursor", bridge.CursorHash(next.Cursor),
+				"overlap_from", describeInstant(next.Overlap.From), "overlap_until", describeInstant(next.Overlap.Until),
+				"bound", bound)
 			f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: observeRefused})
 			return nil
 		}

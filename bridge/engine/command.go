@@ -34,7 +34,8 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 	if cmd.BaseEpoch > f.committed.Epoch && f.ownership.doubted != cmd.ID {
 		// The operator saw a later epoch: the stream was moved. Recover first.
 		f.ownership.doubted, f.session.restored = cmd.ID, false
-		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch, f.committed.Epoch)}
+		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch,
+			f.committed.Epoch)}
 	}
 	by := bridge.Claim{Owner: f.e.cfg.Owner, Session: f.session.id}
 	if f.committed.Applied(cmd.ID) { // applied before, and the answer got lost
@@ -111,7 +112,8 @@ func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Cla
 	if by.Over != "" {
 		detail = "the bridge that claimed it stopped before applying it"
 	}
-	r.e.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
+	r.e.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who,
+		"deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
 	a := bridge.ExpiredAnswer(detail)
 	a.Version = at
 	return r.answer(ctx, cmd, by, a)
@@ -120,7 +122,8 @@ func (r *requests) expire(ctx context.Context, cmd bridge.Command, by bridge.Cla
 // canApply reports whether a command can be applied now: the epoch is known and
 // can be committed to.
 func (s *progress) canApply(in *session) bool {
-	known := in.ready || !s.stale && (!s.committed.Zero() && s.committed.Mode == in.e.cfg.Mode || s.blockedOn == bridge.ReasonCheckpointLost)
+	known := in.ready || !s.stale && (!s.committed.Zero() && s.committed.Mode == in.e.cfg.Mode ||
+		s.blockedOn == bridge.ReasonCheckpointLost)
 	return known && (in.open || !in.e.cfg.exactlyOnce())
 }
 
@@ -135,7 +138,8 @@ type seenClaim struct {
 // the claim was seen: that one has fenced the claimer, and its checkpoint shows
 // what the claimer committed. A claim of a command that is too late is returned: under it
 // the command expires.
-func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command, by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
+func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
+	by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
 	if last := r.claimed; last.id == cmd.ID && last.by != s.id {
 		if !s.open || last.seen == s.id {
 			return false, nil, nil // a session is about to begin; the command is offered again
@@ -155,7 +159,8 @@ func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command, b
 	if got.By == s.id || !s.open {
 		return got.By == s.id, nil, nil
 	}
-	return false, nil, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
+	return false, nil, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID,
+		got.By)}
 }
 
 // judge is the stream as a command is judged by: a copy, for one command.
@@ -178,9 +183,11 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 		return invalid.Error()
 	case cmd.Kind != bridge.KindReset && cmd.Kind != bridge.KindPause && cmd.Kind != bridge.KindResume:
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
-	case cmd.BaseEpoch != j.committed.Epoch && (cmd.Kind != bridge.KindReset || j.rival.Zero() || cmd.BaseEpoch != j.rival.Epoch):
+	case cmd.BaseEpoch != j.committed.Epoch && (cmd.Kind != bridge.KindReset || j.rival.Zero() ||
+		cmd.BaseEpoch != j.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", j.committed.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d",
+			j.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
 		if refusal := j.validatePause(cmd); refusal != "" {
 			return refusal
@@ -190,7 +197,8 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 	case j.e.cfg.Origin.CheckTarget(cmd.Target) != nil:
 		return j.e.cfg.Origin.CheckTarget(cmd.Target).Error()
 	case max(len(cmd.Target.Tail), len(cmd.Target.Border.Items)) > j.e.rules.TailLimit:
-		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail), len(cmd.Target.Border.Items), j.e.rules.TailLimit)
+		return fmt.Sprintf("the tail has %d items and the border %d, the limit is %d", len(cmd.Target.Tail),
+			len(cmd.Target.Border.Items), j.e.rules.TailLimit)
 	default:
 		if refusal := j.validateSource(cmd); refusal != "" {
 			return refusal
@@ -207,7 +215,8 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 func (j *judge) validatePause(cmd bridge.Command) string {
 	now := time.Now()
 	switch {
-	case j.committed.Zero() || !j.rival.Zero() || j.blockedOn == bridge.ReasonCheckpointLost || j.blockedOn == bridge.ReasonCheckpoint:
+	case j.committed.Zero() || !j.rival.Zero() || j.blockedOn == bridge.ReasonCheckpointLost ||
+		j.blockedOn == bridge.ReasonCheckpoint:
 		return "the stream's position is unknown: " + j.e.cfg.words(bridge.HintNoPosition)
 	case cmd.Kind == bridge.KindResume && !j.committed.Paused(now):
 		return bridge.NotPaused
@@ -243,7 +252,8 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 
 // acceptTopics has an operator's reset accept the topics as they are, and says what it
 // accepts with them: it may have been asked for before anybody knew.
-func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd bridge.Command, losses *incidents) (string, error) {
+func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd bridge.Command,
+	losses *incidents) (string, error) {
 	if cmd.Kind != bridge.KindReset || s.topics != nil || !s.open {
 		return "", nil
 	}
@@ -278,7 +288,8 @@ func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Cla
 	conflict := errors.Is(err, bridge.ErrConflict)
 	switch {
 	case conflict:
-		r.e.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
+		r.e.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID,
+			"applied", a.Applied)
 	case err != nil:
 		r.e.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
 	case first == a && !a.Applied && !a.Expired():

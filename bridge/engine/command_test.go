@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +11,72 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 )
+
+// command pushes a reset made for the stored epoch and returns its answer.
+func (r *harness) command(id string, target bridge.Target) bridge.Answer {
+	r.t.Helper()
+	r.push(id, r.store.Checkpoint().Epoch, target)
+	return r.await(id)
+}
+
+// apply is a command that must be applied.
+func (r *harness) apply(id string, target bridge.Target) {
+	r.t.Helper()
+	if a := r.command(id, target); !a.Applied {
+		r.t.Fatalf("refused: %s", a.Detail)
+	}
+}
+
+func (r *harness) push(id string, epoch int64, target bridge.Target) {
+	r.inbox.Push(reset(id, epoch, target))
+}
+
+// reset is a command of an operator, which waits for a minute.
+func reset(id string, epoch int64, target bridge.Target) bridge.Command {
+	return bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	}
+}
+
+// pause is the command that pauses the stream without an end.
+func pause(id string, epoch int64) bridge.Command {
+	cmd := reset(id, epoch, bridge.Target{})
+	cmd.Kind, cmd.PausedUntil = bridge.KindPause, bridge.Forever
+	return cmd
+}
+
+// applyWithout pushes a command and applies it without a running bridge.
+func (r *harness) applyWithout(cmd bridge.Command) (bridge.Answer, error) {
+	r.inbox.Push(cmd)
+	return engine.Apply(r.t.Context(), r.cfg, r.portsOf(r.inbox), cmd)
+}
+
+// portsOf are the ports of a command that is applied without a running bridge.
+func (r *harness) portsOf(inbox bridge.Inbox) engine.Ports {
+	return engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}
+}
+
+func (r *harness) await(id string) bridge.Answer {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	a, err := r.inbox.Await(ctx, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// wantApplied checks that a command was answered as applied.
+func (r *harness) wantApplied(id string) {
+	r.t.Helper()
+	if a, ok := r.inbox.AnswerTo(id); !ok || !a.Applied {
+		r.t.Errorf("command %s is answered %+v, %t, want it applied", id, a, ok)
+	}
+}
 
 // A reset to where the stream is keeps what is known of the position; one to
 // elsewhere does not.
@@ -71,11 +138,8 @@ func TestRewindIsKnown(t *testing.T) {
 }
 
 func TestResetWhileDataFlows(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(1000)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(1000, time.Second)
 		var back bridge.Checkpoint
 		for _, c := range r.store.History() {
 			if c.Kind == bridge.KindData && c.Pages == 20 {
@@ -119,28 +183,6 @@ func TestResetWhileDataFlows(t *testing.T) {
 	})
 }
 
-// TestRewindMarksWhatComesAgain: the repeated events are marked up to where
-// the news begins, and an event that could be news never is.
-func TestRewindMarksWhatComesAgain(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
-			t.Fatal(a.Detail)
-		}
-		r.source.Grow(50)
-		r.after(time.Minute)
-		if again := r.again.Load(); again != 50 {
-			t.Errorf("%d events are marked as coming again, want 50", again)
-		}
-		if news := r.store.Checkpoint().RewindEnd; news != nil {
-			t.Errorf("the rewind is not over: %+v", news)
-		}
-	})
-}
-
 // TestSkippedIsNews: what an operator moved the stream over, or what lies before
 // its start, was never published. A rewind that comes to it does not mark it.
 func TestSkippedIsNews(t *testing.T) {
@@ -159,57 +201,44 @@ func TestSkippedIsNews(t *testing.T) {
 		{"back over a gap after a cursor that nobody knows", 0, []bridge.Target{{Cursor: "forty"}, {}}, 10},
 		{"ahead within what is published", 0, []bridge.Target{{}, {Start: 20 * hour}, {}}, 10 + 7 + 10},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				gap := len(test.moves) > 1 && (test.moves[0].Cursor != "" || test.moves[0].Start > 40*hour)
-				moved := false
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					var items []string
-					for i, hours := range times {
-						listed := at.Cursor == "" && hours*hour >= at.Start || at.Cursor == "forty" && hours >= 40
-						if listed && (hours < 40 || moved || !gap) {
-							items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, hours*hour))
-						}
+		row(t, test.name, bridgetest.Export{}, func(r *harness) {
+			gap := len(test.moves) > 1 && (test.moves[0].Cursor != "" || test.moves[0].Start > 40*hour)
+			moved := false
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				var items []string
+				for i, hours := range times {
+					listed := at.Cursor == "" && hours*hour >= at.Start || at.Cursor == "forty" && hours >= 40
+					if listed && (hours < 40 || moved || !gap) {
+						items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, hours*hour))
 					}
-					next := "last"
-					if len(items) == 0 {
-						next = ""
-					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
-				})
-				r.cfg.Origin.Start = test.start * hour
-				r.start()
-				r.after(time.Minute)
-				moved = true
-				for i, to := range test.moves {
-					if a := r.command(fmt.Sprint("r", i), to); !a.Applied {
-						t.Fatal(a.Detail)
-					}
-					r.after(time.Minute)
 				}
-				if got := int(r.again.Load()); got != test.again {
-					t.Errorf("%d events are marked as coming again, want %d", got, test.again)
+				next := "last"
+				if len(items) == 0 {
+					next = ""
 				}
+				return answer(next, items...)
 			})
+			r.cfg.Origin.Start = test.start * hour
+			r.startFor(time.Minute)
+			moved = true
+			for i, to := range test.moves {
+				r.apply(fmt.Sprint("r", i), to)
+				r.after(time.Minute)
+			}
+			if got := int(r.again.Load()); got != test.again {
+				r.t.Errorf("%d events are marked as coming again, want %d", got, test.again)
+			}
 		})
 	}
 }
 
 func TestCommandsRefused(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(50, time.Second)
 		before := r.store.Checkpoint()
 		r.push("stale", 7, bridge.Target{})
 		if a := r.await("stale"); a.Applied || !strings.Contains(a.Detail, "epoch 0") {
 			t.Errorf("stale base epoch: %+v", a)
-		}
-		r.push("long", 0, bridge.Target{Cursor: strings.Repeat("x", bridge.MaxCursor+1)})
-		if a := r.await("long"); a.Applied {
-			t.Errorf("cursor too long: %+v", a)
 		}
 		r.push("wraps", 0, bridge.Target{Events: 1<<63 - 1})
 		if a := r.await("wraps"); a.Applied || !strings.Contains(a.Detail, "is out of range") {
@@ -229,11 +258,8 @@ func TestCommandsRefused(t *testing.T) {
 
 // TestTwoResets: the second was made for the epoch before the first.
 func TestTwoResets(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
-		r.source.Grow(500)
-		r.start()
-		r.after(20 * time.Millisecond)
+	bubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+		r.follow(500, 20*time.Millisecond)
 		r.push("a", 0, bridge.Target{})
 		r.push("b", 0, bridge.Target{})
 		applied := []bool{r.await("a").Applied, r.await("b").Applied}
@@ -247,63 +273,25 @@ func TestTwoResets(t *testing.T) {
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
-		t.Run(form.String(), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(50)
-				r.start()
-				r.after(time.Second)
-				r.inbox.FailAnswer(1, form)
-				if a := r.command("a", bridge.Target{}); !a.Applied {
-					t.Fatalf("refused: %s", a.Detail)
-				}
-				r.after(time.Minute)
-				if e := r.store.Checkpoint().Epoch; e != 1 {
-					t.Errorf("epoch %d, want the command applied once", e)
-				}
-				if n := len(r.values()); n != 100 {
-					t.Errorf("%d events, want each twice", n)
-				}
-			})
+		row(t, form.String(), bridgetest.Export{}, func(r *harness) {
+			r.follow(50, time.Second)
+			r.inbox.FailAnswer(1, form)
+			r.apply("a", bridge.Target{})
+			r.after(time.Minute)
+			if e := r.store.Checkpoint().Epoch; e != 1 {
+				r.t.Errorf("epoch %d, want the command applied once", e)
+			}
+			r.wantEvents(100)
 		})
 	}
 }
 
-// TestResetSurvivesACrashBeforeTheAnswer: another process finds the command
-// applied and says so.
-func TestResetSurvivesACrashBeforeTheAnswer(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
-		for n := 1; n < 30; n++ {
-			r.inbox.FailAnswer(n, bridgetest.Failed)
-		}
-		r.push("a", 0, bridge.Target{})
-		r.after(time.Second)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		r.start()
-		if a := r.await("a"); !a.Applied {
-			t.Errorf("answer %+v", a)
-		}
-		r.after(time.Minute)
-		if e := r.store.Checkpoint().Epoch; e != 1 {
-			t.Errorf("epoch %d, want 1", e)
-		}
-	})
-}
-
 func TestWithdrawnCommandIsNotApplied(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(500)
 		r.topic.Latency = 10 * time.Second // the loop is busy
-		r.start()
-		r.after(time.Second)
-		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.startFor(time.Second)
+		cmd := reset("a", 0, bridge.Target{})
 		r.inbox.Push(cmd)
 		r.after(2 * time.Second)
 		if !r.inbox.Withdraw(cmd) {
@@ -330,27 +318,18 @@ func TestResetInEveryState(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(50)
-				r.start()
-				r.after(time.Second)
-				state(r)
-				r.after(20 * time.Second)
-				asked := time.Now()
-				if a := r.command("a", bridge.Target{}); !a.Applied {
-					t.Fatalf("refused: %s", a.Detail)
-				}
-				if took := time.Since(asked); took > 2*time.Second {
-					t.Errorf("acknowledged after %v", took)
-				}
-				r.source.Refuse(nil)
-				r.after(15 * time.Minute)
-				if n := len(r.values()); n != 100 {
-					t.Errorf("%d events, want each twice", n)
-				}
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(50, time.Second)
+			state(r)
+			r.after(20 * time.Second)
+			asked := time.Now()
+			r.apply("a", bridge.Target{})
+			if took := time.Since(asked); took > 2*time.Second {
+				r.t.Errorf("acknowledged after %v", took)
+			}
+			r.source.Refuse(nil)
+			r.after(15 * time.Minute)
+			r.wantEvents(100)
 		})
 	}
 }
@@ -368,23 +347,16 @@ func TestInvalidCommand(t *testing.T) {
 		"tail":                     func(c *bridge.Command) { c.Target.Tail = make(bridge.Tail, 4001) },
 		"who, a control character": func(c *bridge.Command) { c.Who = "ann\nbob" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(50)
-				r.start()
-				r.after(5 * time.Second)
-				cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-				spoil(&cmd)
-				r.inbox.Push(cmd)
-				what, _, _ := strings.Cut(name, ",")
-				if a := r.await("a"); a.Applied || !strings.Contains(a.Detail, "the "+what) || len(a.Detail) > 200 {
-					t.Errorf("answer %.300v", a)
-				}
-				if a := r.command("b", bridge.Target{}); !a.Applied {
-					t.Errorf("the next command: %+v", a)
-				}
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(50, 5*time.Second)
+			cmd := reset("a", 0, bridge.Target{})
+			spoil(&cmd)
+			r.inbox.Push(cmd)
+			what, _, _ := strings.Cut(name, ",")
+			if a := r.await("a"); a.Applied || !strings.Contains(a.Detail, "the "+what) || len(a.Detail) > 200 {
+				r.t.Errorf("answer %.300v", a)
+			}
+			r.apply("b", bridge.Target{})
 		})
 	}
 }
@@ -399,5 +371,68 @@ func TestCheckReason(t *testing.T) {
 		if err := bridge.CheckReason(reason); (err == nil) != fine {
 			t.Errorf("%.20q: %v", reason, err)
 		}
+	}
+}
+
+// A bridge that is behind finds out before it refuses a command for a newer
+// epoch.
+func TestRefusesOnStaleKnowledge(t *testing.T) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, time.Second)
+		c := r.store.Checkpoint()
+		to := bridge.Reset(c, c.Origin, bridge.Command{ID: "off", Kind: bridge.KindReset})
+		to.Owner, to.Session, to.WrittenAt = "cli", "clisession", time.Now().UnixMilli()
+		if err := r.store.Advance(r.t.Context(), c, to); err != nil {
+			t.Fatal(err)
+		}
+		r.push("b", 1, bridge.Target{})
+		if a := r.await("b"); !a.Applied {
+			t.Errorf("a command for the stored epoch 1 is refused by an owner that does not own: %s", a.Detail)
+		}
+	})
+}
+
+// A stream that cannot begin answers commands.
+func TestCommandWithoutASession(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*harness){
+		"blocked": func(r *harness) {
+			for n := 2; n < 100; n++ {
+				r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Err: errors.New("no topic")})
+			}
+		},
+		"Kafka is away": func(r *harness) { r.topic.Break() },
+	} {
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.ran(15, time.Second)
+			away(r)
+			r.startFor(5 * time.Second)
+			r.push("a", 0, bridge.Target{})
+			r.after(2 * time.Minute)
+			if _, ok := r.inbox.AnswerTo("a"); !ok || r.bridge.Status().CaughtUp {
+				r.t.Errorf("the inbox is not read")
+			}
+		})
+	}
+}
+
+// What blocked the stream was mended: a command is not held up until the stream
+// looks by itself, unless that would take it from another bridge.
+func TestCommandForMendedStream(t *testing.T) {
+	t.Parallel()
+	for reason, atOnce := range map[bridge.Reason]bool{bridge.ReasonTopic: true, bridge.ReasonOwner: false} {
+		exactRow(t, string(reason), bridgetest.Export{}, func(r *harness) {
+			r.ran(15, time.Second)
+			r.topic.FailRecover(2, &bridge.Fault{Class: bridge.Permanent, Reason: reason, Err: errors.New("not yet")})
+			r.startFor(5 * time.Second)
+			r.wantState(bridge.StateBlocked, reason)
+			r.push("a", 0, bridge.Target{})
+			r.after(5 * time.Second)
+			if _, ok := r.inbox.AnswerTo("a"); ok != atOnce {
+				r.t.Errorf("blocked (%s), mended since: answered within 5s is %t, want %t", reason, ok, atOnce)
+			}
+			r.after(2 * time.Minute)
+			r.wantApplied("a")
+		})
 	}
 }

@@ -40,7 +40,8 @@ func (f *follower) commit(hard context.Context, moved bool) error {
 	f.adopt(next)
 	if was, now := from.Overlap, next.Overlap; was != nil && !was.Done && now != nil && now.Done {
 		f.known.Published = nil
-		f.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+		f.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until),
+			"dropped_as_known", now.Dropped)
 	}
 	f.schedule.sessions.reset()
 	f.schedule.newEvents = f.run.account(f.e, f.found, receipt, b, next.PositionTime) || f.schedule.newEvents
@@ -79,5 +80,6 @@ func (f *follower) drain(hard context.Context) {
 			f.log.Warn("final commit failed", "error", err.Error())
 		}
 	}
-	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor), "published", f.run.totals.published)
+	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(),
+		"cursor", bridge.CursorHash(f.committed.Cursor), "published", f.run.totals.published)
 }

@@ -84,7 +84,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, OnSharedID: sharedPublish, Overlap: time.Hour,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, OnSharedID: sharedPublish,
+		Overlap:          time.Hour,
 		OnCheckpointLoss: lossKafka, ShutdownTimeout: 25 * time.Second,
 	}
 }
@@ -123,8 +124,10 @@ const usualPage = 1000
 // rules are the settings that say how pages are taken.
 func (c *Config) rules() position.Rules {
 	return position.Rules{
-		PageSize: c.PageSize, TailLimit: position.TailFactor * max(c.PageSize, usualPage), End: c.Origin.End, EmptyPages: c.EmptyPages,
-		MarksEnd: c.MarksEnd, EndExplicit: c.EndExplicit, DivertAll: c.DivertAll, DivertShared: c.OnSharedID == sharedBadEvent, Overlap: c.Overlap,
+		PageSize: c.PageSize, TailLimit: position.TailFactor * max(c.PageSize, usualPage), End: c.Origin.End,
+		EmptyPages: c.EmptyPages,
+		MarksEnd:   c.MarksEnd, EndExplicit: c.EndExplicit, DivertAll: c.DivertAll,
+		DivertShared: c.OnSharedID == sharedBadEvent, Overlap: c.Overlap,
 		Listing: c.listing(), LookBack: c.LookBack,
 	}
 }
@@ -152,15 +155,19 @@ func (c *Config) exactlyOnce() bool { return c.Mode == bridge.ExactlyOnce }
 func (c *Config) Validate() error {
 	var p bridge.Problems
 	p.Check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL", "must be above 0, for example 1s")
-	p.Check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX", "must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
+	p.Check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX",
+		"must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
 	p.Check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES", "must be at least 2, for example 8")
 	p.Check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES", "must be above 0, for example 16MiB")
 	p.Check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL", "must be at least 1s, for example 30s")
 	p.Check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES", "must be at least 1, for example 5")
-	p.Check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor), "EXPORT_ON_INVALID_CURSOR", "%q is not one of: stop, previous, time", c.OnInvalidCursor)
-	p.Check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID", "%q is not one of: publish, bad-event", c.OnSharedID)
+	p.Check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor),
+		"EXPORT_ON_INVALID_CURSOR", "%q is not one of: stop, previous, time", c.OnInvalidCursor)
+	p.Check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID",
+		"%q is not one of: publish, bad-event", c.OnSharedID)
 	p.Check(c.Overlap >= 0, "EXPORT_OVERLAP", "must not be below 0, for example 1h")
-	p.Check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS", "%q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
+	p.Check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS",
+		"%q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
 	p.Check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT", "must be above 0, for example 25s")
 	return p.Err()
 }

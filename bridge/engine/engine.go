@@ -69,7 +69,8 @@ func New(cfg Config, ports Ports) (*Engine, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{cfg: cfg, rules: cfg.rules(), ports: ports, log: cfg.Log.With("stream", cfg.Stream)}
-	e.view.Store(&view{status: bridge.Status{Stream: cfg.Stream, Owner: cfg.Owner, Mode: cfg.Mode, State: bridge.StateStarting, Since: time.Now()}})
+	e.view.Store(&view{status: bridge.Status{Stream: cfg.Stream, Owner: cfg.Owner, Mode: cfg.Mode,
+		State: bridge.StateStarting, Since: time.Now()}})
 	return e, nil
 }
 

@@ -24,10 +24,8 @@ func TestExactlyUnknownOutcome(t *testing.T) {
 				r.topic.Latency = 5 * time.Millisecond
 				r.source.Grow(600)
 				r.topic.FailPublish(n, form)
-				r.start()
-				r.after(time.Minute)
-				r.wantOnce()
-				r.wantState(bridge.StateIdle, "")
+				r.startFor(time.Minute)
+				r.wantIdleAfter(0)
 				if r.topic.Recovers() != 2 {
 					t.Errorf("publish %d %v: %d sessions, want 2", n, form, r.topic.Recovers())
 				}
@@ -45,56 +43,43 @@ func TestExactlyWithoutStore(t *testing.T) {
 		"roll back": func(r *harness) func() { r.store.RollBack(2); return func() {} },
 	}
 	for name, cause := range trouble {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(40)
-				r.start()
-				r.after(5 * time.Second)
-				heal := cause(r)
-				r.source.Grow(40)
-				r.after(20 * time.Second)
-				r.wantOnce()
-				r.wantState(bridge.StateIdle, "")
-				if r.topic.Recovers() != 1 {
-					t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
-				}
-				heal()
-				r.after(time.Minute)
-				if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
-					t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
-				}
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.follow(40, 5*time.Second)
+			heal := cause(r)
+			r.grow(40, 20*time.Second)
+			r.wantIdleAfter(0)
+			if r.topic.Recovers() != 1 {
+				r.t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
+			}
+			heal()
+			r.after(time.Minute)
+			if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
+				r.t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
+			}
 		})
 	}
 }
 
 // A start with Redis away needs only what Kafka holds; a new stream waits.
 func TestExactlyStartWithoutStore(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		heal := r.store.Break()
-		r.start()
-		r.after(20 * time.Second)
-		if n := len(r.values()); n != 0 {
-			t.Errorf("%d events published before it is known whether the stream is new", n)
-		}
+		r.startFor(20 * time.Second)
+		r.wantEvents(0)
 		r.wantState(bridge.StateBackoff, "")
 		heal()
 		r.after(time.Minute)
 		r.wantOnce()
 		r.end()
 		r.store.Break()
-		r.source.Grow(25)
-		r.start()
-		r.after(20 * time.Second)
+		r.follow(25, 20*time.Second)
 		r.wantOnce()
 	})
 }
 
-// row is one row of the merge table.
-type row struct {
+// mergeCase is one row of the merge table.
+type mergeCase struct {
 	name   string
 	before func(r *harness) // after a first run of 30 events, with nothing running
 	policy string
@@ -110,7 +95,7 @@ type row struct {
 
 func TestMerge(t *testing.T) {
 	t.Parallel()
-	for _, m := range []row{
+	for _, m := range []mergeCase{
 		{name: "kafka only", before: func(r *harness) { r.store.Wipe() }},
 		{name: "redis behind", before: func(r *harness) { r.store.RollBack(1) }},
 		{name: "both gone, events there", before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
@@ -139,8 +124,7 @@ func TestMerge(t *testing.T) {
 		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, again: -1},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
+			exactBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
 		})
 	}
 }
@@ -161,7 +145,7 @@ func rival(r *harness) {
 	r.topic.Rewrite(c)
 }
 
-func mergeRow(r *harness, m row) {
+func mergeRow(r *harness, m mergeCase) {
 	if m.policy != "" {
 		r.cfg.OnCheckpointLoss = m.policy
 	}
@@ -170,10 +154,7 @@ func mergeRow(r *harness, m row) {
 	if m.first == bridge.AtLeastOnce {
 		r.switchMode(bridge.AtLeastOnce)
 	}
-	r.source.Grow(30)
-	r.start()
-	r.after(time.Minute)
-	r.end()
+	r.ran(30, time.Minute)
 	if m.before != nil {
 		m.before(r)
 	}
@@ -182,15 +163,11 @@ func mergeRow(r *harness, m row) {
 		m.mode = bridge.ExactlyOnce
 	}
 	r.switchMode(m.mode)
-	r.source.Grow(10)
-	r.start()
-	r.after(time.Minute)
+	r.follow(10, time.Minute)
 	r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, m.losses)
 	if m.reason != "" {
 		r.wantState(bridge.StateBlocked, m.reason)
-		if n := len(r.values()); n != held {
-			r.t.Errorf("%d events published while blocked", n-held)
-		}
+		r.wantEvents(held)
 		return
 	}
 	copies := make(map[string]int)
@@ -229,15 +206,12 @@ func (s emptying) Recover(ctx context.Context, owned func(context.Context) error
 // TestEpochAfterMemory: where only the process knows an epoch, another mode
 // begins the next one, not the same again.
 func TestEpochAfterMemory(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(30)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(30, 5*time.Second)
 		r.command("r1", bridge.Target{})
 		r.end()
 		r.switchMode(bridge.AtLeastOnce)
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
 		r.after(time.Minute)
 		if s := r.bridge.Status(); s.Version.Epoch != 2 {
 			r.t.Errorf("the stream is at %s, %s %s, want it in epoch 2", s.Version, s.State, s.Error)
@@ -253,36 +227,27 @@ func TestEpochBehindTheSinks(t *testing.T) {
 		"store": func(r *harness) { r.store.FailLoad(r.store.Loads()+2, bridgetest.ErrInjected) },
 		"sink":  func(r *harness) { r.topic.FailNext(bridgetest.Failed) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(30)
-				r.start()
-				r.after(5 * time.Second)
-				r.end()
-				r.switchMode(bridge.ExactlyOnce)
-				for n := range 100 {
-					r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
-				}
-				r.start()
-				r.after(time.Second)
-				r.end()
-				r.switchMode(bridge.AtLeastOnce)
-				fail(r)
-				r.inbox.Push(bridge.Command{ID: "p", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
-				r.start()
-				r.after(10 * time.Minute)
-				if a, ok := r.inbox.AnswerTo("p"); !ok {
-					r.t.Errorf("the command is not answered: %+v", a)
-				}
-				r.end()
-				r.switchMode(bridge.ExactlyOnce)
-				r.start()
-				r.after(10 * time.Minute)
-				if s := r.bridge.Status(); s.State == bridge.StateBlocked || s.Version.Epoch != 3 {
-					r.t.Errorf("the stream is at %s, %s %s, want it in epoch 3", s.Version, s.State, s.Error)
-				}
-			})
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.ran(30, 5*time.Second)
+			r.switchMode(bridge.ExactlyOnce)
+			for n := range 100 {
+				r.store.FailAdvance(r.store.Advances()+1+n, bridgetest.Failed)
+			}
+			r.startFor(time.Second)
+			r.end()
+			r.switchMode(bridge.AtLeastOnce)
+			fail(r)
+			r.inbox.Push(pause("p", 0))
+			r.startFor(10 * time.Minute)
+			if a, ok := r.inbox.AnswerTo("p"); !ok {
+				r.t.Errorf("the command is not answered: %+v", a)
+			}
+			r.end()
+			r.switchMode(bridge.ExactlyOnce)
+			r.startFor(10 * time.Minute)
+			if s := r.bridge.Status(); s.State == bridge.StateBlocked || s.Version.Epoch != 3 {
+				r.t.Errorf("the stream is at %s, %s %s, want it in epoch 3", s.Version, s.State, s.Error)
+			}
 		})
 	}
 }
@@ -290,29 +255,19 @@ func TestEpochBehindTheSinks(t *testing.T) {
 // TestCommandWhileTheSinkFails: a session that could not begin has no reason to
 // refuse what the next one can apply.
 func TestCommandWhileTheSinkFails(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(30)
-		r.start()
-		r.after(5 * time.Second)
-		r.end()
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(30, 5*time.Second)
 		r.topic.FailNext(bridgetest.Failed)
-		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
-		r.start()
-		r.after(time.Minute)
-		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
-			r.t.Errorf("the answer is %+v, want it applied", a)
-		}
+		r.inbox.Push(pause("stay", 0))
+		r.startFor(time.Minute)
+		r.wantApplied("stay")
 	})
 }
 
 // Somebody else's newer checkpoint in Redis makes the bridge look once.
 func TestExactlyStoreAhead(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(20)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(20, 5*time.Second)
 		other := r.store.Checkpoint()
 		other.Seq += 100
 		other.Session, other.Owner = "other", "somebody"
@@ -321,8 +276,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.store.Put(raw)
-		r.source.Grow(20)
-		r.after(time.Minute)
+		r.grow(20, time.Minute)
 		r.wantOnce() // policy kafka, and Kafka lost nothing
 		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
 		r.wantState(bridge.StateIdle, "")
@@ -338,11 +292,8 @@ func TestExactlyStoreAhead(t *testing.T) {
 // A store that is ahead, and never there when a session begins, is no reason to
 // begin one after the other.
 func TestExactlyStoreAheadUnseen(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(20)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(20, 5*time.Second)
 		other := r.store.Checkpoint()
 		other.Seq += 1000
 		other.Session, other.Owner = "other", "somebody"
@@ -358,17 +309,14 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 		}
 		away(bridgetest.ErrDown)
 		for range 100 {
-			r.source.Grow(1)
-			r.after(3 * time.Second)
+			r.grow(1, 3*time.Second)
 		}
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
 		if n := r.topic.Recovers(); n < 3 || n > 10 {
 			t.Errorf("%d sessions in five minutes, want one a minute", n)
 		}
 		away(nil)
-		r.after(2 * time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(2 * time.Minute)
 		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
 			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
 		}
@@ -381,21 +329,15 @@ func TestExactlyReset(t *testing.T) {
 	t.Parallel()
 	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(30)
-			r.start()
-			r.after(5 * time.Second)
+			r.follow(30, 5*time.Second)
 			r.topic.FailNext(form)
 			a := r.command("r1", bridge.Target{})
 			if !a.Applied || a.Version.Epoch != 1 {
 				t.Fatalf("answer %+v", a)
 			}
 			r.store.Wipe()
-			r.end()
-			r.start()
-			r.after(time.Minute)
-			if n := len(r.values()); n != 60 {
-				t.Errorf("%d events in the topic, want all 30 twice", n)
-			}
+			r.restart(time.Minute)
+			r.wantEvents(60)
 			if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
 				t.Errorf("the store holds %s of change %q", c.Version, c.ChangeID())
 			}
@@ -408,32 +350,21 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		inBubble(t, bridgetest.Export{}, func(r *harness) {
-			r.switchMode(mode)
-			r.source.Grow(30)
-			r.start()
-			r.after(5 * time.Second)
-			r.end()
-			cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-			r.inbox.Push(cmd)
-			ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}
+			r.deliver(mode)
+			r.ran(30, 5*time.Second)
 			r.topic.FailNext(bridgetest.Persisted)
-			a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd)
+			a, err := r.applyWithout(reset("r1", 0, bridge.Target{}))
 			if err != nil || !a.Applied || a.Version != (bridge.Version{Epoch: 1}) {
 				t.Fatalf("%s: answer %+v, %v", mode, a, err)
 			}
 			if c := r.store.Checkpoint(); c.Version != a.Version {
 				t.Errorf("%s: the store is at %s", mode, c.Version)
 			}
-			cmd.ID = "r2" // for an epoch that is over
-			r.inbox.Push(cmd)
-			if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Applied {
+			if a, err := r.applyWithout(reset("r2", 0, bridge.Target{})); err != nil || a.Applied {
 				t.Errorf("%s: a command for an old epoch: %+v, %v", mode, a, err)
 			}
-			r.start()
-			r.after(time.Minute)
-			if n := len(r.values()); n != 60 {
-				t.Errorf("%s: %d events, want all 30 twice", mode, n)
-			}
+			r.startFor(time.Minute)
+			r.wantEvents(60)
 		})
 	}
 }
@@ -450,30 +381,17 @@ func TestApplyRepairs(t *testing.T) {
 		for _, running := range []bool{true, false} {
 			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				r.topic.Latency = 20 * time.Millisecond
-				r.source.Grow(30)
-				r.start()
-				r.after(time.Minute)
-				r.end()
+				r.ran(30, time.Minute)
 				spoil(r)
-				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-				r.inbox.Push(cmd)
-				var a bridge.Answer
 				if running {
 					r.start()
-					a = r.await("r1")
-				} else {
-					var err error
-					a, err = engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
-					if err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-					r.start()
 				}
+				r.steer(reset("r1", 0, bridge.Target{}), running)
 				r.after(time.Minute)
-				if !a.Applied {
-					t.Errorf("%s, running %v: answer %+v", name, running, a)
-				}
 				r.wantState(bridge.StateIdle, "")
+				if t.Failed() {
+					t.Fatalf("%s, running %v", name, running)
+				}
 			})
 		}
 	}
@@ -481,14 +399,13 @@ func TestApplyRepairs(t *testing.T) {
 
 // Apply says what it cannot do, within its time.
 func TestApplyWithoutServer(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Break()
-		cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		cmd := reset("r1", 0, bridge.Target{})
 		r.inbox.Push(cmd)
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := engine.Apply(ctx, r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+		_, err := engine.Apply(ctx, r.cfg, r.portsOf(r.inbox), cmd)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "r1") {
 			t.Errorf("apply without Kafka: %v", err)
 		}
@@ -498,12 +415,9 @@ func TestApplyWithoutServer(t *testing.T) {
 // Every epoch of an at-least-once stream is in the sink before it is in the
 // store: a later exactly-once session must not meet one that it never heard of.
 func TestEpochIntroduced(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Copies = true
-		r.source.Grow(30)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(30, 5*time.Second)
 		heal := r.store.Break()
 		defer heal()
 		r.push("r1", 0, bridge.Target{})
@@ -516,39 +430,6 @@ func TestEpochIntroduced(t *testing.T) {
 	})
 }
 
-// Batches shrink while the sink is slow and grow again when it is quick.
-func TestBatchesAdapt(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
-		r.cfg.PrefetchPages = 16
-		r.start()
-		r.after(time.Second)
-		largest := func(latency time.Duration) int {
-			before := len(r.topic.Kept())
-			r.topic.SetLatency(latency)
-			r.source.Grow(600)
-			for len(r.values()) < len(r.source.Items()) {
-				r.after(time.Second)
-			}
-			kept, most := r.topic.Kept()[before:], 0
-			for _, k := range kept[len(kept)/2:] {
-				most = max(most, len(k.Records))
-			}
-			return most
-		}
-		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
-			t.Errorf("%d pages in a quick batch, want more than may be in memory at once", n)
-		}
-		if n := largest(3 * time.Second); n != 1 {
-			t.Errorf("%d pages in a batch of three seconds, want 1", n)
-		}
-		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
-			t.Errorf("%d pages in a batch that is quick again", n)
-		}
-		r.wantOnce()
-	})
-}
-
 // A batch that is given up when the store shows somebody else's checkpoint does
 // not become visible with the command that comes next.
 func TestExactlyDropsTheBatchAtHand(t *testing.T) {
@@ -556,9 +437,7 @@ func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 	for n := range 10 {
 		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *harness) {
 			r.topic.Latency = 60 * time.Millisecond // so that batches grow
-			r.source.Grow(4000)
-			r.start()
-			r.after(time.Second + time.Duration(n)*7*time.Millisecond)
+			r.follow(4000, time.Second+time.Duration(n)*7*time.Millisecond)
 			foreign := r.store.Checkpoint()
 			foreign.Seq += 5000
 			foreign.Session, foreign.Owner = "other", "other"
@@ -587,21 +466,17 @@ func TestIgnoredCursor(t *testing.T) {
 		"a new one each time": func(n int) string { return fmt.Sprint("c", n) },
 		"always the same":     func(int) string { return "c" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
-				n := 0
-				r.source.Serve(func(bridge.Position) bridgetest.Answer {
-					n++
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
-				})
-				r.start()
-				r.after(10 * time.Minute)
-				r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-				if got := r.values(); len(got) != 3 {
-					t.Errorf("%d events are published, want 3", len(got))
-				}
+		exactRow(t, name, bridgetest.Export{PageSize: 3}, func(r *harness) {
+			n := 0
+			r.source.Serve(func(bridge.Position) bridgetest.Answer {
+				n++
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
 			})
+			r.startFor(10 * time.Minute)
+			r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+			if got := r.values(); len(got) != 3 {
+				r.t.Errorf("%d events are published, want 3", len(got))
+			}
 		})
 	}
 }

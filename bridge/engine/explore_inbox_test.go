@@ -156,7 +156,7 @@ func TestWorldCopied(t *testing.T) {
 		{exactly: true, later: true, wrong: true},
 		{wrong: true},
 	} {
-		w := &world{exactly: test.exactly}
+		w := newWorld(plan{exactly: test.exactly})
 		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}}}
 		w.topic.copied = at(1, "r1")
 		if test.later {

@@ -427,15 +427,15 @@ func (p *process) Acquire(ctx context.Context) (bridge.Ownership, error) {
 }
 
 // Lost implements bridge.Ownership.
-func (t *ownership) Lost() <-chan struct{} { return t.lost }
+func (o *ownership) Lost() <-chan struct{} { return o.lost }
 
 // Confirm implements bridge.Ownership.
-func (t *ownership) Confirm(ctx context.Context) error {
-	return t.p.ask(ctx, &call{op: opConfirm, run: func(f fate) error {
+func (o *ownership) Confirm(ctx context.Context) error {
+	return o.p.ask(ctx, &call{op: opConfirm, run: func(f fate) error {
 		switch {
 		case f != fateOK:
 			return errExplored
-		case t.p.w.owner != t.p.who || t.p.ownership != t:
+		case o.p.w.owner != o.p.who || o.p.ownership != o:
 			return bridge.ErrNotOwner
 		}
 		return nil
@@ -447,12 +447,12 @@ func (*ownership) Shared(context.Context) bool { return true }
 func (*ownership) Rival(context.Context) (string, error) { return "", nil }
 
 // Release implements bridge.Ownership.
-func (t *ownership) Release() {
-	t.p.ask(context.Background(), &call{op: opRelease, run: func(fate) error {
-		if w := t.p.w; w.owner == t.p.who && t.p.ownership == t {
+func (o *ownership) Release() {
+	o.p.ask(context.Background(), &call{op: opRelease, run: func(fate) error {
+		if w := o.p.w; w.owner == o.p.who && o.p.ownership == o {
 			w.owner = -1
 		}
-		t.p.ownership = nil
+		o.p.ownership = nil
 		return nil
 	}})
 }

@@ -16,9 +16,6 @@ func (w *world) refuse() {
 	if newest.Cursor == "" {
 		return
 	}
-	if w.export.refused == nil {
-		w.export.refused = make(map[string]bool)
-	}
 	w.export.refused[newest.Cursor] = true
 }
 
@@ -148,9 +145,6 @@ func (h publishedBytes) Match(e *bridge.Event) bool { return h[itemOf(e.Raw)] }
 
 // hold notes that the topic has items.
 func (x *topicOf) hold(items []int) {
-	if x.holds == nil {
-		x.holds = make(map[int]int)
-	}
 	for _, n := range items {
 		x.holds[n]++
 	}
@@ -161,9 +155,6 @@ func (w *world) waive(c bridge.Checkpoint) {
 	x := &w.topic
 	if w.plan.windows {
 		return // rewound does
-	}
-	if x.waived == nil {
-		x.waived = make(map[int]bool)
 	}
 	for n := range reached(c) {
 		x.waived[n] = x.waived[n] || x.holds[n] == 0

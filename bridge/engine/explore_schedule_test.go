@@ -90,10 +90,27 @@ type result struct {
 	trace  []string
 }
 
+// newWorld returns the world of a plan before anything has happened.
+func newWorld(p plan) *world {
+	return &world{
+		plan: p, exactly: p.exactly, hash: 14695981039346656037, loaded: make(map[string]int),
+		export: exported{
+			contract: p.contract, size: 3, inclusive: p.inclusive, refused: make(map[string]bool), looped: make(map[string]bool),
+			stale: make(map[string]bool), firsts: make(map[bridge.CursorDigest]firstPage),
+		},
+		topic: topicOf{
+			holds: make(map[int]int), waived: make(map[int]bool), taken: make(map[int]bool), ever: make(map[int]bool),
+			acked: make(map[history]map[int]bool),
+		},
+		store: copyStore{been: make(map[int]bool)},
+	}
+}
+
 // runPlan runs one schedule in a bubble of its own. Whatever hangs or panics
 // on the scheduler's side is a violation too.
 func runPlan(t *testing.T, p plan, verbose bool) (r result) {
-	w := &world{loaded: make(map[string]int), plan: p, exactly: p.exactly, verbose: verbose, hash: 14695981039346656037}
+	w := newWorld(p)
+	w.verbose = verbose
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.fail(ruleLeak, "%v", cause)
@@ -112,8 +129,6 @@ func (w *world) run() {
 	w.began, w.wake = time.Now(), make(chan struct{}, 1)
 	w.unreadableFrom.Store(readable)
 	w.right, w.settings = settingsRight, [3]settingsOf{settingsRight, settingsRight, settingsLaptop}
-	w.export = exported{contract: w.plan.contract, size: 3, inclusive: w.plan.inclusive}
-	w.topic.waived = make(map[int]bool)
 	w.begin()
 	if w.plan.order > 0 {
 		w.rnd = rand.New(rand.NewPCG(w.plan.order, 1))

@@ -214,9 +214,6 @@ func (x *topicOf) keepCopy(c bridge.Checkpoint) {
 
 // note notes items that consumers may have seen.
 func (x *topicOf) note(items []int) {
-	if x.ever == nil {
-		x.ever = make(map[int]bool)
-	}
 	for _, n := range items {
 		x.ever[n] = true
 	}
@@ -225,9 +222,6 @@ func (x *topicOf) note(items []int) {
 // ackedIn returns what was acknowledged in the history that c belongs to.
 func (x *topicOf) ackedIn(c bridge.Checkpoint) map[int]bool {
 	h := historyOf(c)
-	if x.acked == nil {
-		x.acked = make(map[history]map[int]bool)
-	}
 	if x.acked[h] == nil {
 		x.acked[h] = make(map[int]bool)
 	}

@@ -17,9 +17,6 @@ func (x *exported) noteFirst(p *bridge.Page) {
 	if p.At.Cursor != "" || p.Tail() {
 		return
 	}
-	if x.firsts == nil {
-		x.firsts = make(map[bridge.CursorDigest]firstPage)
-	}
 	x.firsts[bridge.DigestCursor(p.Next)] = firstPage{indexOf(p.Next), p.Next}
 }
 
@@ -36,9 +33,6 @@ func (w *world) stale() {
 	x, at := &w.export, w.newest()
 	if first, ok := x.firsts[at.Border.FirstNext]; at.Cursor == "" || !ok || first.next == at.Cursor {
 		return // of a page that leads to itself it is the end
-	}
-	if x.stale == nil {
-		x.stale = make(map[string]bool)
 	}
 	x.stale[at.Cursor] = true
 }
@@ -59,8 +53,5 @@ func (w *world) pageOne(at bridge.Position) *bridge.Page {
 
 // looks notes a cursor whose page looks like one of another cursor.
 func (x *exported) looks(cursor string) {
-	if x.looped == nil {
-		x.looped = make(map[string]bool)
-	}
 	x.looped[cursor] = true
 }

@@ -146,9 +146,6 @@ func (x *topicOf) drop(items []int) {
 
 // take notes that the topic had an item that somebody took off it.
 func (x *topicOf) take(n int) {
-	if x.taken == nil {
-		x.taken = make(map[int]bool)
-	}
 	x.taken[n] = true
 }
 
@@ -174,8 +171,7 @@ func (w *world) remake() {
 		x.take(n)
 	}
 	x.events = events{made: x.events.made + 1}
-	x.holds, x.ever, x.records = nil, nil, 0
-	x.hold(nil)
+	x.holds, x.ever, x.records = make(map[int]int), make(map[int]bool), 0
 	w.damaged = true
 }
 
@@ -213,9 +209,6 @@ func (w *world) trim() {
 	n := x.events.log[i]
 	x.drop(x.events.log[:i+1])
 	x.events.log, x.events.start = x.events.log[i+1:], x.events.start+int64(i)+1
-	if x.waived == nil {
-		x.waived = make(map[int]bool)
-	}
 	x.waived[n] = true
 	w.damaged = true
 }

@@ -93,76 +93,50 @@ func (w *world) twist(c *call) (f fate, after func()) {
 }
 
 // disturb is what happens beside the bridges.
-func (w *world) disturb(t twist) {
-	switch t {
-	case twistTell:
-		w.tell()
-	case twistFence:
-		w.sessions++
-		w.topic.session = w.sessions
-	case twistWipe:
-		w.wipe()
-	case twistBack1:
-		w.rollBack(1)
-	case twistBack3:
-		w.rollBack(3)
-	case twistLose:
-		w.lose(2)
-	case twistSwitch:
-		w.exactly, w.switched = !w.exactly, true
-		for who := range 2 {
-			if w.procs[who] != nil {
-				w.crash(who, false)
-			}
+func (w *world) disturb(t twist) { disturbances[t](w) }
+
+var disturbances = map[twist]func(w *world){
+	twistTell:   (*world).tell,
+	twistFence:  func(w *world) { w.sessions++; w.topic.session = w.sessions },
+	twistWipe:   (*world).wipe,
+	twistBack1:  func(w *world) { w.rollBack(1) },
+	twistBack3:  func(w *world) { w.rollBack(3) },
+	twistLose:   func(w *world) { w.lose(2) },
+	twistSwitch: (*world).switchDelivery,
+	twistReset:  func(w *world) { w.request(0) },
+	twistSkip:   func(w *world) { w.request(2) },
+	twistHold:   func(w *world) { w.hold(time.Now().Add(20 * time.Second).UnixMilli()) },
+	twistRecall: (*world).withdraw,
+	twistRevive: (*world).revive,
+	twistApply:  (*world).apply,
+	twistGrow:   func(w *world) { w.grow(1) },
+	twistShort:  func(w *world) { w.export.size = 2 },
+	twistRefuse: (*world).refuse,
+	twistRename: (*world).rename,
+	twistAccept: func(w *world) { w.accept(w.right) },
+	twistDeny:   (*world).deny,
+	twistStale:  (*world).stale,
+	twistLoop:   func(w *world) { w.export.loops = true },
+	twistForget: (*world).forget,
+	twistHalt:   func(w *world) { w.hold(bridge.Forever) },
+	twistOrphan: func(w *world) { w.request(0); w.orphan = w.inbox.pending },
+	twistRemake: (*world).remake,
+	twistCut:    (*world).cut,
+	twistTrim:   (*world).trim,
+	twistGarble: (*world).garble,
+	twistLapse:  (*world).lapse,
+}
+
+// switchDelivery starts all processes again with the other delivery.
+func (w *world) switchDelivery() {
+	w.exactly, w.switched = !w.exactly, true
+	for who := range 2 {
+		if w.procs[who] != nil {
+			w.crash(who, false)
 		}
-		if w.procs[2] != nil {
-			w.kill(2)
-		}
-	case twistReset:
-		w.request(0)
-	case twistSkip:
-		w.request(2)
-	case twistHold:
-		w.hold(time.Now().Add(20 * time.Second).UnixMilli())
-	case twistRecall:
-		w.withdraw()
-	case twistRevive:
-		w.revive()
-	case twistApply:
-		w.apply()
-	case twistGrow:
-		w.grow(1)
-	case twistShort:
-		w.export.size = 2
-	case twistRefuse:
-		w.refuse()
-	case twistRename:
-		w.rename()
-	case twistAccept:
-		w.accept(w.right)
-	case twistDeny:
-		w.deny()
-	case twistStale:
-		w.stale()
-	case twistLoop:
-		w.export.loops = true
-	case twistForget:
-		w.forget()
-	case twistHalt:
-		w.hold(bridge.Forever)
-	case twistOrphan:
-		w.request(0)
-		w.orphan = w.inbox.pending
-	case twistRemake:
-		w.remake()
-	case twistCut:
-		w.cut()
-	case twistTrim:
-		w.trim()
-	case twistGarble:
-		w.garble()
-	case twistLapse:
-		w.lapse()
+	}
+	if w.procs[2] != nil {
+		w.kill(2)
 	}
 }
 
@@ -360,7 +334,7 @@ func TestWorldRevived(t *testing.T) {
 		{what: "a pause", kind: bridge.KindPause, answer: bridge.Answer{Version: at(1)}},
 		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true, answer: bridge.Answer{Version: at(1)}, passes: true},
 	} {
-		w := &world{plan: plan{free: test.free}}
+		w := newWorld(plan{free: test.free})
 		cmd := bridge.Command{ID: "r1", Kind: test.kind, BaseEpoch: 1}
 		w.inbox.all = []*asked{{cmd: cmd, claimed: "s", answer: &test.answer}}
 		w.revive()

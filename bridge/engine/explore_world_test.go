@@ -277,9 +277,6 @@ func (s *copyStore) advance(p *process, from, to bridge.Checkpoint) error {
 	}
 	s.value = to
 	s.history = append(s.history, to)
-	if s.been == nil {
-		s.been = make(map[int]bool)
-	}
 	s.been[reached(to)] = true
 	return nil
 }
@@ -448,9 +445,10 @@ func (w *world) judge() {
 func TestWorldExpired(t *testing.T) {
 	t.Parallel()
 	for _, was := range []bool{true, false} {
-		w := &world{lossy: true}
+		w := newWorld(plan{})
+		w.lossy = true
 		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}, claimed: "gone"}}
-		w.store.been = map[int]bool{2: was}
+		w.store.been[2] = was
 		w.moved(bridge.Checkpoint{}, bridge.Checkpoint{
 			Mode: bridge.AtLeastOnce, Kind: bridge.KindReset, Tail: make(bridge.Tail, 2), Change: &bridge.Change{ID: "x", Reason: "command r1 expired"},
 		})
@@ -465,9 +463,10 @@ func TestWorldExpired(t *testing.T) {
 func TestWorldExpiredBehind(t *testing.T) {
 	t.Parallel()
 	for to, wrong := range []bool{true, true, false, true} {
-		w := &world{switched: true}
+		w := newWorld(plan{})
+		w.switched = true
 		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}, claimed: "gone"}}
-		w.store.been = map[int]bool{0: true}
+		w.store.been[0] = true
 		w.topic.log = []bridge.Checkpoint{
 			{}, {Version: bridge.Version{Seq: 1}, Tail: make(bridge.Tail, 2)}, {Version: bridge.Version{Epoch: 2}, Tail: make(bridge.Tail, 1)},
 		}

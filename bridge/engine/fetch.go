@@ -76,9 +76,11 @@ func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher
 	depth := e.cfg.PrefetchPages
 	c := &prefetcher{
 		source: e.ports.Source, observe: e.observe,
-		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
+		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1),
+		freed:    make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
-		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, budget: e.cfg.Budget, load: &e.load, listing: e.cfg.listing(),
+		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes,
+		pageSize: e.cfg.PageSize, budget: e.cfg.Budget, load: &e.load, listing: e.cfg.listing(),
 	}
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
@@ -259,7 +261,8 @@ func (c *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 		return c.calls.Ended(ctx)
 	}
 	if err == nil {
-		c.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items, Code: fullness(p.Items, c.pageSize)})
+		c.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items,
+			Code: fullness(p.Items, c.pageSize)})
 	}
 	return err
 }

@@ -36,9 +36,7 @@ func TestNothingBehindARefusedPage(t *testing.T) {
 		r.source.Grow(50)
 		err := r.runWith(engine.Ports{Source: &malformed{Source: r.source, from: 4, with: bad}, Inbox: r.inbox})
 		wantBlocked(t, err, bridge.ReasonSchema)
-		if got := len(r.values()); got != 15 {
-			t.Errorf("%d events are published, want the 15 of the three pages before", got)
-		}
+		r.wantEvents(15)
 	})
 }
 
@@ -48,11 +46,9 @@ func TestBudgetCountsItems(t *testing.T) {
 	const items, budget = 200, 1 << 20
 	exactlyInBubble(t, bridgetest.Export{PageSize: items, Latency: 50 * time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		r.topic.SetLatency(30 * time.Minute)
-		r.source.Grow(20 * items)
-		r.after(20 * time.Minute)
+		r.grow(20*items, 20*time.Minute)
 		// Any sink needs more than 500 bytes for an event on its way.
 		pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes
 		if least := int64(pages * items * 500); pages < 3 || bytes < least || bytes > 2*budget {
@@ -85,8 +81,7 @@ func TestBudgetCountsTexts(t *testing.T) {
 		r.startWith(engine.Ports{Source: wordy{r.source, extra}})
 		r.after(time.Second)
 		r.topic.SetLatency(30 * time.Minute)
-		r.source.Grow(20 * 5)
-		r.after(20 * time.Minute)
+		r.grow(20*5, 20*time.Minute)
 		if pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes; pages < 2 || pages > 4 || bytes < int64(pages-1)*extra {
 			t.Errorf("%d pages are in memory and counted as %d bytes, want at most 4 of %d", pages, bytes, extra)
 		}
@@ -120,11 +115,7 @@ func TestRequestsAreObserved(t *testing.T) {
 		r.source.Grow(5 * pages)
 		r.source.FailRequest(4, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: errors.New("cut")})
 		var got fetches
-		e, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox, Observer: &got})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Run(r.t.Context()); err != nil {
+		if err := r.runWith(engine.Ports{Observer: &got}); err != nil {
 			t.Fatal(err)
 		}
 		codes := make(map[string]int)

@@ -131,7 +131,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 		// All events are committed; the next run reads some empty pages again.
 		f.log.Warn("final commit failed", "error", err.Error())
 	}
-	f.log.Info("run ended", "why", f.run.ended, "events", f.committed.Events-f.run.began, "dead_lettered", f.run.totals.deadLettered,
+	f.log.Info("run ended", "why", f.run.ended, "events", f.committed.Events-f.run.began,
+		"dead_lettered", f.run.totals.deadLettered,
 		"checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor))
 	return nil
 }
@@ -294,7 +295,8 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		// the cursor is not to blame.
 		f.schedule.suspect, f.schedule.outage = nil, fault
 		if fault.Reason != bridge.ReasonAuth && fault.Class != bridge.Throttled {
-			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, HintCode: fault.HintCode, Err: fault.Err}
+			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint,
+				HintCode: fault.HintCode, Err: fault.Err}
 		}
 	}
 	tries := &f.schedule.fetches

@@ -17,28 +17,21 @@ func TestEachContractOnce(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		for _, noIDs := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/ids=%v", end, !noIDs), func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
-					r.source.Grow(95)
-					r.start()
-					r.after(time.Second)
-					r.wantOnce()
-					for i := range 40 { // slow growth, across page borders
-						r.source.Grow(1 + i%3)
-						r.after(2 * time.Second)
-					}
-					r.after(20 * time.Second)
-					r.wantOnce()
-					r.wantState(bridge.StateIdle, "")
-					want := bridge.ContractEmptyCursor
-					if end == bridgetest.EndEmptyItems || end == bridgetest.EndFreshCursor {
-						want = bridge.ContractEmptyItems
-					}
-					if got := r.bridge.Status().Contract; got != want {
-						t.Errorf("contract seen is %q, want %q", got, want)
-					}
-				})
+			row(t, fmt.Sprintf("%s/ids=%v", end, !noIDs), bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
+				r.follow(95, time.Second)
+				r.wantOnce()
+				for i := range 40 { // slow growth, across page borders
+					r.grow(1+i%3, 2*time.Second)
+				}
+				r.after(20 * time.Second)
+				r.wantIdleAfter(0)
+				want := bridge.ContractEmptyCursor
+				if end == bridgetest.EndEmptyItems || end == bridgetest.EndFreshCursor {
+					want = bridge.ContractEmptyItems
+				}
+				if got := r.bridge.Status().Contract; got != want {
+					r.t.Errorf("contract seen is %q, want %q", got, want)
+				}
 			})
 		}
 	}
@@ -49,20 +42,15 @@ func TestEachContractOnce(t *testing.T) {
 func TestQuietExportIsNotHammered(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
-		t.Run(string(end), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.source.Grow(25)
-				r.start()
-				r.after(10 * time.Minute)
-				if n := r.source.Requests(); n < 40 || n > 70 {
-					t.Errorf("%d requests in ten quiet minutes, want about 50", n)
-				}
-				if n := len(r.store.History()); n > 60 {
-					t.Errorf("%d checkpoints in ten quiet minutes", n)
-				}
-				r.wantOnce()
-			})
+		row(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
+			r.follow(25, 10*time.Minute)
+			if n := r.source.Requests(); n < 40 || n > 70 {
+				r.t.Errorf("%d requests in ten quiet minutes, want about 50", n)
+			}
+			if n := len(r.store.History()); n > 60 {
+				r.t.Errorf("%d checkpoints in ten quiet minutes", n)
+			}
+			r.wantOnce()
 		})
 	}
 }
@@ -95,11 +83,8 @@ func TestFailures(t *testing.T) {
 				for n := 1; n <= 6; n++ {
 					inBubble(t, bridgetest.Export{End: end, PageSize: 5, Latency: 10 * time.Millisecond}, func(r *harness) {
 						fail(r, n)
-						r.source.Grow(33)
-						r.start()
-						r.after(20 * time.Second)
-						r.source.Grow(4)
-						r.after(2 * time.Minute)
+						r.follow(33, 20*time.Second)
+						r.grow(4, 2*time.Minute)
 						r.wantAll()
 						r.wantState(bridge.StateIdle, "")
 						if strings.HasPrefix(name, "advance") || strings.HasPrefix(name, "request") {
@@ -118,44 +103,36 @@ func TestRestartsAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		for _, abandon := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/abandon=%v", end, abandon), func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
-					r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
-					if abandon {
-						r.cfg.ShutdownTimeout = time.Nanosecond
+			row(t, fmt.Sprintf("%s/abandon=%v", end, abandon), bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
+				r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
+				if abandon {
+					r.cfg.ShutdownTimeout = time.Nanosecond
+				}
+				r.source.Grow(50)
+				for ms := range 60 {
+					r.startFor(time.Duration(ms*3) * time.Millisecond)
+					r.source.Grow(ms % 4)
+					if err := r.end(); err != nil && !errors.Is(err, engine.ErrShutdown) {
+						r.t.Errorf("after %d ms: %v", ms*3, err)
 					}
-					r.source.Grow(50)
-					for ms := range 60 {
-						r.start()
-						r.after(time.Duration(ms*3) * time.Millisecond)
-						r.source.Grow(ms % 4)
-						if err := r.end(); err != nil && !errors.Is(err, engine.ErrShutdown) {
-							t.Errorf("after %d ms: %v", ms*3, err)
-						}
-					}
-					r.start()
-					r.after(time.Minute)
-					r.wantAll()
-					if !abandon {
-						r.wantOnce()
-					}
-				})
+				}
+				r.startFor(time.Minute)
+				r.wantAll()
+				if !abandon {
+					r.wantOnce()
+				}
 			})
 		}
 	}
 }
 
 func TestFetchRunsAhead(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.topic.Latency, r.store.Latency = 15*time.Millisecond, time.Millisecond
 		r.cfg.Limits.Once = true
 		r.source.Grow(1000)
 		began := time.Now()
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		// 100 pages of 20 ms each, and one commit behind the last.
 		if took := time.Since(began); took > 100*20*time.Millisecond+50*time.Millisecond {
 			t.Errorf("100 pages of 20 ms took %v: publishing is not hidden behind fetching", took)
@@ -168,36 +145,31 @@ func TestFetchRunsAhead(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kafka", "redis"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
-				heal := func() {}
-				r.start()
-				r.after(10 * time.Millisecond) // the start is committed
-				if name == "kafka" {
-					r.topic.SetLatency(30 * time.Minute)
-					heal = func() { r.topic.SetLatency(0) }
-				}
-				r.source.Grow(1000)
-				r.after(time.Second)
-				if name == "redis" {
-					heal = r.store.Break()
-				}
-				r.after(20 * time.Minute)
-				if n := r.source.Unreleased(); n > r.cfg.PrefetchPages || n < 2 {
-					t.Errorf("%d pages in memory, budget is %d", n, r.cfg.PrefetchPages)
-				}
-				heal()
-				r.after(time.Hour)
-				r.wantOnce()
-			})
+		row(t, name, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+			heal := func() {}
+			r.start()
+			r.after(10 * time.Millisecond) // the start is committed
+			if name == "kafka" {
+				r.topic.SetLatency(30 * time.Minute)
+				heal = func() { r.topic.SetLatency(0) }
+			}
+			r.grow(1000, time.Second)
+			if name == "redis" {
+				heal = r.store.Break()
+			}
+			r.after(20 * time.Minute)
+			if n := r.source.Unreleased(); n > r.cfg.PrefetchPages || n < 2 {
+				r.t.Errorf("%d pages in memory, budget is %d", n, r.cfg.PrefetchPages)
+			}
+			heal()
+			r.after(time.Hour)
+			r.wantOnce()
 		})
 	}
 }
 
 func TestByteBudgetAllowsTwoPages(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchBytes = 1
 		r.source.Grow(200)
 		r.topic.Latency = time.Second
@@ -209,140 +181,10 @@ func TestByteBudgetAllowsTwoPages(t *testing.T) {
 	})
 }
 
-func TestBoundedRuns(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		limits func(r *harness, items [][]byte) engine.Limits
-		events int
-		why    string
-	}{
-		"once":                        {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true} }, 95, "drained"},
-		"max events, rounded to page": {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 31} }, 40, string(bridge.HintMaxEvents)},
-		"max events, exact":           {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 30} }, 30, string(bridge.HintMaxEvents)},
-		"more than there is":          {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true, MaxEvents: 1000} }, 95, "drained"},
-		"until": {func(r *harness, items [][]byte) engine.Limits {
-			return engine.Limits{Until: timeOf(r, items[42])}
-		}, 50, string(bridge.HintUntil)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				items := r.source.Grow(95)
-				r.cfg.Limits = tc.limits(r, items)
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
-				if n := len(r.values()); n != tc.events {
-					t.Errorf("%d events, want %d", n, tc.events)
-				}
-				if why := r.bridge.Status().Ended; !strings.Contains(why, tc.why) {
-					t.Errorf("ended %q, want %q", why, tc.why)
-				}
-				// The next run goes on where this one ended.
-				r.cfg.Limits = engine.Limits{Once: true}
-				if err := r.run(); err != nil {
-					t.Fatal(err)
-				}
-				r.wantOnce()
-			})
-		})
-	}
-}
-
-func timeOf(r *harness, item []byte) int64 {
-	r.t.Helper()
-	_, rest, _ := strings.Cut(string(item), `"timestamp":`)
-	var ms int64
-	if _, err := fmt.Sscanf(rest, "%d", &ms); err != nil {
-		r.t.Fatal(err)
-	}
-	return ms
-}
-
-func TestWindow(t *testing.T) {
-	t.Parallel()
-	window := func(r *harness, items [][]byte) {
-		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[10]), timeOf(r, items[60])
-	}
-	t.Run("ends on its last page, is resumed, and stays done", func(t *testing.T) {
-		t.Parallel()
-		inBubble(t, bridgetest.Export{}, func(r *harness) {
-			window(r, r.source.Grow(95))
-			r.after(time.Hour)
-			r.cfg.Limits.MaxEvents = 20
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
-			r.cfg.Limits = engine.Limits{}
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
-			if why := r.bridge.Status().Ended; !strings.Contains(why, "last page") {
-				t.Errorf("ended %q", why)
-			}
-			if n := len(r.values()); n != 50 {
-				t.Errorf("%d events, want 50", n)
-			}
-			for _, at := range r.source.Asked() {
-				if !at.Window || at.Start != r.cfg.Origin.Start || at.End != r.cfg.Origin.End {
-					t.Errorf("asked %+v, want the window's bounds with every request", at)
-				}
-			}
-			asked := r.source.Requests()
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
-			if r.source.Requests() != asked || len(r.values()) != 50 {
-				t.Error("a window that is done was fetched again")
-			}
-		})
-	})
-	t.Run("ends after empty pages", func(t *testing.T) {
-		t.Parallel()
-		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
-			window(r, r.source.Grow(95))
-			r.after(time.Hour)
-			if err := r.run(); err != nil {
-				t.Fatal(err)
-			}
-			if why := r.bridge.Status().Ended; !strings.Contains(why, "5 empty pages") {
-				t.Errorf("ended %q", why)
-			}
-			if n := len(r.values()); n != 50 {
-				t.Errorf("%d events, want 50", n)
-			}
-		})
-	})
-}
-
-// TestWindowInTheFuture is not over before its end has passed.
-func TestWindowInTheFuture(t *testing.T) {
-	t.Parallel()
-	for _, end := range bridgetest.Ends {
-		t.Run(string(end), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
-				r.source.Grow(25)
-				r.start()
-				r.after(5 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.source.Grow(25)
-				r.after(10 * time.Minute)
-				if why := r.bridge.Status().Ended; !strings.Contains(why, "window ended") {
-					t.Errorf("ended %q", why)
-				}
-				r.wantOnce()
-			})
-		})
-	}
-}
-
 // TestStartIsRestated: a run that published nothing, with a wrong key say,
 // does not fix the settings. But a later start would skip what came in between.
 func TestStartIsRestated(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)
 		r.after(time.Hour)
 		r.cfg.Origin.Start = timeOf(r, items[20])
@@ -352,9 +194,7 @@ func TestStartIsRestated(t *testing.T) {
 		r.source.Refuse(nil)
 		r.cfg.Origin.Start, r.cfg.Origin.Events = timeOf(r, items[30]), []string{"x"}
 		r.cfg.Limits.MaxEvents = 1
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		if got := r.store.Checkpoint().Origin; got.Start != timeOf(r, items[20]) || len(got.Events) != 1 {
 			t.Errorf("the stream began with %+v, want the earlier start and the new filter", got)
 		}
@@ -378,20 +218,17 @@ func TestStartIsRestated(t *testing.T) {
 		wantBlocked(t, r.run(), bridge.ReasonAuth)
 		r.source.Refuse(nil)
 		r.cfg.Origin.Start = 0
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.wantOnce()
 	})
 }
 
 // TestStatusNamesWhoIsAway: a stream that waits for a server is not caught up.
 func TestStatusNamesWhoIsAway(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		health := new(bridge.Health)
 		r.source.Grow(5)
-		r.startWith(engine.Ports{Source: r.source, Health: health})
+		r.startWith(engine.Ports{Health: health})
 		r.after(time.Second)
 		if s := r.bridge.Status(); !s.CaughtUp {
 			t.Errorf("%+v, want caught up", s)
@@ -408,12 +245,9 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 // TestEmptyPages: three are followed at once, then the stream counts as caught
 // up, and commits that only move the cursor are at most one a second.
 func TestEmptyPages(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+	bubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
 		r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
-		r.source.Grow(10)
-		r.start()
-		r.after(50 * time.Millisecond)
+		r.follow(10, 50*time.Millisecond)
 		if n := r.source.Requests(); n != 1+4 {
 			t.Errorf("%d requests at once, want the page with items, an empty page, and three more", n)
 		}
@@ -421,15 +255,13 @@ func TestEmptyPages(t *testing.T) {
 		if n := len(r.store.History()); n > 15 {
 			t.Errorf("%d commits in 10 s over empty pages", n)
 		}
-		r.source.Grow(10)
-		r.after(time.Second)
+		r.grow(10, time.Second)
 		r.wantOnce()
 	})
 }
 
 func TestShutdownFinishesTheBatch(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
@@ -442,15 +274,13 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 			t.Fatal("the batch in flight was not finished")
 		}
 		r.topic.Latency = 0
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantOnce()
 	})
 }
 
 func TestShutdownTimesOut(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
@@ -467,11 +297,8 @@ func TestShutdownTimesOut(t *testing.T) {
 }
 
 func TestHeartbeatRestoresTheStore(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(15)
-		r.start()
-		r.after(time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, time.Second)
 		before := r.store.Checkpoint()
 		r.store.Wipe()
 		r.after(40 * time.Second)
@@ -479,15 +306,13 @@ func TestHeartbeatRestoresTheStore(t *testing.T) {
 		if after.Cursor != before.Cursor || len(after.Tail) != len(before.Tail) || after.Kind != bridge.KindHeartbeat {
 			t.Errorf("restored %+v, want a heartbeat at %+v", after, before)
 		}
-		r.source.Grow(30)
-		r.after(time.Minute)
+		r.grow(30, time.Minute)
 		r.wantOnce()
 	})
 }
 
 func TestWipedWhileDataFlows(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		for range 5 {
@@ -501,11 +326,8 @@ func TestWipedWhileDataFlows(t *testing.T) {
 
 // TestStoreRolledBack: a fail-over that lost the last writes.
 func TestStoreRolledBack(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(500)
-		r.start()
-		r.after(300 * time.Millisecond)
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(500, 300*time.Millisecond)
 		r.store.RollBack(3)
 		r.after(300 * time.Millisecond)
 		a := r.command("r1", bridge.Target{})
@@ -522,18 +344,11 @@ func TestStoreRolledBack(t *testing.T) {
 }
 
 func TestCheckpointLost(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(50, time.Second)
 		r.store.Wipe()
 		asked := r.source.Requests()
-		r.start()
-		r.after(10 * time.Minute)
+		r.startFor(10 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
 		if r.source.Requests() != asked {
 			t.Error("asked the API without a checkpoint")
@@ -544,20 +359,16 @@ func TestCheckpointLost(t *testing.T) {
 		}
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if n := len(r.values()); n != 100 {
-			t.Errorf("%d events after the reset to the beginning, want each twice", n)
-		}
+		r.wantEvents(100)
 	})
 }
 
 // A stream begins only when it is known that it has not begun before.
 func TestBegunBeforeOrNot(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.topic.Vast(true)
-		r.start()
-		r.after(10 * time.Minute)
+		r.startFor(10 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
 		if n := r.source.Requests(); n > 0 {
 			t.Errorf("asked the API %d times, not knowing whether the stream is new", n)
@@ -565,15 +376,12 @@ func TestBegunBeforeOrNot(t *testing.T) {
 		r.topic.Vast(false)
 		r.after(2 * time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if n := len(r.values()); n != 50 {
-			t.Errorf("%d events, want 50", n)
-		}
+		r.wantEvents(50)
 	})
 }
 
 func TestSecondBridgeIsNoticed(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
 		shared := turns{make(chan struct{}, 1), r.source}
 		r.source.Grow(2000)
 		r.startWith(engine.Ports{Source: shared})
@@ -601,19 +409,46 @@ func TestStoreFailsDuringDoubt(t *testing.T) {
 		"wiped":       func(s *bridgetest.Store) { s.Wipe() },
 		"rolled back": func(s *bridgetest.Store) { s.RollBack(3) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-				r.source.Grow(500)
-				r.topic.Latency = 50 * time.Millisecond
-				r.start()
-				r.after(310 * time.Millisecond)
-				fail(r.store)
-				r.topic.FailNext(bridgetest.Failed)
-				r.after(time.Minute)
-				r.wantOnce()
-				r.wantState(bridge.StateIdle, "")
-			})
+		row(t, name, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+			r.source.Grow(500)
+			r.topic.Latency = 50 * time.Millisecond
+			r.startFor(310 * time.Millisecond)
+			fail(r.store)
+			r.topic.FailNext(bridgetest.Failed)
+			r.after(time.Minute)
+			r.wantIdleAfter(0)
+		})
+	}
+}
+
+// A store that is rolled back to before a reset of an earlier process is put
+// right.
+func TestRollbackBeyondOwnKnowledge(t *testing.T) {
+	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.follow(500, 2*time.Second)
+		r.apply("r1", bridge.Target{})
+		r.after(100 * time.Millisecond)
+		r.restart(200 * time.Millisecond) // another process: knows r1 only
+		h := r.store.History()
+		r.store.RollBack(len(h) - slices.IndexFunc(h, func(c bridge.Checkpoint) bool { return c.Epoch == 1 }))
+		r.after(time.Minute)
+		if c := r.store.Checkpoint(); c.Epoch < 1 {
+			t.Errorf("the running bridge went back to %v and dropped the acknowledged rewind", c.Version)
+		}
+	})
+}
+
+// A restart soon after the store was rolled back goes on where it was.
+func TestRollbackThenGracefulStop(t *testing.T) {
+	t.Parallel()
+	for _, lose := range []func(s *bridgetest.Store){(*bridgetest.Store).Wipe, func(s *bridgetest.Store) { s.RollBack(1) }} {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
+			r.follow(95, 2*time.Second)
+			lose(r.store)
+			r.after(5 * time.Second)
+			r.mustEnd()
+			r.start()
+			r.wantIdleAfter(time.Minute)
 		})
 	}
 }

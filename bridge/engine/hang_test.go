@@ -25,61 +25,58 @@ func TestSourceHangs(t *testing.T) {
 		"decode, ends with nothing":           {decode: true},
 		"fetch, waits on purpose, then obeys": {waits: true, obeys: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(25)
-				r.cfg.FetchTimeout = timeout
-				release := make(chan struct{})
-				var hung atomic.Bool
-				hang := func(ctx context.Context) {
-					if hung.Swap(true) {
-						return
-					}
-					if tc.waits {
-						resume := bridge.Waiting(ctx)
-						time.Sleep(24 * time.Hour) //nolint:forbidigo // virtual time
-						resume()
-					}
-					ended := ctx.Done()
-					if !tc.obeys {
-						ended = nil
-					}
-					select {
-					case <-ended:
-					case <-release:
-					}
+		row(t, name, bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(25)
+			r.cfg.FetchTimeout = timeout
+			release := make(chan struct{})
+			var hung atomic.Bool
+			hang := func(ctx context.Context) {
+				if hung.Swap(true) {
+					return
 				}
-				source := &bridgetest.Hanging{Source: r.source, InFetch: hang}
-				if tc.decode {
-					source.InFetch, source.InDecode = nil, hang
-				}
-				r.startWith(engine.Ports{Source: source})
 				if tc.waits {
-					r.after(24*time.Hour - time.Second)
-					if !r.bridge.Alive() {
-						t.Error("not alive while the source waits on purpose")
-					}
-					r.after(time.Second)
+					resume := bridge.Waiting(ctx)
+					time.Sleep(24 * time.Hour) //nolint:forbidigo // virtual time
+					resume()
 				}
-				r.after(timeout - time.Second)
-				if s := r.bridge.Status(); s.State == bridge.StateBackoff || !r.bridge.Alive() {
-					t.Errorf("before the deadline: %s, alive %v", s.State, r.bridge.Alive())
+				ended := ctx.Done()
+				if !tc.obeys {
+					ended = nil
 				}
-				r.after(2 * time.Minute)
-				if r.bridge.Alive() != tc.obeys {
-					t.Errorf("after the deadline: alive %v", r.bridge.Alive())
+				select {
+				case <-ended:
+				case <-release:
 				}
-				if retries := r.observed(bridge.ObserveRetry, "timeout"); tc.obeys != (len(retries) == 1) {
-					t.Errorf("%d retries, want one where the call has ended", len(retries))
-				}
-				close(release)
-				r.after(time.Minute)
+			}
+			source := &bridgetest.Hanging{Source: r.source, InFetch: hang}
+			if tc.decode {
+				source.InFetch, source.InDecode = nil, hang
+			}
+			r.startWith(engine.Ports{Source: source})
+			if tc.waits {
+				r.after(24*time.Hour - time.Second)
 				if !r.bridge.Alive() {
-					t.Error("not alive after the call has returned")
+					r.t.Error("not alive while the source waits on purpose")
 				}
-				r.wantOnce()
-			})
+				r.after(time.Second)
+			}
+			r.after(timeout - time.Second)
+			if s := r.bridge.Status(); s.State == bridge.StateBackoff || !r.bridge.Alive() {
+				r.t.Errorf("before the deadline: %s, alive %v", s.State, r.bridge.Alive())
+			}
+			r.after(2 * time.Minute)
+			if r.bridge.Alive() != tc.obeys {
+				r.t.Errorf("after the deadline: alive %v", r.bridge.Alive())
+			}
+			if retries := r.observed(bridge.ObserveRetry, "timeout"); tc.obeys != (len(retries) == 1) {
+				r.t.Errorf("%d retries, want one where the call has ended", len(retries))
+			}
+			close(release)
+			r.after(time.Minute)
+			if !r.bridge.Alive() {
+				r.t.Error("not alive after the call has returned")
+			}
+			r.wantOnce()
 		})
 	}
 }

@@ -29,6 +29,7 @@ type harness struct {
 	inbox  *bridgetest.Inbox
 	log    *strings.Builder
 
+	procs []*proc       // with several processes
 	turn  chan struct{} // whose turn it is to ask the source, with several processes
 	again atomic.Int64  // events published with the mark of a rewind
 
@@ -84,6 +85,61 @@ func exactlyInBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	})
 }
 
+// deliver makes the stream of a new harness one of a delivery.
+func (r *harness) deliver(mode bridge.Mode) {
+	if mode == bridge.ExactlyOnce {
+		r.exactly()
+	}
+}
+
+// inModes runs a test with both deliveries.
+func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			bubble(t, x, func(r *harness) {
+				r.deliver(mode)
+				test(r)
+			})
+		})
+	}
+}
+
+// row is a subtest in a bubble, beside others.
+func row(t *testing.T, name string, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, x, test) })
+}
+
+// exactRow is row with an exactly-once stream.
+func exactRow(t *testing.T, name string, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { exactBubble(t, x, test) })
+}
+
+// rowInModes is row with both deliveries.
+func rowInModes(t *testing.T, name string, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		inModes(t, x, test)
+	})
+}
+
+// bubble is inBubble beside other tests.
+func bubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Parallel()
+	inBubble(t, x, test)
+}
+
+// exactBubble is exactlyInBubble beside other tests.
+func exactBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	t.Parallel()
+	exactlyInBubble(t, x, test)
+}
+
 // inBubble runs a test under virtual time and shows the engine's log if it fails.
 func inBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
@@ -92,6 +148,9 @@ func inBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 		test(r)
 		if r.stop != nil {
 			r.end()
+		}
+		for _, p := range r.procs {
+			p.end()
 		}
 		if t.Failed() {
 			t.Log(r.log.String())
@@ -122,12 +181,51 @@ func (r *harness) observed(what bridge.What, code string) (all []bridge.Observat
 // start begins a new process on the same topic and store.
 func (r *harness) start() {
 	r.t.Helper()
-	r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+	r.startWith(engine.Ports{Inbox: r.inbox})
 }
 
-// startWith is start with another source and inbox, and perhaps another sink.
+// grow lists n more events and lets time pass.
+func (r *harness) grow(n int, d time.Duration) {
+	r.t.Helper()
+	r.source.Grow(n)
+	r.after(d)
+}
+
+// startFor begins a new process and lets time pass.
+func (r *harness) startFor(d time.Duration) {
+	r.t.Helper()
+	r.start()
+	r.after(d)
+}
+
+// follow lists n more events, begins a new process and lets time pass.
+func (r *harness) follow(n int, d time.Duration) {
+	r.t.Helper()
+	r.source.Grow(n)
+	r.startFor(d)
+}
+
+// ran is follow that ends the process.
+func (r *harness) ran(n int, d time.Duration) {
+	r.t.Helper()
+	r.follow(n, d)
+	r.mustEnd()
+}
+
+// restart ends the process, begins another one and lets time pass.
+func (r *harness) restart(d time.Duration) {
+	r.t.Helper()
+	_ = r.end()
+	r.startFor(d)
+}
+
+// startWith is start with other ports; those that are nil are the harness's, but for the
+// inbox.
 func (r *harness) startWith(p engine.Ports) {
 	r.t.Helper()
+	if p.Source == nil {
+		p.Source = r.source
+	}
 	if p.Sink == nil {
 		p.Sink = r.topic.Open("events")
 	}
@@ -137,7 +235,13 @@ func (r *harness) startWith(p engine.Ports) {
 	if p.History == nil {
 		p.History = storeHistory{r.store}
 	}
-	p.Sink, p.Store, p.Observer = markCounter{p.Sink, r.t, r.topic, &r.again}, r.store, r
+	if p.Store == nil {
+		p.Store = r.store
+	}
+	if p.Observer == nil {
+		p.Observer = r
+	}
+	p.Sink = markCounter{p.Sink, r.t, r.topic, &r.again}
 	e, err := engine.New(r.cfg, p)
 	if err != nil {
 		r.t.Fatal(err)
@@ -203,7 +307,37 @@ func (r *harness) end() error {
 // run starts a bounded run and waits for it.
 func (r *harness) run() error {
 	r.t.Helper()
-	return r.runWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+	return r.runWith(engine.Ports{Inbox: r.inbox})
+}
+
+// endsWithin waits so long for the end of a bounded run, and returns what it returned.
+func (r *harness) endsWithin(d time.Duration) (err error) {
+	r.t.Helper()
+	r.after(d)
+	select {
+	case err = <-r.ended:
+		r.stop()
+		r.stop = nil
+	default:
+		s := r.bridge.Status()
+		r.t.Errorf("a bounded run has not ended after %s, it is %s %s %q", d, s.State, s.Reason, s.Error)
+	}
+	return err
+}
+
+// mustRun is run that must succeed, as mustEnd is end.
+func (r *harness) mustRun() {
+	r.t.Helper()
+	if err := r.run(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *harness) mustEnd() {
+	r.t.Helper()
+	if err := r.end(); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *harness) runWith(p engine.Ports) error {
@@ -294,37 +428,28 @@ func brief(items []string) string {
 	return fmt.Sprintf("%d items %q", len(items), items)
 }
 
+// wantEvents checks how many events the topic holds.
+func (r *harness) wantEvents(n int) {
+	r.t.Helper()
+	if got := len(r.values()); got != n {
+		r.t.Errorf("%d events are published, want %d", got, n)
+	}
+}
+
+// wantIdleAfter checks, after a time, that the stream has all events, each once.
+func (r *harness) wantIdleAfter(d time.Duration) {
+	r.t.Helper()
+	r.after(d)
+	r.wantState(bridge.StateIdle, "")
+	r.wantOnce()
+}
+
 // wantState checks the state and, if it is blocked, why.
 func (r *harness) wantState(state bridge.State, reason bridge.Reason) {
 	r.t.Helper()
 	if s := r.bridge.Status(); s.State != state || s.Reason != reason {
 		r.t.Errorf("state is %s %s %q, want %s %s", s.State, s.Reason, s.Error, state, reason)
 	}
-}
-
-// command pushes a reset made for the stored epoch and returns its answer.
-func (r *harness) command(id string, target bridge.Target) bridge.Answer {
-	r.t.Helper()
-	r.push(id, r.store.Checkpoint().Epoch, target)
-	return r.await(id)
-}
-
-func (r *harness) push(id string, epoch int64, target bridge.Target) {
-	r.inbox.Push(bridge.Command{
-		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	})
-}
-
-func (r *harness) await(id string) bridge.Answer {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
-	a, err := r.inbox.Await(ctx, id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return a
 }
 
 // wantBlocked checks what a bounded run returned.

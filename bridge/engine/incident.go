@@ -114,7 +114,8 @@ func (i *incidents) noteCut(err error) {
 func (i *incidents) onStoreAhead(stored bridge.Checkpoint, ours bridge.Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {
-		return &sessionError{&bridge.Fault{Class: bridge.Permanent, Code: "ahead", Reason: bridge.ReasonCheckpoint, Err: err, HintCode: bridge.HintAhead}}
+		return &sessionError{&bridge.Fault{Class: bridge.Permanent, Code: "ahead", Reason: bridge.ReasonCheckpoint,
+			Err: err, HintCode: bridge.HintAhead}}
 	}
 	i.ahead = stored.Version
 	return &sessionError{err}

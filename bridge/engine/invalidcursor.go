@@ -31,7 +31,8 @@ func (i *incidents) mayRecover(cfg *Config, fault *bridge.Fault) bool {
 	if cfg.OnInvalidCursor == invalidStop || cfg.window() {
 		return false
 	}
-	i.cursorRecoveries = slices.DeleteFunc(i.cursorRecoveries, func(t time.Time) bool { return time.Since(t) > cursorRecoveryWindow })
+	i.cursorRecoveries = slices.DeleteFunc(i.cursorRecoveries,
+		func(t time.Time) bool { return time.Since(t) > cursorRecoveryWindow })
 	if n := len(i.cursorRecoveries); n >= maxCursorRecoveries {
 		fault.Err = fmt.Errorf("%w; %d rejected cursors within %s", fault.Err, n, cursorRecoveryWindow)
 		return false
@@ -43,7 +44,8 @@ func (i *incidents) mayRecover(cfg *Config, fault *bridge.Fault) bool {
 // Config.OnInvalidCursor. Events already in the topic are dropped from there on. If there
 // is no such position it returns the zero checkpoint, and adds the cause to the fault.
 // bound is the limit of the guarantee from then on.
-func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoint, fault *bridge.Fault) (next bridge.Checkpoint, bound string, err error) {
+func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoint,
+	fault *bridge.Fault) (next bridge.Checkpoint, bound string, err error) {
 	policy := s.e.cfg.OnInvalidCursor
 	since := s.e.overlapStart(&was, &was)
 	to := bridge.Target{Start: since, Pages: was.Pages, PositionTime: was.PositionTime}
@@ -69,7 +71,8 @@ func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoin
 
 // previousCursor returns the checkpoint before the refused cursor, the zero one with the
 // cause in the fault if there is none.
-func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint, fault *bridge.Fault) (bridge.Checkpoint, error) {
+func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
+	fault *bridge.Fault) (bridge.Checkpoint, error) {
 	before, err := e.ports.History.Before(ctx, was, func(p *bridge.Checkpoint) bool { return p.Cursor != was.Cursor })
 	switch {
 	case errors.Is(err, bridge.ErrNoCheckpoint):
@@ -79,7 +82,8 @@ func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint, faul
 		return bridge.Checkpoint{}, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
 	}
 	if other := before.Origin.Request.Changed(e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
-		fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err, strings.Join(other, ", "))
+		fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err,
+			strings.Join(other, ", "))
 		return bridge.Checkpoint{}, nil
 	}
 	return before, nil
@@ -103,7 +107,8 @@ func (s *progress) trustOlder(e *Engine, first *bridge.Page) bool {
 	}
 	s.committed.Trusted = s.suspectItems
 	e.log.Warn("the last page lists none of its items any more, but older ones: the API may have forgotten the cursor",
-		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail), "hint", e.cfg.words(bridge.HintCursorRejected))
+		"cursor", bridge.CursorHash(s.committed.Cursor), "tail", len(s.committed.Tail),
+		"hint", e.cfg.words(bridge.HintCursorRejected))
 	e.observeStuck(bridge.StuckOlder)
 	return true
 }

@@ -14,6 +14,9 @@ import (
 	"exportbridge/bridge/engine"
 )
 
+// gone is the error of a cursor that the API has forgotten.
+var gone = &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+
 // storeHistory is a bridge.History over a store without branches.
 type storeHistory struct{ store *bridgetest.Store }
 
@@ -90,7 +93,7 @@ func (r *harness) expire(cursor string, mends func(bridge.Position) bool) {
 		if mended || at.Cursor != cursor {
 			return nil
 		}
-		return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+		return gone
 	})
 }
 
@@ -116,9 +119,7 @@ func leavesCursor(r *harness, policy string) {
 		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" && at.Cursor != before.Cursor
 	})
 	r.source.Grow(30)
-	r.after(5 * time.Minute)
-	r.wantState(bridge.StateIdle, "")
-	r.wantOnce()
+	r.wantIdleAfter(5 * time.Minute)
 	c := r.store.Checkpoint()
 	if c.Epoch != 1 || c.Change == nil || c.Change.Who != "me" || !strings.Contains(c.Change.Reason, policy) || !strings.Contains(c.Change.Reason, "410") {
 		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
@@ -174,14 +175,12 @@ func stepBackOverLateEvent(r *harness, id string) {
 	r.source.Grow(45)
 	r.startRecovering("previous")
 	r.after(5 * time.Second)
-	r.source.Grow(50)
-	r.after(5 * time.Second)
+	r.grow(50, 5*time.Second)
 	r.source.Append(fmt.Sprintf(`{%s"userId":"elsewhere","timestamp":%d}`, id, time.Now().Add(-5*time.Hour).UnixMilli()))
 	r.after(20 * time.Second)
 	at := r.store.Checkpoint().Cursor
 	r.expire(at, func(asked bridge.Position) bool { return asked.Cursor != "" && asked.Cursor != at })
-	r.source.Grow(30)
-	r.after(5 * time.Minute)
+	r.grow(30, 5*time.Minute)
 	r.wantState(bridge.StateIdle, "")
 	r.wantMarked(0, "after a step back")
 	r.wantOnce()
@@ -207,7 +206,7 @@ func (r *harness) refuseFrom(cursor string, request int) {
 		if at.Cursor == "" || at.Cursor != cursor {
 			return nil
 		}
-		return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+		return gone
 	})
 }
 
@@ -230,13 +229,10 @@ func TestRefusedAgainWithinAnOverlap(t *testing.T) {
 		r.source.Grow(40)
 		asked := r.startRecovering("previous")
 		r.after(5 * time.Hour)
-		r.source.Grow(10)
-		r.after(time.Minute)
+		r.grow(10, time.Minute)
 		r.refuseFrom(r.store.Checkpoint().Cursor, 40)
 		r.source.Grow(1000)
-		r.after(10 * time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(10 * time.Minute)
 		a, b := r.beginning(1).Overlap, r.beginning(2).Overlap
 		if a.From != b.From || b.Dropped == 0 || !(*asked)[0].Equal((*asked)[len(*asked)-1]) {
 			r.t.Errorf("overlaps %+v and %+v, asked from %v on; want the first beginning", a, b, *asked)
@@ -282,13 +278,9 @@ func TestOverlapOutlivesTheProcess(t *testing.T) {
 		if o := r.store.Checkpoint().Overlap; o.Done {
 			r.t.Fatalf("the overlap is over: %+v", o)
 		}
-		if err := r.end(); err != nil {
-			r.t.Fatal(err)
-		}
+		r.mustEnd()
 		asked := r.startRecovering("time")
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if o := r.store.Checkpoint().Overlap; !o.Done || o.Dropped != 1000 || len(*asked) != 1 {
 			r.t.Errorf("overlap %+v after asking %d times, want 1000 dropped after asking once", o, len(*asked))
 		}
@@ -299,25 +291,19 @@ func TestOverlapOutlivesTheProcess(t *testing.T) {
 func TestOutageMovesNothing(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"time", "previous"} {
-		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(95)
-				r.startRecovering(policy)
-				r.after(5 * time.Second)
-				r.source.Refuse(func(bridge.Position) error {
-					return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
-				})
-				r.source.Grow(30)
-				r.after(3 * time.Minute)
-				r.source.Refuse(nil)
-				r.after(3 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
-				if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
-					r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
-				}
+		rowInModes(t, policy, bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(95)
+			r.startRecovering(policy)
+			r.after(5 * time.Second)
+			r.source.Refuse(func(bridge.Position) error {
+				return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
 			})
+			r.grow(30, 3*time.Minute)
+			r.source.Refuse(nil)
+			r.wantIdleAfter(3 * time.Minute)
+			if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
+				r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
+			}
 		})
 	}
 }
@@ -325,56 +311,48 @@ func TestOutageMovesNothing(t *testing.T) {
 // What cannot be left is told as before.
 func TestRefusedCursorStays(t *testing.T) {
 	t.Parallel()
-	t.Run("no history", func(t *testing.T) {
-		t.Parallel()
-		inModes(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(5)
-			r.startRecovering("previous")
-			r.after(5 * time.Second)
-			r.source.Grow(30)
-			r.after(5 * time.Second)
-			// Every cursor is refused, and so is each one before.
-			r.source.Refuse(func(at bridge.Position) error {
-				if at.Cursor == "" {
-					return nil
-				}
-				return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
-			})
-			r.after(time.Hour / 2)
-			if c := r.store.Checkpoint(); c.Cursor != "" && r.bridge.Status().State != bridge.StateBlocked {
-				r.t.Errorf("state %s at cursor %q", r.bridge.Status().State, c.Cursor)
+	rowInModes(t, "no history", bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(5)
+		r.startRecovering("previous")
+		r.after(5 * time.Second)
+		r.grow(30, 5*time.Second)
+		// Every cursor is refused, and so is each one before.
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return nil
 			}
-			r.source.Refuse(nil)
-			r.after(5 * time.Minute)
-			r.wantOnce()
+			return gone
 		})
+		r.after(time.Hour / 2)
+		if c := r.store.Checkpoint(); c.Cursor != "" && r.bridge.Status().State != bridge.StateBlocked {
+			r.t.Errorf("state %s at cursor %q", r.bridge.Status().State, c.Cursor)
+		}
+		r.source.Refuse(nil)
+		r.after(5 * time.Minute)
+		r.wantOnce()
 	})
-	t.Run("too often", func(t *testing.T) {
-		t.Parallel()
-		inModes(t, bridgetest.Export{}, func(r *harness) {
-			r.source.Grow(95)
-			r.startRecovering("time")
-			r.after(5 * time.Second)
-			r.source.Refuse(func(at bridge.Position) error {
-				if at.Cursor == "" {
-					return nil
-				}
-				return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
-			})
-			r.after(40 * time.Minute)
-			r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-			if s := r.bridge.Status(); !strings.Contains(s.Error, "5 rejected cursors within") || s.Version.Epoch != 5 {
-				r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
+	rowInModes(t, "too often", bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(95)
+		r.startRecovering("time")
+		r.after(5 * time.Second)
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return nil
 			}
-			r.wantOnce()
+			return gone
 		})
+		r.after(40 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+		if s := r.bridge.Status(); !strings.Contains(s.Error, "5 rejected cursors within") || s.Version.Epoch != 5 {
+			r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
+		}
+		r.wantOnce()
 	})
 }
 
 // Whoever wants to leave refused cursors needs to say who knows the rest.
 func TestRecoveryNeedsPorts(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnInvalidCursor = "time"
 		_, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store})
 		if err == nil || !strings.Contains(err.Error(), `"time"`) {
@@ -390,9 +368,7 @@ func TestDetourRemembersTheRequestBefore(t *testing.T) {
 		r.source.Grow(95)
 		r.startRecovering("time")
 		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
-			r.t.Fatal(a.Detail)
-		}
+		r.apply("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.after(5 * time.Second)
 		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
 		r.after(5 * time.Minute)
@@ -404,12 +380,8 @@ func TestDetourRemembersTheRequestBefore(t *testing.T) {
 
 // What an operator has accepted since the earlier cursor stays accepted.
 func TestRefusedCursorKeepsTheOrigin(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(95)
-		r.start()
-		r.after(5 * time.Second)
-		_ = r.end()
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.ran(95, 5*time.Second)
 		r.cfg.Origin.Events = []string{"orderPlaced"}
 		r.startRecovering("previous")
 		r.after(time.Second)

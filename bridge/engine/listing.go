@@ -22,7 +22,8 @@ func (s *progress) loadPublished(ctx context.Context, e *Engine, topics []bridge
 	return err
 }
 
-func (e *Engine) readPublished(ctx context.Context, since bridge.Since, of bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (e *Engine) readPublished(ctx context.Context, since bridge.Since,
+	of bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	if e.ports.Published == nil {
 		return nil, errors.New("a stream that follows windows requires the port Published")
 	}
@@ -37,7 +38,8 @@ func (e *Engine) readPublished(ctx context.Context, since bridge.Since, of bridg
 // loadListing reads back what the topic holds of the items that the next windows may
 // list. A listing begins, and a reset is placed, with the topics as they are: nothing
 // was published since.
-func (s *progress) loadListing(ctx context.Context, e *Engine, topics []bridge.TopicState) (bridge.PublishedIndex, error) {
+func (s *progress) loadListing(ctx context.Context, e *Engine,
+	topics []bridge.TopicState) (bridge.PublishedIndex, error) {
 	at := s.at.Position()
 	w, ok := at.Watermark()
 	switch l := s.at.Listing; {
@@ -77,7 +79,7 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 		return nil
 	}
 	if was.Cursor != "" && was.Cursor == next.Cursor { // what is published from the watermark on stays so
-		return was.Listing
+		return was.Listing.WithGap(0)
 	}
 	// The stream is ahead of its checkpoint by a heartbeat.
 	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)

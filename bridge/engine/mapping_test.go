@@ -59,59 +59,48 @@ func TestAllItemsUnreadable(t *testing.T) {
 		}, -1},
 		"within one long page": {5000, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 1500); r.source.Grow(20) }, 0},
 	} {
-		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-			t.Run(name+"/"+string(mode), func(t *testing.T) {
-				t.Parallel()
-				inBubble(t, bridgetest.Export{PageSize: tc.pageSize}, func(r *harness) {
-					if mode == bridge.ExactlyOnce {
-						r.exactly()
-					}
-					r.cfg.PageSize = tc.pageSize
-					tc.list(r)
-					r.start()
-					for range 3 { // restarts do not begin anew
-						r.after(7 * time.Minute)
-						r.end()
-						r.start()
-					}
-					r.after(7 * time.Minute)
-					c := r.store.Checkpoint()
-					if tc.letters < 0 {
-						r.wantState(bridge.StateIdle, "")
-						if got := int(c.Events); got != len(r.source.Items()) {
-							t.Errorf("the stream passed %d of %d items", got, len(r.source.Items()))
-						}
-						return
-					}
-					r.wantState(bridge.StateBlocked, bridge.ReasonMapping)
-					if got := r.lettersIn(); got != tc.letters {
-						t.Errorf("%d dead letters, want %d", got, tc.letters)
-					}
-					if s := r.bridge.Status(); !strings.Contains(s.Error, "bad-timestamp") || s.Hint != string(bridge.HintMapping) {
-						t.Errorf("says %q, hint %q", s.Error, s.Hint)
-					}
-					if log := r.log.String(); strings.Contains(log, "2026-11-01") || strings.Contains(log, "iso-") {
-						t.Error("an item is in the log")
-					}
-				})
-			})
-		}
+		rowInModes(t, name, bridgetest.Export{PageSize: tc.pageSize}, func(r *harness) {
+			r.cfg.PageSize = tc.pageSize
+			tc.list(r)
+			r.start()
+			for range 3 { // restarts do not begin anew
+				r.after(7 * time.Minute)
+				r.end()
+				r.start()
+			}
+			r.after(7 * time.Minute)
+			c := r.store.Checkpoint()
+			if tc.letters < 0 {
+				r.wantState(bridge.StateIdle, "")
+				if got := int(c.Events); got != len(r.source.Items()) {
+					r.t.Errorf("the stream passed %d of %d items", got, len(r.source.Items()))
+				}
+				return
+			}
+			r.wantState(bridge.StateBlocked, bridge.ReasonMapping)
+			if got := r.lettersIn(); got != tc.letters {
+				r.t.Errorf("%d dead letters, want %d", got, tc.letters)
+			}
+			if s := r.bridge.Status(); !strings.Contains(s.Error, "bad-timestamp") || s.Hint != string(bridge.HintMapping) {
+				r.t.Errorf("says %q, hint %q", s.Error, s.Hint)
+			}
+			if log := r.log.String(); strings.Contains(log, "2026-11-01") || strings.Contains(log, "iso-") {
+				r.t.Error("an item is in the log")
+			}
+		})
 	}
 }
 
 // TestWaysOutOfMapping: the items can be made dead letters all the same, or be
 // passed over.
 func TestWaysOutOfMapping(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
 		appendUnreadable(r, 2000)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonMapping)
 		r.end()
 		r.cfg.DivertAll = true
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateIdle, "")
 		if got := r.lettersIn(); got != 2000 {
 			t.Errorf("%d dead letters, want all 2000", got)
@@ -119,9 +108,7 @@ func TestWaysOutOfMapping(t *testing.T) {
 	})
 	exactlyInBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
 		appendUnreadable(r, 50)
-		r.source.Grow(100)
-		r.start()
-		r.after(time.Minute)
+		r.follow(100, time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonMapping)
 		next := ""
 		for _, at := range r.source.Asked() {
@@ -129,14 +116,10 @@ func TestWaysOutOfMapping(t *testing.T) {
 				break
 			}
 		}
-		if a := r.command("over", bridge.Target{Cursor: next}); !a.Applied {
-			t.Fatalf("refused: %s", a.Detail)
-		}
+		r.apply("over", bridge.Target{Cursor: next})
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if got := len(r.values()); got != 100 {
-			t.Errorf("%d events are published, want the 100 behind", got)
-		}
+		r.wantEvents(100)
 	})
 }
 
@@ -157,8 +140,7 @@ func (s timeless) Decode(p *bridge.Page) error {
 // TestEventsWithoutTime: they are published like others, move no position in
 // time, and are no measure of how late events are.
 func TestEventsWithoutTime(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		open := func(n int) {
 			for i := range n {
 				r.source.Append(fmt.Sprintf(`{"eventId":"open-%d","open":true}`, len(r.source.Items())+i))
@@ -171,8 +153,7 @@ func TestEventsWithoutTime(t *testing.T) {
 		if c := r.store.Checkpoint(); c.LastEventTime != 0 || c.Unreadable != 0 || c.Events != 2000 {
 			t.Errorf("last event time %d, %d unreadable, %d events; want none, none, 2000", c.LastEventTime, c.Unreadable, c.Events)
 		}
-		r.source.Grow(20)
-		r.after(time.Hour)
+		r.grow(20, time.Hour)
 		last := r.store.Checkpoint().LastEventTime
 		open(20)
 		r.after(time.Hour)
@@ -187,12 +168,8 @@ func TestEventsWithoutTime(t *testing.T) {
 				}
 			}
 		}
-		if a := r.command("back", bridge.Target{}); !a.Applied {
-			t.Fatalf("refused: %s", a.Detail)
-		}
+		r.apply("back", bridge.Target{})
 		r.after(time.Hour)
-		if got := len(r.values()); got != 2*2040 {
-			t.Errorf("%d events after a rewind, want all twice", got)
-		}
+		r.wantEvents(2 * 2040)
 	})
 }

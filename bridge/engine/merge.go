@@ -55,7 +55,8 @@ func (k recovered) mergeExactly(cfg *Config, committed bridge.Checkpoint) (resum
 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
 		return resumption{}, bridge.StoreNeeded(k.storeErr)
 	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != bridge.ExactlyOnce:
-		return resumption{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w", k.storeErr)
+		return resumption{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w",
+			k.storeErr)
 	case k.sink.Zero() && k.store.Zero():
 		return resumption{}, nil
 	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
@@ -83,11 +84,13 @@ func (k recovered) mergeAhead(policy string) (to resumption, err error) {
 	if !k.sink.Zero() {
 		have = "checkpoint " + k.sink.Version.String()
 	}
-	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
+	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version,
+		k.store.ChangeID())
 	switch {
 	case policy == lossStop:
 		return resumption{lost: lost}, &bridge.Fault{
-			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, HintCode: bridge.HintCheckpointBehind}
+			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint,
+			Err: lost, HintCode: bridge.HintCheckpointBehind}
 	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // the store's would undo later commands
 		return resumption{lost: lost}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
@@ -198,7 +201,8 @@ func (s *stream) beginEpoch(ctx context.Context, from bridge.Checkpoint, to resu
 	}
 	next := s.session.stamp(c, bridge.KindReset, bridge.Version{Epoch: max(to.newest.Epoch, c.Epoch) + 1})
 	next.Change = s.e.ownChange(c, to.newEpoch)
-	s.log.Warn("new epoch", "why", to.newEpoch, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
+	s.log.Warn("new epoch", "why", to.newEpoch, "from", c.Version.String(), "was", string(c.Mode),
+		"to", next.Version.String())
 	return next, s.commitCheckpoint(ctx, from, next)
 }
 
@@ -223,7 +227,8 @@ func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 // c. Who asked for the change before it may still wait for the answer.
 func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
 	return &bridge.Change{
-		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version, At: time.Now().UnixMilli(),
+		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version,
+		At:    time.Now().UnixMilli(),
 		After: c.LastCommand(), AcceptSource: c.PendingSource(),
 	}
 }

@@ -20,13 +20,10 @@ func (r *harness) wantObserved(what bridge.What, code string, n int) {
 }
 
 func TestPagesAreObservedByFullness(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(25)
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustRun()
 		r.wantObserved(bridge.ObserveDecode, "full", 2)
 		r.wantObserved(bridge.ObserveDecode, "partial", 1)
 		r.wantObserved(bridge.ObserveOwner, "owner", 1)
@@ -40,22 +37,18 @@ func TestPagesAreObservedByFullness(t *testing.T) {
 // Of a small page all times are told, of a large one a few; of events that a
 // rewind publishes once more none.
 func TestTimesOfEvents(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		times := func() (n int) {
 			for _, o := range r.observed(bridge.ObserveCommit, "") {
 				n += len(o.Times)
 			}
 			return n
 		}
-		r.source.Grow(5)
-		r.start()
-		r.after(time.Second)
+		r.follow(5, time.Second)
 		if n := times(); n != 5 {
 			t.Errorf("%d times of 5 events", n)
 		}
-		r.source.Grow(295)
-		r.after(20 * time.Second)
+		r.grow(295, 20*time.Second)
 		n := times()
 		if n < 5+2*8 || n > 5+3*16 {
 			t.Errorf("%d times of 300 events on three pages", n)
@@ -80,37 +73,29 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 		{"back to a page before", "b", "c", "cycle", 10},
 		{"a full page that names itself", "b", "b", "full-tail", 20},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: 1}, func(r *harness) {
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
-				})
-				r.start()
-				r.after(time.Minute)
-				if n := len(r.observed(bridge.ObserveStuck, tc.kind)); n < 1 || n > tc.most {
-					t.Errorf("%d observations %s, want some", n, tc.kind)
-				}
-				if n := len(r.observed(bridge.ObserveStuck, "")); n != len(r.observed(bridge.ObserveStuck, tc.kind)) {
-					t.Errorf("%d observations of pages that lead nowhere, some of another kind than %s", n, tc.kind)
-				}
+		row(t, tc.name, bridgetest.Export{PageSize: 1}, func(r *harness) {
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
+				return answer(next, item("at "+at.Cursor))
 			})
+			r.startFor(time.Minute)
+			if n := len(r.observed(bridge.ObserveStuck, tc.kind)); n < 1 || n > tc.most {
+				r.t.Errorf("%d observations %s, want some", n, tc.kind)
+			}
+			if n := len(r.observed(bridge.ObserveStuck, "")); n != len(r.observed(bridge.ObserveStuck, tc.kind)) {
+				r.t.Errorf("%d observations of pages that lead nowhere, some of another kind than %s", n, tc.kind)
+			}
 		})
 	}
 }
 
 func TestRejectionsAreObserved(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(15)
-		r.start()
-		r.after(5 * time.Second)
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(15, 5*time.Second)
 		if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		r.source.Grow(30)
-		r.after(time.Minute)
+		r.grow(30, time.Minute)
 		r.wantObserved(bridge.ObserveRejected, bridge.DependencySink, 1)
 		r.wantObserved(bridge.ObservePublish, "ok", len(r.observed(bridge.ObserveTransaction, "committed")))
 		r.wantObserved(bridge.ObservePublish, "error", len(r.observed(bridge.ObserveTransaction, "fenced")))
@@ -120,10 +105,9 @@ func TestRejectionsAreObserved(t *testing.T) {
 
 // A sink whose receipt names fewer events than were sent to it has lost some.
 func TestUnaccountedEventsAreObserved(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: forgetfulSink{r.topic.Open("events")}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: forgetfulSink{r.topic.Open("events")}})
 		r.after(5 * time.Second)
 		missing := 0
 		for _, o := range r.observed(bridge.ObserveCommit, "") {
@@ -146,21 +130,17 @@ func (s forgetfulSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Rece
 
 // What the store does not know of is told while it is away, also across a reset.
 func TestStoreLag(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		want := func(least, most int64) {
 			t.Helper()
 			if n := r.bridge.Status().StoreLagPages; n < least || n > most {
 				t.Errorf("the store is %d pages behind, want %d to %d", n, least, most)
 			}
 		}
-		r.source.Grow(100)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(100, 5*time.Second)
 		want(0, 0)
 		heal := r.store.Break()
-		r.source.Grow(200)
-		r.after(20 * time.Second)
+		r.grow(200, 20*time.Second)
 		want(19, 21)
 		heal()
 		r.after(20 * time.Second)

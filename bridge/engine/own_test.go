@@ -19,6 +19,7 @@ type proc struct {
 	bridge *engine.Engine
 	stop   context.CancelFunc
 	ended  chan error
+	over   bool
 }
 
 // spawn starts a process of a group. All share the harness's source.
@@ -46,18 +47,37 @@ func (r *harness) spawnWith(group *bridgetest.Group, instance string, source bri
 	}
 	ctx, stop := context.WithCancel(r.t.Context())
 	p.bridge, p.stop = e, stop
+	r.procs = append(r.procs, p)
 	go func() { p.ended <- e.Run(ctx) }()
 	return p
 }
 
-// end stops the process in order.
+// end stops the process in order, unless it has ended. The bubble does so too.
 func (p *proc) end() {
 	p.r.t.Helper()
-	p.stop()
+	if p.stop(); p.over {
+		return
+	}
+	p.over = true
 	if err := <-p.ended; err != nil {
 		p.r.t.Errorf("process ended with %v", err)
 	}
 	p.owner.Close()
+}
+
+// result is what a bounded run has returned.
+func (p *proc) result() error {
+	p.r.t.Helper()
+	defer p.stop()
+	p.over = true
+	select {
+	case err := <-p.ended:
+		return err
+	default:
+		p.r.t.Error("the run has not ended")
+		p.stop()
+		return <-p.ended
+	}
 }
 
 func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
@@ -67,20 +87,14 @@ func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
 	}
 }
 
-// bothModes runs a test with a stream of either delivery.
+// bothModes is inModes with servers that take their time.
 func bothModes(t *testing.T, test func(r *harness)) {
 	t.Helper()
 	t.Parallel()
-	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
-				r.switchMode(mode)
-				r.topic.Latency = 10 * time.Millisecond
-				test(r)
-			})
-		})
-	}
+	inModes(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+		r.topic.Latency = 10 * time.Millisecond
+		test(r)
+	})
 }
 
 // A stream goes from one process to the other and back, with pages under way,
@@ -106,11 +120,9 @@ func TestHandOver(t *testing.T) {
 		first.want(bridge.StateIdle, "", true)
 		second.want(bridge.StateStandby, "", false)
 		first.end()
-		r.source.Grow(20)
-		r.after(5 * time.Second)
+		r.grow(20, 5*time.Second)
 		r.wantOnce()
 		second.want(bridge.StateIdle, "", true)
-		second.end()
 	})
 }
 
@@ -127,27 +139,22 @@ func TestZombie(t *testing.T) {
 	bothModes(t, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
-		r.source.Grow(30)
-		r.after(5 * time.Second)
+		r.grow(30, 5*time.Second)
 		b := r.spawn(group, "")
 		heal := group.Isolate(a.owner)
-		r.source.Grow(30)
-		r.after(5 * time.Second)
+		r.grow(30, 5*time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.source.Grow(1000) // the zombie has work when it is replaced
 		r.after(15 * time.Second)
 		b.want(bridge.StateIdle, "", true)
 		a.want(bridge.StateStandby, "", false)
 		heal()
-		r.source.Grow(30)
-		r.after(time.Minute)
+		r.grow(30, time.Minute)
 		if r.cfg.Mode == bridge.ExactlyOnce {
 			r.wantOnce()
 		} else {
 			r.wantAll()
 		}
-		a.end()
-		b.end()
 	})
 }
 
@@ -161,13 +168,10 @@ func TestLostWhileRecovering(t *testing.T) {
 		r.source.Grow(30)
 		a := r.spawn(group, "")
 		r.after(5 * time.Second)
-		if n := len(r.values()); n != 0 {
-			r.t.Errorf("%d events published by a process that is not the owner", n)
-		}
+		r.wantEvents(0)
 		r.after(time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
 }
 
@@ -176,31 +180,26 @@ func TestLostWhileRecovering(t *testing.T) {
 func TestIntruderEnds(t *testing.T) {
 	t.Parallel()
 	for name, lasts := range map[string]time.Duration{"soon": 0, "late": 90 * time.Second, "after an hour": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
-				r.topic.Latency = 10 * time.Millisecond
-				ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
-				ours.Rivals(theirs)
-				a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
-				for began := time.Now(); time.Since(began) < lasts || a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
-					r.source.Grow(3)
-					if b.bridge.Status().State == bridge.StateBlocked {
-						a, b = b, a
-					}
+		exactRow(t, name, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+			r.topic.Latency = 10 * time.Millisecond
+			ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
+			ours.Rivals(theirs)
+			a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
+			for began := time.Now(); time.Since(began) < lasts || a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
+				r.source.Grow(3)
+				if b.bridge.Status().State == bridge.StateBlocked {
+					a, b = b, a
 				}
-				a.want(bridge.StateBlocked, bridge.ReasonOwner, true)
-				if s := a.bridge.Status(); !strings.Contains(s.Error, "group") || s.Hint == "" {
-					t.Errorf("it does not name the other group: %q, try %q", s.Error, s.Hint)
-				}
-				b.end()
-				r.after(10 * time.Second)
-				a.want(bridge.StateIdle, "", true)
-				r.source.Grow(30)
-				r.after(20 * time.Second)
-				r.wantOnce()
-				a.end()
-			})
+			}
+			a.want(bridge.StateBlocked, bridge.ReasonOwner, true)
+			if s := a.bridge.Status(); !strings.Contains(s.Error, "group") || s.Hint == "" {
+				r.t.Errorf("it does not name the other group: %q, try %q", s.Error, s.Hint)
+			}
+			b.end()
+			r.after(10 * time.Second)
+			a.want(bridge.StateIdle, "", true)
+			r.grow(30, 20*time.Second)
+			r.wantOnce()
 		})
 	}
 }
@@ -208,40 +207,30 @@ func TestIntruderEnds(t *testing.T) {
 // Where the other process cannot be seen, the wait grows with the fight and not
 // beyond it.
 func TestUnseenIntruderEnds(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		for range 3 {
-			r.after(20 * time.Second)
-			r.fence()
-		}
+		r.fences(3, 20*time.Second)
 		for a.bridge.Status().State != bridge.StateBlocked {
 			r.after(time.Second)
 		}
 		r.after(25 * time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.wantOnce()
-		a.end()
 	})
 }
 
 // Every warning about a fencing says what to do.
 func TestFencedHint(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
-		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		for range 3 {
-			r.after(20 * time.Second)
-			r.fence()
-		}
+		r.spawn(bridgetest.NewGroup(r.t), "")
+		r.fences(3, 20*time.Second)
 		r.after(time.Second)
 		for line := range strings.Lines(r.log.String()) {
 			if strings.Contains(line, "level=WARN") && !strings.Contains(line, `hint="part them"`) {
 				t.Errorf("no hint: %s", line)
 			}
 		}
-		a.end()
 	})
 }
 
@@ -266,8 +255,7 @@ func twoGroups(t *testing.T, seen bool) {
 		}
 		a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
 		for range 40 {
-			r.source.Grow(30)
-			r.after(2 * time.Second)
+			r.grow(30, 2*time.Second)
 		}
 		blocked := 0
 		for _, p := range []*proc{a, b} {
@@ -280,23 +268,19 @@ func twoGroups(t *testing.T, seen bool) {
 		}
 		before := r.topic.Recovers()
 		for range 60 {
-			r.source.Grow(30)
-			r.after(10 * time.Second)
+			r.grow(30, 10*time.Second)
 		}
 		if n := r.topic.Recovers() - before; n > 20 {
 			t.Errorf("%d sessions in ten minutes: a fight", n)
 		}
 		r.wantOnce()
-		a.end()
-		b.end()
 	})
 }
 
 // A process whose instance id another one has taken is blocked all the time, and
 // has the stream back within seconds of the other one's end.
 func TestOwnerRefuses(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		r.source.Grow(10)
 		a := r.spawn(group, "pod-0")
@@ -314,18 +298,15 @@ func TestOwnerRefuses(t *testing.T) {
 		}
 		r.wantOnce()
 		b.end()
-		r.source.Grow(10)
-		r.after(20 * time.Second)
+		r.grow(10, 20*time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.wantOnce()
-		a.end()
 	})
 }
 
 // A blocked process that may join again, and is not the owner, stands by.
 func TestRefusedOwnerStandsBy(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a, b := r.spawn(group, "pod-0"), r.spawn(group, "pod-1")
 		r.after(5 * time.Second)
@@ -337,39 +318,26 @@ func TestRefusedOwnerStandsBy(t *testing.T) {
 		r.after(20 * time.Second)
 		a.want(bridge.StateStandby, "", false)
 		b.want(bridge.StateIdle, "", true)
-		a.end()
-		b.end()
 	})
 }
 
 // A bounded run does not stand by for ever.
 func TestBoundedStandby(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
-		a := r.spawn(group, "")
+		r.spawn(group, "")
 		r.after(time.Second)
 		r.cfg.Limits.Once = true
 		b := r.spawn(group, "")
 		r.after(2 * time.Minute)
-		select {
-		case err := <-b.ended:
-			wantBlocked(t, err, bridge.ReasonOwner)
-		default:
-			t.Error("a bounded run waits for ever for a stream that another process runs")
-			b.stop()
-			<-b.ended
-		}
-		b.stop()
-		a.end()
+		wantBlocked(t, b.result(), bridge.ReasonOwner)
 	})
 }
 
 // A bounded run waits for a coordinator that does not answer: that is not
 // another process.
 func TestBoundedOutage(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		heal := group.Break()
 		r.source.Grow(10)
@@ -378,25 +346,16 @@ func TestBoundedOutage(t *testing.T) {
 		r.after(10 * time.Minute)
 		heal()
 		r.after(10 * time.Second)
-		select {
-		case err := <-a.ended:
-			if err != nil {
-				t.Errorf("run ended with %v", err)
-			}
-		default:
-			t.Error("the run has not ended")
-			a.stop()
-			<-a.ended
+		if err := a.result(); err != nil {
+			t.Errorf("run ended with %v", err)
 		}
-		a.stop()
 		r.wantOnce()
 	})
 }
 
 // A process that stands by stops at once.
 func TestStopStandby(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
 		r.after(time.Second)
@@ -405,7 +364,6 @@ func TestStopStandby(t *testing.T) {
 		b.end()
 		b.want(bridge.StateStopped, "", false)
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
 }
 
@@ -413,8 +371,7 @@ func TestStopStandby(t *testing.T) {
 // not answer, stops at once.
 func TestStopWhileLooking(t *testing.T) {
 	t.Parallel()
-	wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
-	for name, refused := range map[string]error{"for a rival": nil, "for a standby": wrong} {
+	for name, refused := range map[string]error{"for a rival": nil, "for a standby": wrongKey} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for at := time.Duration(0); at < 15*time.Second; at += 500 * time.Millisecond {
@@ -426,10 +383,7 @@ func TestStopWhileLooking(t *testing.T) {
 						source = refusing{r.source, refused}
 					}
 					a := r.spawnWith(group, "", source)
-					for range 3 {
-						r.after(20 * time.Second)
-						r.fence()
-					}
+					r.fences(3, 20*time.Second)
 					r.after(time.Second + at)
 					began := time.Now()
 					a.end()
@@ -442,44 +396,26 @@ func TestStopWhileLooking(t *testing.T) {
 	}
 }
 
-// A bridge that is fenced twice within a minute, as by late requests of its
-// own, goes on soon.
-func TestFencedTwice(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		a := r.spawn(bridgetest.NewGroup(r.t), "")
-		for range 2 {
-			r.after(5 * time.Second)
-			r.fence()
-		}
-		r.after(20 * time.Second)
-		r.wantOnce()
-		a.want(bridge.StateIdle, "", true)
-		a.end()
-	})
-}
-
 // A process whose own key is wrong lets another one run the stream; alone, it
 // keeps it, and its operator can reach it.
 func TestStepAside(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
-		wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
-		a := r.spawnWith(group, "", refusing{r.source, wrong})
+		a := r.spawnWith(group, "", refusing{r.source, wrongKey})
 		r.after(10 * time.Minute)
 		a.want(bridge.StateBlocked, bridge.ReasonAuth, true)
 		b := r.spawn(group, "")
-		r.source.Grow(30)
-		r.after(2 * time.Minute)
+		r.grow(30, 2*time.Minute)
 		a.want(bridge.StateBlocked, bridge.ReasonAuth, false)
 		b.want(bridge.StateIdle, "", true)
 		r.after(10 * time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateStandby, "", false)
-		a.end()
-		b.end()
 	})
+}
+
+var wrongKey = &bridge.Fault{
+	Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized"),
 }
 
 // refusing is a source whose key is wrong.
@@ -490,28 +426,28 @@ type refusing struct {
 
 func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, s.err }
 
-// A process that is fenced now and then, by commands or by take-overs that
-// were too early, goes on each time, however long it runs.
+// A process that is fenced twice within a minute, as by late requests of its own, goes on
+// soon; one that is fenced now and then, by commands or by take-overs that were too early,
+// goes on each time, however long it runs.
 func TestFencedNowAndThen(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		r.fences(2, 5*time.Second)
+		r.after(20 * time.Second)
+		a.want(bridge.StateIdle, "", true)
 		for range 6 {
-			r.after(3 * time.Minute)
-			r.fence()
+			r.fences(1, 3*time.Minute)
 			r.after(40 * time.Second)
 			a.want(bridge.StateIdle, "", true)
 		}
 		r.wantOnce()
-		a.end()
 	})
 }
 
 // A process that another one keeps fencing leaves the stream alone for longer
 // and longer, up to five minutes.
 func TestTruce(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		before, sessions := time.Now(), r.topic.Recovers()
 		for time.Since(before) < time.Hour {
@@ -527,8 +463,16 @@ func TestTruce(t *testing.T) {
 		r.after(6 * time.Minute)
 		r.wantOnce()
 		a.want(bridge.StateIdle, "", true)
-		a.end()
 	})
+}
+
+// fences is fence n times, so far apart.
+func (r *harness) fences(n int, apart time.Duration) {
+	r.t.Helper()
+	for range n {
+		r.after(apart)
+		r.fence()
+	}
 }
 
 // fence begins a session of the stream, as a process outside the group does,

@@ -13,27 +13,10 @@ import (
 // answer.
 func (r *harness) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
 	r.t.Helper()
-	r.inbox.Push(bridge.Command{
-		ID: id, Kind: kind, BaseEpoch: r.store.Checkpoint().Epoch, PausedUntil: until, Who: "op", Reason: "why",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	})
+	cmd := reset(id, r.store.Checkpoint().Epoch, bridge.Target{})
+	cmd.Kind, cmd.PausedUntil, cmd.Reason = kind, until, "why"
+	r.inbox.Push(cmd)
 	return r.await(id)
-}
-
-// inModes runs a test with both deliveries.
-func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
-	t.Helper()
-	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, x, func(r *harness) {
-				if mode == bridge.ExactlyOnce {
-					r.exactly()
-				}
-				test(r)
-			})
-		})
-	}
 }
 
 // A pause takes effect at once, nothing is asked for while it lasts, also after
@@ -41,46 +24,39 @@ func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(1000)
-		r.start()
-		r.after(time.Second)
+		r.follow(1000, time.Second)
 		asked := time.Now()
 		a := r.ask("p1", bridge.KindPause, bridge.Forever)
 		if !a.Applied || a.Version != (bridge.Version{Epoch: 1}) || time.Since(asked) > 2*time.Second {
-			t.Fatalf("after %v: %+v", time.Since(asked), a)
+			r.t.Fatalf("after %v: %+v", time.Since(asked), a)
 		}
 		r.after(time.Second)
 		r.wantState(bridge.StatePaused, "")
 		paused := r.store.Checkpoint()
 		if ch := paused.Change; ch == nil || ch.Kind != bridge.KindPause || ch.Who != "op" || ch.Reason != "why" || paused.PausedUntil != bridge.Forever {
-			t.Errorf("checkpoint %+v", paused)
+			r.t.Errorf("checkpoint %+v", paused)
 		}
 		if got := r.bridge.Status().PausedUntil; got != bridge.Forever {
-			t.Errorf("status says paused until %d", got)
+			r.t.Errorf("status says paused until %d", got)
 		}
 		calls := r.source.Requests()
 		r.after(time.Hour)
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
-		r.start()
-		r.after(time.Hour)
+		r.mustEnd()
+		r.startFor(time.Hour)
 		r.wantState(bridge.StatePaused, "")
 		if now := r.source.Requests(); now != calls {
-			t.Errorf("%d requests while paused", now-calls)
+			r.t.Errorf("%d requests while paused", now-calls)
 		}
 		c := r.store.Checkpoint()
 		if c.Cursor != paused.Cursor || c.Events != paused.Events || c.Epoch != 1 || c.Seq < 20 {
-			t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor, paused.Version, paused.Cursor)
+			r.t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor, paused.Version, paused.Cursor)
 		}
 		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied || a.Version != (bridge.Version{Epoch: 2}) {
-			t.Fatalf("%+v", a)
+			r.t.Fatalf("%+v", a)
 		}
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if c := r.store.Checkpoint(); c.PausedUntil != 0 || c.Events != 1000 {
-			t.Errorf("at the end the checkpoint is %+v", c)
+			r.t.Errorf("at the end the checkpoint is %+v", c)
 		}
 	})
 }
@@ -89,20 +65,16 @@ func TestPause(t *testing.T) {
 func TestPauseEnds(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.source.Grow(1000)
-		r.start()
-		r.after(time.Second)
+		r.follow(1000, time.Second)
 		end := time.Now().Add(10 * time.Minute)
 		if a := r.ask("p1", bridge.KindPause, end.UnixMilli()); !a.Applied {
-			t.Fatal(a.Detail)
+			r.t.Fatal(a.Detail)
 		}
 		r.after(time.Until(end) - time.Second)
 		r.wantState(bridge.StatePaused, "")
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if c := r.store.Checkpoint(); c.PausedUntil != 0 || c.Epoch != 1 {
-			t.Errorf("at the end the checkpoint is %+v", c)
+			r.t.Errorf("at the end the checkpoint is %+v", c)
 		}
 	})
 }
@@ -111,23 +83,17 @@ func TestPauseEnds(t *testing.T) {
 func TestResetWhilePaused(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+		r.follow(50, time.Second)
 		r.ask("p1", bridge.KindPause, bridge.Forever)
-		if a := r.command("r1", bridge.Target{}); !a.Applied {
-			t.Fatal(a.Detail)
-		}
+		r.apply("r1", bridge.Target{})
 		r.after(time.Minute)
 		r.wantState(bridge.StatePaused, "")
 		if c := r.store.Checkpoint(); c.Cursor != "" || c.Epoch != 2 {
-			t.Errorf("checkpoint %+v", c)
+			r.t.Errorf("checkpoint %+v", c)
 		}
 		r.ask("p2", bridge.KindResume, 0)
 		r.after(time.Minute)
-		if got := len(r.values()); got != 100 {
-			t.Errorf("%d events in the topic, want the 50 twice", got)
-		}
+		r.wantEvents(100)
 	})
 }
 
@@ -135,21 +101,17 @@ func TestResetWhilePaused(t *testing.T) {
 func TestPauseKeepsTheRewind(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond, End: bridgetest.EndEmptyItems}, func(r *harness) {
-		r.source.Grow(500)
-		r.start()
-		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
-			t.Fatal(a.Detail)
-		}
+		r.follow(500, 5*time.Second)
+		r.apply("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.after(300 * time.Millisecond)
 		r.ask("p1", bridge.KindPause, bridge.Forever)
 		if r.store.Checkpoint().RewindEnd == nil {
-			t.Fatal("the rewind was over before the pause")
+			r.t.Fatal("the rewind was over before the pause")
 		}
 		r.ask("p2", bridge.KindResume, 0)
 		r.after(time.Minute)
 		if again := r.again.Load(); again < 500 {
-			t.Errorf("%d events are marked as coming again, want 500 or, at least once, more", again)
+			r.t.Errorf("%d events are marked as coming again, want 500 or, at least once, more", again)
 		}
 	})
 }
@@ -158,18 +120,14 @@ func TestPauseKeepsTheRewind(t *testing.T) {
 func TestPausedBoundedRun(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+		r.follow(50, time.Second)
 		r.ask("p1", bridge.KindPause, time.Now().Add(time.Hour).UnixMilli())
-		if err := r.end(); err != nil {
-			t.Fatal(err)
-		}
+		r.mustEnd()
 		r.cfg.Limits.Once = true
 		began := time.Now()
 		wantBlocked(t, r.run(), bridge.ReasonPaused)
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("it took %v", took)
+			r.t.Errorf("it took %v", took)
 		}
 	})
 }
@@ -177,9 +135,7 @@ func TestPausedBoundedRun(t *testing.T) {
 func TestPausesRefused(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(50)
-		r.start()
-		r.after(time.Second)
+		r.follow(50, time.Second)
 		for _, c := range []struct {
 			id    string
 			kind  bridge.Kind
@@ -191,11 +147,11 @@ func TestPausesRefused(t *testing.T) {
 			{"c", bridge.KindPause, 0, "has passed"},
 		} {
 			if a := r.ask(c.id, c.kind, c.until); a.Applied || !strings.Contains(a.Detail, c.want) {
-				t.Errorf("%s until %d: %+v", c.kind, c.until, a)
+				r.t.Errorf("%s until %d: %+v", c.kind, c.until, a)
 			}
 		}
 		if c := r.store.Checkpoint(); c.Epoch != 0 {
-			t.Errorf("a refused command began epoch %d", c.Epoch)
+			r.t.Errorf("a refused command began epoch %d", c.Epoch)
 		}
 	})
 }
@@ -203,18 +159,14 @@ func TestPausesRefused(t *testing.T) {
 // A checkpoint that was away when a process started, and then is there again,
 // is a position like any other: a paused stream can be resumed.
 func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(20)
-		r.start()
-		r.after(5 * time.Second)
+	bubble(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(20, 5*time.Second)
 		r.ask("p1", bridge.KindPause, bridge.Forever)
 		r.end()
 		raw := r.store.Get()
 		r.store.Wipe()
 		r.forgetCheckpoints()
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
 		r.store.Put(raw)
 		r.after(2 * time.Minute)
@@ -223,53 +175,39 @@ func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
 			t.Errorf("resume: %+v", a)
 		}
 		r.source.Grow(20)
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 	})
 }
 
 // A reset is obeyed wherever the store is ahead of Kafka, also at the very
 // beginning of a stream.
 func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "stop"
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		raw := r.store.Get()
 		r.end()
 		r.forgetCheckpoints()
 		r.store.Put(raw)
-		r.source.Grow(20)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(20, 5*time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
-		if a := r.command("r1", bridge.Target{}); !a.Applied {
-			t.Errorf("reset: %+v", a)
-		}
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.apply("r1", bridge.Target{})
+		r.wantIdleAfter(time.Minute)
 	})
 }
 
 // A pause decides nothing about lost data, also where only the process itself
 // remembers what was committed.
 func TestPauseWhereKafkaLostData(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "stop"
-		r.source.Grow(50)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(50, 5*time.Second)
 		r.topic.Forget("events", 100)
 		r.store.Wipe()
 		r.topic.FailNext(bridgetest.Failed)
-		r.source.Grow(1)
-		r.after(time.Minute)
+		r.grow(1, time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
-		r.inbox.Push(bridge.Command{ID: "p1", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Minute).UnixMilli()})
+		r.inbox.Push(pause("p1", 0))
 		if a := r.await("p1"); a.Applied || !strings.Contains(a.Detail, "position") {
 			t.Errorf("pause: %+v", a)
 		}
@@ -278,9 +216,7 @@ func TestPauseWhereKafkaLostData(t *testing.T) {
 		if a := r.await("r1"); !a.Applied {
 			t.Errorf("reset: %+v", a)
 		}
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if a := r.ask("p2", bridge.KindPause, bridge.Forever); !a.Applied {
 			t.Errorf("pause of a stream that was repaired: %+v", a)
 		}

@@ -94,7 +94,8 @@ func (s *stream) take(ctx context.Context, p *bridge.Page) error {
 		s.log.Warn("long cursor", "bytes", len(p.Next), "limit", bridge.MaxCursor)
 	}
 	if found.Widened > 0 {
-		s.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", found.Items, "kept_next", found.Widened)
+		s.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice",
+			"items", found.Items, "kept_next", found.Widened)
 		s.e.observeStuck(bridge.StuckBorder)
 	}
 	switch {

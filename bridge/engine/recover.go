@@ -28,7 +28,8 @@ func (f *follower) recover(ctx context.Context) error {
 	case until > 0 && f.committed.LastEventTime >= until:
 		f.run.ended = f.e.cfg.words(bridge.HintUntilBefore)
 	}
-	f.log.Info("session started", "session", f.session.id, "checkpoint", f.committed.Version.String(), "cursor", bridge.CursorHash(f.committed.Cursor),
+	f.log.Info("session started", "session", f.session.id, "checkpoint", f.committed.Version.String(),
+		"cursor", bridge.CursorHash(f.committed.Cursor),
 		"start", f.committed.Origin.Start, "tail", len(f.committed.Tail), "events", f.committed.Events)
 	if f.state != bridge.StateBlocked { // then the first commit ends it, or the next page
 		f.setState(bridge.StateRunning, nil)
@@ -54,7 +55,8 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	if err == nil {
 		c, err = s.resume(ctx, k, to)
 	}
-	contradict := err != nil && k.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent // else the next session may get further
+	// else the next session may get further
+	contradict := err != nil && k.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent
 	s.session.restored = err == nil || contradict
 	if err != nil {
 		switch {
@@ -79,7 +81,8 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	if on := s.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
 		s.blockedOn = "" // it is there again, and nothing contradicts it
 	}
-	if s.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
+	if s.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version &&
+		(k.store.Zero() || c.Version != k.store.Version) {
 		s.mirror.offer(c)
 	}
 	if s.run.began < 0 {
@@ -211,7 +214,8 @@ func (s *stream) updateOrigin(ctx context.Context) error {
 	}
 	if want.End == 0 && want.Start > have.Start {
 		if !s.e.cfg.RelativeStart {
-			s.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(), "hint", s.e.cfg.words(bridge.HintStartLater))
+			s.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(),
+				"hint", s.e.cfg.words(bridge.HintStartLater))
 		}
 		want.Start = have.Start
 	}

@@ -18,29 +18,19 @@ import (
 // once.
 func TestPageRefused(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				if mode == bridge.ExactlyOnce {
-					r.exactly()
-				}
-				r.source.Grow(50)
-				r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: refusingSink{r.topic.Open("events"), "c+30/"}})
-				r.after(10 * time.Minute)
-				r.wantState(bridge.StateBlocked, bridge.ReasonEvent)
-				if got := len(r.values()); got != 30 {
-					t.Errorf("%d events are published, want the 30 before the page, once", got)
-				}
-				if c := r.store.Checkpoint(); !strings.HasPrefix(c.Cursor, "c+30/") || c.Events != 30 || c.Pages != 3 {
-					t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events, c.Pages)
-				}
-				if n := strings.Count(r.log.String(), "level=ERROR"); n > 1 {
-					t.Errorf("it is said %d times", n)
-				}
-			})
-		})
-	}
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: refusingSink{r.topic.Open("events"), "c+30/"}})
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonEvent)
+		r.wantEvents(30)
+		if c := r.store.Checkpoint(); !strings.HasPrefix(c.Cursor, "c+30/") || c.Events != 30 || c.Pages != 3 {
+			r.t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events, c.Pages)
+		}
+		if n := strings.Count(r.log.String(), "level=ERROR"); n > 1 {
+			r.t.Errorf("it is said %d times", n)
+		}
+	})
 }
 
 // A page of an overlap that was refused is compared with the topic anew: events
@@ -51,14 +41,13 @@ func TestPageRefusedInOverlap(t *testing.T) {
 		r.source.Grow(95)
 		r.cfg.OnInvalidCursor = "time"
 		sink := &refusingOnce{Sink: r.topic.Open("events")}
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: sink, History: storeHistory{r.store}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: sink, History: storeHistory{r.store}})
 		r.after(5 * time.Second)
 		sink.cursor = "c+90/" // whose first five events are known
 		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
-		r.source.Grow(30)
-		r.after(10 * time.Minute)
+		r.grow(30, 10*time.Minute)
 		if sink.cursor != "" {
-			t.Errorf("the page at %s was not sent", sink.cursor)
+			r.t.Errorf("the page at %s was not sent", sink.cursor)
 		}
 		r.wantOnce()
 	})

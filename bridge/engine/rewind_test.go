@@ -29,34 +29,29 @@ func (r *harness) wantMarked(want int, when string) {
 func TestRewindMarksAll(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
-		t.Run(string(end), func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{End: end}, func(r *harness) {
-				r.source.Grow(754)
-				r.start()
-				r.after(10 * time.Second)
-				history := r.store.History()
-				r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
-				r.after(10 * time.Second)
-				last := 0 // without a cursor of its own the last page comes again
-				if end != bridgetest.EndEmptyItems && end != bridgetest.EndFreshCursor {
-					last = 4
-				}
-				r.wantMarked(last, "the last page")
-				r.command("earliest", bridge.Target{})
-				r.after(10 * time.Second)
-				r.wantMarked(754, "to the earliest")
-				r.command("unknown", bridge.Target{Cursor: history[len(history)-1].Cursor})
-				r.after(10 * time.Second)
-				r.wantMarked(last, "to a cursor")
-				r.end()
-				r.start()
-				r.after(10 * time.Second)
-				r.command("entry", bridge.Target{Entry: new(bridge.Version)})
-				r.source.Grow(30)
-				r.after(10 * time.Second)
-				r.wantMarked(754, "to the first entry, after other moves and by another process")
-			})
+		rowInModes(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
+			r.follow(754, 10*time.Second)
+			history := r.store.History()
+			r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
+			r.after(10 * time.Second)
+			last := 0 // without a cursor of its own the last page comes again
+			if end != bridgetest.EndEmptyItems && end != bridgetest.EndFreshCursor {
+				last = 4
+			}
+			r.wantMarked(last, "the last page")
+			r.command("earliest", bridge.Target{})
+			r.after(10 * time.Second)
+			r.wantMarked(754, "to the earliest")
+			r.command("unknown", bridge.Target{Cursor: history[len(history)-1].Cursor})
+			r.after(10 * time.Second)
+			r.wantMarked(last, "to a cursor")
+			r.restart(10 * time.Second)
+			r.command("entry", bridge.Target{Entry: new(bridge.Version)})
+			r.grow(30, 10*time.Second)
+			r.wantMarked(754, "to the first entry, after other moves and by another process")
+			if end := r.store.Checkpoint().RewindEnd; end != nil {
+				r.t.Errorf("the rewind is not over: %+v", end)
+			}
 		})
 	}
 }
@@ -71,7 +66,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 			n, of := 0, round
 			fmt.Sscanf(at.Cursor, "c%d-%d", &n, &of)
 			if n >= len(ids) {
-				return bridgetest.Answer{Body: `{"items":[],"nextCursor":""}`}
+				return answer("")
 			}
 			items := ""
 			for _, id := range ids[n:min(n+2, len(ids))] {
@@ -79,8 +74,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 			}
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d-%d"}`, items[1:], n+2, round)}
 		})
-		r.start()
-		r.after(5 * time.Second)
+		r.startFor(5 * time.Second)
 		ids, round = []int{0, 9, 3, 4, 5, 7, 6, 8}, 1 // 1 and 2 are deleted, 9 is listed late, 6 to 8 are new
 		r.command("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.after(5 * time.Second)
@@ -96,14 +90,12 @@ func TestRewindMarksNothingUnknown(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Published: unreadableTopic{}})
+		r.startWith(engine.Ports{Inbox: r.inbox, Published: unreadableTopic{}})
 		r.after(5 * time.Second)
 		r.command("r1", bridge.Target{})
 		r.after(5 * time.Second)
 		r.wantMarked(0, "with a topic that cannot be read")
-		if got := len(r.values()); got != 50 {
-			t.Errorf("%d events, want 25 twice", got)
-		}
+		r.wantEvents(50)
 	})
 }
 
@@ -130,8 +122,7 @@ func (s replacedMeanwhile) Publish(ctx context.Context, b bridge.Batch) (bridge.
 // Everything is deleted during a rewind, and another process begins the stream
 // anew and rewinds it as far: what the first one knows of the topic is void.
 func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		marked := 0 // in the topic that is deleted: one batch, of as many pages as were ready
 		anew := sync.OnceFunc(func() {
@@ -139,16 +130,16 @@ func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
 			r.forgetCheckpoints()
 			r.store.Wipe()
 			r.topic.Recreate()
-			cmd := bridge.Command{ID: "r2", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+			cmd := reset("r2", 0, bridge.Target{})
 			inbox := bridgetest.NewInbox(r.t)
 			inbox.Push(cmd)
-			ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}
+			ports := r.portsOf(inbox)
 			if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Version != (bridge.Version{Epoch: 1}) {
 				r.t.Errorf("the other process: %+v, %v", a, err)
 			}
 		})
 		sink := replacedMeanwhile{r.topic.Open("events"), bridge.Version{Epoch: 1, Seq: 1}, anew}
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: sink})
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: sink})
 		r.after(5 * time.Second)
 		r.command("r1", bridge.Target{})
 		r.after(time.Minute)
@@ -168,36 +159,33 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0, Latency: 5 * time.Millisecond}
-		t.Run(fmt.Sprintf("%d %s", seed, x.End), func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, x, func(r *harness) {
-				r.start()
-				for i := range 12 {
-					r.source.Grow(rnd.IntN(60))
-					r.after(time.Duration(rnd.IntN(4000)) * time.Millisecond)
-					history := r.store.History()
-					entry := history[rnd.IntN(len(history))]
-					switch rnd.IntN(5) {
-					case 0:
-						r.end()
-						r.cfg.PageSize = 10 + rnd.IntN(2)*5
-						r.start()
-					case 1:
-						r.command(fmt.Sprint("start", i), bridge.Target{Start: time.Now().UnixMilli() - rnd.Int64N(10_000)})
-					case 2:
-						r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
-					case 3:
-						r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
-					}
+		exactRow(t, fmt.Sprintf("%d %s", seed, x.End), x, func(r *harness) {
+			r.start()
+			for i := range 12 {
+				r.source.Grow(rnd.IntN(60))
+				r.after(time.Duration(rnd.IntN(4000)) * time.Millisecond)
+				history := r.store.History()
+				entry := history[rnd.IntN(len(history))]
+				switch rnd.IntN(5) {
+				case 0:
+					r.end()
+					r.cfg.PageSize = 10 + rnd.IntN(2)*5
+					r.start()
+				case 1:
+					r.command(fmt.Sprint("start", i), bridge.Target{Start: time.Now().UnixMilli() - rnd.Int64N(10_000)})
+				case 2:
+					r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
+				case 3:
+					r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
 				}
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				values := r.values()
-				repeats := len(values) - len(slices.Compact(slices.Sorted(slices.Values(values))))
-				if got := int(r.again.Load()); got != repeats {
-					t.Errorf("%d events are marked, %d came again", got, repeats)
-				}
-			})
+			}
+			r.after(time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			values := r.values()
+			repeats := len(values) - len(slices.Compact(slices.Sorted(slices.Values(values))))
+			if got := int(r.again.Load()); got != repeats {
+				r.t.Errorf("%d events are marked, %d came again", got, repeats)
+			}
 		})
 	}
 }

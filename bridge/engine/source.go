@@ -76,11 +76,13 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 	case len(s.unproven) > 0:
 		return &bridge.Fault{
 			Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, HintCode: bridge.HintRequest,
-			Err: fmt.Errorf("the settings changed the request (%s), and the page lists no item published before: it may be another list (these settings are source %s)",
+			Err: fmt.Errorf("the settings changed the request (%s), and the page lists no item published before: "+
+				"it may be another list (these settings are source %s)",
 				strings.Join(s.unproven, ", "), want.Digest()),
 		}
 	case !shows && s.unasked != nil && (p.Items > 0 || !p.Tail()):
-		return &sessionError{fmt.Errorf("the page lists no item published before, and whether the request of the settings is the stream's is unknown: %w", s.unasked)}
+		return &sessionError{fmt.Errorf("the page lists no item published before, "+
+			"and whether the request of the settings is the stream's is unknown: %w", s.unasked)}
 	case !shows && p.Tail():
 		return nil
 	}
@@ -98,13 +100,16 @@ func (j *judge) validateSource(cmd bridge.Command) string {
 		switch {
 		case cmd.AcceptSource != "" && cmd.AcceptSource != ours.Digest():
 			return fmt.Sprintf("the settings of this bridge are source %s, not %s", ours.Digest(), cmd.AcceptSource)
-		case cmd.AcceptSource == "" && (len(change.Other) > 0 || j.blockedOn == bridge.ReasonSource && len(change.Unproven) > 0):
-			return fmt.Sprintf("the settings request another list than the stream's (%s); accept it with --accept-source %s, or restore the settings", change, ours.Digest())
+		case cmd.AcceptSource == "" && (len(change.Other) > 0 || j.blockedOn == bridge.ReasonSource &&
+			len(change.Unproven) > 0):
+			return fmt.Sprintf("the settings request another list than the stream's (%s); "+
+				"accept it with --accept-source %s, or restore the settings", change, ours.Digest())
 		}
 	}
 	next, to := bridge.Reset(j.committed, j.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
 	if change := to.Request.Changed(next, to.Cursor); len(change.Other) > 0 && to.Request.Digest() != cmd.AcceptSource {
-		return fmt.Sprintf("the target is a cursor of another request than the stream's (%s); its source is %s", change, to.Request.Digest())
+		return fmt.Sprintf("the target is a cursor of another request than the stream's (%s); its source is %s", change,
+			to.Request.Digest())
 	}
 	return ""
 }

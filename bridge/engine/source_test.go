@@ -17,15 +17,21 @@ func request(host, tenant string) bridge.Fingerprint {
 	return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartParam + "tenant", Value: tenant}})
 }
 
+// wantRequest checks the request of the checkpoint.
+func (r *harness) wantRequest(want bridge.Fingerprint) {
+	r.t.Helper()
+	if got := r.store.Checkpoint().Origin.Request; got != want {
+		r.t.Errorf("the checkpoint has %q, want %q", got, want)
+	}
+}
+
 // inRequestModes runs a test in both delivery modes, with a stream whose request is
 // known and which has caught up.
 func inRequestModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
 	inModes(t, x, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
 			r.t.Fatalf("the checkpoint has %q", got)
 		}
@@ -41,15 +47,14 @@ func TestRequestChanged(t *testing.T) {
 		_ = r.end()
 		before := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "two")
-		r.start()
-		r.after(2 * time.Minute)
+		r.startFor(2 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		s := r.bridge.Status()
 		if r.source.Requests() != before || !strings.Contains(s.Error, "parameter tenant") || !strings.Contains(s.Error, r.cfg.Origin.Request.Digest()) {
 			r.t.Errorf("%d requests; %s", r.source.Requests()-before, s.Error)
 		}
 		at := r.store.Checkpoint()
-		stay := bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version}
+		stay := stay(at)
 		if a := r.command("r1", stay); a.Applied || !strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
 			r.t.Errorf("a reset that names nothing is answered %+v", a)
 		}
@@ -60,22 +65,17 @@ func TestRequestChanged(t *testing.T) {
 			r.t.Errorf("a reset that names the request is answered %+v", a)
 		}
 		r.source.Grow(5)
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
-		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
-			r.t.Errorf("the checkpoint has %q", got)
-		}
+		r.wantIdleAfter(time.Minute)
+		r.wantRequest(r.cfg.Origin.Request)
 	})
 }
 
 // accept pushes a reset that accepts a source, and returns its answer.
 func (r *harness) accept(id string, to bridge.Target, source string) bridge.Answer {
 	r.t.Helper()
-	r.inbox.Push(bridge.Command{
-		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Target: to, AcceptSource: source, Who: "op",
-		Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	})
+	cmd := reset(id, r.store.Checkpoint().Epoch, to)
+	cmd.AcceptSource = source
+	r.inbox.Push(cmd)
 	return r.await(id)
 }
 
@@ -85,13 +85,10 @@ func TestHostChanged(t *testing.T) {
 	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
 		_ = r.end()
 		r.cfg.Origin.Request = request("b", "one")
-		r.source.Grow(3)
-		r.start()
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
-		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request || !strings.Contains(r.log.String(), "changed=host") {
-			r.t.Errorf("the checkpoint has %q", got)
+		r.follow(3, time.Minute)
+		r.wantIdleAfter(0)
+		if r.wantRequest(r.cfg.Origin.Request); !strings.Contains(r.log.String(), "changed=host") {
+			r.t.Error("the log does not say that the host changed")
 		}
 	})
 	// An empty page at the end shows nothing.
@@ -99,20 +96,14 @@ func TestHostChanged(t *testing.T) {
 		_ = r.end()
 		was := r.cfg.Origin.Request
 		r.cfg.Origin.Request = request("b", "one")
-		r.source.Grow(3)
-		r.start()
-		r.after(time.Minute)
+		r.follow(3, time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
-		if n := len(r.values()); n != 25 {
-			r.t.Errorf("%d events", n)
-		}
+		r.wantEvents(25)
 		at := r.store.Checkpoint()
 		if a := r.accept("r1", bridge.Target{Cursor: at.Cursor, Events: at.Events, Pages: at.Pages, Entry: &at.Version}, r.cfg.Origin.Request.Digest()); !a.Applied {
 			r.t.Errorf("answer %+v", a)
 		}
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
+		r.wantIdleAfter(time.Minute)
 		if got := r.store.Checkpoint().Origin.Request; got == was {
 			r.t.Error("the checkpoint has the request before")
 		}
@@ -122,21 +113,19 @@ func TestHostChanged(t *testing.T) {
 // A page that begins with what ended the page before shows its list too.
 func TestHostChangedAtBorder(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-		n := 9
-		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-		r.cfg.Origin.Request = request("a", "one")
-		r.start()
-		r.after(5 * time.Second)
-		_ = r.end()
-		n += 20
-		r.cfg.Origin.Request = request("b", "one")
-		r.start()
-		r.after(5 * time.Second)
-		if got, s := len(r.values()), r.bridge.Status(); got != n || s.State == bridge.StateBlocked {
-			r.t.Errorf("%d events, want %d; %s", got, n, s.Error)
-		}
-	})
+	for n, more := range map[int]int{9: 20, 12: 2} {
+		inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
+			n := n
+			r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
+			r.cfg.Origin.Request = request("a", "one")
+			r.startFor(time.Minute)
+			n, r.cfg.Origin.Request = n+more, request("b", "one")
+			r.restart(time.Minute)
+			if r.wantEvents(n); r.bridge.Status().State == bridge.StateBlocked {
+				r.t.Error(r.bridge.Status().Error)
+			}
+		})
+	}
 }
 
 // forgetRequest makes the newest checkpoint one of an older version, which drops what
@@ -150,20 +139,16 @@ func (r *harness) forgetRequest() {
 
 // An older version drops the fingerprint: the newest one of the history counts.
 func TestRequestInHistory(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
-		_ = r.end()
+		r.ran(25, 5*time.Second)
 		r.forgetRequest()
 		if got := r.store.Checkpoint().Origin.Request; got != "" {
 			t.Fatalf("the checkpoint has %q", got)
 		}
 		requests := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "two")
-		r.startWith(engine.Ports{Source: r.source, History: storeHistory{r.store}})
+		r.startWith(engine.Ports{History: storeHistory{r.store}})
 		r.after(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		if r.source.Requests() != requests {
@@ -171,12 +156,10 @@ func TestRequestInHistory(t *testing.T) {
 		}
 		_ = r.end()
 		r.cfg.Origin.Request = request("a", "one")
-		r.startWith(engine.Ports{Source: r.source, History: storeHistory{r.store}})
+		r.startWith(engine.Ports{History: storeHistory{r.store}})
 		r.after(time.Minute)
 		r.wantState(bridge.StateIdle, "")
-		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
-			t.Errorf("the checkpoint has %q", got)
-		}
+		r.wantRequest(r.cfg.Origin.Request)
 	})
 }
 
@@ -206,7 +189,7 @@ func TestRequestInLostHistory(t *testing.T) {
 				_ = r.end()
 				r.forgetRequest()
 				r.source.Grow(c.grow)
-				r.startWith(engine.Ports{Source: r.source, History: lostHistory{}})
+				r.startWith(engine.Ports{History: lostHistory{}})
 				r.after(time.Minute)
 				if c.state == bridge.StateBackoff && len(r.values()) != 25 {
 					r.t.Errorf("%d events", len(r.values()))
@@ -214,11 +197,8 @@ func TestRequestInLostHistory(t *testing.T) {
 				if s := r.bridge.Status(); s.State != c.state {
 					r.t.Errorf("state is %s %s", s.State, s.Error)
 				}
-				_ = r.end()
-				r.start()
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
+				r.restart(time.Minute)
+				r.wantIdleAfter(0)
 			})
 		})
 	}
@@ -237,35 +217,23 @@ func TestRequestUnknown(t *testing.T) {
 		"nothing is listed":  {bridgetest.EndEmptyItems, 0, false},
 		"it leads on":        {bridgetest.EndEmptyItems, 30, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inModes(t, bridgetest.Export{End: c.end}, func(r *harness) {
-				r.source.Grow(25)
-				r.start()
-				r.after(5 * time.Second)
-				_ = r.end()
-				r.cfg.Origin.Request = request("a", "one")
-				r.source.Grow(c.grow)
-				r.start()
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				if got := r.store.Checkpoint().Origin.Request; got.Known() != c.noted {
-					r.t.Errorf("the checkpoint has %q", got)
-				}
-			})
+		rowInModes(t, name, bridgetest.Export{End: c.end}, func(r *harness) {
+			r.ran(25, 5*time.Second)
+			r.cfg.Origin.Request = request("a", "one")
+			r.follow(c.grow, time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			if got := r.store.Checkpoint().Origin.Request; got.Known() != c.noted {
+				r.t.Errorf("the checkpoint has %q", got)
+			}
 		})
 	}
 	// A next URL is requested by its own path: one of another path proves nothing.
 	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
-		_ = r.end()
+		r.ran(25, 5*time.Second)
 		requests := r.source.Requests()
 		r.cfg.Origin.Request = request("a", "one")
 		r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		if r.source.Requests() != requests {
 			t.Error("it requested something")
@@ -275,26 +243,21 @@ func TestRequestUnknown(t *testing.T) {
 
 // A target with a credential is refused: each checkpoint and the history would have it.
 func TestTargetWithCredential(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.LeakInCursor = func(cursor string) string {
 			if strings.Contains(cursor, "s3cret") {
 				return "EXPORT_API_KEY"
 			}
 			return ""
 		}
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
+		r.follow(25, 5*time.Second)
 		if a := r.command("r1", bridge.Target{Cursor: "/events?t=s3cret"}); a.Applied || a.Detail != "the cursor contains EXPORT_API_KEY, which is not stored" {
 			r.t.Errorf("answer %+v", a)
 		}
 		if c := r.store.Checkpoint(); c.Epoch != 0 || c.Cursor == "/events?t=s3cret" {
 			r.t.Errorf("checkpoint %+v", c)
 		}
-		if a := r.command("r2", bridge.Target{}); !a.Applied {
-			r.t.Errorf("answer %+v", a)
-		}
+		r.apply("r2", bridge.Target{})
 	})
 }
 
@@ -310,53 +273,41 @@ func TestTargetOfAnotherRequest(t *testing.T) {
 			r.t.Errorf("answer %+v", a)
 		}
 		to.Request = request("b", "one") // another name of the same list
-		if a := r.command("r2", to); !a.Applied {
-			r.t.Errorf("answer %+v", a)
-		}
+		r.apply("r2", to)
 	})
+}
+
+// applyElsewhere applies a command at the current position on a machine whose settings make
+// another request.
+func (r *harness) applyElsewhere(request bridge.Fingerprint, id string, kind bridge.Kind, accept string) {
+	r.t.Helper()
+	at := r.store.Checkpoint()
+	cmd := reset(id, at.Epoch, stay(at))
+	cmd.Kind, cmd.PausedUntil, cmd.AcceptSource = kind, bridge.Forever, accept
+	ours := r.cfg.Origin.Request
+	r.cfg.Origin.Request = request
+	if a, err := r.applyWithout(cmd); err != nil || !a.Applied {
+		r.t.Fatalf("answer %+v, %v", a, err)
+	}
+	r.cfg.Origin.Request = ours
 }
 
 // A command without a bridge runs with the settings of its own machine, which
 // become nobody's: it keeps the stream's request, or notes what it accepts.
 func TestApplyElsewhere(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
-		r.source.Grow(25)
-		r.start()
-		r.after(5 * time.Second)
-		_ = r.end()
-		apply := func(id, accept string, kind bridge.Kind) bridge.Answer {
-			cfg := r.cfg
-			cfg.Origin.Request = request("laptop", "none")
-			at := r.store.Checkpoint()
-			cmd := bridge.Command{
-				ID: id, Kind: kind, PausedUntil: bridge.Forever, BaseEpoch: at.Epoch, AcceptSource: accept, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
-				Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
-			}
-			r.inbox.Push(cmd)
-			a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
-			if err != nil || !a.Applied {
-				r.t.Fatalf("answer %+v, %v", a, err)
-			}
-			return a
-		}
-		apply("r1", "", bridge.KindReset)
-		if got := r.store.Checkpoint().Origin.Request; got != request("a", "one") {
-			r.t.Errorf("the checkpoint has %q", got)
-		}
-		apply("r2", request("a", "two").Digest(), bridge.KindReset)
-		apply("r3", "", bridge.KindPause) // at the same position, so what is accepted stays so
-		apply("r4", "", bridge.KindResume)
+		r.ran(25, 5*time.Second)
+		laptop := request("laptop", "none")
+		r.applyElsewhere(laptop, "r1", bridge.KindReset, "")
+		r.wantRequest(request("a", "one"))
+		r.applyElsewhere(laptop, "r2", bridge.KindReset, request("a", "two").Digest())
+		r.applyElsewhere(laptop, "r3", bridge.KindPause, "") // at the same position, so what is accepted stays so
+		r.applyElsewhere(laptop, "r4", bridge.KindResume, "")
 		r.cfg.Origin.Request = request("a", "two")
-		r.source.Grow(5)
-		r.start()
-		r.after(time.Minute)
-		r.wantState(bridge.StateIdle, "")
-		r.wantOnce()
-		if got := r.store.Checkpoint().Origin.Request; got != request("a", "two") {
-			r.t.Errorf("the checkpoint has %q", got)
-		}
+		r.follow(5, time.Minute)
+		r.wantIdleAfter(0)
+		r.wantRequest(request("a", "two"))
 	})
 }
 
@@ -369,34 +320,15 @@ func TestAcceptanceWaits(t *testing.T) {
 			if known {
 				r.cfg.Origin.Request = request("a", "one")
 			}
-			r.source.Grow(25)
-			r.start()
-			r.after(5 * time.Second)
-			_ = r.end()
-			apply := func(id string, kind bridge.Kind, accept string) {
-				at := r.store.Checkpoint()
-				cmd := bridge.Command{
-					ID: id, Kind: kind, BaseEpoch: at.Epoch, AcceptSource: accept, PausedUntil: bridge.Forever, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
-					Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
-				}
-				cfg := r.cfg
-				cfg.Origin.Request = "" // a command reads no secrets
-				r.inbox.Push(cmd)
-				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
-					r.t.Fatalf("answer %+v, %v", a, err)
-				}
-			}
-			ours := request("a", "two")
-			apply("r1", bridge.KindReset, ours.Digest())
-			apply("r2", bridge.KindPause, "")
-			apply("r3", bridge.KindResume, "")
+			r.ran(25, 5*time.Second)
+			ours := request("a", "two") // the command's request is unknown: it reads no secrets
+			r.applyElsewhere("", "r1", bridge.KindReset, ours.Digest())
+			r.applyElsewhere("", "r2", bridge.KindPause, "")
+			r.applyElsewhere("", "r3", bridge.KindResume, "")
 			r.cfg.Origin.Request = ours
 			r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
-			r.source.Grow(5)
-			r.start()
-			r.after(time.Minute)
-			r.wantState(bridge.StateIdle, "")
-			r.wantOnce()
+			r.follow(5, time.Minute)
+			r.wantIdleAfter(0)
 			if c := r.store.Checkpoint(); c.Origin.Request != ours || c.PendingSource() != "" {
 				r.t.Errorf("the checkpoint has %q, %q is pending", c.Origin.Request, c.PendingSource())
 			}
@@ -404,61 +336,28 @@ func TestAcceptanceWaits(t *testing.T) {
 	}
 }
 
-// A page that begins with an item that ended the page before shows that a new host has
-// the stream's list.
-func TestHostShownByTheBorder(t *testing.T) {
-	t.Parallel()
-	inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
-		n := 12
-		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
-		r.cfg.Origin.Request = request("a", "one")
-		r.start()
-		r.after(time.Minute)
-		_ = r.end()
-		n, r.cfg.Origin.Request = 14, request("b", "one")
-		r.start()
-		r.after(time.Minute)
-		if s := r.bridge.Status(); s.State == bridge.StateBlocked {
-			r.t.Error(s.Error)
-		}
-		if got := r.values(); len(got) != n {
-			r.t.Errorf("%s", brief(got))
-		}
-	})
-}
-
 // A command without a bridge leaves a stream that nothing was read of to the settings of
 // the bridge, whoever has begun it.
 func TestApplyElsewhereFirst(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"nothing is there": false, "the start is there": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.cfg.Origin.Request = request("a", "one")
-				if begun {
-					r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
-					r.start()
-					r.after(time.Second)
-					_ = r.end()
-					r.source.Refuse(func(bridge.Position) error { return nil })
-				}
-				cfg := r.cfg
-				cfg.Origin.Request = request("laptop", "none")
-				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-				r.inbox.Push(cmd)
-				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
-					t.Fatalf("answer %+v, %v", a, err)
-				}
-				r.source.Grow(25)
-				r.start()
-				r.after(time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				r.wantOnce()
-				if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
-					t.Errorf("the checkpoint has %q", got)
-				}
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.cfg.Origin.Request = request("a", "one")
+			if begun {
+				r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
+				r.startFor(time.Second)
+				_ = r.end()
+				r.source.Refuse(func(bridge.Position) error { return nil })
+			}
+			ours := r.cfg.Origin.Request
+			r.cfg.Origin.Request = request("laptop", "none")
+			if a, err := r.applyWithout(reset("r1", 0, bridge.Target{})); err != nil || !a.Applied {
+				r.t.Fatalf("answer %+v, %v", a, err)
+			}
+			r.cfg.Origin.Request = ours
+			r.follow(25, time.Minute)
+			r.wantIdleAfter(0)
+			r.wantRequest(r.cfg.Origin.Request)
 		})
 	}
 }

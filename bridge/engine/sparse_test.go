@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,15 +23,15 @@ func sparse(empties int, end func(cursor string) string) func(bridge.Position) b
 	return func(at bridge.Position) bridgetest.Answer {
 		n := 0
 		if _, err := fmt.Sscanf(at.Cursor, "e%d", &n); err != nil && at.Cursor != "" {
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":%q}`, end(at.Cursor))}
+			return answer(end(at.Cursor))
 		}
 		switch n {
 		case 0:
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"e1"}`, sparseItem("1", 0))}
+			return answer("e1", sparseItem("1", 0))
 		case empties + 1:
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"f"}`, sparseItem("2", 1))}
+			return answer("f", sparseItem("2", 1))
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+		return answer(fmt.Sprint("e", n+1))
 	}
 }
 
@@ -43,27 +44,22 @@ func TestSparseExportIsFollowed(t *testing.T) {
 		"same cursor":  func(c string) string { return c },
 		"fresh cursor": func(c string) string { return c + "f" },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
-				r.source.Serve(sparse(1000, end))
-				r.start()
-				for range 40 {
-					r.after(time.Second)
-					if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateRunning || r.store.Checkpoint().Drained {
-						t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State, r.store.Checkpoint().Drained, r.source.Requests())
-					}
+		row(t, name, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+			r.source.Serve(sparse(1000, end))
+			r.start()
+			for range 40 {
+				r.after(time.Second)
+				if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateRunning || r.store.Checkpoint().Drained {
+					r.t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State, r.store.Checkpoint().Drained, r.source.Requests())
 				}
-				r.after(3 * time.Minute)
-				if got := len(r.values()); got != 2 {
-					t.Errorf("%d events after %d requests, want the one behind the empty pages too", got, r.source.Requests())
-				}
-				if n := len(r.store.History()); n > 300 {
-					t.Errorf("%d commits in less than 4 minutes", n)
-				}
-				r.after(10 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-			})
+			}
+			r.after(3 * time.Minute)
+			r.wantEvents(2)
+			if n := len(r.store.History()); n > 300 {
+				r.t.Errorf("%d commits in less than 4 minutes", n)
+			}
+			r.after(10 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
 		})
 	}
 }
@@ -76,8 +72,7 @@ func TestEndMarkIsCommitted(t *testing.T) {
 		inModes(t, bridgetest.Export{Latency: time.Second}, func(r *harness) { // each page is a batch
 			r.cfg.Limits.Once = once
 			r.source.Serve(sparse(3, func(string) string { return "" }))
-			r.start()
-			r.after(20 * time.Second)
+			r.startFor(20 * time.Second)
 			if c := r.store.Checkpoint(); !c.MarksEnd {
 				r.t.Errorf("checkpoint %s, once %t, does not say that the API marks its end", c.Version, once)
 			}
@@ -93,21 +88,19 @@ func TestEndMarkIsCommitted(t *testing.T) {
 // as rarely as any other, in the end: also where the last event is old, and so
 // could be followed by a sparse part.
 func TestFreshCursorsForEver(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
 		lag := 3 * time.Hour
 		events := 0
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			n := 0
 			fmt.Sscanf(at.Cursor, "e%d", &n)
 			if n%40 != 0 || n/40 < events { // now and then there is an event, always as old
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+				return answer(fmt.Sprint("e", n+1))
 			}
 			events++
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":%d}],"nextCursor":"e%d"}`, n, time.Now().Add(-lag).UnixMilli(), n+1)}
 		})
-		r.start()
-		r.after(time.Hour)
+		r.startFor(time.Hour)
 		before := r.source.Requests()
 		if before > 6000 {
 			t.Errorf("%d requests in the first hour", before)
@@ -123,8 +116,7 @@ func TestFreshCursorsForEver(t *testing.T) {
 // An API that gives a new cursor with each empty page, and once by chance the
 // same one, has not marked its end.
 func TestSameCursorByChance(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
+	bubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
 		var chance atomic.Bool
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			n := 0
@@ -133,12 +125,11 @@ func TestSameCursorByChance(t *testing.T) {
 			case at.Cursor == "":
 				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`, time.Now().UnixMilli())}
 			case n == 50 && chance.CompareAndSwap(false, true):
-				return bridgetest.Answer{Body: `{"items":[],"nextCursor":"e50"}`}
+				return answer("e50")
 			}
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+			return answer(fmt.Sprint("e", n+1))
 		})
-		r.start()
-		r.after(3 * time.Hour)
+		r.startFor(3 * time.Hour)
 		before := r.source.Requests()
 		r.after(time.Hour)
 		r.wantState(bridge.StateIdle, "")
@@ -152,43 +143,39 @@ func TestSameCursorByChance(t *testing.T) {
 func TestEmptyCircleIsTail(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{2, 3, 7} {
-		t.Run(fmt.Sprint(length), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				var more atomic.Bool // there is another item
-				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					n := 0
-					fmt.Sscanf(at.Cursor, "c%d", &n)
-					switch {
-					case at.Cursor == "":
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c1"}`, sparseItem("1", 0))}
-					case at.Cursor == "on":
-						return bridgetest.Answer{Body: `{"items":[],"nextCursor":"c1"}`}
-					case n == 2 && more.Load():
-						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"on"}`, sparseItem("2", 1))}
-					}
-					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"c%d"}`, n%length+1)}
-				})
-				r.start()
-				r.after(10 * time.Second)
-				r.wantState(bridge.StateIdle, "")
-				if !r.bridge.Status().CaughtUp {
-					t.Error("not caught up")
+		row(t, fmt.Sprint(length), bridgetest.Export{}, func(r *harness) {
+			var more atomic.Bool // there is another item
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				n := 0
+				fmt.Sscanf(at.Cursor, "c%d", &n)
+				switch {
+				case at.Cursor == "":
+					return answer("c1", sparseItem("1", 0))
+				case at.Cursor == "on":
+					return answer("c1")
+				case n == 2 && more.Load():
+					return answer("on", sparseItem("2", 1))
 				}
-				r.after(10 * time.Minute)
-				r.wantState(bridge.StateIdle, "")
-				if n := r.source.Requests(); n > 100 {
-					t.Errorf("%d requests in ten quiet minutes", n)
-				}
-				if got := r.store.Checkpoint(); !got.Drained || time.Since(time.UnixMilli(got.PositionTime)) > time.Minute {
-					t.Errorf("drained %t, position %v ago", got.Drained, time.Since(time.UnixMilli(got.PositionTime)))
-				}
-				more.Store(true)
-				r.after(5 * time.Minute)
-				if got := r.values(); len(got) != 2 {
-					t.Errorf("topic holds %q", got)
-				}
+				return answer(fmt.Sprint("c", n%length+1))
 			})
+			r.startFor(10 * time.Second)
+			r.wantState(bridge.StateIdle, "")
+			if !r.bridge.Status().CaughtUp {
+				r.t.Error("not caught up")
+			}
+			r.after(10 * time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			if n := r.source.Requests(); n > 100 {
+				r.t.Errorf("%d requests in ten quiet minutes", n)
+			}
+			if got := r.store.Checkpoint(); !got.Drained || time.Since(time.UnixMilli(got.PositionTime)) > time.Minute {
+				r.t.Errorf("drained %t, position %v ago", got.Drained, time.Since(time.UnixMilli(got.PositionTime)))
+			}
+			more.Store(true)
+			r.after(5 * time.Minute)
+			if got := r.values(); len(got) != 2 {
+				r.t.Errorf("topic holds %q", got)
+			}
 		})
 	}
 }
@@ -202,52 +189,36 @@ func cycle(pages int) func(bridge.Position) bridgetest.Answer {
 		if next == pages {
 			next = 2
 		}
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d"}`, sparseItem(fmt.Sprint(n), n), next)}
+		return answer(fmt.Sprint("c", next), sparseItem(fmt.Sprint(n), n))
 	}
 }
 
 // A restart does not forget where the stream has been.
 func TestCycleOverRestarts(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				if mode == bridge.ExactlyOnce {
-					r.exactly()
-				}
-				r.source.Serve(cycle(4))
-				for range 4 {
-					r.start()
-					r.after(time.Minute)
-					r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
-					r.end()
-				}
-				values := r.values()
-				if distinct := slices.Compact(slices.Sorted(slices.Values(values))); len(distinct) != len(values) {
-					t.Errorf("%d events in the topic, %d of them different", len(values), len(distinct))
-				}
-			})
-		})
-	}
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Serve(cycle(4))
+		for range 4 {
+			r.startFor(time.Minute)
+			r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+			r.end()
+		}
+		values := r.values()
+		if distinct := slices.Compact(slices.Sorted(slices.Values(values))); len(distinct) != len(values) {
+			r.t.Errorf("%d events in the topic, %d of them different", len(values), len(distinct))
+		}
+	})
 }
 
 // What an operator goes back to is no cycle, nor is a pause, whoever runs the
 // stream next.
 func TestRewindIsNoCycle(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
-		r.source.Grow(100)
-		r.start()
-		r.after(5 * time.Second)
+	bubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+		r.follow(100, 5*time.Second)
 		back := r.store.History()[0]
 		for i := range 3 {
-			if a := r.command(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Version}); !a.Applied {
-				t.Fatal(a.Detail)
-			}
-			r.end()
-			r.start()
-			r.after(5 * time.Second)
+			r.apply(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Version})
+			r.restart(5 * time.Second)
 			r.wantState(bridge.StateIdle, "")
 		}
 		if got := len(r.values()); got < 300 {
@@ -277,29 +248,26 @@ func TestEmptyPagesEnd(t *testing.T) {
 		"window, in turn":         {true, true, 4, turnCursor, 2, 0},
 		"once, in turn":           {false, false, 4, turnCursor, 2, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Serve(sparse(c.empties, c.end))
-				if r.cfg.MarksEnd = c.known; c.window {
-					r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
-				} else {
-					r.cfg.Limits.Once = true
-				}
-				if err := r.run(); err != nil {
-					r.t.Fatal(err)
-				}
-				if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
-					r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
-				}
-				requests := r.source.Requests()
-				if err := r.run(); err != nil {
-					r.t.Fatal(err)
-				}
-				if s := r.bridge.Status(); c.window && (s.EndedEmpty != c.cut || r.source.Requests() != requests) {
-					r.t.Errorf("run again: ended by %d empty pages after %d requests", s.EndedEmpty, r.source.Requests()-requests)
-				}
-			})
+		exactRow(t, name, bridgetest.Export{}, func(r *harness) {
+			r.source.Serve(sparse(c.empties, c.end))
+			if r.cfg.MarksEnd = c.known; c.window {
+				r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
+			} else {
+				r.cfg.Limits.Once = true
+			}
+			r.mustRun()
+			if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
+				r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
+			}
+			requests, ended := r.source.Requests(), r.bridge.Status().Ended
+			r.mustRun()
+			if !c.window {
+				return
+			}
+			before := strings.Replace(ended, "the window ended", "the window was done before: it ended", 1)
+			if s := r.bridge.Status(); s.EndedEmpty != c.cut || s.Ended != before || r.source.Requests() != requests {
+				r.t.Errorf("run again: %q after %d requests, want %q", s.Ended, r.source.Requests()-requests, before)
+			}
 		})
 	}
 }

@@ -112,14 +112,17 @@ func (f *follower) setState(state bridge.State, fault *bridge.Fault) {
 		return
 	}
 	switch {
-	case fault == nil && (was == bridge.StateBlocked || was == bridge.StateBackoff) && state != bridge.StateStopped && state != bridge.StateStandby:
+	case fault == nil && (was == bridge.StateBlocked || was == bridge.StateBackoff) && state != bridge.StateStopped &&
+		state != bridge.StateStandby:
 		f.log.Info("recovered", "after", time.Since(since).Round(time.Millisecond).String(), "was", was.Text())
 	case fault == nil:
 		f.log.Debug("state", "state", state.Text())
 	case state == bridge.StateBlocked:
-		f.log.Error("blocked", f.e.cfg.faultAttrs(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
+		f.log.Error("blocked", f.e.cfg.faultAttrs(fault, "reason", string(fault.Reason),
+			"next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("retrying", f.e.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
+		f.log.Warn("retrying", f.e.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(),
+			"failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
 	}
 }
 
@@ -135,16 +138,20 @@ func (c *Config) faultAttrs(fault *bridge.Fault, more ...any) []any {
 // publishStatus makes the loop's state visible to Status.
 func (f *follower) publishStatus() {
 	s := bridge.Status{
-		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode, Leader: f.ownership.active,
-		Version: f.committed.Version, CursorHash: bridge.CursorHash(f.committed.Cursor), CursorBytes: len(f.committed.Cursor), TailItems: len(f.committed.Tail),
+		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode,
+		Leader:  f.ownership.active,
+		Version: f.committed.Version, CursorHash: bridge.CursorHash(f.committed.Cursor),
+		CursorBytes: len(f.committed.Cursor), TailItems: len(f.committed.Tail),
 		Events: f.committed.Events, Pages: f.committed.Pages, Outside: f.committed.Outside,
-		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, Late: maps.Clone(f.run.totals.late),
+		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated,
+		BorderRepeats: f.run.totals.atBorder, Late: maps.Clone(f.run.totals.late),
 		FullPage: f.last.FullEnd, OlderPage: f.at.Trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.committed.Overlap,
 		Warnings: f.warnings(&f.e.cfg, &f.run.totals),
 		CaughtUp: f.state == bridge.StateIdle, Contract: f.run.contract, Ended: f.run.ended, EndedEmpty: f.run.endedEmpty,
-		Position: bridge.Instant(f.at.PositionTime), LastEvent: bridge.Instant(f.committed.LastEventTime), LastCommit: f.run.committed,
+		Position: bridge.Instant(f.at.PositionTime), LastEvent: bridge.Instant(f.committed.LastEventTime),
+		LastCommit: f.run.committed,
 	}
 	if f.fault != nil {
 		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.e.cfg.hintOf(f.fault)

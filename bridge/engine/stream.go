@@ -67,7 +67,8 @@ func (s *stream) heartbeatDue() time.Time {
 // publish commits a batch that has so many pages.
 func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
 	if err := batch.Checkpoint.Validate(); err != nil { // no session could go on from it
-		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version, bridge.ErrForeign, err))}
+		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version,
+			bridge.ErrForeign, err))}
 	}
 	began := time.Now()
 	s.e.watchdog.wait()
@@ -155,7 +156,8 @@ func foreign(err error) *bridge.Fault {
 		f.Err = err
 		return &f
 	}
-	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err, HintCode: bridge.HintForeign}
+	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err,
+		HintCode: bridge.HintForeign}
 }
 
 // storeCheckpoint advances the store from from to the checkpoint just
@@ -195,7 +197,8 @@ func (s *stream) adopt(c bridge.Checkpoint) {
 
 // rejoin adopts a checkpoint that may come from another process.
 func (s *stream) rejoin(c bridge.Checkpoint) {
-	if c.Epoch != s.committed.Epoch || c.ChangeID() != s.committed.ChangeID() { // who began it may have accepted another topic
+	// who began it may have accepted another topic
+	if c.Epoch != s.committed.Epoch || c.ChangeID() != s.committed.ChangeID() {
 		s.forgetMarks()
 	}
 	s.at = s.committed.Rejoin(c)

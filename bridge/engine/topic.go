@@ -17,7 +17,8 @@ func (s *stream) checkTopics(ctx context.Context) error {
 	if id := s.e.cfg.TopicID; id != "" {
 		for i := range found {
 			if t := &found[i]; t.Name == s.e.cfg.Topic && t.ID != id {
-				return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name, t.ID, id)
+				return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name,
+					t.ID, id)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,24 +13,13 @@ import (
 	"exportbridge/bridge/engine"
 )
 
-var topicModes = []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}
-
 // inTopic runs a test in each mode, on a stream that has published 30 events
 // and stands by for more.
 func inTopic(t *testing.T, test func(r *harness)) {
-	for _, mode := range topicModes {
-		t.Run(string(mode), func(t *testing.T) {
-			inBubble(t, bridgetest.Export{}, func(r *harness) {
-				r.source.Grow(30)
-				if mode == bridge.ExactlyOnce {
-					r.exactly()
-				}
-				r.start()
-				r.after(time.Minute) // and two heartbeats, so that the checkpoint has caught up
-				test(r)
-			})
-		})
-	}
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.follow(30, time.Minute) // and two heartbeats, so that the checkpoint has caught up
+		test(r)
+	})
 }
 
 // wantTopicBlocked wants the running bridge to be blocked and to publish nothing.
@@ -51,24 +39,14 @@ func (r *harness) wantTopicBlocked(words ...string) {
 	}
 }
 
-func (r *harness) wantLosses(n int) {
-	r.t.Helper()
-	if got := len(r.observed(bridge.ObserveTopic, bridge.TopicLost)); got != n {
-		r.t.Errorf("%d losses were observed, want %d", got, n)
-	}
-}
-
 func TestTopicMadeAgainWhileRunning(t *testing.T) {
 	t.Parallel()
 	inTopic(t, func(r *harness) {
 		r.topic.Recreate()
-		r.source.Grow(5)
-		r.after(5 * time.Minute)
+		r.grow(5, 5*time.Minute)
 		r.wantTopicBlocked("recreated")
-		r.wantLosses(1)
-		if n := len(r.topic.Records()); n > 0 {
-			r.t.Errorf("%d records are in a topic that begins in the middle", n)
-		}
+		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
+		r.wantEvents(0)
 	})
 }
 
@@ -78,11 +56,8 @@ func TestTopicMadeAgainWhileStopped(t *testing.T) {
 		r.end()
 		r.topic.Recreate()
 		r.cfg.Limits.Once = true
-		err := r.run()
-		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic {
-			r.t.Fatalf("the run ended with %v, want it blocked (topic)", err)
-		}
-		r.wantLosses(1)
+		wantBlocked(r.t, r.run(), bridge.ReasonTopic)
+		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
 	})
 }
 
@@ -100,29 +75,22 @@ func TestTopicAccepted(t *testing.T) {
 					}
 					r.topic.Recreate()
 					if running {
-						r.source.Grow(5)
-						r.after(5 * time.Minute)
+						r.grow(5, 5*time.Minute)
 						r.wantTopicBlocked()
 					}
 					now := r.store.Checkpoint()
-					cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+					cmd := reset("accept", now.Epoch, bridge.Target{})
 					want := 30
 					if target == "current" {
-						cmd.Target, want = bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version}, 0
+						cmd.Target, want = stay(now), 0
 					}
 					r.steer(cmd, running)
 					if running {
 						want += 5
-					} else {
-						r.start()
 					}
 					r.after(2 * time.Minute)
-					if s := r.bridge.Status(); s.State != bridge.StateIdle {
-						r.t.Errorf("the stream is %s: %s, want it to go on", s.State, s.Error)
-					}
-					if n := len(r.topic.Records()); n != want {
-						r.t.Errorf("the topic holds %d records, want %d", n, want)
-					}
+					r.wantState(bridge.StateIdle, "")
+					r.wantEvents(want)
 					if n := r.again.Load(); n > 0 {
 						r.t.Errorf("%d events are marked as published before, in a topic that did not have them", n)
 					}
@@ -135,46 +103,37 @@ func TestTopicAccepted(t *testing.T) {
 	}
 }
 
-// steer has the command applied by the running bridge, or by one of its own.
+// steer has the command applied by the running bridge, or by one of its own and then
+// starts a bridge.
 func (r *harness) steer(cmd bridge.Command, running bool) {
 	r.t.Helper()
 	if running {
 		r.inbox.Push(cmd)
 		r.after(time.Minute)
-	} else if _, err := engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, r.asked(cmd)); err != nil {
+	} else if _, err := r.applyWithout(cmd); err != nil {
 		r.t.Fatal(err)
+	} else {
+		r.start()
 	}
-	if a, ok := r.inbox.AnswerTo(cmd.ID); !ok || !a.Applied {
-		r.t.Fatalf("the command was answered %+v, %t", a, ok)
-	}
-}
-
-func (r *harness) asked(cmd bridge.Command) bridge.Command {
-	r.inbox.Push(cmd)
-	return cmd
+	r.wantApplied(cmd.ID)
 }
 
 // TestTopicReplacedAfterAcceptedLoss: the policy about lost checkpoints accepts
 // what the topic lacks then, not a topic that is replaced afterwards.
 func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "redis"
-		r.source.Grow(30)
-		r.start()
-		r.after(time.Minute)
+		r.follow(30, time.Minute)
 		now := r.store.Checkpoint()
 		r.command("r1", bridge.Target{Cursor: now.Cursor, Tail: now.Tail}) // where nobody has counted
 		r.after(time.Minute)
 		r.end()
 		r.forgetCheckpoints()
 		r.topic.Cut(1)
-		r.start()
-		r.after(time.Second)
+		r.startFor(time.Second)
 		r.wantState(bridge.StateIdle, "")
 		r.topic.Recreate()
-		r.source.Grow(5)
-		r.after(5 * time.Minute)
+		r.grow(5, 5*time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
 	})
 }
@@ -182,20 +141,15 @@ func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
 // TestTopicWithoutIDAfterAcceptedLoss: the policy also accepts the loss where the
 // checkpoint is from brokers without topic ids.
 func TestTopicWithoutIDAfterAcceptedLoss(t *testing.T) {
-	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "redis"
-		r.source.Grow(30)
-		r.start()
-		r.after(time.Minute)
-		r.end()
+		r.ran(30, time.Minute)
 		old := r.store.Checkpoint()
 		old.Topics[0].ID = ""
 		r.rewrite(old)
 		r.forgetCheckpoints()
 		r.topic.Cut(1)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantState(bridge.StateIdle, "")
 	})
 }
@@ -222,12 +176,10 @@ func TestTopicUnknown(t *testing.T) {
 	t.Parallel()
 	inTopic(t, func(r *harness) {
 		r.end()
-		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
-		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: replacing{r.topic.Open("events"), r.topic, new(bool)}})
+		r.inbox.Push(pause("stay", 0))
+		r.startWith(engine.Ports{Inbox: r.inbox, Sink: replacing{r.topic.Open("events"), r.topic, new(bool)}})
 		r.after(2 * time.Minute)
-		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
-			r.t.Errorf("the answer is %+v, want it applied", a)
-		}
+		r.wantApplied("stay")
 	})
 }
 
@@ -249,14 +201,10 @@ func TestTopicCutOffWhileRunning(t *testing.T) {
 		if r.cfg.Mode == bridge.AtLeastOnce {
 			want += 5 // that came before it was noticed
 		}
-		r.steer(bridge.Command{
-			ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
-			Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version},
-		}, true)
+		r.steer(reset("accept", now.Epoch, stay(now)), true)
 		r.after(time.Minute)
-		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != want {
-			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with %d", s.State, s.Error, len(r.topic.Records()), want)
-		}
+		r.wantState(bridge.StateIdle, "")
+		r.wantEvents(want)
 	})
 }
 
@@ -286,11 +234,8 @@ func TestTopicCutOffWithoutID(t *testing.T) {
 // TestTopicAcceptedByAnotherDuringRewind: what a process knows the topic to hold
 // counts no more when somebody else has accepted another topic.
 func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
-		r.source.Grow(30)
-		r.start()
-		r.after(time.Minute)
+	bubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
+		r.follow(30, time.Minute)
 		r.push("back", 0, bridge.Target{})
 		r.after(2500 * time.Millisecond) // two of its six pages
 		if n := r.again.Load(); n == 0 || n == 30 {
@@ -300,17 +245,16 @@ func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
 		r.after(time.Second)
 		r.topic.Recreate()
 		inbox := bridgetest.NewInbox(r.t)
-		cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: 1, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+		cmd := reset("accept", 1, bridge.Target{})
 		inbox.Push(cmd)
-		if a, err := engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}, cmd); err != nil || !a.Applied {
+		if a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(inbox), cmd); err != nil || !a.Applied {
 			r.t.Fatalf("%+v, %v", a, err)
 		}
 		r.after(time.Minute) // a heartbeat, which finds the stream moved
 		r.source.Refuse(nil)
 		r.after(5 * time.Minute)
-		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
-			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with 30", s.State, s.Error, len(r.topic.Records()))
-		}
+		r.wantState(bridge.StateIdle, "")
+		r.wantEvents(30)
 	})
 }
 
@@ -322,8 +266,7 @@ func TestTopicBlockedAnswersWhoKnowsMore(t *testing.T) {
 	inTopic(t, func(r *harness) {
 		r.end()
 		r.topic.Trim(10, false)
-		r.start()
-		r.after(2 * time.Minute)
+		r.startFor(2 * time.Minute)
 		r.wantTopicBlocked()
 		r.push("later", 1, bridge.Target{})
 		r.after(2 * time.Minute)
@@ -349,15 +292,12 @@ func TestTopicLogs(t *testing.T) {
 			inTopic(t, func(r *harness) {
 				r.end()
 				c.change(r.topic)
-				r.start()
-				r.after(time.Minute)
+				r.startFor(time.Minute)
 				if c.words != "" {
 					r.wantTopicBlocked(c.words)
 					return
 				}
-				if s := r.bridge.Status(); s.State != bridge.StateIdle {
-					r.t.Errorf("the stream is %s: %s, want it to go on", s.State, s.Error)
-				}
+				r.wantState(bridge.StateIdle, "")
 			})
 		})
 	}
@@ -371,8 +311,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 		old := r.store.Checkpoint()
 		old.Topics, old.Mode = nil, r.cfg.Mode
 		r.rewrite(old)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if got := r.store.Checkpoint().Topics; len(got) != 1 || got[0].ID != "topic-0" {
 			r.t.Fatalf("the checkpoint names %v, want the topic", got)
 		}
@@ -380,8 +319,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 		r.topic.Recreate()
 		old.Version = r.store.Checkpoint().Version
 		r.rewrite(old)
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		r.wantTopicBlocked("always been empty")
 	})
 }
@@ -411,9 +349,7 @@ func TestTopicGrows(t *testing.T) {
 				r.start()
 			}
 			r.after(2 * time.Minute)
-			r.end()
-			r.start()
-			r.after(2 * time.Minute)
+			r.restart(2 * time.Minute)
 			if n := len(r.observed(bridge.ObserveTopic, bridge.TopicGrew)); n != 1 {
 				r.t.Errorf("observed %d times, want once", n)
 			}
@@ -444,23 +380,13 @@ func TestTopicMovedByOneReset(t *testing.T) {
 			r.topic.Recreate()
 			r.cfg.Topic = "events"
 			if running {
-				r.start()
-				r.after(5 * time.Minute)
+				r.startFor(5 * time.Minute)
 				r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 			}
 			now := r.store.Checkpoint()
-			r.steer(bridge.Command{
-				ID: "move", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
-				Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version},
-			}, running)
-			if !running {
-				r.start()
-			}
-			r.source.Grow(5)
-			r.after(2 * time.Minute)
-			if s := r.bridge.Status(); s.State != bridge.StateIdle {
-				r.t.Errorf("running %t: the stream is %s (%s): %s, want it to go on", running, s.State, s.Reason, s.Error)
-			}
+			r.steer(reset("move", now.Epoch, stay(now)), running)
+			r.grow(5, 2*time.Minute)
+			r.wantState(bridge.StateIdle, "")
 		})
 	}
 }
@@ -473,14 +399,12 @@ func TestTopicLostIsSaidThoughReset(t *testing.T) {
 		r.end()
 		r.topic.Recreate()
 		now := r.store.Checkpoint()
-		r.inbox.Push(bridge.Command{ID: "unaware", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
-			Target: bridge.Target{Cursor: "", Start: now.Origin.Start}})
-		r.start()
-		r.after(time.Minute)
+		r.push("unaware", now.Epoch, bridge.Target{Start: now.Origin.Start})
+		r.startFor(time.Minute)
 		if a, _ := r.inbox.AnswerTo("unaware"); !a.Applied || !strings.Contains(a.Detail, "recreated") {
 			r.t.Errorf("the answer is %+v, want it to say that the topic was recreated", a)
 		}
-		r.wantLosses(1)
+		r.wantObserved(bridge.ObserveTopic, bridge.TopicLost, 1)
 	})
 }
 
@@ -538,11 +462,9 @@ func TestTopicAcceptedWithAnotherMode(t *testing.T) {
 		} else {
 			r.switchMode(bridge.ExactlyOnce)
 		}
-		r.steer(bridge.Command{ID: "both", Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}, false)
-		r.start()
+		r.steer(reset("both", r.store.Checkpoint().Epoch, bridge.Target{}), false)
 		r.after(2 * time.Minute)
-		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
-			r.t.Errorf("the stream is %s: %s, the topic holds %d records, want 30", s.State, s.Error, len(r.topic.Records()))
-		}
+		r.wantState(bridge.StateIdle, "")
+		r.wantEvents(30)
 	})
 }

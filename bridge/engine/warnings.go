@@ -17,14 +17,23 @@ func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 		all = append(all, *w)
 	}
 	if s.at.Trusted != 0 {
-		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor", bridge.HintCursorRejected)
+		warn(bridge.StuckOlder, "the last page lists older items than before: the API may have forgotten the cursor",
+			bridge.HintCursorRejected)
 	}
-	if h := &s.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
-		warn(bridge.WarningStart, fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
+	if h := &s.at.Checkpoint; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 &&
+		h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
+		warn(bridge.WarningStart, fmt.Sprintf(
+			"the stream starts at %s, later than the API's clock (%s): events until then are left out",
 			h.Origin.StartText(), describeInstant(h.PositionTime)), bridge.HintStartLater)
 	}
+	if l := s.at.Listing; l != nil && l.Gap != 0 {
+		warn(bridge.WarningGap, fmt.Sprintf(
+			"events from %s on may be missing: when a session began, the list had none that was known before",
+			describeInstant(l.Gap)), bridge.HintGap)
+	}
 	if t.missKeys(c.KeyPointer) {
-		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", t.keyless, c.KeyPointer), bridge.HintKeyless)
+		warn(bridge.WarningKeyless, fmt.Sprintf("none of %d events has a key at %s: their records have no order", t.keyless,
+			c.KeyPointer), bridge.HintKeyless)
 	}
 	return all
 }
@@ -46,7 +55,8 @@ func (c *Config) doubtfulEnd(last *position.Findings) *bridge.Warning {
 	case last.Unread.Where != "":
 		return &bridge.Warning{Code: bridge.WarningUnread, Text: last.Unread.Fault().Error(), Hint: last.Unread.Hint}
 	case last.FullEnd:
-		return &bridge.Warning{Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: c.words(bridge.HintFullPage)}
+		return &bridge.Warning{Code: bridge.StuckFullPage,
+			Text: "full page without a next page: the API may hold back more items", Hint: c.words(bridge.HintFullPage)}
 	}
 	return nil
 }

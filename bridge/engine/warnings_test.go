@@ -13,14 +13,12 @@ import (
 // the results. The stream says so, its position stays at its last event, and nothing
 // takes it for drained.
 func TestUnreadCursor(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		event := time.Now().Add(-time.Hour)
 		page := fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":""}`, event.UnixMilli())
 		unread := bridge.Unread{Where: "/paging/next", Hint: "set EXPORT_CURSOR_FIELD=/paging/next"}
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page, Unread: unread} })
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		s := r.bridge.Status()
 		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || s.Warnings[0].Hint != unread.Hint || !s.EndDoubtful() {
 			t.Errorf("warnings %+v", s.Warnings)
@@ -42,14 +40,12 @@ func TestUnreadCursor(t *testing.T) {
 // TestFutureStart: a start ahead of the API's clock leaves events out, so the stream
 // does not say that it has all of them. Until that time has come it warns.
 func TestFutureStart(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Origin.Start = time.Now().Add(time.Hour).UnixMilli()
 		r.source.Serve(func(bridge.Position) bridgetest.Answer {
-			return bridgetest.Answer{Body: `{"items":[],"nextCursor":""}`}
+			return answer("")
 		})
-		r.start()
-		r.after(time.Minute)
+		r.startFor(time.Minute)
 		if s := r.bridge.Status(); len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningStart || !s.EndDoubtful() {
 			t.Errorf("warnings %+v", s.Warnings)
 		}
@@ -72,27 +68,23 @@ func TestKeyless(t *testing.T) {
 	}{
 		"matches nothing": {"/tenant", 150, false, true}, "few": {"/tenant", 5, false, false}, "matches some": {"/tenant", 150, true, false}, "no key wanted": {"", 150, false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: 1000}, func(r *harness) {
-				r.cfg.KeyPointer = tc.pointer
-				items := ""
-				for i := range tc.events {
-					user := ""
-					if tc.keyed && i == 7 {
-						user = `"userId":"u",`
-					}
-					items += fmt.Sprintf(`,{"eventId":"%d",%s"timestamp":%d}`, i, user, time.Now().UnixMilli())
+		row(t, name, bridgetest.Export{PageSize: 1000}, func(r *harness) {
+			r.cfg.KeyPointer = tc.pointer
+			items := ""
+			for i := range tc.events {
+				user := ""
+				if tc.keyed && i == 7 {
+					user = `"userId":"u",`
 				}
-				page := `{"items":[` + items[1:] + `],"nextCursor":""}`
-				r.source.Serve(func(bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page} })
-				r.start()
-				r.after(time.Minute)
-				s := r.bridge.Status()
-				if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns || s.EndDoubtful() {
-					t.Errorf("warnings %+v", s.Warnings)
-				}
-			})
+				items += fmt.Sprintf(`,{"eventId":"%d",%s"timestamp":%d}`, i, user, time.Now().UnixMilli())
+			}
+			page := `{"items":[` + items[1:] + `],"nextCursor":""}`
+			r.source.Serve(func(bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page} })
+			r.startFor(time.Minute)
+			s := r.bridge.Status()
+			if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns || s.EndDoubtful() {
+				r.t.Errorf("warnings %+v", s.Warnings)
+			}
 		})
 	}
 }

@@ -24,16 +24,10 @@ func (s *stuckAt) Observe(o bridge.Observation) {
 }
 
 func TestAlive(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.cfg.Limits.Once = true
-		e, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Observer: &stuckAt{Duration: 2 * time.Minute}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(r.t.Context()) }()
+		r.startWith(engine.Ports{Observer: &stuckAt{Duration: 2 * time.Minute}})
 		for _, step := range []struct {
 			name    string
 			after   time.Duration
@@ -44,11 +38,11 @@ func TestAlive(t *testing.T) {
 			{"long after the run has ended", time.Hour, true},
 		} {
 			r.after(step.after)
-			if got := e.Alive(); got != step.turning {
+			if got := r.bridge.Alive(); got != step.turning {
 				t.Errorf("%s: alive %v", step.name, got)
 			}
 		}
-		if err := <-ended; err != nil {
+		if err := r.endsWithin(0); err != nil {
 			t.Error(err)
 		}
 	})
@@ -60,13 +54,8 @@ type blank struct{ *bridgetest.Source }
 func (blank) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, nil } //nolint:nilnil // the mistake
 
 func TestNoPageAndNoError(t *testing.T) {
-	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Limits.Once = true
-		e, err := engine.New(r.cfg, engine.Ports{Source: blank{r.source}, Sink: r.topic.Open("events"), Store: r.store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantBlocked(t, e.Run(r.t.Context()), bridge.ReasonConfig)
+		wantBlocked(t, r.runWith(engine.Ports{Source: blank{r.source}}), bridge.ReasonConfig)
 	})
 }

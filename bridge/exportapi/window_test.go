@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/windows"
 )
 
 // windowAPI is an API whose bounds are in some format, and perhaps inclusive.
@@ -207,5 +208,33 @@ func TestUnboundedAPI(t *testing.T) {
 	}
 	if cfg.Params = "from={start}"; cfg.Bounded() == nil || cfg.Starts() != nil || cfg.Refuse(bridge.Position{}) != nil {
 		t.Error("a start as a value: windows, or no export from the earliest event on")
+	}
+}
+
+// TestRangeTooLong: where the API rejects the range of a query, the hint names the longest
+// range before the parameters.
+func TestRangeTooLong(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		at := &windowAPI{}
+		query := r.URL.Query()
+		if at.parse(query.Get("to"))-at.parse(query.Get("from")) > (30 * time.Minute).Milliseconds() {
+			http.Error(w, `{"error":"the range is too long"}`, http.StatusBadRequest)
+			return
+		}
+		answer(emptyPage)(w, r)
+	}, map[string]string{"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to", "EXPORT_TIME_FORMAT": "ms"})
+	end := time.Now().Add(-time.Minute).UnixMilli()
+	at := bridge.Position{Start: end - (2 * time.Hour).Milliseconds(), End: end, Window: true}
+	cfg := windows.DefaultConfig()
+	cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 100, 1<<20, time.Minute
+	_, err := windows.NewRange(c, cfg).Fetch(t.Context(), at)
+	f := wantFault(t, err)
+	if f.Class != bridge.Permanent || !strings.HasPrefix(f.Hint, "lower EXPORT_MAX_WINDOW") || !strings.Contains(f.Hint, "EXPORT_PARAMS") {
+		t.Errorf("%v, hint %q; want one that names EXPORT_MAX_WINDOW first", f, f.Hint)
+	}
+	cfg.MaxWindow = 20 * time.Minute
+	if _, err := windows.NewRange(c, cfg).Fetch(t.Context(), at); err != nil {
+		t.Errorf("within what the API lists: %v", err)
 	}
 }

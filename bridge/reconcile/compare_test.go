@@ -85,8 +85,7 @@ func TestCompareForms(t *testing.T) {
 	} {
 		for _, unmarked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, unmarked %t", name, unmarked), func(t *testing.T) {
-				t.Parallel()
-				inWorld(t, test.exported, nil, func(t *testing.T, w *world) {
+				inOwnWorld(t, test.exported, nil, func(t *testing.T, w *world) {
 					for _, i := range test.published {
 						r := i.record()
 						if unmarked {
@@ -105,10 +104,8 @@ func TestCompareForms(t *testing.T) {
 // TestCompareUnmarkedRecords: records that were published without headers count after
 // BRIDGE_HEADERS has changed, those of other programs do not.
 func TestCompareUnmarkedRecords(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(4)
-		w := newWorld(t, all, all[2:])
+	all := items(4)
+	inOwnWorld(t, all, all[2:], func(t *testing.T, w *world) {
 		for _, i := range all[:2] {
 			r := i.record()
 			r.Headers = nil
@@ -129,10 +126,8 @@ func TestCompareUnmarkedRecords(t *testing.T) {
 // TestCompareDeadLetters: a letter without the item's bytes, and one without
 // the header, are told by what they say.
 func TestCompareDeadLetters(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := append(items(4), item{at: second(4), form: "no id"})
-		w := newWorld(t, all, nil)
+	all := append(items(4), item{at: second(4), form: "no id"})
+	inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
 		at := time.UnixMilli(second(3))
 		substitute := fmt.Sprintf(`{"id":"e0","size":7,"sha256":%q,"index":2}`, strings.Repeat("0", 64))
 		w.dead.Append(0,
@@ -183,10 +178,8 @@ func TestCompareInParts(t *testing.T) {
 // TestCompareOpenTransaction: what an open transaction hides is not missing, and
 // nobody guesses when it stays open.
 func TestCompareOpenTransaction(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(6)
-		w := newWorld(t, all, all[:4])
+	all := items(6)
+	inOwnWorld(t, all, all[:4], func(t *testing.T, w *world) {
 		commit := w.topic.Begin(1)
 		w.topic.Append(1, all[4].record(), all[5].record())
 		began := time.Now()
@@ -212,10 +205,8 @@ func TestCompareCut(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []string{"the topic", "the dead letters"} {
 		t.Run(cut, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				all := items(9)
-				w := newWorld(t, all, all[:7])
+			all := items(9)
+			inOwnWorld(t, all, all[:7], func(t *testing.T, w *world) {
 				w.dead.Append(0, all[7].record(), all[8].record())
 				if w.topic.Cut(5); cut != "the topic" {
 					w.topic.Cut(-1)
@@ -229,10 +220,8 @@ func TestCompareCut(t *testing.T) {
 		})
 	}
 	t.Run("the export", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			all := items(20)
-			w := newWorld(t, all, all)
+		all := items(20)
+		inOwnWorld(t, all, all, func(t *testing.T, w *world) {
 			w.source.FailRequest(2, &bridge.Fault{Class: bridge.Transient, Err: bridgetest.ErrDown})
 			w.source.FailRequest(4, &bridge.Fault{Class: bridge.Transient, RetryAfter: time.Hour, Err: bridgetest.ErrDown})
 			began := time.Now()
@@ -277,8 +266,7 @@ func TestWindowCircles(t *testing.T) {
 		"one item":    {item{id: "1", at: second(1)}.raw(), false}, // the last one, which each cursor includes
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, nil, nil, func(t *testing.T, w *world) {
+			inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
 				w.source.Serve(func(asked bridge.Position) bridgetest.Answer {
 					next := "a"
 					if asked.Cursor == "a" {
@@ -305,10 +293,8 @@ func TestWindowCircles(t *testing.T) {
 // TestInclusivePages: pages that begin with the item that ended the one before, with a
 // fresh cursor at the end too, list each event once.
 func TestInclusivePages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(10)
-		w := newWorld(t, nil, all)
+	all := items(10)
+	inOwnWorld(t, nil, all, func(t *testing.T, w *world) {
 		asked := 0
 		w.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			from := 0
@@ -340,10 +326,8 @@ func (s unbounded) Decode(p *bridge.Page) error {
 
 // TestCompareOutside: events that the API lists in a range without their time are counted.
 func TestCompareOutside(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(10)
-		w := newWorld(t, all, all)
+	all := items(10)
+	inOwnWorld(t, all, all, func(t *testing.T, w *world) {
 		w.ports.Source = unbounded{source{w.source}}
 		r := w.must(reconcile.Compare)
 		want(t, "one outside", r, counts{API: 10, Held: 10})
@@ -375,10 +359,8 @@ func (s timeless) DecodeItem(item []byte) (*bridge.Page, error) {
 // TestCompareWithoutTimes: missing events are found, and what cannot be known
 // is counted.
 func TestCompareWithoutTimes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(10)
-		w := newWorld(t, all, append(all[1:], item{id: "of another range", at: second(20)}))
+	all := items(10)
+	inOwnWorld(t, all, append(all[1:], item{id: "of another range", at: second(20)}), func(t *testing.T, w *world) {
 		published := second(50) // the records carry the time of publishing
 		w.topic = fakelog.New("export.events", 3)
 		for n, i := range append(all[1:], item{id: "of another range", at: second(20)}) {

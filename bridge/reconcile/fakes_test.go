@@ -134,6 +134,13 @@ func newWorld(t *testing.T, exported, published []item) *world {
 	return w
 }
 
+// inOwnWorld is inWorld beside other tests.
+func inOwnWorld(t *testing.T, exported, published []item, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	inWorld(t, exported, published, f)
+}
+
 // inWorld runs f with a new world in a synctest bubble.
 func inWorld(t *testing.T, exported, published []item, f func(t *testing.T, w *world)) {
 	t.Helper()

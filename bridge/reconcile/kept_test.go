@@ -28,8 +28,7 @@ func TestRepairTopicMade(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+			inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 				if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
 					t.Fatalf("%+v", r.Repair)
 				}
@@ -47,10 +46,8 @@ func TestRepairTopicMade(t *testing.T) {
 // TestRetriedLetter: the event of a dead letter that was retried must be in the topic,
 // unless retention has deleted it there.
 func TestRetriedLetter(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(4)
-		w := newWorld(t, all, nil)
+	all := items(4)
+	inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
 		w.dead.Append(0, all[0].record(), all[1].record(), all[1].record(), all[2].record())
 		w.ports.Retried = func(context.Context) (func(*deadletter.DeadLetter) bool, error) {
 			return func(l *deadletter.DeadLetter) bool { return l.Offset < 2 }, nil

@@ -2,61 +2,37 @@ package reconcile_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/bridge/windows"
 )
 
-// numbered is the export in numbered pages, newest first.
+// numbered is the export in numbered pages.
 type numbered struct {
 	reconcile.Source
-	items   []item
-	rejects bool // a number behind the last page, which it repeats otherwise
+	list bridgetest.List
 }
 
-func (n *numbered) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error) {
-	const size = 4
-	var shown []item
-	for _, i := range slices.Backward(n.items) {
-		if i.at >= at.Start && i.at < at.End {
-			shown = append(shown, i)
-		}
-	}
-	asked, _ := strconv.Atoi(at.Cursor)
-	number, last := max(1, asked), max(1, (len(shown)+size-1)/size)
-	if number > last && n.rejects {
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("no such page")}
-	}
-	from := (min(number, last) - 1) * size
-	now := time.Now()
-	p := &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now.Truncate(time.Second)}
-	for _, i := range shown[from:min(len(shown), from+size)] {
-		e := bridge.Event{Raw: []byte(i.raw()), Time: i.at, Index: len(p.Events)}
-		if i.id != "" {
-			e.ID = []byte(i.id)
-		}
-		p.Events = append(p.Events, e)
-	}
-	if p.Items = len(p.Events); p.Items > 0 {
-		p.Next = strconv.Itoa(number + 1)
-	}
-	return p, nil
+func (n *numbered) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	return n.list.Fetch(ctx, at)
 }
 
-func (*numbered) Decode(*bridge.Page) error { return nil }
+func (n *numbered) Decode(p *bridge.Page) error { return n.list.Decode(p) }
 
 // TestNumbered: a range in numbered pages is compared and repaired, whether the API repeats
 // its last page or rejects the number behind it, in one part or in many, with ids or without.
 func TestNumbered(t *testing.T) {
 	t.Parallel()
-	for _, form := range []struct{ rejects, nameless bool }{{false, false}, {true, false}, {true, true}} {
+	for _, form := range []struct {
+		beyond   string
+		nameless bool
+	}{{"repeat", false}, {"reject", false}, {"reject", true}} {
 		for _, batch := range []int{1000, 7} {
 			t.Run(fmt.Sprintf("%+v in parts of %d", form, batch), func(t *testing.T) {
 				all := items(50)
@@ -74,7 +50,14 @@ func TestNumbered(t *testing.T) {
 					}
 				}
 				inWorld(t, nil, published, func(t *testing.T, w *world) {
-					list := &numbered{w.ports.Source, all, form.rejects}
+					list := &numbered{w.ports.Source, bridgetest.List{Size: 4, Paging: bridgetest.ByNumber, Beyond: form.beyond}}
+					for _, i := range all {
+						e := bridge.Event{Raw: []byte(i.raw()), Time: i.at}
+						if i.id != "" {
+							e.ID = []byte(i.id)
+						}
+						list.list.Items = append(list.list.Items, e)
+					}
 					cfg := windows.DefaultConfig()
 					cfg.Numbered, cfg.PageSize, cfg.MaxBytes, cfg.Timeout = true, 4, 1<<20, time.Minute
 					w.ports.Source, w.ports.Ranges = list, windows.NewRange(list, cfg)

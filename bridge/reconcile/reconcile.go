@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -187,11 +188,10 @@ type comparison struct {
 func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c := &comparison{
 		Config: cfg, Ports: ports,
-		pages:  rangeReader{source: ports.Source, timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages},
+		pages: rangeReader{
+			source: cmp.Or(ports.Ranges, bridge.Source(ports.Source)), timeout: cfg.FetchTimeout, emptyPages: cfg.EmptyPages,
+		},
 		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
-	}
-	if ports.Ranges != nil {
-		c.pages.source = ports.Ranges
 	}
 	c.pages.check = c.checkSource
 	var err error

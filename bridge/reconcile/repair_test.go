@@ -36,8 +36,7 @@ func TestQuietStream(t *testing.T) {
 		"no event time": {func(s *bridge.Status) { s.Position = time.Time{} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+			inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 				w.cfg.To, w.live.status = to, caughtUp
 				test.change(&w.live.status)
 				if !test.passed {
@@ -83,8 +82,7 @@ func TestRepairRefused(t *testing.T) {
 	} {
 		for _, mode := range []reconcile.Mode{reconcile.Rehearse, reconcile.Repair} {
 			t.Run(fmt.Sprintf("%s, %d", name, mode), func(t *testing.T) {
-				t.Parallel()
-				inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+				inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 					test.change(w)
 					err := w.refused(mode, test.why)
 					if !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
@@ -102,8 +100,7 @@ func TestRepairRefused(t *testing.T) {
 		}
 	}
 	t.Run("neighbours", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+		inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 			w.cfg.To = second(5000)
 			w.live.backfills = []reconcile.Backfill{{ID: "before", To: w.cfg.From}, {ID: "behind", From: w.cfg.To, To: w.cfg.To + 1}}
 			if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
@@ -116,12 +113,10 @@ func TestRepairRefused(t *testing.T) {
 // TestRepair: what is missing and passed is published once, with a mark, what
 // the stream may still bring is left to it.
 func TestRepair(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := items(12)
-		all[11].ingested = second(5000) // within the clocks' difference of the last end
-		all[10].ingested = second(4000)
-		w := newWorld(t, all, all[:6])
+	all := items(12)
+	all[11].ingested = second(5000) // within the clocks' difference of the last end
+	all[10].ingested = second(4000)
+	inOwnWorld(t, all, all[:6], func(t *testing.T, w *world) {
 		r := w.must(reconcile.Rehearse)
 		want(t, "a rehearsal", r, counts{API: 12, Held: 6, Missing: 6})
 		if diff := cmp.Diff(&reconcile.Repaired{Events: 5, Live: 1}, r.Repair); diff != "" || len(w.repair.published) > 0 {
@@ -215,8 +210,7 @@ func TestRepairUnknownMark(t *testing.T) {
 // TestRepairRefusedEvents: what the topic cannot take does not hold back the
 // events of its transaction.
 func TestRepairRefusedEvents(t *testing.T) {
-	t.Parallel()
-	inWorld(t, items(40), nil, func(t *testing.T, w *world) {
+	inOwnWorld(t, items(40), nil, func(t *testing.T, w *world) {
 		w.repair.tooLarge = func(id string) bool { return strings.HasSuffix(id, "7") }
 		r := w.must(reconcile.Repair)
 		if r.Repair.Events != 36 || r.Repair.Refused != 4 || len(r.Repair.Reasons) != 4 || !strings.Contains(r.Repair.Reasons[0], "e7 is too large") {
@@ -231,8 +225,7 @@ func TestRepairRefusedEvents(t *testing.T) {
 // TestRepairFails: an error of the publisher ends the repair, and another one
 // goes on from there.
 func TestRepairFails(t *testing.T) {
-	t.Parallel()
-	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+	inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 		w.repair.fails = bridge.ErrFenced
 		if _, err := w.run(reconcile.Repair); !errors.Is(err, bridge.ErrFenced) || w.repair.open {
 			t.Errorf("%v, want ErrFenced", err)
@@ -276,8 +269,7 @@ func TestRepairFrontier(t *testing.T) {
 		"at the end before a reset":     {[]bridge.Checkpoint{reset, at(1, 9, second(3000), true)}, reconcile.Repaired{Live: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+			inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 				w.live.trail = test.trail
 				if diff := cmp.Diff(&test.want, w.must(reconcile.Repair).Repair); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -301,10 +293,8 @@ func TestRepairNearTheFrontier(t *testing.T) {
 		"it does, by a clock of its own": {true, false, reconcile.Repaired{Live: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				all := items(10)
-				w := newWorld(t, all, nil)
+			all := items(10)
+			inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
 				w.live.trail = []bridge.Checkpoint{atEnd(5, second(30))}
 				if test.reaches {
 					time.AfterFunc(10*time.Second, func() {
@@ -325,8 +315,7 @@ func TestRepairNearTheFrontier(t *testing.T) {
 
 // TestRepairMoved: a stream that is moved meanwhile may publish the events itself.
 func TestRepairMoved(t *testing.T) {
-	t.Parallel()
-	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+	inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 		w.live.onLook = func(int) {
 			if len(w.repair.published) == 4 { // the first page
 				c := atEnd(0, second(6000))
@@ -344,10 +333,8 @@ func TestRepairMoved(t *testing.T) {
 // TestRepairWithoutIngestion: events do not say when the API took them in. Only a stream
 // that came to the end of the export after they were read has passed them.
 func TestRepairWithoutIngestion(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		all := withoutIngestion(items(10))
-		w := newWorld(t, all, all[:5])
+	all := withoutIngestion(items(10))
+	inOwnWorld(t, all, all[:5], func(t *testing.T, w *world) {
 		r := w.must(reconcile.Rehearse)
 		if diff := cmp.Diff(&reconcile.Repaired{Unproven: 5}, r.Repair); diff != "" {
 			t.Errorf("a rehearsal (-want +got):\n%s", diff)
@@ -414,8 +401,7 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 		}, reconcile.NotAtEnd, "has not reached the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, withoutIngestion(items(3)), nil, func(t *testing.T, w *world) {
+			inOwnWorld(t, withoutIngestion(items(3)), nil, func(t *testing.T, w *world) {
 				test.change(w)
 				err := w.refused(reconcile.Repair, test.why)
 				if !strings.Contains(err.Error(), "missing events lack an ingestion time") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
@@ -432,8 +418,7 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 // TestRepairWithoutIngestionInParts: each part is read later than the one before, so each
 // wants an end of its own.
 func TestRepairWithoutIngestionInParts(t *testing.T) {
-	t.Parallel()
-	inWorld(t, withoutIngestion(items(40)), nil, func(t *testing.T, w *world) {
+	inOwnWorld(t, withoutIngestion(items(40)), nil, func(t *testing.T, w *world) {
 		w.cfg.Batch, w.cfg.To = 25, second(40)
 		polling, stop := context.WithCancel(t.Context())
 		var polls sync.WaitGroup

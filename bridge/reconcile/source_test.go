@@ -32,8 +32,7 @@ func TestOtherSource(t *testing.T) {
 	} {
 		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				inWorld(t, nil, nil, func(t *testing.T, w *world) {
+				inOwnWorld(t, nil, nil, func(t *testing.T, w *world) {
 					w.source = bridgetest.NewSource(t, bridgetest.Export{PageSize: 4, Identity: test.page})
 					w.ports.Source = source{w.source}
 					for _, i := range items(10) {
@@ -79,8 +78,7 @@ func TestOtherRequest(t *testing.T) {
 
 // TestSourceHangs: a source that hangs ends the comparison by the engine's deadline.
 func TestSourceHangs(t *testing.T) {
-	t.Parallel()
-	inWorld(t, items(10), nil, func(t *testing.T, w *world) {
+	inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 		w.ports.Source, w.cfg.FetchTimeout, w.cfg.Mode = source{&bridgetest.Hanging{Source: w.source, InFetch: bridgetest.Hang}}, 5*time.Minute, reconcile.Compare
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()

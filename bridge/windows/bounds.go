@@ -40,17 +40,20 @@ func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before i
 	case err != nil:
 		return err
 	case ignored != nil:
-		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig, "set EXPORT_START_PARAM and EXPORT_TIME_FORMAT as the API expects them",
+		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig,
+			"set EXPORT_START_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the start of a range: the events of now begin with old ones")
 	case c.NoEnd:
 		return nil
 	}
 	late := func(e *bridge.Event) bool { return e.Time > far }
 	if ignored, rejected, err = b.lists(ctx, unit, late); rejected {
-		ignored, err = b.listTwice(ctx, before-unit, before-10*unit, func(e *bridge.Event) bool { return e.Time > before+far })
+		ignored, err = b.listTwice(ctx, before-unit, before-10*unit,
+			func(e *bridge.Event) bool { return e.Time > before+far })
 	}
 	if err == nil && ignored != nil {
-		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig, "set EXPORT_END_PARAM and EXPORT_TIME_FORMAT as the API expects them",
+		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig,
+			"set EXPORT_END_PARAM and EXPORT_TIME_FORMAT as the API expects them",
 			"the API ignores the end of a range: it lists events from behind it")
 	}
 	return err
@@ -64,7 +67,8 @@ type bounds struct {
 
 // lists returns the events that the second at a time lists although they are outside, nil
 // if there are none. rejected is true if the API rejects such a range, as err says.
-func (b *bounds) lists(ctx context.Context, at int64, outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
+func (b *bounds) lists(ctx context.Context, at int64,
+	outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
 	p, err := pageread.Once(ctx, b.source, b.cfg.Range(at, at+unit), b.cfg.Timeout)
 	if err != nil {
 		f, ok := errors.AsType[*bridge.Fault](err)
@@ -87,7 +91,8 @@ func (b *bounds) lists(ctx context.Context, at int64, outside func(*bridge.Event
 
 // listTwice returns the events that two ranges list although they are outside of both. An
 // API that rejects the first one takes no range; a second one that it rejects lists none.
-func (b *bounds) listTwice(ctx context.Context, first, second int64, outside func(*bridge.Event) bool) (map[bridge.ItemKey]struct{}, error) {
+func (b *bounds) listTwice(ctx context.Context, first, second int64,
+	outside func(*bridge.Event) bool) (map[bridge.ItemKey]struct{}, error) {
 	found, _, err := b.lists(ctx, max(unit, first), outside)
 	if err != nil || found == nil {
 		return nil, err

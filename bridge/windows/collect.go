@@ -55,17 +55,15 @@ const itemCost = 800
 func (c *collector) collect(p *bridge.Page) error {
 	for i := range p.Events {
 		e := &p.Events[i]
-		if c.keys != nil || c.moving {
-			k := e.ItemKey()
-			if e.ID == nil || e.Defect != bridge.DefectNone || e.Time < c.again {
-				c.listed.add(k)
-			}
-			if c.keys != nil {
-				c.keys[k] = struct{}{}
-			}
+		k := e.ItemKey()
+		if c.moving && (e.ID == nil || e.Defect != bridge.DefectNone || e.Time < c.again) {
+			c.listed.add(k)
+		}
+		if c.keys != nil {
+			c.keys[k] = struct{}{}
 		}
 		if c.walk != nil {
-			if leave, err := c.walk.leaves(e, c.memory); err != nil {
+			if leave, err := c.walk.leaves(e, k, c.memory); err != nil {
 				return err
 			} else if leave {
 				continue
@@ -74,7 +72,7 @@ func (c *collector) collect(p *bridge.Page) error {
 		if c.belowFloor(e) || c.share.leaves(e) {
 			continue
 		}
-		if !c.memory.isNew(e, c.to) {
+		if !c.memory.isNew(e, k, c.to) {
 			if c.walk != nil {
 				c.walk.met = true
 			}
@@ -82,12 +80,13 @@ func (c *collector) collect(p *bridge.Page) error {
 		}
 		kept := item{event: *e, source: p.Source}
 		if c.share != nil {
-			if kept.order = (order{kept.when(), e.ItemKey()}); !c.share.keeps(&kept) {
+			if kept.order = (order{kept.when(), k}); !c.share.keeps(&kept) {
 				continue
 			}
 		}
 		block := make([]byte, 0, len(e.Raw)+len(e.ID)+len(e.Key)+len(e.Type)+len(e.Subject))
-		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type, &kept.event.Subject} {
+		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type,
+			&kept.event.Subject} {
 			if *text != nil {
 				from := len(block)
 				block = append(block, *text...)
@@ -108,7 +107,8 @@ func (c *collector) collect(p *bridge.Page) error {
 		if c.share != nil {
 			return errTooMuch
 		}
-		return fault(bridge.Permanent, "window", bridge.ReasonConfig, "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE", "the windows of the look-back have too many events to remember")
+		return blocked("lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
+			"the windows of the look-back have too many events to remember")
 	}
 	return nil
 }

@@ -54,8 +54,9 @@ type world struct {
 	log   *strings.Builder
 	down  atomic.Bool // the API
 
-	lookBack time.Duration
-	noEnd    bool
+	lookBack       time.Duration
+	noEnd, noStart bool
+	engine         *engine.Engine // of the newest process
 }
 
 func newWorld(t *testing.T, seed uint64, lookBack time.Duration) *world {
@@ -115,7 +116,7 @@ func (l byCursor) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, er
 // start begins a process; stop ends it.
 func (w *world) start() (stop func()) {
 	cfg := settings(w.lookBack)
-	cfg.PageSize, cfg.NoEnd = w.cfg.PageSize, w.noEnd
+	cfg.PageSize, cfg.NoEnd, cfg.NoStart = w.cfg.PageSize, w.noEnd, w.noStart
 	var source bridge.Source = windows.New(w.list, cfg)
 	if w.cfg.Origin.Follow != bridge.FollowWindows {
 		source = byCursor{w.list}
@@ -126,6 +127,7 @@ func (w *world) start() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.engine = e
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -380,4 +382,39 @@ func TestEngineResetTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEngineGap: a list without bounds that has nothing known when a session begins may be
+// cut off. The status says so, over restarts too, until an operator resets the stream.
+func TestEngineGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, time.Minute)
+		w.noStart, w.noEnd, w.cfg.PageSize = true, true, 100
+		w.list.page, w.list.noCursor = 15, true
+		run := func(change func()) (gap bool) {
+			defer w.start()()
+			bridge.Sleep(t.Context(), time.Minute)
+			change()
+			bridge.Sleep(t.Context(), time.Minute)
+			return slices.ContainsFunc(w.engine.Status().Warnings, func(g bridge.Warning) bool {
+				return g.Code == bridge.WarningGap && strings.Contains(g.Text, "2000-01-01T00:01:00Z")
+			})
+		}
+		nothing := func() {}
+		w.list.add(10, time.Now(), -time.Minute)
+		if run(nothing) {
+			t.Error("a list that goes back behind the watermark has a gap")
+		}
+		bridge.Sleep(t.Context(), 10*time.Minute)
+		w.list.add(40, time.Now(), -time.Second) // of which it lists 15
+		pause := bridge.Command{ID: "p", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: bridge.MaxNumber}
+		for _, change := range []func(){nothing, nothing, func() { w.inbox.Push(pause) }} {
+			if !run(change) {
+				t.Errorf("the status does not show the gap: %+v", w.engine.Status().Warnings)
+			}
+		}
+		if run(func() { w.reset(bridge.Target{Cursor: w.store.Checkpoint().Cursor, Start: w.cfg.Origin.Start}) }) {
+			t.Errorf("the gap is there after a reset: %+v", w.engine.Status().Warnings)
+		}
+	})
 }

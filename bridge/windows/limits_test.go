@@ -18,11 +18,10 @@ func TestBoundsIgnored(t *testing.T) {
 	for name, l := range map[string]*list{"EXPORT_START_PARAM": {noStart: true}, "EXPORT_END_PARAM": {noEnd: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			at := time.Now().Add(-time.Hour)
-			l.page, l.all = 5, []entry{{id: "a", at: at, visible: at}}
-			_, err := newTopic(t, at.Add(-time.Hour), time.Minute).begin(windows.New(l, settings(time.Minute))).step()
-			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, name) {
-				t.Errorf("got %v, want a permanent fault that names %s", err, name)
-			}
+			l.page = 5
+			l.add(1, at, 0)
+			_, err := begin(t, at.Add(-time.Hour), l, settings(time.Minute)).step()
+			wantFault(t, err, bridge.Permanent, name)
 		})
 	}
 }
@@ -33,54 +32,57 @@ func TestCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		l := &list{page: 50, noCursor: true}
-		for i := range 3000 {
-			at := began.Add(-time.Duration(i) * 400 * time.Millisecond)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-		}
+		l.add(3000, began, -400*time.Millisecond)
 		bridge.Sleep(t.Context(), time.Minute)
 		cfg := settings(time.Minute)
 		cfg.PageSize = 100
-		x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != 3000 {
-			t.Errorf("%d records, want 3000", len(x.records))
-		}
+		x := begin(t, began.Add(-time.Hour), l, cfg)
+		x.drain()
+		x.want(3000)
 		asked := l.requests
-		for range 20 {
-			bridge.Sleep(t.Context(), 15*time.Second)
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		x.poll(20, 15*time.Second)
 		if n := l.requests - asked; n > 60 {
 			t.Errorf("%d requests of 20 polls at rest", n)
 		}
 	})
 }
 
-// TestCappedPages: an API that names next pages, or numbers them, and cuts off a listing behind
-// some of them is found out and asked for smaller ranges.
-func TestCappedPages(t *testing.T) {
-	for _, numbers := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			l := &list{page: 10, most: 50, numbers: numbers}
-			for i := range 3000 {
-				at := began.Add(-time.Duration(i) * 400 * time.Millisecond)
-				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-			}
-			bridge.Sleep(t.Context(), time.Minute)
-			cfg := settings(time.Minute)
-			cfg.PageSize, cfg.Numbered = 10, numbers
-			x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
-			if x.drain(); len(x.records) != 3000 || len(counts(x.records)) != 3000 {
-				t.Errorf("%d records, %d different ones, want 3000", len(x.records), len(counts(x.records)))
-			}
+// TestWhole: a listing is whole, whatever its API limits and however its pages end.
+func TestWhole(t *testing.T) {
+	type forms map[string]struct {
+		list list
+		size int // EXPORT_PAGE_SIZE
+	}
+	for name, form := range (forms{
+		"cut off behind some cursors": {list{page: 10, most: 50}, 10},
+		"cut off behind some numbers": {list{page: 10, most: 50, numbers: true}, 10},
+		"cursors are rejected":        {list{page: 5, mostPages: 3}, 5},
+		"short ranges":                {list{page: 5, longest: time.Hour}, 5},
+		"the last page is repeated":   {list{page: 3, numbers: true, beyond: "repeat"}, 3},
+		"the next page is rejected":   {list{page: 3, numbers: true, beyond: "reject"}, 3},
+		// The first page does not count as all that a range lists: it is full, or it has
+		// fewer items than asked for.
+		"numbers are ignored":                 {list{page: 3, numbers: true, ignored: true}, 3},
+		"numbers are ignored, short pages":    {list{page: 3, numbers: true, ignored: true}, 10},
+		"offsets are ignored":                 {list{page: 3, offsets: true, ignored: true}, 3},
+		"offsets are ignored, short pages":    {list{page: 3, offsets: true, ignored: true}, 10},
+		"each number is rejected":             {list{page: 3, numbers: true, mostPages: 1}, 3},
+		"each number is rejected, short ones": {list{page: 3, numbers: true, mostPages: 1}, 10},
+	}) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &form.list
+				l.add(300, time.Now(), -time.Minute)
+				bridge.Sleep(t.Context(), time.Minute)
+				cfg := settings(3 * time.Hour)
+				cfg.PageSize, cfg.Numbered, cfg.Overlaps = form.size, l.numbers || l.offsets, l.offsets
+				if l.longest > 0 {
+					cfg.MaxWindow = l.longest
+				}
+				x := begin(t, time.Now().Add(-9*time.Hour), l, cfg)
+				x.drain()
+				x.want(300)
+			})
 		})
 	}
 }
@@ -95,31 +97,22 @@ func TestCappedBurst(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			l := &list{page: tc.page, noCursor: true, oldest: tc.oldest}
-			for i := range 120 {
-				at, apart := began, -10*time.Second
-				if tc.oldest {
-					at, apart = began.Add(-25*time.Minute), 10*time.Second
-				}
-				if i >= 60 { // listed behind the burst
-					at = at.Add(time.Duration(i) * apart)
-				}
-				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+			at, apart := began, -10*time.Second
+			if tc.oldest {
+				at, apart = began.Add(-25*time.Minute), 10*time.Second
 			}
+			l.add(60, at, 0)
+			l.add(60, at.Add(60*apart), apart) // listed behind the burst
 			bridge.Sleep(t.Context(), time.Minute)
 			cfg := settings(time.Minute)
 			cfg.PageSize = 1000
-			x := newTopic(t, began.Add(-30*time.Minute), time.Minute).begin(windows.New(l, cfg))
-			more, err := true, error(nil)
-			for more && err == nil {
-				more, err = x.step()
+			x := begin(t, began.Add(-30*time.Minute), l, cfg)
+			if tc.blocked {
+				wantFault(t, x.block(), bridge.Permanent, "EXPORT_PAGE_SIZE")
+				return
 			}
-			x.commit()
-			switch f := bridge.FaultOf(err); {
-			case tc.blocked && (err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE")):
-				t.Errorf("%+v: got %d records and %v, want a permanent fault that names EXPORT_PAGE_SIZE", tc, len(x.records), err)
-			case !tc.blocked && (err != nil || len(x.records) != len(l.all)):
-				t.Errorf("%+v: %d records and %v, want %d", tc, len(x.records), err, len(l.all))
-			}
+			x.drain()
+			x.want(len(l.all))
 		})
 	}
 }
@@ -130,38 +123,23 @@ func TestProofMeetsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		l := &list{page: 500, noCursor: true}
-		add := func(n int, at time.Time) {
-			for range n {
-				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: at, visible: at})
-			}
-		}
-		add(1, began.Add(-time.Minute))
-		add(1, began.Add(-2*time.Minute))
+		l.add(2, began.Add(-time.Minute), -time.Minute)
 		l.fail = func() error {
 			if l.requests == 4 { // behind two for the bounds, and the listing
-				add(1, began.Add(-time.Minute))
+				l.add(1, began.Add(-time.Minute), 0)
 			}
 			return nil
 		}
 		cfg := settings(time.Minute)
 		cfg.PageSize = 1000
-		x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
+		x := begin(t, began.Add(-time.Hour), l, cfg)
 		for range 10 {
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-			bridge.Sleep(t.Context(), 5*time.Second)
-			add(4, time.Now()) // of one second
+			x.poll(1, 5*time.Second)
+			l.add(4, time.Now(), 0)
 		}
 		bridge.Sleep(t.Context(), time.Minute)
-		for range 2 {
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != len(l.all) {
-			t.Errorf("%d records, want %d", len(x.records), len(l.all))
-		}
+		x.poll(2, 0)
+		x.want(len(l.all))
 	})
 }
 
@@ -171,9 +149,7 @@ func TestGrowsWhileProven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now()
 		l := &list{page: 50, noCursor: true}
-		for i := range 6 {
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at.Add(time.Duration(i) * 100 * time.Millisecond), visible: at.Add(time.Second)})
-		}
+		l.add(6, at, 100*time.Millisecond)
 		l.all[0].visible = at.Add(3 * time.Minute)
 		l.fail = func() error {
 			if l.requests == 4 { // behind those that look for the bounds, and the first listing
@@ -184,40 +160,9 @@ func TestGrowsWhileProven(t *testing.T) {
 		bridge.Sleep(t.Context(), 2*time.Minute+30*time.Second)
 		cfg := settings(5 * time.Minute)
 		cfg.PageSize = 100
-		x := newTopic(t, at.Add(-time.Minute), 5*time.Minute).begin(windows.New(l, cfg))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != 6 {
-			t.Errorf("%d records, want 6", len(x.records))
-		}
-	})
-}
-
-// TestRejectedCursor: an API whose cursors are rejected after some pages is asked for
-// smaller ranges.
-func TestRejectedCursor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		l := &list{page: 5, mostPages: 3}
-		for i := range 100 {
-			at := began.Add(-time.Duration(i) * time.Minute)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-		}
-		bridge.Sleep(t.Context(), time.Minute)
-		x := newTopic(t, began.Add(-2*time.Hour), time.Second).begin(windows.New(l, settings(time.Second)))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != 100 {
-			t.Errorf("%d records, want 100", len(x.records))
-		}
+		x := begin(t, at.Add(-time.Minute), l, cfg)
+		x.drain()
+		x.want(6)
 	})
 }
 
@@ -227,20 +172,10 @@ func TestClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		l := &list{page: 5, ahead: time.Hour}
-		for i := range 20 {
-			at := began.Add(time.Duration(i) * 10 * time.Second)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-		}
-		x := newTopic(t, began.Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
-		for range 60 {
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-			bridge.Sleep(t.Context(), 5*time.Second)
-		}
-		if x.commit(); len(x.records) != 20 {
-			t.Errorf("%d records, want 20", len(x.records))
-		}
+		l.add(20, began, 10*time.Second)
+		x := begin(t, began.Add(-time.Minute), l, settings(time.Second))
+		x.poll(60, 5*time.Second)
+		x.want(20)
 	})
 }
 
@@ -249,29 +184,20 @@ func TestClocks(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &list{page: 5}
-		x := newTopic(t, time.Now().Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		x := begin(t, time.Now().Add(-time.Minute), l, settings(time.Second))
 		follow := func() {
 			for range 10 {
 				now := time.Now()
 				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: now.Add(l.ahead), visible: now})
-				if _, err := x.step(); err != nil {
-					t.Fatal(err)
-				}
-				bridge.Sleep(t.Context(), 5*time.Second)
+				x.poll(1, 5*time.Second)
 			}
 		}
 		follow()
 		bridge.Sleep(t.Context(), time.Hour) // of this clock only
 		l.ahead = -time.Hour
 		follow()
-		for range 2 { // the last one is settled
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != len(l.all) {
-			t.Errorf("%d records, want %d", len(x.records), len(l.all))
-		}
+		x.poll(2, 0) // the last one is settled
+		x.want(len(l.all))
 	})
 }
 
@@ -279,7 +205,7 @@ func TestClockJumps(t *testing.T) {
 func TestClockWrongOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &list{page: 5}
-		x := newTopic(t, time.Now().Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
+		x := begin(t, time.Now().Add(-time.Minute), l, settings(time.Second))
 		for _, ahead := range []time.Duration{0, -1000 * time.Hour, -1000 * time.Hour} {
 			l.ahead = ahead
 			_, err := x.step()
@@ -292,9 +218,7 @@ func TestClockWrongOnce(t *testing.T) {
 			}
 		}
 		l.ahead = 0
-		if _, err := x.step(); err != nil {
-			t.Errorf("still blocked: %v", err)
-		}
+		x.poll(1, 0)
 	})
 }
 
@@ -302,46 +226,15 @@ func TestClockWrongOnce(t *testing.T) {
 func TestEmptyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now()
-		l := &list{page: 5, empties: 20, all: []entry{{id: "a", at: at, visible: at}}}
+		l := &list{page: 5, empties: 20}
+		l.add(1, at, 0)
 		bridge.Sleep(t.Context(), time.Minute)
-		x := newTopic(t, at.Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second)))
-		if _, err := x.step(); err != nil {
-			t.Fatal(err)
-		}
-		if x.commit(); len(x.records) != 1 {
-			t.Errorf("%d records, want 1", len(x.records))
-		}
+		x := begin(t, at.Add(-time.Minute), l, settings(time.Second))
+		x.poll(1, 0)
+		x.want(1)
 		l.empties = 1 << 30
-		_, err := newTopic(t, at.Add(-time.Minute), time.Second).begin(windows.New(l, settings(time.Second))).step()
-		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_MORE_FIELD") {
-			t.Errorf("got %v, want a permanent fault that names EXPORT_MORE_FIELD", err)
-		}
-	})
-}
-
-// TestLongestRange: no request asks for more than the API lists in one query, whatever the
-// look-back.
-func TestLongestRange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		l := &list{page: 5, longest: time.Hour}
-		for i := range 50 {
-			at := began.Add(-time.Duration(i) * 10 * time.Minute)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-		}
-		bridge.Sleep(t.Context(), time.Minute)
-		cfg := settings(3 * time.Hour)
-		cfg.MaxWindow = time.Hour
-		x := newTopic(t, began.Add(-9*time.Hour), 3*time.Hour).begin(windows.New(l, cfg))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != 50 {
-			t.Errorf("%d records, want 50", len(x.records))
-		}
+		_, err := begin(t, at.Add(-time.Minute), l, settings(time.Second)).step()
+		wantFault(t, err, bridge.Permanent, "EXPORT_MORE_FIELD")
 	})
 }
 
@@ -360,13 +253,8 @@ func TestFailing(t *testing.T) {
 		cfg := settings(3 * time.Hour)
 		cfg.MaxWindow, cfg.Observe = 10*time.Minute, func(bridge.Observation) {}
 		cfg.Warn = func(text, _ string) { said = append(said, text) }
-		x := newTopic(t, time.Now().Add(-9*time.Hour), 3*time.Hour).begin(windows.New(l, cfg))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		x := begin(t, time.Now().Add(-9*time.Hour), l, cfg)
+		x.drain()
 		if !strings.Contains(strings.Join(said, "\n"), "a listing waits") {
 			t.Errorf("nothing says that it waits: %q", said)
 		}
@@ -376,7 +264,7 @@ func TestFailing(t *testing.T) {
 // TestClock: a watermark ahead of the API's clock blocks the stream.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, err := newTopic(t, time.Now().Add(time.Hour), time.Minute).begin(windows.New(&list{page: 5}, settings(time.Minute))).step()
+		_, err := begin(t, time.Now().Add(time.Hour), &list{page: 5}, settings(time.Minute)).step()
 		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || f.Code != "watermark" {
 			t.Errorf("got %v, want a permanent fault about the watermark", err)
 		}
@@ -389,32 +277,15 @@ func TestCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		l := &list{page: 5, noCursor: true}
-		for i := range 40 {
-			at := began.Add(-time.Duration(i) * 30 * time.Second)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-		}
+		l.add(40, began, -30*time.Second)
 		bridge.Sleep(t.Context(), time.Minute)
-		s := newTopic(t, began.Add(-time.Hour), time.Minute)
-		x := s.begin(windows.New(l, settings(time.Minute)))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		x.commit()
-		if len(s.records) != 40 {
-			t.Errorf("%d records, want 40", len(s.records))
-		}
-		for i := range 5 {
-			at := time.Now()
-			l.all = append(l.all, entry{id: fmt.Sprint("b", i), seq: 100 + i, at: at, visible: at})
-		}
+		x := begin(t, began.Add(-time.Hour), l, settings(time.Minute))
+		x.drain()
+		x.want(40)
+		l.add(5, time.Now(), 0)
 		bridge.Sleep(t.Context(), time.Minute)
 		_, err := x.step()
-		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
-			t.Errorf("got %v, want a permanent fault that names EXPORT_PAGE_SIZE", err)
-		}
+		wantFault(t, err, bridge.Permanent, "EXPORT_PAGE_SIZE")
 	})
 }
 
@@ -425,9 +296,7 @@ func TestHighestOffset(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			from := time.Now().Add(-time.Hour).Truncate(time.Second)
 			l := &list{page: 4, offsets: true, highest: 6}
-			for i := range 30 {
-				l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: from.Add(time.Duration(i+1) * apart)})
-			}
+			l.add(30, from.Add(apart), apart)
 			cfg := settings(time.Minute)
 			cfg.Numbered, cfg.Overlaps, cfg.PageSize = true, true, 40
 			p, err := windows.NewRange(l, cfg).Fetch(t.Context(), bridge.Position{Start: from.UnixMilli(), End: from.Add(40 * time.Minute).UnixMilli(), Window: true})

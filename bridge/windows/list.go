@@ -43,7 +43,8 @@ type window struct {
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
 	for range maxListings {
-		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered, again: w.again, share: w.share.begin()}
+		c := &collector{memory: &l.memory, floor: w.floor, to: w.to, most: l.cfg.MaxBytes, moving: l.cfg.Numbered,
+			again: w.again, share: w.share.begin()}
 		if !l.paged {
 			c.keys = make(map[bridge.ItemKey]struct{})
 		}
@@ -59,7 +60,10 @@ func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 		}
 		l.memory.undo()
 	}
-	return nil, fault(bridge.Transient, "window", "", "if the list is at rest, check EXPORT_CURSOR_PARAM and EXPORT_CURSOR_FIRST, and that EXPORT_PARAMS asks for a fixed order", fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
+	return nil, fault(bridge.Transient, "window", "",
+		"if the list is at rest, check EXPORT_CURSOR_PARAM and EXPORT_CURSOR_FIRST, "+
+			"and that EXPORT_PARAMS asks for a fixed order",
+		fmt.Sprintf("the list moves while it is read: of %d listings no two in a row had the same items", maxListings))
 }
 
 // listAll reads a range whole, in parts that the API can list.
@@ -97,8 +101,9 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	case middle <= from && cut.moved:
 		return errMoved
 	case middle <= from:
-		return fault(bridge.Permanent, "window", bridge.ReasonConfig, cut.hint,
-			fmt.Sprintf("the smallest listing from %s on: %s: more events may follow", bridge.Watermark{At: from}.Cursor(), cut.why))
+		return blocked(cut.hint,
+			fmt.Sprintf("the smallest listing from %s on: %s: more events may follow", bridge.Watermark{At: from}.Cursor(),
+				cut.why))
 	}
 	if err := l.list(ctx, c, from, middle); err != nil {
 		return err
@@ -156,11 +161,15 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 func (l *Lister) joins(c *collector, got listing) error {
 	switch w := c.walk; {
 	case w == nil || w.met || got.items < manyUp || l.paged && got.last < l.largest:
-	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime && l.cfg.Warn != nil: // of a session that begins
-		l.cfg.Warn("the list has no event that was known before: if the API cuts it off, events between are missing", hintPages)
+	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime: // of a session that begins
+		if l.gap = true; l.cfg.Warn != nil {
+			l.cfg.Warn("the list has no event that was known before: if the API cuts it off, events between are missing",
+				hintPages)
+		}
 	case l.latest != 0 && (w.noStart || l.latest >= w.from+2*unit):
-		return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintPages+"; exportbridge cursor reset --to-current goes on without what is missing",
-			fmt.Sprintf("the list has %d events and none that was known before: the API cuts it off, so events between may be missing", got.items))
+		return blocked(hintPages+"; exportbridge cursor reset --to-current goes on without what is missing",
+			fmt.Sprintf("the list has %d events and none that was known before: the API cuts it off, "+
+				"so events between may be missing", got.items))
 	}
 	return nil
 }
@@ -244,19 +253,21 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 			empties = 0
 		}
 		if empties >= maxEmpties {
-			return got, fault(bridge.Permanent, "window", bridge.ReasonConfig, "set what marks the end of the results: EXPORT_MORE_FIELD, or EXPORT_CURSOR_FIELD",
+			return got, blocked("set what marks the end of the results: EXPORT_MORE_FIELD, or EXPORT_CURSOR_FIELD",
 				fmt.Sprintf("the listing does not end: %d pages in a row have no items, or the same, and name a next one", empties))
 		}
 		if _, was := visited[next]; was {
-			return got, &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle, HintCode: bridge.HintCursorIgnored,
-				Err: fmt.Errorf("the listing leads back to cursor %s", bridge.CursorHash(next))}
+			return got, &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle,
+				HintCode: bridge.HintCursorIgnored,
+				Err:      fmt.Errorf("the listing leads back to cursor %s", bridge.CursorHash(next))}
 		}
 		visited[next] = struct{}{}
 		at.Cursor = next
 	}
 }
 
-const hintFirst = "set EXPORT_CURSOR_FIRST to the number of the first page, usually 0 or 1, and check EXPORT_CURSOR_PARAM"
+const hintFirst = "set EXPORT_CURSOR_FIRST to the number of the first page, usually 0 or 1, " +
+	"and check EXPORT_CURSOR_PARAM"
 
 // begins checks once that the page without a number is the one of the first number: else the
 // next number leaves out a page. A list that moves has some of its items on both.
@@ -273,7 +284,8 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 	for range 2 { // what the first page has may be deleted
 		p, err := l.request(ctx, at)
 		if cut, rejected := errors.AsType[*cutOff](err); rejected {
-			return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintFirst, fmt.Sprintf("page %s, which should be the first one: %s", l.cfg.First, cut.why))
+			return blocked(hintFirst,
+				fmt.Sprintf("page %s, which should be the first one: %s", l.cfg.First, cut.why))
 		}
 		if err != nil {
 			return err
@@ -286,8 +298,9 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 			return nil
 		}
 	}
-	return fault(bridge.Permanent, "window", bridge.ReasonConfig, hintFirst,
-		fmt.Sprintf("the page of number %s has other items than the page without a number: another page is the first one", l.cfg.First))
+	return blocked(hintFirst,
+		fmt.Sprintf("the page of number %s has other items than the page without a number: another page is the first one",
+			l.cfg.First))
 }
 
 // numberless judges a listing of so many items whose last page was repeated, or whose next
@@ -346,7 +359,8 @@ func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 	if p.At.Cursor != "" {
 		switch {
 		case len(p.Events) == 0:
-			return &cutOff{why: "the API lists nothing behind an offset, where the last item of the page before was", moved: true}
+			return &cutOff{why: "the API lists nothing behind an offset, where the last item of the page before was",
+				moved: true}
 		case p.Events[0].ItemKey() != *last:
 			return errMoved
 		}
@@ -360,7 +374,8 @@ func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 
 // request asks for one page and decodes it. The first one of a Fetch fails at once, so
 // that the engine shows it; later ones are tried again, since what is read would be lost.
-// A cursor that the API rejects is one of this listing, which has too many pages.
+// A cursor that the API rejects is one of this listing, which has too many pages. A range
+// that it rejects may be too long.
 func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	fetch := pageread.Once
 	if l.reading.Load() {
@@ -372,19 +387,17 @@ func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page,
 	}
 	f, ok := errors.AsType[*bridge.Fault](err)
 	switch {
-	case !ok || f.Class != bridge.BadCursor:
-		return p, err
-	case at.Cursor != "":
+	case ok && f.Class == bridge.BadCursor:
 		return nil, &cutOff{
 			why:  fmt.Sprintf("the API rejects the cursor of a listing: %v", err),
 			hint: "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD, EXPORT_CURSOR_PARAM and EXPORT_CURSOR_ALONE",
 		}
+	case ok && at.Cursor == "" && at.End > 0 && (f.Code == "400" || f.Code == "422"):
+		first := *f
+		first.Hint = "lower EXPORT_MAX_WINDOW if it exceeds the longest range that the API lists; " + f.Hint
+		return nil, &first
 	}
-	first := *f
-	first.Class, first.Reason = bridge.Malformed, bridge.ReasonConfig
-	first.Hint = "check EXPORT_MAX_WINDOW, which must not exceed the longest range that the API lists, " +
-		"EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT"
-	return nil, &first
+	return p, err
 }
 
 // observed is a Source whose requests are observed.
@@ -403,7 +416,8 @@ func (o *observed) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 		return p, err
 	case err != nil:
 		if saw.Code = bridge.FaultOf(err).Code; o.lister.reading.Load() && o.lister.cfg.Warn != nil {
-			o.lister.cfg.Warn("a listing waits for a page: it is retried after "+saw.Code, "if the API limits requests, set EXPORT_RATE_LIMIT")
+			o.lister.cfg.Warn("a listing waits for a page: it is retried after "+saw.Code,
+				"if the API limits requests, set EXPORT_RATE_LIMIT")
 		}
 	default:
 		saw.Bytes = int64(len(p.Body))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,18 @@ type list struct {
 	requests                  int
 }
 
+// add adds n entries, the first one at a time and each so far from the one before.
+func (l *list) add(n int, at time.Time, apart time.Duration) {
+	for i := range n {
+		l.put(fmt.Sprint(len(l.all)), at.Add(time.Duration(i)*apart))
+	}
+}
+
+// put adds an entry that is shown at its time.
+func (l *list) put(id string, at time.Time) {
+	l.all = append(l.all, entry{id: id, seq: len(l.all), at: at, visible: at})
+}
+
 func (l *list) shown(from, to, now time.Time) []entry {
 	var shown []entry
 	for _, e := range l.all {
@@ -102,7 +115,9 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	}
 	now := time.Now()
 	if l.longest > 0 && at.End-at.Start > l.longest.Milliseconds() {
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Err: fmt.Errorf("%d ms are too long", at.End-at.Start)}
+		return nil, &bridge.Fault{
+			Class: bridge.Permanent, Code: "400", Reason: bridge.ReasonConfig, Err: fmt.Errorf("%d ms are too long", at.End-at.Start),
+		}
 	}
 	if l.pages++; at.Cursor == "" {
 		l.pages = 1
@@ -192,8 +207,9 @@ type topic struct {
 	cp       bridge.Checkpoint
 }
 
-func newTopic(t *testing.T, start time.Time, lookBack time.Duration) *topic {
-	return &topic{t: t, lookBack: lookBack + 2*time.Second, cp: bridge.Checkpoint{Origin: bridge.Origin{Start: start.UnixMilli(), Follow: bridge.FollowWindows}}}
+func newTopic(t *testing.T, start time.Time, cfg windows.Config) *topic {
+	origin := bridge.Origin{Start: start.UnixMilli(), Follow: bridge.FollowWindows}
+	return &topic{t: t, lookBack: cfg.Reach(), cp: bridge.Checkpoint{Origin: origin}}
 }
 
 func (s *topic) ends() []bridge.TopicState {
@@ -274,6 +290,59 @@ func newestOf(p *bridge.Page) (ms int64) {
 		ms = max(ms, p.Events[i].Time+1)
 	}
 	return ms
+}
+
+// begin is the first session of a topic that follows the list from start on.
+func begin(t *testing.T, start time.Time, l *list, cfg windows.Config) *session {
+	t.Helper()
+	return newTopic(t, start, cfg).begin(windows.New(l, cfg))
+}
+
+// poll takes n pages, and waits after each.
+func (x *session) poll(n int, wait time.Duration) {
+	x.t.Helper()
+	for range n {
+		if _, err := x.step(); err != nil {
+			x.t.Fatal(err)
+		}
+		bridge.Sleep(x.t.Context(), wait)
+	}
+}
+
+// drain takes pages to the end of the list, and commits them.
+func (x *session) drain() {
+	x.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = x.step(); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	x.commit()
+}
+
+// block takes pages until an error.
+func (x *session) block() (err error) {
+	for more := true; more && err == nil; {
+		more, err = x.step()
+	}
+	return err
+}
+
+// want commits, and wants so many records, all different.
+func (x *session) want(n int) {
+	x.t.Helper()
+	if x.commit(); len(x.records) != n || len(counts(x.records)) != n {
+		x.t.Errorf("%d records, %d different ones, want %d", len(x.records), len(counts(x.records)), n)
+	}
+}
+
+// wantFault wants a fault of a class whose hint has a word.
+func wantFault(t *testing.T, err error, class bridge.Class, word string) {
+	t.Helper()
+	if f := bridge.FaultOf(err); err == nil || f.Class != class || !strings.Contains(f.Hint, word) {
+		t.Errorf("got %v, want a fault of class %v that names %s", err, class, word)
+	}
 }
 
 func (x *session) commit() {

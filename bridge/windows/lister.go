@@ -39,6 +39,7 @@ type Lister struct {
 	memory  memory
 	pending []*bridge.Page // of the window that is listed
 	listed  int64          // the end of the newest window, while nothing else was asked for
+	gap     bool           // the listing has nothing that was known before
 	reading atomic.Bool    // a page has come for this Fetch; a call that hangs may read it later
 	size    int64          // of the next window
 	learned bool           // the API's time is known, and that it takes bounds
@@ -78,10 +79,11 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	w, ok := at.Watermark()
 	switch {
 	case !ok || at.Window || at.Held == nil:
-		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "", "the position is no watermark of a list that is followed by windows")
+		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "",
+			"the position is no watermark of a list that is followed by windows")
 	case at.Held != l.held: // a new session, or what was given out was dropped
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
-		l.pending, l.listed, l.deep = nil, 0, time.Time{}
+		l.pending, l.listed, l.deep, l.gap = nil, 0, time.Time{}, false
 		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
 	case at.Cursor != l.next:
 		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
@@ -96,6 +98,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	p := l.pending[0]
 	l.pending = l.pending[1:]
 	l.next = p.Next
+	p.Gap, l.gap = l.gap, false
 	return p, nil
 }
 
@@ -113,8 +116,10 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		case w.At > now.UnixMilli()+restless:
 			l.learned = false // ask for the time again: one wrong Date must not block for ever
 			return fault(bridge.Permanent, "watermark", bridge.ReasonCursor,
-				"if the clock of the API or, without a Date header, of this machine was wrong: exportbridge cursor reset --to-datetime TIME",
-				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(), now.UTC().Format(time.RFC3339)))
+				"if the clock of the API or, without a Date header, of this machine was wrong: "+
+					"exportbridge cursor reset --to-datetime TIME",
+				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(),
+					now.UTC().Format(time.RFC3339)))
 		case w.At >= limit || l.listed != 0 && w.At == l.listed:
 			l.listed = 0
 			l.rest(at, w.At)
@@ -169,9 +174,11 @@ func (l *Lister) learn(ctx context.Context, watermark int64) error {
 	switch apart := l.clock.ahead.Abs(); {
 	case l.cfg.Warn == nil:
 	case apart > time.Minute:
-		l.cfg.Warn(fmt.Sprintf("the API's clock and that of this machine differ by %s: windows end by the earlier one", apart.Round(time.Second)), "synchronize the clock of this machine (NTP)")
+		l.cfg.Warn(fmt.Sprintf("the API's clock and that of this machine differ by %s: windows end by the earlier one",
+			apart.Round(time.Second)), "synchronize the clock of this machine (NTP)")
 	case l.clock.known && !l.clock.byAPI:
-		l.cfg.Warn("the API sends no Date header: windows end by the clock of this machine", "keep the clock of this machine right (NTP), and raise EXPORT_SETTLE by how far it may be ahead of the API's")
+		l.cfg.Warn("the API sends no Date header: windows end by the clock of this machine",
+			"keep the clock of this machine right (NTP), and raise EXPORT_SETTLE by how far it may be ahead of the API's")
 	}
 	return nil
 }
@@ -229,6 +236,11 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 
 func fault(class bridge.Class, code string, reason bridge.Reason, hint, text string) error {
 	return &bridge.Fault{Class: class, Code: code, Reason: reason, Hint: hint, Err: errors.New(text)}
+}
+
+// blocked is the fault of settings under which a list cannot be followed whole.
+func blocked(hint, text string) error {
+	return fault(bridge.Permanent, "window", bridge.ReasonConfig, hint, text)
 }
 
 // floor is the beginning of the unit that a time is in.

@@ -1,10 +1,9 @@
 package windows_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,7 +103,7 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	}
 	cfg.PageSize = 10
 	cfg.MaxBytes = int64(2000 + rng.IntN(40000))
-	s := newTopic(t, start, cfg.Reach()-2*time.Second)
+	s := newTopic(t, start, cfg)
 	failures := 0
 	l.fail = func() error {
 		if rng.IntN(40) == 0 {
@@ -160,12 +159,12 @@ func TestLate(t *testing.T) {
 		began := time.Now()
 		l := &list{page: 5}
 		for i := range 10 {
-			at := began.Add(time.Duration(i) * time.Minute)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at.Add(time.Duration(i%2) * 2 * time.Hour)})
+			l.put(fmt.Sprint(i), began.Add(time.Duration(i)*time.Minute))
+			l.all[i].visible = l.all[i].at.Add(time.Duration(i%2) * 2 * time.Hour)
 		}
 		cfg := settings(time.Minute)
 		cfg.Late = "3h/15m"
-		x := newTopic(t, began, cfg.Reach()).begin(windows.New(l, cfg))
+		x := begin(t, began, l, cfg)
 		late := make(map[string]time.Duration)
 		polls, first := 0, 0
 		for ; time.Since(began) < 4*time.Hour; polls++ {
@@ -209,7 +208,7 @@ func TestPlaced(t *testing.T) {
 		l := &list{page: 500}
 		cfg := settings(0)
 		cfg.PageSize = 1000
-		x := newTopic(t, began.Add(-2*time.Minute), 0).begin(windows.New(l, cfg))
+		x := begin(t, began.Add(-2*time.Minute), l, cfg)
 		for range 20 {
 			now := time.Now()
 			for age := range 100 { // of the client's clock, in all half seconds
@@ -217,20 +216,12 @@ func TestPlaced(t *testing.T) {
 				l.all = append(l.all, entry{id: fmt.Sprint(len(l.all)), seq: len(l.all), at: at, placed: now, visible: now})
 			}
 			bridge.Sleep(t.Context(), 5*time.Second)
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
+			x.poll(1, 0)
 			x.commit()
 		}
 		bridge.Sleep(t.Context(), time.Minute)
-		for range 2 {
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != len(l.all) {
-			t.Errorf("%d records, want %d", len(x.records), len(l.all))
-		}
+		x.poll(2, 0)
+		x.want(len(l.all))
 	})
 }
 
@@ -240,94 +231,19 @@ func TestNumberedCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		l := &list{page: 2, numbers: true, noIDs: true}
-		add := func(id string, before time.Duration) {
-			l.all = append(l.all, entry{id: id, seq: len(l.all), at: began.Add(-before), visible: began.Add(-before)})
-		}
-		add("a", 10*time.Minute)
-		add("b", 11*time.Minute)
-		add("c", 12*time.Minute)
+		l.add(3, began.Add(-10*time.Minute), -time.Minute)
 		l.fail = func() error {
 			if l.requests == 4 { // behind two for the bounds, and the first page
-				add("new", 9*time.Minute)
+				l.put("new", began.Add(-9*time.Minute))
 			}
 			return nil
 		}
 		cfg := settings(2 * time.Hour)
 		cfg.Numbered = true
-		x := newTopic(t, began.Add(-30*time.Minute), 2*time.Hour).begin(windows.New(l, cfg))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if x.commit(); len(x.records) != 4 || len(counts(x.records)) != 4 {
-			t.Errorf("records %q, want each item once", x.records)
-		}
+		x := begin(t, began.Add(-30*time.Minute), l, cfg)
+		x.drain()
+		x.want(4)
 	})
-}
-
-// TestNumberedEnd: an API may repeat its last page behind it, or reject the number.
-func TestNumberedEnd(t *testing.T) {
-	for name, beyond := range map[string]string{"repeated": "repeat", "rejected": "reject"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				l := &list{page: 3, numbers: true, beyond: beyond}
-				for i := range 30 {
-					at := began.Add(-time.Duration(i) * time.Minute)
-					l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-				}
-				bridge.Sleep(t.Context(), time.Minute)
-				cfg := settings(time.Minute)
-				cfg.Numbered, cfg.PageSize = true, 3
-				x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(l, cfg))
-				for more := true; more; {
-					var err error
-					if more, err = x.step(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if x.commit(); len(x.records) != 30 {
-					t.Errorf("%d records, want 30", len(x.records))
-				}
-			})
-		})
-	}
-}
-
-// TestNumberIgnored: the first page of an API that ignores the number of a page, or rejects
-// each one, does not count as all that a range lists.
-func TestNumberIgnored(t *testing.T) {
-	for name, form := range map[string]list{
-		"page number": {numbers: true, ignored: true}, "offset": {offsets: true, ignored: true}, "rejected": {numbers: true, mostPages: 1},
-	} {
-		for _, size := range []int{3, 10} { // the page is full, or the API lists fewer items than asked for
-			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					began, l := time.Now(), form
-					l.page = 3
-					for i := range 30 {
-						at := began.Add(-time.Duration(i) * time.Minute)
-						l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-					}
-					bridge.Sleep(t.Context(), time.Minute)
-					cfg := settings(time.Minute)
-					cfg.Numbered, cfg.Overlaps, cfg.PageSize = true, l.offsets, size
-					x := newTopic(t, began.Add(-time.Hour), time.Minute).begin(windows.New(&l, cfg))
-					for more := true; more; {
-						var err error
-						if more, err = x.step(); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if x.commit(); len(x.records) != 30 {
-						t.Errorf("%d records, want 30", len(x.records))
-					}
-				})
-			})
-		}
-	}
 }
 
 // TestNumberFirst: a first page that has another number than EXPORT_CURSOR_FIRST would make
@@ -340,20 +256,15 @@ func TestNumberFirst(t *testing.T) {
 			bridge.Sleep(t.Context(), time.Minute)
 			cfg := settings(2 * time.Hour)
 			cfg.Numbered, cfg.First = true, "1"
-			_, err := newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg)).step()
-			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_CURSOR_FIRST") {
-				t.Errorf("got %v, want a permanent fault that names EXPORT_CURSOR_FIRST", err)
-			}
+			_, err := begin(t, time.Now().Add(-time.Hour), l, cfg).step()
+			wantFault(t, err, bridge.Permanent, "EXPORT_CURSOR_FIRST")
 			l.zero, l.mostPages = false, 1
-			_, err = newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg)).step()
-			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_CURSOR_FIRST") {
-				t.Errorf("got %v for a number that is rejected, want a permanent fault that names EXPORT_CURSOR_FIRST", err)
-			}
+			_, err = begin(t, time.Now().Add(-time.Hour), l, cfg).step()
+			wantFault(t, err, bridge.Permanent, "EXPORT_CURSOR_FIRST")
 			l.mostPages = 0
-			x := newTopic(t, time.Now().Add(-time.Hour), 2*time.Hour).begin(windows.New(l, cfg))
-			if x.drain(); len(x.records) != n {
-				t.Errorf("%d records, want %d", len(x.records), n)
-			}
+			x := begin(t, time.Now().Add(-time.Hour), l, cfg)
+			x.drain()
+			x.want(n)
 			asked := l.requests
 			bridge.Sleep(t.Context(), 10*time.Second)
 			if x.drain(); l.requests-asked > (n+2)/3+1 {
@@ -368,51 +279,30 @@ func TestNumberFirst(t *testing.T) {
 func TestNumberIgnoredMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now()
-		l := &list{page: 3, numbers: true, ignored: true, all: []entry{{id: "a", at: at, visible: at}}}
+		l := &list{page: 3, numbers: true, ignored: true}
+		l.add(1, at, 0)
 		bridge.Sleep(t.Context(), time.Minute)
 		cfg := settings(time.Minute)
 		cfg.Numbered, cfg.EndExplicit = true, true
-		_, err := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, cfg)).step()
-		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Transient || !strings.Contains(f.Hint, "EXPORT_CURSOR_PARAM") {
-			t.Errorf("got %v, want a transient fault that names EXPORT_CURSOR_PARAM", err)
-		}
+		_, err := begin(t, at.Add(-time.Minute), l, cfg).step()
+		wantFault(t, err, bridge.Transient, "EXPORT_CURSOR_PARAM")
 	})
 }
 
 // TestOrder: a window is published oldest first, whatever the order of its list.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
+		began, want := time.Now(), make([]string, 50)
 		l := &list{page: 3}
 		for i := range 50 {
-			at := began.Add(-time.Duration(i*7%50) * time.Minute)
-			l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
+			before := i * 7 % 50
+			l.put(fmt.Sprint(i), began.Add(-time.Duration(before)*time.Minute))
+			want[49-before] = l.all[i].raw()
 		}
 		bridge.Sleep(t.Context(), time.Minute)
-		s := newTopic(t, began.Add(-time.Hour), time.Minute)
-		x := s.begin(windows.New(l, settings(time.Minute)))
-		for more := true; more; {
-			var err error
-			if more, err = x.step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		x.commit()
-		var last int64
-		for _, raw := range s.records {
-			var item struct {
-				At int64 `json:"at"`
-			}
-			if err := json.Unmarshal([]byte(raw), &item); err != nil {
-				t.Fatal(err)
-			}
-			if item.At < last {
-				t.Errorf("%s comes behind %d", raw, last)
-			}
-			last = item.At
-		}
-		if len(s.records) != 50 {
-			t.Errorf("%d records, want 50", len(s.records))
+		x := begin(t, began.Add(-time.Hour), l, settings(time.Minute))
+		if x.drain(); !slices.Equal(x.records, want) {
+			t.Errorf("records %q, want %q", x.records, want)
 		}
 	})
 }
@@ -424,25 +314,17 @@ func TestChanged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &list{page: 5, volatile: true}
 			for i := range 3 {
-				at := time.Now().Add(time.Duration(i) * time.Second)
-				l.all = append(l.all, entry{id: "same", seq: i, at: at, visible: at})
+				l.put("same", time.Now().Add(time.Duration(i)*time.Second))
 			}
 			bridge.Sleep(t.Context(), 10*time.Second)
 			cfg := settings(time.Minute)
 			cfg.OnChanged, cfg.EndExplicit = onChanged, true
-			x := newTopic(t, time.Now().Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
+			x := begin(t, time.Now().Add(-time.Minute), l, cfg)
 			for range 4 {
-				for more := true; more; {
-					var err error
-					if more, err = x.step(); err != nil {
-						t.Fatal(err)
-					}
-				}
+				x.drain()
 				bridge.Sleep(t.Context(), 5*time.Second)
 			}
-			if x.commit(); len(x.records) != want {
-				t.Errorf("%s: %d records, want %d: %q", onChanged, len(x.records), want, x.records)
-			}
+			x.want(want)
 		})
 	}
 }
@@ -453,19 +335,12 @@ func TestSharedID(t *testing.T) {
 		at := time.Now()
 		l := &list{page: 5, shared: true}
 		for i := range 20 {
-			l.all = append(l.all, entry{id: fmt.Sprint(i / 2), seq: i, at: at, visible: at})
+			l.put(fmt.Sprint(i/2), at)
 		}
 		bridge.Sleep(t.Context(), 10*time.Second)
-		x := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, settings(time.Minute)))
-		for range 5 {
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-			bridge.Sleep(t.Context(), 5*time.Second)
-		}
-		if x.commit(); len(x.records) != 20 {
-			t.Errorf("%d records, want 20: %q", len(x.records), x.records)
-		}
+		x := begin(t, at.Add(-time.Minute), l, settings(time.Minute))
+		x.poll(5, 5*time.Second)
+		x.want(20)
 	})
 }
 
@@ -476,22 +351,17 @@ func TestSharedIDMoves(t *testing.T) {
 		at := time.Now()
 		l := &list{page: 50, shared: true}
 		for i := range 20 {
-			late := time.Duration(i%2) * 30 * time.Second
-			l.all = append(l.all, entry{id: fmt.Sprint(i / 2), seq: i, at: at, visible: at.Add(late)})
+			l.put(fmt.Sprint(i/2), at)
+			l.all[i].visible = at.Add(time.Duration(i%2) * 30 * time.Second)
 		}
 		bridge.Sleep(t.Context(), 10*time.Second)
 		cfg := settings(time.Minute)
 		cfg.PageSize = 100
-		x := newTopic(t, at.Add(-time.Minute), time.Minute).begin(windows.New(l, cfg))
+		x := begin(t, at.Add(-time.Minute), l, cfg)
 		for i := range 30 {
 			l.oldest = i%4 > 1
-			if _, err := x.step(); err != nil {
-				t.Fatal(err)
-			}
-			bridge.Sleep(t.Context(), 2*time.Second)
+			x.poll(1, 2*time.Second)
 		}
-		if x.commit(); len(x.records) != 20 {
-			t.Errorf("%d records, want 20: %q", len(x.records), x.records)
-		}
+		x.want(20)
 	})
 }

@@ -37,18 +37,20 @@ type memory struct {
 }
 
 func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
-	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known), listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{})}
+	return memory{held: held, byBytes: byBytes, seen: make(map[bridge.ItemKey]known),
+		listed: make(map[bridge.ItemKey]int32), sums: make(map[bridge.ItemKey]uint32), others: make(map[other]struct{})}
 }
 
 var seed = maphash.MakeSeed()
 
-// keyOf identifies an item. Two of one key in one listing, with other bytes, are two
-// items: the id is not unique. One of them has the key for ever, whichever comes first.
-func (m *memory) keyOf(e *bridge.Event) (k bridge.ItemKey, sum uint32) {
+// keyOf identifies an item with the key k. Two of one key in one listing, with other bytes,
+// are two items: the id is not unique. One of them has the key for ever, whichever comes
+// first.
+func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, sum uint32) {
 	if m.byBytes {
 		return bridge.ItemKeyOf(e.Raw, nil), 0
 	}
-	if k = e.ItemKey(); e.ID == nil {
+	if e.ID == nil {
 		return k, 0
 	}
 	sum = uint32(maphash.Bytes(seed, e.Raw)) //nolint:gosec // as many bits as there is room for
@@ -67,10 +69,10 @@ func (m *memory) keyOf(e *bridge.Event) (k bridge.ItemKey, sum uint32) {
 	return k, sum
 }
 
-// isNew reports whether an item that a window up to to lists is not in the topic, and
-// remembers it. Of equal items without an id each copy counts.
-func (m *memory) isNew(e *bridge.Event, to int64) bool {
-	k, sum := m.keyOf(e)
+// isNew reports whether an item with this key that a window up to to lists is not in the
+// topic, and remembers it. Of equal items without an id each copy counts.
+func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
+	k, sum := m.keyOf(e, key)
 	copies := int32(1)
 	if e.ID == nil {
 		m.listed[k]++

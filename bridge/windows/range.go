@@ -51,9 +51,11 @@ func (r *Range) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, er
 	defer bridge.Waiting(ctx)() // each request has its own limit
 	p, ok := placeOf(&at)
 	if !ok {
-		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "", "the cursor is not one of this range of a list that is followed by windows")
+		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "",
+			"the cursor is not one of this range of a list that is followed by windows")
 	}
-	if len(r.pending) == 0 || r.pending[0].At.Cursor != at.Cursor || r.pending[0].At.Start != at.Start || r.pending[0].At.End != at.End {
+	if len(r.pending) == 0 || r.pending[0].At.Cursor != at.Cursor || r.pending[0].At.Start != at.Start ||
+		r.pending[0].At.End != at.End {
 		r.pending = nil
 		if err := r.find(ctx, at, p); err != nil {
 			return nil, err
@@ -123,8 +125,9 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 		}
 		if l.size = floor((to - p.from) / 2); l.size < unit || p.to != 0 {
 			l.size = unit
-			return to, nil, fault(bridge.Permanent, "window", bridge.ReasonConfig, "choose ranges without this time",
-				fmt.Sprintf("the second from %s on has too many events to remember", time.UnixMilli(p.from).UTC().Format(time.RFC3339)))
+			return to, nil, blocked("choose ranges without this time",
+				fmt.Sprintf("the second from %s on has too many events to remember",
+					time.UnixMilli(p.from).UTC().Format(time.RFC3339)))
 		}
 	}
 }
@@ -136,19 +139,19 @@ func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error
 	l.memory = newMemory(nil, l.cfg.ChangedIsNew())
 	if p.from > unit {
 		before := &share{leave: [2]int64{p.from, p.from + unit}, marks: true}
-		if _, err := l.complete(ctx, window{from: p.from - unit, to: p.from, floor: bridge.NoTime, again: math.MaxInt64, share: before}); err != nil {
+		if _, err := l.complete(ctx, part(p.from-unit, p.from, before)); err != nil {
 			return nil, err
 		}
 	}
 	l.memory.keep(bridge.NoTime)
 	mine := &share{after: p.after, sheds: p.to != 0 || to-p.from < 2*unit, bound: [2]int64{to, to + unit}}
-	c, err := l.complete(ctx, window{from: p.from, to: to, floor: bridge.NoTime, again: math.MaxInt64, share: mine})
+	c, err := l.complete(ctx, part(p.from, to, mine))
 	if err != nil || !c.share.crosses {
 		return c, err
 	}
 	l.memory = newMemory(nil, l.cfg.ChangedIsNew())
 	behind := &share{leave: mine.bound, only: true, marks: true, marked: make(map[order]struct{})}
-	if _, err := l.complete(ctx, window{from: to, to: to + closing, floor: bridge.NoTime, again: math.MaxInt64, share: behind}); err != nil {
+	if _, err := l.complete(ctx, part(to, to+closing, behind)); err != nil {
 		return nil, err
 	}
 	c.items = slices.DeleteFunc(c.items, func(i item) bool {
@@ -156,6 +159,11 @@ func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error
 		return theirs && inside(&i.event, mine.bound)
 	})
 	return c, nil
+}
+
+// part is the window of a part of a range. All its items are listed once.
+func part(from, to int64, s *share) window {
+	return window{from: from, to: to, floor: bridge.NoTime, again: math.MaxInt64, share: s}
 }
 
 // cut cuts the items of a part into pages, in their order.
@@ -179,7 +187,8 @@ func (r *Range) cut(at bridge.Position, p place, to int64, c *collector) {
 // page is an empty page as of the last response.
 func (r *Range) page(at bridge.Position, next string) *bridge.Page {
 	now := time.Now()
-	return &bridge.Page{At: at, Next: next, Body: []byte{}, RequestedAt: now, ArrivedAt: now, ServerTime: r.lister.clock.last}
+	return &bridge.Page{At: at, Next: next, Body: []byte{}, RequestedAt: now, ArrivedAt: now,
+		ServerTime: r.lister.clock.last}
 }
 
 // order is the place of an item among those of a part: by time, then by key. The zero value
@@ -283,5 +292,6 @@ func placeOf(at *bridge.Position) (p place, ok bool) {
 		key, _ := hex.DecodeString(parts[len(parts)-1])
 		copy(p.after.key[:], key)
 	}
-	return p, p.cursor() == at.Cursor && p.from >= p.start && p.from <= p.end && (p.after == nil || p.to > p.from && p.to <= p.end)
+	return p, p.cursor() == at.Cursor && p.from >= p.start && p.from <= p.end &&
+		(p.after == nil || p.to > p.from && p.to <= p.end)
 }

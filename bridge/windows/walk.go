@@ -54,11 +54,11 @@ type walk struct {
 	up, down       int   // pairs of items by their order
 }
 
-// leaves reports whether an item is not of this listing.
-func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
-	if _, due := w.due[e.ItemKey()]; due {
+// leaves reports whether an item with this key is not of this listing.
+func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, error) {
+	if _, due := w.due[key]; due {
 		w.met = true
-		delete(w.due, e.ItemKey())
+		delete(w.due, key)
 	}
 	timed := e.Defect == bridge.DefectNone && e.Time != bridge.NoTime
 	if timed {
@@ -66,14 +66,15 @@ func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
 	}
 	switch {
 	case timed && e.Time > w.ahead:
-		w.future[e.ItemKey()] = struct{}{}
+		w.future[key] = struct{}{}
 		w.newer = true
 		return true, nil
 	case !w.noStart:
 		return false, nil
 	case !timed:
-		return true, fault(bridge.Permanent, "window", bridge.ReasonConfig, "set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
-			fmt.Sprintf("item %d of a page has no readable time: in a list without a start nothing else tells whether it was published", e.Index))
+		return true, blocked("set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to a time that every item has",
+			fmt.Sprintf("item %d of a page has no readable time: in a list without a start "+
+				"nothing else tells whether it was published", e.Index))
 	case w.last != 0 && e.Time > w.last:
 		w.up++
 	case w.last != 0 && e.Time < w.last:
@@ -85,7 +86,7 @@ func (w *walk) leaves(e *bridge.Event, m *memory) (bool, error) {
 	}
 	w.old++
 	w.met = true
-	k, _ := m.keyOf(e)
+	k, _ := m.keyOf(e, key)
 	_, known := w.before[k]
 	if !known {
 		_, known = m.seen[k]
@@ -123,7 +124,8 @@ func (w *walk) backwards() error {
 	if w.up < manyUp || w.up <= 3*w.down {
 		return nil
 	}
-	return fault(bridge.Permanent, "order", bridge.ReasonConfig, "if the API can list newest first, set EXPORT_PARAMS; else follow its cursor with EXPORT_FOLLOW=cursor",
+	return fault(bridge.Permanent, "order", bridge.ReasonConfig,
+		"if the API can list newest first, set EXPORT_PARAMS; else follow its cursor with EXPORT_FOLLOW=cursor",
 		"the list has neither start nor end, and is not newest first: new events are not at its beginning")
 }
 
@@ -150,7 +152,8 @@ func (l *Lister) walked(w *walk) error {
 		return nil
 	}
 	if len(w.future) > 0 && len(l.future) == 0 && l.cfg.Warn != nil {
-		l.cfg.Warn("the list has events of the future, which are published when their time comes", "check the clocks that stamp the events, and EXPORT_ITEM_TIME_FORMAT")
+		l.cfg.Warn("the list has events of the future, which are published when their time comes",
+			"check the clocks that stamp the events, and EXPORT_ITEM_TIME_FORMAT")
 	}
 	l.latest = max(l.latest, w.latest)
 	if l.older, l.future = w.seen, w.future; w.late {

@@ -9,28 +9,12 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/windows"
 )
-
-// drain takes pages to the end of the list, and commits them.
-func (x *session) drain() {
-	x.t.Helper()
-	for more := true; more; {
-		var err error
-		if more, err = x.step(); err != nil {
-			x.t.Fatal(err)
-		}
-	}
-	x.commit()
-}
 
 // minutes is a list with an entry each minute, n of them, the newest one now.
 func minutes(n int) *list {
 	l := &list{page: 5}
-	for i := range n {
-		at := time.Now().Add(-time.Duration(i) * time.Minute)
-		l.all = append(l.all, entry{id: fmt.Sprint(i), seq: i, at: at, visible: at})
-	}
+	l.add(n, time.Now(), -time.Minute)
 	return l
 }
 
@@ -42,10 +26,9 @@ func TestUnbounded(t *testing.T) {
 			l := minutes(200)
 			cfg := settings(time.Minute)
 			cfg.NoEnd, cfg.NoStart = true, noStart
-			x := newTopic(t, time.Now().Add(-99*time.Minute), time.Minute).begin(windows.New(l, cfg))
-			if x.drain(); len(x.records) != 100 {
-				t.Errorf("%d records, want 100", len(x.records))
-			}
+			x := begin(t, time.Now().Add(-99*time.Minute), l, cfg)
+			x.drain()
+			x.want(100)
 			asked := l.requests
 			for range 10 {
 				bridge.Sleep(t.Context(), 5*time.Second)
@@ -69,10 +52,9 @@ func TestUnboundedParts(t *testing.T) {
 			l := minutes(100)
 			cfg := settings(time.Minute)
 			cfg.NoEnd, cfg.NoStart, cfg.MaxBytes = true, noStart, 20_000
-			x := newTopic(t, time.Now().Add(-3*time.Hour), time.Minute).begin(windows.New(l, cfg))
-			if x.drain(); len(x.records) != 100 || len(counts(x.records)) != 100 {
-				t.Errorf("%d records, %d different ones, want 100", len(x.records), len(counts(x.records)))
-			}
+			x := begin(t, time.Now().Add(-3*time.Hour), l, cfg)
+			x.drain()
+			x.want(100)
 			if x.records[0] == l.all[99].raw() {
 				t.Error("the first part has the oldest event")
 			}
@@ -92,10 +74,8 @@ func TestUnboundedRefused(t *testing.T) {
 			change(l)
 			cfg := settings(time.Minute)
 			cfg.NoEnd, cfg.NoStart = true, true
-			_, err := newTopic(t, time.Now().Add(-time.Hour), time.Minute).begin(windows.New(l, cfg)).step()
-			if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, want) {
-				t.Errorf("got %v, want a permanent fault with a hint to %s", err, want)
-			}
+			_, err := begin(t, time.Now().Add(-time.Hour), l, cfg).step()
+			wantFault(t, err, bridge.Permanent, want)
 		})
 	}
 }
@@ -104,23 +84,26 @@ func TestUnboundedRefused(t *testing.T) {
 // behind what was known, is cut off: what it leaves out cannot be asked for.
 func TestUnboundedCapped(t *testing.T) {
 	for name, form := range map[string]struct {
+		since                  time.Duration
 		oldest, noStart, later bool
-	}{"oldest first": {oldest: true}, "start": {later: true}, "neither": {noStart: true, later: true}} {
+	}{
+		"oldest first": {since: time.Hour, oldest: true},
+		"start":        {since: 8 * time.Minute, later: true},
+		"neither":      {since: 8 * time.Minute, noStart: true, later: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := minutes(20)
 				l.page, l.noCursor, l.oldest = 15, true, form.oldest
 				cfg := settings(2 * time.Minute)
 				cfg.NoEnd, cfg.NoStart, cfg.PageSize = true, form.noStart, 100
-				x, err := newTopic(t, time.Now().Add(-8*time.Minute), 2*time.Minute).begin(windows.New(l, cfg)), error(nil)
-				if form.oldest {
-					x = newTopic(t, time.Now().Add(-time.Hour), 2*time.Minute).begin(windows.New(l, cfg))
-				} else {
+				x := begin(t, time.Now().Add(-form.since), l, cfg)
+				if !form.oldest {
 					x.drain()
 				}
 				for i := range 12 * 16 { // a page in each poll is complete
-					if at := time.Now(); form.later {
-						l.all = append(l.all, entry{id: fmt.Sprint("b", i), seq: 100 + i, at: at, visible: at})
+					if form.later {
+						l.add(1, time.Now(), 0)
 					}
 					bridge.Sleep(t.Context(), 5*time.Second)
 					if i%12 == 0 && form.later {
@@ -130,17 +113,9 @@ func TestUnboundedCapped(t *testing.T) {
 				if form.later && len(x.records) == 0 {
 					t.Fatal("no records of lists that were complete")
 				}
-				for i := range 40 {
-					at := time.Now()
-					l.all = append(l.all, entry{id: fmt.Sprint("c", i), seq: 1000 + i, at: at, visible: at})
-				}
+				l.add(40, time.Now(), 0)
 				bridge.Sleep(t.Context(), 5*time.Second)
-				for more := true; more && err == nil; {
-					more, err = x.step()
-				}
-				if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
-					t.Errorf("got %v, want a permanent fault that names EXPORT_PAGE_SIZE", err)
-				}
+				wantFault(t, x.block(), bridge.Permanent, "EXPORT_PAGE_SIZE")
 			})
 		})
 	}
@@ -153,10 +128,8 @@ func TestUnboundedStart(t *testing.T) {
 		l.noStart = true
 		cfg := settings(time.Minute)
 		cfg.NoEnd = true
-		_, err := newTopic(t, time.Now().Add(-time.Hour), time.Minute).begin(windows.New(l, cfg)).step()
-		if f := bridge.FaultOf(err); err == nil || f.Class != bridge.Permanent || !strings.Contains(f.Hint, "EXPORT_START_PARAM") {
-			t.Errorf("got %v, want a permanent fault that names EXPORT_START_PARAM", err)
-		}
+		_, err := begin(t, time.Now().Add(-time.Hour), l, cfg).step()
+		wantFault(t, err, bridge.Permanent, "EXPORT_START_PARAM")
 	})
 }
 
@@ -168,7 +141,7 @@ func TestUnboundedLate(t *testing.T) {
 		l.arrival = true
 		cfg := settings(time.Minute)
 		cfg.NoEnd, cfg.NoStart, cfg.Late = true, true, "1h/15m"
-		x := newTopic(t, time.Now().Add(-5*time.Minute), cfg.Reach()).begin(windows.New(l, cfg))
+		x := begin(t, time.Now().Add(-5*time.Minute), l, cfg)
 		x.drain()
 		late := entry{id: "late", seq: 100, at: time.Now().Add(time.Second), visible: time.Now().Add(5 * time.Minute)}
 		l.all = append(l.all, late)
@@ -193,15 +166,12 @@ func TestUnboundedFuture(t *testing.T) {
 		l.arrival = true
 		ahead := entry{id: "ahead", seq: 100, at: time.Now().Add(20 * time.Minute), visible: time.Now()}
 		l.all = append(l.all, ahead)
-		for i := range 20 {
-			at := time.Now().Add(time.Duration(i) * 10 * time.Second)
-			l.all = append(l.all, entry{id: fmt.Sprint("new", i), seq: 200 + i, at: at, visible: at})
-		}
+		l.add(20, time.Now(), 10*time.Second)
 		cfg := settings(time.Minute)
 		cfg.NoEnd, cfg.NoStart = true, true
 		var warned []string
 		cfg.Warn = func(text, _ string) { warned = append(warned, text) }
-		x := newTopic(t, time.Now().Add(-5*time.Minute), time.Minute).begin(windows.New(l, cfg))
+		x := begin(t, time.Now().Add(-5*time.Minute), l, cfg)
 		for range 30 {
 			if x.drain(); time.Now().Before(ahead.at) && counts(x.records)[ahead.raw()] > 0 {
 				t.Fatal("the event is published before its time")

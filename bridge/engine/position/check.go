@@ -43,7 +43,8 @@ func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) er
 	}
 	return &bridge.Fault{
 		Class: bridge.BadCursor, Code: CodeOlder, Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRejected,
-		Err: fmt.Errorf("the page at cursor %s lists none of the %d items that were its last ones, but older ones, as the first page does", bridge.CursorHash(p.At.Cursor), len(at.Tail)),
+		Err: fmt.Errorf("the page at cursor %s lists none of the %d items that were its last ones, but older ones, "+
+			"as the first page does", bridge.CursorHash(p.At.Cursor), len(at.Tail)),
 	}
 }
 
@@ -58,12 +59,15 @@ func (at *Position) checkPage(p *bridge.Page, digest uint64, found *Findings) er
 	case isFirstPage(p, at.Border.FirstNext) && !found.Whole:
 		return &bridge.Fault{
 			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRejected,
-			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
+			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again",
+				bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
 		}
 	case !p.Tail() && at.visited.Has(p.Next):
-		return stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)))
+		return stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s",
+			bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)))
 	case digest != 0 && digest == at.left && p.Items > 1, found.Same:
-		return stuck(bridge.HintCursorIgnored, fmt.Errorf("page at cursor %s has the same %d items as the page before", bridge.CursorHash(p.At.Cursor), p.Items))
+		return stuck(bridge.HintCursorIgnored, fmt.Errorf("page at cursor %s has the same %d items as the page before",
+			bridge.CursorHash(p.At.Cursor), p.Items))
 	}
 	return at.checkSource(p.Source)
 }
@@ -123,6 +127,7 @@ func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
 	}
 	return &bridge.Fault{
 		Class: bridge.Permanent, Code: "mapping", Reason: bridge.ReasonMapping, HintCode: bridge.HintMapping,
-		Err: fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
+		Err: fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page,
+			e.Defect),
 	}
 }

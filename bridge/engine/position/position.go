@@ -118,7 +118,8 @@ func (at *Position) Shows(p *bridge.Page) bool {
 }
 
 func (at *Position) listsTail(p *bridge.Page) bool {
-	return len(at.Tail) > 0 && slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return slices.Contains(at.Tail, e.Identity()) })
+	return len(at.Tail) > 0 && slices.ContainsFunc(p.Events,
+		func(e bridge.Event) bool { return slices.Contains(at.Tail, e.Identity()) })
 }
 
 // Take moves over one page: it checks that the page belongs to the stream, drops and
@@ -219,6 +220,10 @@ func newest(p *bridge.Page) (ms int64) {
 
 // advance moves on to the cursor that a page names.
 func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *Findings) {
+	if p.Gap {
+		from, _ := p.At.Watermark()
+		at.Listing = at.Listing.WithGap(from.At)
+	}
 	if rules.Listing {
 		from, _ := p.At.Watermark()
 		to, _ := bridge.ParseWatermark(p.Next)
@@ -252,7 +257,8 @@ func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 		at.RewindEnd = nil
 	}
 	switch {
-	case rules.window() && (at.Empty.Circles || !at.KnowsEnd(rules)) && at.Empty.Empties >= rules.EmptyPages && rules.endIsFinal(p):
+	case rules.window() && (at.Empty.Circles || !at.KnowsEnd(rules)) && at.Empty.Empties >= rules.EmptyPages &&
+		rules.endIsFinal(p):
 		if at.Drained = true; !at.Empty.Circles {
 			at.EndedEmpty = at.Empty.Empties
 		}
