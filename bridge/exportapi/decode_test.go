@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
+	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
@@ -270,16 +271,23 @@ func TestDecodeDisagrees(t *testing.T) {
 	}
 }
 
-// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last item.
+// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last one.
 func TestDecoderKeepsNoBody(t *testing.T) {
 	t.Parallel()
-	d := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
-	if err := d.decode([]byte(`{"items":[{"eventId":"a","timestamp":1}],"nextCursor":"c"}`), nil); err != nil || len(d.events) != 1 {
-		t.Fatalf("%v, %d events", err, len(d.events))
+	cfg := DefaultConfig()
+	var pages pageReader
+	pages.init(&cfg, nil, nil)
+	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},"nextCursor":"c"}`)}
+	if fault := pages.decode(p); fault != nil || len(p.Events) != 1 {
+		t.Fatalf("%v, %d events", fault, len(p.Events))
 	}
-	for _, v := range d.item.values {
+	d := pages.borrow()
+	for _, v := range slices.Concat(d.item.values, d.identity.values, []scan.Value{d.cursor.found}) {
 		if v.Raw != nil {
 			t.Errorf("keeps %q", v.Raw)
 		}
+	}
+	if d.cursor.text != nil || d.events != nil || d.scan.Body != nil || d.identity.last.Workspace != "w" {
+		t.Errorf("keeps %q, %v, %q, or is another decoder", d.cursor.text, d.events, d.scan.Body)
 	}
 }

@@ -24,14 +24,14 @@ const maxSearched = 1 << 20
 
 // diagnose says what is wrong with how an item is read, and which setting to
 // set. It shows no values: items hold personal data.
-func (c *Client) diagnose(e *bridge.Event) (why, remedy string) {
+func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
 	if e.Defect == bridge.DefectNotObject {
 		return "it is not an object", "set EXPORT_ITEMS_FIELD to the array of the items"
 	}
 	if e.Defect == bridge.DefectBadText {
 		return "it has bytes that are no text: not UTF-8, a control character, an unknown escape, or NaN", "have it repaired where it is stored; it is published as a dead letter"
 	}
-	at, format := c.cfg.over(presets[c.cfg.Resource].pointers).times, timeFormats[c.cfg.ItemTimeFormat]
+	at, format := c.over(presets[c.Resource].pointers).times, timeFormats[c.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || plausible(e.Time)) {
 		return "", ""
 	}

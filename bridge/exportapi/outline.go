@@ -29,7 +29,7 @@ type Outline struct {
 
 // Outline requests the page at a position, and reads of the settings only how to ask
 // for it. It returns the errors of Fetch.
-func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
+func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
 	o := new(Outline)
 	read := func(c *Client, p *bridge.Page, _ *url.URL, resp *http.Response) *bridge.Fault {
 		if fault := c.read(p, resp); fault != nil {
@@ -46,7 +46,7 @@ func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, err
 		o.Candidates = nextlink.Find(o.page, resp.Header)
 		return nil
 	}
-	page, _, err := c.ask(ctx, at, c.cfg.PageSize, read)
+	page, _, err := i.ask(ctx, at, i.cfg.PageSize, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()

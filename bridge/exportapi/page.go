@@ -60,17 +60,15 @@ func newPageDecoder(cfg *Config, preset resource) *pageDecoder {
 // escapes if events has capacity, and never for more than maxItems. Its error
 // is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
+	d.forget()
 	d.events, d.ended, d.told, d.listed, d.foreign = events, false, false, false, false
 	d.item.extra = 0
-	d.cursor.forget()
-	d.identity.forget()
 	for _, p := range d.parts {
 		p.seen = false
 	}
 	d.scan.Reset(body)
 	defer d.scan.Reset(nil)
 	err := d.document()
-	clear(d.item.values)        // of the last item: a quiet stream would keep the body for them
 	if err == nil && !d.ended { // else whatever cursor came with it
 		err = d.cursor.take()
 	}
@@ -79,6 +77,25 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
 	}
 	return err
+}
+
+// fill decodes the events, items and source of a page.
+func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
+	err := d.decode(p.Body, p.Events[:0])
+	p.Events, d.events = d.events, nil
+	if err != nil {
+		p.Events = p.Events[:0]
+		return schemaFault(err)
+	}
+	p.Items, p.Extra, p.Source = len(p.Events), d.item.extra, d.identity.identity()
+	return nil
+}
+
+// forget drops what it has of the page before: a quiet stream would keep the body for it.
+func (d *pageDecoder) forget() {
+	d.cursor.forget()
+	d.identity.forget()
+	clear(d.item.values) // of the last item
 }
 
 // document reads the page and rejects trailing data.

@@ -119,7 +119,7 @@ func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 		return err
 	}
 	defer api.Close()
-	_, err = api.Check(ctx, !w.Windows.NoStart)
+	_, err = exportapi.Inspector{Client: api}.Check(ctx, !w.Windows.NoStart)
 	return err
 }
 
