@@ -40,7 +40,7 @@ func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 		}
 		return
 	}
-	if found, ok := tailCursor(body, "nextCursor", nil); ok && string(found) != string(d.cursor.text) {
+	if found, ok := scan.TailCursor(body, "nextCursor", nil); ok && string(found) != string(d.cursor.text) {
 		t.Fatalf("the end names %q, the whole %q", found, d.cursor.text)
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
@@ -207,7 +207,7 @@ func BenchmarkTailCursor(b *testing.B) {
 	scratch := make([]byte, 0, 100)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := tailCursor(body, "nextCursor", scratch); !ok {
+		if _, ok := scan.TailCursor(body, "nextCursor", scratch); !ok {
 			b.Fatal("not found")
 		}
 	}
@@ -244,7 +244,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 func TestTailCursorIsExact(t *testing.T) {
 	t.Parallel()
 	for _, cursor := range []string{`a\ud800`, `\udc00`, "a\xff", "a\x01", `\x41`, `\u12`} {
-		if found, ok := tailCursor([]byte(`{"items":[],"nextCursor":"`+cursor+`"}`), "nextCursor", nil); ok {
+		if found, ok := scan.TailCursor([]byte(`{"items":[],"nextCursor":"`+cursor+`"}`), "nextCursor", nil); ok {
 			t.Errorf("%q: found %q", cursor, found)
 		}
 	}
@@ -282,7 +282,7 @@ func TestDecoderKeepsNoBody(t *testing.T) {
 		t.Fatalf("%v, %d events", fault, len(p.Events))
 	}
 	d := pages.borrow()
-	for _, v := range slices.Concat(d.item.values, d.identity.values, []scan.Value{d.cursor.found}) {
+	for _, v := range slices.Concat(d.item.Values, d.identity.Values, []scan.Value{d.cursor.found}) {
 		if v.Raw != nil {
 			t.Errorf("keeps %q", v.Raw)
 		}

@@ -93,7 +93,7 @@ func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
 }
 
 // simple reports whether a page has nothing but a member of its own that names
-// the next cursor: then the ends of the body may tell it, see tailCursor.
+// the next cursor: then the ends of the body may tell it, see scan.TailCursor.
 func (c *Config) simple() bool {
 	path, err := jsonpointer.Path(c.CursorField)
 	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 && err == nil && !c.posts()

@@ -131,7 +131,7 @@ type lookout func(d *pageDecoder)
 // look, unless nil, looks at it.
 func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lookout) *bridge.Fault {
 	if r.simple {
-		if cursor, ok := tailCursor(p.Body, r.name, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
+		if cursor, ok := scan.TailCursor(p.Body, r.name, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
 			p.Next = string(cursor)
 			r.scratch = cursor[:0]
 			return nil

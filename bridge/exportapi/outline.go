@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/guess"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 )
@@ -61,7 +62,7 @@ func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, e
 func (o *Outline) Items(field string) (items []map[string]any) {
 	list := o.page
 	if field != rootField {
-		list = memberAt(o.page, field)
+		list = guess.MemberAt(o.page, field)
 	}
 	elements, _ := list.([]any)
 	for _, element := range elements {
@@ -100,7 +101,7 @@ func (o *Outline) Names(list string) (names []string) {
 
 // Text returns the text or number at a JSON pointer, "" for none.
 func (o *Outline) Text(field string) string {
-	switch value := memberAt(o.page, field).(type) {
+	switch value := guess.MemberAt(o.page, field).(type) {
 	case string:
 		return value
 	case json.Number:
@@ -122,10 +123,10 @@ func ItemTimes(items []map[string]any) (found []ItemTime) {
 	if len(items) == 0 {
 		return nil
 	}
-	for _, f := range findTimes(items[0], "", 1) {
-		t := ItemTime{Pointer: f.pointer, Format: f.format.String()}
+	for _, f := range guess.Times(items[0]) {
+		t := ItemTime{Pointer: f.Pointer, Format: f.Format.String()}
 		for _, item := range items {
-			if ms, ok := valueAt(item, f.pointer).Millis(f.format); ok && plausible(ms) {
+			if ms, ok := guess.ValueAt(item, f.Pointer).Millis(f.Format); ok && guess.Plausible(ms) {
 				t.Times = append(t.Times, ms)
 			}
 		}

@@ -94,8 +94,8 @@ func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
 // forget drops what it has of the page before: a quiet stream would keep the body for it.
 func (d *pageDecoder) forget() {
 	d.cursor.forget()
-	d.identity.forget()
-	clear(d.item.values) // of the last item
+	d.identity.Forget()
+	d.item.Forget()
 }
 
 // document reads the page and rejects trailing data.
@@ -220,7 +220,7 @@ func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 	if d.scan.KindAt(i) != scan.Object {
 		e.Defect = bridge.DefectNotObject
 		end, ok = d.scan.Skip(i)
-	} else if end, ok = d.item.read(&d.scan, i); ok {
+	} else if end, ok = d.item.Read(&d.scan, i); ok {
 		d.item.fill(e)
 	}
 	if ok {
@@ -257,7 +257,7 @@ func (d *pageDecoder) readMetadata(i int) (int, error) {
 	if d.scan.KindAt(i) != scan.Object {
 		return d.checked(d.scan.Skip(i))
 	}
-	return d.checked(d.identity.read(&d.scan, i))
+	return d.checked(d.identity.Read(&d.scan, i))
 }
 
 // wrongKind reports a value of the wrong type, or a missing one.
