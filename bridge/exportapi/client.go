@@ -19,8 +19,11 @@ import (
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/memory"
+	"exportbridge/bridge/exportapi/internal/ratelimit"
+	"exportbridge/bridge/exportapi/internal/share"
 	"exportbridge/bridge/exportapi/internal/stuck"
 	"exportbridge/bridge/exportapi/internal/timeline"
+	"exportbridge/bridge/exportapi/internal/transport"
 )
 
 // Client reads one resource of one export API. It implements bridge.Source.
@@ -30,8 +33,9 @@ import (
 type Client struct {
 	cfg          Config
 	endpoint     *url.URL
-	http, tokens *http.Transport // for pages and for token requests; may be the same
-	turns        *turns
+	http, tokens transport.Shared // for pages and for token requests
+	turns        *ratelimit.Turns
+	decoders     *share.Value[string, *decoders]
 	auth         *credentials
 	faults       faults
 	memory       memory.Pages
@@ -47,8 +51,6 @@ type Client struct {
 
 	// Owned by the goroutine that calls Decode.
 	order timeline.Order
-
-	ingestion *ingestionReader
 }
 
 var _ bridge.Source = (*Client)(nil)
@@ -64,22 +66,21 @@ func New(cfg Config) (*Client, error) {
 	preset := presets[cfg.Resource]
 	urls, _ := cfg.endpoints(preset)   // validated
 	own, _ := parseRate(cfg.RateLimit) // validated
-	transport := newTransport(&cfg)
-	if cfg.Limits == nil {
-		cfg.Limits = new(Limits)
+	if cfg.Shared == nil {
+		cfg.Shared = new(Shared)
 	}
 	c := &Client{
-		cfg:       cfg,
-		endpoint:  urls.first,
-		http:      transport,
-		tokens:    tokenTransport(&cfg, transport),
-		turns:     cfg.Limits.of(&cfg, own),
-		ingestion: newIngestionReader(&cfg, preset),
+		cfg:      cfg,
+		endpoint: urls.first,
+		http:     cfg.Shared.connections.Use(cfg.connections()),
+		tokens:   cfg.Shared.connections.Use(cfg.tokenConnections()),
+		decoders: cfg.Shared.decodersOf(cfg.mapping()),
+		turns:    cfg.Shared.limits.Of(cfg.limitKey(), own, cfg.Beside),
 	}
 	c.auth = newCredentials(&c.cfg, c.tokens)
 	c.requests = newRequests(&c.cfg, urls, c.auth)
 	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader, hidden: c.requests.secrets(), withheld: c.requests.credentials}
-	c.pages.init(&c.cfg, &c.requests, &c.faults)
+	c.pages.init(&c.cfg, &c.requests, &c.faults, c.decoders.V)
 	c.recycle = func(p *bridge.Page) {
 		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
@@ -94,10 +95,13 @@ func TrimMemory() {
 	body.Trim()
 }
 
-// Close closes idle connections. No other call may be running.
+// Close gives up what the client shares, and closes connections that no other client has.
+// No other call may be running.
 func (c *Client) Close() {
-	c.http.CloseIdleConnections()
-	c.tokens.CloseIdleConnections()
+	c.http.Leave()
+	c.tokens.Leave()
+	c.decoders.Leave()
+	c.requests.leaks.Leave()
 }
 
 // Endpoint returns the host and path of pages, for tracing.
@@ -151,7 +155,7 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 // IngestedAt returns when the API took an item in, in milliseconds since the
 // epoch; 0 where the item does not say. It may be called concurrently.
 func (c *Client) IngestedAt(item []byte) int64 {
-	return c.ingestion.read(item)
+	return c.decoders.V.ingestedAt(item)
 }
 
 // answer is the part of a response that Check reports beside the page.
@@ -207,10 +211,10 @@ func follow(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bri
 // ctx has ended.
 func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, answer, error) {
 	queued := time.Now()
-	if fault := c.turns.wait(ctx); fault != nil {
+	if fault := c.turns.Wait(ctx); fault != nil {
 		return nil, answer{}, c.faults.of(at, fault)
 	}
-	if c.cfg.Waited != nil && c.turns.limited() {
+	if c.cfg.Waited != nil && c.turns.Limited() {
 		c.cfg.Waited(time.Since(queued))
 	}
 	renewed, err := c.auth.authorize(ctx, time.Now())
@@ -234,13 +238,13 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive 
 	defer resp.Body.Close()
 	if fault := c.refused(at, resp); fault != nil {
 		if fault.Class == bridge.Throttled {
-			c.turns.key.hold(fault.RetryAfter)
+			c.turns.Hold(fault.RetryAfter)
 		}
 		body.Discard(resp.Body)
 		c.noteFailed(at, fault)
 		return nil, answer{}, c.faults.of(at, fault)
 	}
-	c.turns.key.hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
+	c.turns.Hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
 	page := &bridge.Page{At: at, RequestedAt: asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
 	if fault := receive(c, page, req.URL, resp); fault != nil {
 		page.Release()

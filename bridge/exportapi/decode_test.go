@@ -20,9 +20,9 @@ import (
 	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
-func testDecoder(t testing.TB) *pageDecoder {
-	t.Helper()
-	return newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
+func testDecoder(resource, key string) *pageDecoder {
+	cfg := Config{Resource: resource, ItemsField: "items", CursorField: "nextCursor", KeyPointer: key}
+	return newPageDecoder(cfg.mapping())
 }
 
 // checkDecode holds the decoder against encoding/json and tailCursor against
@@ -127,7 +127,7 @@ func FuzzDecodePage(f *testing.F) {
 	for _, seed := range decodeSeeds {
 		f.Add([]byte(seed))
 	}
-	d := testDecoder(f) // kept: what one page leaves behind must not touch the next
+	d := testDecoder("events", "") // kept: what one page leaves behind must not touch the next
 	f.Fuzz(func(t *testing.T, body []byte) { checkDecode(t, d, body) })
 }
 
@@ -135,7 +135,7 @@ func FuzzDecodePage(f *testing.F) {
 func TestMutatedPages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
-	d := testDecoder(t)
+	d := testDecoder("events", "")
 	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`, `\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
 	for range 20_000 {
 		body := []byte(decodeSeeds[random.IntN(len(decodeSeeds))])
@@ -183,7 +183,7 @@ func somePage(n, size int) []byte {
 // TestDecodeAllocatesNothing holds once the events have their memory.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	body := somePage(1000, 1000)
-	d := testDecoder(t)
+	d := testDecoder("events", "")
 	if err := d.decode(body, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 		}
 	}
 	for _, cfg := range []*Config{{Timeout: time.Minute}, {Timeout: time.Minute, InsecureHTTP: true}} {
-		transport := newTransport(cfg)
+		transport := new(Shared).connections.Use(cfg.connections())
 		// The check comes before the connection: nothing is sent.
 		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, linklocal.ErrAddress) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
@@ -276,12 +276,12 @@ func TestDecoderKeepsNoBody(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()
 	var pages pageReader
-	pages.init(&cfg, nil, nil)
+	pages.init(&cfg, nil, nil, new(Shared).decodersOf(cfg.mapping()).V)
 	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},"nextCursor":"c"}`)}
 	if fault := pages.decode(p); fault != nil || len(p.Events) != 1 {
 		t.Fatalf("%v, %d events", fault, len(p.Events))
 	}
-	d := pages.borrow()
+	d := pages.decoders.borrow()
 	for _, v := range slices.Concat(d.item.Values, d.identity.Values, []scan.Value{d.cursor.found}) {
 		if v.Raw != nil {
 			t.Errorf("keeps %q", v.Raw)

@@ -1,8 +1,6 @@
 package exportapi
 
 import (
-	"sync"
-
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/pick"
@@ -19,11 +17,11 @@ type itemReader struct {
 	extra                       int64 // of the page so far, see bridge.Page
 }
 
-func newItemReader(cfg *Config, preset resource) itemReader {
-	at := cfg.over(preset.pointers)
-	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[cfg.ItemTimeFormat]}
+func newItemReader(m *mapping) itemReader {
+	at := m.over(presets[m.resource].pointers)
+	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[m.ItemTimeFormat]}
 	r.ids, r.types, r.times, r.subjects = r.Want(at.ids...), r.Want(at.types...), r.Want(at.times...), r.Want(at.subjects...)
-	r.key = r.Want(cfg.keyPointer())[0]
+	r.key = r.Want(m.key)[0]
 	return r
 }
 
@@ -74,19 +72,17 @@ func (r *itemReader) fill(e *bridge.Event) {
 	}
 }
 
-// ingestionReader reads the ingestion time of items. Its methods may be called
-// concurrently.
+// ingestionReader reads the ingestion time of items.
 type ingestionReader struct {
-	mu     sync.Mutex // guards the rest
 	scan   scan.Scanner
 	item   pick.Reader
 	slots  []pick.Slot
 	format itemtime.Format
 }
 
-func newIngestionReader(cfg *Config, preset resource) *ingestionReader {
-	r := &ingestionReader{format: timeFormats[cfg.ItemTimeFormat]}
-	r.slots = r.item.Want(cfg.over(preset.pointers).ingested...)
+func newIngestionReader(m *mapping) *ingestionReader {
+	r := &ingestionReader{format: timeFormats[m.ItemTimeFormat]}
+	r.slots = r.item.Want(m.over(presets[m.resource].pointers).ingested...)
 	return r
 }
 
@@ -96,10 +92,9 @@ func (r *ingestionReader) read(item []byte) int64 {
 	if len(r.slots) == 0 {
 		return 0
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.scan.Reset(item)
 	defer r.scan.Reset(nil)
+	defer r.item.Forget()
 	i := scan.SkipSpace(item, 0)
 	if r.scan.KindAt(i) != scan.Object {
 		return 0

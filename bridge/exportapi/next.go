@@ -12,7 +12,6 @@ import (
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
-	"exportbridge/bridge/internal/spare"
 )
 
 // cursorPart is the part of a page that names the next one.
@@ -86,7 +85,7 @@ type pageReader struct {
 	cfg      *Config
 	requests *requests
 	faults   *faults
-	decoders spare.List[*pageDecoder]
+	decoders *decoders
 	simple   bool   // see Config.simple
 	name     string // the member of a simple page with the cursor
 	nothing  []byte // a page without items, in place of a body that is empty
@@ -100,27 +99,13 @@ type pageReader struct {
 }
 
 // init prepares the pageReader of a valid configuration.
-func (r *pageReader) init(cfg *Config, requests *requests, faults *faults) {
-	r.cfg, r.requests, r.faults = cfg, requests, faults
+func (r *pageReader) init(cfg *Config, requests *requests, faults *faults, decoders *decoders) {
+	r.cfg, r.requests, r.faults, r.decoders = cfg, requests, faults, decoders
 	if r.simple = cfg.simple(); r.simple {
 		path, _ := jsonpointer.Path(cfg.CursorField) // validated
 		r.name = path[0]
 	}
 	r.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
-}
-
-// borrow takes a decoder, which is given back after the page.
-func (r *pageReader) borrow() *pageDecoder {
-	if d, ok := r.decoders.Take(spare.Any); ok {
-		return d
-	}
-	return newPageDecoder(r.cfg, presets[r.cfg.Resource])
-}
-
-// giveBack gives back a decoder, without what it has of a body.
-func (r *pageReader) giveBack(d *pageDecoder) {
-	d.forget()
-	r.decoders.Give(d)
 }
 
 // lookout looks at a decoded page before its decoder goes on.
@@ -137,8 +122,8 @@ func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lo
 			return nil
 		}
 	}
-	d := r.borrow()
-	defer r.giveBack(d)
+	d := r.decoders.borrow()
+	defer r.decoders.giveBack(d)
 	fault := d.fill(p)
 	if fault == nil {
 		fault = r.follow(p, d, asked, h)
@@ -154,8 +139,8 @@ func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lo
 
 // decode decodes a page whose cursor is known. It may be called beside next.
 func (r *pageReader) decode(p *bridge.Page) *bridge.Fault {
-	d := r.borrow()
-	defer r.giveBack(d)
+	d := r.decoders.borrow()
+	defer r.decoders.giveBack(d)
 	fault := d.fill(p)
 	if fault == nil {
 		fault = r.unlisted(p, d)

@@ -48,10 +48,10 @@ type pageDecoder struct {
 	ended, told, listed, foreign bool
 }
 
-// newPageDecoder returns the decoder of a valid configuration.
-func newPageDecoder(cfg *Config, preset resource) *pageDecoder {
-	d := &pageDecoder{item: newItemReader(cfg, preset), identity: newIdentityReader()}
-	_ = d.layOut(cfg) // validated
+// newPageDecoder returns a decoder of a valid mapping.
+func newPageDecoder(m *mapping) *pageDecoder {
+	d := &pageDecoder{item: newItemReader(m), identity: newIdentityReader()}
+	_ = d.layOut(m) // validated
 	return d
 }
 

@@ -25,7 +25,7 @@ func TailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 	last := Value{Kind: Null}
 	if literal, isString := lastString(rest); isString {
 		rest = rest[:len(rest)-len(literal)]
-		last = StringIn(literal)
+		last = stringIn(literal)
 	} else if rest, ok = bytes.CutSuffix(rest, []byte("null")); !ok {
 		return nil, false
 	}
@@ -34,14 +34,14 @@ func TailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 	}
 	rest = trimRight(rest)
 	name, ok := lastString(rest)
-	if !ok || !StringIn(name).Is(field) {
+	if !ok || !stringIn(name).Is(field) {
 		return nil, false
 	}
 	rest = trimRight(rest[:len(rest)-len(name)])
 	if !bytes.HasSuffix(rest, []byte(",")) && !bytes.HasSuffix(rest, []byte("{")) {
 		return nil, false
 	}
-	return last.AppendCursor(scratch)
+	return last.appendCursor(scratch)
 }
 
 // cutLast removes trailing white space and then the character.
