@@ -132,30 +132,6 @@ func (c *Config) oauth2Params() (url.Values, error) {
 	return params, nil
 }
 
-// clientCertificate returns the certificate of a new connection, from the files
-// as they are now.
-func (c *Config) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	cert, key := c.TLSCert, c.TLSKey.Reveal()
-	for _, from := range []struct {
-		file string
-		to   *string
-	}{{c.TLSCertFile, &cert}, {c.TLSKeyFile, &key}} {
-		if from.file == "" {
-			continue
-		}
-		text, err := bridge.ReadSecretFile(from.file)
-		if err != nil {
-			return nil, fmt.Errorf("reload the client certificate: %w", err)
-		}
-		*from.to = text
-	}
-	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
-	if err != nil {
-		return nil, fmt.Errorf("reload the client certificate: %w", err)
-	}
-	return &pair, nil
-}
-
 // credentials are what requests authenticate with. Errors are redacted with
 // them: secrets may be called concurrently, the rest by one goroutine at a time.
 type credentials struct {

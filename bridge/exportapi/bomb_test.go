@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 )
 
 // mostItems is how many items a page may have, and what the hint says.
@@ -94,7 +95,7 @@ func TestItemBomb(t *testing.T) {
 // many members it has.
 func TestSampleBomb(t *testing.T) {
 	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` + strings.Repeat("[],", 4<<20) + `[]]}]}`
-	c := serve(t, bomb(t, body), nil)
+	c := exportapi.Inspector{Client: serve(t, bomb(t, body), nil)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	sample, err := c.Sample(t.Context(), bridge.Position{}, 10)

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"exportbridge/bridge"
@@ -20,47 +19,38 @@ import (
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/memory"
+	"exportbridge/bridge/exportapi/internal/ratelimit"
+	"exportbridge/bridge/exportapi/internal/share"
 	"exportbridge/bridge/exportapi/internal/stuck"
 	"exportbridge/bridge/exportapi/internal/timeline"
+	"exportbridge/bridge/exportapi/internal/transport"
 )
 
 // Client reads one resource of one export API. It implements bridge.Source.
 //
-// Fetch, Check and Sample are for one goroutine at a time, Decode for one
-// goroutine at a time, which may be another. Pages may be released
-// concurrently. Close is the last call.
+// Fetch is for one goroutine at a time, Decode for one at a time, which may be another.
+// Pages may be released concurrently. Close is the last call.
 type Client struct {
 	cfg          Config
 	endpoint     *url.URL
-	http, tokens *http.Transport // for pages and for token requests; may be the same
-	turns        *turns
+	http, tokens transport.Shared // for pages and for token requests
+	turns        *ratelimit.Turns
+	decoders     *share.Value[string, *decoders]
 	auth         *credentials
 	faults       faults
 	memory       memory.Pages
+	pages        pageReader
 	// recycle is bound once, so that a page allocates no closure.
 	recycle func(*bridge.Page)
-	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
-	listed atomic.Bool
-
-	simple     bool   // see Config.simple
-	cursorName string // the member of a simple page with the cursor
 
 	// Owned by the goroutine that calls Fetch.
 	requests requests
 	reader   body.Reader
-	ahead    *pageDecoder // for pages that do not end with their cursor
-	scratch  []byte       // holds a cursor while it is decoded
-	kind     string       // the last Content-Type that was JSON
-	nothing  []byte       // a page without items, in place of a body that is empty
-	told     bool         // a page has said whether more results follow
-	lacking  []string     // see Lacking
+	kind     string // the last Content-Type that was JSON
 	stuck    stuck.Page
 
 	// Owned by the goroutine that calls Decode.
-	decoder *pageDecoder
-	order   timeline.Order
-
-	ingestion *ingestionReader
+	order timeline.Order
 }
 
 var _ bridge.Source = (*Client)(nil)
@@ -76,28 +66,21 @@ func New(cfg Config) (*Client, error) {
 	preset := presets[cfg.Resource]
 	urls, _ := cfg.endpoints(preset)   // validated
 	own, _ := parseRate(cfg.RateLimit) // validated
-	transport := newTransport(&cfg)
-	if cfg.Limits == nil {
-		cfg.Limits = new(Limits)
+	if cfg.Shared == nil {
+		cfg.Shared = new(Shared)
 	}
 	c := &Client{
-		cfg:       cfg,
-		endpoint:  urls.first,
-		http:      transport,
-		tokens:    tokenTransport(&cfg, transport),
-		turns:     cfg.Limits.of(&cfg, own),
-		ahead:     newPageDecoder(&cfg, preset),
-		decoder:   newPageDecoder(&cfg, preset),
-		ingestion: newIngestionReader(&cfg, preset),
+		cfg:      cfg,
+		endpoint: urls.first,
+		http:     cfg.Shared.connections.Use(cfg.connections()),
+		tokens:   cfg.Shared.connections.Use(cfg.tokenConnections()),
+		decoders: cfg.Shared.decodersOf(cfg.mapping()),
+		turns:    cfg.Shared.limits.Of(cfg.limitKey(), own, cfg.Beside),
 	}
 	c.auth = newCredentials(&c.cfg, c.tokens)
-	if c.simple = cfg.simple(); c.simple {
-		path, _ := jsonpointer.Path(cfg.CursorField) // validated
-		c.cursorName = path[0]
-	}
-	c.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
 	c.requests = newRequests(&c.cfg, urls, c.auth)
 	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader, hidden: c.requests.secrets(), withheld: c.requests.credentials}
+	c.pages.init(&c.cfg, &c.requests, &c.faults, c.decoders.V)
 	c.recycle = func(p *bridge.Page) {
 		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
@@ -112,10 +95,13 @@ func TrimMemory() {
 	body.Trim()
 }
 
-// Close closes idle connections. No other call may be running.
+// Close gives up what the client shares, and closes connections that no other client has.
+// No other call may be running.
 func (c *Client) Close() {
-	c.http.CloseIdleConnections()
-	c.tokens.CloseIdleConnections()
+	c.http.Leave()
+	c.tokens.Leave()
+	c.decoders.Leave()
+	c.requests.leaks.Leave()
 }
 
 // Endpoint returns the host and path of pages, for tracing.
@@ -125,7 +111,7 @@ func (c *Client) Endpoint() (host, path string) { return hostPort(c.endpoint), c
 // if the key was rejected and its file has changed. It waits for the rate
 // limit.
 func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	page, _, err := c.fetch(ctx, at, c.cfg.PageSize, (*Client).receive)
+	page, _, err := c.fetch(ctx, at, c.cfg.PageSize, follow)
 	return page, err
 }
 
@@ -133,13 +119,7 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 func (c *Client) Decode(p *bridge.Page) error {
 	var fault *bridge.Fault
 	if len(p.Events) == 0 { // else Fetch had to read all of it to find the cursor
-		fault = c.parse(p, c.decoder)
-		if fault == nil {
-			fault = c.unlisted(p, c.decoder)
-		}
-		if fault == nil && c.simple && string(c.decoder.cursor.text) != p.Next {
-			fault = schemaFault(fmt.Errorf("%w: the cursor at its end differs from the parsed one", errNoPage))
-		}
+		fault = c.pages.decode(p)
 	}
 	if fault == nil && !c.cfg.AnyOrder && c.order.Backwards(p) {
 		fault = orderFault()
@@ -175,7 +155,7 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 // IngestedAt returns when the API took an item in, in milliseconds since the
 // epoch; 0 where the item does not say. It may be called concurrently.
 func (c *Client) IngestedAt(item []byte) int64 {
-	return c.ingestion.read(item)
+	return c.decoders.V.ingestedAt(item)
 }
 
 // answer is the part of a response that Check reports beside the page.
@@ -222,14 +202,19 @@ func (c *Client) report(err error) {
 // receiver reads the response to a request.
 type receiver func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault
 
+// follow is the receiver of Fetch.
+func follow(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
+	return c.receive(p, asked, resp, nil)
+}
+
 // ask sends one request and reads the page. A non-nil error is a Fault, unless
 // ctx has ended.
 func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, answer, error) {
 	queued := time.Now()
-	if fault := c.turns.wait(ctx); fault != nil {
+	if fault := c.turns.Wait(ctx); fault != nil {
 		return nil, answer{}, c.faults.of(at, fault)
 	}
-	if c.cfg.Waited != nil && c.turns.limited() {
+	if c.cfg.Waited != nil && c.turns.Limited() {
 		c.cfg.Waited(time.Since(queued))
 	}
 	renewed, err := c.auth.authorize(ctx, time.Now())
@@ -253,13 +238,13 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive 
 	defer resp.Body.Close()
 	if fault := c.refused(at, resp); fault != nil {
 		if fault.Class == bridge.Throttled {
-			c.turns.key.hold(fault.RetryAfter)
+			c.turns.Hold(fault.RetryAfter)
 		}
 		body.Discard(resp.Body)
 		c.noteFailed(at, fault)
 		return nil, answer{}, c.faults.of(at, fault)
 	}
-	c.turns.key.hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
+	c.turns.Hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
 	page := &bridge.Page{At: at, RequestedAt: asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
 	if fault := receive(c, page, req.URL, resp); fault != nil {
 		page.Release()
@@ -286,8 +271,8 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 	return nil
 }
 
-// receive reads the body of a page, and finds its next cursor.
-func (c *Client) receive(p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
+// receive reads the body of a page, and finds its next cursor. See pageReader.next for look.
+func (c *Client) receive(p *bridge.Page, asked *url.URL, resp *http.Response, look lookout) *bridge.Fault {
 	kept, size := c.memory.Take()
 	if body.Plain(resp) && resp.ContentLength > 0 {
 		size = int(resp.ContentLength)
@@ -299,7 +284,7 @@ func (c *Client) receive(p *bridge.Page, asked *url.URL, resp *http.Response) *b
 	if fault := c.whole(p, resp); fault != nil {
 		return fault
 	}
-	if fault := c.next(p, asked, resp.Header); fault != nil {
+	if fault := c.pages.next(p, asked, resp.Header, look); fault != nil {
 		return fault
 	}
 	return c.requests.leaked(p.Next)
@@ -340,41 +325,8 @@ func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	case !isEmpty(p.Body):
 		return c.notJSON(p.At, resp, p.Body)
 	case resp.StatusCode == http.StatusNoContent || c.cfg.EmptyBodyEnds:
-		p.Body = append(p.Body[:0], c.nothing...)
+		p.Body = append(p.Body[:0], c.pages.nothing...)
 		return nil
 	}
 	return emptyBody()
-}
-
-// next sets the cursor of a page: of a simple one by its end if that tells it. A first
-// page that ends the results may say otherwise elsewhere.
-func (c *Client) next(p *bridge.Page, asked *url.URL, h http.Header) *bridge.Fault {
-	if c.simple {
-		if cursor, ok := tailCursor(p.Body, c.cursorName, c.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
-			p.Next = string(cursor)
-			c.scratch = cursor[:0]
-			return nil
-		}
-	}
-	fault := c.parse(p, c.ahead)
-	if fault == nil {
-		fault = c.follow(p, asked, h)
-	}
-	if fault == nil {
-		fault = c.unlisted(p, c.ahead)
-	}
-	return fault
-}
-
-// parse decodes the page's events, items and source with a decoder, which keeps
-// the cursor until its next page.
-func (c *Client) parse(p *bridge.Page, with *pageDecoder) *bridge.Fault {
-	err := with.decode(p.Body, p.Events[:0])
-	p.Events, with.events = with.events, nil
-	if err != nil {
-		p.Events = p.Events[:0]
-		return schemaFault(err)
-	}
-	p.Items, p.Extra, p.Source = len(p.Events), with.item.extra, with.identity.identity()
-	return nil
 }

@@ -2,7 +2,6 @@ package exportapi
 
 import (
 	"cmp"
-	"crypto/x509"
 	"net"
 	"net/netip"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
+	"exportbridge/bridge/exportapi/internal/transport"
 )
 
 // maxPageSize is the default of EXPORT_MAX_PAGE_SIZE.
@@ -36,8 +36,8 @@ type Config struct {
 	// Waited, if not nil, is called before every request under a RateLimit with
 	// the time spent waiting for it.
 	Waited func(time.Duration)
-	// Limits are shared with the other clients of the process; nil shares nothing.
-	Limits *Limits
+	// Shared is what the client shares with the others of the process; nil for nothing.
+	Shared *Shared
 	// AnyOrder is set where items may come newest first. Events that lie outside of the
 	// asked range by their time are kept, for a caller that knows what is its own.
 	AnyOrder bool
@@ -97,10 +97,11 @@ func (c *Config) Validate() error {
 	_, errURL := c.endpoints(presets[c.Resource])
 	_, errRate := parseRate(c.RateLimit)
 	_, errProxy := c.proxy()
-	_, errCA := c.roots()
-	for _, err := range []error{errURL, errRate, errProxy, errCA} {
+	for _, err := range []error{errURL, errRate, errProxy} {
 		p.Add(err)
 	}
+	_, trusted := transport.ParseRoots(c.CA)
+	p.Check(trusted, "EXPORT_TLS_CA", "contains no PEM certificate, for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
 	c.checkPages(&p)
 	c.ItemMapping.check(&p)
 	c.checkRequests(&p)
@@ -207,30 +208,12 @@ func metadataHost(host string) bool {
 
 // proxy returns the proxy's URL, or nil for none and for "environment".
 func (c *Config) proxy() (*url.URL, error) {
-	value := c.Proxy.Reveal()
-	if value == "" || value == proxyEnvironment {
-		return nil, nil
+	proxy, ok := transport.ParseProxy(c.Proxy.Reveal())
+	if !ok {
+		return nil, bridge.Problemf("EXPORT_PROXY", "is not the URL of a proxy, for example http://proxy.example:3128, "+
+			"or environment; percent-encode special characters in its user and password: / is %%2F, @ is %%40")
 	}
-	u, err := url.Parse(value)
-	if err == nil && u.Hostname() != "" {
-		switch u.Scheme {
-		case "http", "https", "socks5", "socks5h":
-			return u, nil
-		}
-	}
-	return nil, bridge.Problemf("EXPORT_PROXY", "is not the URL of a proxy, for example http://proxy.example:3128, or environment; percent-encode special characters in its user and password: / is %%2F, @ is %%40")
-}
-
-// roots returns the trusted certificates, nil for the system's.
-func (c *Config) roots() (*x509.CertPool, error) {
-	if c.CA == "" {
-		return nil, nil
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
-		return nil, bridge.Problemf("EXPORT_TLS_CA", "contains no PEM certificate, for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
-	}
-	return pool, nil
+	return proxy, nil
 }
 
 // Rate returns EXPORT_RATE_LIMIT in requests per second, 0 for no limit.

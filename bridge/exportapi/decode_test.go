@@ -16,12 +16,13 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
+	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
-func testDecoder(t testing.TB) *pageDecoder {
-	t.Helper()
-	return newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
+func testDecoder(resource, key string) *pageDecoder {
+	cfg := Config{Resource: resource, ItemsField: "items", CursorField: "nextCursor", KeyPointer: key}
+	return newPageDecoder(cfg.mapping())
 }
 
 // checkDecode holds the decoder against encoding/json and tailCursor against
@@ -39,7 +40,7 @@ func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 		}
 		return
 	}
-	if found, ok := tailCursor(body, "nextCursor", nil); ok && string(found) != string(d.cursor.text) {
+	if found, ok := scan.TailCursor(body, "nextCursor", nil); ok && string(found) != string(d.cursor.text) {
 		t.Fatalf("the end names %q, the whole %q", found, d.cursor.text)
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
@@ -126,7 +127,7 @@ func FuzzDecodePage(f *testing.F) {
 	for _, seed := range decodeSeeds {
 		f.Add([]byte(seed))
 	}
-	d := testDecoder(f) // kept: what one page leaves behind must not touch the next
+	d := testDecoder("events", "") // kept: what one page leaves behind must not touch the next
 	f.Fuzz(func(t *testing.T, body []byte) { checkDecode(t, d, body) })
 }
 
@@ -134,7 +135,7 @@ func FuzzDecodePage(f *testing.F) {
 func TestMutatedPages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
-	d := testDecoder(t)
+	d := testDecoder("events", "")
 	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`, `\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
 	for range 20_000 {
 		body := []byte(decodeSeeds[random.IntN(len(decodeSeeds))])
@@ -182,7 +183,7 @@ func somePage(n, size int) []byte {
 // TestDecodeAllocatesNothing holds once the events have their memory.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	body := somePage(1000, 1000)
-	d := testDecoder(t)
+	d := testDecoder("events", "")
 	if err := d.decode(body, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func BenchmarkTailCursor(b *testing.B) {
 	scratch := make([]byte, 0, 100)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := tailCursor(body, "nextCursor", scratch); !ok {
+		if _, ok := scan.TailCursor(body, "nextCursor", scratch); !ok {
 			b.Fatal("not found")
 		}
 	}
@@ -225,7 +226,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 		}
 	}
 	for _, cfg := range []*Config{{Timeout: time.Minute}, {Timeout: time.Minute, InsecureHTTP: true}} {
-		transport := newTransport(cfg)
+		transport := new(Shared).connections.Use(cfg.connections())
 		// The check comes before the connection: nothing is sent.
 		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, linklocal.ErrAddress) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
@@ -243,7 +244,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 func TestTailCursorIsExact(t *testing.T) {
 	t.Parallel()
 	for _, cursor := range []string{`a\ud800`, `\udc00`, "a\xff", "a\x01", `\x41`, `\u12`} {
-		if found, ok := tailCursor([]byte(`{"items":[],"nextCursor":"`+cursor+`"}`), "nextCursor", nil); ok {
+		if found, ok := scan.TailCursor([]byte(`{"items":[],"nextCursor":"`+cursor+`"}`), "nextCursor", nil); ok {
 			t.Errorf("%q: found %q", cursor, found)
 		}
 	}
@@ -270,16 +271,23 @@ func TestDecodeDisagrees(t *testing.T) {
 	}
 }
 
-// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last item.
+// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last one.
 func TestDecoderKeepsNoBody(t *testing.T) {
 	t.Parallel()
-	d := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
-	if err := d.decode([]byte(`{"items":[{"eventId":"a","timestamp":1}],"nextCursor":"c"}`), nil); err != nil || len(d.events) != 1 {
-		t.Fatalf("%v, %d events", err, len(d.events))
+	cfg := DefaultConfig()
+	var pages pageReader
+	pages.init(&cfg, nil, nil, new(Shared).decodersOf(cfg.mapping()).V)
+	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},"nextCursor":"c"}`)}
+	if fault := pages.decode(p); fault != nil || len(p.Events) != 1 {
+		t.Fatalf("%v, %d events", fault, len(p.Events))
 	}
-	for _, v := range d.item.values {
+	d := pages.decoders.borrow()
+	for _, v := range slices.Concat(d.item.Values, d.identity.Values, []scan.Value{d.cursor.found}) {
 		if v.Raw != nil {
 			t.Errorf("keeps %q", v.Raw)
 		}
+	}
+	if d.cursor.text != nil || d.events != nil || d.scan.Body != nil || d.identity.last.Workspace != "w" {
+		t.Errorf("keeps %q, %v, %q, or is another decoder", d.cursor.text, d.events, d.scan.Body)
 	}
 }

@@ -34,8 +34,8 @@ func newRivals(t testing.TB) (all []rivals) {
 	t.Helper()
 	fields := Config{ItemsField: "items", CursorField: "nextCursor"}
 	add := func(resource, key string) {
-		cfg := &Config{ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key, ItemMapping: fields.ItemMapping}
-		scanner := newPageDecoder(cfg, presets[resource])
+		cfg := &Config{Resource: resource, ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key, ItemMapping: fields.ItemMapping}
+		scanner := newPageDecoder(cfg.mapping())
 		name := fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping)
 		all = append(all, rivals{name, scanner, newOracle(cfg, presets[resource]), 0})
 	}

@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/nextlink"
+	"exportbridge/bridge/exportapi/internal/ratelimit"
 	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/internal/secrets"
 	"exportbridge/bridge/exportapi/internal/stuck"
@@ -36,13 +37,6 @@ const (
 	codeSize    = "size"
 	codeRequest = "request"
 	codeLeak    = "leak"
-)
-
-// codeThrottled is also the code of a 403 that is a limit, and of a request that was
-// not sent because of another one's.
-const (
-	codeThrottled = "429"
-	hintThrottled = "wait for the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
 )
 
 // faults describes a client's failed requests. It may be used concurrently.
@@ -249,8 +243,8 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
 	switch {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden && delay.Of(resp) > 0:
-		f.Class, f.Code, f.RetryAfter = bridge.Throttled, codeThrottled, delay.Of(resp)
-		f.Hint = hintThrottled
+		f.Class, f.Code, f.RetryAfter = bridge.Throttled, ratelimit.Code, delay.Of(resp)
+		f.Hint = ratelimit.Hint
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
 		f.Hint = e.authHint()

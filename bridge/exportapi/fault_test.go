@@ -582,7 +582,7 @@ func TestCheck(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	c := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))
+	c := exportapi.Inspector{Client: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))}
 	f, err := c.Check(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)

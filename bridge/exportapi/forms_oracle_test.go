@@ -340,9 +340,9 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 	}
 	items, next, errOracle := r.oracle.read(body, h)
 	p := &bridge.Page{Body: body}
-	errClient := r.client.next(p, r.client.endpoint, h)
+	errClient := r.client.pages.next(p, r.client.endpoint, h, nil)
 	if _, marks, _ := repair(body); marks != nil && errClient == nil {
-		r.oracle.listed, r.oracle.told = r.client.listed.Load(), r.client.told
+		r.oracle.listed, r.oracle.told = r.client.pages.listed.Load(), r.client.pages.told
 		return slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return e.Defect == bridge.DefectBadText })
 	}
 	if errors.Is(errOracle, errForeign) {
@@ -439,7 +439,7 @@ func FuzzNextURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ref, link string) {
 		for i, h := range []http.Header{{"Link": {link}}, {"Link": {"<" + ref + ">;rel=next"}}} {
 			p := &bridge.Page{Body: []byte(`[]`)}
-			if c.next(p, c.endpoint, h) != nil || p.Next == "" {
+			if c.pages.next(p, c.endpoint, h, nil) != nil || p.Next == "" {
 				continue
 			}
 			to, err := c.requests.target(bridge.Position{Cursor: p.Next}, cfg.PageSize)

@@ -93,7 +93,7 @@ func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
 }
 
 // simple reports whether a page has nothing but a member of its own that names
-// the next cursor: then the ends of the body may tell it, see tailCursor.
+// the next cursor: then the ends of the body may tell it, see scan.TailCursor.
 func (c *Config) simple() bool {
 	path, err := jsonpointer.Path(c.CursorField)
 	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 && err == nil && !c.posts()
@@ -139,7 +139,7 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting,
 		"%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
 	if c.ItemsField != "" {
-		p.Add(new(pageDecoder).layOut(c))
+		p.Add(new(pageDecoder).layOut(c.mapping()))
 	}
 }
 
@@ -199,7 +199,7 @@ func (p *part) fault(format string, args ...any) error {
 }
 
 // layOut builds the parts of a page. Its error has all problems of the fields.
-func (d *pageDecoder) layOut(cfg *Config) error {
+func (d *pageDecoder) layOut(m *mapping) error {
 	var p bridge.Problems
 	add := func(to *part, field, setting string, read func(*pageDecoder, int) (int, error)) *part {
 		leaf, err := d.add(to, field, setting, read)
@@ -209,27 +209,27 @@ func (d *pageDecoder) layOut(cfg *Config) error {
 		}
 		return leaf
 	}
-	if cfg.ItemsField == rootField {
+	if m.items == rootField {
 		d.page.setting, d.page.read = itemsSetting, (*pageDecoder).readItems
 		d.items = &d.page
 	} else {
-		d.items = add(&d.page, cfg.ItemsField, itemsSetting, (*pageDecoder).readItems)
+		d.items = add(&d.page, m.items, itemsSetting, (*pageDecoder).readItems)
 	}
-	switch in := cfg.cursorIn(); in {
+	switch in := m.cursorIn(); in {
 	case inBody, inNextURL:
 		d.cursor.url = in == inNextURL
-		if cfg.CursorField != "" && cfg.ItemsField != rootField {
-			d.cursor.part = add(&d.page, cfg.CursorField, cursorSetting, (*pageDecoder).readCursor)
+		if m.cursor != "" && m.items != rootField {
+			d.cursor.part = add(&d.page, m.cursor, cursorSetting, (*pageDecoder).readCursor)
 		}
 	case inLastItem:
 		d.last = &part{field: "the last item", setting: cursorSetting}
-		d.cursor.part = add(d.last, cfg.CursorField, cursorSetting, (*pageDecoder).readCursor)
+		d.cursor.part = add(d.last, m.cursor, cursorSetting, (*pageDecoder).readCursor)
 	}
-	if field, negated := strings.CutPrefix(cfg.MoreField, "!"); cfg.MoreField != "" && cfg.ItemsField != rootField {
+	if field, negated := strings.CutPrefix(m.MoreField, "!"); m.MoreField != "" && m.items != rootField {
 		d.more = add(&d.page, field, moreSetting, (*pageDecoder).readMore)
 		d.more.negated = negated
 	}
-	switch field, meta := cfg.metadata(), d.page.named(cfg.metadata()); {
+	switch field, meta := m.metadata(), d.page.named(m.metadata()); {
 	case d.page.read != nil || field == none: // an array has no members
 	case meta == nil:
 		add(&d.page, field, "", (*pageDecoder).readMetadata)

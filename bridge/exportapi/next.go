@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
 )
@@ -78,14 +80,84 @@ func (d *pageDecoder) lastCursor(events []bridge.Event) error {
 	return nil
 }
 
-// follow sets the cursor of a page that has arrived and is decoded: the general
-// form of next, for every place of a cursor.
-func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.Fault {
-	d := c.ahead
-	if fault := c.untold(p); fault != nil || d.ended {
+// pageReader decodes pages and finds their next cursors.
+type pageReader struct {
+	cfg      *Config
+	requests *requests
+	faults   *faults
+	decoders *decoders
+	simple   bool   // see Config.simple
+	name     string // the member of a simple page with the cursor
+	nothing  []byte // a page without items, in place of a body that is empty
+	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
+	listed atomic.Bool
+
+	// Owned by the goroutine that calls next.
+	scratch []byte   // holds a cursor while it is decoded
+	told    bool     // a page has said whether more results follow
+	lacking []string // see Inspector.Lacking
+}
+
+// init prepares the pageReader of a valid configuration.
+func (r *pageReader) init(cfg *Config, requests *requests, faults *faults, decoders *decoders) {
+	r.cfg, r.requests, r.faults, r.decoders = cfg, requests, faults, decoders
+	if r.simple = cfg.simple(); r.simple {
+		path, _ := jsonpointer.Path(cfg.CursorField) // validated
+		r.name = path[0]
+	}
+	r.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
+}
+
+// lookout looks at a decoded page before its decoder goes on.
+type lookout func(d *pageDecoder)
+
+// next sets the cursor of a page: of a simple one by its end if that tells it. A first
+// page that ends the results may say otherwise elsewhere. If the page had to be decoded,
+// look, unless nil, looks at it.
+func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lookout) *bridge.Fault {
+	if r.simple {
+		if cursor, ok := scan.TailCursor(p.Body, r.name, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
+			p.Next = string(cursor)
+			r.scratch = cursor[:0]
+			return nil
+		}
+	}
+	d := r.decoders.borrow()
+	defer r.decoders.giveBack(d)
+	fault := d.fill(p)
+	if fault == nil {
+		fault = r.follow(p, d, asked, h)
+	}
+	if fault == nil {
+		fault = r.unlisted(p, d)
+	}
+	if fault == nil && look != nil {
+		look(d)
+	}
+	return fault
+}
+
+// decode decodes a page whose cursor is known. It may be called beside next.
+func (r *pageReader) decode(p *bridge.Page) *bridge.Fault {
+	d := r.decoders.borrow()
+	defer r.decoders.giveBack(d)
+	fault := d.fill(p)
+	if fault == nil {
+		fault = r.unlisted(p, d)
+	}
+	if fault == nil && r.simple && string(d.cursor.text) != p.Next {
+		fault = schemaFault(fmt.Errorf("%w: the cursor at its end differs from the parsed one", errNoPage))
+	}
+	return fault
+}
+
+// follow sets the cursor of a page that is decoded: the general form of next, for every
+// place of a cursor.
+func (r *pageReader) follow(p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header) *bridge.Fault {
+	if fault := r.untold(p, d); fault != nil || d.ended {
 		return fault
 	}
-	next, fault := c.named(p, asked, h)
+	next, fault := r.named(p, d, asked, h)
 	if fault != nil {
 		return fault
 	}
@@ -93,16 +165,16 @@ func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.F
 		return schemaFault(d.more.fault("%s says that more results follow, but the page names no other cursor", d.more))
 	}
 	if p.Next = next; next == "" && p.At.Cursor == "" && p.Items > 0 {
-		p.Unread = c.unread(p, h)
+		p.Unread = r.unread(p, d, h)
 	}
 	return nil
 }
 
 // unread returns what a first page without a next one has of one. Where the member
 // of the cursor is there, only a member that says that more follow counts.
-func (c *Client) unread(p *bridge.Page, h http.Header) bridge.Unread {
-	items, there := p.Items, c.ahead.cursor.part != nil && c.ahead.cursor.seen
-	if there || p.At.Start != 0 || p.At.End != 0 || len(c.cfg.Events) > 0 {
+func (r *pageReader) unread(p *bridge.Page, d *pageDecoder, h http.Header) bridge.Unread {
+	items, there := p.Items, d.cursor.part != nil && d.cursor.seen
+	if there || p.At.Start != 0 || p.At.End != 0 || len(r.cfg.Events) > 0 {
 		items = 0
 	}
 	u := nextlink.Unread(p.Body, h, items)
@@ -116,13 +188,12 @@ func (c *Client) unread(p *bridge.Page, h http.Header) bridge.Unread {
 // leave out what is false. But a member that was never there may have another
 // name: then the cursor decides, and the first page is refused unless a cursor
 // leads on and false means that more follows.
-func (c *Client) untold(p *bridge.Page) *bridge.Fault {
-	d := c.ahead
+func (r *pageReader) untold(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	switch {
-	case d.more == nil, bytes.Equal(p.Body, c.nothing):
+	case d.more == nil, bytes.Equal(p.Body, r.nothing):
 	case d.told:
-		c.told = true
-	case c.told:
+		r.told = true
+	case r.told:
 		d.ended = !d.more.negated
 	case p.At.Cursor != "" || d.more.negated && d.cursor.part != nil && len(d.cursor.text) > 0:
 	case d.more.seen:
@@ -134,19 +205,19 @@ func (c *Client) untold(p *bridge.Page) *bridge.Fault {
 }
 
 // named returns the cursor that a decoded page names.
-func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next string, fault *bridge.Fault) {
-	d, err := c.ahead, error(nil)
-	switch c.cfg.cursorIn() {
+func (r *pageReader) named(p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header) (next string, fault *bridge.Fault) {
+	var err error
+	switch r.cfg.cursorIn() {
 	case inLastItem:
 		err = d.lastCursor(p.Events)
 	case inHeader:
-		next, err = cursorHeader(h, c.cfg.CursorField)
+		next, err = cursorHeader(h, r.cfg.CursorField)
 	case inLink:
 		if next, err = nextlink.Next(h); err != nil {
 			err = &partError{err.Error(), inSetting}
 		}
 	case inPage, inOffset:
-		if next, err = c.cfg.nextNumber(p.At.Cursor, p.Items); err == nil {
+		if next, err = r.cfg.nextNumber(p.At.Cursor, p.Items); err == nil {
 			return next, nil
 		}
 	}
@@ -159,9 +230,9 @@ func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next stri
 	switch {
 	case next == "":
 		return "", nil
-	case c.cfg.leads():
-		return c.nextURL(next, p.At, asked)
-	case c.cfg.posts() && !d.cursor.number:
+	case r.cfg.leads():
+		return r.nextURL(next, p.At, asked)
+	case r.cfg.posts() && !d.cursor.number:
 		return nextlink.Quote(next), nil
 	}
 	return next, nil

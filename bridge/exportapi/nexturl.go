@@ -22,50 +22,45 @@ var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EX
 // nextURL returns the cursor of a next URL. asked is the URL of the request. A
 // next URL is input: it leads to the same server and below EXPORT_URL's path,
 // or nowhere. The URL that was requested names no next page.
-func (c *Client) nextURL(ref string, at bridge.Position, asked *url.URL) (string, *bridge.Fault) {
-	to, err := nextlink.Parse(ref, c.endpoint)
+func (r *pageReader) nextURL(ref string, at bridge.Position, asked *url.URL) (string, *bridge.Fault) {
+	to, err := nextlink.Parse(ref, r.faults.endpoint)
 	if err != nil {
-		return "", c.stray(to, hintNextURL, "is not followed: %w", err)
+		return "", r.stray(to, hintNextURL, "is not followed: %w", err)
 	}
 	to = asked.ResolveReference(to)
 	to.Fragment, to.RawFragment = "", ""
-	base := c.endpoint
-	whole := c.cfg.NextURL != nextPath || to.Scheme != "http" && to.Scheme != "https"
+	base := r.faults.endpoint
+	whole := r.cfg.NextURL != nextPath || to.Scheme != "http" && to.Scheme != "https"
 	switch {
 	case to.User != nil:
-		return "", c.stray(to, hintNextURL, "has a user or password")
+		return "", r.stray(to, hintNextURL, "has a user or password")
 	case whole && !strings.EqualFold(to.Scheme, base.Scheme):
-		return "", c.stray(to, "the scheme differs from that of EXPORT_URL: where a proxy in front of the API ends TLS, EXPORT_NEXT_URL=path takes only path and query; else correct EXPORT_URL",
+		return "", r.stray(to, "the scheme differs from that of EXPORT_URL: where a proxy in front of the API ends TLS, EXPORT_NEXT_URL=path takes only path and query; else correct EXPORT_URL",
 			"changes from %s to %q", base.Scheme, to.Scheme)
 	case whole && !nextlink.SameHost(to, base):
-		return "", c.stray(to, "the key is only sent to the host of EXPORT_URL: where the API calls itself by another name, EXPORT_NEXT_URL=path takes only path and query; else check EXPORT_URL and EXPORT_CURSOR_IN",
+		return "", r.stray(to, "the key is only sent to the host of EXPORT_URL: where the API calls itself by another name, EXPORT_NEXT_URL=path takes only path and query; else check EXPORT_URL and EXPORT_CURSOR_IN",
 			"is not on %s", hostPort(base))
-	case !nextlink.Below(to, c.requests.base):
-		return "", c.stray(to, "the key is only sent below the path of EXPORT_URL: move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
+	case !nextlink.Below(to, r.requests.base):
+		return "", r.stray(to, "the key is only sent below the path of EXPORT_URL: move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
 	}
-	c.lack(to, at)
-	return c.requests.cursors.Next(to, asked, at.Cursor), nil
+	r.lack(to, at)
+	return r.requests.cursors.Next(to, asked, at.Cursor), nil
 }
 
 const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: a next URL leads to the scheme and host of EXPORT_URL, below its path"
 
 // lack notes which parameters of requests a next URL lacks, and warns of them.
-func (c *Client) lack(to *url.URL, at bridge.Position) {
-	names := slices.Sorted(maps.Keys(nextlink.Missing(to.RawQuery, c.requests.carried(at, c.cfg.PageSize))))
-	if (c.cfg.NextParams != nextWarn && c.cfg.NextParams != "") || len(names) == 0 || slices.Equal(names, c.lacking) {
+func (r *pageReader) lack(to *url.URL, at bridge.Position) {
+	names := slices.Sorted(maps.Keys(nextlink.Missing(to.RawQuery, r.requests.carried(at, r.cfg.PageSize))))
+	if (r.cfg.NextParams != nextWarn && r.cfg.NextParams != "") || len(names) == 0 || slices.Equal(names, r.lacking) {
 		return
 	}
-	if c.lacking = names; c.cfg.Warn != nil {
-		c.cfg.Warn(TextLacking(names), HintLacking)
+	if r.lacking = names; r.cfg.Warn != nil {
+		r.cfg.Warn(TextLacking(names), HintLacking)
 	}
 }
 
-// Lacking names the parameters of requests that the next URL of a page lacked,
-// where EXPORT_NEXT_PARAMS is to warn of them. It is for the goroutine that
-// calls Fetch.
-func (c *Client) Lacking() []string { return c.lacking }
-
-// TextLacking says what Lacking has returned.
+// TextLacking says what Inspector.Lacking has returned.
 func TextLacking(names []string) string {
 	return "the next URL lacks parameters of the first request: " + strings.Join(names, ", ")
 }
@@ -75,10 +70,10 @@ const HintLacking = "events can be missing, or others come too; set EXPORT_NEXT_
 
 // stray is the fault of a next URL that is not followed. It names the host of
 // the URL, never its query.
-func (c *Client) stray(to *url.URL, hint, format string, args ...any) *bridge.Fault {
+func (r *pageReader) stray(to *url.URL, hint, format string, args ...any) *bridge.Fault {
 	name := "next URL"
 	if to != nil && to.Host != "" {
-		name += " to host " + c.faults.clean(bridge.Position{}, hostPort(to))
+		name += " to host " + r.faults.clean(bridge.Position{}, hostPort(to))
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeNextURL, Reason: bridge.ReasonConfig, Hint: hint,
 		Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...)}

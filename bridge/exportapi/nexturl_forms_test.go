@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 )
 
 // TestParametersOfNextURL: a next URL may lack parameters of the first request.
@@ -83,7 +84,7 @@ func TestParametersOfNextURL(t *testing.T) {
 					if mode == "keep" || mode == "add-missing" {
 						lacking = ""
 					}
-					if got := strings.Join(c.Lacking(), ", "); got != lacking {
+					if got := strings.Join(exportapi.Inspector{Client: c}.Lacking(), ", "); got != lacking {
 						t.Errorf("lacking %q, want %q", got, lacking)
 					}
 					if lacking != "" != (len(warnings) == 1) || lacking != "" && !strings.HasSuffix(warnings[0], ": "+lacking) {

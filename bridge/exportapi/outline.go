@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/guess"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 )
@@ -29,7 +30,7 @@ type Outline struct {
 
 // Outline requests the page at a position, and reads of the settings only how to ask
 // for it. It returns the errors of Fetch.
-func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
+func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
 	o := new(Outline)
 	read := func(c *Client, p *bridge.Page, _ *url.URL, resp *http.Response) *bridge.Fault {
 		if fault := c.read(p, resp); fault != nil {
@@ -46,7 +47,7 @@ func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, err
 		o.Candidates = nextlink.Find(o.page, resp.Header)
 		return nil
 	}
-	page, _, err := c.ask(ctx, at, c.cfg.PageSize, read)
+	page, _, err := i.ask(ctx, at, i.cfg.PageSize, read)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -61,7 +62,7 @@ func (c *Client) Outline(ctx context.Context, at bridge.Position) (*Outline, err
 func (o *Outline) Items(field string) (items []map[string]any) {
 	list := o.page
 	if field != rootField {
-		list = memberAt(o.page, field)
+		list = guess.MemberAt(o.page, field)
 	}
 	elements, _ := list.([]any)
 	for _, element := range elements {
@@ -100,7 +101,7 @@ func (o *Outline) Names(list string) (names []string) {
 
 // Text returns the text or number at a JSON pointer, "" for none.
 func (o *Outline) Text(field string) string {
-	switch value := memberAt(o.page, field).(type) {
+	switch value := guess.MemberAt(o.page, field).(type) {
 	case string:
 		return value
 	case json.Number:
@@ -122,10 +123,10 @@ func ItemTimes(items []map[string]any) (found []ItemTime) {
 	if len(items) == 0 {
 		return nil
 	}
-	for _, f := range findTimes(items[0], "", 1) {
-		t := ItemTime{Pointer: f.pointer, Format: f.format.String()}
+	for _, f := range guess.Times(items[0]) {
+		t := ItemTime{Pointer: f.Pointer, Format: f.Format.String()}
 		for _, item := range items {
-			if ms, ok := valueAt(item, f.pointer).Millis(f.format); ok && plausible(ms) {
+			if ms, ok := guess.ValueAt(item, f.Pointer).Millis(f.Format); ok && guess.Plausible(ms) {
 				t.Times = append(t.Times, ms)
 			}
 		}

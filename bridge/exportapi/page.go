@@ -48,10 +48,10 @@ type pageDecoder struct {
 	ended, told, listed, foreign bool
 }
 
-// newPageDecoder returns the decoder of a valid configuration.
-func newPageDecoder(cfg *Config, preset resource) *pageDecoder {
-	d := &pageDecoder{item: newItemReader(cfg, preset), identity: newIdentityReader()}
-	_ = d.layOut(cfg) // validated
+// newPageDecoder returns a decoder of a valid mapping.
+func newPageDecoder(m *mapping) *pageDecoder {
+	d := &pageDecoder{item: newItemReader(m), identity: newIdentityReader()}
+	_ = d.layOut(m) // validated
 	return d
 }
 
@@ -60,17 +60,15 @@ func newPageDecoder(cfg *Config, preset resource) *pageDecoder {
 // escapes if events has capacity, and never for more than maxItems. Its error
 // is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
+	d.forget()
 	d.events, d.ended, d.told, d.listed, d.foreign = events, false, false, false, false
 	d.item.extra = 0
-	d.cursor.forget()
-	d.identity.forget()
 	for _, p := range d.parts {
 		p.seen = false
 	}
 	d.scan.Reset(body)
 	defer d.scan.Reset(nil)
 	err := d.document()
-	clear(d.item.values)        // of the last item: a quiet stream would keep the body for them
 	if err == nil && !d.ended { // else whatever cursor came with it
 		err = d.cursor.take()
 	}
@@ -79,6 +77,25 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
 	}
 	return err
+}
+
+// fill decodes the events, items and source of a page.
+func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
+	err := d.decode(p.Body, p.Events[:0])
+	p.Events, d.events = d.events, nil
+	if err != nil {
+		p.Events = p.Events[:0]
+		return schemaFault(err)
+	}
+	p.Items, p.Extra, p.Source = len(p.Events), d.item.extra, d.identity.identity()
+	return nil
+}
+
+// forget drops what it has of the page before: a quiet stream would keep the body for it.
+func (d *pageDecoder) forget() {
+	d.cursor.forget()
+	d.identity.Forget()
+	d.item.Forget()
 }
 
 // document reads the page and rejects trailing data.
@@ -203,7 +220,7 @@ func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 	if d.scan.KindAt(i) != scan.Object {
 		e.Defect = bridge.DefectNotObject
 		end, ok = d.scan.Skip(i)
-	} else if end, ok = d.item.read(&d.scan, i); ok {
+	} else if end, ok = d.item.Read(&d.scan, i); ok {
 		d.item.fill(e)
 	}
 	if ok {
@@ -240,7 +257,7 @@ func (d *pageDecoder) readMetadata(i int) (int, error) {
 	if d.scan.KindAt(i) != scan.Object {
 		return d.checked(d.scan.Skip(i))
 	}
-	return d.checked(d.identity.read(&d.scan, i))
+	return d.checked(d.identity.Read(&d.scan, i))
 }
 
 // wrongKind reports a value of the wrong type, or a missing one.

@@ -77,9 +77,9 @@ func mappedPage(n, size int) []byte {
 // with the scanner.
 func (p *benchmarkPage) decoders(t testing.TB) (oracle, scanner func()) {
 	t.Helper()
-	cfg := &Config{ItemsField: "items", CursorField: "nextCursor", ItemMapping: p.mapping}
+	cfg := &Config{Resource: p.resource, ItemsField: "items", CursorField: "nextCursor", ItemMapping: p.mapping}
 	o := newOracle(cfg, presets[p.resource])
-	s := newPageDecoder(cfg, presets[p.resource])
+	s := newPageDecoder(cfg.mapping())
 	var events []bridge.Event // of both, as pages share their memory
 	oracle = func() {
 		if err := o.decode(p.body, events[:0]); err != nil {

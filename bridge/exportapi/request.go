@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/params"
 	"exportbridge/bridge/exportapi/internal/secrets"
+	"exportbridge/bridge/exportapi/internal/share"
 )
 
 // errStoredLeak is the error of a stored cursor that contains a credential.
@@ -43,8 +44,8 @@ type requests struct {
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
 	cursors    nextlink.Cursors
-	leaks      secrets.Finder // of what no cursor may have
-	sound      string         // the last cursor that has none of it
+	leaks      *share.Value[string, secrets.Finder] // of what no cursor may have
+	sound      string                               // the last cursor that has none of it
 }
 
 // newRequests returns the requests of a valid configuration.
@@ -147,7 +148,7 @@ func (c *Config) LeakInCursor(cursor string) string {
 // leak returns the name of the credential that a cursor has, "" without one.
 func (r *requests) leak(cursor string) (name string) {
 	if cursor != r.sound {
-		if name = r.leaks.In(cursor); name == "" {
+		if name = r.leaks.V.In(cursor); name == "" {
 			r.sound = cursor
 		}
 	}
@@ -279,7 +280,12 @@ func (r *requests) prepare() {
 	if r.cfg.keyParam() != "" { // else it is in headers, and in no URL
 		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()}, {Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
 	}
-	r.leaks, r.sound = secrets.NewFinder(r.credentials()), ""
+	before, all := r.leaks, r.credentials()
+	r.sound = ""
+	r.leaks = r.cfg.Shared.finders.Use(fmt.Sprintf("%q", all), func() secrets.Finder { return secrets.NewFinder(all) })
+	if before != nil {
+		before.Leave()
+	}
 	beside := r.query(bridge.Position{}, r.cfg.PageSize)
 	if r.cfg.CursorAlone {
 		clear(beside)

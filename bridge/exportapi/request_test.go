@@ -215,10 +215,10 @@ func TestThrottledKey(t *testing.T) {
 		}
 		answer(emptyPage)(w, r)
 	}))
-	var limits exportapi.Limits
+	var shared exportapi.Shared
 	client := func(key string, beside bool) *exportapi.Client {
 		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_API_KEY": key})
-		cfg.Limits, cfg.Beside = &limits, beside
+		cfg.Shared, cfg.Beside = &shared, beside
 		return connect(t, cfg)
 	}
 	for i, c := range []*exportapi.Client{client(testKey, false), client(testKey, true), client(testKey, false)} {

@@ -13,7 +13,7 @@ func TestDepth(t *testing.T) {
 	t.Parallel()
 	const limit = 10_000 // that of jsontext
 	decoder := func(key string) *pageDecoder {
-		return newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor", KeyPointer: key}, presets["events"])
+		return testDecoder("events", key)
 	}
 	for key, openers := range map[string][]string{
 		"none":                      {`[`, `{"b":`, `{"a":[{"a":`, `[{"":[`},
@@ -45,7 +45,7 @@ func TestDepth(t *testing.T) {
 // of its content is.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
-	d := testDecoder(t)
+	d := testDecoder("events", "")
 	for body, want := range map[string]string{
 		`{"items":[{"a":"SECRET`:                      "is truncated after 22 bytes",
 		`{"items":[SECRET]}`:                          "not JSON at byte 10 of 18",
@@ -76,7 +76,7 @@ func TestSimulatedPagesAllocateNothing(t *testing.T) {
 	for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema07, exportsim.Schema05} {
 		for resource, preset := range presets {
 			body := simulatorPage(t, schema, preset.path, 200)
-			d := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, preset)
+			d := testDecoder(resource, "")
 			if err := d.decode(body, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ import (
 // member that says whether more follow, nothing at all after pages with items, or
 // EXPORT_EMPTY_BODY_ENDS. And nothing must show that the items are elsewhere, or that this is an
 // error with status 200.
-func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
+func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	var object map[string]any
 	if empty := p.Items == 0 && p.Next == ""; d.foreign && (!d.listed || empty) {
 		if len(p.Body) > maxSearched { // decoded, it takes many times its bytes
@@ -31,23 +31,23 @@ func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	}
 	if d.listed { // an end, unless it is an error beside an empty list
 		if said, failed := problem.InPage(object); failed {
-			return c.faults.inPage(p.At, said)
+			return r.faults.inPage(p.At, said)
 		}
-		c.listed.CompareAndSwap(false, !bytes.Equal(p.Body, c.nothing))
+		r.listed.CompareAndSwap(false, !bytes.Equal(p.Body, r.nothing))
 		return nil
 	}
 	known := d.items.seen || p.Next != "" || d.more != nil && d.more.seen ||
 		d.cursor.part != nil && d.cursor.part.seen
 	if said, failed := problem.InPage(object); failed || !known && said != "" {
-		return c.faults.inPage(p.At, said)
+		return r.faults.inPage(p.At, said)
 	}
 	if d.items.seen {
 		return nil
 	}
-	if at := c.elsewhere(object); at != "" {
+	if at := r.elsewhere(object); at != "" {
 		return schemaFault(d.items.fault("it has no %s, but a list at %s", d.items, at))
 	}
-	if known || c.cfg.EmptyBodyEnds || !d.foreign && (p.At.Cursor != "" || c.listed.Load()) {
+	if known || r.cfg.EmptyBodyEnds || !d.foreign && (p.At.Cursor != "" || r.listed.Load()) {
 		return nil
 	}
 	fault := schemaFault(d.items.fault("it has no %s", d.items))
@@ -65,12 +65,12 @@ func objectIn(body []byte) map[string]any {
 
 // elsewhere returns where a page without items has a list of objects, or the
 // member of the items in another case; "" if it has none.
-func (c *Client) elsewhere(object map[string]any) string {
+func (r *pageReader) elsewhere(object map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		if strings.EqualFold(name, c.cfg.ItemsField) {
+		if strings.EqualFold(name, r.cfg.ItemsField) {
 			return "/" + name
 		}
-		if at := listIn(object[name], 1); name != c.cfg.metadata() && at != none {
+		if at := listIn(object[name], 1); name != r.cfg.metadata() && at != none {
 			return "/" + name + at
 		}
 	}

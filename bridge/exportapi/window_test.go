@@ -180,7 +180,7 @@ func TestUnboundedAPI(t *testing.T) {
 		} else if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), tc.want) || asked != 0 {
 			t.Errorf("%s: got %v %q %v, %d requests", name, f.Class, f.Reason, f, asked)
 		}
-		if _, err := c.Check(t.Context(), false); err != nil {
+		if _, err := (exportapi.Inspector{Client: c}).Check(t.Context(), false); err != nil {
 			t.Errorf("%s: check: %v", name, err)
 		}
 	}

@@ -222,7 +222,7 @@ func (l *learner) outlined(ctx context.Context) (*exportapi.Outline, error) {
 		return nil, err
 	}
 	defer client.Close()
-	return client.Outline(ctx, l.position(st, ""))
+	return exportapi.Inspector{Client: client}.Outline(ctx, l.position(st, ""))
 }
 
 // sized reports whether the request had a parameter of the page size.
@@ -289,7 +289,7 @@ func (l *learner) sampleAt(ctx context.Context, at bridge.Position) (exportapi.S
 		return exportapi.Sample{}, errTooMany
 	}
 	l.asked++
-	return client.Sample(ctx, at, st.Export.PageSize)
+	return exportapi.Inspector{Client: client}.Sample(ctx, at, st.Export.PageSize)
 }
 
 // finding returns the finding about a setting.

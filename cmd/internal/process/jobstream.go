@@ -31,8 +31,8 @@ func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backf
 	if err != nil {
 		return nil, err
 	}
-	if st.Export.Limits == nil { // in a process of their own
-		st.Export.Limits, st.Export.Warn = new(exportapi.Limits), warnOnce(log)
+	if st.Export.Shared == nil { // in a process of their own
+		st.Export.Shared, st.Export.Warn = new(exportapi.Shared), warnOnce(log)
 	}
 	plans, w := st.Kafka.Jobs(new(kafkasink.JobLogs)), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
@@ -119,7 +119,7 @@ func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 		return err
 	}
 	defer api.Close()
-	_, err = api.Check(ctx, !w.Windows.NoStart)
+	_, err = exportapi.Inspector{Client: api}.Check(ctx, !w.Windows.NoStart)
 	return err
 }
 
@@ -178,7 +178,7 @@ func (p *Process) hostJobs(s *config.Settings) error {
 	var planners []*backfill.Planner
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		st.Export.Limits, st.Engine.Budget = &p.limits, p.budget
+		st.Export.Shared, st.Engine.Budget = &p.exports, p.budget
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
 		st.LimitPages(len(s.Streams) + backfill.HostedWindows)
 		log := p.log.With(logStream, st.Name)

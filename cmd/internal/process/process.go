@@ -59,7 +59,7 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
-	limits  exportapi.Limits // of the requests of all streams and jobs
+	exports exportapi.Shared // by the clients of all streams and jobs
 	budget  *engine.Budget   // of the pages of all streams and jobs
 	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams.
 	shutdown time.Duration
@@ -198,7 +198,7 @@ func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 // wire makes one stream's adapters and its bridge.
 func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.Name)
-	st.Export.Limits = &p.limits
+	st.Export.Shared = &p.exports
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	st.Export.Warn = warnOnce(log)
 	said, kafka := logChanges(log, "kafka"), health.Reporter(bridge.DependencySink)

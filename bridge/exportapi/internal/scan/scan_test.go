@@ -139,7 +139,7 @@ func TestControlCharacters(t *testing.T) {
 		`a`: true, `a b`: true, `a\"b`: true, `a\\b\/c`: true, "\u00e9\u20ac": true, "\u00a0": true, `\u00e9`: true, `\u202e`: true, "abcdefghijklmnop\u00e9": true,
 		`a\n`: false, `\u0000a`: false, `a\tb`: false, `\u001b[31m`: false, "a\x7f": false, `\u007f`: false, "a\u0085": false, `abcdefghijklmnop\u009b`: false, "\u00e9\u009b": false, `a\u0080`: false,
 	} {
-		v := StringIn([]byte(`"` + literal + `"`))
+		v := stringIn([]byte(`"` + literal + `"`))
 		if v.Kind == None {
 			t.Fatalf("%q is no string", literal)
 		}

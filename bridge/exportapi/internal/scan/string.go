@@ -167,8 +167,8 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// StringIn checks a string that was found by its quotes; absent if invalid.
-func StringIn(literal []byte) Value {
+// stringIn checks a string that was found by its quotes; absent if invalid.
+func stringIn(literal []byte) Value {
 	end, escaped, ok := skipString(literal, skipPlain(literal, 1))
 	switch {
 	case !ok || end != len(literal):

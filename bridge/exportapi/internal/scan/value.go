@@ -173,9 +173,9 @@ func (v *Value) parseTime(f itemtime.Format) (int64, bool) {
 	return f.Parse(text, v.Kind == Number)
 }
 
-// AppendCursor appends the cursor of a checked value, nothing for null. ok is
+// appendCursor appends the cursor of a checked value, nothing for null. ok is
 // false for other kinds and for a string that does not decode exactly.
-func (v Value) AppendCursor(to []byte) (cursor []byte, ok bool) {
+func (v Value) appendCursor(to []byte) (cursor []byte, ok bool) {
 	switch v.Kind {
 	case Null:
 		return to, true

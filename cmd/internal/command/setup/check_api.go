@@ -25,11 +25,12 @@ const (
 // checkAPI requests one page of now, the first items of the export, of which it
 // shows so many, and the page that follows.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
-	client, err := exportapi.New(st.Export)
+	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return []finding{failure(err)}
 	}
-	defer client.Close()
+	defer api.Close()
+	client := exportapi.Inspector{Client: api}
 	w := &st.Windows
 	got, err := client.Check(ctx, st.Engine.Origin.End != 0 || w.Windows() && !w.NoStart)
 	switch {

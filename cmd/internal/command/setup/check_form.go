@@ -58,7 +58,7 @@ func (s *sampler) ranges(ctx context.Context, items []exportapi.SampledItem) fin
 		return failure(err)
 	}
 	defer client.Close()
-	f := (&sampler{client: client, st: s.st}).bounds(ctx, items)
+	f := (&sampler{client: exportapi.Inspector{Client: client}, st: s.st}).bounds(ctx, items)
 	switch f.Level {
 	case levelFail: // the settings follow the cursor
 		f.Level = levelInfo

@@ -18,7 +18,7 @@ const patience = 5 * time.Second
 
 // sampler reads the first pages of an export.
 type sampler struct {
-	client *exportapi.Client
+	client exportapi.Inspector
 	st     *config.Stream
 	show   int // how many items are shown
 }

@@ -1,12 +1,8 @@
-package exportapi
+package scan
 
-import (
-	"bytes"
+import "bytes"
 
-	"exportbridge/bridge/exportapi/internal/scan"
-)
-
-// tailCursor finds the next cursor of a page that ends in it, without reading
+// TailCursor finds the next cursor of a page that ends in it, without reading
 // the items: the usual layout, and the parse of a page of 1 MB costs more than
 // its request on a fast link.
 //
@@ -20,16 +16,16 @@ import (
 // one with the member twice.
 //
 // Any other layout is not ok. The cursor is appended to scratch, nothing for null.
-func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bool) {
+func TailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bool) {
 	rest, ok := cutLast(body, '}')
 	if !ok {
 		return nil, false
 	}
 	rest = trimRight(rest)
-	last := scan.Value{Kind: scan.Null}
+	last := Value{Kind: Null}
 	if literal, isString := lastString(rest); isString {
 		rest = rest[:len(rest)-len(literal)]
-		last = scan.StringIn(literal)
+		last = stringIn(literal)
 	} else if rest, ok = bytes.CutSuffix(rest, []byte("null")); !ok {
 		return nil, false
 	}
@@ -38,14 +34,14 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 	}
 	rest = trimRight(rest)
 	name, ok := lastString(rest)
-	if !ok || !scan.StringIn(name).Is(field) {
+	if !ok || !stringIn(name).Is(field) {
 		return nil, false
 	}
 	rest = trimRight(rest[:len(rest)-len(name)])
 	if !bytes.HasSuffix(rest, []byte(",")) && !bytes.HasSuffix(rest, []byte("{")) {
 		return nil, false
 	}
-	return last.AppendCursor(scratch)
+	return last.appendCursor(scratch)
 }
 
 // cutLast removes trailing white space and then the character.

@@ -1,4 +1,4 @@
-package exportapi
+package scan
 
 import "testing"
 
@@ -17,7 +17,7 @@ func TestTailCursor(t *testing.T) {
 		`{"items":[],"next\u0043ursor":"abc"}`:                             "abc",
 		`{"items":[{"x":"\",\"nextCursor\":\"no\"}"}],"nextCursor":"abc"}`: "abc",
 	} {
-		if got, ok := tailCursor([]byte(body), "nextCursor", nil); !ok || string(got) != want {
+		if got, ok := TailCursor([]byte(body), "nextCursor", nil); !ok || string(got) != want {
 			t.Errorf("%s: found %q %v, want %q", body, got, ok, want)
 		}
 	}
@@ -26,7 +26,7 @@ func TestTailCursor(t *testing.T) {
 		`{"items":[],"nextcursor":"abc"}`, `{"items":[],"x":"nextCursor"}`, `{"nextCursor":"abc","items":[]}`, `["nextCursor":"abc"]`,
 		`{"items":[],"nextCursor":"abc"}}`, `{"items":[],"nextCursor" "abc"}`, `{"items":[] "nextCursor":"abc"}`,
 	} {
-		if got, ok := tailCursor([]byte(body), "nextCursor", nil); ok {
+		if got, ok := TailCursor([]byte(body), "nextCursor", nil); ok {
 			t.Errorf("%s: found %q, want nothing", body, got)
 		}
 	}

@@ -8,93 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"exportbridge/bridge"
 )
-
-// Findings is the result of Check.
-type Findings struct {
-	// Host is the host of the API, with the port if the URL has one.
-	Host string
-	// Latency is the time from the request to the last byte of the page,
-	// connecting included.
-	Latency time.Duration
-	// CertificateExpires is the expiry of the server certificate; zero without
-	// TLS.
-	CertificateExpires time.Time
-	// ClockSkew is the server's clock minus the local clock, within the whole
-	// seconds of the Date header; zero without that header.
-	ClockSkew time.Duration
-	// Source is the identity of the export in the page's metadata.
-	Source bridge.SourceIdentity
-	// Items is the number of items on the page, normally 0.
-	Items int
-	// IgnoresStart is set if an item is older than the start that was asked for.
-	IgnoresStart bool
-	// Contract is how the page marks the end of the results; unknown if it has
-	// items.
-	Contract bridge.Contract
-	// NoMember is set if the page lacks the member of the cursor.
-	NoMember bool
-	// Compression is the Content-Encoding of the page; empty for none.
-	Compression string
-}
-
-// startTolerance is how much older than a start of now an item may be.
-const startTolerance = 5 * time.Minute
-
-// Check requests one page of one item, starting now if the API has a parameter for
-// that. bounded asks for the last minute in place of it, with the bounds that the API
-// has parameters for, as one for both requires. Check returns the errors of Fetch and
-// Decode, changes nothing and needs no cursor.
-func (c *Client) Check(ctx context.Context, bounded bool) (f Findings, err error) {
-	now := time.Now().UnixMilli()
-	var at bridge.Position
-	if c.cfg.takesStart() {
-		at.Start = now
-	}
-	if bounded && c.cfg.takesEnd() || c.cfg.Refuse(at) != nil { // an end in the future may be refused
-		at.End, at.Window = now, true
-		if c.cfg.takesStart() {
-			at.Start = now - time.Minute.Milliseconds()
-		}
-	}
-	page, got, err := c.fetch(ctx, at, 1, func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
-		fault := c.receive(p, asked, resp)
-		f.NoMember = c.ahead.cursor.part != nil && !c.ahead.cursor.seen
-		return fault
-	})
-	if err != nil {
-		return Findings{}, fmt.Errorf("check the export API: %w", err)
-	}
-	arrived := time.Now()
-	defer page.Release()
-	if err := c.Decode(page); err != nil {
-		return Findings{}, fmt.Errorf("check the export API: %w", err)
-	}
-	f.Host, f.Latency, f.Compression = hostPort(c.endpoint), arrived.Sub(page.RequestedAt), got.compression
-	f.Source, f.Items = page.Source, page.Items
-	if got.tls != nil && len(got.tls.PeerCertificates) > 0 {
-		f.CertificateExpires = got.tls.PeerCertificates[0].NotAfter
-	}
-	if !page.ServerTime.IsZero() {
-		// The server answered about in the middle, and Date cuts off what is
-		// half a second on average.
-		f.ClockSkew = page.ServerTime.Add(500 * time.Millisecond).Sub(page.RequestedAt.Add(f.Latency / 2))
-	}
-	for i := range page.Events {
-		e := &page.Events[i]
-		f.IgnoresStart = f.IgnoresStart || e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < at.Start-startTolerance.Milliseconds()
-	}
-	if page.Items == 0 {
-		f.Contract = bridge.ContractEmptyCursor
-		if page.Next != "" {
-			f.Contract = bridge.ContractEmptyItems
-		}
-	}
-	return f, nil
-}
 
 // SampleSize is how many items tell enough of how an export is read.
 const SampleSize = 100
@@ -138,14 +54,11 @@ type SampledItem struct {
 // Sample requests one page of at most size items, or of Config.PageSize if that
 // is less, and decodes all that the API lists. It returns the errors of Fetch and
 // Decode, and changes nothing.
-func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Sample, error) {
+func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sample, error) {
+	c := i.Client
 	s := Sample{Asked: min(size, c.cfg.PageSize)}
 	page, _, err := c.fetch(ctx, at, s.Asked, func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
-		fault := c.receive(p, asked, resp)
-		if fault == nil && c.cfg.MoreField != "" {
-			s.Beyond = c.beyond(p, asked, resp.Header)
-		}
-		return fault
+		return c.receive(p, asked, resp, func(d *pageDecoder) { s.Beyond = c.pages.beyond(p, d, asked, resp.Header) })
 	})
 	if err != nil {
 		return Sample{}, fmt.Errorf("read items: %w", err)
@@ -159,10 +72,10 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 	if page.Items == 0 {
 		object := objectIn(page.Body)
 		delete(object, c.cfg.ItemsField) // an empty one is where it should be
-		s.Elsewhere = c.elsewhere(object)
+		s.Elsewhere = c.pages.elsewhere(object)
 	}
-	for i := range page.Events {
-		e := &page.Events[i]
+	for n := range page.Events {
+		e := &page.Events[n]
 		item := SampledItem{
 			ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key),
 			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, digest: sha256.Sum256(e.Raw),
@@ -170,19 +83,19 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 		if c.cfg.KeepItems {
 			item.Raw = bytes.Clone(e.Raw)
 		}
-		item.Why, item.Remedy = c.diagnose(e)
+		item.Why, item.Remedy = c.cfg.diagnose(e)
 		s.Items = append(s.Items, item)
 	}
 	return s, nil
 }
 
 // beyond returns the cursor of a page that says that nothing follows.
-func (c *Client) beyond(p *bridge.Page, asked *url.URL, h http.Header) string {
-	if !c.ahead.ended || c.ahead.cursor.take() != nil {
+func (r *pageReader) beyond(p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header) string {
+	if !d.ended || d.cursor.take() != nil {
 		return ""
 	}
-	next, fault := c.named(p, asked, h)
-	if fault != nil || c.requests.leaked(next) != nil || next == p.At.Cursor {
+	next, fault := r.named(p, d, asked, h)
+	if fault != nil || r.requests.leaked(next) != nil || next == p.At.Cursor {
 		return ""
 	}
 	return next

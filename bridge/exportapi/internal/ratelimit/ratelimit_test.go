@@ -1,4 +1,4 @@
-package exportapi
+package ratelimit
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // sent counts the requests that clients send within a minute, each one as soon as it may.
-func sent(t *testing.T, clients ...*turns) []int {
+func sent(t *testing.T, clients ...*Turns) []int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -21,7 +21,7 @@ func sent(t *testing.T, clients ...*turns) []int {
 	var all sync.WaitGroup
 	for i, c := range clients {
 		all.Go(func() {
-			for c.wait(ctx) == nil {
+			for c.Wait(ctx) == nil {
 				count[i]++
 			}
 		})
@@ -34,7 +34,6 @@ func sent(t *testing.T, clients ...*turns) []int {
 // beside its streams, and a stream no more than its own.
 func TestShareOfKey(t *testing.T) {
 	t.Parallel()
-	stream, job := Config{Auth: Auth{APIKey: "a"}}, Config{Auth: Auth{APIKey: "a"}, Beside: true}
 	const perSecond = rate.Limit(1)
 	for name, tc := range map[string]struct {
 		limits  []rate.Limit // of streams
@@ -53,12 +52,12 @@ func TestShareOfKey(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var l Limits
-			var all []*turns
+			var all []*Turns
 			for _, limit := range tc.limits {
-				all = append(all, l.of(&stream, limit))
+				all = append(all, l.Of("a", limit, false))
 			}
 			for range tc.jobs {
-				all = append(all, l.of(&job, rate.Inf))
+				all = append(all, l.Of("a", rate.Inf, true))
 			}
 			got := sent(t, all...)
 			beside := 0
@@ -79,32 +78,17 @@ func TestKeysShareNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l Limits
-		a, b := l.of(&Config{Auth: Auth{APIKey: "a"}}, 1), l.of(&Config{Auth: Auth{APIKey: "b"}}, 1)
+		a, b := l.Of("a", 1, false), l.Of("b", 1, false)
 		if got := sent(t, a, b); got[0] < 58 || got[1] < 58 {
 			t.Errorf("sent %d", got)
 		}
-		a.key.hold(time.Minute)
-		if fault := b.wait(t.Context()); fault != nil {
+		a.Hold(time.Minute)
+		if fault := b.Wait(t.Context()); fault != nil {
 			t.Errorf("it is held for another key: %v", fault)
 		}
-		url := l.of(&Config{URL: "https://x"}, 1)
-		if other := l.of(&Config{URL: "https://y"}, 1); url.key == other.key || url.key != l.of(&Config{URL: "https://x"}, 1).key {
-			t.Error("without a key, the limit is not the URL's")
-		}
-		for name, tenant := range map[string]Config{
-			"headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: a"}}, "parameters": {URL: "https://x", RequestMapping: RequestMapping{Params: "a=b"}},
-			"a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}}, "other headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: b"}},
-		} {
-			if other := l.of(&tenant, 1); other.key == url.key || other.key != l.of(&tenant, 1).key {
-				t.Errorf("without a key, %s make no tenant", name)
-			}
-		}
-		if n := len(l.byKey); n != 8 {
-			t.Errorf("%d limits, want 8: some tenants share one", n)
-		}
-		job := l.of(&Config{Auth: Auth{APIKey: "c"}, Beside: true}, rate.Inf)
+		job := l.Of("c", rate.Inf, true)
 		for range 1000 {
-			if fault := job.wait(t.Context()); fault != nil || job.limited() {
+			if fault := job.Wait(t.Context()); fault != nil || job.Limited() {
 				t.Fatalf("a job in a process of its own waits: %v", fault)
 			}
 		}
@@ -117,20 +101,20 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l Limits
-		a, job := l.of(&Config{Auth: Auth{APIKey: "a"}}, 0.1), l.of(&Config{Auth: Auth{APIKey: "a"}, Beside: true}, rate.Inf)
-		_ = a.wait(t.Context())
+		a, job := l.Of("a", 0.1, false), l.Of("a", rate.Inf, true)
+		_ = a.Wait(t.Context())
 		waiting := make(chan *bridge.Fault)
-		go func() { waiting <- job.wait(t.Context()) }()
+		go func() { waiting <- job.Wait(t.Context()) }()
 		synctest.Wait()
-		a.key.hold(time.Minute)
-		a.key.hold(time.Second) // shortens nothing
-		for who, fault := range map[string]*bridge.Fault{"the job that waits": <-waiting, "the stream": a.wait(t.Context())} {
+		a.Hold(time.Minute)
+		a.Hold(time.Second) // shortens nothing
+		for who, fault := range map[string]*bridge.Fault{"the job that waits": <-waiting, "the stream": a.Wait(t.Context())} {
 			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second || fault.RetryAfter > 50*time.Second || !fault.Unsent {
 				t.Errorf("%s: %+v", who, fault)
 			}
 		}
 		bridge.Sleep(t.Context(), time.Minute)
-		if fault := job.wait(t.Context()); fault != nil {
+		if fault := job.Wait(t.Context()); fault != nil {
 			t.Errorf("after it: %v", fault)
 		}
 	})
@@ -146,12 +130,12 @@ func TestTurnsWaitOnPurpose(t *testing.T) {
 			return func() { resumed++ }
 		})
 		var l Limits
-		slow, free := l.of(&Config{Auth: Auth{APIKey: "a"}}, 1), l.of(&Config{Auth: Auth{APIKey: "b"}}, rate.Inf)
+		slow, free := l.Of("a", 1, false), l.Of("b", rate.Inf, false)
 		for range 3 {
-			if fault := slow.wait(ctx); fault != nil {
+			if fault := slow.Wait(ctx); fault != nil {
 				t.Fatal(fault)
 			}
-			if fault := free.wait(ctx); fault != nil {
+			if fault := free.Wait(ctx); fault != nil {
 				t.Fatal(fault)
 			}
 		}

@@ -1,10 +1,11 @@
-package exportapi
+// Package ratelimit makes the clients of an API key share its rate limit, and the delay that
+// the API requests of one of them.
+package ratelimit
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,37 +14,39 @@ import (
 	"exportbridge/bridge"
 )
 
-// Limits are what the clients of a process share by their API key, or if they have none
-// by their URL, static headers and parameters, and client certificate: a rate limit, and
-// the delay that the API requests with a 429. The zero value is ready for use; it may be
-// used concurrently.
+// Code and Hint are those of the bridge.Fault of a limit: a 429, or a request that was not
+// sent because of the delay that another one's requested.
+const (
+	Code = "429"
+	Hint = "wait for the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
+)
+
+// Limits are the limits by API key. The zero value is ready for use; it may be used
+// concurrently.
 //
-// Streams of the same key together have the highest of their RateLimits, and each has its
-// own. Clients with Beside set together have half of it, so that the streams keep the
+// Streams of the same key together have the highest of their limits, and each has its
+// own. Clients beside the streams together have half of it, so that the streams keep the
 // other half.
 type Limits struct {
 	mu    sync.Mutex           // guards byKey
 	byKey map[string]*keyLimit // or by what stands for one
 }
 
-// of returns the limit that a client shares, with its own.
-func (l *Limits) of(cfg *Config, own rate.Limit) *turns {
+// Of returns the turns of a client that shares the limit of a key, and has its own. beside
+// is set for one that is no stream.
+func (l *Limits) Of(key string, own rate.Limit, beside bool) *Turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id := "key " + strings.Join([]string{cfg.User, cfg.OAuth2ClientID, cfg.APIKey.Reveal()}, " ")
-	if cfg.APIKey == "" { // what else tells tenants apart
-		id = strings.Join([]string{"url", cfg.URL, cfg.Headers.Reveal(), cfg.Params.Reveal(), cfg.TLSCert}, "\x00")
-	}
-	k := l.byKey[id]
+	k := l.byKey[key]
 	if k == nil {
 		if l.byKey == nil {
 			l.byKey = make(map[string]*keyLimit)
 		}
 		k = &keyLimit{all: rate.NewLimiter(rate.Inf, 1), beside: rate.NewLimiter(rate.Inf, 1)}
-		l.byKey[id] = k
+		l.byKey[key] = k
 	}
-	if cfg.Beside {
-		return &turns{key: k, limits: []*rate.Limiter{rate.NewLimiter(own, 1), k.beside, k.all}}
+	if beside {
+		return &Turns{key: k, limits: []*rate.Limiter{rate.NewLimiter(own, 1), k.beside, k.all}}
 	}
 	k.highest = max(k.highest, own)
 	half := k.highest / 2
@@ -52,7 +55,7 @@ func (l *Limits) of(cfg *Config, own rate.Limit) *turns {
 	}
 	k.all.SetLimit(k.highest)
 	k.beside.SetLimit(half)
-	return &turns{key: k, limits: []*rate.Limiter{rate.NewLimiter(own, 1), k.all}}
+	return &Turns{key: k, limits: []*rate.Limiter{rate.NewLimiter(own, 1), k.all}}
 }
 
 // keyLimit is the limit of an API key.
@@ -64,7 +67,6 @@ type keyLimit struct {
 	till time.Time  // the API requested to send nothing before
 }
 
-// hold makes all clients of the key wait.
 func (k *keyLimit) hold(wait time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,19 +85,22 @@ func (k *keyLimit) held() *bridge.Fault {
 		return nil
 	}
 	return &bridge.Fault{
-		Class: bridge.Throttled, Code: codeThrottled, RetryAfter: left, Hint: hintThrottled, Unsent: true,
+		Class: bridge.Throttled, Code: Code, RetryAfter: left, Hint: Hint, Unsent: true,
 		Err: fmt.Errorf("no request for %s: the API asked the clients with this key to wait", left.Round(time.Second)),
 	}
 }
 
-// turns are the turns of a client's requests.
-type turns struct {
+// Turns are the turns of a client's requests.
+type Turns struct {
 	key    *keyLimit
 	limits []*rate.Limiter // waited for in this order
 }
 
-// limited reports whether requests may have to wait.
-func (t *turns) limited() bool {
+// Hold makes all clients of the key wait.
+func (t *Turns) Hold(wait time.Duration) { t.key.hold(wait) }
+
+// Limited reports whether requests may have to wait.
+func (t *Turns) Limited() bool {
 	for _, l := range t.limits {
 		if l.Limit() != rate.Inf {
 			return true
@@ -104,18 +109,18 @@ func (t *turns) limited() bool {
 	return false
 }
 
-// wait waits for the turn of a request.
-func (t *turns) wait(ctx context.Context) *bridge.Fault {
+// Wait waits for the turn of a request.
+func (t *Turns) Wait(ctx context.Context) *bridge.Fault {
 	if fault := t.key.held(); fault != nil {
 		return fault
 	}
-	if t.limited() {
+	if t.Limited() {
 		defer bridge.Waiting(ctx)()
 	}
 	for _, l := range t.limits {
 		if err := l.Wait(ctx); err != nil {
 			// Wait also refuses when ctx would end before the turn comes.
-			return &bridge.Fault{Code: codeTimeout, Unsent: true, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"}
+			return &bridge.Fault{Code: "timeout", Unsent: true, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"}
 		}
 	}
 	return t.key.held() // it may have begun

@@ -1,0 +1,131 @@
+// Package guess finds what looks like the time of an item, in items that encoding/json has
+// decoded.
+package guess
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/internal/scan"
+)
+
+// Plausible reports whether a time, in milliseconds since the epoch, may be
+// that of an event: from 1990 to ten years from now.
+func Plausible(ms int64) bool {
+	return ms >= 631_152_000_000 && ms < time.Now().AddDate(10, 0, 0).UnixMilli()
+}
+
+// FormatOf returns the format in which a value is a plausible time.
+func FormatOf(v *scan.Value) (itemtime.Format, bool) {
+	for f := itemtime.Millis; f <= itemtime.RFC3339UTC; f++ {
+		if ms, ok := v.Millis(f); ok && Plausible(ms) {
+			return f, true
+		}
+	}
+	return 0, false
+}
+
+// Decode decodes an item with its numbers as written; nil if it is not an
+// object.
+func Decode(raw []byte) (item any) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&item) != nil {
+		return nil
+	}
+	return item
+}
+
+// ValueAt returns the value at a JSON pointer.
+func ValueAt(item any, pointer string) *scan.Value { return valueOf(MemberAt(item, pointer)) }
+
+// MemberAt returns the decoded value at a JSON pointer, nil without one.
+func MemberAt(item any, pointer string) any {
+	names, _ := jsonpointer.Parse(pointer) // validated
+	for _, name := range names {
+		switch parent := item.(type) {
+		case map[string]any:
+			item = parent[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(parent) {
+				return nil
+			}
+			item = parent[i]
+		default:
+			return nil
+		}
+	}
+	return item
+}
+
+func valueOf(decoded any) *scan.Value {
+	switch v := decoded.(type) {
+	case nil:
+		return &scan.Value{Kind: scan.Null}
+	case string:
+		return &scan.Value{Kind: scan.String, Raw: []byte(v)}
+	case json.Number:
+		return &scan.Value{Kind: scan.Number, Raw: []byte(v)}
+	case bool:
+		return &scan.Value{Kind: scan.Boolean}
+	case []any:
+		return &scan.Value{Kind: scan.Array}
+	}
+	return &scan.Value{Kind: scan.Object}
+}
+
+// Time is a member of an item that looks like its time.
+type Time struct {
+	Pointer string // as EXPORT_ITEM_TIME names it
+	Format  itemtime.Format
+	rank    int
+}
+
+var (
+	timeName  = regexp.MustCompile(`(?i)time|date|ts$|(at|At|_at|on)$|publish|created|occur`)
+	firstName = regexp.MustCompile(`(?i)^(@?timestamp|time|date|ts|published|occurred|created|event)`)
+	laterName = regexp.MustCompile(`(?i)updat|modif|expir|delet|ingest|receiv|until|end`)
+)
+
+// Times returns the members of an item that look like its time, the best first, at most
+// two levels deep.
+func Times(item any) []Time { return timesIn(item, "", 1) }
+
+func timesIn(item any, above string, level int) (found []Time) {
+	object, ok := item.(map[string]any)
+	if !ok {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		pointer := jsonpointer.Append(above, name)
+		if level < 3 {
+			found = append(found, timesIn(object[name], pointer, level+1)...)
+		}
+		v := valueOf(object[name])
+		format, ok := FormatOf(v)
+		named := timeName.MatchString(name)
+		if !ok || !named && format < itemtime.RFC3339 || strings.Contains(name, ",") { // a comma separates pointers
+			continue
+		}
+		rank := 3 * level
+		switch {
+		case laterName.MatchString(name) || !named:
+			rank += 2
+		case !firstName.MatchString(name):
+			rank++
+		}
+		found = append(found, Time{pointer, format, rank})
+	}
+	slices.SortStableFunc(found, func(a, b Time) int { return cmp.Compare(a.rank, b.rank) })
+	return found
+}

@@ -1,0 +1,89 @@
+// Package pick reads selected values of a JSON object in one pass.
+package pick
+
+import "exportbridge/bridge/exportapi/internal/scan"
+
+// Slot numbers a selected value.
+type Slot int
+
+// Reader reads the values that it was told to want. The last of duplicate members counts,
+// as in most parsers. One goroutine at a time. The zero value wants nothing.
+type Reader struct {
+	root selector
+	// Values are those of the object that was read last, by slot. They refer to its bytes.
+	Values []scan.Value
+}
+
+// Want selects the values at valid pointers and returns their slots. An empty pointer
+// selects nothing.
+func (r *Reader) Want(pointers ...string) (slots []Slot) {
+	for _, pointer := range pointers {
+		s := Slot(len(r.Values))
+		r.Values = append(r.Values, scan.Value{})
+		r.root.add(pointer, s)
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+// Forget drops the values of the last object.
+func (r *Reader) Forget() { clear(r.Values) }
+
+// Read reads the object at i, and returns the position after it.
+func (r *Reader) Read(s *scan.Scanner, i int) (end int, ok bool) {
+	r.Forget()
+	return r.object(s, i, &r.root)
+}
+
+func (r *Reader) object(s *scan.Scanner, i int, at *selector) (int, bool) {
+	i, step := s.Open(i)
+	for step == scan.More {
+		name, end, ok := s.Name(i)
+		if !ok {
+			return end, false
+		}
+		if i, ok = scan.SkipColon(s.Body, end); !ok {
+			return i, false
+		}
+		if i, ok = r.member(s, i, at.named(name)); !ok {
+			return i, false
+		}
+		i, step = s.Next(i, '}')
+	}
+	return i, step == scan.Ended
+}
+
+func (r *Reader) array(s *scan.Scanner, i int, at *selector) (int, bool) {
+	i, step := s.Open(i)
+	for n := 0; step == scan.More; n++ {
+		var ok bool
+		if i, ok = r.member(s, i, at.element(n)); !ok {
+			return i, false
+		}
+		i, step = s.Next(i, ']')
+	}
+	return i, step == scan.Ended
+}
+
+// member reads one value. The longest pointer bounds its depth.
+func (r *Reader) member(s *scan.Scanner, i int, at *selector) (int, bool) {
+	if at == nil {
+		return s.Skip(i)
+	}
+	if len(at.children) > 0 {
+		for _, slot := range at.below {
+			r.Values[slot] = scan.Value{}
+		}
+		switch s.KindAt(i) {
+		case scan.Object:
+			return r.object(s, i, at)
+		case scan.Array:
+			return r.array(s, i, at)
+		}
+	}
+	v, i, ok := s.Read(i)
+	for _, slot := range at.slots {
+		r.Values[slot] = v
+	}
+	return i, ok
+}

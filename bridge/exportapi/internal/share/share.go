@@ -1,0 +1,46 @@
+// Package share lets users with the same settings share a value.
+package share
+
+import "sync"
+
+// Values are values by their key. Each exists as long as somebody uses it. The zero value
+// is ready for use; it may be used concurrently.
+type Values[K comparable, V any] struct {
+	mu   sync.Mutex // guards all below, and the users of each value
+	used map[K]*Value[K, V]
+}
+
+// Value is a value in use.
+type Value[K comparable, V any] struct {
+	V     V
+	key   K
+	all   *Values[K, V]
+	users int
+}
+
+// Use returns the value of a key, which build makes for the first user. Each user calls
+// Leave once.
+func (s *Values[K, V]) Use(key K, build func() V) *Value[K, V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.used[key]
+	if v == nil {
+		if s.used == nil {
+			s.used = make(map[K]*Value[K, V])
+		}
+		v = &Value[K, V]{V: build(), key: key, all: s}
+		s.used[key] = v
+	}
+	v.users++
+	return v
+}
+
+// Leave ends a use, and reports whether it was the last one.
+func (v *Value[K, V]) Leave() (last bool) {
+	v.all.mu.Lock()
+	defer v.all.mu.Unlock()
+	if v.users--; v.users == 0 {
+		delete(v.all.used, v.key)
+	}
+	return v.users == 0
+}

@@ -1,0 +1,62 @@
+package exportapi_test
+
+import (
+	"encoding/pem"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+)
+
+// BenchmarkClientMemory is the live memory of a client of one process with many, each with
+// the settings of the others: as New returns it, and after a page over TLS, with the
+// server's half of the connections.
+func BenchmarkClientMemory(b *testing.B) {
+	const clients = 200
+	server := httptest.NewTLSServer(answer(`{"items":[{"timestamp":1}],"nextCursor":"a"}`))
+	b.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	measure := func(use func(c *exportapi.Client)) func(b *testing.B) {
+		return func(b *testing.B) {
+			for b.Loop() {
+				var before, after runtime.MemStats
+				all := make([]*exportapi.Client, clients)
+				exportapi.TrimMemory()
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				shared := new(exportapi.Shared)
+				for i := range all {
+					cfg := config(b, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca})
+					cfg.Shared = shared
+					c, err := exportapi.New(cfg)
+					if err != nil {
+						b.Fatal(err)
+					}
+					use(c)
+					all[i] = c
+				}
+				runtime.GC()
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				grown := after.HeapAlloc + after.StackInuse - before.HeapAlloc - before.StackInuse
+				b.ReportMetric(float64(grown)/clients, "B/client")
+				for _, c := range all {
+					c.Close()
+				}
+			}
+		}
+	}
+	b.Run("new", measure(func(*exportapi.Client) {}))
+	b.Run("page", measure(func(c *exportapi.Client) {
+		p, err := c.Fetch(b.Context(), bridge.Position{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Decode(p); err != nil {
+			b.Fatal(err)
+		}
+		p.Release()
+	}))
+}

@@ -1,0 +1,81 @@
+package exportapi
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSharedBySettings: clients share what their settings say nothing else about.
+func TestSharedBySettings(t *testing.T) {
+	t.Parallel()
+	base := DefaultConfig()
+	base.URL, base.APIKey, base.TLSCert = "https://a.example/v1", "k3y", "cert"
+	var shared Shared
+	decoders := shared.decodersOf(base.mapping())
+	for name, tc := range map[string]struct {
+		change                        func(*Config)
+		connections, decoders, limits bool // are others
+	}{
+		"path":             {change: func(c *Config) { c.Path = "/other" }},
+		"event types":      {change: func(c *Config) { c.Events = []string{"a"} }},
+		"path of the URL":  {change: func(c *Config) { c.URL = "https://a.example/v2" }},
+		"API key":          {change: func(c *Config) { c.APIKey = "other" }, limits: true},
+		"host":             {change: func(c *Config) { c.URL = "https://b.example/v1" }, connections: true},
+		"timeout":          {change: func(c *Config) { c.Timeout = time.Second }, connections: true},
+		"authority":        {change: func(c *Config) { c.CA = "ca" }, connections: true},
+		"proxy":            {change: func(c *Config) { c.Proxy = "http://u:p@proxy" }, connections: true},
+		"link-local":       {change: func(c *Config) { c.LinkLocal = true }, connections: true},
+		"certificate":      {change: func(c *Config) { c.TLSCert = "other" }, connections: true},
+		"its key":          {change: func(c *Config) { c.TLSKey = "other" }, connections: true},
+		"its file":         {change: func(c *Config) { c.TLSCertFile = "other" }, connections: true},
+		"the file of both": {change: func(c *Config) { c.TLSKeyFile = "other" }, connections: true},
+		"resource":         {change: func(c *Config) { c.Resource = "users" }, decoders: true},
+		"items":            {change: func(c *Config) { c.ItemsField = "other" }, decoders: true},
+		"cursor":           {change: func(c *Config) { c.CursorField = "other" }, decoders: true},
+		"more":             {change: func(c *Config) { c.MoreField = "other" }, decoders: true},
+		"id":               {change: func(c *Config) { c.ItemID = []string{"/other"} }, decoders: true},
+		"key of records":   {change: func(c *Config) { c.KeyPointer = "/other" }, decoders: true},
+	} {
+		cfg := base
+		tc.change(&cfg)
+		others := [3]bool{
+			cfg.connections() != base.connections(), shared.decodersOf(cfg.mapping()) != decoders, cfg.limitKey() != base.limitKey(),
+		}
+		if want := [3]bool{tc.connections, tc.decoders, tc.limits}; others != want {
+			t.Errorf("another %s: other connections, decoders, limits: %v, want %v", name, others, want)
+		}
+	}
+}
+
+// TestTenantsWithoutKey: without a key, what else tells tenants apart makes the limit.
+func TestTenantsWithoutKey(t *testing.T) {
+	t.Parallel()
+	keys := make(map[string]string)
+	for name, tenant := range map[string]Config{
+		"a URL": {URL: "https://x"}, "another": {URL: "https://y"}, "a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}},
+		"headers":       {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: a"}},
+		"other headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: b"}},
+		"parameters":    {URL: "https://x", RequestMapping: RequestMapping{Params: "a=b"}},
+	} {
+		if same, ok := keys[tenant.limitKey()]; ok {
+			t.Errorf("%s and %s have the same limit", same, name)
+		}
+		keys[tenant.limitKey()] = name
+	}
+}
+
+// TestTokensWithoutCertificate: only the API is offered the client certificate, and no
+// connection with it serves another host.
+func TestTokensWithoutCertificate(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.URL, cfg.TLSCert, cfg.OAuth2TokenURL = "https://api.example", "cert", "https://API.example/token"
+	if cfg.tokenConnections() != cfg.connections() {
+		t.Error("the API's own tokens have other connections")
+	}
+	plain := cfg
+	plain.TLSCert = ""
+	if cfg.OAuth2TokenURL = "https://login.example/token"; cfg.tokenConnections() != plain.connections() {
+		t.Errorf("another host: %+v", cfg.tokenConnections())
+	}
+}
