@@ -3,6 +3,7 @@ package learn
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 
@@ -48,7 +49,7 @@ func newAPI(environ []string, c credentials) *api {
 
 // outline requests a page whose items no setting describes yet.
 func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (o *exportapi.Outline, err error) {
-	err = a.ask(p, at, func(c *exportapi.Client, at bridge.Position, _ int) (err error) {
+	err = a.ask(p, at, func(c *exportapi.Client, at bridge.Position) (err error) {
 		o, err = c.Outline(ctx, at)
 		return err
 	})
@@ -57,8 +58,8 @@ func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (o *ex
 
 // sample requests a page and reads its items.
 func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (page exportapi.Sample, err error) {
-	err = a.ask(p, at, func(c *exportapi.Client, at bridge.Position, size int) (err error) {
-		page, err = c.Sample(ctx, at, size)
+	err = a.ask(p, at, func(c *exportapi.Client, at bridge.Position) (err error) {
+		page, err = c.Sample(ctx, at, math.MaxInt)
 		return err
 	})
 	return page, err
@@ -66,7 +67,7 @@ func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (page e
 
 // ask sends one request with a client of its own. Outside of a window, a first page begins at
 // EXPORT_START.
-func (a *api) ask(p profile, at bridge.Position, send func(*exportapi.Client, bridge.Position, int) error) error {
+func (a *api) ask(p profile, at bridge.Position, send func(*exportapi.Client, bridge.Position) error) error {
 	s, err := config.Load(config.Sources{Environ: slices.Concat(a.environ, p.environ())}, config.UsesExport)
 	if err != nil {
 		return err
@@ -86,5 +87,5 @@ func (a *api) ask(p profile, at bridge.Position, send func(*exportapi.Client, br
 		return errTooMany
 	}
 	a.asked++
-	return send(client, at, export.PageSize)
+	return send(client, at)
 }

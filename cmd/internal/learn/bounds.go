@@ -2,7 +2,6 @@ package learn
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"net/url"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 )
 
 // bounds are usual names of the parameters of a start and an end, the likeliest first.
@@ -100,7 +100,8 @@ func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	if s.style = styleOf(own); s.style == plain {
 		s.style = styleOf(names)
 	}
-	s.fill(cmp.Or(c.start.format, timeFormat(page.times[0].Format)))
+	format := strings.TrimSuffix(page.times[0].Format, "-utc")
+	s.fill(cmp.Or(c.start.format, format))
 	return s
 }
 
@@ -222,62 +223,54 @@ func (s *boundSearch) sort() {
 	slices.SortStableFunc(s.queue, func(a, b attempt) int { return score(b) - score(a) })
 }
 
-// next returns the likeliest attempt. Where a bound was found, the other one is looked
-// for in its format alone.
-func (s *boundSearch) next() (a attempt, ok bool) {
-	if len(s.queue) == 0 {
-		return attempt{}, false
-	}
-	a, s.queue = s.queue[0], s.queue[1:]
-	s.tried = append(s.tried, a)
-	return a, true
-}
-
-// limited returns the parameter that was proven to be a bound, in a format.
-func (s *boundSearch) limited(of func(attempt) string) (name, format string) {
+// start returns the parameter that was proven to be a start, with its format.
+func (s *boundSearch) start() side {
 	for _, a := range s.tried {
-		if s.holds[side{of(a), a.format}] {
-			return of(a), a.format
+		if at := (side{a.start, a.format}); s.holds[at] {
+			return at
 		}
 	}
-	return "", ""
+	return side{}
 }
 
-// learn takes what an attempt without success tells: which of its bounds limited the
-// list, or what the error of the API names.
-func (s *boundSearch) learn(a attempt, limits outcome, err error) {
-	s.last = err
-	fault, rejected := errors.AsType[*bridge.Fault](err)
-	if !rejected {
-		s.holds[side{a.start, a.format}] = limits.start
-		s.holds[side{a.end, a.format}] = limits.end
-		for _, pair := range bounds {
-			if limits.start {
-				s.add(attempt{a.start, pair[1], a.format})
-			}
-			if limits.end {
-				s.add(attempt{pair[0], a.end, a.format})
-			}
-		}
-		s.sort()
-		return
+// limits reports whether both bounds of an attempt limited the list to some of its items. One of
+// them is tried with others.
+func (s *boundSearch) limits(a attempt, listed []exportapi.SampledItem) bool {
+	start, end := len(listed) > 0, len(listed) > 0
+	for _, item := range listed {
+		start = start && item.Time >= s.from-1000
+		end = end && item.Time <= s.to+1000
 	}
-	text := fault.Error()
-	_, said, _ := strings.Cut(text, ": ") // behind the status
+	s.last = errNoRange
+	s.holds[side{a.start, a.format}], s.holds[side{a.end, a.format}] = start, end
+	for _, pair := range bounds {
+		if start {
+			s.add(attempt{a.start, pair[1], a.format})
+		}
+		if end {
+			s.add(attempt{pair[0], a.end, a.format})
+		}
+	}
+	s.sort()
+	return start && end
+}
+
+// heed takes what the error of an attempt names: other parameters, or another format.
+func (s *boundSearch) heed(a attempt, fault *bridge.Fault) {
+	_, said, _ := strings.Cut(fault.Error(), ": ") // behind the status
+	words := word.FindAllString(said, -1)
 	names := make(map[string]bool)
-	for _, name := range word.FindAllString(said, -1) {
+	for _, name := range words {
 		if name != a.start && name != a.end && (startParam.MatchString(name) || endParam.MatchString(name)) {
 			names[name] = true
 			s.named[name] = true
 		}
 	}
 	s.join(names, a.format)
-	if len(names) == 0 && !unknown.MatchString(said) && said != "" {
-		mentions := slices.ContainsFunc(word.FindAllString(said, -1), func(w string) bool { return w == a.start || w == a.end })
-		if mentions {
-			s.named[a.start], s.named[a.end] = true, true
-			s.reformat(a, said)
-		}
+	mentions := slices.Contains(words, a.start) || slices.Contains(words, a.end)
+	if mentions && len(names) == 0 && !unknown.MatchString(said) {
+		s.named[a.start], s.named[a.end] = true, true
+		s.reformat(a, said)
 	}
 	s.sort()
 }

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -86,12 +87,17 @@ func paramsOf(r *Request) (all []param, err error) {
 		return nil, errors.New("a POST with a query is not supported: the bridge sends its parameters in the body")
 	}
 	var body map[string]any
-	d := json.NewDecoder(strings.NewReader(r.Body))
-	d.UseNumber()
-	if r.Body != "" && d.Decode(&body) != nil {
+	if r.Body != "" && decoder([]byte(r.Body)).Decode(&body) != nil {
 		return nil, errors.New("the data of the curl command are not a JSON object")
 	}
 	return members(body, ""), nil
+}
+
+// decoder decodes JSON, its numbers as they are written.
+func decoder(text []byte) *json.Decoder {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d
 }
 
 // members returns the parameters inside of an object at a JSON pointer.
@@ -122,12 +128,13 @@ var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // command is what the parameters of the curl command are. It does not change.
 type command struct {
-	size       param   // the page size
-	start, end param   // the bounds that are known by their names
-	times      []param // all whose values are times
-	cursors    []param // those that may be the cursor
-	number     param   // the one that numbers pages
-	static     []param // the others, which requests have as they are
+	sizeParam  string   // the name of the one for the page size
+	size       int      // its value, 0 for none
+	start, end param    // the bounds that are known by their names
+	times      []param  // all whose values are times
+	static     []param  // the others, which requests have as they are
+	cursors    []string // names of those that may be the cursor
+	number     string   // the name of the one that numbers pages
 }
 
 // read tells what parameters are by their names and values.
@@ -138,7 +145,7 @@ func read(params []param) (c command) {
 		timed.format, timed.at = format, at
 		switch n, err := strconv.Atoi(p.value); {
 		case sizeParam.MatchString(p.last()) && err == nil && n > 0 && n <= 10_000:
-			c.size = p
+			c.sizeParam, c.size = p.name, n
 			continue
 		case isTime && startParam.MatchString(p.last()):
 			c.start, c.times = timed, append(c.times, timed)
@@ -147,12 +154,12 @@ func read(params []param) (c command) {
 			c.end, c.times = timed, append(c.times, timed)
 			continue
 		case cursorParam.MatchString(p.last()):
-			c.cursors = append(c.cursors, p)
+			c.cursors = append(c.cursors, p.name)
 			continue
 		case numberParam.MatchString(p.last()) && isNumber(p.value):
-			c.number = p
+			c.number = p.name
 		case offsetParam.MatchString(p.last()) && !startParam.MatchString(p.last()):
-			c.cursors = append(c.cursors, p)
+			c.cursors = append(c.cursors, p.name)
 			continue
 		case isTime:
 			p, c.times = timed, append(c.times, timed)
@@ -164,12 +171,6 @@ func read(params []param) (c command) {
 		c.static = append(c.static, c.end)
 	}
 	return c
-}
-
-// pageSize returns the page size that the command asks for, 0 for none.
-func (c *command) pageSize() int {
-	n, _ := strconv.Atoi(c.size.value)
-	return n
 }
 
 // assumed are pairs of parameters whose values are times, unless the names of a start and
@@ -226,8 +227,8 @@ func describe(r *Request) (p profile, c command, secrets credentials, err error)
 	}
 	c = read(params)
 	p.static = c.static
-	if p.setSize(max(c.pageSize(), 1)); c.size.name != "" {
-		p.set("EXPORT_PAGE_SIZE_PARAM", c.size.name, "")
+	if p.setSize(max(c.size, 1)); c.size > 0 {
+		p.set("EXPORT_PAGE_SIZE_PARAM", c.sizeParam, "")
 	}
 	if c.start.name != "" {
 		p.set("EXPORT_START_PARAM", c.start.name, "")

@@ -1,3 +1,6 @@
+// Package learn finds the settings for an export API from a request that works: it
+// asks for a few pages, tries what they suggest, and keeps what was proven. It records
+// the pages without what they say, and serves a recording.
 package learn
 
 import (
@@ -74,9 +77,9 @@ func (l *learner) learn(ctx context.Context) error {
 		return err
 	}
 	// The first page may be the only one.
-	if shorter := len(l.page.items) / 3; len(l.page.Next) == 0 && l.command.pageSize() > 0 && shorter > 0 {
+	if shorter := len(l.page.items) / 3; len(l.page.Next) == 0 && l.command.size > 0 && shorter > 0 {
 		l.profile.set("EXPORT_PAGE_SIZE", strconv.Itoa(shorter), "")
-		l.profile.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.command.pageSize(), shorter)), "")
+		l.profile.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.command.size, shorter)), "")
 		if err := l.look(ctx); err != nil {
 			return err
 		}
@@ -118,7 +121,7 @@ func (l *learner) look(ctx context.Context) error {
 	if l.page, err = newListing(outline); err != nil {
 		return err
 	}
-	if l.command.pageSize() == 0 {
+	if l.command.size == 0 {
 		l.profile.setSize(len(l.page.items))
 	}
 	l.profile.set("EXPORT_ITEMS_FIELD", l.page.list, fmt.Sprintf("a list of %d objects", len(l.page.items)))
@@ -178,7 +181,7 @@ func (l *learner) byWindows(why string) {
 
 // findNext finds the next page by a cursor or, in a window, by a number, and the page size.
 func (l *learner) findNext(ctx context.Context, unbounded *UnfollowableError) error {
-	s := newNextSearch(l.api, l.command, l.page, l.whole)
+	s := &nextSearch{api: l.api, command: l.command, page: l.page, whole: l.whole, number: l.command.number}
 	p, err := s.byCursor(ctx, l.profile)
 	if _, none := errors.AsType[*UnfollowableError](err); none && l.whole.Window {
 		if unbounded != nil && l.whole.Start == 0 {

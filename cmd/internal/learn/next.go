@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,6 @@ type nextSearch struct {
 type ended struct {
 	at    exportapi.NextPlace
 	param string
-}
-
-func newNextSearch(a *api, c *command, page *listing, whole bridge.Position) *nextSearch {
-	return &nextSearch{api: a, command: c, page: page, whole: whole, number: c.number.name}
 }
 
 // byCursor returns a profile with the next cursor and the parameter that carries it: a page
@@ -178,22 +175,14 @@ func (s *nextSearch) places(p profile) []exportapi.NextPlace {
 	return all
 }
 
-func compareNumbers(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
-}
+func compareNumbers(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
 
 // parameters lists names for the parameter of a cursor, the likeliest first.
 func (s *nextSearch) parameters(p profile, at exportapi.NextPlace) []string {
 	name := last(at.Field)
-	var names []string
+	names := slices.Clone(s.command.cursors)
 	if s.ended != nil && s.ended.at == at {
-		names = append(names, s.ended.param)
-	}
-	for _, c := range s.command.cursors {
-		names = append(names, c.name)
+		names = append([]string{s.ended.param}, names...)
 	}
 	switch bare := leading.ReplaceAllString(name, ""); {
 	case slices.Contains(common, name) && at.In != "last-item":
@@ -243,11 +232,7 @@ func setCursor(p profile, at exportapi.NextPlace) {
 // try reads the first page with a place for its cursor, and the one that follows.
 func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace) error {
 	if len(s.command.cursors) > 0 {
-		var names []string
-		for _, c := range s.command.cursors {
-			names = append(names, c.name)
-		}
-		p.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(names, " and ")+
+		p.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(s.command.cursors, " and ")+
 			", which may be a cursor: it was left out, to begin at the first page")
 	}
 	setCursor(p, at)

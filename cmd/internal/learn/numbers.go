@@ -80,7 +80,7 @@ const usualSize = 100
 
 // findSize proves the parameter of the page size: a smaller page must be smaller.
 func (s *nextSearch) findSize(ctx context.Context, p profile) error {
-	asked, names := s.command.pageSize(), []string{s.command.size.name}
+	asked, names := s.command.size, []string{s.command.sizeParam}
 	if asked == 0 {
 		names = []string{"limit", "per_page", "page_size"}
 	}

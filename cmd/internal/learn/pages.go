@@ -1,8 +1,6 @@
 package learn
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -98,9 +96,7 @@ func (ps pages) items() (all []map[string]any, err error) {
 	for _, page := range ps {
 		for _, item := range page.Items {
 			var object map[string]any
-			d := json.NewDecoder(bytes.NewReader(item.Raw))
-			d.UseNumber()
-			if err := d.Decode(&object); err != nil {
+			if err := decoder(item.Raw).Decode(&object); err != nil {
 				return nil, fmt.Errorf("record an item: %w", err)
 			}
 			if !seen[string(item.Raw)] {

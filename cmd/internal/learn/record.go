@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,14 +133,10 @@ func (r *redaction) value(value any, at string, kept func(at string) bool) any {
 func (r *redaction) text(text string) string {
 	hash := hmac.New(sha256.New, r.key[:])
 	hash.Write([]byte(text)) // which never fails
-	sum := hash.Sum(nil)
+	random := mathrand.NewChaCha8([32]byte(hash.Sum(nil)))
 	letters := make([]byte, len(text))
 	for i := range letters {
-		if i%len(sum) == 0 && i > 0 {
-			next := sha256.Sum256(sum)
-			sum = next[:]
-		}
-		letters[i] = 'a' + sum[i%len(sum)]%26
+		letters[i] = 'a' + byte(random.Uint64()%26)
 	}
 	return string(letters)
 }
