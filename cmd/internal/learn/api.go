@@ -2,6 +2,7 @@ package learn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -21,9 +22,11 @@ var errTooMany = &UnfollowableError{
 	"look in the documentation for the parameter of the cursor, and take a curl command that has it",
 }
 
-// tryOther reports whether a fault may be that of a wrong parameter.
-func tryOther(f *bridge.Fault) bool {
-	return f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient
+// wrongParam reports whether an error may be that of a wrong parameter.
+func wrongParam(err error) bool {
+	f, ok := errors.AsType[*bridge.Fault](err)
+	return ok && f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient ||
+		errors.Is(err, errNoAdvance)
 }
 
 // reach matches the settings of how a host is reached, which no profile has.
@@ -48,29 +51,26 @@ func newAPI(environ []string, c credentials) *api {
 }
 
 // outline requests a page whose items no setting describes yet.
-func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (o *exportapi.Outline, err error) {
-	err = a.ask(p, at, func(c *exportapi.Client, at bridge.Position) (err error) {
-		o, err = c.Outline(ctx, at)
-		return err
-	})
-	return o, err
+func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (*exportapi.Outline, error) {
+	return ask(ctx, a, p, at, (*exportapi.Client).Outline)
 }
 
 // sample requests a page and reads its items.
-func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (page exportapi.Sample, err error) {
-	err = a.ask(p, at, func(c *exportapi.Client, at bridge.Position) (err error) {
-		page, err = c.Sample(ctx, at, math.MaxInt)
-		return err
+func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (exportapi.Sample, error) {
+	return ask(ctx, a, p, at, func(c *exportapi.Client, ctx context.Context, at bridge.Position) (exportapi.Sample, error) {
+		return c.Sample(ctx, at, math.MaxInt)
 	})
-	return page, err
 }
+
+// request is a method of the client.
+type request[T any] func(*exportapi.Client, context.Context, bridge.Position) (T, error)
 
 // ask sends one request with a client of its own. Outside of a window, a first page begins at
 // EXPORT_START.
-func (a *api) ask(p profile, at bridge.Position, send func(*exportapi.Client, bridge.Position) error) error {
+func ask[T any](ctx context.Context, a *api, p profile, at bridge.Position, send request[T]) (answer T, err error) {
 	s, err := config.Load(config.Sources{Environ: slices.Concat(a.environ, p.environ())}, config.UsesExport)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	st := &s.Streams[0]
 	if at.Cursor == "" && !at.Window {
@@ -80,12 +80,12 @@ func (a *api) ask(p profile, at bridge.Position, send func(*exportapi.Client, br
 	export.AnyOrder, export.KeepItems = export.AnyOrder || a.anyOrder, true
 	client, err := exportapi.New(export)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	defer client.Close()
 	if a.asked >= mostRequests {
-		return errTooMany
+		return answer, errTooMany
 	}
 	a.asked++
-	return send(client, at)
+	return send(client, ctx, at)
 }

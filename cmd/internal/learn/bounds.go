@@ -2,6 +2,7 @@ package learn
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"net/url"
 	"regexp"
@@ -67,9 +68,7 @@ var (
 
 // newBoundSearch orders the bounds to try by what the response and the curl command say.
 func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
-	s := &boundSearch{
-		command: c, seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool),
-	}
+	s := &boundSearch{command: c, seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool)}
 	s.from, s.to, s.room = between(page.sorted())
 	name := last(page.times[0].Pointer)
 	if s.stem = strings.ToLower(timeSuffix.ReplaceAllString(name, "")); s.stem == "" {
@@ -100,8 +99,7 @@ func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	if s.style = styleOf(own); s.style == plain {
 		s.style = styleOf(names)
 	}
-	format := strings.TrimSuffix(page.times[0].Format, "-utc")
-	s.fill(cmp.Or(c.start.format, format))
+	s.fill(cmp.Or(c.start.format, strings.TrimSuffix(page.times[0].Format, "-utc")))
 	return s
 }
 
@@ -149,20 +147,12 @@ func styleOf(names []string) style {
 			counts[camel]++
 		}
 	}
-	most := plain
-	for at, n := range counts {
-		if n > counts[most] {
-			most = style(at)
-		}
-	}
-	return most
+	return style(slices.Index(counts[:], slices.Max(counts[:])))
 }
 
 func (s *boundSearch) add(a attempt) {
-	if slices.Contains(s.taken, a.start) || slices.Contains(s.taken, a.end) {
-		return
-	}
-	if !slices.Contains(s.queue, a) && !slices.Contains(s.tried, a) {
+	taken := slices.Contains(s.taken, a.start) || slices.Contains(s.taken, a.end)
+	if !taken && !slices.Contains(s.queue, a) && !slices.Contains(s.tried, a) {
 		s.queue = append(s.queue, a)
 	}
 }
@@ -256,7 +246,9 @@ func (s *boundSearch) limits(a attempt, listed []exportapi.SampledItem) bool {
 }
 
 // heed takes what the error of an attempt names: other parameters, or another format.
-func (s *boundSearch) heed(a attempt, fault *bridge.Fault) {
+func (s *boundSearch) heed(a attempt, err error) {
+	s.last = err
+	fault, _ := errors.AsType[*bridge.Fault](err)
 	_, said, _ := strings.Cut(fault.Error(), ": ") // behind the status
 	words := word.FindAllString(said, -1)
 	names := make(map[string]bool)
@@ -314,13 +306,12 @@ func (s *boundSearch) left() string {
 // vain names pairs that were tried, in words, each as the first one if it says nothing else.
 func (s *boundSearch) vain() string {
 	var names []string
-	for _, a := range s.tried {
-		if a.format != s.tried[0].format {
-			names = append(names, a.String()+" as "+a.format)
-		} else {
-			names = append(names, a.String())
+	for i, a := range s.tried {
+		text := a.String()
+		if i == 0 || a.format != s.tried[0].format {
+			text += " as " + a.format
 		}
+		names = append(names, text)
 	}
-	names[0] += " as " + s.tried[0].format
 	return strings.Join(names, ", ")
 }

@@ -126,8 +126,9 @@ func members(object map[string]any, at string) (all []param) {
 // escape escapes a name for a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// command is what the parameters of the curl command are. It does not change.
+// command is what the parameters and headers of the curl command are. It does not change.
 type command struct {
+	secrets    credentials
 	sizeParam  string   // the name of the one for the page size
 	size       int      // its value, 0 for none
 	start, end param    // the bounds that are known by their names
@@ -138,7 +139,7 @@ type command struct {
 }
 
 // read tells what parameters are by their names and values.
-func read(params []param) (c command) {
+func (c *command) read(params []param) {
 	for _, p := range params {
 		format, at, isTime := timeOf(p.value)
 		timed := p
@@ -170,7 +171,6 @@ func read(params []param) (c command) {
 	if c.start.name == "" && c.end.name != "" && len(c.assumed()) > 0 {
 		c.static = append(c.static, c.end)
 	}
-	return c
 }
 
 // assumed are pairs of parameters whose values are times, unless the names of a start and
@@ -199,9 +199,9 @@ func (c *command) assumed() (all []attempt) {
 	return all
 }
 
-// describe turns a request into settings, what its parameters are, and its credentials.
-func describe(r *Request) (p profile, c command, secrets credentials, err error) {
-	p = newProfile()
+// describe turns a request into settings and what its parts are.
+func describe(r *Request) (p profile, c command, err error) {
+	p.findings = make(map[string]finding)
 	for _, name := range []string{
 		"EXPORT_METADATA_FIELD", "EXPORT_ITEM_INGESTED", "EXPORT_ITEM_TYPE", "EXPORT_ITEM_ID", "EXPORT_ITEM_SUBJECT",
 		"KAFKA_KEY", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_START_PARAM", "EXPORT_END_PARAM",
@@ -220,12 +220,12 @@ func describe(r *Request) (p profile, c command, secrets credentials, err error)
 	}
 	params, err := paramsOf(r)
 	if err == nil {
-		secrets, params, err = authenticate(p, r, params)
+		c.secrets, params, err = authenticate(p, r, params)
 	}
 	if err != nil {
-		return p, c, secrets, err
+		return p, c, err
 	}
-	c = read(params)
+	c.read(params)
 	p.static = c.static
 	if p.setSize(max(c.size, 1)); c.size > 0 {
 		p.set("EXPORT_PAGE_SIZE_PARAM", c.sizeParam, "")
@@ -241,7 +241,7 @@ func describe(r *Request) (p profile, c command, secrets credentials, err error)
 	if c.end.name != "" {
 		p.ask("EXPORT_END_PARAM", "not tried: if "+c.end.name+" is the end of a range, set EXPORT_END_PARAM="+c.end.name)
 	}
-	return p, c, secrets, nil
+	return p, c, nil
 }
 
 // since returns a time as EXPORT_START has it.
@@ -260,12 +260,9 @@ func timeOf(value string) (format string, at int64, ok bool) {
 	if err != nil {
 		return "", 0, false
 	}
-	for _, unit := range []struct {
-		format string
-		of     func(int64) time.Time
-	}{{"s", func(n int64) time.Time { return time.Unix(n, 0) }}, {"ms", time.UnixMilli}, {"us", time.UnixMicro}} {
-		if t := unit.of(n); t.Year() >= 1990 && t.Year() < 2100 {
-			return unit.format, 1000 * t.Unix(), true
+	for format, t := range map[string]time.Time{"s": time.Unix(n, 0), "ms": time.UnixMilli(n), "us": time.UnixMicro(n)} {
+		if t.Year() >= 1990 && t.Year() < 2100 { // at most one of them
+			return format, 1000 * t.Unix(), true
 		}
 	}
 	return "", 0, false

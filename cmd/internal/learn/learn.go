@@ -43,25 +43,24 @@ func (l *Lesson) Recording() (*Recording, error) { return l.recording() }
 // that host is reached. Its error is an UnfollowableError, a ThrottledError, a
 // *bridge.Fault or one about the request.
 func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
-	p, c, secrets, err := describe(r)
+	p, c, err := describe(r)
 	if err != nil {
 		return nil, err
 	}
-	l := &learner{api: newAPI(environ, secrets), command: &c, secrets: secrets, profile: p}
-	if err := secrets.hide(l.learn(ctx)); err != nil {
+	l := &learner{api: newAPI(environ, c.secrets), command: &c, profile: p}
+	if err := c.secrets.hide(l.learn(ctx)); err != nil {
 		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled {
 			return nil, &ThrottledError{f.RetryAfter}
 		}
 		return nil, err
 	}
-	return &Lesson{secrets.hidden(l.profile.text(l.api.asked)), l.record}, nil
+	return &Lesson{c.secrets.hidden(l.profile.text(l.api.asked)), l.record}, nil
 }
 
 // learner is the sequence of the steps, and what they found so far.
 type learner struct {
 	api     *api
 	command *command
-	secrets credentials
 	profile profile
 	page    *listing
 	pages   pages
@@ -102,8 +101,7 @@ func (l *learner) learn(ctx context.Context) error {
 func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 	err = l.look(ctx)
 	start, end := l.command.start, l.command.end
-	f, rejected := errors.AsType[*bridge.Fault](err)
-	if !rejected || !tryOther(f) || end.name == "" || start.name == "" {
+	if !wrongParam(err) || end.name == "" || start.name == "" {
 		return "", err
 	}
 	l.profile.set("EXPORT_END_PARAM", end.name, "")
@@ -195,8 +193,8 @@ func (l *learner) findNext(ctx context.Context, unbounded *UnfollowableError) er
 	if err != nil {
 		return err
 	}
-	if l.profile, l.pages = p, s.pages; s.size.largest > 0 {
-		p.setSize(s.size.largest)
+	if l.profile, l.pages = p, s.pages; s.largest > 0 {
+		p.setSize(s.largest)
 		return nil
 	}
 	return s.findSize(ctx, p)
@@ -248,12 +246,12 @@ func (l *learner) proveOpen(ctx context.Context) error {
 		return nil
 	}
 	_, err := l.api.sample(ctx, l.profile, bridge.Position{})
-	if f, ok := errors.AsType[*bridge.Fault](err); ok && tryOther(f) {
-		l.required = true
-		l.byWindows(refusesOpen(end))
-		return nil
+	if !wrongParam(err) {
+		return err
 	}
-	return err
+	l.required = true
+	l.byWindows(refusesOpen(end))
+	return nil
 }
 
 // refusesOpen says why a list is followed by windows that has to have an end.

@@ -58,16 +58,19 @@ type field struct {
 
 // fields returns the members that all items have.
 func fields(items []map[string]any) (all []field) {
-	first := make(map[string]string)
-	flatten(items[0], "", first, 1)
-	for _, pointer := range slices.Sorted(maps.Keys(first)) {
+	flat := make([]map[string]any, len(items))
+	for i, item := range items {
+		flat[i] = make(map[string]any)
+		flatten(item, "", flat[i], 1)
+	}
+	for _, pointer := range slices.Sorted(maps.Keys(flat[0])) {
 		f := field{pointer: pointer, numbers: true}
-		for _, item := range items {
-			inside := make(map[string]string)
-			flatten(item, "", inside, 1)
-			if value := inside[pointer]; value != "" {
-				f.values = append(f.values, strings.TrimPrefix(value, textMark))
-				f.numbers = f.numbers && !strings.HasPrefix(value, textMark)
+		for _, inside := range flat {
+			switch v := inside[pointer].(type) {
+			case json.Number:
+				f.values = append(f.values, v.String())
+			case string:
+				f.values, f.numbers = append(f.values, v), false
 			}
 		}
 		if len(f.values) == len(items) {
@@ -80,10 +83,8 @@ func fields(items []map[string]any) (all []field) {
 	return all
 }
 
-// textMark is before the value of a text.
-const textMark = "\x00"
-
-func flatten(object map[string]any, at string, into map[string]string, depth int) {
+// flatten puts the texts and numbers of an object into a map, by their JSON pointers.
+func flatten(object map[string]any, at string, into map[string]any, depth int) {
 	for name, value := range object {
 		pointer := at + "/" + escape.Replace(name)
 		switch v := value.(type) {
@@ -93,10 +94,10 @@ func flatten(object map[string]any, at string, into map[string]string, depth int
 			}
 		case string:
 			if v != "" && !strings.Contains(pointer, ",") { // which separates pointers
-				into[pointer] = textMark + v
+				into[pointer] = v
 			}
 		case json.Number:
-			into[pointer] = v.String()
+			into[pointer] = v
 		}
 	}
 }

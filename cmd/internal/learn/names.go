@@ -29,11 +29,7 @@ var (
 
 // words returns the words of a name, in lower case.
 func words(name string) []string {
-	all := wordOf.FindAllString(name, -1)
-	for i := range all {
-		all[i] = strings.ToLower(all[i])
-	}
-	return all
+	return strings.Fields(strings.ToLower(strings.Join(wordOf.FindAllString(name, -1), " ")))
 }
 
 // joined returns the words of the last two names of a pointer, each without its separators.

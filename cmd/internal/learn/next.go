@@ -37,7 +37,9 @@ type nextSearch struct {
 	number string // a parameter that numbers pages
 	ended  *ended // the first cursor that led to an empty page
 	pages  pages  // those that were read last
-	size   sizes
+	// smaller is a page size that is proven, 0 for none, and largest the one to set, 0 before
+	// findSize.
+	smaller, largest int
 }
 
 // ended is a cursor that led to an empty page: where it is, and its parameter.
@@ -69,8 +71,7 @@ func (s *nextSearch) byCursor(ctx context.Context, p profile) (profile, error) {
 		}
 		if last = err; errors.Is(err, errTooMany) {
 			break
-		}
-		if f, ok := errors.AsType[*bridge.Fault](err); !errors.Is(err, errNoAdvance) && (!ok || !tryOther(f)) {
+		} else if !wrongParam(err) {
 			return p, err
 		}
 	}
@@ -83,11 +84,11 @@ func (s *nextSearch) shorten(ctx context.Context, p profile) (profile, error) {
 	if err := s.findSize(ctx, p); err != nil {
 		return p, err
 	}
-	if s.size.smaller > 0 {
-		p.set("EXPORT_PAGE_SIZE", strconv.Itoa(min(s.size.smaller, max(1, len(s.page.items)/3))), "")
+	if s.smaller > 0 {
+		p.set("EXPORT_PAGE_SIZE", strconv.Itoa(min(s.smaller, max(1, len(s.page.items)/3))), "")
 	}
 	found, err := s.byCursor(ctx, p)
-	if _, not := errors.AsType[*UnfollowableError](err); !not || s.size.smaller > 0 {
+	if _, not := errors.AsType[*UnfollowableError](err); !not || s.smaller > 0 {
 		return found, err
 	}
 	if isNumber(s.ended.at.Value) {
@@ -267,8 +268,7 @@ func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace)
 		f, rejected := errors.AsType[*bridge.Fault](err)
 		if rejected && f.Class == bridge.BadCursor && i < 2 && s.alone(ctx, p) {
 			return nil
-		}
-		if rejected && !tryOther(f) || !rejected && !errors.Is(err, errNoAdvance) {
+		} else if !wrongParam(err) {
 			return err
 		}
 	}

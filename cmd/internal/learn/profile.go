@@ -30,8 +30,6 @@ type profile struct {
 // none is the value of a setting for what an API does not have.
 const none = "none"
 
-func newProfile() profile { return profile{findings: make(map[string]finding)} }
-
 func (p profile) clone() profile { return profile{maps.Clone(p.findings), p.static} }
 
 // value returns the value of a setting, "" if it is not set.
@@ -125,12 +123,8 @@ func (p profile) text(requests int) string {
 		if f.why != "" || f.question != "" {
 			b.WriteByte('\n')
 		}
-		if f.why != "" {
-			comment(&b, "# ", f.why)
-		}
-		if f.question != "" {
-			comment(&b, "# ? ", f.question)
-		}
+		comment(&b, "# ", f.why)
+		comment(&b, "# ? ", f.question)
 		switch {
 		case f.example != "":
 			fmt.Fprintf(&b, "#%s=%s  # to be set\n", v.Name, strconv.Quote(f.example))
@@ -146,6 +140,9 @@ func (p profile) text(requests int) string {
 // comment writes a text in lines that fit a screen.
 func comment(b *strings.Builder, mark, text string) {
 	const most = 100
+	if text == "" {
+		return
+	}
 	line := mark
 	for word := range strings.SplitSeq(oneLine(text), " ") {
 		if len(line)+len(word) > most && line != mark {

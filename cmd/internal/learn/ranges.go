@@ -37,16 +37,14 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 		trial.set("EXPORT_END_PARAM", next.end, "")
 		trial.set("EXPORT_TIME_FORMAT", next.format, "")
 		page, err := a.sample(ctx, trial, bridge.Position{Start: s.from, End: s.to, Window: true})
-		f, rejected := errors.AsType[*bridge.Fault](err)
 		_, collides := errors.AsType[config.Problems](err) // a name with another parameter
 		switch {
 		case err == nil && s.limits(next, page.Items):
 			trial.ask("EXPORT_START_PARAM", "")
 			trial.ask("EXPORT_END_PARAM", "")
 			return trial, true, nil
-		case rejected && tryOther(f):
-			s.last = err
-			s.heed(next, f)
+		case wrongParam(err):
+			s.heed(next, err)
 		case err != nil && !collides:
 			return p, false, err
 		}
@@ -99,7 +97,7 @@ func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
 		return not("not tried, no item has a time that a request can name: set")
 	}
 	page, err := a.sample(ctx, p, bridge.Position{Start: from, End: at, Window: true})
-	if f, ok := errors.AsType[*bridge.Fault](err); ok && tryOther(f) {
+	if wrongParam(err) {
 		return not(fmt.Sprintf("not proven (%v): set", err))
 	} else if err != nil {
 		return err

@@ -65,17 +65,17 @@ func (l *learner) record() (*Recording, error) {
 	}
 	kept := l.kept()
 	for _, item := range items {
-		r.Items = append(r.Items, hide.value(item, "", func(at string) bool { return slices.Contains(kept, at) }).(map[string]any))
+		r.Items = append(r.Items, hide.value(item, "", kept).(map[string]any))
 	}
 	if l.page.list != root {
-		r.Page = hide.value(l.page.Page(), "", func(string) bool { return false })
+		r.Page = hide.value(l.page.Page(), "", nil)
 		l.page.clear(r.Page)
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("record the pages: %w", err)
 	}
-	if l.secrets.in(string(text)) { // an id may be one
+	if l.command.secrets.in(string(text)) { // an id may be one
 		return nil, errors.New("the recording would have the key of the request, which the pages repeat: nothing was recorded")
 	}
 	return r, nil
@@ -107,7 +107,7 @@ func (l *listing) clear(page any) {
 type redaction struct{ key [32]byte }
 
 // value returns a copy of a JSON value with other texts, but those at kept places.
-func (r *redaction) value(value any, at string, kept func(at string) bool) any {
+func (r *redaction) value(value any, at string, kept []string) any {
 	switch v := value.(type) {
 	case map[string]any:
 		object := make(map[string]any, len(v))
@@ -122,7 +122,7 @@ func (r *redaction) value(value any, at string, kept func(at string) bool) any {
 		}
 		return list
 	case string:
-		if !kept(at) {
+		if !slices.Contains(kept, at) {
 			return r.text(v)
 		}
 	}
@@ -145,20 +145,17 @@ func (r *redaction) text(text string) string {
 func set(page any, field string, value any) {
 	object, _ := page.(map[string]any)
 	names := strings.Split(strings.TrimPrefix(field, "/"), "/")
-	for i, name := range names {
-		if name = unescape.Replace(name); object == nil {
-			return
-		}
-		if i == len(names)-1 {
-			object[name] = value
-			return
-		}
+	for _, name := range names[:len(names)-1] {
+		name = unescape.Replace(name)
 		inside, ok := object[name].(map[string]any)
-		if !ok {
+		if !ok && object != nil {
 			inside = make(map[string]any)
 			object[name] = inside
 		}
 		object = inside
+	}
+	if object != nil {
+		object[unescape.Replace(names[len(names)-1])] = value
 	}
 }
 
