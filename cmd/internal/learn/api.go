@@ -40,37 +40,37 @@ type api struct {
 }
 
 func newAPI(environ []string, c credentials) *api {
-	a := &api{environ: []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}}
-	for _, entry := range environ {
-		if reach.MatchString(entry) {
-			a.environ = append(a.environ, entry)
-		}
-	}
-	a.environ = append(a.environ, c.environ()...)
-	return a
+	own := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return !reach.MatchString(entry) })
+	limits := []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}
+	return &api{environ: slices.Concat(limits, own, c.environ())}
 }
 
 // outline requests a page whose items no setting describes yet.
 func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (*exportapi.Outline, error) {
-	return ask(ctx, a, p, at, (*exportapi.Client).Outline)
+	client, at, err := a.client(p, at)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Outline(ctx, at)
 }
 
 // sample requests a page and reads its items.
 func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (exportapi.Sample, error) {
-	return ask(ctx, a, p, at, func(c *exportapi.Client, ctx context.Context, at bridge.Position) (exportapi.Sample, error) {
-		return c.Sample(ctx, at, math.MaxInt)
-	})
+	client, at, err := a.client(p, at)
+	if err != nil {
+		return exportapi.Sample{}, err
+	}
+	defer client.Close()
+	return client.Sample(ctx, at, math.MaxInt)
 }
 
-// request is a method of the client.
-type request[T any] func(*exportapi.Client, context.Context, bridge.Position) (T, error)
-
-// ask sends one request with a client of its own. Outside of a window, a first page begins at
-// EXPORT_START.
-func ask[T any](ctx context.Context, a *api, p profile, at bridge.Position, send request[T]) (answer T, err error) {
+// client returns a client for one request, which it counts. Outside of a window, a first page
+// begins at EXPORT_START.
+func (a *api) client(p profile, at bridge.Position) (*exportapi.Client, bridge.Position, error) {
 	s, err := config.Load(config.Sources{Environ: slices.Concat(a.environ, p.environ())}, config.UsesExport)
 	if err != nil {
-		return answer, err
+		return nil, at, err
 	}
 	st := &s.Streams[0]
 	if at.Cursor == "" && !at.Window {
@@ -79,13 +79,13 @@ func ask[T any](ctx context.Context, a *api, p profile, at bridge.Position, send
 	export := st.Export
 	export.AnyOrder, export.KeepItems = export.AnyOrder || a.anyOrder, true
 	client, err := exportapi.New(export)
-	if err != nil {
-		return answer, err
+	switch {
+	case err != nil:
+	case a.asked >= mostRequests:
+		client.Close()
+		err = errTooMany
+	default:
+		a.asked++
 	}
-	defer client.Close()
-	if a.asked >= mostRequests {
-		return answer, errTooMany
-	}
-	a.asked++
-	return send(client, ctx, at)
+	return client, at, err
 }

@@ -51,7 +51,8 @@ var (
 	// word matches what may be the name of a parameter.
 	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(\[[a-z]+\])?`)
 	// unknown matches errors about a parameter that the API does not have.
-	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|not (a )?(supported|allowed|valid|permitted)|no such`)
+	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|no such` +
+		`|not (a )?(supported|allowed|valid|permitted)`)
 	// timeSuffix is what follows the stem of a time's name.
 	timeSuffix = regexp.MustCompile(`(_?(at|on|time|date|timestamp)|At|On|Time|Date|Timestamp)$`)
 	// formats are those of bounds, with what errors say of them.
@@ -296,7 +297,8 @@ func (c *command) pairs() (all [][2]string) {
 func (s *boundSearch) left() string {
 	var names []string
 	for _, a := range s.queue {
-		if !slices.Contains(names, a.String()) && !slices.ContainsFunc(s.tried, func(t attempt) bool { return t.String() == a.String() }) {
+		tried := slices.ContainsFunc(s.tried, func(t attempt) bool { return t.String() == a.String() })
+		if !tried && !slices.Contains(names, a.String()) {
 			names = append(names, a.String())
 		}
 	}

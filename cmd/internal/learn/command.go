@@ -17,10 +17,12 @@ import (
 )
 
 var (
-	sizeParam   = named(`\$?(limit|count|take|size|top|first|rows|max_?results)`, `per_?page|page_?(size|limit)`, `page\[(limit|size)\]`)
+	sizeParam = named(`\$?(limit|count|take|size|top|first|rows|max_?results)`,
+		`per_?page|page_?(size|limit)`, `page\[(limit|size)\]`)
 	cursorParam = named(`.*(cursor|(page|next|skip)_?token|continuation|marker|scroll_?id).*`, `.*stream_?position`,
 		`(starting_)?after|next`, `page\[after\]`)
-	numberParam = named(`(page_?)?(no|num|number|index)`, `page|offset|skip|start`, `start_?(at|index)`, `page\[(number|offset)\]`)
+	numberParam = named(`(page_?)?(no|num|number|index)`, `page|offset|skip|start`, `start_?(at|index)`,
+		`page\[(number|offset)\]`)
 	offsetParam = named(`offset|skip|start`, `start_?(at|index)`, `page\[offset\]`)
 	startParam  = named(`since|start|from|after|begin|oldest|min_?time|.*\[gte?\]`, `(after|since)_?(time|date)`,
 		stamped(`start|starting|from`, `after|since|gte?`), `filter\[from\]`, `date_?(from|start)`)

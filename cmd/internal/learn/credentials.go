@@ -124,7 +124,8 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 		p.set("EXPORT_AUTH", "none", "the curl command has no key")
 	}
 	if slices.ContainsFunc(params, func(p param) bool { return secretParam.MatchString(p.last()) }) {
-		return c, nil, errors.New("a parameter beside the key, or of a body, holds a credential, which the profile would have")
+		return c, nil, errors.New("a parameter beside the key, or of a body, holds a credential," +
+			" which the profile would have")
 	}
 	return c, params, nil
 }
@@ -158,7 +159,7 @@ func setHeaders(p profile, static []Header) (secret string) {
 	switch text := strings.Join(lines, "\n"); {
 	case text == "":
 	case hold:
-		p.example("EXPORT_HEADERS", strings.Join(names, "\n"), "a further header holds a secret")
+		p.findings["EXPORT_HEADERS"] = finding{example: strings.Join(names, "\n"), why: "a further header holds a secret"}
 		return text
 	default:
 		p.set("EXPORT_HEADERS", text, "")

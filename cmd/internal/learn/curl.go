@@ -34,7 +34,8 @@ func (r *Request) Hint(f *bridge.Fault) string {
 	switch {
 	case f.Reason == bridge.ReasonAuth && r.signed():
 		return "a signature of each request, by the headers Date and Authorization, is valid for that request alone, " +
-			"and learn sends others: put a proxy that signs requests in front of the API, and learn with the address of the proxy"
+			"and learn sends others: put a proxy that signs requests in front of the API, " +
+			"and learn with the address of the proxy"
 	case f.Reason == bridge.ReasonAuth:
 		return "check the key of the curl command and its permissions"
 	case f.Class == bridge.Transient && status:
@@ -68,8 +69,9 @@ var (
 		"--fail-with-body --globoff --location --location-trusted --remote-name --no-buffer --ipv4 --ipv6 --progress-bar " +
 		"--no-progress-meter --basic --compressed --http1.0 --http1.1 --http2 --tlsv1.2 --tlsv1.3 --path-as-is " +
 		"--no-keepalive --retry-all-errors --retry-connrefused --create-dirs")
-	ignoredValues = strings.Fields("-A -o -w -m -D -e --user-agent --output --write-out --max-time --dump-header --referer " +
-		"--connect-timeout --max-redirs --retry --retry-delay --retry-max-time --keepalive-time --limit-rate --stderr")
+	ignoredValues = strings.Fields("-A -o -w -m -D -e --user-agent --output --write-out --max-time " +
+		"--dump-header --referer --connect-timeout --max-redirs --retry --retry-delay --retry-max-time --keepalive-time " +
+		"--limit-rate --stderr")
 )
 
 // shortOptions are the long forms of those that are heeded.

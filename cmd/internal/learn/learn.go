@@ -65,7 +65,7 @@ type learner struct {
 	page    *listing
 	pages   pages
 
-	whole    bridge.Position // of a list that is followed by windows, all that they list
+	origin   bridge.Position // of the first page: the bounds of all windows, or zero
 	required bool            // a request without an end is refused
 }
 
@@ -90,7 +90,7 @@ func (l *learner) learn(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.findNext(ctx, unbounded); err != nil || l.whole.Window {
+	if err := l.findNext(ctx, unbounded); err != nil || l.origin.Window {
 		return err
 	}
 	return l.findRange(ctx)
@@ -106,13 +106,13 @@ func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 	}
 	l.profile.set("EXPORT_END_PARAM", end.name, "")
 	l.api.anyOrder, l.required = true, true
-	l.whole = bridge.Position{Start: start.at, End: end.at, Window: true}
-	return refusesOpen(end.name), l.look(ctx)
+	l.origin = bridge.Position{Start: start.at, End: end.at, Window: true}
+	return fmt.Sprintf(refusesOpen, end.name), l.look(ctx)
 }
 
 // look requests the first page, and finds its items.
 func (l *learner) look(ctx context.Context) error {
-	outline, err := l.api.outline(ctx, l.profile, l.whole)
+	outline, err := l.api.outline(ctx, l.profile, l.origin)
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,9 @@ func (l *learner) backwards(ctx context.Context, why string) (unbounded *Unfollo
 	listed := l.page.sorted()
 	oldest, newest := listed[0], listed[len(listed)-1]
 	l.byWindows(why)
-	if !l.whole.Window {
-		l.whole = bridge.Position{Start: max(0, oldest-3*(newest-oldest)-time.Hour.Milliseconds()), End: newest + 1000, Window: true}
+	if !l.origin.Window {
+		start := max(0, oldest-3*(newest-oldest)-time.Hour.Milliseconds())
+		l.origin = bridge.Position{Start: start, End: newest + 1000, Window: true}
 	}
 	s := newBoundSearch(l.profile, l.page, l.command)
 	found := false
@@ -160,9 +161,9 @@ func (l *learner) backwards(ctx context.Context, why string) (unbounded *Unfollo
 	l.profile.drop("EXPORT_TIME_FORMAT")
 	unbounded = newestFirst(why)
 	unbounded.Why += "; " + s.describe(l.profile)
-	if l.whole.End = 0; l.profile.value("EXPORT_START_PARAM") == none {
+	if l.origin.End = 0; l.profile.value("EXPORT_START_PARAM") == none {
 		l.profile.ask("EXPORT_START_PARAM", "without a start, each listing reads from the newest event back to known ones")
-		l.whole.Start = 0
+		l.origin.Start = 0
 	}
 	return unbounded, nil
 }
@@ -179,10 +180,10 @@ func (l *learner) byWindows(why string) {
 
 // findNext finds the next page by a cursor or, in a window, by a number, and the page size.
 func (l *learner) findNext(ctx context.Context, unbounded *UnfollowableError) error {
-	s := &nextSearch{api: l.api, command: l.command, page: l.page, whole: l.whole, number: l.command.number}
+	s := &nextSearch{api: l.api, command: l.command, page: l.page, origin: l.origin, number: l.command.number}
 	p, err := s.byCursor(ctx, l.profile)
-	if _, none := errors.AsType[*UnfollowableError](err); none && l.whole.Window {
-		if unbounded != nil && l.whole.Start == 0 {
+	if _, none := errors.AsType[*UnfollowableError](err); none && l.origin.Window {
+		if unbounded != nil && l.origin.Start == 0 {
 			return unbounded
 		}
 		found := false
@@ -250,11 +251,9 @@ func (l *learner) proveOpen(ctx context.Context) error {
 		return err
 	}
 	l.required = true
-	l.byWindows(refusesOpen(end))
+	l.byWindows(fmt.Sprintf(refusesOpen, end))
 	return nil
 }
 
-// refusesOpen says why a list is followed by windows that has to have an end.
-func refusesOpen(end string) string {
-	return "the API refuses a request without " + end + ": a range without an end cannot be followed"
-}
+// refusesOpen says why a list is followed by windows that has to have an end, %s.
+const refusesOpen = "the API refuses a request without %s: a range without an end cannot be followed"

@@ -118,7 +118,8 @@ func (f *field) varies() bool {
 func times(items []map[string]any) []exportapi.ItemTime {
 	all := exportapi.ItemTimes(items)
 	finer := slices.IndexFunc(all, func(t exportapi.ItemTime) bool {
-		return !wholeSeconds(t.Times) && slices.EqualFunc(t.Times, all[0].Times, func(a, b int64) bool { return a/1000*1000 == b })
+		same := func(a, b int64) bool { return a/1000*1000 == b }
+		return !wholeSeconds(t.Times) && slices.EqualFunc(t.Times, all[0].Times, same)
 	})
 	if finer > 0 {
 		t := all[finer]

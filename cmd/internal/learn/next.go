@@ -32,7 +32,7 @@ type nextSearch struct {
 	api     *api
 	command *command
 	page    *listing
-	whole   bridge.Position // the one of the first page
+	origin  bridge.Position // of the first page
 
 	number string // a parameter that numbers pages
 	ended  *ended // the first cursor that led to an empty page
@@ -283,7 +283,8 @@ func (s *nextSearch) alone(ctx context.Context, p profile) bool {
 		return true
 	}
 	if p.value("EXPORT_METHOD") != "" {
-		p.set("EXPORT_CURSOR_PATH", p.value("EXPORT_PATH")+"/continue", "tried: at the path of the first page the cursor was rejected")
+		p.set("EXPORT_CURSOR_PATH", p.value("EXPORT_PATH")+"/continue",
+			"tried: at the path of the first page the cursor was rejected")
 		if s.second(ctx, p) == nil {
 			return true
 		}
@@ -294,7 +295,7 @@ func (s *nextSearch) alone(ctx context.Context, p profile) bool {
 
 // first requests the first page.
 func (s *nextSearch) first(ctx context.Context, p profile) error {
-	page, err := s.api.sample(ctx, p, s.whole)
+	page, err := s.api.sample(ctx, p, s.origin)
 	s.pages = pages{page}
 	return err
 }
@@ -314,7 +315,7 @@ func (s *nextSearch) second(ctx context.Context, p profile) error {
 
 // follow requests the page behind the last one.
 func (s *nextSearch) follow(ctx context.Context, p profile) (exportapi.Sample, error) {
-	at := s.whole
+	at := s.origin
 	at.Cursor = s.pages.next()
 	return s.api.sample(ctx, p, at)
 }
@@ -329,7 +330,7 @@ func (s *nextSearch) third(ctx context.Context, p profile) error {
 		s.pages = append(s.pages, page)
 	}
 	items, again, back := s.pages.compare()
-	if back && !s.whole.Window {
+	if back && !s.origin.Window {
 		return newestFirst("the pages lead into the past")
 	}
 	if again > 0 {

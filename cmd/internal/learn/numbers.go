@@ -81,7 +81,7 @@ func (s *nextSearch) findSize(ctx context.Context, p profile) error {
 		}
 		p.set("EXPORT_PAGE_SIZE_PARAM", name, "")
 		p.set("EXPORT_PAGE_SIZE", strconv.Itoa(half), "")
-		page, err := s.api.outline(ctx, p, s.whole)
+		page, err := s.api.outline(ctx, p, s.origin)
 		if err != nil && !wrongParam(err) {
 			return err
 		}

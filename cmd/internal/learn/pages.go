@@ -26,12 +26,7 @@ const onFirst = "the page at the cursor is empty, as all items are on the first 
 type pages []exportapi.Sample
 
 // next returns the cursor that the last page names.
-func (ps pages) next() string {
-	if len(ps) == 0 {
-		return ""
-	}
-	return ps[len(ps)-1].Next
-}
+func (ps pages) next() string { return ps[len(ps)-1].Next }
 
 // leadTo returns an error unless a page has other items than the last one.
 func (ps pages) leadTo(page *exportapi.Sample) error {

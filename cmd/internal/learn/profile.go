@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,9 +39,7 @@ func (p profile) value(name string) string { return p.findings[name].value }
 // set sets a setting and what it rests on, if that is said.
 func (p profile) set(name, value, why string) {
 	f := p.findings[name]
-	if f.value = value; why != "" {
-		f.why = why
-	}
+	f.value, f.why = value, cmp.Or(why, f.why)
 	p.findings[name] = f
 }
 
@@ -57,9 +56,6 @@ func (p profile) ask(name, question string) {
 	f.question = question
 	p.findings[name] = f
 }
-
-// example notes a setting whose value the profile cannot have.
-func (p profile) example(name, text, why string) { p.findings[name] = finding{example: text, why: why} }
 
 // drop forgets settings.
 func (p profile) drop(names ...string) {
@@ -82,8 +78,8 @@ func (p profile) params() []param {
 	})
 }
 
-// whole returns the profile with EXPORT_PARAMS.
-func (p profile) whole() map[string]finding {
+// all returns the findings with EXPORT_PARAMS.
+func (p profile) all() map[string]finding {
 	all := maps.Clone(p.findings)
 	var pairs, times []string
 	for _, s := range p.params() {
@@ -102,7 +98,7 @@ func (p profile) whole() map[string]finding {
 
 // environ returns the settings as an environment.
 func (p profile) environ() (all []string) {
-	for name, f := range p.whole() {
+	for name, f := range p.all() {
 		if f.value != "" {
 			all = append(all, name+"="+f.value)
 		}
@@ -117,7 +113,7 @@ func (p profile) text(requests int) string {
 	fmt.Fprintf(&b, "# learned from %s, with %d requests\n#\n", host, requests)
 	b.WriteString("# A line with ? was not proven. Check it against the documentation of the API, then with\n" +
 		"# EXPORT_PROFILE=<this file> exportbridge check --only api --sample 5\n")
-	all := p.whole()
+	all := p.all()
 	for _, v := range config.Variables() {
 		f := all[v.Name]
 		if f.why != "" || f.question != "" {

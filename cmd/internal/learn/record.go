@@ -76,7 +76,8 @@ func (l *learner) record() (*Recording, error) {
 		return nil, fmt.Errorf("record the pages: %w", err)
 	}
 	if l.command.secrets.in(string(text)) { // an id may be one
-		return nil, errors.New("the recording would have the key of the request, which the pages repeat: nothing was recorded")
+		return nil, errors.New("the recording would have the key of the request, which the pages repeat:" +
+			" nothing was recorded")
 	}
 	return r, nil
 }

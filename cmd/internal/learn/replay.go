@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -45,7 +46,8 @@ func NewReplay(file []byte) (http.Handler, error) {
 	environ := []string{"EXPORT_URL=http://localhost", "EXPORT_AUTH=none", "EXPORT_FOLLOW=windows", "EXPORT_START=-1d"}
 	for name, value := range h.recording.Settings {
 		if !recorded.MatchString(name) {
-			return nil, fmt.Errorf("the recording has the setting %s, which no recording has: take the file as exportbridge learn wrote it", name)
+			return nil, fmt.Errorf("the recording has the setting %s, which no recording has:"+
+				" take the file as exportbridge learn wrote it", name)
 		}
 		environ = append(environ, name+"="+value)
 	}
@@ -164,7 +166,7 @@ func (h *replay) values(r *http.Request) (url.Values, error) {
 		known = append(known, h.recording.Params...)
 	}
 	known = slices.DeleteFunc(known, func(name string) bool { return name == none })
-	for name := range v {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if !slices.Contains(known, name) {
 			return nil, refused("the parameter %s is unknown: use %s", name, strings.Join(known, ", "))
 		}
