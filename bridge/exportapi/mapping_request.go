@@ -20,7 +20,7 @@ type RequestMapping struct {
 	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object, where a name that begins with / is a JSON pointer"`
 	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event, with EXPORT_FOLLOW=windows at EXPORT_START"`
 	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
-	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339" desc:"format of start and end"`
+	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,rfc3339-seconds" desc:"format of start and end: milliseconds, seconds or microseconds since the epoch, RFC 3339 with milliseconds, or without for an API that rejects them"`
 	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items whose own time is the end of a window are dropped from it"`
 	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
 	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST; {start} and {end} in a value are the bounds of the request, in EXPORT_TIME_FORMAT, in place of EXPORT_START_PARAM and EXPORT_END_PARAM" example:"include=actor,tenant=acme"`
@@ -38,6 +38,9 @@ const (
 	// Values of EXPORT_NEXT_URL and EXPORT_NEXT_PARAMS.
 	nextWhole, nextPath         = "whole", "path"
 	nextWarn, nextKeep, nextAdd = "warn", "keep", "add-missing"
+
+	// Values of EXPORT_TIME_FORMAT.
+	seconds, micros, rfc3339, rfc3339Seconds = "s", "us", "rfc3339", "rfc3339-seconds"
 
 	rfc3339Millis = "2006-01-02T15:04:05.000Z"
 )
@@ -61,7 +64,10 @@ var timeFormats = map[string]itemtime.Format{
 	"": itemtime.Millis, "ms": itemtime.Millis, "s": itemtime.Seconds, "us": itemtime.Micros, "rfc3339": itemtime.RFC3339, "rfc3339-utc": itemtime.RFC3339UTC, none: itemtime.Millis,
 }
 
-func (r *RequestMapping) timeFormat() itemtime.Format { return timeFormats[r.TimeFormat] }
+// WholeSeconds reports whether bounds have no fraction of a second.
+func (r *RequestMapping) WholeSeconds() bool {
+	return r.TimeFormat == seconds || r.TimeFormat == rfc3339Seconds
+}
 
 // namesEvents reports whether requests have the parameter of the event types.
 func (c *Config) namesEvents() bool { return c.Resource == "events" && len(c.Events) > 0 }
@@ -112,7 +118,7 @@ func (c *Config) Refuse(at bridge.Position) error {
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
 	case at.Window && !c.AnyOrder && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
-		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT=s), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
+		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT in whole seconds), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated
 	for _, p := range static {
@@ -129,7 +135,7 @@ func (c *Config) Refuse(at bridge.Position) error {
 
 // widens reports whether the API returns events outside of a window.
 func (r *RequestMapping) widens() bool {
-	return r.EndInclusive || r.timeFormat() == itemtime.Seconds
+	return r.EndInclusive || r.WholeSeconds()
 }
 
 // asked returns the range that a request for the position asks for, as the API
@@ -137,7 +143,7 @@ func (r *RequestMapping) widens() bool {
 func (r *RequestMapping) asked(at bridge.Position) (from, to int64) {
 	from, to = at.Start, at.End
 	unit := int64(1)
-	if r.timeFormat() == itemtime.Seconds {
+	if r.WholeSeconds() {
 		unit = 1000
 		from, to = from/unit*unit, (to+unit-1)/unit*unit
 	}
@@ -164,7 +170,7 @@ func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 
 // formatEnd formats an end. In whole seconds it is the next one.
 func (r *RequestMapping) formatEnd(ms int64) string {
-	if r.timeFormat() == itemtime.Seconds {
+	if r.WholeSeconds() {
 		ms += 999
 	}
 	return r.formatTime(ms)
@@ -203,13 +209,15 @@ func (c *Config) beside(at bridge.Position) (settings []string) {
 
 // formatTime formats milliseconds since the epoch.
 func (r *RequestMapping) formatTime(ms int64) string {
-	switch r.timeFormat() {
-	case itemtime.Seconds:
-		return strconv.FormatInt(time.UnixMilli(ms).Unix(), 10)
-	case itemtime.Micros:
+	switch at := time.UnixMilli(ms).UTC(); r.TimeFormat {
+	case seconds:
+		return strconv.FormatInt(at.Unix(), 10)
+	case micros:
 		return strconv.FormatInt(ms, 10) + "000"
-	case itemtime.RFC3339:
-		return time.UnixMilli(ms).UTC().Format(rfc3339Millis)
+	case rfc3339:
+		return at.Format(rfc3339Millis)
+	case rfc3339Seconds:
+		return at.Format(time.RFC3339)
 	}
 	return strconv.FormatInt(ms, 10)
 }
@@ -286,7 +294,7 @@ func (c *Config) checkParams(p *bridge.Problems) {
 			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
 		filled := param.Fill(c.formatTime(0), c.formatTime(0))
 		p.Check(!param.JSON || param.Template == "" || json.Valid([]byte(filled.Value)), "EXPORT_PARAMS",
-			"has %q with := and no JSON value once a time is in it; with EXPORT_TIME_FORMAT=rfc3339 write quotes around {start} and {end}", param.Name)
+			"has %q with := and no JSON value once a time is in it; with EXPORT_TIME_FORMAT=%s write quotes around {start} and {end}", param.Name, c.TimeFormat)
 		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
 			return other.Name != param.Name && params.Collide(other.Name, param.Name)
 		})

@@ -17,7 +17,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
-	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/params"
 	"exportbridge/bridge/exportapi/internal/secrets"
@@ -247,7 +246,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 		}
 	}
 	for _, b := range r.cfg.bounds(at) {
-		if r.cfg.timeFormat() == itemtime.RFC3339 {
+		if strings.HasPrefix(r.cfg.TimeFormat, rfc3339) {
 			params.Set(body, b.name, b.value)
 		} else {
 			params.Set(body, b.name, json.Number(b.value))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -362,9 +361,9 @@ func TestDocumented(t *testing.T) {
 	for name, s := range services {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(s)
-			t.Cleanup(server.Close)
-			profile := learned(t, strings.ReplaceAll(s.curl, "URL", server.URL))
+			base := serve(t, s)
+			first := lesson(t, strings.ReplaceAll(s.curl, "URL", base))
+			profile := first.Profile
 			for _, line := range s.want {
 				if !strings.Contains(profile, line+"\n") {
 					t.Errorf("%s is not in the profile", line)
@@ -389,6 +388,7 @@ func TestDocumented(t *testing.T) {
 				}
 			})
 			follow(t, s, profile)
+			wantReplayed(t, first, s.curl, base)
 		})
 	}
 }

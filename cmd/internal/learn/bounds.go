@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 )
 
 // bounds are usual names of the parameters of a start and an end, the likeliest first.
@@ -21,9 +22,6 @@ var bounds = [][2]string{
 	{"start_at", "end_at"}, {"min_time", "max_time"},
 }
 
-// forRange is how many requests remain for the cursor and the page size after the bounds.
-const forRange = 6
-
 // attempt is a pair of parameters to try as the bounds of a range, and their format.
 type attempt struct{ start, end, format string }
 
@@ -32,8 +30,12 @@ func (a attempt) String() string { return a.start + " and " + a.end }
 // side is how a parameter fared as a bound.
 type side struct{ name, format string }
 
-// search is what is known about the bounds while they are tried.
-type search struct {
+// boundSearch looks for the parameters that limit a list to the items between two times.
+type boundSearch struct {
+	command  *command
+	from, to int64 // the times, in milliseconds since the epoch
+	room     bool  // items lie before, between and behind them
+
 	queue []attempt
 	taken []string // names of other parameters
 	tried []attempt
@@ -49,7 +51,8 @@ var (
 	// word matches what may be the name of a parameter.
 	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(\[[a-z]+\])?`)
 	// unknown matches errors about a parameter that the API does not have.
-	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|not (a )?(supported|allowed|valid|permitted)|no such`)
+	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|no such` +
+		`|not (a )?(supported|allowed|valid|permitted)`)
 	// timeSuffix is what follows the stem of a time's name.
 	timeSuffix = regexp.MustCompile(`(_?(at|on|time|date|timestamp)|At|On|Time|Date|Timestamp)$`)
 	// formats are those of bounds, with what errors say of them.
@@ -64,58 +67,61 @@ var (
 	}
 )
 
-// newSearch orders the bounds to try by what the response and the curl command say.
-func (l *learner) newSearch() *search {
-	s := &search{seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool)}
-	pointer := l.finding("EXPORT_ITEM_TIME").value
-	name := pointer[strings.LastIndexByte(pointer, '/')+1:]
+// newBoundSearch orders the bounds to try by what the response and the curl command say.
+func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
+	s := &boundSearch{command: c, seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool)}
+	s.from, s.to, s.room = between(page.sorted())
+	name := last(page.times[0].Pointer)
 	if s.stem = strings.ToLower(timeSuffix.ReplaceAllString(name, "")); s.stem == "" {
 		s.stem = name
 	}
-	own := []string{l.finding("EXPORT_PAGE_SIZE_PARAM").value}
-	for _, p := range l.static {
-		if own = append(own, p.last()); !l.hasTime(p.name) {
-			s.taken = append(s.taken, p.name)
+	own := []string{p.value("EXPORT_PAGE_SIZE_PARAM")}
+	for _, param := range c.static {
+		if own = append(own, param.last()); !param.isTime() {
+			s.taken = append(s.taken, param.name)
 		}
 	}
-	s.taken = append(s.taken, own[0], l.finding("EXPORT_CURSOR_PARAM").value, l.finding("EXPORT_KEY_QUERY").value)
-	names := l.outline.Names(l.list)
+	s.taken = append(s.taken, own[0], p.value("EXPORT_CURSOR_PARAM"), p.value("EXPORT_KEY_QUERY"))
+	names := page.Names(page.list)
 	for _, name := range names {
 		s.seen[name] = true
 	}
-	for _, place := range l.outline.Next {
+	for _, place := range page.Next {
 		if u, err := url.Parse(place.Value); err == nil && (place.In == "link" || place.In == "next-url") {
 			for name := range u.Query() {
 				s.seen[name] = true
 			}
 		}
 	}
-	for _, f := range fields(l.items) {
-		names = append(names, f.pointer[strings.LastIndexByte(f.pointer, '/')+1:])
+	for _, f := range page.fields {
+		names = append(names, last(f.pointer))
 	}
 	// Parameters are written as other parameters are, more than as members are.
 	if s.style = styleOf(own); s.style == plain {
 		s.style = styleOf(names)
 	}
-	given := l.finding("EXPORT_TIME_FORMAT").value
-	format := cmp.Or(given, timeFormat(l.finding("EXPORT_ITEM_TIME_FORMAT").value))
-	for _, a := range l.assumed() {
+	s.fill(cmp.Or(c.start.format, strings.TrimSuffix(page.times[0].Format, "-utc")))
+	return s
+}
+
+// fill adds what is to try at first, in a format.
+func (s *boundSearch) fill(format string) {
+	for _, a := range s.command.assumed() {
 		s.named[a.start], s.named[a.end] = true, true
 		s.add(a)
 	}
-	pairs := l.pairs()
+	pairs := s.command.pairs()
 	for _, pair := range pairs {
 		s.add(attempt{pair[0], pair[1], format})
 	}
 	s.join(s.seen, format)
 	s.sort()
 	for _, a := range slices.Clone(s.queue) {
-		if given == "" && (s.seen[a.start] && s.seen[a.end] || len(pairs) == 1) {
+		if s.command.start.format == "" && (s.seen[a.start] && s.seen[a.end] || len(pairs) == 1) {
 			s.reformat(a, "")
 		}
 	}
 	s.sort()
-	return s
 }
 
 // style is how a name is written.
@@ -142,26 +148,18 @@ func styleOf(names []string) style {
 			counts[camel]++
 		}
 	}
-	most := plain
-	for at, n := range counts {
-		if n > counts[most] {
-			most = style(at)
-		}
-	}
-	return most
+	return style(slices.Index(counts[:], slices.Max(counts[:])))
 }
 
-func (s *search) add(a attempt) {
-	if slices.Contains(s.taken, a.start) || slices.Contains(s.taken, a.end) {
-		return
-	}
-	if !slices.Contains(s.queue, a) && !slices.Contains(s.tried, a) {
+func (s *boundSearch) add(a attempt) {
+	taken := slices.Contains(s.taken, a.start) || slices.Contains(s.taken, a.end)
+	if !taken && !slices.Contains(s.queue, a) && !slices.Contains(s.tried, a) {
 		s.queue = append(s.queue, a)
 	}
 }
 
 // join adds pairs of names that look like a start and an end.
-func (s *search) join(names map[string]bool, format string) {
+func (s *boundSearch) join(names map[string]bool, format string) {
 	for _, start := range slices.Sorted(maps.Keys(names)) {
 		for _, end := range slices.Sorted(maps.Keys(names)) {
 			if startParam.MatchString(start) && endParam.MatchString(end) {
@@ -172,7 +170,7 @@ func (s *search) join(names map[string]bool, format string) {
 }
 
 // reformat adds the other formats of a pair, the one that a text names first.
-func (s *search) reformat(a attempt, said string) {
+func (s *boundSearch) reformat(a attempt, said string) {
 	var named, others []attempt
 	for _, f := range formats {
 		if other := (attempt{a.start, a.end, f.name}); said != "" && f.said.MatchString(said) {
@@ -187,7 +185,7 @@ func (s *search) reformat(a attempt, said string) {
 }
 
 // sort puts the likeliest first. Names that limited the list before count most.
-func (s *search) sort() {
+func (s *boundSearch) sort() {
 	score := func(a attempt) (n int) {
 		for _, name := range []string{a.start, a.end} {
 			if right, known := s.holds[side{name, a.format}]; right {
@@ -195,7 +193,7 @@ func (s *search) sort() {
 			} else if known {
 				n -= 16
 			}
-			last := name[strings.LastIndexByte(name, '/')+1:]
+			last := last(name)
 			switch {
 			case s.named[name]:
 				n += 8
@@ -216,100 +214,91 @@ func (s *search) sort() {
 	slices.SortStableFunc(s.queue, func(a, b attempt) int { return score(b) - score(a) })
 }
 
-// next returns the likeliest attempt. Where a bound was found, the other one is looked
-// for in its format alone.
-func (s *search) next() (a attempt, ok bool) {
-	if len(s.queue) == 0 {
-		return attempt{}, false
-	}
-	a, s.queue = s.queue[0], s.queue[1:]
-	s.tried = append(s.tried, a)
-	return a, true
-}
-
-// limited returns the parameter that was proven to be a bound, in a format.
-func (s *search) limited(of func(attempt) string) (name, format string) {
+// start returns the parameter that was proven to be a start, with its format.
+func (s *boundSearch) start() side {
 	for _, a := range s.tried {
-		if s.holds[side{of(a), a.format}] {
-			return of(a), a.format
+		if at := (side{a.start, a.format}); s.holds[at] {
+			return at
 		}
 	}
-	return "", ""
+	return side{}
 }
 
-// learn takes what an attempt without success tells: which of its bounds limited the
-// list, or what the error of the API names.
-func (s *search) learn(a attempt, limits outcome, err error) {
-	s.last = err
-	fault, rejected := errors.AsType[*bridge.Fault](err)
-	if !rejected {
-		s.holds[side{a.start, a.format}] = limits.start
-		s.holds[side{a.end, a.format}] = limits.end
-		for _, pair := range bounds {
-			if limits.start {
-				s.add(attempt{a.start, pair[1], a.format})
-			}
-			if limits.end {
-				s.add(attempt{pair[0], a.end, a.format})
-			}
-		}
-		s.sort()
-		return
+// limits reports whether both bounds of an attempt limited the list to some of its items. One of
+// them is tried with others.
+func (s *boundSearch) limits(a attempt, listed []exportapi.SampledItem) bool {
+	start, end := len(listed) > 0, len(listed) > 0
+	for _, item := range listed {
+		start = start && item.Time >= s.from-1000
+		end = end && item.Time <= s.to+1000
 	}
-	text := fault.Error()
-	_, said, _ := strings.Cut(text, ": ") // behind the status
+	s.last = errNoRange
+	s.holds[side{a.start, a.format}], s.holds[side{a.end, a.format}] = start, end
+	for _, pair := range bounds {
+		if start {
+			s.add(attempt{a.start, pair[1], a.format})
+		}
+		if end {
+			s.add(attempt{pair[0], a.end, a.format})
+		}
+	}
+	s.sort()
+	return start && end
+}
+
+// heed takes what the error of an attempt names: other parameters, or another format.
+func (s *boundSearch) heed(a attempt, err error) {
+	s.last = err
+	fault, _ := errors.AsType[*bridge.Fault](err)
+	_, said, _ := strings.Cut(fault.Error(), ": ") // behind the status
+	words := word.FindAllString(said, -1)
 	names := make(map[string]bool)
-	for _, name := range word.FindAllString(said, -1) {
+	for _, name := range words {
 		if name != a.start && name != a.end && (startParam.MatchString(name) || endParam.MatchString(name)) {
 			names[name] = true
 			s.named[name] = true
 		}
 	}
 	s.join(names, a.format)
-	if len(names) == 0 && !unknown.MatchString(said) && said != "" {
-		mentions := slices.ContainsFunc(word.FindAllString(said, -1), func(w string) bool { return w == a.start || w == a.end })
-		if mentions {
-			s.named[a.start], s.named[a.end] = true, true
-			s.reformat(a, said)
-		}
+	mentions := slices.Contains(words, a.start) || slices.Contains(words, a.end)
+	if mentions && len(names) == 0 && !unknown.MatchString(said) {
+		s.named[a.start], s.named[a.end] = true, true
+		s.reformat(a, said)
 	}
 	s.sort()
 }
 
 // pairs are the bounds to try: those of the curl command, if it has any.
-func (l *learner) pairs() (all [][2]string) {
-	start, end := l.finding("EXPORT_START_PARAM").value, l.end
+func (c *command) pairs() (all [][2]string) {
+	start, end := c.start.name, c.end.name
 	switch {
-	case start == none && end == "":
+	case start == "" && end == "":
 		return bounds
-	case start != none && end != "":
+	case start != "" && end != "":
 		return [][2]string{{start, end}}
 	}
-	above := func(name string) string { return name[:strings.LastIndexByte(name, '/')+1] }
-	for _, pair := range bounds {
-		switch {
-		case start != none && strings.EqualFold(start[len(above(start)):], pair[0]):
-			all = append(all, [2]string{start, above(start) + pair[1]})
-		case start == none && strings.EqualFold(end[len(above(end)):], pair[1]):
-			all = append(all, [2]string{above(end) + pair[0], end})
-		}
+	given, side := start+end, 0 // the place of the given one in a pair
+	if start == "" {
+		side = 1
 	}
-	for _, pair := range bounds {
-		switch {
-		case start != none:
-			all = append(all, [2]string{start, above(start) + pair[1]})
-		default:
-			all = append(all, [2]string{above(end) + pair[0], end})
+	above := strings.TrimSuffix(given, last(given))
+	for _, alike := range []bool{true, false} { // first those that have the given one
+		for _, pair := range bounds {
+			if !alike || strings.EqualFold(last(given), pair[side]) {
+				pair[side], pair[1-side] = given, above+pair[1-side]
+				all = append(all, pair)
+			}
 		}
 	}
 	return all
 }
 
 // left names pairs that were not tried, in words, "" for none.
-func (s *search) left() string {
+func (s *boundSearch) left() string {
 	var names []string
 	for _, a := range s.queue {
-		if !slices.Contains(names, a.String()) && !slices.ContainsFunc(s.tried, func(t attempt) bool { return t.String() == a.String() }) {
+		tried := slices.ContainsFunc(s.tried, func(t attempt) bool { return t.String() == a.String() })
+		if !tried && !slices.Contains(names, a.String()) {
 			names = append(names, a.String())
 		}
 	}
@@ -317,15 +306,14 @@ func (s *search) left() string {
 }
 
 // vain names pairs that were tried, in words, each as the first one if it says nothing else.
-func (s *search) vain() string {
+func (s *boundSearch) vain() string {
 	var names []string
-	for _, a := range s.tried {
-		if a.format != s.tried[0].format {
-			names = append(names, a.String()+" as "+a.format)
-		} else {
-			names = append(names, a.String())
+	for i, a := range s.tried {
+		text := a.String()
+		if i == 0 || a.format != s.tried[0].format {
+			text += " as " + a.format
 		}
+		names = append(names, text)
 	}
-	names[0] += " as " + s.tried[0].format
 	return strings.Join(names, ", ")
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
@@ -26,6 +25,9 @@ func audit() *service {
 		},
 	}
 }
+
+// auditCommand begins the curl command of audit; the URL and a quote follow.
+const auditCommand = "curl -H 'Authorization: Bearer sesame' '"
 
 // numbers is a list in numbered pages; name is the parameter, which begins at first.
 func numbers(s *service, name string, first int) {
@@ -116,17 +118,8 @@ func TestBounds(t *testing.T) {
 			t.Parallel()
 			s := audit()
 			c.change(s)
-			server := httptest.NewServer(s)
-			t.Cleanup(server.Close)
-			profile := learned(t, "curl -H 'Authorization: Bearer sesame' '"+server.URL+"/audit?limit=50"+c.query+"'")
-			for _, want := range c.want {
-				if !strings.Contains(strings.ReplaceAll(profile, "\n#   ", " ")+"\n", want) {
-					t.Errorf("%q is not in the profile", want)
-				}
-			}
-			if t.Failed() {
-				t.Log(profile)
-			}
+			profile := learned(t, auditCommand+serve(t, s)+"/audit?limit=50"+c.query+"'")
+			wantIn(t, strings.ReplaceAll(profile, "\n#   ", " "), c.want...)
 			if !strings.Contains(profile, "CURSOR_IN=offset") { // whose pages overlap
 				follow(t, s, profile)
 			}
@@ -155,21 +148,11 @@ func TestNoBoundsNoCursor(t *testing.T) {
 	s.page = func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, _, _ int) {
 		fmt.Fprintf(w, `{"entries":%s}`, items)
 	}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	request, err := learn.ParseCurl([]string{"curl -H 'Authorization: Bearer sesame' '" + server.URL + "/audit?limit=50'"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	profile, err := learn.Learn(t.Context(), request, nil)
+	profile, err := learn.Learn(t.Context(), parsed(t, auditCommand+serve(t, s)+"/audit?limit=50'"), nil)
 	if _, no := errors.AsType[*learn.UnfollowableError](err); !no {
 		t.Fatalf("got %v\n%+v", err, profile)
 	}
-	for _, want := range []string{"newest first, by /when", "since and until", "Not tried: ", "add both to the curl command"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in %v", want, err)
-		}
-	}
+	wantIn(t, err.Error(), "newest first, by /when", "since and until", "Not tried: ", "add both to the curl command")
 }
 
 // TestRequiredEnd: a list that requires an end is followed by neither way if its items have
@@ -179,12 +162,7 @@ func TestRequiredEnd(t *testing.T) {
 	s := audit()
 	s.start, s.end, s.required = "since", "until", true
 	s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d"}`, e.n) }
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	request, err := learn.ParseCurl([]string{"curl -H 'Authorization: Bearer sesame' '" + server.URL + "/audit?since=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z'"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := parsed(t, auditCommand+serve(t, s)+"/audit?since=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z'")
 	if profile, err := learn.Learn(t.Context(), request, nil); err == nil || !strings.Contains(err.Error(), "refuses a request without until") {
 		t.Errorf("got %v\n%+v", err, profile)
 	}
@@ -198,14 +176,11 @@ func TestTimesOldestFirst(t *testing.T) {
 		s := audit()
 		s.newest, s.required = false, required
 		s.start, s.end, s.params = "lower", "upper", "limit cursor lower upper"
-		server := httptest.NewServer(s)
-		t.Cleanup(server.Close)
-		profile := learned(t, "curl -H 'Authorization: Bearer sesame' '"+server.URL+"/audit?limit=50&lower="+
+		profile := learned(t, auditCommand+serve(t, s)+"/audit?limit=50&lower="+
 			began.Format(time.RFC3339)+"&upper=2100-01-01T00:00:00Z'")
-		for _, want := range []string{want, "EXPORT_START_PARAM=lower\n", "EXPORT_END_PARAM=upper\n", "EXPORT_END_INCLUSIVE=false\n"} {
-			if !strings.Contains(profile, want) || strings.Contains(profile, "EXPORT_PARAMS") {
-				t.Errorf("%q is not in\n%s", want, profile)
-			}
+		wantIn(t, profile, want, "EXPORT_START_PARAM=lower\n", "EXPORT_END_PARAM=upper\n", "EXPORT_END_INCLUSIVE=false\n")
+		if strings.Contains(profile, "EXPORT_PARAMS") {
+			t.Errorf("a bound is also static in\n%s", profile)
 		}
 		follow(t, s, profile)
 	}

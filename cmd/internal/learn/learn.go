@@ -1,3 +1,6 @@
+// Package learn finds the settings for an export API from a request that works: it
+// asks for a few pages, tries what they suggest, and keeps what was proven. It records
+// the pages without what they say, and serves a recording.
 package learn
 
 import (
@@ -5,19 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi"
-	"exportbridge/cmd/internal/config"
 )
-
-// mostRequests bounds how often an API is asked.
-const mostRequests = 16
 
 // An UnfollowableError says why an API cannot be followed by a cursor.
 type UnfollowableError struct{ Why, Hint string }
@@ -29,47 +26,6 @@ type ThrottledError struct{ RetryAfter time.Duration }
 
 func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("the API asked to wait for %s; nothing was learned", e.RetryAfter.Round(time.Second))
-}
-
-// finding is a setting with what it rests on.
-type finding struct {
-	name, value string
-	why         string
-	question    string // what was not proven
-	example     string // of a setting that the profile cannot have
-}
-
-// reach matches the settings of how a host is reached, which no profile has.
-var reach = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_LOCAL=)`)
-
-// learner holds what is known so far.
-type learner struct {
-	environ          []string // settings that no profile has
-	findings         []*finding
-	secret, headers  string
-	half             string // the user or the password, where the other one is empty
-	static           []param
-	cursors          []string // parameters of the request that may be that of the cursor
-	numbered         string   // the parameter with the number of a page
-	moments          []timed  // of the parameters of the request
-	end              string   // the parameter that may be the end of a range
-	endAt            int64    // its time, in milliseconds since the epoch
-	outside          bool     // items outside of a range are kept, to prove its bounds
-	ended            *ended   // the first cursor that led to an empty page
-	smaller, largest int      // sizes of a page: one that is proven, 0 for none, and the last one to set
-	size             int      // of the pages asked for; 0 without a parameter
-	newest           bool     // windows are learned, for a list that comes newest first
-	whole            bridge.Position
-	required         bool               // a request without an end is refused
-	unbounded        *UnfollowableError // why no windows are without a cursor, if they lack a bound
-
-	asked   int
-	outline *exportapi.Outline
-	list    string // where the items are
-	items   []map[string]any
-	first   exportapi.Sample
-	second  exportapi.Sample
-	last    exportapi.Sample // the third page, if one was read
 }
 
 // Lesson is what was learned.
@@ -87,89 +43,55 @@ func (l *Lesson) Recording() (*Recording, error) { return l.recording() }
 // that host is reached. Its error is an UnfollowableError, a ThrottledError, a
 // *bridge.Fault or one about the request.
 func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
-	l := &learner{environ: []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}}
-	for _, entry := range environ {
-		if reach.MatchString(entry) {
-			l.environ = append(l.environ, entry)
-		}
-	}
-	if err := l.describe(r); err != nil {
+	p, c, err := describe(r)
+	if err != nil {
 		return nil, err
 	}
-	if err := l.hide(l.learn(ctx)); err != nil {
+	l := &learner{api: newAPI(environ, c.secrets), command: &c, profile: p}
+	if err := c.secrets.hide(l.learn(ctx)); err != nil {
 		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled {
 			return nil, &ThrottledError{f.RetryAfter}
 		}
 		return nil, err
 	}
-	return &Lesson{l.hidden(l.profile()), l.record}, nil
+	return &Lesson{c.secrets.hidden(l.profile.text(l.api.asked)), l.record}, nil
 }
 
-// hidden returns a text without the half of Basic authentication that is the key: the client
-// knows it in base64 only.
-func (l *learner) hidden(text string) string {
-	if len(l.half) < 8 { // it is in ordinary text by chance
-		return text
-	}
-	return strings.ReplaceAll(text, l.half, "***")
+// learner is the sequence of the steps, and what they found so far.
+type learner struct {
+	api     *api
+	command *command
+	profile profile
+	page    *listing
+	pages   pages
+
+	origin   bridge.Position // of the first page: the bounds of all windows, or zero
+	required bool            // a request without an end is refused
 }
 
-// hide hides the key in an error that quotes the API.
-func (l *learner) hide(err error) error {
-	if err == nil || l.hidden(err.Error()) == err.Error() {
-		return err
-	}
-	if f, ok := errors.AsType[*bridge.Fault](err); ok {
-		f.Err = errors.New(l.hidden(f.Error()))
-		return f
-	}
-	if no, ok := errors.AsType[*UnfollowableError](err); ok {
-		return &UnfollowableError{l.hidden(no.Why), no.Hint}
-	}
-	return errors.New(l.hidden(err.Error()))
-}
-
+// learn finds the first page, what its items are, the next page, the page size and the bounds.
 func (l *learner) learn(ctx context.Context) error {
-	for _, name := range []string{
-		"EXPORT_METADATA_FIELD", "EXPORT_ITEM_INGESTED", "EXPORT_ITEM_TYPE", "EXPORT_ITEM_ID", "EXPORT_ITEM_SUBJECT",
-		"KAFKA_KEY",
-	} {
-		l.set(name, "none", "")
-	}
-	l.set("KAFKA_CE_TYPE_PREFIX", "event", "")
-	required, err := l.lookFirst(ctx)
-	l.required = required != ""
+	why, err := l.lookFirst(ctx)
 	if err != nil {
 		return err
 	}
 	// The first page may be the only one.
-	if shorter := len(l.items) / 3; len(l.outline.Next) == 0 && l.sized() && shorter > 0 {
-		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(shorter), "")
-		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.size, shorter)), "")
+	if shorter := len(l.page.items) / 3; len(l.page.Next) == 0 && l.command.size > 0 && shorter > 0 {
+		l.profile.set("EXPORT_PAGE_SIZE", strconv.Itoa(shorter), "")
+		l.profile.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(max(l.command.size, shorter)), "")
 		if err := l.look(ctx); err != nil {
 			return err
 		}
 	}
-	l.readItems()
-	if why := cmp.Or(l.forwards(), required); why != "" {
-		if err := l.backwards(ctx, why); err != nil {
+	l.page.describe(l.profile)
+	var unbounded *UnfollowableError // without a cursor
+	if why = cmp.Or(l.page.forwards(l.profile), why); why != "" {
+		if unbounded, err = l.backwards(ctx, why); err != nil {
 			return err
 		}
 	}
-	err = l.findNext(ctx)
-	if _, none := errors.AsType[*UnfollowableError](err); none && l.newest {
-		err = l.number(ctx)
-	}
-	if err != nil {
+	if err := l.findNext(ctx, unbounded); err != nil || l.origin.Window {
 		return err
-	}
-	if l.ended != nil {
-		l.setSize(l.largest)
-	} else if err := l.findSize(ctx); err != nil {
-		return err
-	}
-	if l.newest {
-		return nil
 	}
 	return l.findRange(ctx)
 }
@@ -178,151 +100,160 @@ func (l *learner) learn(ctx context.Context) error {
 // has, it says so: no cursor without an end leads on.
 func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 	err = l.look(ctx)
-	start := l.finding("EXPORT_START_PARAM").value
-	f, rejected := errors.AsType[*bridge.Fault](err)
-	if !rejected || !tryOther(f) || l.end == "" || start == none {
+	start, end := l.command.start, l.command.end
+	if !wrongParam(err) || end.name == "" || start.name == "" {
 		return "", err
 	}
-	l.set("EXPORT_END_PARAM", l.end, "")
-	st, _, err := l.client()
-	if err != nil {
-		return "", err
-	}
-	l.newest, l.whole = true, bridge.Position{Start: st.Engine.Origin.Start, End: l.endAt, Window: true}
-	return refusesOpen(l.end), l.look(ctx)
+	l.profile.set("EXPORT_END_PARAM", end.name, "")
+	l.api.anyOrder, l.required = true, true
+	l.origin = bridge.Position{Start: start.at, End: end.at, Window: true}
+	return fmt.Sprintf(refusesOpen, end.name), l.look(ctx)
 }
 
 // look requests the first page, and finds its items.
-func (l *learner) look(ctx context.Context) (err error) {
-	if l.outline, err = l.outlined(ctx); err != nil {
+func (l *learner) look(ctx context.Context) error {
+	outline, err := l.api.outline(ctx, l.profile, l.origin)
+	if err != nil {
 		return err
 	}
-	if len(l.outline.Lists) == 0 {
-		return errors.New("the page has no list of objects: ask for one with items, and check what the URL returns")
+	if l.page, err = newListing(outline); err != nil {
+		return err
 	}
-	l.list = l.outline.Lists[0]
-	l.items = l.outline.Items(l.list)
-	if l.size == 0 {
-		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(len(l.items)), "")
-		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(len(l.items)), "")
+	if l.command.size == 0 {
+		l.profile.setSize(len(l.page.items))
 	}
-	l.set("EXPORT_ITEMS_FIELD", l.list, fmt.Sprintf("a list of %d objects", len(l.items)))
-	l.anyCursor()
-	if others := l.outline.Lists[1:]; len(others) > 0 {
-		l.ask("EXPORT_ITEMS_FIELD", "the longest list was taken; others are at "+strings.Join(others, ", "))
+	l.profile.set("EXPORT_ITEMS_FIELD", l.page.list, fmt.Sprintf("a list of %d objects", len(l.page.items)))
+	l.page.anyCursor(l.profile)
+	if others := outline.Lists[1:]; len(others) > 0 {
+		l.profile.ask("EXPORT_ITEMS_FIELD", "the longest list was taken; others are at "+strings.Join(others, ", "))
 	}
 	return nil
 }
 
-// outlined requests the first page as far as the settings say how.
-func (l *learner) outlined(ctx context.Context) (*exportapi.Outline, error) {
-	l.asked++
-	st, client, err := l.client()
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	return exportapi.Inspector{Client: client}.Outline(ctx, l.position(st, ""))
-}
+// forRange is how many requests remain for the cursor and the page size after the bounds.
+const forRange = 6
 
-// sized reports whether the request had a parameter of the page size.
-func (l *learner) sized() bool { return l.size > 0 }
-
-// client returns a client with the settings so far.
-func (l *learner) client() (*config.Stream, *exportapi.Client, error) {
-	st, err := l.stream()
-	if err != nil {
-		return nil, nil, err
-	}
-	export := st.Export
-	export.AnyOrder, export.KeepItems = export.AnyOrder || l.newest || l.outside, true
-	client, err := exportapi.New(export)
-	return st, client, err
-}
-
-// stream returns the settings so far.
-func (l *learner) stream() (*config.Stream, error) {
-	environ := slices.Clone(l.environ)
-	for _, f := range l.findings {
-		if f.example == "" {
-			environ = append(environ, f.name+"="+f.value)
+// backwards learns how a list is followed by windows that does not end with new events:
+// the parameters of a start and an end must select the items between two times. Where one is
+// missing, it says why the list cannot be followed unless a cursor leads back.
+func (l *learner) backwards(ctx context.Context, why string) (unbounded *UnfollowableError, err error) {
+	if len(l.page.times) == 0 {
+		return nil, &UnfollowableError{
+			why + ", and its items have no time, so windows cannot be followed either",
+			"look for a request without an end in the documentation",
 		}
 	}
-	if l.secret != "" {
-		environ = append(environ, "EXPORT_API_KEY="+l.secret)
+	listed := l.page.sorted()
+	oldest, newest := listed[0], listed[len(listed)-1]
+	l.byWindows(why)
+	if !l.origin.Window {
+		start := max(0, oldest-3*(newest-oldest)-time.Hour.Milliseconds())
+		l.origin = bridge.Position{Start: start, End: newest + 1000, Window: true}
 	}
-	if l.headers != "" {
-		environ = append(environ, "EXPORT_HEADERS="+l.headers)
-	}
-	s, err := config.Load(config.Sources{Environ: environ}, config.UsesExport)
-	if err != nil {
+	s := newBoundSearch(l.profile, l.page, l.command)
+	found := false
+	if l.profile, found, err = s.run(ctx, l.api, l.profile, mostRequests-forRange); err != nil {
 		return nil, err
+	} else if found {
+		return nil, l.page.proveEnd(ctx, l.api, l.profile)
 	}
-	return &s.Streams[0], nil
+	l.profile.set("EXPORT_START_PARAM", none, "")
+	l.profile.drop("EXPORT_TIME_FORMAT")
+	unbounded = newestFirst(why)
+	unbounded.Why += "; " + s.describe(l.profile)
+	if l.origin.End = 0; l.profile.value("EXPORT_START_PARAM") == none {
+		l.profile.ask("EXPORT_START_PARAM", "without a start, each listing reads from the newest event back to known ones")
+		l.origin.Start = 0
+	}
+	return unbounded, nil
 }
 
-// sample requests a page with the settings so far, the first one without a cursor.
-func (l *learner) sample(ctx context.Context, cursor string) (exportapi.Sample, error) {
-	st, err := l.stream()
+// byWindows sets that windows are followed, from before the oldest item on.
+func (l *learner) byWindows(why string) {
+	l.api.anyOrder = true
+	days := 30 + time.Since(time.UnixMilli(slices.Min(l.page.times[0].Times)))/(24*time.Hour)
+	l.profile.set("EXPORT_FOLLOW", "windows", why)
+	l.profile.set("EXPORT_START", fmt.Sprintf("-%dd", days), "")
+	l.profile.because("EXPORT_START", "")
+	l.profile.ask("EXPORT_START", "how far back the first events are asked for")
+}
+
+// findNext finds the next page by a cursor or, in a window, by a number, and the page size.
+func (l *learner) findNext(ctx context.Context, unbounded *UnfollowableError) error {
+	s := &nextSearch{api: l.api, command: l.command, page: l.page, origin: l.origin, number: l.command.number}
+	p, err := s.byCursor(ctx, l.profile)
+	if _, none := errors.AsType[*UnfollowableError](err); none && l.origin.Window {
+		if unbounded != nil && l.origin.Start == 0 {
+			return unbounded
+		}
+		found := false
+		if p, found, err = s.byNumber(ctx, l.profile); !found && unbounded != nil {
+			return unbounded
+		}
+	}
 	if err != nil {
-		return exportapi.Sample{}, err
+		return err
 	}
-	return l.sampleAt(ctx, l.position(st, cursor))
+	if l.profile, l.pages = p, s.pages; s.largest > 0 {
+		p.setSize(s.largest)
+		return nil
+	}
+	return s.findSize(ctx, p)
 }
 
-// position is that of a page: the first one without a cursor.
-func (l *learner) position(st *config.Stream, cursor string) bridge.Position {
-	at := l.whole
-	if at.Cursor = cursor; cursor == "" && !l.newest {
-		at.Start = st.Engine.Origin.Start
+// forBackfill is how many requests look for the bounds of a list that is followed by its
+// cursor and needs none.
+const forBackfill = 5
+
+// findRange looks for the bounds that backfill and verify need, for a list that is followed
+// by its cursor.
+func (l *learner) findRange(ctx context.Context) error {
+	if len(l.page.times) == 0 {
+		return nil
 	}
-	return at
+	l.api.anyOrder = true
+	s := newBoundSearch(l.profile, l.page, l.command)
+	p, found, err := s.run(ctx, l.api, l.profile, min(l.api.asked+forBackfill, mostRequests-1))
+	if l.profile = p; err != nil {
+		return err
+	}
+	if !found {
+		if l.command.start.name != "" {
+			p.ask("EXPORT_START_PARAM", "by the curl command, not proven")
+		}
+		s.describe(p)
+		return nil
+	}
+	if err := l.proveOpen(ctx); err != nil {
+		return err
+	}
+	return l.page.proveEnd(ctx, l.api, l.profile)
 }
 
-func (l *learner) sampleAt(ctx context.Context, at bridge.Position) (exportapi.Sample, error) {
-	st, client, err := l.client()
-	if err != nil {
-		return exportapi.Sample{}, err
+// proveOpen requests the first page without the end, if all requests until now had it as a
+// static parameter. Where the API refuses that, the list is followed by windows.
+func (l *learner) proveOpen(ctx context.Context) error {
+	start, end := l.profile.value("EXPORT_START_PARAM"), l.profile.value("EXPORT_END_PARAM")
+	for _, p := range l.command.times {
+		if p.name == start {
+			l.profile.set("EXPORT_START", since(p.at), "the start of the curl command; -90d, for example, is relative")
+		}
 	}
-	defer client.Close()
-	if l.asked >= mostRequests {
-		return exportapi.Sample{}, errTooMany
+	if !slices.ContainsFunc(l.command.static, func(p param) bool { return p.name == end }) {
+		return nil
 	}
-	l.asked++
-	return exportapi.Inspector{Client: client}.Sample(ctx, at, st.Export.PageSize)
+	if l.api.asked >= mostRequests {
+		l.profile.ask("EXPORT_END_PARAM", "no request was sent without it: set EXPORT_FOLLOW=windows if the API requires it")
+		return nil
+	}
+	_, err := l.api.sample(ctx, l.profile, bridge.Position{})
+	if !wrongParam(err) {
+		return err
+	}
+	l.required = true
+	l.byWindows(fmt.Sprintf(refusesOpen, end))
+	return nil
 }
 
-// finding returns the finding about a setting.
-func (l *learner) finding(name string) *finding {
-	if i := slices.IndexFunc(l.findings, func(f *finding) bool { return f.name == name }); i >= 0 {
-		return l.findings[i]
-	}
-	f := &finding{name: name}
-	l.findings = append(l.findings, f)
-	return f
-}
-
-// known returns the value of a setting, and whether it was set.
-func (l *learner) known(name string) (value string, ok bool) {
-	i := slices.IndexFunc(l.findings, func(f *finding) bool { return f.name == name && f.value != "" })
-	if i < 0 {
-		return "", false
-	}
-	return l.findings[i].value, true
-}
-
-// set sets a setting and what it rests on, if that is said.
-func (l *learner) set(name, value, why string) {
-	f := l.finding(name)
-	if f.value = value; why != "" {
-		f.why = why
-	}
-}
-
-// ask notes what was not proven about a setting, "" for nothing.
-func (l *learner) ask(name, question string) { l.finding(name).question = question }
-
-// drop forgets settings.
-func (l *learner) drop(names ...string) {
-	l.findings = slices.DeleteFunc(l.findings, func(f *finding) bool { return slices.Contains(names, f.name) })
-}
+// refusesOpen says why a list is followed by windows that has to have an end, %s.
+const refusesOpen = "the API refuses a request without %s: a range without an end cannot be followed"

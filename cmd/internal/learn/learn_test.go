@@ -52,12 +52,14 @@ func TestForms(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, base := simulate(t, name, "sesame")
-			profile := learned(t, strings.ReplaceAll("curl -sS "+commands[name], "URL", base))
+			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Events: 333, APIKey: "sesame"})
+			first := lesson(t, "curl -sS "+strings.ReplaceAll(commands[name], "URL", base))
+			profile := first.Profile
 			if strings.Contains(profile, "sesame") || strings.Contains(profile, "other") && name == "datadog-audit-trail" && strings.Contains(profile, "KEY: other") {
 				t.Errorf("the profile has a key:\n%s", profile)
 			}
 			readAll(t, h, profile, "EXPORT_HEADERS=DD-API-KEY: other")
+			wantReplayed(t, first, "curl -sS "+commands[name], base)
 		})
 	}
 }
@@ -83,20 +85,15 @@ func TestWindows(t *testing.T) {
 	for name, command := range backwards() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			form, _ := exportsim.FormNamed(name)
 			began := time.Now().Add(-time.Hour).Truncate(time.Second)
-			h, err := exportsim.New(exportsim.Config{Form: form, Start: began, Rate: 0.1, Seed: 5, APIKey: "sesame"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(h.Close)
-			server := httptest.NewServer(h)
-			t.Cleanup(server.Close)
-			profile := learned(t, strings.ReplaceAll("curl -sS "+command, "URL", server.URL))
+			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Start: began, Rate: 0.1, APIKey: "sesame"})
+			first := lesson(t, "curl -sS "+strings.ReplaceAll(command, "URL", base))
+			profile := first.Profile
 			if strings.Contains(profile, "sesame") || !strings.Contains(profile, "EXPORT_FOLLOW=windows") {
 				t.Errorf("the profile is\n%s", profile)
 			}
 			readRange(t, h, profile)
+			wantReplayed(t, first, "curl -sS "+command, base)
 		})
 	}
 }
@@ -129,20 +126,31 @@ func readRange(t *testing.T, h *exportsim.Handler, profile string) {
 	}
 }
 
-func simulate(t *testing.T, form, key string) (*exportsim.Handler, string) {
+func formNamed(t *testing.T, name string) exportsim.Form {
 	t.Helper()
-	f, ok := exportsim.FormNamed(form)
+	form, ok := exportsim.FormNamed(name)
 	if !ok {
-		t.Fatalf("no form %s", form)
+		t.Fatalf("no form %s", name)
 	}
-	h, err := exportsim.New(exportsim.Config{Form: f, Events: 333, Seed: 5, APIKey: key})
+	return form
+}
+
+func simulate(t *testing.T, c exportsim.Config) (*exportsim.Handler, string) {
+	t.Helper()
+	c.Seed = 5
+	h, err := exportsim.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
+	return h, serve(t, h)
+}
+
+func serve(t *testing.T, h http.Handler) (base string) {
+	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	return h, server.URL
+	return server.URL
 }
 
 func learned(t *testing.T, command string) string {
@@ -152,15 +160,30 @@ func learned(t *testing.T, command string) string {
 
 func lesson(t *testing.T, command string) *learn.Lesson {
 	t.Helper()
-	request, err := learn.ParseCurl([]string{command})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lesson, err := learn.Learn(t.Context(), request, nil)
+	lesson, err := learn.Learn(t.Context(), parsed(t, command), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", command, err)
 	}
 	return lesson
+}
+
+func parsed(t *testing.T, command string) *learn.Request {
+	t.Helper()
+	request, err := learn.ParseCurl([]string{command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
+// wantIn wants texts in a profile.
+func wantIn(t *testing.T, profile string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(profile, text) {
+			t.Errorf("%q is not in\n%s", text, profile)
+		}
+	}
 }
 
 // reader reads pages with a learned profile.
@@ -249,20 +272,18 @@ func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...stri
 // TestToken: a token that was fetched for the command goes as a key, and from is kept.
 func TestToken(t *testing.T) {
 	t.Parallel()
-	h, base := simulate(t, "auth0-logs", "")
+	h, base := simulate(t, exportsim.Config{Form: formNamed(t, "auth0-logs"), Events: 333})
 	readAll(t, h, learned(t, "curl -H 'Authorization: Bearer sesame' '"+base+"/api/v2/logs?from=900&take=50'"))
 }
 
 // odd serves pages of ten items; page writes what is around them. Requests count.
 func odd(t *testing.T, asked *atomic.Int64, page http.HandlerFunc) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		page(w, r)
 	}))
-	t.Cleanup(server.Close)
-	return server.URL
 }
 
 // items are JSON items with numbers from first on.
@@ -283,8 +304,7 @@ func TestUnfollowable(t *testing.T) {
 	write := func(format string, args ...any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, format, args...) }
 	}
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another host is asked") }))
-	t.Cleanup(other.Close)
+	other := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another host is asked") }))
 	for name, c := range map[string]struct {
 		page http.HandlerFunc
 		want string
@@ -318,20 +338,16 @@ func TestUnfollowable(t *testing.T) {
 			w.Header().Set("Retry-After", "30")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}, "the API asked to wait for 30s", false},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "302", false},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusFound) }, "302", false},
 		"next URL of another host": {
-			write(`{"items":%s,"next":"%s/e?c=1"}`, items(1, 10, 1), other.URL), "next URL to host", true,
+			write(`{"items":%s,"next":"%s/e?c=1"}`, items(1, 10, 1), other), "next URL to host", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asked := new(atomic.Int64)
 			url := odd(t, asked, c.page)
-			request, err := learn.ParseCurl([]string{"curl", "-H", "X-Api-Key: sesame", url + "/events?limit=10"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			profile, err := learn.Learn(t.Context(), request, nil)
+			profile, err := learn.Learn(t.Context(), parsed(t, "curl -H 'X-Api-Key: sesame' "+url+"/events?limit=10"), nil)
 			_, no := errors.AsType[*learn.UnfollowableError](err)
 			if err == nil || !strings.Contains(err.Error(), c.want) || no != c.no || strings.Contains(err.Error(), "sesame") {
 				t.Errorf("got %v (%v), want %q\n%v", err, no, c.want, profile)
@@ -352,11 +368,7 @@ func TestDeadline(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	request, err := learn.ParseCurl([]string{"curl", url + "/events"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := learn.Learn(ctx, request, nil); !errors.Is(err, context.Canceled) {
+	if _, err := learn.Learn(ctx, parsed(t, "curl "+url+"/events"), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -373,11 +385,7 @@ func TestCredentials(t *testing.T) {
 	})
 	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
 	profile := learned(t, "curl -H 'X-Api-Key: other' -H 'X-Tenant: 7' -H 'Authorization: Basic "+basic+"' "+url+"/e?limit=10")
-	for _, want := range []string{"EXPORT_AUTH=basic\n", "EXPORT_AUTH_USER=me\n", `#EXPORT_HEADERS="X-Api-Key: ...\nX-Tenant: ..."  # to be set`} {
-		if !strings.Contains(profile, want) {
-			t.Errorf("%q is not in\n%s", want, profile)
-		}
-	}
+	wantIn(t, profile, "EXPORT_AUTH=basic\n", "EXPORT_AUTH_USER=me\n", `#EXPORT_HEADERS="X-Api-Key: ...\nX-Tenant: ..."  # to be set`)
 	if strings.Contains(profile, "sesame") || strings.Contains(profile, "other\n") || strings.Contains(profile, basic) {
 		t.Errorf("a credential is in\n%s", profile)
 	}
@@ -413,16 +421,12 @@ func TestQuestions(t *testing.T) {
 		fmt.Fprintf(w, `{"rows":%s,"warnings":[{"w":1}],"bookmark":"b%d","more":true}`, items(at, 10, 1), at+10)
 	})
 	profile := learned(t, "curl "+url+"/v1/rows")
-	for _, want := range []string{
+	wantIn(t, profile,
 		"# ? the longest list was taken; others are at /warnings\nEXPORT_ITEMS_FIELD=/rows\n", "EXPORT_CURSOR_PARAM=bookmark\n",
 		"EXPORT_AUTH=none\n", "EXPORT_MORE_FIELD=/more\n", "EXPORT_ITEM_TYPE=/name\n", "EXPORT_PAGE_SIZE_PARAM=none\n",
 		"# ? no member looks like the user or object", "# proven: 3 pages with 30 items", "# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/name\n",
 		"# not sent: how many items the first page had\nEXPORT_PAGE_SIZE=10\n", "# as EXPORT_PAGE_SIZE\nEXPORT_MAX_PAGE_SIZE=10\n",
-	} {
-		if !strings.Contains(profile, want) {
-			t.Errorf("%q is not in\n%s", want, profile)
-		}
-	}
+	)
 }
 
 // TestParseCurl reads commands as words, and as one word as they are pasted.
@@ -530,11 +534,8 @@ func TestHints(t *testing.T) {
 				}
 				fmt.Fprint(w, body)
 			})
-			request, err := learn.ParseCurl([]string{"curl -u sesame-key:" + c.options + " " + url + "/e?limit=10"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = learn.Learn(t.Context(), request, nil)
+			request := parsed(t, "curl -u sesame-key:"+c.options+" "+url+"/e?limit=10")
+			_, err := learn.Learn(t.Context(), request, nil)
 			f, ok := errors.AsType[*bridge.Fault](err)
 			if !ok || strings.Contains(err.Error(), "sesame") {
 				t.Fatalf("got %v", err)
@@ -578,11 +579,7 @@ func TestNames(t *testing.T) {
 				fmt.Fprintf(w, `{"items":[%s],"next":"c%d"}`, strings.Join(all, ","), at+10)
 			})
 			profile := learned(t, "curl "+url+"/e?limit=10")
-			for _, want := range c.want {
-				if !strings.Contains(profile, want) {
-					t.Errorf("%q is not in\n%s", want, profile)
-				}
-			}
+			wantIn(t, profile, c.want...)
 		})
 	}
 }

@@ -29,11 +29,7 @@ var (
 
 // words returns the words of a name, in lower case.
 func words(name string) []string {
-	all := wordOf.FindAllString(name, -1)
-	for i := range all {
-		all[i] = strings.ToLower(all[i])
-	}
-	return all
+	return strings.Fields(strings.ToLower(strings.Join(wordOf.FindAllString(name, -1), " ")))
 }
 
 // joined returns the words of the last two names of a pointer, each without its separators.
@@ -139,33 +135,33 @@ func doubts(found []*field) string {
 }
 
 // findType finds the type of the items.
-func (l *learner) findType(all []field) {
-	found := candidates(all, rankType)
+func (l *listing) findType(p profile) {
+	found := candidates(l.fields, rankType)
 	if len(found) == 0 {
-		l.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
+		p.ask("EXPORT_ITEM_TYPE", "no member looks like the type of an item")
 		return
 	}
-	l.set("EXPORT_ITEM_TYPE", found[0].pointer, "by its name, a text in every item")
+	p.set("EXPORT_ITEM_TYPE", found[0].pointer, "by its name, a text in every item")
 	if place, _ := rankType(found[0]); found[0].varies() && place < otherType {
-		found = slices.DeleteFunc(found, func(f *field) bool { p, _ := rankType(f); return p >= otherType })
+		found = slices.DeleteFunc(found, func(f *field) bool { place, _ := rankType(f); return place >= otherType })
 	}
-	l.ask("EXPORT_ITEM_TYPE", doubts(found))
+	p.ask("EXPORT_ITEM_TYPE", doubts(found))
 }
 
 // findKey finds the user of the items.
-func (l *learner) findKey(all []field) {
-	found := candidates(all, rankKey)
+func (l *listing) findKey(p profile) {
+	found := candidates(l.fields, rankKey)
 	if len(found) == 0 {
-		l.ask("KAFKA_KEY", "no member looks like the user or object of an item; "+
+		p.ask("KAFKA_KEY", "no member looks like the user or object of an item; "+
 			"events without a key have no order among them")
 		return
 	}
-	l.set("EXPORT_ITEM_SUBJECT", found[0].pointer, "")
-	l.set("KAFKA_KEY", found[0].pointer, "")
+	p.set("EXPORT_ITEM_SUBJECT", found[0].pointer, "")
+	p.set("KAFKA_KEY", found[0].pointer, "")
 	question := "a candidate by its name: events with the same value keep their order"
 	if doubt := doubts(found); doubt != "" {
 		question += "; " + doubt
-		l.ask("EXPORT_ITEM_SUBJECT", "as KAFKA_KEY")
+		p.ask("EXPORT_ITEM_SUBJECT", "as KAFKA_KEY")
 	}
-	l.ask("KAFKA_KEY", question)
+	p.ask("KAFKA_KEY", question)
 }

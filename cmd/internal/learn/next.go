@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/cmd/internal/counter"
 )
 
 // common are usual names of the parameter of a cursor, and of a sequence number.
@@ -27,35 +27,19 @@ var itself = regexp.MustCompile(`(?i)cursor|token|marker|bookmark`)
 // leading is what a cursor's member has before the name of its parameter.
 var leading = regexp.MustCompile(`(?i)^(x-)?(next[_-]?|after[_-]?|end[_-]?)`)
 
-// findNext finds the next cursor and the parameter that carries it: a page that is
-// requested by it must list other items.
-func (l *learner) findNext(ctx context.Context) error {
-	var last error
-	for _, at := range l.places() {
-		if name := numberIn(at); name != "" {
-			l.numbered = name
-			continue
-		}
-		err := l.try(ctx, at)
-		if l.ended == nil && errors.Is(err, errEnded) {
-			l.ended = &ended{at, l.finding("EXPORT_CURSOR_PARAM").value}
-			return l.shorten(ctx)
-		}
-		if err == nil && l.counts() {
-			l.numbered = l.finding("EXPORT_CURSOR_PARAM").value
-			continue
-		}
-		if err == nil {
-			return l.third(ctx)
-		}
-		if last = err; errors.Is(err, errTooMany) {
-			break
-		}
-		if f, ok := errors.AsType[*bridge.Fault](err); !errors.Is(err, errNoAdvance) && (!ok || !tryOther(f)) {
-			return err
-		}
-	}
-	return l.unfollowable(last)
+// nextSearch looks for how a page leads to the next one.
+type nextSearch struct {
+	api     *api
+	command *command
+	page    *listing
+	origin  bridge.Position // of the first page
+
+	number string // a parameter that numbers pages
+	ended  *ended // the first cursor that led to an empty page
+	pages  pages  // those that were read last
+	// smaller is a page size that is proven, 0 for none, and largest the one to set, 0 before
+	// findSize.
+	smaller, largest int
 }
 
 // ended is a cursor that led to an empty page: where it is, and its parameter.
@@ -64,46 +48,71 @@ type ended struct {
 	param string
 }
 
+// byCursor returns a profile with the next cursor and the parameter that carries it: a page
+// that is requested by it must list other items.
+func (s *nextSearch) byCursor(ctx context.Context, p profile) (profile, error) {
+	var last error
+	for _, at := range s.places(p) {
+		if name := numberIn(at); name != "" {
+			s.number = name
+			continue
+		}
+		trial := p.clone()
+		err := s.try(ctx, trial, at)
+		switch param := trial.value("EXPORT_CURSOR_PARAM"); {
+		case s.ended == nil && errors.Is(err, errEnded):
+			s.ended = &ended{at, param}
+			return s.shorten(ctx, p)
+		case err == nil && s.pages.counts(s.page):
+			s.number = param
+			continue
+		case err == nil:
+			return trial, s.third(ctx, trial)
+		}
+		if last = err; errors.Is(err, errTooMany) {
+			break
+		} else if !wrongParam(err) {
+			return p, err
+		}
+	}
+	return p, s.unfollowable(last)
+}
+
 // shorten asks for smaller pages, where all items may fit on the first one, and looks for
 // the next page again. Without a smaller page, an opaque cursor is taken as it is.
-func (l *learner) shorten(ctx context.Context) error {
-	if err := l.findSize(ctx); err != nil {
-		return err
+func (s *nextSearch) shorten(ctx context.Context, p profile) (profile, error) {
+	if err := s.findSize(ctx, p); err != nil {
+		return p, err
 	}
-	if l.smaller > 0 {
-		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(min(l.smaller, max(1, len(l.items)/3))), "")
+	if s.smaller > 0 {
+		p.set("EXPORT_PAGE_SIZE", strconv.Itoa(min(s.smaller, max(1, len(s.page.items)/3))), "")
 	}
-	err := l.findNext(ctx)
-	if _, none := errors.AsType[*UnfollowableError](err); !none || l.smaller > 0 {
-		return err
+	found, err := s.byCursor(ctx, p)
+	if _, not := errors.AsType[*UnfollowableError](err); !not || s.smaller > 0 {
+		return found, err
 	}
-	if isNumber(l.ended.at.Value) {
-		if l.numbered == "" && len(l.outline.Numbers) == 0 {
+	if isNumber(s.ended.at.Value) {
+		if s.number == "" && len(s.page.Numbers) == 0 {
 			err = &UnfollowableError{"no next page was reached: " + onFirst, moreItems + ", with a smaller page size"}
 		}
-		return err
+		return p, err
 	}
-	l.drop("EXPORT_MORE_FIELD", "EXPORT_CURSOR_PARAM")
-	l.set("EXPORT_CURSOR_IN", l.ended.at.In, "")
-	if l.ended.at.In != "link" {
-		l.set("EXPORT_CURSOR_FIELD", l.ended.at.Field, "")
+	setCursor(p, s.ended.at)
+	if s.ended.param != "" {
+		p.set("EXPORT_CURSOR_PARAM", s.ended.param, "")
 	}
-	if l.ended.param != "" {
-		l.set("EXPORT_CURSOR_PARAM", l.ended.param, "")
-	}
-	l.setStatic(l.ended.param)
-	l.ask("EXPORT_CURSOR_IN", "not proven: "+onFirst+". Take a smaller page size in the curl command, and learn again")
-	return nil
+	p.ask("EXPORT_CURSOR_IN", "not proven: "+onFirst+". Take a smaller page size in the curl command, and learn again")
+	return p, nil
 }
 
 // moreItems begins a hint.
 const moreItems = "take a curl command that lists more items than one page has"
 
 // unfollowable says why no next page was reached.
-func (l *learner) unfollowable(last error) error {
-	numbers := l.outline.Numbers
-	if l.numbered != "" {
-		numbers = append([]string{"the parameter " + l.numbered}, numbers...)
+func (s *nextSearch) unfollowable(last error) error {
+	numbers := s.page.Numbers
+	if s.number != "" {
+		numbers = append([]string{"the parameter " + s.number}, numbers...)
 	}
 	switch {
 	case len(numbers) > 0:
@@ -143,83 +152,38 @@ func numberIn(at exportapi.NextPlace) (name string) {
 	return name
 }
 
-// counts reports whether the cursors are numbers of pages, or counts of the items before
-// them: not a number that the last item has.
-func (l *learner) counts() bool {
-	number, ok := counter.Find(&l.first, &l.second)
-	if !ok || number.Param != "" || l.second.Next == "" {
-		return false
-	}
-	for _, f := range fields(l.items) {
-		if f.values[len(f.values)-1] == strconv.Itoa(number.Number) {
-			return false
-		}
-	}
-	return true
-}
-
-// errNoAdvance is the error of a cursor that leads nowhere else.
-var errNoAdvance = errors.New("the cursor did not lead to other items")
-
-// onFirst says why a next page was not proven.
-const onFirst = "the page at the cursor is empty, as all items are on the first one"
-
-// errEnded is the error of a cursor that leads to an empty page. An API that did not know
-// the cursor would list the first page again.
-var errEnded = fmt.Errorf("%w: "+onFirst, errNoAdvance)
-
-func isNumber(text string) bool {
-	_, err := strconv.Atoi(text)
-	return err == nil
-}
-
-// tryOther reports whether a fault may be that of a wrong parameter.
-func tryOther(f *bridge.Fault) bool {
-	return f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient
-}
-
 // places lists where the next cursor may be, the likeliest first.
-func (l *learner) places() []exportapi.NextPlace {
-	all := slices.Clone(l.outline.Next)
+func (s *nextSearch) places(p profile) []exportapi.NextPlace {
+	all := slices.Clone(s.page.Next)
 	// A next URL in the body is last: it may be of another host.
-	rank := func(p exportapi.NextPlace) int {
-		return slices.Index([]string{"link", "header", "body", "next-url"}, p.In)
+	rank := func(at exportapi.NextPlace) int {
+		return slices.Index([]string{"link", "header", "body", "next-url"}, at.In)
 	}
 	slices.SortStableFunc(all, func(a, b exportapi.NextPlace) int { return rank(a) - rank(b) })
-	if len(all) > 0 || l.list == "" {
+	if len(all) > 0 {
 		return all
 	}
-	id := l.finding("EXPORT_ITEM_ID").value
-	for _, f := range fields(l.items) {
+	id := p.value("EXPORT_ITEM_ID")
+	for _, f := range s.page.fields {
 		rising := f.numbers && f.unique() && slices.IsSortedFunc(f.values, compareNumbers)
-		if rising && f.pointer != id && !l.isTime(f.pointer) {
+		if rising && f.pointer != id && !s.page.isTime(f.pointer) {
 			all = append(all, exportapi.NextPlace{In: "last-item", Field: f.pointer})
 		}
 	}
-	if id != "none" {
+	if id != none {
 		all = append(all, exportapi.NextPlace{In: "last-item", Field: id})
 	}
 	return all
 }
 
-func compareNumbers(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
-}
-
-func (l *learner) isTime(pointer string) bool {
-	is := func(t exportapi.ItemTime) bool { return t.Pointer == pointer }
-	return slices.ContainsFunc(l.times(), is)
-}
+func compareNumbers(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
 
 // parameters lists names for the parameter of a cursor, the likeliest first.
-func (l *learner) parameters(at exportapi.NextPlace) []string {
-	name := at.Field[strings.LastIndexByte(at.Field, '/')+1:]
-	names := slices.Clone(l.cursors)
-	if l.ended != nil && l.ended.at == at {
-		names = append([]string{l.ended.param}, names...)
+func (s *nextSearch) parameters(p profile, at exportapi.NextPlace) []string {
+	name := last(at.Field)
+	names := slices.Clone(s.command.cursors)
+	if s.ended != nil && s.ended.at == at {
+		names = append([]string{s.ended.param}, names...)
 	}
 	switch bare := leading.ReplaceAllString(name, ""); {
 	case slices.Contains(common, name) && at.In != "last-item":
@@ -238,7 +202,7 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 		names = append(names, common[2:]...)
 	}
 	// The cursor is beside the page size: /page/limit, page[limit].
-	size := l.finding("EXPORT_PAGE_SIZE_PARAM").value
+	size := p.value("EXPORT_PAGE_SIZE_PARAM")
 	above, bracket := size[:strings.LastIndexByte(size, '/')+1], strings.IndexByte(size, '[')
 	for i, name := range names {
 		switch {
@@ -250,7 +214,7 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 	}
 	seen := make(map[string]bool)
 	for _, name := range []string{"EXPORT_START_PARAM", "EXPORT_END_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_QUERY"} {
-		seen[l.finding(name).value] = true // no cursor
+		seen[p.value(name)] = true // no cursor
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		again := seen[name]
@@ -259,183 +223,121 @@ func (l *learner) parameters(at exportapi.NextPlace) []string {
 	})
 }
 
+// setCursor sets where the next cursor is.
+func setCursor(p profile, at exportapi.NextPlace) {
+	if p.set("EXPORT_CURSOR_IN", at.In, ""); at.In != "link" {
+		p.set("EXPORT_CURSOR_FIELD", at.Field, "")
+	}
+}
+
 // try reads the first page with a place for its cursor, and the one that follows.
-func (l *learner) try(ctx context.Context, at exportapi.NextPlace) (err error) {
-	l.drop("EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_CURSOR_ALONE", "EXPORT_CURSOR_PATH", "EXPORT_MORE_FIELD")
-	if len(l.cursors) > 0 {
-		l.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(l.cursors, " and ")+
+func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace) error {
+	if len(s.command.cursors) > 0 {
+		p.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(s.command.cursors, " and ")+
 			", which may be a cursor: it was left out, to begin at the first page")
 	}
-	l.set("EXPORT_CURSOR_IN", at.In, "")
-	if at.In != "link" {
-		l.set("EXPORT_CURSOR_FIELD", at.Field, "")
+	setCursor(p, at)
+	if len(s.page.More) == 1 && s.page.list != root {
+		p.set("EXPORT_MORE_FIELD", s.page.More[0], "by its name; the end of the results was not seen")
+	} else if len(s.page.More) > 1 {
+		p.ask("EXPORT_CURSOR_IN", "does one of these say whether more follow (EXPORT_MORE_FIELD)? "+
+			strings.Join(s.page.More, ", "))
 	}
-	if len(l.outline.More) == 1 && l.list != "root" {
-		l.set("EXPORT_MORE_FIELD", l.outline.More[0], "by its name; the end of the results was not seen")
-	} else if len(l.outline.More) > 1 {
-		l.ask("EXPORT_CURSOR_IN", "does one of these say whether more follow (EXPORT_MORE_FIELD)? "+
-			strings.Join(l.outline.More, ", "))
-	}
-	if l.first, err = l.sample(ctx, ""); err != nil {
+	if err := s.first(ctx, p); err != nil {
 		return err
 	}
-	if more := l.finding("EXPORT_MORE_FIELD"); l.first.Next == "" && more.value != "" {
-		l.ask("EXPORT_CURSOR_IN", more.value+" says that nothing follows, and a page may follow: it was left out")
-		l.drop(more.name)
-		if l.first, err = l.sample(ctx, ""); err != nil {
+	if more := p.value("EXPORT_MORE_FIELD"); s.pages.next() == "" && more != "" {
+		p.ask("EXPORT_CURSOR_IN", more+" says that nothing follows, and a page may follow: it was left out")
+		p.drop("EXPORT_MORE_FIELD")
+		if err := s.first(ctx, p); err != nil {
 			return err
 		}
 	}
-	if l.first.Next == "" {
+	if s.pages.next() == "" {
 		return errNoAdvance
 	}
 	if at.In == "link" || at.In == "next-url" {
-		return l.advance(ctx)
+		return s.second(ctx, p)
 	}
-	err = errNoAdvance
-	for _, name := range l.parameters(at) {
-		l.set("EXPORT_CURSOR_PARAM", name, "tried: the second page lists other items")
-		l.setStatic(name)
-		if err = l.advance(ctx); err == nil || l.ended == nil && errors.Is(err, errEnded) {
+	err := errNoAdvance
+	for i, name := range s.parameters(p, at) {
+		p.set("EXPORT_CURSOR_PARAM", name, "tried: the second page lists other items")
+		if err = s.second(ctx, p); err == nil || s.ended == nil && errors.Is(err, errEnded) {
 			return err
 		}
 		f, rejected := errors.AsType[*bridge.Fault](err)
-		if rejected && f.Class == bridge.BadCursor && slices.Index(l.parameters(at), name) < 2 && l.alone(ctx) {
+		if rejected && f.Class == bridge.BadCursor && i < 2 && s.alone(ctx, p) {
 			return nil
-		}
-		if rejected && !tryOther(f) || !rejected && !errors.Is(err, errNoAdvance) {
+		} else if !wrongParam(err) {
 			return err
 		}
 	}
-	l.setStatic()
 	return err
 }
 
 // alone tries a cursor without other parameters, and for a POST at the path that ends
 // with /continue.
-func (l *learner) alone(ctx context.Context) bool {
-	l.set("EXPORT_CURSOR_ALONE", "true", "tried: beside other parameters the cursor was rejected")
-	if l.advance(ctx) == nil {
+func (s *nextSearch) alone(ctx context.Context, p profile) bool {
+	p.set("EXPORT_CURSOR_ALONE", "true", "tried: beside other parameters the cursor was rejected")
+	if s.second(ctx, p) == nil {
 		return true
 	}
-	if _, known := l.known("EXPORT_METHOD"); known {
-		l.set("EXPORT_CURSOR_PATH", l.finding("EXPORT_PATH").value+"/continue", "tried: at the path of the first page the cursor was rejected")
-		if l.advance(ctx) == nil {
+	if p.value("EXPORT_METHOD") != "" {
+		p.set("EXPORT_CURSOR_PATH", p.value("EXPORT_PATH")+"/continue",
+			"tried: at the path of the first page the cursor was rejected")
+		if s.second(ctx, p) == nil {
 			return true
 		}
 	}
-	l.drop("EXPORT_CURSOR_ALONE", "EXPORT_CURSOR_PATH")
+	p.drop("EXPORT_CURSOR_ALONE", "EXPORT_CURSOR_PATH")
 	return false
 }
 
-// advance requests the second page, which must list other items than the first.
-func (l *learner) advance(ctx context.Context) error {
-	second, err := l.sample(ctx, l.first.Next)
-	if err != nil {
-		return err
+// first requests the first page.
+func (s *nextSearch) first(ctx context.Context, p profile) error {
+	page, err := s.api.sample(ctx, p, s.origin)
+	s.pages = pages{page}
+	return err
+}
+
+// second requests the page behind the first one, which must list other items.
+func (s *nextSearch) second(ctx context.Context, p profile) error {
+	s.pages = s.pages[:1]
+	page, err := s.follow(ctx, p)
+	if err == nil {
+		err = s.pages.leadTo(&page)
 	}
-	if len(second.Items) == 0 {
-		return errEnded
+	if err == nil {
+		s.pages = append(s.pages, page)
 	}
-	before := make(map[string]bool)
-	for i := range l.first.Items {
-		before[l.first.Items[i].ID] = true
-	}
-	fresh := slices.ContainsFunc(second.Items, func(item exportapi.SampledItem) bool {
-		return item.ID == "" || !before[item.ID]
-	})
-	if second.Repeats(&l.first) || !fresh {
-		return errNoAdvance
-	}
-	l.second = second
-	return nil
+	return err
+}
+
+// follow requests the page behind the last one.
+func (s *nextSearch) follow(ctx context.Context, p profile) (exportapi.Sample, error) {
+	at := s.origin
+	at.Cursor = s.pages.next()
+	return s.api.sample(ctx, p, at)
 }
 
 // third reads one more page, and compares the ids of all.
-func (l *learner) third(ctx context.Context) error {
-	pages := []exportapi.Sample{l.first, l.second}
-	if l.second.Next != "" && l.second.Next != l.first.Next {
-		page, err := l.sample(ctx, l.second.Next)
+func (s *nextSearch) third(ctx context.Context, p profile) error {
+	if next := s.pages.next(); next != "" && next != s.pages[0].Next {
+		page, err := s.follow(ctx, p)
 		if err != nil {
 			return err
 		}
-		l.last, pages = page, append(pages, page)
+		s.pages = append(s.pages, page)
 	}
-	seen, items, again, latest := make(map[string]bool), 0, 0, bridge.NoTime
-	for i, page := range pages {
-		if i > 0 {
-			border, _ := page.Border(&pages[i-1])
-			again -= border // which the bridge drops
-		}
-		for _, item := range page.Items {
-			if seen[item.ID] {
-				again++
-			}
-			seen[item.ID] = item.ID != ""
-		}
-		items += len(page.Items)
-		n := len(page.Items)
-		if n == 0 || page.Items[n-1].Time == bridge.NoTime {
-			continue
-		}
-		if at := page.Items[n-1].Time; latest != bridge.NoTime && at < latest && !l.newest {
-			return newestFirst("the pages lead into the past")
-		}
-		latest = page.Items[n-1].Time
+	items, again, back := s.pages.compare()
+	if back && !s.origin.Window {
+		return newestFirst("the pages lead into the past")
 	}
-	if id := l.finding("EXPORT_ITEM_ID"); again > 0 {
-		id.why, id.question = "", "an id came again on another page: set another member, or none"+
-			" if an item comes again with each change"
+	if again > 0 {
+		p.because("EXPORT_ITEM_ID", "")
+		p.ask("EXPORT_ITEM_ID", "an id came again on another page: set another member, or none"+
+			" if an item comes again with each change")
 	}
-	f := l.finding("EXPORT_CURSOR_IN")
-	f.why = fmt.Sprintf("proven: %d pages with %d items were read by it", len(pages), items)
+	p.because("EXPORT_CURSOR_IN", fmt.Sprintf("proven: %d pages with %d items were read by it", len(s.pages), items))
 	return nil
-}
-
-// findSize proves the parameter of the page size: a smaller page must be smaller.
-func (l *learner) findSize(ctx context.Context) error {
-	names := []string{l.finding("EXPORT_PAGE_SIZE_PARAM").value}
-	if !l.sized() {
-		names = []string{"limit", "per_page", "page_size"}
-	}
-	l.largest = max(l.size, len(l.items))
-	for _, name := range names {
-		if len(l.first.Items) < 2 || l.asked >= mostRequests {
-			break
-		}
-		half, largest := len(l.first.Items)/2, l.largest
-		if !l.sized() && half > usualSize { // the default may be more than a request may ask for
-			half, largest = usualSize, usualSize
-		}
-		l.set("EXPORT_PAGE_SIZE_PARAM", name, "")
-		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(half), "")
-		page, err := l.outlined(ctx)
-		if f, ok := errors.AsType[*bridge.Fault](err); err != nil && (!ok || !tryOther(f)) {
-			return err
-		}
-		if err == nil && len(page.Items(l.list)) == half {
-			l.set("EXPORT_PAGE_SIZE_PARAM", name, fmt.Sprintf("proven: a page of %d had %d items", half, half))
-			l.ask("EXPORT_PAGE_SIZE", "the largest that was seen: set both to the limit in the documentation")
-			l.setSize(largest)
-			l.smaller, l.largest = half, largest
-			return nil
-		}
-	}
-	if l.setSize(l.largest); l.sized() {
-		l.ask("EXPORT_PAGE_SIZE_PARAM", "not proven: a smaller size did not give a smaller page")
-	} else {
-		l.set("EXPORT_PAGE_SIZE_PARAM", "none", "")
-		l.set("EXPORT_PAGE_SIZE", strconv.Itoa(l.largest), "not sent: how many items the first page had")
-		l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(l.largest), "as EXPORT_PAGE_SIZE")
-		l.ask("EXPORT_PAGE_SIZE_PARAM", "none was found; if the API has one, set it and EXPORT_PAGE_SIZE")
-	}
-	return nil
-}
-
-// usualSize is a page size that most APIs take.
-const usualSize = 100
-
-func (l *learner) setSize(n int) {
-	l.set("EXPORT_PAGE_SIZE", strconv.Itoa(n), "")
-	l.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(n), "")
 }

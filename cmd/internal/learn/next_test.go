@@ -54,11 +54,7 @@ func TestOnePage(t *testing.T) {
 				n := min(size, 320-from)
 				fmt.Fprintf(w, `{"data":%s,"next_page":%s}`, items(from, n, 1), c.next(r, from+n))
 			})
-			request, err := learn.ParseCurl([]string{"curl", url + "/e" + c.query})
-			if err != nil {
-				t.Fatal(err)
-			}
-			lesson, err := learn.Learn(t.Context(), request, nil)
+			lesson, err := learn.Learn(t.Context(), parsed(t, "curl "+url+"/e"+c.query), nil)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("got %v, %+v", err, lesson)
@@ -68,11 +64,7 @@ func TestOnePage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range c.want {
-				if !strings.Contains(lesson.Profile, want) {
-					t.Errorf("%q is not in\n%s", want, lesson.Profile)
-				}
-			}
+			wantIn(t, lesson.Profile, c.want...)
 			if n := asked.Load(); n > 16 || !strings.Contains(lesson.Profile, fmt.Sprintf("with %d requests", n)) {
 				t.Errorf("%d requests\n%s", n, lesson.Profile)
 			}

@@ -1,7 +1,9 @@
 package learn
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,37 +12,122 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// profile writes the findings as a profile, in the order of the settings. What was not
-// proven is a question in a comment.
-func (l *learner) profile() string {
+// finding is what is known about a setting.
+type finding struct {
+	value    string
+	why      string // what the value rests on
+	question string // what was not proven
+	example  string // of a value that the profile cannot have
+}
+
+// profile is the settings that are known so far. An attempt sets those of a clone, which is
+// dropped if the attempt fails.
+type profile struct {
+	findings map[string]finding
+	// static are parameters that each request has, unless a setting names them.
+	static []param
+}
+
+// none is the value of a setting for what an API does not have.
+const none = "none"
+
+func (p profile) clone() profile { return profile{maps.Clone(p.findings), p.static} }
+
+// value returns the value of a setting, "" if it is not set.
+func (p profile) value(name string) string { return p.findings[name].value }
+
+// set sets a setting and what it rests on, if that is said.
+func (p profile) set(name, value, why string) {
+	f := p.findings[name]
+	f.value, f.why = value, cmp.Or(why, f.why)
+	p.findings[name] = f
+}
+
+// because notes what a setting rests on, "" for nothing.
+func (p profile) because(name, why string) {
+	f := p.findings[name]
+	f.why = why
+	p.findings[name] = f
+}
+
+// ask notes what was not proven about a setting, "" for nothing.
+func (p profile) ask(name, question string) {
+	f := p.findings[name]
+	f.question = question
+	p.findings[name] = f
+}
+
+// drop forgets settings.
+func (p profile) drop(names ...string) {
+	for _, name := range names {
+		delete(p.findings, name)
+	}
+}
+
+// setSize sets the page size.
+func (p profile) setSize(n int) {
+	p.set("EXPORT_PAGE_SIZE", strconv.Itoa(n), "")
+	p.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(n), "")
+}
+
+// params returns the static parameters that no setting names.
+func (p profile) params() []param {
+	return slices.DeleteFunc(slices.Clone(p.static), func(s param) bool {
+		return s.name == p.value("EXPORT_CURSOR_PARAM") || s.name == p.value("EXPORT_START_PARAM") ||
+			s.name == p.value("EXPORT_END_PARAM")
+	})
+}
+
+// all returns the findings with EXPORT_PARAMS.
+func (p profile) all() map[string]finding {
+	all := maps.Clone(p.findings)
+	var pairs, times []string
+	for _, s := range p.params() {
+		if pairs = append(pairs, s.pair()); s.isTime() {
+			times = append(times, s.name)
+		}
+	}
+	f := finding{value: strings.Join(pairs, ",")}
+	if len(times) > 0 {
+		f.question = strings.Join(times, ", ") + ": their values look like times, and they were not proven to be" +
+			" a start and an end: every request has them as they are"
+	}
+	all["EXPORT_PARAMS"] = f
+	return all
+}
+
+// environ returns the settings as an environment.
+func (p profile) environ() (all []string) {
+	for name, f := range p.all() {
+		if f.value != "" {
+			all = append(all, name+"="+f.value)
+		}
+	}
+	return all
+}
+
+// text writes the settings in their order. What was not proven is a question in a comment.
+func (p profile) text(requests int) string {
 	var b strings.Builder
-	base := l.finding("EXPORT_URL").value
-	_, host, _ := strings.Cut(base, "://")
-	fmt.Fprintf(&b, "# learned from %s, with %d requests\n#\n", host, l.asked)
+	_, host, _ := strings.Cut(p.value("EXPORT_URL"), "://")
+	fmt.Fprintf(&b, "# learned from %s, with %d requests\n#\n", host, requests)
 	b.WriteString("# A line with ? was not proven. Check it against the documentation of the API, then with\n" +
 		"# EXPORT_PROFILE=<this file> exportbridge check --only api --sample 5\n")
-	vars := config.Variables()
-	order := func(f *finding) int {
-		return slices.IndexFunc(vars, func(v config.Variable) bool { return v.Name == f.name })
-	}
-	slices.SortStableFunc(l.findings, func(a, b *finding) int { return order(a) - order(b) })
-	for _, f := range l.findings {
+	all := p.all()
+	for _, v := range config.Variables() {
+		f := all[v.Name]
 		if f.why != "" || f.question != "" {
 			b.WriteByte('\n')
 		}
-		if f.why != "" {
-			comment(&b, "# ", f.why)
-		}
-		if f.question != "" {
-			comment(&b, "# ? ", f.question)
-		}
+		comment(&b, "# ", f.why)
+		comment(&b, "# ? ", f.question)
 		switch {
 		case f.example != "":
-			fmt.Fprintf(&b, "#%s=%s  # to be set\n", f.name, strconv.Quote(f.example))
+			fmt.Fprintf(&b, "#%s=%s  # to be set\n", v.Name, strconv.Quote(f.example))
 		case f.value != "":
-			fmt.Fprintf(&b, "%s=%s\n", f.name, quoted(f.value))
+			fmt.Fprintf(&b, "%s=%s\n", v.Name, quoted(f.value))
 		case f.question != "" || f.why != "": // the comment stands at its setting
-			fmt.Fprintf(&b, "#%s=\n", f.name)
+			fmt.Fprintf(&b, "#%s=\n", v.Name)
 		}
 	}
 	return b.String()
@@ -49,6 +136,9 @@ func (l *learner) profile() string {
 // comment writes a text in lines that fit a screen.
 func comment(b *strings.Builder, mark, text string) {
 	const most = 100
+	if text == "" {
+		return
+	}
 	line := mark
 	for word := range strings.SplitSeq(oneLine(text), " ") {
 		if len(line)+len(word) > most && line != mark {

@@ -1,19 +1,16 @@
 package learn
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"exportbridge/bridge/exportapi"
 )
 
 // Recording is the pages that a profile was learned from, without what they say: texts
@@ -37,29 +34,30 @@ type Recording struct {
 }
 
 // recorded matches the settings that a recording has: none says who asks, or which host.
-var recorded = regexp.MustCompile(`^EXPORT_(PATH|METHOD|ITEMS_FIELD|MORE_FIELD|CURSOR_\w+|(MAX_)?PAGE_SIZE(_PARAM)?|(START|END)_PARAM` +
-	`|TIME_FORMAT|END_INCLUSIVE|ITEM_\w+)$`)
+var recorded = regexp.MustCompile(`^EXPORT_(PATH|METHOD|ITEMS_FIELD|MORE_FIELD|CURSOR_\w+|(MAX_)?PAGE_SIZE(_PARAM)?` +
+	`|(START|END)_PARAM|TIME_FORMAT|END_INCLUSIVE|ITEM_\w+)$`)
 
 // record returns the recording of what was learned.
 func (l *learner) record() (*Recording, error) {
-	r := &Recording{Settings: make(map[string]string)}
-	for _, f := range l.findings {
-		if f.value != "" && recorded.MatchString(f.name) {
-			r.Settings[f.name] = f.value
+	r := &Recording{Settings: make(map[string]string), KeyParam: l.profile.value("EXPORT_KEY_QUERY")}
+	for name, f := range l.profile.findings {
+		if f.value != "" && recorded.MatchString(name) {
+			r.Settings[name] = f.value
 		}
 	}
-	for _, p := range l.static {
+	for _, p := range l.profile.params() {
 		r.Params = append(r.Params, p.name)
 	}
-	r.KeyParam, _ = l.known("EXPORT_KEY_QUERY")
 	if l.required {
 		r.Required = []string{r.Settings["EXPORT_START_PARAM"], r.Settings["EXPORT_END_PARAM"]}
 	}
-	_, err := strconv.Atoi(l.first.Next)
-	r.Number = err == nil
-	items, err := l.listed()
+	r.Number = len(l.pages) > 0 && isNumber(l.pages[0].Next)
+	items, err := l.pages.items()
 	if err != nil {
 		return nil, err
+	}
+	if len(items) == 0 {
+		items = l.page.items
 	}
 	hide := redaction{}
 	if _, err := rand.Read(hide.key[:]); err != nil {
@@ -67,83 +65,50 @@ func (l *learner) record() (*Recording, error) {
 	}
 	kept := l.kept()
 	for _, item := range items {
-		r.Items = append(r.Items, hide.value(item, "", func(at string) bool { return slices.Contains(kept, at) }).(map[string]any))
+		r.Items = append(r.Items, hide.value(item, "", kept).(map[string]any))
 	}
-	if l.list != root {
-		r.Page = hide.value(l.outline.Page(), "", func(string) bool { return false })
-		l.clear(r.Page)
+	if l.page.list != root {
+		r.Page = hide.value(l.page.Page(), "", nil)
+		l.page.clear(r.Page)
 	}
-	return r, l.leaks(r)
-}
-
-// root is the value of EXPORT_ITEMS_FIELD for a page that is an array.
-const root = "root"
-
-// listed returns the items of the pages that were read, in their order.
-func (l *learner) listed() (items []map[string]any, err error) {
-	seen := make(map[string]bool)
-	for _, page := range []exportapi.Sample{l.first, l.second, l.last} {
-		for _, item := range page.Items {
-			var object map[string]any
-			d := json.NewDecoder(bytes.NewReader(item.Raw))
-			d.UseNumber()
-			if err := d.Decode(&object); err != nil {
-				return nil, fmt.Errorf("record an item: %w", err)
-			}
-			if !seen[string(item.Raw)] {
-				items = append(items, object)
-			}
-			seen[string(item.Raw)] = true
-		}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("record the pages: %w", err)
 	}
-	if len(items) == 0 {
-		items = l.items
+	if l.command.secrets.in(string(text)) { // an id may be one
+		return nil, errors.New("the recording would have the key of the request, which the pages repeat:" +
+			" nothing was recorded")
 	}
-	return items, nil
+	return r, nil
 }
 
 // kept returns the places of ids, times, types and cursors in an item.
-func (l *learner) kept() (pointers []string) {
-	for _, name := range []string{"EXPORT_ITEM_ID", "EXPORT_ITEM_TYPE"} {
-		pointers = append(pointers, l.finding(name).value)
+func (l *learner) kept() []string {
+	pointers := []string{l.profile.value("EXPORT_ITEM_ID"), l.profile.value("EXPORT_ITEM_TYPE")}
+	if l.profile.value("EXPORT_CURSOR_IN") == "last-item" {
+		pointers = append(pointers, l.profile.value("EXPORT_CURSOR_FIELD"))
 	}
-	if l.finding("EXPORT_CURSOR_IN").value == "last-item" {
-		pointers = append(pointers, l.finding("EXPORT_CURSOR_FIELD").value)
-	}
-	for _, t := range exportapi.ItemTimes(l.items) {
+	for _, t := range l.page.times {
 		pointers = append(pointers, t.Pointer)
 	}
 	return pointers
 }
 
 // clear empties the list of a page, and what may be taken for its next cursor.
-func (l *learner) clear(page any) {
+func (l *listing) clear(page any) {
 	set(page, l.list, []any{})
-	for _, place := range l.outline.Next {
+	for _, place := range l.Next {
 		if place.In == "body" || place.In == "next-url" {
 			set(page, place.Field, nil)
 		}
 	}
 }
 
-// leaks returns an error if a recording has a credential, which an id may be.
-func (l *learner) leaks(r *Recording) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("record the pages: %w", err)
-	}
-	has := func(secret string) bool { return secret != "" && bytes.Contains(text, []byte(secret)) }
-	if has(l.secret) || has(l.half) {
-		return errors.New("the recording would have the key of the request, which the pages repeat: nothing was recorded")
-	}
-	return nil
-}
-
 // redaction replaces texts. Its key is of one recording, and kept nowhere.
 type redaction struct{ key [32]byte }
 
 // value returns a copy of a JSON value with other texts, but those at kept places.
-func (r *redaction) value(value any, at string, kept func(at string) bool) any {
+func (r *redaction) value(value any, at string, kept []string) any {
 	switch v := value.(type) {
 	case map[string]any:
 		object := make(map[string]any, len(v))
@@ -158,7 +123,7 @@ func (r *redaction) value(value any, at string, kept func(at string) bool) any {
 		}
 		return list
 	case string:
-		if !kept(at) {
+		if !slices.Contains(kept, at) {
 			return r.text(v)
 		}
 	}
@@ -169,14 +134,10 @@ func (r *redaction) value(value any, at string, kept func(at string) bool) any {
 func (r *redaction) text(text string) string {
 	hash := hmac.New(sha256.New, r.key[:])
 	hash.Write([]byte(text)) // which never fails
-	sum := hash.Sum(nil)
+	random := mathrand.NewChaCha8([32]byte(hash.Sum(nil)))
 	letters := make([]byte, len(text))
 	for i := range letters {
-		if i%len(sum) == 0 && i > 0 {
-			next := sha256.Sum256(sum)
-			sum = next[:]
-		}
-		letters[i] = 'a' + sum[i%len(sum)]%26
+		letters[i] = 'a' + byte(random.Uint64()%26)
 	}
 	return string(letters)
 }
@@ -185,20 +146,17 @@ func (r *redaction) text(text string) string {
 func set(page any, field string, value any) {
 	object, _ := page.(map[string]any)
 	names := strings.Split(strings.TrimPrefix(field, "/"), "/")
-	for i, name := range names {
-		if name = unescape.Replace(name); object == nil {
-			return
-		}
-		if i == len(names)-1 {
-			object[name] = value
-			return
-		}
+	for _, name := range names[:len(names)-1] {
+		name = unescape.Replace(name)
 		inside, ok := object[name].(map[string]any)
-		if !ok {
+		if !ok && object != nil {
 			inside = make(map[string]any)
 			object[name] = inside
 		}
 		object = inside
+	}
+	if object != nil {
+		object[unescape.Replace(names[len(names)-1])] = value
 	}
 }
 

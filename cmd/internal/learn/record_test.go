@@ -3,7 +3,6 @@ package learn_test
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/learn"
 )
 
@@ -42,15 +40,13 @@ func replayed(t *testing.T, l *learn.Lesson) (url string, file []byte) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, l.Profile)
 	}
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	return server.URL, file
+	return serve(t, h), file
 }
 
-// wantSame learns from a recording with the same command, and reads it with the profile.
-func wantSame(t *testing.T, command, base string) {
+// wantReplayed learns the same from the recording of a lesson, with the same command, and reads it
+// with the profile.
+func wantReplayed(t *testing.T, first *learn.Lesson, command, base string) {
 	t.Helper()
-	first := lesson(t, strings.ReplaceAll(command, "URL", base))
 	url, file := replayed(t, first)
 	for _, secret := range []string{"sesame", "exporter", "orderPlaced\",\"x", "Jo\"", "jo@example.com", base} {
 		if strings.Contains(string(file), secret) {
@@ -100,47 +96,12 @@ func readRecording(t *testing.T, profile string) int {
 	return len(seen)
 }
 
-// TestRecordings: from the recording of each form the same is learned again.
-func TestRecordings(t *testing.T) {
-	t.Parallel()
-	for name, command := range commands {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, base := simulate(t, name, "sesame")
-			wantSame(t, "curl -sS "+command, base)
-		})
-	}
-	for name, command := range backwards() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			form, _ := exportsim.FormNamed(name)
-			h, err := exportsim.New(exportsim.Config{Form: form, Start: time.Now().Add(-time.Hour).Truncate(time.Second), Rate: 0.1, Seed: 5, APIKey: "sesame"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(h.Close)
-			server := httptest.NewServer(h)
-			t.Cleanup(server.Close)
-			wantSame(t, "curl -sS "+command, server.URL)
-		})
-	}
-	for name, s := range services {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := httptest.NewServer(s)
-			t.Cleanup(server.Close)
-			wantSame(t, s.curl, server.URL)
-		})
-	}
-}
-
 // TestRedaction: texts get other letters of the same length, the same ones for the same
 // text; what a profile reads is kept.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(services["atlassian"])
-	t.Cleanup(server.Close)
-	l := lesson(t, strings.ReplaceAll(services["atlassian"].curl, "URL", server.URL))
+	base := serve(t, services["atlassian"])
+	l := lesson(t, strings.ReplaceAll(services["atlassian"].curl, "URL", base))
 	_, file := replayed(t, l)
 	var r struct {
 		Page  struct{ Meta, Links map[string]any }
@@ -176,9 +137,7 @@ func TestKeyInIDs(t *testing.T) {
 	s := audit()
 	item := s.item
 	s.item = func(e event) string { return strings.Replace(item(e), `"id":"`, `"id":"sesame-`, 1) }
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	l := lesson(t, "curl -H 'Authorization: Bearer sesame' '"+server.URL+"/audit?limit=50'")
+	l := lesson(t, auditCommand+serve(t, s)+"/audit?limit=50'")
 	if _, err := l.Recording(); err == nil || !strings.Contains(err.Error(), "would have the key") {
 		t.Errorf("got %v", err)
 	}
@@ -187,9 +146,8 @@ func TestKeyInIDs(t *testing.T) {
 // TestReplayRefuses: what a profile does not ask for is refused, and no other file is served.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(services["dropbox"])
-	t.Cleanup(server.Close)
-	url, file := replayed(t, lesson(t, strings.ReplaceAll(services["dropbox"].curl, "URL", server.URL)))
+	base := serve(t, services["dropbox"])
+	url, file := replayed(t, lesson(t, strings.ReplaceAll(services["dropbox"].curl, "URL", base)))
 	for request, want := range map[string]int{
 		"GET /2/team_log/get_events":                              http.StatusMethodNotAllowed,
 		"POST /2/team_log/get_event":                              http.StatusNotFound,

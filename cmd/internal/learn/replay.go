@@ -1,12 +1,13 @@
 package learn
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,8 +35,7 @@ const numeric = 1 << 40
 // them. Beside it, a request with an unknown parameter is refused.
 func NewReplay(file []byte) (http.Handler, error) {
 	h := new(replay)
-	d := json.NewDecoder(bytes.NewReader(file))
-	d.UseNumber()
+	d := decoder(file)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&h.recording); err != nil {
 		return nil, fmt.Errorf("the file is no recording of exportbridge learn --record: %w", err)
@@ -46,7 +46,8 @@ func NewReplay(file []byte) (http.Handler, error) {
 	environ := []string{"EXPORT_URL=http://localhost", "EXPORT_AUTH=none", "EXPORT_FOLLOW=windows", "EXPORT_START=-1d"}
 	for name, value := range h.recording.Settings {
 		if !recorded.MatchString(name) {
-			return nil, fmt.Errorf("the recording has the setting %s, which no recording has: take the file as exportbridge learn wrote it", name)
+			return nil, fmt.Errorf("the recording has the setting %s, which no recording has:"+
+				" take the file as exportbridge learn wrote it", name)
 		}
 		environ = append(environ, name+"="+value)
 	}
@@ -120,9 +121,7 @@ func (h *replay) answer(header http.Header, r *http.Request) (page any, err erro
 	if h.export.ItemsField == root {
 		page = list
 	} else {
-		d := json.NewDecoder(bytes.NewReader(h.page))
-		d.UseNumber()
-		if err := d.Decode(&page); err != nil || page == nil {
+		if err := decoder(h.page).Decode(&page); err != nil || page == nil {
 			page = make(map[string]any)
 		}
 		set(page, h.export.ItemsField, list)
@@ -167,7 +166,7 @@ func (h *replay) values(r *http.Request) (url.Values, error) {
 		known = append(known, h.recording.Params...)
 	}
 	known = slices.DeleteFunc(known, func(name string) bool { return name == none })
-	for name := range v {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if !slices.Contains(known, name) {
 			return nil, refused("the parameter %s is unknown: use %s", name, strings.Join(known, ", "))
 		}
@@ -182,31 +181,25 @@ func (h *replay) values(r *http.Request) (url.Values, error) {
 
 // within returns the indexes of the items between the bounds of a request.
 func (h *replay) within(v url.Values) (items []int, err error) {
-	start, err := h.bound(v, h.export.StartParam)
-	if err != nil {
-		return nil, err
-	}
-	end, err := h.bound(v, h.export.EndParam)
-	if err != nil {
-		return nil, err
-	}
+	start, errStart := h.bound(v, h.export.StartParam, math.MinInt64)
+	end, errEnd := h.bound(v, h.export.EndParam, math.MaxInt64)
 	for i := range h.recording.Items {
 		if h.times != nil {
 			at := h.times[i]
-			if start != nil && at < *start || end != nil && (at > *end || at == *end && !h.export.EndInclusive) {
+			if at < start || at > end || at == end && !h.export.EndInclusive {
 				continue
 			}
 		}
 		items = append(items, i)
 	}
-	return items, nil
+	return items, cmp.Or(errStart, errEnd)
 }
 
-// bound returns a bound in milliseconds since the epoch, nil for none.
-func (h *replay) bound(v url.Values, name string) (*int64, error) {
+// bound returns a bound in milliseconds since the epoch.
+func (h *replay) bound(v url.Values, name string, unset int64) (int64, error) {
 	text := v.Get(name)
 	if text == "" {
-		return nil, nil
+		return unset, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch h.export.TimeFormat {
@@ -220,9 +213,9 @@ func (h *replay) bound(v url.Values, name string) (*int64, error) {
 		n = at.UnixMilli()
 	}
 	if err != nil {
-		return nil, refused("%s must be a time in the format %s", name, h.export.TimeFormat)
+		return 0, refused("%s must be a time in the format %s", name, h.export.TimeFormat)
 	}
-	return &n, nil
+	return n, nil
 }
 
 // begin returns the place of the first item of a page among those within the bounds, and

@@ -307,12 +307,7 @@ func eachStream(
 	}
 	running.Wait()
 	shared := func(f finding) bool {
-		for _, list := range found {
-			if !slices.Contains(list, f) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(found, func(list []finding) bool { return !slices.Contains(list, f) })
 	}
 	var all []finding
 	for i, list := range found {
@@ -406,17 +401,16 @@ func checkOrigin(at bridge.Checkpoint, st *config.Stream) []finding {
 	if fault := bridge.OriginFault(&at, st.Engine.Origin, st.Engine.Topic); fault != nil {
 		return []finding{fail(fault.Error(), cli.EngineHints[fault.HintCode])}
 	}
+	source := " (these settings are source " + st.Engine.Origin.Request.Digest() + ")"
 	if at.Cursor != "" && at.PendingSource() == "" && !at.Origin.Request.Known() {
 		if err := st.Export.StrayCursor(at.Cursor); err != nil {
-			text := fmt.Sprintf("%v (these settings are source %s)", err, st.Engine.Origin.Request.Digest())
-			return []finding{fail(text, cli.EngineHints[bridge.HintRequest])}
+			return []finding{fail(err.Error()+source, cli.EngineHints[bridge.HintRequest])}
 		}
 	}
 	if unproven := at.RequestChange(st.Engine.Origin.Request).Unproven; len(unproven) > 0 {
-		text := fmt.Sprintf("the settings changed the request (%s): the stream goes on only with a page "+
-			"that lists items published before (these settings are source %s)",
-			strings.Join(unproven, ", "), st.Engine.Origin.Request.Digest())
-		return []finding{warn(text, cli.EngineHints[bridge.HintRequest])}
+		text := "the settings changed the request (" + strings.Join(unproven, ", ") +
+			"): the stream goes on only with a page that lists items published before"
+		return []finding{warn(text+source, cli.EngineHints[bridge.HintRequest])}
 	}
 	return nil
 }

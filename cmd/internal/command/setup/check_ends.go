@@ -24,12 +24,15 @@ func sized(page *exportapi.Sample, export *exportapi.Config) []finding {
 // capped reports two pages that are equally short although more items follow.
 func capped(first, second *exportapi.Sample, export *exportapi.Config) []finding {
 	n := len(first.Items)
-	if export.PageSizeParam == "none" || n != len(second.Items) || n == 0 || n >= first.Asked || first.Next == "" || second.Next == "" {
+	short := n > 0 && n < first.Asked && n == len(second.Items)
+	if export.PageSizeParam == "none" || !short || first.Next == "" || second.Next == "" {
 		return nil
 	}
-	text := fmt.Sprintf("pages have %s where %d and %d were asked for: is that the largest page, or does the API ignore %s?",
+	text := fmt.Sprintf("pages have %s where %d and %d were asked for: "+
+		"is that the largest page, or does the API ignore %s?",
 		cli.Counted(n, "item"), first.Asked, second.Asked, export.PageSizeParam)
-	return []finding{info(text, fmt.Sprintf("if it is the largest, set EXPORT_PAGE_SIZE=%d and EXPORT_MAX_PAGE_SIZE=%[1]d", n),
+	return []finding{info(text,
+		fmt.Sprintf("if it is the largest, set EXPORT_PAGE_SIZE=%d and EXPORT_MAX_PAGE_SIZE=%[1]d", n),
 		"else set EXPORT_PAGE_SIZE_PARAM as the API names it, or to none")}
 }
 
@@ -52,11 +55,13 @@ func (s *sampler) beyond(ctx context.Context, at bridge.Position, first *exporta
 	if !negated {
 		opposite = "!" + field
 	}
-	text := fmt.Sprintf("by EXPORT_MORE_FIELD=%s nothing follows the first page, but the page at its cursor has %s", field, cli.Counted(fresh, "other item"))
+	text := "by EXPORT_MORE_FIELD=" + field + " nothing follows the first page, but the page at its cursor has " +
+		cli.Counted(fresh, "other item")
 	if len(page.Items) >= len(first.Items) {
 		return []finding{fail(text, "set EXPORT_MORE_FIELD="+opposite+", if the member says the opposite, or to another one")}
 	}
-	return []finding{warn(text+": are they new, or does the member say the opposite?", "in the latter case set EXPORT_MORE_FIELD="+opposite)}
+	return []finding{warn(text+": are they new, or does the member say the opposite?",
+		"in the latter case set EXPORT_MORE_FIELD="+opposite)}
 }
 
 // ends checks a list whose end was reached at the first page's cursor. A new query that names
@@ -80,15 +85,15 @@ func (s *sampler) ends(ctx context.Context, at bridge.Position, first, last *exp
 	if f != nil {
 		return nil
 	}
-	const hint = "set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d"
-	if i := slices.IndexFunc(fresh.Items, func(item exportapi.SampledItem) bool {
+	grown := slices.ContainsFunc(fresh.Items, func(item exportapi.SampledItem) bool {
 		return !first.Has(&item) && !last.Has(&item) && !again.Has(&item)
-	}); i >= 0 && again.Next == "" {
-		return []finding{
-			fail("the cursor ends with the results of its query: a new query lists an item that the last page, asked again later, does not", hint),
-			s.ranges(ctx, first.Items),
-		}
+	})
+	if grown && again.Next == "" {
+		return []finding{fail("the cursor ends with the results of its query: "+
+			"a new query lists an item that the last page, asked again later, does not", hintFollow),
+			s.ranges(ctx, first.Items)}
 	}
-	return []finding{info("does a cursor end with the results of its query? Each query names another one for the same page, and no new item came that would show it",
-		"if the API's documentation says so (locator, scroll, snapshot), "+hint)}
+	return []finding{info("does a cursor end with the results of its query? "+
+		"Each query names another one for the same page, and no new item came that would show it",
+		"if the API's documentation says so (locator, scroll, snapshot), "+hintFollow)}
 }

@@ -3,6 +3,7 @@ package setup
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
@@ -19,38 +20,41 @@ func (s *sampler) form(ctx context.Context, pages ...exportapi.Sample) []finding
 	if !falls {
 		return nil
 	}
-	text := "the first " + cli.Counted(n, "item") + " are listed newest first: if all are, the cursor leads away from new events"
-	return []finding{warn(text, exportapi.HintWindows), s.ranges(ctx, pages[0].Items)}
+	f := warn("the first "+cli.Counted(n, "item")+" are listed newest first: "+
+		"if all are, the cursor leads away from new events", exportapi.HintWindows)
+	return []finding{f, s.ranges(ctx, pages[0].Items)}
 }
 
-// descending reports whether the times of the pages fall, and never rise, at least three times: fewer items may fall by chance.
+// descending reports whether the times of the pages never rise, and fall at least three times:
+// fewer items may fall by chance.
 func descending(pages []exportapi.Sample) (dated int, falls bool) {
-	fell, last := 0, bridge.NoTime
+	var times []int64
 	for i := range pages {
-		for j := range pages[i].Items {
-			item := &pages[i].Items[j]
-			switch {
-			case item.Time == bridge.NoTime || item.Defect != bridge.DefectNone:
-				continue
-			case last == bridge.NoTime:
-			case item.Time > last:
-				return 0, false
-			case item.Time < last:
-				fell++
-			}
-			last = item.Time
-			dated++
+		times = append(times, timesOf(pages[i].Items)...)
+	}
+	newestFirst := slices.IsSortedFunc(times, func(a, b int64) int { return cmp.Compare(b, a) })
+	return len(times), newestFirst && len(slices.Compact(slices.Clone(times))) > 3
+}
+
+// timesOf returns the times of the items that have one and are readable.
+func timesOf(items []exportapi.SampledItem) (times []int64) {
+	for i := range items {
+		if items[i].Time != bridge.NoTime && items[i].Defect == bridge.DefectNone {
+			times = append(times, items[i].Time)
 		}
 	}
-	return dated, fell >= 3
+	return times
 }
+
+// hintFollow is the remedy of a list that a cursor does not follow.
+const hintFollow = "set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d"
 
 // ranges checks whether a list that the cursor does not follow can be followed by windows.
 func (s *sampler) ranges(ctx context.Context, items []exportapi.SampledItem) finding {
 	export := s.st.Export
 	if err := cmp.Or(export.Starts(), export.Bounded()); err != nil {
-		return info("ranges of time are not checked: "+err.Error(),
-			"if the API has parameters for a start and an end, set EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT")
+		return info("ranges of time are not checked: "+err.Error(), "if the API has parameters for a start and an end, "+
+			"set EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT")
 	}
 	export.AnyOrder = true
 	client, err := exportapi.New(export)
@@ -63,7 +67,7 @@ func (s *sampler) ranges(ctx context.Context, items []exportapi.SampledItem) fin
 	case levelFail: // the settings follow the cursor
 		f.Level = levelInfo
 	case levelOK:
-		f.Hint = "set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d"
+		f.Hint = hintFollow
 	}
 	return f
 }

@@ -28,7 +28,8 @@ func (s *sampler) numbers(ctx context.Context, at bridge.Position, first, second
 		return nil
 	}
 	name := cmp.Or(number.Param, s.st.Export.CursorParam)
-	text := fmt.Sprintf("%s=%d, the next page, is a count of %ss, so it leads elsewhere once the list moves: %s", name, number.Number, counts, why)
+	text := fmt.Sprintf("%s=%d, the next page, is a count of %ss, so it leads elsewhere once the list moves: %s",
+		name, number.Number, counts, why)
 	hint := "set EXPORT_FOLLOW=windows, EXPORT_START, for example -90d, EXPORT_CURSOR_IN=" + number.In +
 		" and EXPORT_CURSOR_PARAM=" + name
 	if number.Number == 1 && number.In == "page-number" {
@@ -38,7 +39,8 @@ func (s *sampler) numbers(ctx context.Context, at bridge.Position, first, second
 		hint += "; unset EXPORT_CURSOR_FIELD"
 	}
 	if is == maybe {
-		text = fmt.Sprintf("is %s=%d, the next page, a count of %ss? It looks like one, and %s", name, number.Number, counts, why)
+		text = fmt.Sprintf("is %s=%d, the next page, a count of %ss? It looks like one, and %s",
+			name, number.Number, counts, why)
 		hint = "if it stays at its item when others are deleted or come late, change nothing; if it counts, " + hint
 	}
 	return []finding{warn(text, hint), s.ranges(ctx, first.Items)}

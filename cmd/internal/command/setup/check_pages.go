@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -53,7 +54,8 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 		}
 		found = append(found, unmatched(items, s.st)...)
 		found = append(found, misplaced(items, s.st, time.Now())...)
-		found = append(found, append(sized(&first, &s.st.Export), late(items, s.st)...)...)
+		found = append(found, sized(&first, &s.st.Export)...)
+		found = append(found, late(items, s.st)...)
 	case first.Elsewhere != "":
 		found = []finding{warn("no items at EXPORT_ITEMS_FIELD, but a list of objects at "+first.Elsewhere,
 			"if those are the items, set EXPORT_ITEMS_FIELD="+first.Elsewhere)}
@@ -85,7 +87,8 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 // partial reports a first page that is not all that was asked for, or may not be.
 func (s *sampler) partial(first *exportapi.Sample) (found []finding) {
 	if n := len(first.Items); n < s.show && (first.Next != "" || first.Beyond != "") {
-		found = append(found, info(fmt.Sprintf("%d of the %d items of --sample are shown: check shows those of the first page", n, s.show),
+		text := fmt.Sprintf("%d of the %d items of --sample are shown: check shows those of the first page", n, s.show)
+		found = append(found, info(text,
 			"raise EXPORT_PAGE_SIZE if the API lists more on a page"))
 	}
 	switch {
@@ -133,15 +136,13 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 		return []finding{f, s.ranges(ctx, first.Items)}
 	}
 	found := []finding{fine("second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item"))}
-	switch n, ids := second.Border(first); {
-	case n > 0:
+	if n, ids := second.Border(first); n > 0 {
 		text := "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again"
-		if ids {
-			found = append(found, info(text+", which the bridge drops"))
-			break
+		f := info(text + ", which the bridge drops")
+		if !ids {
+			f = warn(text+"; without ids they are published twice", "set EXPORT_ITEM_ID to where the id of an item is")
 		}
-		text += "; without ids they are published twice"
-		found = append(found, warn(text, "set EXPORT_ITEM_ID to where the id of an item is"))
+		found = append(found, f)
 	}
 	found = append(found, capped(first, &second, export)...)
 	if more := s.numbers(ctx, at, first, &second); len(more) > 0 {
@@ -153,32 +154,29 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 
 // bounds checks that the API takes the bounds of a range, which windows rely on.
 func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) finding {
-	before := time.Now().Add(-24 * time.Hour).UnixMilli()
-	for i := range items {
-		if items[i].Time != bridge.NoTime && items[i].Defect == bridge.DefectNone {
-			before = min(before, items[i].Time)
-		}
-	}
+	before := slices.Min(append(timesOf(items), time.Now().Add(-24*time.Hour).UnixMilli()))
 	cfg := s.st.Windows
 	cfg.Timeout = s.st.Engine.FetchTimeout
 	if err := cfg.CheckBounds(ctx, s.client, before, nil); err != nil {
 		f := failedRequest(err)
-		if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Reason == bridge.ReasonConfig && !cfg.NoStart && !cfg.NoEnd {
+		fault, ok := errors.AsType[*bridge.Fault](err)
+		if ok && fault.Reason == bridge.ReasonConfig && !cfg.NoStart && !cfg.NoEnd {
 			if format := s.timeFormat(ctx, items); format != "" {
 				f.Hint = "set EXPORT_TIME_FORMAT=" + format + ": with it, a second lists the items of that second"
 			}
 		}
 		return f
 	}
+	const later = "set a later EXPORT_START if the first listing is long: each of its requests must succeed"
 	switch {
 	case cfg.NoStart:
-		return info("the API lists no range of time: each listing reads from the newest event back to known ones, the first one to EXPORT_START",
-			"set a later EXPORT_START if the first listing is long: each of its requests must succeed")
+		return info("the API lists no range of time: "+
+			"each listing reads from the newest event back to known ones, the first one to EXPORT_START", later)
 	case cfg.NoEnd:
-		return info("the API takes a start and no end: each listing reads all events since a time, the first one since EXPORT_START",
-			"set a later EXPORT_START if the first listing is long: each of its requests must succeed")
+		return info("the API takes a start and no end: "+
+			"each listing reads all events since a time, the first one since EXPORT_START", later)
 	}
-	return finding{Level: levelOK, Text: "ranges of time are bounded by a start and an end"}
+	return fine("ranges of time are bounded by a start and an end")
 }
 
 // read reads a page, or says why it could not: what names what is missing then.
@@ -197,10 +195,12 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 	switch {
 	case err == nil:
 		return page, nil
-	case errors.Is(err, context.DeadlineExceeded) && at.Cursor == "":
-		return page, new(warn("the first items did not arrive in time", "raise --timeout"))
 	case errors.Is(err, context.DeadlineExceeded):
-		return page, new(warn("the second page did not arrive in time", "raise --timeout"))
+		which := "second page"
+		if at.Cursor == "" {
+			which = "first items"
+		}
+		return page, new(warn("the "+which+" did not arrive in time", "raise --timeout"))
 	case ok && fault.Class == bridge.Throttled:
 		return page, new(warn(
 			fmt.Sprintf("no %s sampled: the API asked to wait for %s", what, fault.RetryAfter.Round(time.Second)),

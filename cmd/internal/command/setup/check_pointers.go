@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
@@ -59,22 +58,16 @@ const farFuture = 24 * time.Hour
 
 // misplaced reports sampled items that were not asked for, or whose time is impossible.
 func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) (found []finding) {
-	dated, ahead, others := 0, 0, 0
+	others := 0
 	for i := range items {
-		item := &items[i]
-		if item.Time != bridge.NoTime && item.Defect == bridge.DefectNone {
-			dated++
-			if item.Time > now.Add(farFuture).UnixMilli() {
-				ahead++
-			}
-		}
-		if item.Type != "" && len(st.Export.Events) > 0 && !slices.Contains(st.Export.Events, item.Type) {
+		named := items[i].Type == "" || slices.Contains(st.Export.Events, items[i].Type)
+		if len(st.Export.Events) > 0 && !named {
 			others++
 		}
 	}
-	all := cli.Counted(len(items), "item")
-	if dated > 0 && ahead == dated {
-		at := time.UnixMilli(items[0].Time).UTC().Format(time.RFC3339)
+	all, times := cli.Counted(len(items), "item"), timesOf(items)
+	if len(times) > 0 && slices.Min(times) > now.Add(farFuture).UnixMilli() {
+		at := time.UnixMilli(times[0]).UTC().Format(time.RFC3339)
 		found = append(found, warn("the first "+all+" have a time in the future, the first one "+at,
 			"check EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT, and this machine's clock"))
 	}

@@ -31,7 +31,8 @@ func late(items []exportapi.SampledItem, st *config.Stream) []finding {
 	text := fmt.Sprintf("%s of the first %d say when the API took them in: at most %s after their time",
 		cli.Counted(known, "item"), len(items), most.Round(time.Second))
 	if reach := st.Windows.Reach(); most > reach {
-		return []finding{warn(text+fmt.Sprintf("; a listing reaches back %s", reach), "raise EXPORT_LOOK_BACK, or set EXPORT_LATE")}
+		text += fmt.Sprintf("; a listing reaches back %s", reach)
+		return []finding{warn(text, "raise EXPORT_LOOK_BACK, or set EXPORT_LATE")}
 	}
 	return []finding{info(text)}
 }
@@ -86,13 +87,7 @@ func plain(d time.Duration) string {
 // far from it on both sides: an API that ignores the bounds would list them.
 func (s *sampler) timeFormat(ctx context.Context, items []exportapi.SampledItem) string {
 	const far = 5000
-	var times []int64
-	for i := range items {
-		if items[i].Time != bridge.NoTime && items[i].Defect == bridge.DefectNone {
-			times = append(times, items[i].Time)
-		}
-	}
-	slices.Sort(times)
+	times := slices.Sorted(slices.Values(timesOf(items)))
 	if len(times) == 0 {
 		return ""
 	}
@@ -121,7 +116,8 @@ func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(e
 		}
 		page, f := (&sampler{client: exportapi.Inspector{Client: client}, st: s.st}).read(ctx, at, exportapi.SampleSize, "items")
 		client.Close()
-		if f == nil && len(page.Items) > 0 && !slices.ContainsFunc(page.Items, func(i exportapi.SampledItem) bool { return !in(i) }) {
+		out := func(i exportapi.SampledItem) bool { return !in(i) }
+		if f == nil && len(page.Items) > 0 && !slices.ContainsFunc(page.Items, out) {
 			return format
 		}
 	}
@@ -134,5 +130,7 @@ func (s *sampler) listing(ctx context.Context, at bridge.Position) string {
 	if at.Start == 0 {
 		return ""
 	}
-	return s.otherFormat(ctx, at, func(i exportapi.SampledItem) bool { return i.Time == bridge.NoTime || i.Time >= at.Start-1000 })
+	return s.otherFormat(ctx, at, func(i exportapi.SampledItem) bool {
+		return i.Time == bridge.NoTime || i.Time >= at.Start-1000
+	})
 }

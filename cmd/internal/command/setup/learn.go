@@ -54,7 +54,8 @@ parameters of the command are not. Look at the file before you share it.`,
 		}
 		request, err := learn.ParseCurl(args)
 		if err != nil {
-			return cli.WrongUsage("exportbridge learn -- curl -H 'X-Api-Key: ...' 'https://api.example.com/e?limit=9'", "%w", err)
+			const example = "exportbridge learn -- curl -H 'X-Api-Key: ...' 'https://api.example.com/e?limit=9'"
+			return cli.WrongUsage(example, "%w", err)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()

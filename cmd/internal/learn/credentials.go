@@ -1,0 +1,168 @@
+package learn
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+var (
+	secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
+	identity     = regexp.MustCompile(`(?i)e-?mail|user(_?name)?$|account(_?id)?$`)
+	secretParam  = named(`(x[-_])?(api_?key|((access|auth|api)_?)?token|key)`, `(client_?)?secret|password|sig|signature`)
+)
+
+// ownHeaders are set by the bridge itself.
+var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "User-Agent"}
+
+// isKey says where a credential goes.
+const isKey = " is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE"
+
+// credentials are what requests have and no profile has.
+type credentials struct {
+	key     string
+	headers string // the static headers, if one of them holds a secret
+	half    string // the user or the password, where the other one is empty
+}
+
+// environ returns the settings of the credentials.
+func (c credentials) environ() (all []string) {
+	if c.key != "" {
+		all = append(all, "EXPORT_API_KEY="+c.key)
+	}
+	if c.headers != "" {
+		all = append(all, "EXPORT_HEADERS="+c.headers)
+	}
+	return all
+}
+
+// in reports whether a text has the key.
+func (c credentials) in(text string) bool {
+	return c.key != "" && strings.Contains(text, c.key) || c.half != "" && strings.Contains(text, c.half)
+}
+
+// hidden returns a text without the half of Basic authentication that is the key: the client
+// knows it in base64 only.
+func (c credentials) hidden(text string) string {
+	if len(c.half) < 8 { // it is in ordinary text by chance
+		return text
+	}
+	return strings.ReplaceAll(text, c.half, "***")
+}
+
+// hide hides the key in an error that quotes the API.
+func (c credentials) hide(err error) error {
+	if err == nil || c.hidden(err.Error()) == err.Error() {
+		return err
+	}
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		f.Err = errors.New(c.hidden(f.Error()))
+		return f
+	}
+	if no, ok := errors.AsType[*UnfollowableError](err); ok {
+		return &UnfollowableError{c.hidden(no.Why), no.Hint}
+	}
+	return errors.New(c.hidden(err.Error()))
+}
+
+// authenticate takes the credentials out of the request, and sets how they are sent. It returns
+// the parameters that are none.
+func authenticate(p profile, r *Request, params []param) (c credentials, rest []param, err error) {
+	var static []Header
+	key := func(secret, header, prefix string) {
+		c.key = secret
+		p.set("EXPORT_KEY_HEADER", header, "the key that curl sent in this header"+isKey)
+		if header == "Authorization" && prefix != "Bearer" || header != "Authorization" && prefix != "" {
+			p.set("EXPORT_KEY_PREFIX", prefix, "")
+		}
+	}
+	user, password := r.User, r.Password
+	other := func(h Header) bool { return h.Name != "Authorization" }
+	inOrder := slices.Concat(slices.DeleteFunc(slices.Clone(r.Header), other), r.Header)
+	for i, h := range inOrder {
+		scheme, token, words := strings.Cut(h.Value, " ")
+		switch {
+		case slices.Contains(ownHeaders, h.Name), slices.Contains(inOrder[:i], h):
+		case h.Name == "Accept" && (h.Value == "application/json" || h.Value == "*/*"):
+		case h.Name == "Authorization" && strings.EqualFold(scheme, "Basic"):
+			plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(token))
+			if err != nil {
+				return c, nil, errors.New("the header Authorization has Basic, but no user and password in base64")
+			}
+			user, password, _ = strings.Cut(string(plain), ":")
+		case h.Name == "Authorization" && words:
+			key(strings.TrimSpace(token), h.Name, scheme)
+		case h.Name == "Authorization":
+			key(h.Value, h.Name, "none")
+		case !secretName(h.Name) || c.key != "" || user+password != "":
+			static = append(static, h)
+		default:
+			key(h.Value, h.Name, "")
+		}
+	}
+	c.headers = setHeaders(p, static)
+	switch i := slices.IndexFunc(params, func(p param) bool { return secretParam.MatchString(p.name) }); {
+	case (user == "") != (password == ""):
+		c.half = user + password
+		c.key = base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+		setHalf(p, user)
+	case user != "":
+		c.key = password
+		p.drop("EXPORT_KEY_HEADER", "EXPORT_KEY_PREFIX")
+		p.set("EXPORT_AUTH", "basic", "the password"+isKey)
+		p.set("EXPORT_AUTH_USER", user, "")
+	case c.key == "" && i >= 0 && r.Method == http.MethodGet:
+		c.key = params[i].value
+		p.set("EXPORT_KEY_QUERY", params[i].name, "the key that curl sent in this parameter"+isKey)
+		params = slices.Delete(params, i, i+1)
+	case c.key == "":
+		p.set("EXPORT_AUTH", "none", "the curl command has no key")
+	}
+	if slices.ContainsFunc(params, func(p param) bool { return secretParam.MatchString(p.last()) }) {
+		return c, nil, errors.New("a parameter beside the key, or of a body, holds a credential," +
+			" which the profile would have")
+	}
+	return c, params, nil
+}
+
+// setHalf sets a key in place of the user or of the password: EXPORT_AUTH=basic has both.
+func setHalf(p profile, user string) {
+	format := "%s:"
+	if user == "" {
+		format = ":%s"
+	}
+	p.set("EXPORT_KEY_HEADER", "Authorization", "Basic with one of user and password, KEY: the output of printf '"+
+		format+`' "$KEY" | base64 | tr -d '\n'`+isKey)
+	p.set("EXPORT_KEY_PREFIX", "Basic", "")
+}
+
+// secretName reports whether a header of that name may hold a secret: X-Auth-Key, and not
+// X-Auth-Email.
+func secretName(header string) bool {
+	return secretHeader.MatchString(header) && !identity.MatchString(header)
+}
+
+// setHeaders sets the static headers. One that may hold a secret keeps them all out of
+// the profile: setHeaders returns them.
+func setHeaders(p profile, static []Header) (secret string) {
+	var lines, names []string
+	hold := false
+	for _, h := range static {
+		hold = hold || secretName(h.Name)
+		lines, names = append(lines, h.Name+": "+h.Value), append(names, h.Name+": ...")
+	}
+	switch text := strings.Join(lines, "\n"); {
+	case text == "":
+	case hold:
+		p.findings["EXPORT_HEADERS"] = finding{example: strings.Join(names, "\n"), why: "a further header holds a secret"}
+		return text
+	default:
+		p.set("EXPORT_HEADERS", text, "")
+	}
+	return ""
+}

@@ -1,0 +1,116 @@
+package learn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/config"
+)
+
+var errNoRange = errors.New("the range lists other items")
+
+// between returns two times with items before the first, behind the second, and between
+// them, in whole seconds.
+func between(listed []int64) (from, to int64, ok bool) {
+	oldest, newest := listed[0], listed[len(listed)-1]
+	fits := func(a, b int64) bool {
+		from, to = a/1000*1000, b/1000*1000
+		inside := func(at int64) bool { return at >= from && at <= to }
+		return from > oldest+1000 && to < newest-1000 && from <= to && slices.ContainsFunc(listed, inside)
+	}
+	ok = fits(listed[len(listed)/3], listed[2*len(listed)/3]) || fits(oldest+2000, newest-1001)
+	return from, to, ok
+}
+
+// run returns a profile with the bounds that limit the list, until so many requests were sent.
+func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ profile, found bool, err error) {
+	for s.room && len(s.queue) > 0 && a.asked < most {
+		next := s.queue[0]
+		s.queue, s.tried = s.queue[1:], append(s.tried, next)
+		trial := p.clone()
+		trial.set("EXPORT_START_PARAM", next.start, "proven: with "+next.end+" it lists the items between two times")
+		trial.set("EXPORT_END_PARAM", next.end, "")
+		trial.set("EXPORT_TIME_FORMAT", next.format, "")
+		page, err := a.sample(ctx, trial, bridge.Position{Start: s.from, End: s.to, Window: true})
+		_, collides := errors.AsType[config.Problems](err) // a name with another parameter
+		switch {
+		case err == nil && s.limits(next, page.Items):
+			trial.ask("EXPORT_START_PARAM", "")
+			trial.ask("EXPORT_END_PARAM", "")
+			return trial, true, nil
+		case wrongParam(err):
+			s.heed(next, err)
+		case err != nil && !collides:
+			return p, false, err
+		}
+	}
+	return p, false, nil
+}
+
+// describe sets the bound that was found where both were not, asks for the rest, and returns
+// the question.
+func (s *boundSearch) describe(p profile) (question string) {
+	start := s.start()
+	question = "a parameter of the end was not found"
+	if start.name == "" {
+		question = "parameters of a start and an end were not found"
+	}
+	switch {
+	case !s.room:
+		question += ": the items of the page are within 2 s of each other, so none was tried." +
+			" Take a curl command that lists more items, or wait for some"
+	case len(s.tried) > 0:
+		question += fmt.Sprintf(". In vain were tried: %s (%v)", s.vain(), s.last)
+	}
+	if left := s.left(); left != "" {
+		question += ". Not tried: " + left
+	}
+	question += ". If the documentation names them, add both to the curl command," +
+		" such as created_after=" + time.Now().UTC().Add(-24*time.Hour).Format("2006-01-02T00:00:00Z") + ", and learn again"
+	p.set("EXPORT_END_PARAM", none, "")
+	p.ask("EXPORT_END_PARAM", question+". Without an end, there is no backfill and no verify")
+	if start.name != "" {
+		p.set("EXPORT_START_PARAM", start.name, "proven: it lists the items since a time")
+		p.ask("EXPORT_START_PARAM", "")
+		p.set("EXPORT_TIME_FORMAT", start.format, "")
+	}
+	return question
+}
+
+// proveEnd asks for a range that ends at the time of an item: it is listed, or not.
+func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
+	unit := int64(1) // the smallest difference of two bounds, in milliseconds
+	if p.value("EXPORT_TIME_FORMAT") == "s" {
+		unit = 1000
+	}
+	from, at := slices.Min(l.times[0].Times), l.exactTime(unit)
+	not := func(why string) error {
+		p.ask("EXPORT_END_INCLUSIVE", why+" true if the API lists an item at the end itself")
+		return nil
+	}
+	if at <= from || a.asked >= mostRequests {
+		return not("not tried, no item has a time that a request can name: set")
+	}
+	page, err := a.sample(ctx, p, bridge.Position{Start: from, End: at, Window: true})
+	if wrongParam(err) {
+		return not(fmt.Sprintf("not proven (%v): set", err))
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case len(page.Items) == 0:
+		return not("not proven, the range was empty: set")
+	case slices.ContainsFunc(page.Items, func(item exportapi.SampledItem) bool { return item.Time == at }):
+		p.set("EXPORT_END_INCLUSIVE", "true", "proven: an item at the end itself is listed")
+	case unit < 1000 && wholeSeconds(l.times[0].Times):
+		return not("not proven: the items have times in whole seconds, and the API may compare their fractions. Set")
+	default:
+		p.set("EXPORT_END_INCLUSIVE", "false", "proven: an item at the end itself is not listed")
+	}
+	return nil
+}
