@@ -467,3 +467,27 @@ func TestCurrentAcceptsSettings(t *testing.T) {
 		}
 	})
 }
+
+// TestCurrentOfMovingStream: the stream commits pages between the plan of a reset to the
+// current position and the reset. It stays where it is by then.
+func TestCurrentOfMovingStream(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *harness) {
+		m := r.plan(control.ResetToCurrent{})
+		stop := r.run()
+		r.source.Grow(30)
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual
+		stop()
+		before := r.now()
+		if _, err := r.Move(t.Context(), m, why); err != nil {
+			t.Fatal(err)
+		}
+		after := r.now()
+		if after.Change.Kind != bridge.KindReset || after.Events != before.Events || after.Cursor != before.Cursor {
+			t.Errorf("a %s of the stream with %d events leads to one with %d", after.Change.Kind, before.Events, after.Events)
+		}
+		if !after.SamePosition(&before) || after.PositionTime != before.PositionTime {
+			t.Errorf("the stream was at %s and is at another position", before.Version)
+		}
+	})
+}

@@ -333,10 +333,7 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	if from.Origin.Follow != p.cfg.Origin.Follow {
 		return p.followOtherwise()
 	}
-	m := newMove("the same position", bridge.Target{
-		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Border: from.Border, Start: from.Origin.Start,
-		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
-	}, p.repeatsAfter(ctx, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
+	m := newMove("the same position", from.CurrentTarget(), p.repeatsAfter(ctx, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
 	if !from.Origin.Same(p.cfg.Origin) {
 		m.Repeats = m.underOther()
 	}
