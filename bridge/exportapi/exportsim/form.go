@@ -41,6 +41,8 @@ type Form struct {
 
 	// ItemsField is a member, or root where the page is the array.
 	ItemsField string
+	// OmitEmpty leaves out ItemsField where a page has no items.
+	OmitEmpty bool
 	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
 	// 8288); CursorField says where in there. With page-number and offset, which go with
 	// the CursorKind offset, a page names no next one.

@@ -207,7 +207,7 @@ var forms = []Form{
 		Item: `{"kind":"admin#reports#activity","id":{"time":"<rfc3339>","uniqueQualifier":"<id>","applicationName":"login"},` +
 			`"actor":{"profileId":"<user>"},"events":[{"name":"<type>"}],"event":<event>}`,
 		ItemID: "/id/uniqueQualifier", ItemTime: "/id/time", ItemTimeFormat: formatRFC3339, ItemType: "/events/0/name", ItemSubject: "/actor/profileId",
-		CursorField: "nextPageToken", CursorParam: "pageToken", EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
+		OmitEmpty: true, CursorField: "nextPageToken", CursorParam: "pageToken", EndOfResults: NoCursor, NewestFirst: true, Clocked: true,
 		PageSizeParam: "maxResults", StartParam: "startTime", EndParam: "endTime", TimeFormat: formatRFC3339, EndInclusive: true,
 		KeyHeader: "Authorization", KeyPrefix: "Bearer", NoRetryAfter: true,
 		Error: `{"error":{"code":<status>,"message":"<text>","errors":[{"reason":"<kind>"}]}}`,

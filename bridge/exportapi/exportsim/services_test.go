@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -105,6 +106,11 @@ func TestServiceAnswers(t *testing.T) {
 	r = get(service("link", exportsim.Config{Events: 101}), "/items")
 	if link := r.Header().Get("Link"); !strings.HasPrefix(link, `</items>; rel="first", </items?cursor=`) {
 		t.Errorf("relative link %q", link)
+	}
+
+	google := "/admin/reports/v1/activity/users/all/applications/login"
+	if r = get(service("google-workspace-activities", exportsim.Config{Rate: 1, Clock: func() time.Time { return start }}), google); r.Body.String() != "{}" {
+		t.Errorf("google: a list without activities is %s", r.Body)
 	}
 
 	auth0 := service("auth0-logs", exportsim.Config{Events: 3})
