@@ -28,7 +28,7 @@ type Form struct {
 	// Method is GET, or POST with the parameters as a JSON object.
 	Method string
 
-	// Item is what is around each event, see envelope. It ends with
+	// Item is what is around each event, see template. It ends with
 	// "event":<event>}. Empty is the event itself, beside sessions and users.
 	Item string
 	// ItemID, ItemTime, ItemType and ItemSubject are pointers into an item, and
