@@ -188,7 +188,10 @@ func (s *stage) wantInHistory() {
 		}
 		return list
 	}
-	var history ops.History
+	var history struct {
+		Source  string
+		Entries []bridge.Checkpoint
+	}
 	if code, answer := s.ask("/streams/events/history?limit=1000", "", "", &history); code != 200 || history.Source != "redis" {
 		s.t.Fatalf("history: %d %s", code, answer)
 	}
