@@ -24,7 +24,7 @@ import (
 var documents = []string{
 	"../../../README.md", "../../exportbridge/docs/operations.md", "../../exportbridge/docs/replay-and-backfill.md", "../../exportbridge/docs/consuming.md", "../../exportbridge/docs/http-api.md",
 	"../../exportbridge/docs/metrics-and-alerts.md", "../../exportbridge/docs/guarantees.md", "../../exportbridge/docs/performance.md", "../../exportbridge/docs/permissions.md", "../../exportbridge/docs/upgrading.md",
-	"../../exportbridge/docs/questions.md", "../../exportbridge/docs/settings.md", "../../exportbridge/docs/other-apis.md",
+	"../../exportbridge/docs/questions.md", "../../exportbridge/docs/settings.md", "../../exportbridge/docs/other-apis.md", "../../exportbridge/docs/go-library.md",
 }
 
 // documentBlocks returns the documents' code of a language.
