@@ -20,24 +20,50 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
+// alteration returns an item as it is served, nil for not at all. i is the event's index.
+type alteration func(i int, item []byte) []byte
+
+// hiding leaves out events.
+func hiding(hidden func(i int) bool) alteration {
+	return func(i int, item []byte) []byte {
+		if hidden(i) {
+			return nil
+		}
+		return item
+	}
+}
+
+// asServed serves all events as they are, and never is true of no event.
+func asServed(_ int, item []byte) []byte { return item }
+func never(int) bool                     { return false }
+
+// padded makes an item larger.
+func padded(item []byte, by int) []byte {
+	return append([]byte(`{"pad":"`+strings.Repeat("x", by)+`",`), item[1:]...)
+}
+
+// withMember gives a member of an item another value.
+func withMember(item []byte, member string, value any) []byte {
+	return bytes.Replace(item, fmt.Appendf(nil, "%q:", member), fmt.Appendf(nil, `%q:%v,"was":`, member, value), 1)
+}
+
+// serve changes what is served.
+func (h *altered) serve(change alteration) { h.change.Store(&change) }
+
 // altered is a simulated export whose items a test changes or hides.
 type altered struct {
 	*exportsim.Handler
-	// change returns an item as it is served, nil for not at all. i is the
-	// event's index.
-	change atomic.Pointer[func(i int, item []byte) []byte]
-	// anyTime has requests without a cursor answered as if they named no times.
-	anyTime atomic.Bool
+	change atomic.Pointer[alteration]
 	// endless counts the requests with a cursor that named no end.
 	endless atomic.Int64
 }
 
 // serveAltered serves the stage's export from the test process, in place of
 // simulate.
-func (s *stage) serveAltered(change func(i int, item []byte) []byte) *altered {
+func (s *stage) serveAltered(change alteration) *altered {
 	s.t.Helper()
 	h := &altered{Handler: s.truth}
-	h.change.Store(&change)
+	h.serve(change)
 	server := httptest.NewServer(h)
 	s.t.Cleanup(server.Close)
 	s.api = server.URL
@@ -50,11 +76,6 @@ func (h *altered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	plain.Header.Del("Accept-Encoding")
 	if query := r.URL.Query(); query.Has("cursor") && !query.Has("end") {
 		h.endless.Add(1)
-	}
-	if query := plain.URL.Query(); h.anyTime.Load() {
-		query.Del("start")
-		query.Del("end")
-		plain.URL.RawQuery = query.Encode()
 	}
 	answer := httptest.NewRecorder()
 	h.Handler.ServeHTTP(answer, plain)
@@ -203,9 +224,9 @@ func TestE2EDeadLetters(t *testing.T) {
 	serve := func(i int, item []byte) []byte {
 		switch {
 		case large(i):
-			return append([]byte(`{"pad":"`+strings.Repeat("x", 30_000)+`",`), item[1:]...)
+			return padded(item, 30_000)
 		case broken(i):
-			return bytes.Replace(item, []byte(`"timestamp":`), []byte(`"timestamp":"soon","was":`), 1)
+			return withMember(item, "timestamp", `"soon"`)
 		}
 		return item
 	}
@@ -238,7 +259,6 @@ func TestE2EDeadLetters(t *testing.T) {
 	}
 
 	// Nothing can be published yet, and nothing is.
-	never := func(int) bool { return false }
 	published := func(i int) []byte {
 		if large(i) || broken(i) {
 			return nil
@@ -297,12 +317,9 @@ func TestE2EDeadLettersTwice(t *testing.T) {
 			s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: schema})
 			s.settings["EXPORT_PAGE_SIZE"] = "20"
 			s.createTopic(map[string]string{"max.message.bytes": "20000"})
-			large := func(i int) []byte {
-				return append([]byte(`{"pad":"`+strings.Repeat("x", 30_000)+`",`), s.truth.Event(i)[1:]...)
-			}
 			s.serveAltered(func(i int, item []byte) []byte {
 				if i == one || i == twin && schema == exportsim.Schema05 {
-					return large(one)
+					return padded(s.truth.Event(one), 30_000)
 				}
 				return item
 			})

@@ -206,12 +206,7 @@ func TestE2EWindowOfEmptyPages(t *testing.T) {
 	const n, first, empty = 1000, 400, 5
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_EMPTY_PAGES"] = "20", strconv.Itoa(empty)
-	s.serveAltered(func(i int, item []byte) []byte {
-		if i >= first && i < first+20*(empty+2) {
-			return nil
-		}
-		return item
-	})
+	s.serveAltered(hiding(func(i int) bool { return i >= first && i < first+20*(empty+2) }))
 	s.command(0, "topics", "create", "--execute")
 	bounds := []string{"replay", "--from", s.timeOf(0), "--to", s.timeOf(n - 1), "--execute"}
 	p, _ := s.command(6, bounds...)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -32,6 +30,11 @@ type found struct {
 		Live            int `json:"left_to_live"`
 		Before          int `json:"repaired_before"`
 	}
+}
+
+// times are the bounds of all events.
+func (s *stage) times() (from, to time.Time) {
+	return s.truth.EventTime(0), s.truth.EventTime(s.config.Events - 1).Add(time.Millisecond)
 }
 
 func (s *stage) verify(code int, from, to time.Time, args ...string) (got found) {
@@ -58,10 +61,9 @@ func TestE2EVerify(t *testing.T) {
 	serve := func(i int, item []byte) []byte {
 		switch {
 		case late(i):
-			had := s.truth.EventTime(i)
-			return bytes.Replace(item, []byte(`"systemTimestamp":`), fmt.Appendf(nil, `"systemTimestamp":%d,"was":`, had.Add(lateBy).UnixMilli()), 1)
+			return withMember(item, "systemTimestamp", s.truth.EventTime(i).Add(lateBy).UnixMilli())
 		case broken(i):
-			return append([]byte(`{"pad":"`+string(bytes.Repeat([]byte("x"), 2<<20))+`",`), item[1:]...)
+			return padded(item, 2<<20)
 		}
 		return item
 	}
@@ -72,7 +74,7 @@ func TestE2EVerify(t *testing.T) {
 		return serve(i, item)
 	})
 	s.finish()
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	from, to := s.times()
 	if got := s.verify(0, from, to); got.API != n-100 || got.Held != n-101 || got.DeadLettered != 1 || got.Extra != 0 || got.Parts != 1 || got.Late.Events != 0 {
 		t.Errorf("nothing is missing yet: %+v", got)
 	}
@@ -83,7 +85,7 @@ func TestE2EVerify(t *testing.T) {
 		}
 		return serve(i, item)
 	}
-	api.change.Store(&arrived)
+	api.serve(arrived)
 	api.endless.Store(0)
 	want := func(what string, got found, missing int) {
 		t.Helper()
@@ -117,7 +119,6 @@ func TestE2EVerify(t *testing.T) {
 	if want("a dry run", got, 100); got.Repair.Events != 100 {
 		t.Errorf("a dry run says %+v", got.Repair)
 	}
-	never := func(int) bool { return false }
 	s.wantRepaired(n, never, func(i int) []byte {
 		if late(i) || broken(i) {
 			return nil
@@ -153,16 +154,10 @@ func TestE2EVerifyWithoutIDs(t *testing.T) {
 	const n = 510
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: exportsim.Schema05})
 	s.settings["BRIDGE_HEADERS"], s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "none", "100", "1s"
-	api := s.serveAltered(func(i int, item []byte) []byte {
-		if i%50 == 3 && i < 500 { // of pages that are passed
-			return nil
-		}
-		return item
-	})
+	api := s.serveAltered(hiding(func(i int) bool { return i%50 == 3 && i < 500 })) // of pages that are passed
 	s.finish()
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
-	all := func(_ int, item []byte) []byte { return item }
-	api.change.Store(&all)
+	from, to := s.times()
+	api.serve(asServed)
 	if got := s.verify(3, from, to); got.API != n || got.Held != n-10 || got.Missing != 10 || got.Extra != 0 {
 		t.Errorf("%+v, want 10 of %d missing", got, n)
 	}
@@ -175,32 +170,26 @@ func TestE2EVerifyWithoutIDs(t *testing.T) {
 	}
 }
 
-// TestE2EVerifyLeaves: what the running stream may still bring, what the topic
-// cannot take and what an earlier repair has published are left out, and the
-// others of the same transaction are not.
+// TestE2EVerifyLeaves: what the running stream may still bring and what the topic
+// cannot take are left out, and the others of the same transaction are not.
 func TestE2EVerifyLeaves(t *testing.T) {
 	t.Parallel()
 	const n, ahead, large = 60, 4, 5
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	hidden := func(i int) bool { return i >= 3 && i < 10 }
-	api := s.serveAltered(func(i int, item []byte) []byte {
-		if hidden(i) {
-			return nil
-		}
-		return item
-	})
+	api := s.serveAltered(hiding(hidden))
 	s.finish()
 	arrived := func(i int, item []byte) []byte {
 		switch i {
 		case ahead:
-			return bytes.Replace(item, []byte(`"systemTimestamp":`), fmt.Appendf(nil, `"systemTimestamp":%d,"was":`, time.Now().Add(time.Hour).UnixMilli()), 1)
+			return withMember(item, "systemTimestamp", time.Now().Add(time.Hour).UnixMilli())
 		case large:
-			return append([]byte(`{"pad":"`+string(bytes.Repeat([]byte("x"), 2<<20))+`",`), item[1:]...)
+			return padded(item, 2<<20)
 		}
 		return item
 	}
-	api.change.Store(&arrived)
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	api.serve(arrived)
+	from, to := s.times()
 	got := s.verify(3, from, to, "--repair", "--execute")
 	if r := got.Repair; got.Missing != 7 || r.Events != 5 || r.Live != 1 || r.Refused != 1 || r.Before != 0 {
 		t.Errorf("missing %d, repaired %+v", got.Missing, got.Repair)
@@ -211,27 +200,6 @@ func TestE2EVerifyLeaves(t *testing.T) {
 		}
 		return s.truth.Event(i)
 	})
-
-	s.emptyTopic()
-	got = s.verify(3, from, to, "--repair")
-	if r := got.Repair; got.Missing != n || r.Events != n-2 || r.Before != 0 { // the topic keeps everything
-		t.Errorf("missing %d, repaired %+v", got.Missing, got.Repair)
-	}
-}
-
-// emptyTopic deletes all records of the stage's topic.
-func (s *stage) emptyTopic() {
-	s.t.Helper()
-	ends, err := s.admin().ListEndOffsets(s.t.Context(), s.topic)
-	if err == nil {
-		var deleted kadm.DeleteRecordsResponses
-		if deleted, err = s.admin().DeleteRecords(s.t.Context(), ends.Offsets()); err == nil {
-			err = deleted.Error()
-		}
-	}
-	if err != nil {
-		s.t.Fatalf("empty topic %s: %v", s.topic, err)
-	}
 }
 
 // TestE2EVerifyMany: the memory that verify takes goes by --batch, and not by
@@ -248,7 +216,7 @@ func TestE2EVerifyMany(t *testing.T) {
 	s.simulate()
 	s.run("--once", "--max-events", fmt.Sprint(n*9/10)).wantExit(0, 20*time.Minute)
 	held := int(s.checkpoint().Events)
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	from, to := s.times()
 	began := time.Now()
 	p := s.start("verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano), "--batch", fmt.Sprint(batch))
 	memory := p.memory()
@@ -276,21 +244,19 @@ func TestE2EVerifySharedIDs(t *testing.T) {
 		return item
 	}
 	s := newStage(t, servers, exportsim.Config{Events: n, Seed: 1})
-	hidden := true
 	api := s.serveAltered(func(i int, item []byte) []byte {
-		if hidden && 15 <= i && i < 20 {
+		if 15 <= i && i < 20 {
 			return nil
 		}
 		return share(i, item)
 	})
 	s.settings["EXPORT_PAGE_SIZE"] = "50"
 	s.finish()
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	from, to := s.times()
 	if got := s.verify(0, from, to); got.API != n-5 || got.Held != n-5 || got.Missing+got.Extra+got.Again != 0 {
 		t.Errorf("nothing is missing yet: %+v", got)
 	}
-	all := share
-	api.change.Store(&all)
+	api.serve(share)
 	if got := s.verify(3, from, to); got.API != n || got.Held != n-5 || got.Missing != 5 || got.Extra+got.Again != 0 {
 		t.Errorf("five of ten under one id are missing: %+v", got)
 	}
@@ -299,7 +265,7 @@ func TestE2EVerifySharedIDs(t *testing.T) {
 	s.serveAltered(share)
 	s.settings["BRIDGE_ON_SHARED_ID"] = "bad-event"
 	s.finish()
-	from, to = s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond) // another export
+	from, to = s.times() // another export
 	if got := s.verify(0, from, to); got.API != n || got.Held != n-9 || got.DeadLettered != 9 || got.Missing != 0 {
 		t.Errorf("as dead letters: %+v", got)
 	}
