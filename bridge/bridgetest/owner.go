@@ -287,7 +287,8 @@ func (o *Owner) refused() error {
 	}
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: groupTwin,
-		Hint: "give each process an instance id of its own", Err: fmt.Errorf("another process has joined with our instance id %s", o.instance),
+		Hint: "give each process an instance id of its own",
+		Err:  fmt.Errorf("another process has joined with our instance id %s", o.instance),
 	}
 }
 

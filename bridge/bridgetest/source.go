@@ -285,7 +285,8 @@ func (s *Source) answer(ctx context.Context, n int, at bridge.Position) (*bridge
 	from, known := s.cursors[at.Cursor]
 	if !known {
 		s.t.Errorf("source: request %d has cursor %q, which was never given", n, at.Cursor)
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
+		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor,
+			Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
 	}
 	return s.hand(n, at, from), nil
 }
@@ -356,7 +357,8 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	case a.Outage:
 		return nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
 	case a.Cut:
-		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
+		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network",
+			Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
 	}
 	probe := NewPage(at, []byte(a.Body))
 	if err := DecodePage(probe); err != nil {
@@ -461,5 +463,6 @@ func (s *Source) makeItem() []byte {
 	if s.export.NoIDs {
 		return fmt.Appendf(nil, `{"userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n%7, s.last, n)
 	}
-	return fmt.Appendf(nil, `{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n, n%7, s.last, n)
+	return fmt.Appendf(nil, `{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`,
+		n, n%7, s.last, n)
 }

@@ -333,7 +333,8 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	if from.Origin.Follow != p.cfg.Origin.Follow {
 		return p.followOtherwise()
 	}
-	m := newMove("the same position", from.CurrentTarget(), p.repeatsAfter(ctx, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
+	m := newMove("the same position", from.CurrentTarget(), p.repeatsAfter(ctx,
+		found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
 	if !from.Origin.Same(p.cfg.Origin) {
 		m.Repeats = m.underOther()
 	}

@@ -140,7 +140,8 @@ func sinkWaits(t *testing.T, f SinkFixture) {
 		heal()
 	case <-time.After(moment):
 		heal()
-		if err := receive(t, result, "recover after the server was back"); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+		if err := receive(t, result, "recover after the server was back"); err != nil &&
+			!errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Errorf("recover after the server was back: %v", err)
 		}
 	}

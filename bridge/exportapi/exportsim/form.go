@@ -174,7 +174,8 @@ func (f Form) validate() error {
 		errs = append(errs, fmt.Errorf("form %q: an array has no member for a cursor, choose another CursorIn", f.Name))
 	}
 	if f.Clocked && (!f.NewestFirst || f.Late > 0) || f.CursorKind == kindOffset && !f.Clocked {
-		errs = append(errs, fmt.Errorf("form %q: Clocked goes with NewestFirst and without Late, offset with Clocked", f.Name))
+		errs = append(errs, fmt.Errorf("form %q: Clocked goes with NewestFirst and without Late, offset with Clocked",
+			f.Name))
 	}
 	return errors.Join(errs...)
 }

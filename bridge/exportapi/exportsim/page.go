@@ -114,7 +114,8 @@ func (p *pages) append(to []byte, q query) (body []byte, header http.Header, ite
 		}
 	}
 	if field, end := strings.CutPrefix(f.MoreField, "!"); field != "" {
-		members = append(members, member{pointer(field), func(to []byte) []byte { return strconv.AppendBool(to, e.more != end) }})
+		members = append(members,
+			member{pointer(field), func(to []byte) []byte { return strconv.AppendBool(to, e.more != end) }})
 	}
 	to = appendObject(to, members)
 	return to, p.header(q, cursor, named), items

@@ -154,7 +154,8 @@ func (m *Metrics) defineSink() {
 	m.tailChanged = m.bounded("tail_items_changed_total",
 		"Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
 	m.late = m.histogram(lateEvents,
-		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows them late.", lateBuckets)
+		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows "+
+			"them late.", lateBuckets)
 	m.latency = m.histogram("event_end_to_end_latency_seconds",
 		"Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
 	m.commits = m.bounded("checkpoint_store_writes_total",

@@ -25,6 +25,7 @@ embedded Redis to run exportbridge against.`,
   exportbridge-dev bench --list`,
 	Groups: []*cobra.Group{{ID: groupTry, Title: "Try and measure:"}},
 	Commands: func(a *cli.App) []*cobra.Command {
-		return []*cobra.Command{newDemoCommand(a), newSimulateCommand(a), bench.NewCommand(a, groupTry), setup.NewHealthcheckCommand(a)}
+		return []*cobra.Command{newDemoCommand(a), newSimulateCommand(a), bench.NewCommand(a, groupTry),
+			setup.NewHealthcheckCommand(a)}
 	},
 }

@@ -72,7 +72,8 @@ func (p *planner) catchUpRows() []row {
 		for _, latency := range []int{0, 5, 20} {
 			c := p.catchUp(latency)
 			made := row{
-				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency), unit: r.unit, needs: r.needs,
+				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency), unit: r.unit,
+				needs: r.needs,
 				quick: latency == 0, cells: []cell{c}, value: perMillion(c, r.of),
 			}
 			if goal, ok := r.goals[latency]; ok {
@@ -83,7 +84,8 @@ func (p *planner) catchUpRows() []row {
 	}
 	memory := p.memory("snappy")
 	return append(rows, row{
-		name: "broker_cpu_per_million_memory", about: "the same for records produced from memory, snappy: the bound", unit: unitSeconds,
+		name: "broker_cpu_per_million_memory", about: "the same for records produced from memory, snappy: the bound",
+		unit:  unitSeconds,
 		needs: brokersHere, cells: []cell{memory}, value: perMillion(memory, brokerCPU),
 	}, p.refetchRow())
 }
@@ -95,7 +97,8 @@ func (p *planner) refetchRow() row {
 	c.pages, c.kills = killPages*p.pages, p.pages
 	return row{
 		name: "refetch_after_kill_p99", about: "20 ms x pages fetched again after a kill -9 at a random moment",
-		unit: unitMillis, direction: atMost, goal: 250, cells: []cell{c}, value: func(of []measurement) float64 { return of[0].RefetchedP99 },
+		unit: unitMillis, direction: atMost, goal: 250, cells: []cell{c},
+		value: func(of []measurement) float64 { return of[0].RefetchedP99 },
 	}
 }
 

@@ -60,7 +60,8 @@ func (r *report) print(w io.Writer) error {
 	if r.Brokers > 1 {
 		kafka += " (" + cli.Counted(r.Brokers, "broker") + ")"
 	}
-	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"), r.Date.Format(time.RFC3339))
+	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"),
+		r.Date.Format(time.RFC3339))
 	fmt.Fprintf(w, "Kafka %s, Redis %s\n", kafka, r.Redis)
 	fmt.Fprintf(w, "%s, %s of %d events, others took %.2f cores\n\n",
 		cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
@@ -73,7 +74,8 @@ func (r *report) print(w io.Writer) error {
 		if verdict == "" {
 			verdict = "-"
 		}
-		rows = append(rows, []string{name, row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(), verdict})
+		rows = append(rows, []string{name, row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(),
+			verdict})
 	}
 	if _, err := cli.PrintTable(w, rows, 0); err != nil {
 		return err
@@ -93,7 +95,8 @@ func (r *result) goalText() string {
 
 // digits are the decimal places of each unit.
 var digits = map[unit]int{
-	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1, unitPerMillion: 0,
+	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1,
+	unitPerMillion: 0,
 }
 
 // text shows a value, rounded away from its goal, so that none seems to reach a

@@ -113,7 +113,8 @@ func (p *planner) flat(mode bridge.Mode, codec string) cell {
 
 // rows returns the whole table.
 func (p *planner) rows() []row {
-	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(), p.catchUpRows(), p.memoryRows(),
+	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(),
+		p.catchUpRows(), p.memoryRows(),
 		p.freshnessRows(), []row{p.linkRow()})
 }
 
@@ -189,8 +190,10 @@ func (p *planner) overheadRows() []row {
 		goal        float64
 		on, off     cell
 	}{
-		{"eos_overhead_20", "extra time of exactly once over at least once, 20 ms", eos, at20.in(bridge.ExactlyOnce), at20.in(bridge.AtLeastOnce)},
-		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"), p.flat(bridge.AtLeastOnce, "snappy")},
+		{"eos_overhead_20", "extra time of exactly once over at least once, 20 ms", eos, at20.in(bridge.ExactlyOnce),
+			at20.in(bridge.AtLeastOnce)},
+		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"),
+			p.flat(bridge.AtLeastOnce, "snappy")},
 		{"commit_overhead", "extra time with Redis commits, 20 ms", 0.01, at20, noStore},
 		{"commit_overhead_far", "the same with a Redis 5 ms away", 0.01, far, noStore},
 		{"metrics_overhead", "extra time with metrics, 20 ms", 0.01, at20, noMetrics},
@@ -311,7 +314,8 @@ func choose(all []row, names []string, quick bool) ([]row, error) {
 			}
 		}
 		if !found {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name), Hint: "exportbridge-dev bench --list"}
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name),
+				Hint: "exportbridge-dev bench --list"}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r row) bool {
