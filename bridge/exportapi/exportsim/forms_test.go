@@ -87,6 +87,24 @@ func (c *formClient) setCursor(name, cursor string) {
 	c.url = u.String()
 }
 
+// turnTo puts the cursor that a page has into the query.
+func turnTo(param string, names ...string) func(*formClient, *http.Response, []byte) {
+	return func(c *formClient, _ *http.Response, page []byte) {
+		if next := strings.Trim(string(at(page, names...)), `"`); next != "" && next != "null" {
+			c.setCursor(param, next)
+		}
+	}
+}
+
+// post puts the cursor that a page has into a body.
+func post(body string, names ...string) func(*formClient, *http.Response, []byte) {
+	return func(c *formClient, _ *http.Response, page []byte) {
+		if next := at(page, names...); next != nil {
+			c.body = fmt.Sprintf(body, next)
+		}
+	}
+}
+
 func basic(user, password string) http.Header {
 	r := http.Request{Header: http.Header{}}
 	r.SetBasicAuth(user, password)
@@ -99,23 +117,15 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 	return map[string]*formClient{
 		"default": {
 			url: "/events?pageSize=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				if next := text(at(page, "nextCursor")); next != "" {
-					c.setCursor("cursor", next)
-				}
-			},
+			turn: turnTo("cursor", "nextCursor"),
 		},
 		"nested": {
 			url: "/v1/events?limit=100", header: bearer, items: member("data", "items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				if next := text(at(page, "data", "paging", "next")); next != "" {
-					c.setCursor("cursor", next)
-				}
-			},
+			turn: turnTo("cursor", "data", "paging", "next"),
 		},
 		"integer-cursor": {
 			url: "/changes?count=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: member("changes"),
-			turn: func(c *formClient, _ *http.Response, page []byte) { c.setCursor("since_id", string(at(page, "last"))) },
+			turn: turnTo("since_id", "last"),
 		},
 		"header-cursor": {
 			url: "/feed?pageSize=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: array,
@@ -144,21 +154,15 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 		},
 		"post": {
 			method: "POST", url: "/api/v2/events", body: `{"limit":100}`, header: bearer, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.body = `{"limit":100,"cursor":` + string(at(page, "cursor")) + `}`
-			},
+			turn: post(`{"limit":100,"cursor":%s}`, "cursor"),
 		},
 		"cursor-alone": {
 			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`, header: bearer, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.body = `{"cursor":` + string(at(page, "cursor")) + `}`
-			},
+			turn: post(`{"cursor":%s}`, "cursor"),
 		},
 		"end-of-stream": {
 			url: "/api/v2/incremental/events/cursor?per_page=100", header: basic("agent@acme.example/token", "sesame"), items: member("events"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.setCursor("cursor", text(at(page, "after_cursor")))
-			},
+			turn: turnTo("cursor", "after_cursor"),
 		},
 		"okta-system-log": {
 			url: "/api/v1/logs?limit=100", header: http.Header{"Authorization": {"SSWS sesame"}}, items: array, turn: followLink,
@@ -170,24 +174,16 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 		"github-audit-log": {url: "/orgs/acme/audit-log?order=asc&per_page=100", header: bearer, items: array, turn: followLink},
 		"1password-events": {
 			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`, header: bearer, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.body = `{"cursor":` + string(at(page, "cursor")) + `}`
-			},
+			turn: post(`{"cursor":%s}`, "cursor"),
 		},
 		"metronome-audit-log": {
 			url: "/v1/auditLogs?limit=100", header: bearer, items: member("data"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.setCursor("next_page", text(at(page, "next_page")))
-			},
+			turn: turnTo("next_page", "next_page"),
 		},
 		"datadog-audit-trail": {
 			method: "POST", url: "/api/v2/audit/events/search", body: `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100}}`,
 			header: http.Header{"Dd-Application-Key": {"sesame"}}, items: member("data"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				if after := at(page, "meta", "page", "after"); after != nil {
-					c.body = `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100,"cursor":` + string(after) + `}}`
-				}
-			},
+			turn: post(`{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100,"cursor":%s}}`, "meta", "page", "after"),
 		},
 	}
 }
