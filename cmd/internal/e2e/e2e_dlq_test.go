@@ -306,57 +306,6 @@ func TestE2EDeadLetters(t *testing.T) {
 	})
 }
 
-// TestE2EDeadLettersTwice: a rewind makes a second letter of an event, which is
-// published once all the same. Events without an id that are equal are two.
-func TestE2EDeadLettersTwice(t *testing.T) {
-	t.Parallel()
-	for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema05} {
-		t.Run(string(schema), func(t *testing.T) {
-			t.Parallel()
-			const n, one, twin = 30, 10, 11
-			s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: schema})
-			s.settings["EXPORT_PAGE_SIZE"] = "20"
-			s.createTopic(map[string]string{"max.message.bytes": "20000"})
-			s.serveAltered(func(i int, item []byte) []byte {
-				if i == one || i == twin && schema == exportsim.Schema05 {
-					return padded(s.truth.Event(one), 30_000)
-				}
-				return item
-			})
-			events := map[exportsim.Schema]int{exportsim.Schema08: 1, exportsim.Schema05: 2}[schema]
-			s.finish()
-			s.command(0, "cursor", "reset", "--to-earliest", "--execute")
-			s.finish()
-			all := s.letters()
-			if len(all) != 2*events {
-				t.Fatalf("letters %+v, want %d", all, 2*events)
-			}
-			s.alterTopic("max.message.bytes", "200000")
-			want := func(what string, got []aLetter, published string, n, again int) {
-				t.Helper()
-				if r := results(got); r[published] != n || r["duplicate"] != again || r["published before"] != len(got)-n-again {
-					t.Errorf("%s: %+v, want %d %s and %d duplicates", what, got, n, published, again)
-				}
-			}
-			want("a dry run", s.retry(0, "--all"), "would be published", events, events)
-			want("one letter", s.retry(0, all[0].Letter, "--execute"), "published", 1, 0)
-			want("all", s.retry(0, "--all", "--execute"), "published", events-1, events)
-			want("once more", s.retry(0, "--all", "--execute"), "published", 0, events)
-			p, _ := s.command(0, "dlq", "retry", "--all", "--execute")
-			s.wantSaid(p, "letter "+all[0].Letter)
-			repaired := 0
-			s.eachRecord(s.topic, func(r *kgo.Record) {
-				if len(r.Value) > 20_000 {
-					repaired++
-				}
-			})
-			if repaired != events {
-				t.Errorf("%d of the large events are in the topic, want %d", repaired, events)
-			}
-		})
-	}
-}
-
 // TestE2EDeadLettersOfAWrongResource: with the wrong resource no event has a
 // readable time. With the right one they are published from the letters' bytes.
 func TestE2EDeadLettersOfAWrongResource(t *testing.T) {

@@ -228,55 +228,6 @@ func TestE2ECursorFiles(t *testing.T) {
 	s.wantSaid(p, "the cursor belongs elsewhere", "--accept-other")
 }
 
-// What Redis does not have any more, the checkpoint topic has.
-func TestE2EHistoryFromKafka(t *testing.T) {
-	t.Parallel()
-	const n = 3000
-	s := newStage(t, startServers(t, owned{redis: true}), exportsim.Config{Events: n, Latency: 100 * time.Millisecond})
-	s.settings["EXPORT_PAGE_SIZE"] = "50"
-	s.simulate()
-	s.finish()
-	store := s.redis()
-	flush := func() {
-		t.Helper()
-		if err := store.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before := s.checkpoint()
-	flush()
-	p, _ := s.command(0, "cursor", "show")
-	s.wantSaid(p, "entry "+before.Version.String(), "from the checkpoint topic: no checkpoint of stream events in Redis")
-	p, _ = s.command(0, "cursor", "history", "--limit", "4")
-	if lines := bytes.Count(p.stdout(), []byte("\n")); lines != 5 {
-		t.Errorf("history --limit 4 shows\n%s", tail(p.stdout()))
-	}
-	s.wantSaid(p, before.Version.String())
-	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20")
-	s.wantSaid(p, " pages, with the same ce_id", "first published between", "dry run")
-	p, _ = s.command(1, "cursor", "rewind", "--shift-by", "-2000")
-	s.wantSaid(p, "nor in the checkpoint topic")
-	p, _ = s.command(1, "cursor", "rewind", "--by-duration", "5h")
-	s.wantSaid(p, "nor in the checkpoint topic")
-	p, _ = s.command(0, "status")
-	s.wantSaid(p, "not running", "checkpoint from the checkpoint topic")
-
-	// With a bridge that wrote its newest checkpoint again.
-	run := s.run()
-	s.awaitState("idle")
-	eventually(t, stepTimeout, "the checkpoint in Redis", func() bool { return store.Exists(t.Context(), s.topic+":{events}:checkpoint").Val() == 1 })
-	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20", "--execute")
-	s.wantSaid(p, "acknowledged by")
-	back := s.historyOf(bridge.Version{Epoch: 1})
-	if back.Pages > before.Pages-20 || back.Pages < before.Pages-60 {
-		t.Errorf("the rewind by 20 pages led from page %d to page %d", before.Pages, back.Pages)
-	}
-	eventually(t, stepTimeout, "the events again", func() bool { return s.published() == n-int(back.Events) })
-	s.awaitState("idle")
-	run.stop()
-	s.read().wantAll(n, n-int(back.Events))
-}
-
 // A cursor that has expired is left behind: the stream starts by time, and what
 // the topic holds is not published again.
 func TestE2EExpiredCursor(t *testing.T) {

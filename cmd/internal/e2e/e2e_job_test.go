@@ -221,49 +221,6 @@ func TestE2EWindowOfEmptyPages(t *testing.T) {
 	}
 }
 
-// Killed again and again, a job publishes each event once.
-func TestE2EReplayKilled(t *testing.T) {
-	t.Parallel()
-	n, kills := int(size(t, "E2E_EVENTS", 6000, 60_000)), int(size(t, "E2E_KILLS", 3, 6))
-	s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n, Latency: 10 * time.Millisecond, EndOfResults: exportsim.EmptyItems})
-	s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(max(20, n/200))
-	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
-	s.simulate()
-	s.command(0, "topics", "create", "--execute")
-	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "5", "--parallel", "2", "--execute")
-	id := s.jobID(run)
-	topic := s.topic + ".replay." + id
-	flowing := 0
-	for i := range kills {
-		target := s.held(topic) + n/(kills+2)
-		eventually(t, stepTimeout, "records, or the end", func() bool {
-			return s.held(topic) >= target && s.committed(topic) > 0 || !run.running()
-		})
-		if run.running() {
-			flowing++
-		}
-		run.kill()
-		if i == 0 {
-			if all := s.jobs(); len(all) != 1 || all[0].ID != id || all[0].State != "running" || all[0].TotalEvents == 0 {
-				t.Errorf("the list shows %+v of a job that was killed", all)
-			}
-		}
-		run = s.start("replay", "--resume", id, "--execute", "--json")
-	}
-	run.wantExit(0, outageTimeout)
-	last := s.jobOf(run)
-	if want := s.firstAt(n - 1); last.TotalEvents != want || last.State != "done" {
-		t.Errorf("the job says %+v, want %d events", last, want)
-	}
-	for i, w := range last.Windows {
-		if w.Ended != "on its last page" {
-			t.Errorf("window %d ended %q", i, w.Ended)
-		}
-	}
-	s.readJob(topic, "replay").wantWindow(0, s.firstAt(n-1))
-	t.Logf("e2e: replay killed: %d events, %d kills, %d of them in the flow", n, kills, flowing)
-}
-
 // A job that is told to stop says how to go on. One that is cancelled stops by
 // itself, and does not go on.
 func TestE2EJobEnds(t *testing.T) {
