@@ -78,7 +78,7 @@ func TestBench(t *testing.T) {
 	var rows []string
 	for _, row := range got.Rows {
 		rows = append(rows, row.Name)
-		if row.Low > row.Value || row.Value > row.High || (row.Goal == nil) != (row.Verdict == verdictNone) {
+		if row.Low > row.Value || row.Value > row.High || row.Verdict == "" {
 			t.Errorf("row %+v", row)
 		}
 	}
@@ -107,7 +107,7 @@ func TestBench(t *testing.T) {
 func TestBenchFreshness(t *testing.T) {
 	t.Parallel()
 	got, _ := benchReport(t, "--pages", "1", "tail_freshness")
-	if len(got.Rows) != 2 || got.Rows[0].Value <= 0 || got.Rows[1].Value < got.Rows[0].Value || got.Measurements[0].Events < agesWanted {
+	if len(got.Rows) != 1 || got.Rows[0].Value <= 0 || got.Measurements[0].Events < agesWanted {
 		t.Errorf("rows %+v, measurements %+v", got.Rows, got.Measurements)
 	}
 }
@@ -130,11 +130,11 @@ func TestBenchCosts(t *testing.T) {
 		}
 		values[row.Name] = row.Value
 	}
-	want := 3*3 + 2
+	want := 1 + 2*3 + 1
 	if runtime.GOOS != "linux" {
-		want -= 3 + 1 // CPU of the broker
+		want -= 3 // CPU of the broker
 	}
-	if len(values) != want || len(got.Warnings) < 11-want {
+	if len(values) != want || len(got.Warnings) < 8-want {
 		t.Errorf("%d rows, want %d: %+v, %q", len(values), want, got.Rows, got.Warnings)
 	}
 	if again := values["refetch_after_kill_p99"]; math.Mod(again, 20) != 0 || again > 20*killPages*2 {
@@ -180,7 +180,7 @@ func TestProcessThatEndsTooSoon(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(profiles, "bridge_growing-export.cpu"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--profile", profiles, "tail_freshness_p50")
+	cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--profile", profiles, "tail_freshness_p99")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "run bridge: it ended too soon: write profile: ") {
@@ -223,7 +223,7 @@ func TestBenchList(t *testing.T) {
 		t.Error(some)
 	}
 	var listed []result
-	if err := json.Unmarshal([]byte(list("--json", "eos")), &listed); err != nil || len(listed) != 2 || *listed[1].Goal != 0.15 {
+	if err := json.Unmarshal([]byte(list("--json", "eos")), &listed); err != nil || len(listed) != 2 || listed[1].Goal != 0.15 {
 		t.Errorf("%+v, %v", listed, err)
 	}
 }

@@ -70,24 +70,19 @@ func (p *planner) catchUpRows() []row {
 		},
 	} {
 		for _, latency := range []int{0, 5, 20} {
+			goal, ok := r.goals[latency]
+			if !ok {
+				continue
+			}
 			c := p.catchUp(latency)
-			made := row{
-				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency), unit: r.unit,
-				needs: r.needs,
+			rows = append(rows, row{
+				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency),
+				unit: r.unit, direction: atMost, goal: goal, needs: r.needs,
 				quick: latency == 0, cells: []cell{c}, value: perMillion(c, r.of),
-			}
-			if goal, ok := r.goals[latency]; ok {
-				made.direction, made.goal = atMost, goal
-			}
-			rows = append(rows, made)
+			})
 		}
 	}
-	memory := p.memory("snappy")
-	return append(rows, row{
-		name: "broker_cpu_per_million_memory", about: "the same for records produced from memory, snappy: the bound",
-		unit:  unitSeconds,
-		needs: brokersHere, cells: []cell{memory}, value: perMillion(memory, brokerCPU),
-	}, p.refetchRow())
+	return append(rows, p.refetchRow())
 }
 
 // refetchRow says how much is fetched again after a kill. There are as many kills

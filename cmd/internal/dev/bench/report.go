@@ -67,15 +67,12 @@ func (r *report) print(w io.Writer) error {
 		cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
 	rows := [][]string{{"ROW", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
 	for _, row := range r.Rows {
-		name, verdict := row.Name, string(row.Verdict)
+		name := row.Name
 		if row.Absolute {
 			name += " *"
 		}
-		if verdict == "" {
-			verdict = "-"
-		}
 		rows = append(rows, []string{name, row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(),
-			verdict})
+			string(row.Verdict)})
 	}
 	if _, err := cli.PrintTable(w, rows, 0); err != nil {
 		return err
@@ -87,10 +84,7 @@ func (r *report) print(w io.Writer) error {
 // goalText shows the goal with its direction.
 func (r *result) goalText() string {
 	sign := map[direction]string{atLeast: ">= ", atMost: "<= "}[r.Direction]
-	if sign == "" {
-		return "-"
-	}
-	return sign + r.unitText(strconv.FormatFloat(r.scaled(*r.Goal), 'f', -1, 64))
+	return sign + r.unitText(strconv.FormatFloat(r.scaled(r.Goal), 'f', -1, 64))
 }
 
 // digits are the decimal places of each unit.
