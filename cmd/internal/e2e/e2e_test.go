@@ -39,7 +39,7 @@ import (
 // by default, medium with TEST_REAL=1, and any size by hand:
 //
 //	TEST_REAL=1 E2E_EVENTS=1000000 go test -run TestE2EMillion -v ./cmd/internal/e2e
-//	TEST_REAL=1 E2E_EVENTS=1000000 E2E_KILLS=50 go test -run TestE2EKills -v ./cmd/internal/e2e
+//	TEST_REAL=1 E2E_KILLS=500 go test -run TestE2EProofCrashes -timeout 3h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_MINUTES=10 go test -run TestE2EContracts -timeout 30m -v ./cmd/internal/e2e
 //
 // E2E_SEED repeats the moments of a run with kills.
