@@ -43,7 +43,8 @@ func TestFakesComplain(t *testing.T) {
 	t.Parallel()
 	for want, misuse := range map[string]func(*testing.T, *spy){
 		"never given": func(t *testing.T, s *spy) {
-			if _, err := bridgetest.NewSource(s, bridgetest.Export{}).Fetch(t.Context(), bridge.Position{Cursor: "x"}); err == nil {
+			if _, err := bridgetest.NewSource(s, bridgetest.Export{}).Fetch(t.Context(),
+				bridge.Position{Cursor: "x"}); err == nil {
 				t.Error("an unknown cursor was accepted")
 			}
 		},
@@ -65,12 +66,14 @@ func TestFakesComplain(t *testing.T) {
 			second.Release()
 		},
 		"without a session": func(t *testing.T, s *spy) {
-			if _, err := bridgetest.NewTopic(s, bridge.AtLeastOnce).Open("events").Publish(t.Context(), batch(t, 1).Batch); err == nil {
+			if _, err := bridgetest.NewTopic(s, bridge.AtLeastOnce).Open("events").Publish(t.Context(),
+				batch(t, 1).Batch); err == nil {
 				t.Error("publish without a session returned nil")
 			}
 		},
 		"is sent without a session": func(t *testing.T, s *spy) {
-			if err := bridgetest.NewTopic(s, bridge.AtLeastOnce).Open("events").Send(t.Context(), batch(t, 1).Pages[0]); err == nil {
+			if err := bridgetest.NewTopic(s, bridge.AtLeastOnce).Open("events").Send(t.Context(),
+				batch(t, 1).Pages[0]); err == nil {
 				t.Error("send without a session returned nil")
 			}
 		},
@@ -117,7 +120,8 @@ func TestFakesComplain(t *testing.T) {
 			advance(t, bridgetest.NewStore(s, "events"), bridge.Checkpoint{}, c)
 		},
 		"which was never pushed": func(t *testing.T, s *spy) {
-			if _, err := bridgetest.NewInbox(s).Answer(t.Context(), bridge.Command{ID: "r1"}, bridge.Claim{}, bridge.Answer{Applied: true}); err != nil {
+			if _, err := bridgetest.NewInbox(s).Answer(t.Context(), bridge.Command{ID: "r1"}, bridge.Claim{},
+				bridge.Answer{Applied: true}); err != nil {
 				t.Error(err)
 			}
 		},

@@ -15,7 +15,8 @@ func TestHistoryJSON(t *testing.T) {
 	first := control.HistoryEntry{}
 	first.Checkpoint = bridge.Checkpoint{
 		Format: 1, Stream: "events", Version: bridge.Version{Seq: 4}, Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
-		Cursor: "secret", Tail: bridge.Tail{{1}, {2}}, Events: 7, Pages: 1, PositionTime: 1_700_000_000_000, WrittenAt: 1_700_000_001_000,
+		Cursor: "secret", Tail: bridge.Tail{{1}, {2}}, Events: 7, Pages: 1, PositionTime: 1_700_000_000_000,
+		WrittenAt: 1_700_000_001_000,
 	}
 	newest := control.HistoryEntry{OtherBranch: true}
 	newest.Checkpoint = bridge.Checkpoint{

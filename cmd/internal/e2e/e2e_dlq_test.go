@@ -147,7 +147,8 @@ func (s *stage) wantRepaired(n int, repaired func(i int) bool, served func(i int
 		if source == "" && len(got) > 0 {
 			source = got[0].source
 		}
-		if len(got) != 1 || got[0].origin != origin || got[0].value != string(served(i)) || got[0].source != source || !strings.Contains(got[0].value, fmt.Sprintf("%q", got[0].key)) {
+		if len(got) != 1 || got[0].origin != origin || got[0].value != string(served(i)) || got[0].source != source ||
+			!strings.Contains(got[0].value, fmt.Sprintf("%q", got[0].key)) {
 			s.t.Fatalf("event %d is there %d times, want it once with eb-origin %s: %.300v", i, len(got), origin, got)
 		}
 	}
@@ -178,7 +179,8 @@ func (s *stage) alterTopic(name, value string) {
 			return false
 		}
 		topic, err := described.On(s.topic, nil)
-		return err == nil && slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
+		return err == nil &&
+			slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
 	})
 }
 
@@ -234,7 +236,8 @@ func TestE2EDeadLetters(t *testing.T) {
 	s.finish()
 
 	all := s.letters()
-	if len(all) != 12 || len(s.letters("--reason", "bad-timestamp")) != 2 || len(s.letters("--limit", "3", "--since", "-1h")) != 3 {
+	if len(all) != 12 || len(s.letters("--reason", "bad-timestamp")) != 2 ||
+		len(s.letters("--limit", "3", "--since", "-1h")) != 3 {
 		t.Fatalf("letters %+v, want 10 too large and 2 without a time", all)
 	}
 	var too aLetter
@@ -284,9 +287,11 @@ func TestE2EDeadLetters(t *testing.T) {
 		t.Errorf("one letter: %v", got)
 	}
 	killed := s.start("dlq", "retry", "--all", "--reason", "too-large", "--execute")
-	eventually(t, stepTimeout, "a letter to be published", func() bool { return bytes.Count(killed.stdout(), []byte(" published\n")) > 2 })
+	eventually(t, stepTimeout, "a letter to be published",
+		func() bool { return bytes.Count(killed.stdout(), []byte(" published\n")) > 2 })
 	killed.kill()
-	if got := results(s.retry(1, "--all", "--execute")); got["cannot be published"] != 2 || got["published before"] < 4 || got["published"]+got["published before"] != 10 {
+	if got := results(s.retry(1, "--all", "--execute")); got["cannot be published"] != 2 ||
+		got["published before"] < 4 || got["published"]+got["published before"] != 10 {
 		t.Errorf("after a kill: %v", got)
 	}
 	if got := results(s.retry(0, "--all", "--reason", "too-large", "--execute")); got["published before"] != 10 {
@@ -312,7 +317,8 @@ func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 	t.Parallel()
 	const n = 40
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
-	s.settings["BRIDGE_STREAMS"], s.settings["STREAM_ORDERS_EXPORT_RESOURCE"], s.settings["EXPORT_PATH"] = "orders", "users", "/events"
+	s.settings["BRIDGE_STREAMS"], s.settings["STREAM_ORDERS_EXPORT_RESOURCE"], s.settings["EXPORT_PATH"] = "orders",
+		"users", "/events"
 	s.settings["BRIDGE_ON_BAD_EVENT"] = "dlq-all" // none of them can be read
 	as := func(_ int, item []byte) []byte { return append([]byte(`{"lastModifiedTime":"noon",`), item[1:]...) }
 	s.serveAltered(as)
@@ -330,7 +336,8 @@ func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 		}
 	}
 	s.wantRepaired(n, func(int) bool { return true }, func(i int) []byte { return as(i, s.truth.Event(i)) })
-	if got := s.recordsByID()[exportsim.EventID(s.config.Seed, 0)][0].source; got == "/orders" || !strings.HasSuffix(got, "/events") {
+	if got := s.recordsByID()[exportsim.EventID(s.config.Seed, 0)][0].source; got == "/orders" ||
+		!strings.HasSuffix(got, "/events") {
 		t.Errorf("ce_source is %q, want whose export it is, as the letters say", got)
 	}
 }

@@ -49,7 +49,8 @@ func (s *stage) readWithKcat(n int) {
 		s.t.Logf("e2e: kcat is not installed, the topic was read with one client only")
 		return
 	}
-	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning", "-e", "-q",
+	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning",
+		"-e", "-q",
 		"-X", "isolation.level=read_committed")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 func TestE2EVerifyAtTheEnd(t *testing.T) {
 	t.Parallel()
 	const n, news, hidden = 490, 20, 9 // the last page is not full, and grows
-	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: exportsim.Schema07, Start: time.Now().Add(-time.Hour).Truncate(time.Second)})
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: exportsim.Schema07,
+		Start: time.Now().Add(-time.Hour).Truncate(time.Second)})
 	late := func(i int) bool { return i%50 == 3 && i < 450 }
 	api := s.serveAltered(hiding(func(i int) bool { return late(i) || i >= n-news }))
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "50", "1s"
@@ -26,12 +27,15 @@ func TestE2EVerifyAtTheEnd(t *testing.T) {
 	s.awaitState("idle")
 	run.signal(syscall.SIGSTOP)
 	api.serve(asServed)
-	verify := s.start("verify", "--json", "--from", s.timeOf(0), "--to", s.truth.EventTime(n).UTC().Format(time.RFC3339Nano), "--repair", "--execute")
-	eventually(t, stepTimeout, "the repair to wait", func() bool { return bytes.Contains(verify.stderr(), []byte("waiting for stream events")) })
+	verify := s.start("verify", "--json", "--from", s.timeOf(0), "--to",
+		s.truth.EventTime(n).UTC().Format(time.RFC3339Nano), "--repair", "--execute")
+	eventually(t, stepTimeout, "the repair to wait",
+		func() bool { return bytes.Contains(verify.stderr(), []byte("waiting for stream events")) })
 	run.signal(syscall.SIGCONT)
 	s.awaitPublished(n - hidden)
 	passed := time.Now()
-	eventually(t, stepTimeout, "a poll that clocks cannot confuse", func() bool { return time.Since(passed) > 5*time.Second })
+	eventually(t, stepTimeout, "a poll that clocks cannot confuse",
+		func() bool { return time.Since(passed) > 5*time.Second })
 	run.signal(syscall.SIGTERM)
 	run.wantExit(0, stepTimeout)
 	verify.wantExit(0, 2*time.Minute)
@@ -49,7 +53,8 @@ func TestE2EVerifyAtTheEnd(t *testing.T) {
 func TestE2EVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	const n = 490
-	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Start: time.Now().Add(-time.Hour).Truncate(time.Second)})
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n,
+		Start: time.Now().Add(-time.Hour).Truncate(time.Second)})
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "50", "1s"
 	api := s.serveAltered(hiding(func(i int) bool { return i == 3 }))
 	s.finish()
@@ -63,7 +68,8 @@ func TestE2EVerifyRefuses(t *testing.T) {
 	s.wantSaid(moved, "was moved meanwhile, from epoch 0 to 1", "repeat the command")
 	s.finish()
 
-	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit", "1/s", "--execute")
+	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit",
+		"1/s", "--execute")
 	id := s.jobID(backfill)
 	backfill.kill()
 	p, _ := s.command(1, window...)

@@ -39,7 +39,8 @@ func (s *stage) times() (from, to time.Time) {
 
 func (s *stage) verify(code int, from, to time.Time, args ...string) (got found) {
 	s.t.Helper()
-	window := []string{"verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano)}
+	window := []string{"verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to",
+		to.UTC().Format(time.RFC3339Nano)}
 	p, _ := s.command(code, append(window, args...)...)
 	decode(s.t, p.stdout(), &got)
 	return got
@@ -75,7 +76,8 @@ func TestE2EVerify(t *testing.T) {
 	})
 	s.finish()
 	from, to := s.times()
-	if got := s.verify(0, from, to); got.API != n-100 || got.Held != n-101 || got.DeadLettered != 1 || got.Extra != 0 || got.Parts != 1 || got.Late.Events != 0 {
+	if got := s.verify(0, from, to); got.API != n-100 || got.Held != n-101 || got.DeadLettered != 1 ||
+		got.Extra != 0 || got.Parts != 1 || got.Late.Events != 0 {
 		t.Errorf("nothing is missing yet: %+v", got)
 	}
 
@@ -89,13 +91,15 @@ func TestE2EVerify(t *testing.T) {
 	api.endless.Store(0)
 	want := func(what string, got found, missing int) {
 		t.Helper()
-		if got.API != n-10 || got.Missing != missing || got.Held != n-11-missing || got.DeadLettered != 1 || got.Extra != 10 || got.Again != 0 {
+		if got.API != n-10 || got.Missing != missing || got.Held != n-11-missing || got.DeadLettered != 1 ||
+			got.Extra != 10 || got.Again != 0 {
 			t.Errorf("%s: %+v, want %d missing", what, got, missing)
 		}
 	}
 	got := s.verify(3, from, to, "--batch", "400")
 	want("in parts", got, 100)
-	if l := got.Late; got.Parts < 8 || l.Known != n-10 || l.Events != 100 || l.Max != lateBy.Milliseconds() || l.P99 != l.Max || l.P50 != l.Max {
+	if l := got.Late; got.Parts < 8 || l.Known != n-10 || l.Events != 100 || l.Max != lateBy.Milliseconds() ||
+		l.P99 != l.Max || l.P50 != l.Max {
 		t.Errorf("%d parts, late %+v", got.Parts, l)
 	}
 	half := s.verify(3, from, s.truth.EventTime(n/2))
@@ -126,9 +130,11 @@ func TestE2EVerify(t *testing.T) {
 		return s.truth.Event(i)
 	})
 
-	window := []string{"verify", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano), "--repair", "--execute"}
+	window := []string{"verify", "--from", from.UTC().Format(time.RFC3339Nano), "--to",
+		to.UTC().Format(time.RFC3339Nano), "--repair", "--execute"}
 	killed := s.start(append(window, "--batch", "400")...)
-	eventually(t, stepTimeout, "a part to be repaired", func() bool { return bytes.Contains(killed.stderr(), []byte("compared ")) })
+	eventually(t, stepTimeout, "a part to be repaired",
+		func() bool { return bytes.Contains(killed.stderr(), []byte("compared ")) })
 	killed.kill()
 	got = s.verify(0, from, to, "--repair", "--execute", "--batch", "400")
 	if got.Missing != got.Repair.Events || got.Missing == 0 || got.Missing >= 100 || got.Repair.Before != 0 {
@@ -153,7 +159,8 @@ func TestE2EVerifyWithoutIDs(t *testing.T) {
 	t.Parallel()
 	const n = 510
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: exportsim.Schema05})
-	s.settings["BRIDGE_HEADERS"], s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "none", "100", "1s"
+	s.settings["BRIDGE_HEADERS"], s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "none",
+		"100", "1s"
 	api := s.serveAltered(hiding(func(i int) bool { return i%50 == 3 && i < 500 })) // of pages that are passed
 	s.finish()
 	from, to := s.times()
@@ -164,7 +171,8 @@ func TestE2EVerifyWithoutIDs(t *testing.T) {
 	s.run() // commits a heartbeat every 30 seconds
 	s.awaitState("idle")
 	for _, repaired := range []int{10, 0} {
-		if got := s.verify(0, from, to, "--repair", "--execute"); got.Missing != repaired || got.Repair.Events != repaired || got.Extra != 0 || got.Again != 0 {
+		if got := s.verify(0, from, to, "--repair", "--execute"); got.Missing != repaired ||
+			got.Repair.Events != repaired || got.Extra != 0 || got.Again != 0 {
 			t.Errorf("%+v, repaired %+v, want %d", got, got.Repair, repaired)
 		}
 	}
@@ -211,23 +219,27 @@ func TestE2EVerifyMany(t *testing.T) {
 	n := int(size(t, "E2E_EVENTS", 20_000, 200_000))
 	batch := int(size(t, "E2E_BATCH", 2000, 20_000))
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{
-		Events: n, Start: time.Now().Add(-time.Duration(n)*100*time.Millisecond - time.Hour).Truncate(time.Second), // they are 100 ms apart
+		Events: n, Start: time.Now().Add(-time.Duration(n)*100*time.Millisecond - time.Hour).Truncate(time.Second),
+		// they are 100 ms apart
 	})
 	s.simulate()
 	s.run("--once", "--max-events", fmt.Sprint(n*9/10)).wantExit(0, 20*time.Minute)
 	held := int(s.checkpoint().Events)
 	from, to := s.times()
 	began := time.Now()
-	p := s.start("verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano), "--batch", fmt.Sprint(batch))
+	p := s.start("verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to",
+		to.UTC().Format(time.RFC3339Nano), "--batch", fmt.Sprint(batch))
 	memory := p.memory()
 	p.wantExit(3, 40*time.Minute)
 	took, peak := time.Since(began), memory()
 	var got found
 	decode(t, p.stdout(), &got)
-	if got.API != n || got.Held != held || got.Missing != n-held || got.Extra != 0 || got.Again != 0 || got.Parts < n/batch {
+	if got.API != n || got.Held != held || got.Missing != n-held || got.Extra != 0 || got.Again != 0 ||
+		got.Parts < n/batch {
 		t.Errorf("%+v, want %d events, of which %d are missing", got, n, n-held)
 	}
-	t.Logf("e2e: verify: %d events in %d parts of at most %d in %.1f s, peak memory %d MB", n, got.Parts, batch, took.Seconds(), peak>>20)
+	t.Logf("e2e: verify: %d events in %d parts of at most %d in %.1f s, peak memory %d MB", n, got.Parts, batch,
+		took.Seconds(), peak>>20)
 }
 
 // TestE2EVerifySharedIDs: different events under one id are compared each by

@@ -14,11 +14,13 @@ import (
 
 func exampleReport(t *testing.T) *report {
 	r := &report{
-		Version: "v1.2.3", Go: "go1.26", Platform: "linux/amd64", Cores: 2, Date: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC),
+		Version: "v1.2.3", Go: "go1.26", Platform: "linux/amd64", Cores: 2,
+		Date:   time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC),
 		Others: 0.13, Kafka: "k:9092", Brokers: 3, Redis: "embedded", Pages: 99, Rounds: 3,
 	}
 	serial, eos := rowNamed(t, "serial_fraction_20"), rowNamed(t, "eos_overhead_20")
-	rss, allocs, age := rowNamed(t, "rss_latency_bound"), rowNamed(t, "allocs_per_event"), rowNamed(t, "tail_freshness_p99")
+	rss, allocs, age := rowNamed(t, "rss_latency_bound"), rowNamed(t, "allocs_per_event"),
+		rowNamed(t, "tail_freshness_p99")
 	var measured []map[cell]measurement
 	for _, slower := range []float64{1, 3, 1} { // a slow round: all takes three times as long, and the ratios stay
 		measured = append(measured, map[cell]measurement{
@@ -93,11 +95,13 @@ func TestBenchReportJSON(t *testing.T) {
 func TestRowsThatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, needs := range map[string]string{
-		"broker_cpu_per_million_20": "it needs Linux, and brokers run by this user on this machine", "rss_flat": "it needs Linux",
+		"broker_cpu_per_million_20": "it needs Linux, and brokers run by this user on this machine",
+		"rss_flat":                  "it needs Linux",
 	} {
 		r := new(report)
 		r.summarize([]row{rowNamed(t, name)}, []map[cell]measurement{{}})
-		if len(r.Rows) > 0 || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], name) || !strings.HasSuffix(r.Warnings[0], needs) {
+		if len(r.Rows) > 0 || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], name) ||
+			!strings.HasSuffix(r.Warnings[0], needs) {
 			t.Errorf("%+v, %q", r.Rows, r.Warnings)
 		}
 	}
@@ -110,7 +114,8 @@ func TestBusyMachine(t *testing.T) {
 		r := &report{Cores: 2, Others: others}
 		r.summarize([]row{serial}, rounds(serial, 1))
 		said := strings.Join(r.Warnings, "\n")
-		if r.Busy != busy || (r.Rows[0].Verdict == verdictBusy) != busy || busy != strings.Contains(said, "took 0.3 of 2 cores") {
+		if r.Busy != busy || (r.Rows[0].Verdict == verdictBusy) != busy ||
+			busy != strings.Contains(said, "took 0.3 of 2 cores") {
 			t.Errorf("others %v: %+v %q", others, r.Rows[0], said)
 		}
 	}

@@ -81,19 +81,20 @@ func TestBenchValues(t *testing.T) {
 		"metrics_overhead":               {wall(3, 2), 0.5},
 		"naive_speedup_5":                {wall(9, 2), 4.5},
 		"seq_speedup_20":                 {wall(3, 2), 1.5},
-		"allocs_per_event":               {[]measurement{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}}, 0.1},
-		"split_allocs_per_page":          {[]measurement{{PageAllocs: 3}}, 3},
-		"cpu_ratio":                      {[]measurement{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
-		"cpu_per_million":                {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
-		"raw_fraction_exactly_once":      {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
-		"transactions_per_million_20":    {[]measurement{{Transactions: 40}}, 100},
-		"bridge_cpu_per_million_0":       {[]measurement{{CPUSeconds: 3, Events: 1_000_000}}, 3},
-		"broker_cpu_per_million_20":      {[]measurement{{BrokerCPUSeconds: 4}}, 10},
-		"refetch_after_kill_p99":         {[]measurement{{RefetchedP99: 200}}, 200},
-		"rss_latency_bound":              {[]measurement{{PeakRSS: 5}}, 5},
-		"rss_flat":                       {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
-		"tail_freshness_p99":             {[]measurement{{AgeP99: 5}}, 5},
-		"gzip_gain_100mbit_20":           {wall(6, 2), 3},
+		"allocs_per_event": {[]measurement{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}},
+			0.1},
+		"split_allocs_per_page":       {[]measurement{{PageAllocs: 3}}, 3},
+		"cpu_ratio":                   {[]measurement{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
+		"cpu_per_million":             {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
+		"raw_fraction_exactly_once":   {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
+		"transactions_per_million_20": {[]measurement{{Transactions: 40}}, 100},
+		"bridge_cpu_per_million_0":    {[]measurement{{CPUSeconds: 3, Events: 1_000_000}}, 3},
+		"broker_cpu_per_million_20":   {[]measurement{{BrokerCPUSeconds: 4}}, 10},
+		"refetch_after_kill_p99":      {[]measurement{{RefetchedP99: 200}}, 200},
+		"rss_latency_bound":           {[]measurement{{PeakRSS: 5}}, 5},
+		"rss_flat":                    {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
+		"tail_freshness_p99":          {[]measurement{{AgeP99: 5}}, 5},
+		"gzip_gain_100mbit_20":        {wall(6, 2), 3},
 	} {
 		r := rowNamed(t, name)
 		if got := r.value(c.of); math.Abs(got-c.want) > 1e-9 || len(c.of) != len(r.cells) {
@@ -111,7 +112,8 @@ func TestBenchCells(t *testing.T) {
 	}
 	for _, codec := range []string{"none", "snappy", "lz4", "zstd"} {
 		pipeline, memory := rowNamed(t, "raw_fraction_"+codec).cells[0], rowNamed(t, "raw_fraction_"+codec).cells[1]
-		if pipeline.mode != bridge.AtLeastOnce || pipeline.codec != codec || memory.codec != codec || memory.work != workMemory || pipeline.pages != memory.pages {
+		if pipeline.mode != bridge.AtLeastOnce || pipeline.codec != codec || memory.codec != codec ||
+			memory.work != workMemory || pipeline.pages != memory.pages {
 			t.Errorf("%+v %+v", pipeline, memory)
 		}
 	}
@@ -148,10 +150,12 @@ func TestBenchCells(t *testing.T) {
 	if long.pages != 10*short.pages {
 		t.Errorf("%+v %+v", long, short)
 	}
-	for name, latencies := range map[string][]int{"transactions": {20}, "bridge_cpu": {0, 5, 20}, "broker_cpu": {0, 5, 20}} {
+	for name, latencies := range map[string][]int{"transactions": {20}, "bridge_cpu": {0, 5, 20},
+		"broker_cpu": {0, 5, 20}} {
 		for _, latency := range latencies {
 			c := rowNamed(t, fmt.Sprintf("%s_per_million_%d", name, latency)).cells[0]
-			if c != testPlanner().catchUp(latency) || c.api != ms(latency) || c.mode != bridge.ExactlyOnce || c.codec != "" || c.without != (omitted{}) {
+			if c != testPlanner().catchUp(latency) || c.api != ms(latency) || c.mode != bridge.ExactlyOnce ||
+				c.codec != "" || c.without != (omitted{}) {
 				t.Errorf("%s, %d ms: %+v", name, latency, c)
 			}
 		}
@@ -207,7 +211,8 @@ func TestChooseRows(t *testing.T) {
 		quick bool
 		want  []string
 	}{
-		{[]string{"seq_speedup_5", "raw_fraction"}, false, []string{"raw_fraction_none", "raw_fraction_snappy", "raw_fraction_lz4", "raw_fraction_zstd", "raw_fraction_exactly_once", "seq_speedup_5"}},
+		{[]string{"seq_speedup_5", "raw_fraction"}, false, []string{"raw_fraction_none", "raw_fraction_snappy",
+			"raw_fraction_lz4", "raw_fraction_zstd", "raw_fraction_exactly_once", "seq_speedup_5"}},
 		{[]string{"raw_fraction_zstd", "raw_fraction_z"}, false, []string{"raw_fraction_zstd"}},
 		{[]string{"serial_fraction_20"}, true, []string{"serial_fraction_20"}},
 		{[]string{"serial_fraction_20_"}, true, []string{"serial_fraction_20_slow_commit"}},
@@ -224,7 +229,8 @@ func TestChooseRows(t *testing.T) {
 	}
 	for _, unknown := range []string{"cooked", "fraction"} {
 		_, err = choose(all, []string{"raw", unknown}, false)
-		if exit, ok := errors.AsType[*cli.Error](err); !ok || exit.Code != cli.ExitUsage || exit.Hint != "exportbridge-dev bench --list" {
+		if exit, ok := errors.AsType[*cli.Error](err); !ok || exit.Code != cli.ExitUsage ||
+			exit.Hint != "exportbridge-dev bench --list" {
 			t.Errorf("an unknown row: %v", err)
 		}
 	}
@@ -236,14 +242,16 @@ func rounds(r row, ratios ...float64) []map[cell]measurement {
 	for i, ratio := range ratios {
 		// The rounds differ in speed: only the ratio counts.
 		base := float64(int(1) << i)
-		all = append(all, map[cell]measurement{r.cells[0]: {Seconds: base * ratio, Events: 1}, r.cells[1]: {Seconds: base, Events: 1}})
+		all = append(all, map[cell]measurement{r.cells[0]: {Seconds: base * ratio, Events: 1},
+			r.cells[1]: {Seconds: base, Events: 1}})
 	}
 	return all
 }
 
 func TestRowResult(t *testing.T) {
 	t.Parallel()
-	serial, speed, eos := rowNamed(t, "serial_fraction_20"), rowNamed(t, "naive_speedup_20"), rowNamed(t, "eos_overhead_20")
+	serial, speed, eos := rowNamed(t, "serial_fraction_20"), rowNamed(t, "naive_speedup_20"),
+		rowNamed(t, "eos_overhead_20")
 	for _, c := range []struct {
 		row             row
 		ratios          []float64
