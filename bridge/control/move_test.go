@@ -406,7 +406,7 @@ func TestWithoutRedis(t *testing.T) {
 		r.redis.away()
 		_, err := r.Move(t.Context(), m, why)
 		if want[*control.StoreAwayError](t, err); !errors.Is(err, control.ErrStoreHolds) {
-			t.Errorf("at least once: %v", err)
+			t.Errorf("in at-least-once mode: %v", err)
 		}
 	})
 }

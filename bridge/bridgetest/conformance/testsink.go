@@ -35,7 +35,7 @@ type SinkFixture struct {
 	// Recreate deletes the topic of the events and makes it again, empty. Nil
 	// where that cannot be done; the suite then skips what needs it, visibly.
 	// ByName says that the server is told names of topics, not their ids, so
-	// that at least once records can get into the topic that was made again.
+	// that in at-least-once mode records can get into the topic that was made again.
 	Recreate func()
 	ByName   bool
 }

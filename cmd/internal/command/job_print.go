@@ -78,7 +78,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		{"into", topic},
 		{"windows", windowsText(j)},
 		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), pageSize, j.Resource)},
-		{"guarantee", "exactly once; ordered within a window. The stream's cursor is unaffected"},
+		{"guarantee", "exactly-once; ordered within a window. The stream's cursor is unaffected"},
 	}
 	if p.resume != "" {
 		events := j.Totals().Events

@@ -31,7 +31,7 @@ import (
 //
 // E2E_SEED repeats the choices of a run.
 
-// proofStage is a stage whose program has the crash points, exactly once, with
+// proofStage is a stage in exactly-once mode whose program has the crash points, with
 // an export that keeps growing.
 func proofStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 	t.Helper()
@@ -220,7 +220,7 @@ func ways(all map[string]int) string {
 }
 
 // drain runs the bridge until the export has nothing more, and audits all
-// events up to there. Copies are an error exactly once only.
+// events up to there. Copies are an error in exactly-once mode only.
 func (s *stage) drain() (n int, c *contents) {
 	s.t.Helper()
 	least := s.stock(0)

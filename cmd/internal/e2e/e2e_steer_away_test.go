@@ -64,7 +64,7 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 	}
 	s.read().wantAll(n, int(before.Events-back.Events))
 
-	// At least once Redis holds the position.
+	// In at-least-once mode Redis holds the position.
 	s.deliver(bridge.AtLeastOnce)
 	s.finish()
 	up = s.servers.redisDown()

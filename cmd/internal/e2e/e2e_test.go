@@ -174,10 +174,10 @@ func stageOf(t *testing.T, build func() (string, error), v *backends, config exp
 	return s
 }
 
-// deliver chooses the guarantee. Exactly once is what a stage begins with.
+// deliver chooses the guarantee. A stage begins in exactly-once mode.
 func (s *stage) deliver(mode bridge.Mode) { s.settings["KAFKA_DELIVERY"] = string(mode) }
 
-// copies returns how many copies are allowed where at least once would allow n.
+// copies returns how many copies are allowed where at-least-once mode would allow n.
 func (s *stage) copies(n int) int {
 	if s.settings["KAFKA_DELIVERY"] == string(bridge.ExactlyOnce) {
 		return 0

@@ -29,7 +29,7 @@ func (p *planner) costRows() []row {
 		unit: unitCount, direction: atMost, goal: 0, quick: true,
 		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []measurement) float64 { return of[0].PageAllocs },
 	}, {
-		name: "cpu_ratio", about: "CPU of the bridge, at least once / of producing from memory",
+		name: "cpu_ratio", about: "CPU of the bridge, at-least-once / of producing from memory",
 		unit: unitRatio, direction: atMost, goal: 1.6,
 		cells: []cell{plain, memory}, value: cpuShare,
 	}, {

@@ -157,14 +157,14 @@ func (p *planner) rawRows() []row {
 	}{{"none", 0.70}, {"snappy", 0.70}, {"lz4", 0.85}, {"zstd", 0.90}} {
 		rows = append(rows, row{
 			name:  "raw_fraction_" + r.codec,
-			about: "events/s at least once / of the client from memory, no latency, " + r.codec,
+			about: "events/s, at-least-once / of the client from memory, no latency, " + r.codec,
 			unit:  unitRatio, direction: atLeast, goal: r.goal, quick: r.codec == "snappy",
 			cells: []cell{p.flat(bridge.AtLeastOnce, r.codec), p.memory(r.codec)}, value: rateShare,
 		})
 	}
 	return append(rows, row{
 		name:  "raw_fraction_exactly_once",
-		about: "events/s exactly once / of the client from memory, no latency, snappy",
+		about: "events/s, exactly-once / of the client from memory, no latency, snappy",
 		unit:  unitRatio, direction: atLeast, goal: 0.7,
 		cells: []cell{p.flat(bridge.ExactlyOnce, "snappy"), p.memory("snappy")}, value: rateShare,
 	})
@@ -185,7 +185,7 @@ func (p *planner) overheadRows() []row {
 		goal        float64
 		on, off     cell
 	}{
-		{"eos_overhead_20", "extra time of exactly once over at least once, 20 ms", eos, at20.in(bridge.ExactlyOnce),
+		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20.in(bridge.ExactlyOnce),
 			at20.in(bridge.AtLeastOnce)},
 		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"),
 			p.flat(bridge.AtLeastOnce, "snappy")},
