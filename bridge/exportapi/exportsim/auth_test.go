@@ -106,8 +106,8 @@ func TestCredentials(t *testing.T) {
 	}
 	h = newHandler(t, exportsim.Config{Form: named(t, "next-url"), APIKey: "sesame", Events: 200})
 	r := recordStatus(h, "http://api.example/export/events?api_key=sesame")
-	if next := text(at(r.Body.Bytes(), "links", "next")); !strings.HasPrefix(next,
-		"http://api.example/export/events?api_key=sesame&page_token=") {
+	next := text(at(r.Body.Bytes(), "links", "next"))
+	if !strings.HasPrefix(next, "http://api.example/export/events?api_key=sesame&page_token=") {
 		t.Errorf("next URL %q", next)
 	}
 	if got := recordStatus(h, "/export/events", "X-Api-Key", "sesame").Code; got != 401 {

@@ -252,13 +252,13 @@ func (m *Metrics) CountRefused(stream string, refused func() int64) {
 	}, func() float64 { return float64(refused()) }))
 }
 
-// WindowStates are the states of the windows of backfills and replays.
-var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
+// windowStates are the states of the windows of backfills and replays.
+var windowStates = []string{"running", "interrupted", "done", "cancelled"}
 
 // Windows sets the number of windows of a stream's backfills and replays by state, 0 for
 // a state that is absent. A nil map removes the series: the numbers are unknown.
 func (m *Metrics) Windows(stream string, byState map[string]int) {
-	for _, state := range WindowStates {
+	for _, state := range windowStates {
 		if byState == nil {
 			m.windows.DeleteLabelValues(stream, state)
 			continue

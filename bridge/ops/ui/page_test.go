@@ -41,8 +41,8 @@ func TestOneNow(t *testing.T) {
 				position, got[0], row, got[3])
 		}
 	}
-	if got := read[string](p, `document.getElementById('history-rows').rows[1].innerText`); !strings.HasPrefix(got,
-		"3.88411\t") {
+	got := read[string](p, `document.getElementById('history-rows').rows[1].innerText`)
+	if !strings.HasPrefix(got, "3.88411\t") {
 		t.Errorf("the second row has become %q", got)
 	}
 	if got := read[[]string](p,

@@ -288,3 +288,41 @@ func TestE2EVerifySharedIDs(t *testing.T) {
 		t.Errorf("after the retry: %+v", got)
 	}
 }
+
+// TestE2EVerifyRefuses: what a paused stream, one that is moved meanwhile, or an
+// unfinished backfill may still publish is not published for them.
+func TestE2EVerifyRefuses(t *testing.T) {
+	t.Parallel()
+	const n = 490
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n,
+		Start: time.Now().Add(-time.Hour).Truncate(time.Second)})
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "50", "1s"
+	api := s.serveAltered(hiding(func(i int) bool { return i == 3 }))
+	s.finish()
+	api.serve(asServed)
+	window := []string{"verify", "--from", s.timeOf(0), "--to", s.timeOf(n), "--repair", "--execute"}
+
+	moved := s.start(append(window, "--rate-limit", "5/s")...) // ten pages, twice
+	eventually(t, stepTimeout, "the repair to begin", func() bool { return s.held(s.topic+".checkpoints.jobs") > 0 })
+	s.command(0, "cursor", "reset", "--to-datetime", s.timeOf(n-20), "--execute")
+	moved.wantExit(1, stepTimeout)
+	s.wantSaid(moved, "was moved meanwhile, from epoch 0 to 1", "repeat the command")
+	s.finish()
+
+	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit",
+		"1/s", "--execute")
+	id := s.jobID(backfill)
+	backfill.kill()
+	p, _ := s.command(1, window...)
+	s.wantSaid(p, "backfill "+id, "is unfinished", "exportbridge backfill cancel "+id)
+	s.command(0, "backfill", "cancel", id, "--execute")
+
+	api.serve(func(_ int, item []byte) []byte {
+		return bytes.Replace(item, []byte(`"systemTimestamp":`), []byte(`"was":`), 1)
+	})
+	s.run()
+	s.awaitState("idle")
+	s.command(0, "pause")
+	p, _ = s.command(1, window...)
+	s.wantSaid(p, "the stream is paused", "exportbridge resume")
+}
