@@ -128,14 +128,6 @@ func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	return err
 }
 
-// checkComparable returns why a range of the export cannot be compared.
-func checkComparable(export *exportapi.Config) error {
-	if err := cmp.Or(export.Bounded(), export.Starts()); err != nil {
-		return boundless(err)
-	}
-	return nil
-}
-
 func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	from, to, err := o.bounds(time.Now())
 	if err != nil {
@@ -148,8 +140,8 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := o.limit(st); err != nil {
 		return err
 	}
-	if err := checkComparable(&st.Export); err != nil {
-		return err
+	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
+		return boundless(err)
 	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
