@@ -129,6 +129,7 @@ func changeOf(cmd Command, from Checkpoint) *Change {
 // Reset returns the checkpoint of a reset at from: a new epoch at the command's target,
 // with the given origin. The caller sets the writer's fields (owner, session, time, mode).
 func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
+	cmd.Target = cmd.Target.at(&from)
 	origin.Start, origin.Request = cmd.Target.Start, requestAfter(from, origin.Request, cmd)
 	same := from.SameList(&origin)
 	c := Checkpoint{

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -45,5 +46,33 @@ func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestStay: a reset that keeps the position leads to where the stream is by then. A commit
+// that is before the planned one is of another history, and does not count.
+func TestStay(t *testing.T) {
+	t.Parallel()
+	at := func(epoch, seq int64) bridge.Checkpoint {
+		return bridge.Checkpoint{
+			Stream: "events", Kind: bridge.KindData, Version: bridge.Version{Epoch: epoch, Seq: seq},
+			Cursor: fmt.Sprint("c", seq), Events: 10 * seq, Pages: seq, PositionTime: 1000 * seq,
+		}
+	}
+	planned := at(1, 4)
+	for name, test := range map[string]struct {
+		from bridge.Checkpoint
+		want int64 // seq of the position
+	}{
+		"the same":      {at(1, 4), 4},
+		"a later one":   {at(1, 9), 9},
+		"an older one":  {at(1, 2), 4},
+		"another epoch": {at(2, 9), 4},
+	} {
+		cmd := bridge.Command{ID: "r", Kind: bridge.KindReset, Target: planned.CurrentTarget()}
+		got, want := bridge.Reset(test.from, test.from.Origin, cmd), at(0, test.want)
+		if !got.SamePosition(&want) || got.Events != want.Events || got.PositionTime != want.PositionTime {
+			t.Errorf("%s: %+v, want the position of seq %d", name, got, test.want)
+		}
 	}
 }

@@ -47,6 +47,22 @@ func (e *Entry) Target() Target {
 	}
 }
 
+// CurrentTarget returns the target of a reset that keeps the position of a stream at c. It
+// has no fingerprint: the reset may accept another one.
+func (c *Checkpoint) CurrentTarget() Target {
+	to := (&Entry{Checkpoint: *c}).Target()
+	to.Stay, to.Request = true, ""
+	return to
+}
+
+// at returns the target of a reset that is applied at from.
+func (t Target) at(from *Checkpoint) Target {
+	if t.Stay && t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Entry.Seq < from.Seq {
+		return from.CurrentTarget() // the stream went on after the plan
+	}
+	return t
+}
+
 // HistoryQuery selects history entries.
 type HistoryQuery struct {
 	// Since excludes entries committed before it, Before those committed at it or

@@ -191,6 +191,9 @@ type Target struct {
 	// FollowOtherwise is set if a stream goes on by windows from Start that was followed
 	// by its cursor, or the other way round: what its topic holds is dropped.
 	FollowOtherwise bool `json:"follow_otherwise,omitempty"`
+	// Stay is set if the stream keeps its position, which a later commit of the epoch of
+	// Entry takes further.
+	Stay bool `json:"stay,omitempty"`
 }
 
 // Answer is the outcome of a Command.

@@ -44,7 +44,7 @@ type Group struct {
 	mu      sync.Mutex // guards all below and the Owners; never held while waiting
 	members []*Owner
 	waiting []*Owner // in the order in which they came
-	tenure  *Tenure  // nil while nobody has the stream
+	tenure  *tenure  // nil while nobody has the stream
 	only    *Owner   // who may have it; nil is anybody
 	rival   *Group   // which runs the stream too
 	down    bool
@@ -153,19 +153,6 @@ func (g *Group) Break() (heal func()) {
 // FailConfirm makes Confirm number n, counted from 1 over all Owners, return err.
 func (g *Group) FailConfirm(n int, err error) { g.confirms.fail(n, err) }
 
-// Confirms returns how often Confirm was called.
-func (g *Group) Confirms() int { return g.confirms.count() }
-
-// Holder returns the process that has the stream, nil if none has.
-func (g *Group) Holder() *Owner {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.tenure == nil {
-		return nil
-	}
-	return g.tenure.owner
-}
-
 // revoke, expire, lose, free and signal are called by the holder of mu.
 func (g *Group) revoke() {
 	t := g.tenure
@@ -173,7 +160,7 @@ func (g *Group) revoke() {
 	g.after(g.Patience, func() { g.free(t) })
 }
 
-func (g *Group) expire(t *Tenure) {
+func (g *Group) expire(t *tenure) {
 	if t == nil || t.over {
 		return
 	}
@@ -181,7 +168,7 @@ func (g *Group) expire(t *Tenure) {
 	g.free(t)
 }
 
-func (g *Group) free(t *Tenure) {
+func (g *Group) free(t *tenure) {
 	if g.tenure == t {
 		g.tenure = nil
 	}
@@ -211,20 +198,10 @@ type Owner struct {
 	instance string
 
 	// Guarded by group.mu.
-	away    bool
-	joined  bool
-	inCall  bool
-	fenced  bool  // another process took the instance id
-	refusal error // of the next Acquire
-}
-
-// FailAcquire makes the next Acquire return err, one that waits too.
-func (o *Owner) FailAcquire(err error) {
-	g := o.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	o.refusal = err
-	g.signal()
+	away   bool
+	joined bool
+	inCall bool
+	fenced bool // another process took the instance id
 }
 
 // Acquire implements bridge.Owner.
@@ -270,21 +247,18 @@ func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 
 // refused, take, join and mayHave are called by the holder of group.mu.
 func (o *Owner) refused() error {
-	if err := o.refusal; err != nil {
-		o.refusal = nil
-		return err
-	}
 	if !o.fenced || o.rival() == nil {
 		return nil
 	}
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: groupTwin,
-		Hint: "give each process an instance id of its own", Err: fmt.Errorf("another process has joined with our instance id %s", o.instance),
+		Hint: "give each process an instance id of its own",
+		Err:  fmt.Errorf("another process has joined with our instance id %s", o.instance),
 	}
 }
 
 // take returns the stream if this process may have it.
-func (o *Owner) take() *Tenure {
+func (o *Owner) take() *tenure {
 	g := o.group
 	if g.down || o.away {
 		return nil
@@ -297,7 +271,7 @@ func (o *Owner) take() *Tenure {
 	if g.waiting[first] != o {
 		return nil
 	}
-	g.tenure = &Tenure{owner: o, lost: make(chan struct{})}
+	g.tenure = &tenure{owner: o, lost: make(chan struct{})}
 	return g.tenure
 }
 
@@ -351,8 +325,8 @@ func (o *Owner) Close() {
 	g.signal()
 }
 
-// Tenure is a bridge.Ownership in memory, see Group.
-type Tenure struct {
+// tenure is a bridge.Ownership in memory, see Group.
+type tenure struct {
 	owner *Owner
 	lost  chan struct{}
 	// Guarded by owner.group.mu.
@@ -360,10 +334,10 @@ type Tenure struct {
 }
 
 // Lost implements bridge.Ownership.
-func (t *Tenure) Lost() <-chan struct{} { return t.lost }
+func (t *tenure) Lost() <-chan struct{} { return t.lost }
 
 // lose is called by the holder of group.mu.
-func (t *Tenure) lose() {
+func (t *tenure) lose() {
 	if !t.told {
 		t.told = true
 		close(t.lost)
@@ -371,7 +345,7 @@ func (t *Tenure) lose() {
 }
 
 // Confirm implements bridge.Ownership.
-func (t *Tenure) Confirm(ctx context.Context) error {
+func (t *tenure) Confirm(ctx context.Context) error {
 	g := t.owner.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -389,7 +363,7 @@ func (t *Tenure) Confirm(ctx context.Context) error {
 }
 
 // Shared implements bridge.Ownership.
-func (t *Tenure) Shared(ctx context.Context) bool {
+func (t *tenure) Shared(ctx context.Context) bool {
 	g := t.owner.group
 	if g.Mute {
 		<-ctx.Done()
@@ -401,7 +375,7 @@ func (t *Tenure) Shared(ctx context.Context) bool {
 }
 
 // Rival implements bridge.Ownership.
-func (t *Tenure) Rival(ctx context.Context) (string, error) {
+func (t *tenure) Rival(ctx context.Context) (string, error) {
 	g := t.owner.group
 	if g.Mute {
 		<-ctx.Done()
@@ -424,7 +398,7 @@ func (t *Tenure) Rival(ctx context.Context) (string, error) {
 }
 
 // Release implements bridge.Ownership.
-func (t *Tenure) Release() {
+func (t *tenure) Release() {
 	g := t.owner.group
 	g.mu.Lock()
 	defer g.mu.Unlock()

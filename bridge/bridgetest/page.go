@@ -20,7 +20,8 @@ const Poison = 0xfe
 
 // NewPage returns an undecoded page whose memory is poisoned on release.
 func NewPage(at bridge.Position, body []byte) *bridge.Page {
-	return &bridge.Page{At: at, Body: body, RequestedAt: time.Now(), ArrivedAt: time.Now(), ServerTime: time.Now(), Recycle: poisonPage}
+	return &bridge.Page{At: at, Body: body, RequestedAt: time.Now(), ArrivedAt: time.Now(), ServerTime: time.Now(),
+		Recycle: poisonPage}
 }
 
 func poisonPage(p *bridge.Page) {

@@ -11,21 +11,23 @@ import (
 func TestDecodePage(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{ // the next cursor, the items and the first one's id, or "error"
-		`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b"}],"nextCursor":"c"}`:    `c|{"eventId":"a","timestamp":1}|{"eventId":"b"}|id a`,
+		`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b"}],"nextCursor":"c"}`: `c|{"eventId":"a",` +
+			`"timestamp":1}|{"eventId":"b"}|id a`,
 		" {\n\"nextCursor\" : null ,\t\"items\" : [ 1 , \"]\\\"}\" ,[{}], true ]\r\n} ": `|1|"]\"}"|[{}]|true|id `,
-		`{"items":[{"event\u0049d":"\u0061\"","x":{"eventId":"no"}}]}`:                  `|{"event\u0049d":"\u0061\"","x":{"eventId":"no"}}|id a"`,
-		`{"items":[{"x":"\\","eventId":"é"}]}`:                                          `|{"x":"\\","eventId":"é"}|id é`,
-		`{"items":[],"nextCursor":""}`:                                                  `|`,
-		`{"items":null}`:                                                                `|`,
-		`{"nextCursor":"c"}`:                                                            `c|`,
-		`{}`:                                                                            "error",
-		`{"items":{}}`:                                                                  "error",
-		`{"items":[],"items":[]}`:                                                       "error",
-		`{"items":[]} {}`:                                                               "error",
-		`{"items":[`:                                                                    "error",
-		`{"items":[],"nextCursor":1}`:                                                   "error",
-		`[]`:                                                                            "error",
-		``:                                                                              "error",
+		`{"items":[{"event\u0049d":"\u0061\"","x":{"eventId":"no"}}]}`: `|{"event\u0049d":"\u0061\"",` +
+			`"x":{"eventId":"no"}}|id a"`,
+		`{"items":[{"x":"\\","eventId":"é"}]}`: `|{"x":"\\","eventId":"é"}|id é`,
+		`{"items":[],"nextCursor":""}`:         `|`,
+		`{"items":null}`:                       `|`,
+		`{"nextCursor":"c"}`:                   `c|`,
+		`{}`:                                   "error",
+		`{"items":{}}`:                         "error",
+		`{"items":[],"items":[]}`:              "error",
+		`{"items":[]} {}`:                      "error",
+		`{"items":[`:                           "error",
+		`{"items":[],"nextCursor":1}`:          "error",
+		`[]`:                                   "error",
+		``:                                     "error",
 	} {
 		page := bridgetest.NewPage(bridge.Position{}, []byte(body))
 		got := "error"

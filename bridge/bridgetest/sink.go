@@ -80,8 +80,9 @@ func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
 	up := make(chan struct{})
 	close(up)
 	return &Topic{
-		t: t, mode: mode, acked: make(map[ackKey]bool), copied: make(map[string]bridge.Checkpoint), session: make(map[string]*Sink),
-		up: up, partitions: 1,
+		t: t, mode: mode, acked: make(map[ackKey]bool), copied: make(map[string]bridge.Checkpoint),
+		session: make(map[string]*Sink),
+		up:      up, partitions: 1,
 	}
 }
 
@@ -380,7 +381,8 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	}
 	if !fails || form == Persisted || len(records) > 0 {
 		p.records, p.ended = append(p.records, records...), p.ended+len(records)
-		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails, exactly: p.mode == bridge.ExactlyOnce})
+		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails,
+			exactly: p.mode == bridge.ExactlyOnce})
 	}
 	if p.mode == bridge.AtLeastOnce {
 		p.copy(b, sent.pages == 0)

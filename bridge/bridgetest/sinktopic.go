@@ -90,7 +90,8 @@ func (p *Topic) states() []bridge.TopicState {
 		ends = ""
 	}
 	return []bridge.TopicState{{
-		Name: "events", ID: fmt.Sprint("topic-", p.made), Partitions: p.partitions, End: int64(p.ended), Start: int64(p.trimmed), KeepsAll: !p.Finite,
+		Name: "events", ID: fmt.Sprint("topic-", p.made), Partitions: p.partitions, End: int64(p.ended),
+		Start: int64(p.trimmed), KeepsAll: !p.Finite,
 		Ends: ends,
 	}}
 }

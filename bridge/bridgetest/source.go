@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -56,12 +55,11 @@ type Source struct {
 	export Export
 
 	mu       sync.Mutex // guards all below
-	list     []listed
-	ever     []*Item
-	made     int            // generated items and mutations
+	list     []*Item
+	made     int            // generated items
 	last     int64          // the newest generated item's time
 	cursors  map[string]int // where each cursor that was given points to
-	frontier int            // the furthest of them: only later items may move
+	frontier int            // the furthest of them
 	asked    []bridge.Position
 	failures map[int]error
 	serve    func(bridge.Position) Answer
@@ -72,25 +70,15 @@ type Source struct {
 	decoded  int // number of the last page decoded
 }
 
-// Item is one event of an export in all forms that it ever had.
+// Item is one event of an export.
 type Item struct {
 	// ID is the item's own id, or empty.
 	ID string
-	// Forms are its bytes, first as it was made, then after each Mutate.
-	Forms [][]byte
-	// Fickle is true when the item vanished or changed at some time: a reader
-	// that had to start over may have missed it, or one of its forms.
-	Fickle bool
+	// Raw is its bytes.
+	Raw []byte
 
+	time  int64
 	shown bool // on a page that was given out
-}
-
-// listed is a place in the list.
-type listed struct {
-	item   *Item
-	raw    []byte
-	time   int64
-	hidden bool
 }
 
 // NewSource returns an empty export.
@@ -122,7 +110,7 @@ func (s *Source) Grow(n int) [][]byte {
 	added := make([][]byte, n)
 	for i := range added {
 		added[i] = s.makeItem()
-		s.insert(len(s.list), added[i])
+		s.add(added[i])
 	}
 	return added
 }
@@ -132,67 +120,8 @@ func (s *Source) Append(items ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, item := range items {
-		s.insert(len(s.list), []byte(item))
+		s.add([]byte(item))
 	}
-}
-
-// InsertLate puts a generated item into the last page, before the page's item
-// at; a place beyond the end appends. It returns the item.
-func (s *Source) InsertLate(at int) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	raw := s.makeItem()
-	s.insert(min(s.frontier+at, len(s.list)), raw)
-	return raw
-}
-
-// Shuffle reorders the last page.
-func (s *Source) Shuffle(r *rand.Rand) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.list[s.frontier:]
-	r.Shuffle(len(last), func(i, j int) { last[i], last[j] = last[j], last[i] })
-}
-
-// Vanish hides the last page's item at, as an eventually consistent server
-// does, until Reappear. It does nothing where there is no such item.
-func (s *Source) Vanish(at int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := s.frontier + at; i < len(s.list) {
-		s.list[i].hidden, s.list[i].item.Fickle = true, true
-	}
-}
-
-// Reappear shows again all that vanished.
-func (s *Source) Reappear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.list {
-		s.list[i].hidden = false
-	}
-}
-
-// Mutate gives the last page's item at another content under the same id and
-// time. It does nothing where there is no such item. Where items have no ids,
-// that is a new item in the place of the old one.
-func (s *Source) Mutate(at int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.frontier + at
-	if i >= len(s.list) {
-		return
-	}
-	l := &s.list[i]
-	s.made++
-	l.raw = fmt.Appendf(slices.Clone(l.raw[:len(l.raw)-1]), `,"mutated":%d}`, s.made)
-	l.item.Fickle = true
-	if l.item.ID != "" {
-		l.item.Forms = append(l.item.Forms, l.raw)
-		return
-	}
-	l.item = &Item{Forms: [][]byte{l.raw}}
-	s.ever = append(s.ever, l.item)
 }
 
 // FailRequest makes request n, counted from 1, return err.
@@ -237,13 +166,9 @@ func (s *Source) Asked() []bridge.Position {
 func (s *Source) Items() []Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reachable := make(map[*Item]bool)
-	for _, l := range s.list[s.frontier:] {
-		reachable[l.item] = !l.hidden
-	}
-	items := make([]Item, 0, len(s.ever))
-	for _, item := range s.ever {
-		if item.shown || reachable[item] {
+	var items []Item
+	for i, item := range s.list {
+		if item.shown || i >= s.frontier {
 			items = append(items, *item)
 		}
 	}
@@ -285,7 +210,8 @@ func (s *Source) answer(ctx context.Context, n int, at bridge.Position) (*bridge
 	from, known := s.cursors[at.Cursor]
 	if !known {
 		s.t.Errorf("source: request %d has cursor %q, which was never given", n, at.Cursor)
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
+		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor,
+			Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
 	}
 	return s.hand(n, at, from), nil
 }
@@ -356,7 +282,8 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	case a.Outage:
 		return nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
 	case a.Cut:
-		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
+		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network",
+			Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
 	}
 	probe := NewPage(at, []byte(a.Body))
 	if err := DecodePage(probe); err != nil {
@@ -374,12 +301,12 @@ func (s *Source) hand(n int, at bridge.Position, from int) *bridge.Page {
 	var items [][]byte
 	i := from
 	for ; i < len(s.list) && len(items) < s.export.PageSize; i++ {
-		l := &s.list[i]
-		if l.hidden || l.outside(at) {
+		item := s.list[i]
+		if item.outside(at) {
 			continue
 		}
-		l.item.shown = true
-		items = append(items, l.raw)
+		item.shown = true
+		items = append(items, item.Raw)
 	}
 	next := ""
 	switch full := len(items) == s.export.PageSize && i < len(s.list); {
@@ -408,9 +335,9 @@ func (s *Source) give(n int, at bridge.Position, body []byte, next string) *brid
 }
 
 // outside reports whether a request's bounds exclude the item.
-func (l *listed) outside(at bridge.Position) bool {
+func (i *Item) outside(at bridge.Position) bool {
 	at = asked(at)
-	return l.time < at.Start || at.End != 0 && l.time >= at.End
+	return i.time < at.Start || at.End != 0 && i.time >= at.End
 }
 
 func (s *Source) render(items []byte, next string) []byte {
@@ -446,12 +373,10 @@ func (s *Source) cursor(at int, nonce string) string {
 	return token
 }
 
-// insert puts an item into the list, never before a cursor that was given.
-func (s *Source) insert(at int, raw []byte) {
+// add puts an item at the end of the list.
+func (s *Source) add(raw []byte) {
 	e := decodeEvent(raw, 0)
-	item := &Item{ID: string(e.ID), Forms: [][]byte{raw}}
-	s.list = slices.Insert(s.list, at, listed{item: item, raw: raw, time: e.Time})
-	s.ever = append(s.ever, item)
+	s.list = append(s.list, &Item{ID: string(e.ID), Raw: raw, time: e.Time})
 }
 
 func (s *Source) makeItem() []byte {
@@ -461,5 +386,6 @@ func (s *Source) makeItem() []byte {
 	if s.export.NoIDs {
 		return fmt.Appendf(nil, `{"userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n%7, s.last, n)
 	}
-	return fmt.Appendf(nil, `{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n, n%7, s.last, n)
+	return fmt.Appendf(nil, `{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`,
+		n, n%7, s.last, n)
 }

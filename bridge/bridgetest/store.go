@@ -194,7 +194,8 @@ func (s *Store) replace(from, to bridge.Checkpoint, raw []byte) error {
 		case old.Version == to.Version && old.Cursor == to.Cursor && old.Session == to.Session:
 			return nil
 		case to.Version.Compare(old.Version) <= 0, old.ChangeID() != from.ChangeID():
-			return fmt.Errorf("advance %s from %s to %s, stored is %s: %w", s.stream, from.Version, to.Version, old.Version, bridge.ErrConflict)
+			return fmt.Errorf("advance %s from %s to %s, stored is %s: %w", s.stream, from.Version, to.Version, old.Version,
+				bridge.ErrConflict)
 		}
 	}
 	s.value, s.foreign = raw, false

@@ -73,5 +73,5 @@ func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 	if err != nil {
 		return c, err
 	}
-	return c, CheckCursor(c.Cursor)
+	return c, checkCursor(c.Cursor)
 }

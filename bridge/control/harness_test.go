@@ -89,11 +89,13 @@ func (s *redis) branch() []bridge.Entry {
 	var all []bridge.Entry
 	commits := s.Store.History()
 	for i, c := range commits {
-		if s.lacks != nil && s.lacks(&c) || c.Kind == bridge.KindHeartbeat && (i == len(commits)-1 || commits[i+1].Epoch == c.Epoch) {
+		if s.lacks != nil && s.lacks(&c) || c.Kind == bridge.KindHeartbeat &&
+			(i == len(commits)-1 || commits[i+1].Epoch == c.Epoch) {
 			continue
 		}
 		e := bridge.Entry{Checkpoint: c}
-		if newest := slices.IndexFunc(all, func(p bridge.Entry) bool { return c.Continues(&p.Checkpoint) }); c.Seq == 0 && i > 0 {
+		if newest := slices.IndexFunc(all, func(p bridge.Entry) bool { return c.Continues(&p.Checkpoint) }); c.Seq == 0 &&
+			i > 0 {
 			switch to := c.MovedTo(); {
 			case c.Continues(&commits[i-1]):
 				e.Parent = &commits[i-1].Version
@@ -114,7 +116,8 @@ func (s *redis) History(_ context.Context, q bridge.HistoryQuery) ([]bridge.Entr
 	}
 	s.asked = append(s.asked, q)
 	all := slices.DeleteFunc(s.branch(), func(e bridge.Entry) bool {
-		return !q.Since.IsZero() && e.WrittenAt < q.Since.UnixMilli() || !q.Before.IsZero() && e.WrittenAt >= q.Before.UnixMilli()
+		return !q.Since.IsZero() && e.WrittenAt < q.Since.UnixMilli() || !q.Before.IsZero() &&
+			e.WrittenAt >= q.Before.UnixMilli()
 	})
 	if q.Limit > 0 {
 		all = all[:min(q.Limit, len(all))]
@@ -240,7 +243,8 @@ func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	case o.State == bridge.CommandPending && late:
 		_, _ = s.inbox.Answer(ctx, s.last, bridge.Claim{}, bridge.ExpiredAnswer("no owner claimed it before its deadline"))
 	case o.State == bridge.CommandPending || o.State == bridge.CommandClaimed:
-		return fmt.Errorf("the fake: %w", &bridge.PendingError{Command: s.last, Since: s.since, Owner: o.Owner, Overdue: late})
+		return fmt.Errorf("the fake: %w", &bridge.PendingError{Command: s.last, Since: s.since, Owner: o.Owner,
+			Overdue: late})
 	}
 	c.Deadline = time.Now().Add(ttl).UnixMilli()
 	s.last, s.since = c, time.Now()

@@ -1,6 +1,11 @@
 package control
 
-import "exportbridge/bridge"
+import (
+	"encoding/json"
+	"time"
+
+	"exportbridge/bridge"
+)
 
 // Masked is a checkpoint whose JSON form lacks the cursor, which is a secret, and the
 // identities of its tail and of its border. Its own fields hide those of the same name.
@@ -16,4 +21,38 @@ type Masked struct {
 // Mask returns c for output.
 func Mask(c *bridge.Checkpoint) *Masked {
 	return &Masked{Checkpoint: c, CursorHash: bridge.CursorHash(c.Cursor), TailItems: len(c.Tail)}
+}
+
+// MarshalJSON has the origin of the newest entries too: redis, or kafka if Redis has none or
+// is unreachable.
+func (h History) MarshalJSON() ([]byte, error) {
+	source := "redis"
+	if h.Stored == 0 && len(h.Entries) > 0 {
+		source = "kafka"
+	}
+	return json.Marshal(struct {
+		Source  string         `json:"source"`
+		Note    string         `json:"note,omitempty"`
+		Entries []HistoryEntry `json:"entries"`
+	}{source, h.Note, append([]HistoryEntry{}, h.Entries...)}) // not null
+}
+
+// MarshalJSON masks the checkpoint, and has its times in both forms.
+func (e HistoryEntry) MarshalJSON() ([]byte, error) {
+	parent := ""
+	if e.Parent != nil {
+		parent = e.Parent.String()
+	}
+	return json.Marshal(struct {
+		Entry string `json:"entry"`
+		*Masked
+		Parent      string         `json:"parent,omitempty"` // unknown if empty
+		OtherBranch bool           `json:"other_branch,omitempty"`
+		At          time.Time      `json:"at"`
+		Position    time.Time      `json:"position,omitzero"`
+		Change      *bridge.Change `json:"change"` // null in epoch 0
+	}{
+		e.Version.String(), Mask(&e.Checkpoint), parent, e.OtherBranch, time.UnixMilli(e.WrittenAt).UTC(),
+		bridge.Instant(e.PositionTime).UTC(), e.Change,
+	})
 }

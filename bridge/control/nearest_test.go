@@ -16,7 +16,8 @@ import (
 func onStores(t *testing.T, test func(t *testing.T, r *harness, lose func())) {
 	t.Helper()
 	for name, lose := range map[string]func(*harness){
-		"redis": func(*harness) {}, "redis lost it": func(r *harness) { r.redis.Wipe() }, "redis is away": func(r *harness) { r.redis.away() },
+		"redis": func(*harness) {}, "redis lost it": func(r *harness) { r.redis.Wipe() },
+		"redis is away": func(r *harness) { r.redis.away() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,15 +48,18 @@ func TestNearest(t *testing.T) {
 		now, back, early := r.now(), r.entryOf(12), r.entryOf(7)
 		published := now.Events
 		lose()
-		for _, to := range []control.Target{control.RewindToTime{Time: time.UnixMilli(back.WrittenAt)}, control.RewindPages{Pages: now.Pages - 12}} {
+		for _, to := range []control.Target{control.RewindToTime{Time: time.UnixMilli(back.WrittenAt)},
+			control.RewindPages{Pages: now.Pages - 12}} {
 			m := r.plan(to)
-			if *m.To.Version != back.Version || !strings.Contains(m.To.Text, "(the newest commit at ") || m.Max != control.Count(now.Events-back.Events) {
+			if *m.To.Version != back.Version || !strings.Contains(m.To.Text, "(the newest commit at ") ||
+				m.Max != control.Count(now.Events-back.Events) {
 				t.Errorf("%T: planned to %s, %+v, want entry %s", to, m.To.Text, m.Repeats, back.Version)
 			}
 		}
 		// The branch continues below that commit, which Redis lacks.
 		rewound := r.must(control.RewindToEntry{Entry: back.Version})
-		if m := r.plan(control.RewindPages{Pages: 5}); rewound.Epoch != 1 || *m.To.Version != early.Version || m.Min != control.Count(published-early.Events) {
+		if m := r.plan(control.RewindPages{Pages: 5}); rewound.Epoch != 1 || *m.To.Version != early.Version ||
+			m.Min != control.Count(published-early.Events) {
 			t.Errorf("after a rewind: planned to %s, %+v, want entry %s", m.To.Text, m.Repeats, early.Version)
 		}
 	})
@@ -69,9 +73,11 @@ func TestNearestInRedisAlone(t *testing.T) {
 		back, in, next := r.entryOf(12), r.entryOf(10), r.entryOf(15)
 		pages := r.now().Pages - 12
 		r.kafka.dark = errors.New("no leader")
-		for _, to := range []control.Target{control.RewindToTime{Time: time.UnixMilli(back.WrittenAt)}, control.RewindPages{Pages: pages}} {
+		for _, to := range []control.Target{control.RewindToTime{Time: time.UnixMilli(back.WrittenAt)},
+			control.RewindPages{Pages: pages}} {
 			m := r.plan(to)
-			if *m.To.Version != in.Version || !strings.Contains(m.To.Text, "(the newest entry of the current branch in Redis at ") || !strings.Contains(m.To.Text, "; the next one is 0.") ||
+			if *m.To.Version != in.Version || !strings.Contains(m.To.Text,
+				"(the newest entry of the current branch in Redis at ") || !strings.Contains(m.To.Text, "; the next one is 0.") ||
 				len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "no leader") {
 				t.Errorf("%T: planned to %s, notes %q, want entry %s before %s", to, m.To.Text, m.Notes, in.Version, next.Version)
 			}
@@ -89,7 +95,8 @@ func TestNearestOnTheBranch(t *testing.T) {
 		r.must(control.RewindToEntry{Entry: back.Version})
 		lose()
 		m := r.plan(control.RewindToTime{Time: at})
-		if *m.To.Version != back.Version || !strings.Contains(m.To.Text, "(the newest commit of the current branch at or before ") ||
+		if *m.To.Version != back.Version || !strings.Contains(m.To.Text,
+			"(the newest commit of the current branch at or before ") ||
 			!strings.Contains(strings.Join(m.Notes, "\n"), "entry "+left.Version.String()+" of ") {
 			t.Errorf("planned to %s, notes %q, want entry %s and a note of %s", m.To.Text, m.Notes, back.Version, left.Version)
 		}
@@ -100,7 +107,9 @@ func TestNearestOnTheBranch(t *testing.T) {
 		r.must(control.ResetToLatest{})
 		lose()
 		m := r.plan(control.RewindToTime{Time: at})
-		if m.To.Epoch != 0 || m.To.CursorHash != bridge.CursorHash(left.Cursor) || !strings.Contains(m.To.Text, "(the newest commit at or before ") || !strings.Contains(m.To.Text, ", on another branch: the current one begins later)") {
+		if m.To.Epoch != 0 || m.To.CursorHash != bridge.CursorHash(left.Cursor) ||
+			!strings.Contains(m.To.Text, "(the newest commit at or before ") ||
+			!strings.Contains(m.To.Text, ", on another branch: the current one begins later)") {
 			t.Errorf("planned to %s, want entry %s", m.To.Text, left.Version)
 		}
 	})
@@ -162,7 +171,8 @@ func TestHistorySince(t *testing.T) {
 		last := r.entryOf(19)
 		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Version.Compare(last.Version) < 0 }
 		h, err = r.History(t.Context(), bridge.HistoryQuery{Limit: 2})
-		if err != nil || h.Note != "the last entry is from the checkpoint topic; Redis has none before" || h.Stored != 1 || len(h.Entries) != 2 {
+		if err != nil || h.Note != "the last entry is from the checkpoint topic; Redis has none before" ||
+			h.Stored != 1 || len(h.Entries) != 2 {
 			t.Errorf("%d entries, %d in Redis, %q, %v", len(h.Entries), h.Stored, h.Note, err)
 		}
 	})

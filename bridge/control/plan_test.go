@@ -32,7 +32,8 @@ func (r *harness) entryOf(pages int64) bridge.Checkpoint {
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*harness){
-		"redis": func(*harness) {}, "redis lost it": func(r *harness) { r.redis.Wipe() }, "redis is away": func(r *harness) { r.redis.away() },
+		"redis": func(*harness) {}, "redis lost it": func(r *harness) { r.redis.Wipe() },
+		"redis is away": func(r *harness) { r.redis.away() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +45,8 @@ func TestTargets(t *testing.T) {
 func targets(r *harness, lose func(*harness), name string) {
 	now, back := r.now(), r.entryOf(12)
 	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
-	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
+	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70,
+		Pages: 7, PositionTime: 1000}
 	r.engine.Overlap = time.Minute
 	r.control()
 	anew := func(tail int) control.Repeats {
@@ -61,10 +63,12 @@ func targets(r *harness, lose func(*harness), name string) {
 		note   string
 	}{
 		{control.RewindPages{Pages: now.Pages - 12}, "(the newest commit at least ", exactly, back.Cursor, ""},
-		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), exactly, back.Cursor, ""},
+		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), exactly,
+			back.Cursor, ""},
 		{control.RewindToEntry{Entry: back.Version}, "entry " + back.Version.String(), exactly, back.Cursor, ""},
 		{control.ResetToEarliest{}, "the earliest event", between(now.Events, now.Events), "", ""},
-		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", between(now.Events-10, now.Events), "", "EXPORT_OVERLAP (1m0s)"},
+		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on",
+			between(now.Events-10, now.Events), "", "EXPORT_OVERLAP (1m0s)"},
 		{control.ResetToLatest{}, "events from now on", control.Repeats{}, "", "are skipped"},
 		{control.ResetToCurrent{}, "the same position", control.Repeats{}, now.Cursor, "accepted as they are now"},
 		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", notKnown, "elsewhere", ""},
@@ -76,7 +80,8 @@ func targets(r *harness, lose func(*harness), name string) {
 		if !strings.Contains(m.To.Text, c.text) || m.Repeats != c.again || m.To.CursorHash != bridge.CursorHash(c.cursor) {
 			r.t.Errorf("%T: planned to %q, repeats %+v, want %+v", c.to, m.To.Text, m.Repeats, c.again)
 		}
-		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Version == nil || *m.From.Version != now.Version || m.From.Events != now.Events {
+		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Version == nil ||
+			*m.From.Version != now.Version || m.From.Events != now.Events {
 			r.t.Errorf("%T: the plan is %+v", c.to, m.Plan)
 		}
 		notes := strings.Join(m.Notes, "\n")
@@ -89,11 +94,13 @@ func targets(r *harness, lose func(*harness), name string) {
 	}
 	m := r.plan(control.RewindToEntry{Entry: back.Version})
 	done, err := r.Move(r.t.Context(), m, why)
-	if err != nil || done.Answer.Version != (bridge.Version{Epoch: 1}) || done.Answer.By != "this command (no bridge runs the stream)" {
+	if err != nil || done.Answer.Version != (bridge.Version{Epoch: 1}) ||
+		done.Answer.By != "this command (no bridge runs the stream)" {
 		r.t.Fatalf("moved: %+v, %v", done, err)
 	}
 	got, err := bridge.Newest(r.t.Context(), r.kafka)
-	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil || ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Version {
+	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil ||
+		ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Version {
 		r.t.Errorf("the stream is at %+v, %v", got, err)
 	}
 }
@@ -104,7 +111,8 @@ func between(least, most int64) control.Repeats {
 }
 
 // notKnown is what a cursor repeats that the history lacks.
-var notKnown = control.Repeats{Min: control.Unknown, Max: control.Unknown, Pages: control.Unknown, Why: "this cursor is not in the history"}
+var notKnown = control.Repeats{Min: control.Unknown, Max: control.Unknown, Pages: control.Unknown,
+	Why: "this cursor is not in the history"}
 
 // TestRepeatsAcrossBranches: what a move repeats is known across branches, exactly if
 // they count from one root.
@@ -157,9 +165,10 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 func TestUnknownIsNull(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]control.Repeats{
-		`{"repeats_min":null,"repeats_max":null,"repeats_pages":null,"repeats_unknown":"this cursor is not in the history"}`: notKnown,
-		`{"repeats_min":5,"repeats_max":null,"repeats_pages":null}`:                                                          between(5, -1),
-		`{"repeats_min":0,"repeats_max":0,"repeats_pages":0}`:                                                                {},
+		`{"repeats_min":null,"repeats_max":null,"repeats_pages":null,` +
+			`"repeats_unknown":"this cursor is not in the history"}`: notKnown,
+		`{"repeats_min":5,"repeats_max":null,"repeats_pages":null}`: between(5, -1),
+		`{"repeats_min":0,"repeats_max":0,"repeats_pages":0}`:       {},
 	} {
 		got, err := json.Marshal(r)
 		if err != nil || string(got) != want {
@@ -178,12 +187,14 @@ func TestNoTarget(t *testing.T) {
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		before := time.UnixMilli(r.redis.Store.History()[0].WrittenAt).Add(-time.Hour)
 		for _, to := range []control.Target{
-			control.RewindPages{Pages: 999}, control.RewindToEntry{Entry: bridge.Version{Epoch: 9}}, control.RewindToTime{Time: before},
+			control.RewindPages{Pages: 999}, control.RewindToEntry{Entry: bridge.Version{Epoch: 9}},
+			control.RewindToTime{Time: before},
 		} {
 			_, err := r.Plan(t.Context(), to)
 			missing := want[*control.NoEntryError](t, err)
 			_, byTime := to.(control.RewindToTime)
-			if !errors.Is(err, bridge.ErrNoEntry) || missing.Left != nil || missing.Time.IsZero() == byTime || !strings.Contains(err.Error(), "nor in the checkpoint topic") {
+			if !errors.Is(err, bridge.ErrNoEntry) || missing.Left != nil || missing.Time.IsZero() == byTime ||
+				!strings.Contains(err.Error(), "nor in the checkpoint topic") {
 				t.Errorf("%T: %+v", to, missing)
 			}
 		}
@@ -199,7 +210,8 @@ func TestNoTarget(t *testing.T) {
 		if _, err := r.Plan(t.Context(), control.RewindPages{Pages: 999}); !strings.Contains(fmt.Sprint(err), "no leader") {
 			t.Errorf("an unreadable checkpoint topic: %v", err)
 		}
-		for name, cursor := range map[string]string{"long": strings.Repeat("x", bridge.MaxCursor+1), "no UTF-8": "\xff", "lines": "a\nb"} {
+		for name, cursor := range map[string]string{"long": strings.Repeat("x", bridge.MaxCursor+1), "no UTF-8": "\xff",
+			"lines": "a\nb"} {
 			if m, err := r.Plan(t.Context(), control.ResetToCursor{Cursor: cursor}); err == nil {
 				t.Errorf("a cursor that is %s: planned to %+v", name, m.To)
 			}
@@ -217,18 +229,22 @@ func TestFollowOtherwise(t *testing.T) {
 		r.engine.Origin.Follow = bridge.FollowWindows
 		r.control()
 		m := r.plan(control.ResetToCurrent{})
-		if want := "by windows, events from " + time.UnixMilli(since).UTC().Format(time.RFC3339) + " on"; m.To.Text != want || m.Repeats != (control.Repeats{}) {
+		if want := "by windows, events from " + time.UnixMilli(since).UTC().Format(time.RFC3339) +
+			" on"; m.To.Text != want || m.Repeats != (control.Repeats{}) {
 			t.Errorf("planned to %q, repeats %+v, want %q", m.To.Text, m.Repeats, want)
 		}
-		if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, "must have been caught up") || !strings.Contains(notes, "is not published again") {
+		if notes := strings.Join(m.Notes, "\n"); !strings.Contains(notes, "must have been caught up") ||
+			!strings.Contains(notes, "is not published again") {
 			t.Errorf("notes %q", notes)
 		}
 		if _, err := r.Move(t.Context(), m, why); err != nil {
 			t.Fatal(err)
 		}
 		got := r.now()
-		mark := bridge.Listing{Floor: got.Origin.Start - r.engine.LookBack.Milliseconds(), Marks: []bridge.ListingMark{{At: got.Origin.Start - r.engine.LookBack.Milliseconds()}}}
-		if got.Cursor != "" || got.Origin.Start != since || got.Events != now.Events || !reflect.DeepEqual(got.Listing, &mark) {
+		mark := bridge.Listing{Floor: got.Origin.Start - r.engine.LookBack.Milliseconds(),
+			Marks: []bridge.ListingMark{{At: got.Origin.Start - r.engine.LookBack.Milliseconds()}}}
+		if got.Cursor != "" || got.Origin.Start != since || got.Events != now.Events ||
+			!reflect.DeepEqual(got.Listing, &mark) {
 			t.Errorf("the stream is at %+v, listing %+v, want %+v", got, got.Listing, mark)
 		}
 	})
@@ -251,7 +267,8 @@ func TestForeignCursor(t *testing.T) {
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		same := r.now()
 		same.Cursor, same.Events = "elsewhere", same.Events+100
-		if m := r.plan(control.Import{Checkpoint: same}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "ahead of the stream") {
+		if m := r.plan(control.Import{Checkpoint: same}); len(m.Notes) != 1 ||
+			!strings.Contains(m.Notes[0], "ahead of the stream") {
 			t.Errorf("ahead of the stream: notes %q", m.Notes)
 		}
 		for what, change := range map[string]func(c *bridge.Checkpoint){
@@ -261,10 +278,12 @@ func TestForeignCursor(t *testing.T) {
 			other := r.now()
 			change(&other)
 			_, err := r.Plan(t.Context(), control.Import{Checkpoint: other})
-			if foreign := want[*control.ForeignCursorError](t, err); len(foreign.Differences) != 1 || !strings.Contains(err.Error(), "its "+what+" is ") {
+			if foreign := want[*control.ForeignCursorError](t, err); len(foreign.Differences) != 1 ||
+				!strings.Contains(err.Error(), "its "+what+" is ") {
 				t.Errorf("%s: %v", what, err)
 			}
-			if m := r.plan(control.Import{Checkpoint: other, AcceptOther: true}); len(m.Notes) == 0 || !strings.Contains(m.Notes[0], "its "+what+" is ") {
+			if m := r.plan(control.Import{Checkpoint: other, AcceptOther: true}); len(m.Notes) == 0 ||
+				!strings.Contains(m.Notes[0], "its "+what+" is ") {
 				t.Errorf("%s: accepted with the notes %q", what, m.Notes)
 			}
 		}
@@ -292,8 +311,10 @@ func TestNotes(t *testing.T) {
 		}
 		r.engine.Origin.Events, r.engine.Origin.ItemID = nil, "/id"
 		r.control()
-		for name, to := range map[string]control.Target{"to here": control.ResetToCurrent{}, "back": control.RewindPages{Pages: 1}} {
-			if m := r.plan(to); !strings.Contains(m.Why, "ids change") || strings.Contains(strings.Join(m.Notes, "; "), "ids change") {
+		for name, to := range map[string]control.Target{"to here": control.ResetToCurrent{},
+			"back": control.RewindPages{Pages: 1}} {
+			if m := r.plan(to); !strings.Contains(m.Why, "ids change") ||
+				strings.Contains(strings.Join(m.Notes, "; "), "ids change") {
 				t.Errorf("other ids, %s: %q, notes %q", name, m.Why, m.Notes)
 			}
 		}
@@ -317,10 +338,12 @@ func TestPosition(t *testing.T) {
 			t.Errorf("while Redis is away: %+v, %v", away, err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
-		if _, err := r.Position(t.Context()); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
+		if _, err := r.Position(t.Context()); !errors.Is(err, bridgetest.ErrDown) ||
+			!strings.Contains(err.Error(), "no leader") {
 			t.Errorf("nobody answers: %v", err)
 		}
-		if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
+		if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) ||
+			!strings.Contains(err.Error(), "no leader") {
 			t.Errorf("a plan where nobody answers: %v", err)
 		}
 		heal()
@@ -329,7 +352,8 @@ func TestPosition(t *testing.T) {
 			t.Errorf("a plan where Redis is empty and the topic unreadable: %v", err)
 		}
 		r.kafka.unreadable = nil
-		if lost, err := r.Position(t.Context()); err != nil || lost.Version != p.Version || !strings.Contains(lost.Note, "no checkpoint of stream events in Redis") {
+		if lost, err := r.Position(t.Context()); err != nil || lost.Version != p.Version ||
+			!strings.Contains(lost.Note, "no checkpoint of stream events in Redis") {
 			t.Errorf("Redis lost it: %+v, %v", lost, err)
 		}
 		r.redis.Put([]byte("{}"))
@@ -344,16 +368,21 @@ func TestNoCheckpoint(t *testing.T) {
 	r := newHarness(t, bridge.ExactlyOnce)
 	r.redis.known = []string{"users", "events", "sessions"}
 	_, err := r.Position(t.Context())
-	if e := want[*control.NoCheckpointError](t, err); err.Error() != "no checkpoint of stream events in Redis; known streams: users, sessions" || e.Live != nil || !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if e := want[*control.NoCheckpointError](t,
+		err); err.Error() != "no checkpoint of stream events in Redis; known streams: users, sessions" || e.Live != nil ||
+		!errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Errorf("%v, %+v", err, e)
 	}
-	r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401", Hint: "check the key"})
+	r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401",
+		Hint: "check the key"})
 	_, err = r.Position(t.Context())
-	if e := want[*control.NoCheckpointError](t, err); e.Live == nil || e.Live.Hint != "check the key" || !strings.HasSuffix(err.Error(), "; pod-1 is blocked (auth): 401") {
+	if e := want[*control.NoCheckpointError](t, err); e.Live == nil || e.Live.Hint != "check the key" ||
+		!strings.HasSuffix(err.Error(), "; pod-1 is blocked (auth): 401") {
 		t.Errorf("%v, %+v", err, e)
 	}
 	r.redis.away()
-	if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "the checkpoint topic has no checkpoint of stream events") {
+	if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) ||
+		!strings.Contains(err.Error(), "the checkpoint topic has no checkpoint of stream events") {
 		t.Errorf("a plan from nothing: %v", err)
 	}
 }
@@ -388,35 +417,42 @@ func TestHistory(t *testing.T) {
 		r.redis.RollBack(0)
 		heal := r.redis.away()
 		h, err := r.History(t.Context(), bridge.HistoryQuery{Limit: 5})
-		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Version != all.Entries[0].Version || !strings.Contains(h.Note, "Redis does not answer") {
+		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Version != all.Entries[0].Version ||
+			!strings.Contains(h.Note, "Redis does not answer") {
 			t.Errorf("while Redis is away: %+v, %v", h, err)
 		}
 		for _, brief := range []bool{false, true} { // an entry with a tail may be large
 			h, err := r.History(t.Context(), bridge.HistoryQuery{Brief: brief})
-			if tails := slices.ContainsFunc(h.Entries, func(e control.HistoryEntry) bool { return len(e.Tail) > 0 }); err != nil || tails == brief {
+			if tails := slices.ContainsFunc(h.Entries,
+				func(e control.HistoryEntry) bool { return len(e.Tail) > 0 }); err != nil || tails == brief {
 				t.Errorf("brief is %t, tails are listed: %t, %v", brief, tails, err)
 			}
 		}
 		// Redis and the topic keep different commits of a second.
 		fifth := all.Entries[4].WrittenAt
 		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(fifth)})
-		if err != nil || len(h.Entries) == 0 || h.Entries[len(h.Entries)-1].WrittenAt < fifth || h.Entries[len(h.Entries)-1].WrittenAt/1000 != fifth/1000 {
+		if err != nil || len(h.Entries) == 0 || h.Entries[len(h.Entries)-1].WrittenAt < fifth ||
+			h.Entries[len(h.Entries)-1].WrittenAt/1000 != fifth/1000 {
 			t.Errorf("since the fifth, %d: %+v, %v", fifth, h.Entries, err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
-		if _, err := r.History(t.Context(), bridge.HistoryQuery{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
+		if _, err := r.History(t.Context(), bridge.HistoryQuery{}); !errors.Is(err, bridgetest.ErrDown) ||
+			!strings.Contains(err.Error(), "no leader") {
 			t.Errorf("nobody answers: %v", err)
 		}
 		heal()
-		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || len(h.Entries) != kept || !strings.Contains(h.Note, "no leader") {
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || len(h.Entries) != kept ||
+			!strings.Contains(h.Note, "no leader") {
 			t.Errorf("an unreadable checkpoint topic: %d entries, %q, %v", len(h.Entries), h.Note, err)
 		}
-		if h, err := r.History(t.Context(), bridge.HistoryQuery{Limit: 3}); err != nil || h.Note != "" || len(h.Entries) != 3 {
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{Limit: 3}); err != nil || h.Note != "" ||
+			len(h.Entries) != 3 {
 			t.Errorf("what Redis has is enough: %d entries, %q, %v", len(h.Entries), h.Note, err)
 		}
 		r.redis.Wipe()
 		r.kafka.unreadable = nil
-		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < 20 || h.Note != fmt.Sprintf("the last %d entries are from the checkpoint topic; Redis has none before", len(h.Entries)) {
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < 20 ||
+			h.Note != fmt.Sprintf("the last %d entries are from the checkpoint topic; Redis has none before", len(h.Entries)) {
 			t.Errorf("Redis was emptied: %d entries, %q, %v", len(h.Entries), h.Note, err)
 		}
 	})
@@ -435,7 +471,8 @@ func TestNoStart(t *testing.T) {
 		r.ports.NoStart = errors.New("no start")
 		r.control()
 		for _, to := range []control.Target{control.ResetToTime{Time: time.Now()}, control.ResetToLatest{}} {
-			if _, err := r.Plan(t.Context(), to); !errors.Is(err, control.ErrRejected) || !strings.Contains(err.Error(), "no start") {
+			if _, err := r.Plan(t.Context(), to); !errors.Is(err, control.ErrRejected) ||
+				!strings.Contains(err.Error(), "no start") {
 				t.Errorf("%T: %v", to, err)
 			}
 		}

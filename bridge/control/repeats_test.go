@@ -52,7 +52,8 @@ func TestRepeatsOfANewCount(t *testing.T) {
 		}
 		behind := last.Events - back.Events
 		r.repeats(control.RewindToEntry{Entry: back.Version}, between(behind, behind+now.Events))
-		if m := r.plan(control.RewindToEntry{Entry: back.Version}); len(m.Notes) > 0 && strings.Contains(strings.Join(m.Notes, "\n"), "ahead") {
+		if m := r.plan(control.RewindToEntry{Entry: back.Version}); len(m.Notes) > 0 &&
+			strings.Contains(strings.Join(m.Notes, "\n"), "ahead") {
 			t.Errorf("back to %s: notes %q", back.Version, m.Notes)
 		}
 	})
@@ -63,7 +64,8 @@ func TestRepeatsOfANewCount(t *testing.T) {
 func TestRepeatsAfterARewind(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
-		first, early, back, ahead, last := r.redis.Store.History()[0], r.entryOf(5), r.entryOf(12), r.entryOf(15), r.entryOf(19)
+		first, early, back, ahead, last := r.redis.Store.History()[0], r.entryOf(5), r.entryOf(12), r.entryOf(15),
+			r.entryOf(19)
 		fourth := r.entryOf(4)
 		r.must(control.RewindToEntry{Entry: back.Version})
 		lose()

@@ -96,7 +96,7 @@ func ParseTarget(name, text string, now time.Time) (to Target, err error) {
 		}
 		return RewindPages{Pages: -pages}, err
 	case TargetCursor:
-		return ResetToCursor{Cursor: text}, CheckCursor(text)
+		return ResetToCursor{Cursor: text}, checkCursor(text)
 	case TargetLatest:
 		return ResetToLatest{}, nil
 	case TargetCurrent:
@@ -333,10 +333,8 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	if from.Origin.Follow != p.cfg.Origin.Follow {
 		return p.followOtherwise()
 	}
-	m := newMove("the same position", bridge.Target{
-		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Border: from.Border, Start: from.Origin.Start,
-		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
-	}, p.repeatsAfter(ctx, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
+	m := newMove("the same position", from.CurrentTarget(), p.repeatsAfter(ctx,
+		found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
 	if !from.Origin.Same(p.cfg.Origin) {
 		m.Repeats = m.underOther()
 	}
@@ -363,7 +361,7 @@ func (p *planner) followOtherwise() (*Move, error) {
 }
 
 func (t ResetToCursor) plan(ctx context.Context, p *planner) (*Move, error) {
-	if err := CheckCursor(t.Cursor); err != nil {
+	if err := checkCursor(t.Cursor); err != nil {
 		return nil, err
 	}
 	text := fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor))
@@ -372,8 +370,8 @@ func (t ResetToCursor) plan(ctx context.Context, p *planner) (*Move, error) {
 	return m, nil
 }
 
-// CheckCursor returns why a cursor cannot have come from the API.
-func CheckCursor(cursor string) error {
+// checkCursor returns why a cursor cannot have come from the API.
+func checkCursor(cursor string) error {
 	switch {
 	case len(cursor) > bridge.MaxCursor:
 		return fmt.Errorf("the cursor has %d bytes, the maximum is %d", len(cursor), bridge.MaxCursor)

@@ -165,10 +165,10 @@ func TestResetWhileDataFlows(t *testing.T) {
 		items := r.source.Items()
 		for i, item := range items {
 			want := 1
-			if i >= int(back.Events) && count[string(item.Forms[0])] == 2 {
+			if i >= int(back.Events) && count[string(item.Raw)] == 2 {
 				want = 2 // between the target and where the reset was applied
 			}
-			if got := count[string(item.Forms[0])]; got != want {
+			if got := count[string(item.Raw)]; got != want {
 				t.Errorf("item %d is %d times in the topic", i, got)
 			}
 		}

@@ -373,7 +373,7 @@ func (r *harness) wantOnce() {
 	r.t.Helper()
 	var want []string
 	for _, item := range r.source.Items() {
-		want = append(want, string(item.Forms[0]))
+		want = append(want, string(item.Raw))
 	}
 	if got := r.values(); !slices.Equal(got, want) {
 		r.t.Errorf("topic holds %s\nexport holds %s", brief(got), brief(want))
@@ -407,7 +407,7 @@ func (r *harness) wantAll() {
 	}
 	var want []string
 	for _, item := range r.source.Items() {
-		want = append(want, string(item.Forms[0]))
+		want = append(want, string(item.Raw))
 	}
 	if !slices.Equal(first, want) {
 		r.t.Errorf("topic holds, first copies only, %s\nexport holds %s", brief(first), brief(want))

@@ -22,7 +22,8 @@ func TestHeldConnections(t *testing.T) {
 	t.Parallel()
 	const held = 700
 	for name, request := range map[string]string{
-		"silent": "", "idle": "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "half a header": "GET /livez HTTP/1.1\r\nHost: loc",
+		"silent": "", "idle": "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"half a header": "GET /livez HTTP/1.1\r\nHost: loc",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

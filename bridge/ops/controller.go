@@ -30,56 +30,6 @@ type Records interface {
 	Jobs(ctx context.Context) ([]backfill.Listed, error)
 }
 
-// History is a part of the committed cursors of a stream.
-type History struct {
-	// Source has the newest entries: redis, or kafka if Redis has none or is unreachable.
-	// Note names what is missing.
-	Source  string         `json:"source"`
-	Note    string         `json:"note,omitempty"`
-	Entries []HistoryEntry `json:"entries"` // newest first
-}
-
-func historyOf(found *control.History) History {
-	h := History{Source: "redis", Note: found.Note, Entries: make([]HistoryEntry, len(found.Entries))}
-	if found.Stored == 0 && len(found.Entries) > 0 {
-		h.Source = "kafka"
-	}
-	for i := range found.Entries {
-		h.Entries[i] = entryOf(&found.Entries[i])
-	}
-	return h
-}
-
-// HistoryEntry is one committed cursor, without the cursor itself.
-type HistoryEntry struct {
-	bridge.Version
-	// Parent is the entry before it, empty if unknown.
-	Parent string `json:"parent,omitempty"`
-	// OtherBranch is true if a later move left it.
-	OtherBranch bool `json:"other_branch,omitempty"`
-	// At is when it was committed; Kind, Events, Pages, CursorHash, Position and
-	// Change are the checkpoint's.
-	At         time.Time      `json:"at"`
-	Kind       bridge.Kind    `json:"kind"`
-	Events     int64          `json:"events"`
-	Pages      int64          `json:"pages"`
-	CursorHash string         `json:"cursor_hash"`
-	Position   time.Time      `json:"position,omitzero"`
-	Change     *bridge.Change `json:"change"`
-}
-
-func entryOf(e *control.HistoryEntry) HistoryEntry {
-	h := HistoryEntry{
-		Version: e.Version, OtherBranch: e.OtherBranch, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind,
-		Events: e.Events, Pages: e.Pages, CursorHash: bridge.CursorHash(e.Cursor),
-		Position: bridge.Instant(e.PositionTime).UTC(), Change: e.Change,
-	}
-	if e.Parent != nil {
-		h.Parent = e.Parent.String()
-	}
-	return h
-}
-
 // deadLetters are the newest dead letters of a stream.
 type deadLetters struct {
 	DeadLetters []deadLetter `json:"letters"` // newest first, as many as were asked for

@@ -26,7 +26,8 @@ type movingStream struct{ looks atomic.Int64 }
 func (m *movingStream) Alive() bool { return true }
 
 func (m *movingStream) Status() bridge.Status {
-	return bridge.Status{Stream: "events", Mode: bridge.ExactlyOnce, State: bridge.StateRunning, CaughtUp: true, Events: m.looks.Add(1)}
+	return bridge.Status{Stream: "events", Mode: bridge.ExactlyOnce, State: bridge.StateRunning, CaughtUp: true,
+		Events: m.looks.Add(1)}
 }
 
 // feedServer is a server on loopback, and what feeds its events.
@@ -75,7 +76,8 @@ func (f *feedServer) connect(t *testing.T) <-chan message {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" ||
+		res.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%s %v", res.Status, res.Header)
 	}
 	lines := bufio.NewScanner(res.Body)
@@ -132,7 +134,8 @@ func TestFeed(t *testing.T) {
 		Level string
 		Attrs map[string]any
 	}
-	if err := json.Unmarshal([]byte(past), &entry); err != nil || entry.Level != "WARN" || entry.Attrs["stream"] != "events" || entry.Attrs["n"] != 1.0 {
+	if err := json.Unmarshal([]byte(past), &entry); err != nil || entry.Level != "WARN" ||
+		entry.Attrs["stream"] != "events" || entry.Attrs["n"] != 1.0 {
 		t.Errorf("log entry %s", past)
 	}
 	await(t, feed, "status", `"state":"running"`)
@@ -249,7 +252,8 @@ func TestSamples(t *testing.T) {
 				t.Errorf("values %v: sample %s, with %s", values, got, private)
 			}
 		}
-		if !strings.Contains(got, `"type":"first"`) || strings.Contains(got, `"alice"`) || strings.Contains(got, bridge.CursorHash("alice")) {
+		if !strings.Contains(got, `"type":"first"`) || strings.Contains(got, `"alice"`) ||
+			strings.Contains(got, bridge.CursorHash("alice")) {
 			t.Errorf("values %v: sample %s, want the first one, without its key and a hash that others can compute", values, got)
 		}
 		_, hash, _ := strings.Cut(got, `"key_hash":"`)

@@ -18,7 +18,8 @@ func FuzzRequest(f *testing.F) {
 		{"POST", path, "localhost", "Bearer x", "", anyReason},
 		{"POST", path, "evil.example", "Bearer " + rightToken, "", anyReason},
 		{"POST", path, "[::1]:80", "bearer  " + rightToken, "http://evil.example", anyReason},
-		{"POST", "/api/v1/streams/events/move", "127.0.0.1", "Bearer " + rightToken, "", `{"to":{"shift":-1},"reason":"x","execute":true,"confirm":"events","base_epoch":1}`},
+		{"POST", "/api/v1/streams/events/move", "127.0.0.1", "Bearer " + rightToken, "",
+			`{"to":{"shift":-1},"reason":"x","execute":true,"confirm":"events","base_epoch":1}`},
 		{"POST", "/api/v1/streams/events/move", "127.0.0.1", "", "null", `{"to":{"entry":"1.2"},"reason":"x"}`},
 		{"POST", "/api/v1/streams/%2e%2e/pause", "localhost:", "Basic Og==", "", `{"reason":"\u0000"}`},
 		{"POST", "/api/v1/jobs", "localhost", "Bearer " + rightToken, "", newJob("")},
@@ -33,7 +34,8 @@ func FuzzRequest(f *testing.F) {
 	}
 	s, jobs, _ := jobSite(ops.Config{Addr: ":8080", AdminToken: rightToken})
 	f.Fuzz(func(t *testing.T, method, path, host, authorization, origin, body string) {
-		a := ask{line: method + " " + path, host: host, peer: "10.0.0.1:1", body: body, header: map[string]string{"Authorization": authorization, "Origin": origin}}
+		a := ask{line: method + " " + path, host: host, peer: "10.0.0.1:1", body: body,
+			header: map[string]string{"Authorization": authorization, "Origin": origin}}
 		if !sendable(method, path) || strings.HasPrefix(path, "/api/v1/events") {
 			t.Skip()
 		}
@@ -41,14 +43,16 @@ func FuzzRequest(f *testing.F) {
 		w := s.do(a)
 		scheme, token, _ := strings.Cut(authorization, " ")
 		trusted := strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(token) == rightToken
-		if acted := len(s.control.orders)+len(s.control.plans)+len(jobs.asks) > 0 || jobs.last != nil; acted && (!trusted || method != "POST") {
+		if acted := len(s.control.orders)+len(s.control.plans)+len(jobs.asks) > 0 || jobs.last != nil; acted &&
+			(!trusted || method != "POST") {
 			t.Errorf("acted for %+v", a)
 		}
 		if strings.Contains(strings.ToLower(host), "evil") && w.Code != 421 {
 			t.Errorf("%+v: %d, want 421", a, w.Code)
 		}
 		answer := w.Body.String()
-		if strings.Contains(answer, secretCursor) || strings.Contains(answer, rightToken) && !strings.Contains(path+body, rightToken) {
+		if strings.Contains(answer, secretCursor) || strings.Contains(answer, rightToken) &&
+			!strings.Contains(path+body, rightToken) {
 			t.Errorf("%+v: the answer tells a secret: %s", a, answer)
 		}
 		if w.Code >= 500 {

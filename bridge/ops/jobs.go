@@ -132,7 +132,8 @@ const earliest = "earliest"
 
 func (q *jobRequest) parse(who string) (*backfill.Spec, error) {
 	r := &backfill.Spec{
-		Kind: q.Kind, Windows: int(q.Windows), Parallel: int(q.Parallel), RateLimit: q.RateLimit, Events: q.Events, Topic: q.Topic,
+		Kind: q.Kind, Windows: int(q.Windows), Parallel: int(q.Parallel), RateLimit: q.RateLimit, Events: q.Events,
+		Topic:        q.Topic,
 		AllowOverlap: q.AllowOverlap, Who: who, Reason: q.Reason,
 	}
 	if q.Execute {

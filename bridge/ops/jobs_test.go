@@ -35,7 +35,8 @@ func (f *fakeJobs) Plan(_ context.Context, stream string, r *backfill.Spec) (*ba
 		id = "aaaaaa"
 	}
 	return &backfill.Plan{Job: backfill.Job{
-		ID: id, Kind: r.Kind, Stream: stream, Topic: "export." + stream, From: r.From, To: r.To, Windows: backfill.Split(r.From, r.To, max(1, r.Windows)),
+		ID: id, Kind: r.Kind, Stream: stream, Topic: "export." + stream, From: r.From, To: r.To,
+		Windows:  backfill.Split(r.From, r.To, max(1, r.Windows)),
 		Parallel: 2, RateLimit: 5, PageSize: 100, Who: r.Who, Reason: r.Reason, Created: 5000, State: backfill.Running,
 	}, Notes: []string{"a note"}}, f.err
 }
@@ -85,7 +86,8 @@ func jobSite(cfg ops.Config) (*site, *fakeJobs, *strings.Builder) {
 const jobsPath = "POST /api/v1/jobs"
 
 func newJob(more string) string {
-	return `{"stream":"events","kind":"backfill","from":"2026-01-01T00:00:00Z","to":"2026-02-01T00:00:00Z","windows":4,"reason":"why"` + more + `}`
+	return `{"stream":"events","kind":"backfill","from":"2026-01-01T00:00:00Z","to":"2026-02-01T00:00:00Z",` +
+		`"windows":4,"reason":"why"` + more + `}`
 }
 
 // A job is planned, then started with the id and the hash of its plan; the log says by
@@ -101,8 +103,10 @@ func TestStartJob(t *testing.T) {
 	hash, _ := plan["plan_hash"].(string)
 	delete(plan, "plan_hash")
 	want := map[string]any{
-		"id": "aaaaaa", "kind": "backfill", "stream": "events", "state": "planned", "topic": "export.events", "from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
-		"windows": 4.0, "done": 0.0, "events": 0.0, "progress": 0.0, "progress_with_events": 0.0, "parallel": 2.0, "rate_limit": 5.0, "who": "http:127.0.0.1", "reason": "why", "begun": "1970-01-01T00:00:05Z",
+		"id": "aaaaaa", "kind": "backfill", "stream": "events", "state": "planned", "topic": "export.events",
+		"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
+		"windows": 4.0, "done": 0.0, "events": 0.0, "progress": 0.0, "progress_with_events": 0.0, "parallel": 2.0,
+		"rate_limit": 5.0, "who": "http:127.0.0.1", "reason": "why", "begun": "1970-01-01T00:00:05Z",
 		"page_size": 100.0, "notes": []any{"a note"},
 	}
 	if diff := cmp.Diff(want, plan); diff != "" || len(hash) != 16 {
@@ -125,12 +129,14 @@ func TestStartJob(t *testing.T) {
 	if diff := cmp.Diff([]string{"start aaaaaa by http:127.0.0.1"}, jobs.asks); diff != "" {
 		t.Error(diff)
 	}
-	for _, text := range []string{`msg="action done"`, "stream=events", `action="start backfill"`, "job=aaaaaa", "who=http:127.0.0.1", "reason=why"} {
+	for _, text := range []string{`msg="action done"`, "stream=events", `action="start backfill"`, "job=aaaaaa",
+		"who=http:127.0.0.1", "reason=why"} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("the log lacks %s: %s", text, log)
 		}
 	}
-	if w := s.do(ask{line: jobsPath, body: strings.Replace(newJob(""), "2026-01-01T00:00:00Z", "earliest", 1)}); w.Code != 200 || jobs.last.From != 0 {
+	if w := s.do(ask{line: jobsPath, body: strings.Replace(newJob(""), "2026-01-01T00:00:00Z", "earliest",
+		1)}); w.Code != 200 || jobs.last.From != 0 {
 		t.Errorf("from the earliest event: %d %s", w.Code, w.Body)
 	}
 }
@@ -139,16 +145,19 @@ func TestActOnJob(t *testing.T) {
 	t.Parallel()
 	s, jobs, log := jobSite(ops.Config{})
 	for _, tc := range []struct{ action, did, state string }{
-		{"resume", "resume aaaaaa by http:127.0.0.1", "running"}, {"cancel", "cancel aaaaaa by http:127.0.0.1 because why", "cancelled"},
+		{"resume", "resume aaaaaa by http:127.0.0.1", "running"}, {"cancel",
+			"cancel aaaaaa by http:127.0.0.1 because why", "cancelled"},
 	} {
 		path := jobsPath + "/aaaaaa/" + tc.action
 		jobs.asks = nil
 		log.Reset()
-		if w := s.do(ask{line: path, body: anyReason}); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"running"`) || len(jobs.asks)+log.Len() > 0 {
+		if w := s.do(ask{line: path, body: anyReason}); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"state":"running"`) || len(jobs.asks)+log.Len() > 0 {
 			t.Errorf("%s without execute: %d %s, did %v", tc.action, w.Code, w.Body, jobs.asks)
 		}
 		w := s.do(ask{line: path, body: `{"reason":"why","execute":true}`})
-		if w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"`+tc.state+`"`) || len(jobs.asks) != 1 || jobs.asks[0] != tc.did {
+		if w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"`+tc.state+`"`) || len(jobs.asks) != 1 ||
+			jobs.asks[0] != tc.did {
 			t.Errorf("%s: %d %s, did %v", tc.action, w.Code, w.Body, jobs.asks)
 		}
 		if !strings.Contains(log.String(), `msg="action done" stream=events action="`+tc.action) {
@@ -219,7 +228,8 @@ func TestJobFailures(t *testing.T) {
 		{refused(backfill.Unknown), 404, "/api/v1/jobs"},
 		{refused(backfill.IsDone), 409, ""},
 		{refused(backfill.InUse), 409, "wait until that process stops, or ends the job"},
-		{refused(backfill.Overlaps), 409, `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`},
+		{refused(backfill.Overlaps), 409,
+			`choose another range, or "allow_overlap": true publishes it again, with the same ce_id`},
 		{refused(backfill.NoBounds), 409, "correct these settings, if the API has bounds"},
 		{backfill.ErrStopping, 503, "retry when it has restarted"},
 		{fmt.Errorf("commit: %w", &bridge.Fault{Err: errors.New("no brokers"), Hint: "check"}), 503, "check"},
@@ -228,7 +238,8 @@ func TestJobFailures(t *testing.T) {
 	} {
 		s, jobs, log := jobSite(ops.Config{})
 		jobs.err = f.err
-		for _, a := range []ask{{line: jobsPath, body: newJob("")}, {line: jobsPath + "/aaaaaa/cancel", body: `{"reason":"why","execute":true}`}} {
+		for _, a := range []ask{{line: jobsPath, body: newJob("")},
+			{line: jobsPath + "/aaaaaa/cancel", body: `{"reason":"why","execute":true}`}} {
 			w := s.do(a)
 			wantRefusal(t, w, f.code, f.err.Error())
 			if !strings.Contains(w.Body.String(), fmt.Sprintf(`"hint":%q`, f.hint)) {
@@ -245,7 +256,8 @@ func TestJobFailures(t *testing.T) {
 func TestJobsInTrouble(t *testing.T) {
 	t.Parallel()
 	s, _, _ := jobSite(ops.Config{})
-	s.records.jobs = []backfill.Listed{{Job: backfill.Job{ID: "aaaaaa", State: backfill.Running}}, {Job: backfill.Job{ID: "bbbbbb", State: backfill.Done}}}
+	s.records.jobs = []backfill.Listed{{Job: backfill.Job{ID: "aaaaaa", State: backfill.Running}},
+		{Job: backfill.Job{ID: "bbbbbb", State: backfill.Done}}}
 	body := s.do(ask{line: "GET /api/v1/jobs"}).Body.String()
 	if !strings.Contains(body, `"trouble":"the API is away from aaaaaa"`) || strings.Contains(body, "from bbbbbb") {
 		t.Error(body)

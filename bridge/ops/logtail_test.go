@@ -45,14 +45,16 @@ func TestLogIsKept(t *testing.T) {
 	for i := range 120 {
 		log.With("n", i).Info("state")
 	}
-	log.With("stream", "events").WithGroup("g").Warn("last", "error", errors.New("broken"), "key", bridge.Secret("abc"), "loud", loud{},
+	log.With("stream", "events").WithGroup("g").Warn("last", "error", errors.New("broken"), "key",
+		bridge.Secret("abc"), "loud", loud{},
 		slog.Group("in", "n", 1), "long", strings.Repeat("x", 5000), "took", time.Second)
 	feed := f.connect(t)
 	if first := <-feed; first.event != "log" || !strings.Contains(first.data, `"n":21`) {
 		t.Errorf("the hundred entries before the last begin with %v", first)
 	}
 	last := await(t, feed, "log", `"msg":"last"`)
-	for _, want := range []string{`"stream":"events"`, `"g.error":"broken"`, `"g.key":"***"`, `"g.loud":"quiet"`, `"g.in.n":1`, `"g.took":"1s"`, `"level":"WARN"`} {
+	for _, want := range []string{`"stream":"events"`, `"g.error":"broken"`, `"g.key":"***"`, `"g.loud":"quiet"`,
+		`"g.in.n":1`, `"g.took":"1s"`, `"level":"WARN"`} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the entry lacks %s: %s", want, last)
 		}

@@ -97,7 +97,7 @@ func (h *handler) history(r *http.Request) (string, reader, error) {
 	}
 	return fmt.Sprint(stream, "/", q), func(ctx context.Context) (any, error) {
 		found, err := h.Controllers[stream].History(ctx, q)
-		return historyOf(&found), steered(err)
+		return found, steered(err)
 	}, nil
 }
 

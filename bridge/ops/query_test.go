@@ -51,7 +51,8 @@ func TestQueries(t *testing.T) {
 			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
 				t.Errorf("%d %s, want %d with %s", w.Code, w.Body, tc.code, tc.want)
 			}
-			if location := w.Header().Get("Location"); location != "" && (!strings.HasPrefix(location, "/") || strings.HasPrefix(location, "//")) {
+			if location := w.Header().Get("Location"); location != "" &&
+				(!strings.HasPrefix(location, "/") || strings.HasPrefix(location, "//")) {
 				t.Errorf("redirects to %s", location)
 			}
 		})
@@ -65,15 +66,23 @@ func TestRecords(t *testing.T) {
 	s := newSite(ops.Config{})
 	for i := range 3 {
 		s.records.dead = append(s.records.dead, deadletter.DeadLetter{
-			Place: deadletter.Place{Partition: 1, Offset: int64(9 - i)}, Time: time.UnixMilli(1000), Reason: bridge.DefectTime, Size: 7, Item: []byte("secret"), Headers: map[string]string{"ce_type": "orderPlaced"},
+			Place: deadletter.Place{Partition: 1, Offset: int64(9 - i)}, Time: time.UnixMilli(1000),
+			Reason: bridge.DefectTime, Size: 7, Item: []byte("secret"), Headers: map[string]string{"ce_type": "orderPlaced"},
 		})
 	}
 	s.records.jobs = []backfill.Listed{{Job: backfill.Job{
-		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000, Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5, Outside: 2}, {From: 2000, To: 3000}},
+		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000,
+		Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5, Outside: 2}, {From: 2000, To: 3000}},
 	}}}
 	for line, want := range map[string]string{
-		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7,"headers":{"ce_type":"orderPlaced"}}],"total":1,"more":true}`,
-		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"outside_range":2,"note":"2 of 5 events have a time outside the requested range: the API selects by another time, or ignores a bound; check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT","progress":0.5,"progress_with_events":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
+		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,` +
+			`"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7,` +
+			`"headers":{"ce_type":"orderPlaced"}}],"total":1,"more":true}`,
+		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"",` +
+			`"from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"outside_range":2,` +
+			`"note":"2 of 5 events have a time outside the requested range: the API selects by another time,` +
+			` or ignores a bound; check EXPORT_START_PARAM, EXPORT_END_PARAM and EXPORT_TIME_FORMAT","progress":0.5,` +
+			`"progress_with_events":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
 	} {
 		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
 			t.Errorf("%s: %d %s, want %s", line, w.Code, w.Body, want)
@@ -85,7 +94,8 @@ func TestHistoryQuery(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{})
 	s.do(ask{line: "GET /api/v1/streams/events/history?limit=7&since=2026-01-02T03:04:05Z"})
-	if want := (bridge.HistoryQuery{Limit: 7, Brief: true, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); s.control.query != want {
+	if want := (bridge.HistoryQuery{Limit: 7, Brief: true, Since: time.Date(2026, 1, 2, 3, 4, 5, 0,
+		time.UTC)}); s.control.query != want {
 		t.Errorf("asked for %+v, want %+v", s.control.query, want)
 	}
 	s.do(ask{line: "GET /api/v1/streams/events/history"})
@@ -99,7 +109,8 @@ func TestStatusHidesTheCursor(t *testing.T) {
 	t.Parallel()
 	w := newSite(ops.Config{}).do(ask{line: "GET /api/v1/status"})
 	body := w.Body.String()
-	for _, want := range []string{`"epoch":3`, `"cursor_hash":"`, `"tail_items":2`, `"client_id":"one"`, `"guarantee":"exactly-once`} {
+	for _, want := range []string{`"epoch":3`, `"cursor_hash":"`, `"tail_items":2`, `"client_id":"one"`,
+		`"guarantee":"exactly-once`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("status lacks %s: %s", want, body)
 		}
@@ -120,10 +131,12 @@ func TestSession(t *testing.T) {
 		ask  ask
 		want []string
 	}{
-		{"here", ops.Config{}, ask{}, []string{`"write":true`, `"needs_token":false`, `"show_events":false`, `"streams":["events"]`, `"version":"v1"`}},
+		{"here", ops.Config{}, ask{}, []string{`"write":true`, `"needs_token":false`, `"show_events":false`,
+			`"streams":["events"]`, `"version":"v1"`}},
 		{"elsewhere", ops.Config{}, ask{peer: "10.0.0.1:1"}, []string{`"write":false`, `"needs_token":false`}},
 		{"without the token", locked, ask{}, []string{`"write":false`, `"needs_token":true`, `"show_events":true`}},
-		{"with the token", locked, ask{header: map[string]string{"Authorization": "Bearer " + rightToken}}, []string{`"write":true`, `"needs_token":true`}},
+		{"with the token", locked, ask{header: map[string]string{"Authorization": "Bearer " + rightToken}},
+			[]string{`"write":true`, `"needs_token":true`}},
 	} {
 		tc.ask.line = "GET /api/v1/session"
 		w := newSite(tc.cfg).do(tc.ask)
@@ -141,7 +154,8 @@ func TestHeaders(t *testing.T) {
 		p.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
 	})
 	for line, code := range map[string]int{
-		"GET /": 200, "GET /app.js": 200, "POST /": 405, "GET /livez": 200, "GET /metrics": 200, "GET /api/v1/session": 200, "GET /api/v1/nothing": 404,
+		"GET /": 200, "GET /app.js": 200, "POST /": 405, "GET /livez": 200, "GET /metrics": 200,
+		"GET /api/v1/session": 200, "GET /api/v1/nothing": 404,
 	} {
 		w := s.do(ask{line: line})
 		if w.Code != code {
@@ -171,10 +185,12 @@ func TestRefusedVisitor(t *testing.T) {
 	const text = "unknown Host name \"bridge.example\"\nTry: add it to HTTP_ALLOWED_HOSTS, or use the IP address\n"
 	for accept, want := range map[string]string{
 		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/plain; charset=utf-8",
-		"*/*": "application/json; charset=utf-8", "": "application/json; charset=utf-8", "application/json, text/html": "application/json; charset=utf-8",
+		"*/*": "application/json; charset=utf-8", "": "application/json; charset=utf-8",
+		"application/json, text/html": "application/json; charset=utf-8",
 	} {
 		w := s.do(ask{line: "GET /", host: "bridge.example", header: map[string]string{"Accept": accept}})
-		if got := w.Header().Get("Content-Type"); w.Code != 421 || got != want || (w.Body.String() == text) != strings.HasPrefix(want, "text/plain") {
+		if got := w.Header().Get("Content-Type"); w.Code != 421 || got != want ||
+			(w.Body.String() == text) != strings.HasPrefix(want, "text/plain") {
 			t.Errorf("Accept %q: %d, %s: %s", accept, w.Code, got, w.Body)
 		}
 	}

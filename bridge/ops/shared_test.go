@@ -101,7 +101,10 @@ func TestQueriesReadOnce(t *testing.T) {
 			{"GET /api/v1/streams/events/history?limit=7", &h.entries},
 			{"GET /api/v1/status", &h.states},
 		} {
-			if codes := s.atOnce(16, func(i int) string { return tc.line + strings.Repeat("&x=1", i*strings.Count(tc.line, "?")) }); !slices.Equal(codes, []int{200}) {
+			if codes := s.atOnce(16, func(i int) string {
+				return tc.line +
+					strings.Repeat("&x=1", i*strings.Count(tc.line, "?"))
+			}); !slices.Equal(codes, []int{200}) {
 				t.Errorf("%s: answers %d", tc.line, codes)
 			}
 			if most, all := tc.most.Load(), tc.all.Load(); most != 1 || all > 2 {
@@ -123,7 +126,8 @@ func TestQueriesReadOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := heavySite()
 		var asking sync.WaitGroup
-		for _, line := range []string{"GET /api/v1/streams/events/dead-letters?limit=%d", "GET /api/v1/streams/events/history?limit=%d"} {
+		for _, line := range []string{"GET /api/v1/streams/events/dead-letters?limit=%d",
+			"GET /api/v1/streams/events/history?limit=%d"} {
 			asking.Go(func() { s.atOnce(16, func(i int) string { return fmt.Sprintf(line, i+1) }) })
 		}
 		synctest.Wait()

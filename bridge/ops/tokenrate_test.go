@@ -18,7 +18,8 @@ func TestGuessesOfAShortTokenAreSlowed(t *testing.T) {
 		s := newSite(ops.Config{Addr: ":8080", AdminToken: "9999"})
 		const guesser, other = "10.0.0.1:1", "10.0.0.2:1"
 		try := func(peer, token string) *httptest.ResponseRecorder {
-			return s.do(ask{line: pausePath, body: anyReason, peer: peer, header: map[string]string{"Authorization": "Bearer " + token}})
+			return s.do(ask{line: pausePath, body: anyReason, peer: peer,
+				header: map[string]string{"Authorization": "Bearer " + token}})
 		}
 		for range 20 {
 			if w := try(guesser, "9999"); w.Code != 200 {
@@ -48,9 +49,11 @@ func TestGuessesAreSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(ops.Config{Addr: ":8080", AdminToken: rightToken})
 		try := func(line, peer, token string) *httptest.ResponseRecorder {
-			return s.do(ask{line: line, body: anyReason, peer: peer, header: map[string]string{"Authorization": "Bearer " + token}})
+			return s.do(ask{line: line, body: anyReason, peer: peer, header: map[string]string{"Authorization": "Bearer " +
+				token}})
 		}
-		const guesser, other, v6, v6neighbour, session = "10.0.0.1:1", "10.0.0.2:1", "[2001:db8::1]:1", "[2001:db8::2]:1", "GET /api/v1/session"
+		const guesser, other, v6, v6neighbour, session = "10.0.0.1:1", "10.0.0.2:1", "[2001:db8::1]:1", "[2001:db8::2]:1",
+			"GET /api/v1/session"
 		for i := range 10 {
 			w := try(pausePath, guesser, fmt.Sprint(i))
 			wantRefusal(t, w, 401, "is wrong")

@@ -188,7 +188,8 @@ func inboxOverdue(t *testing.T, f InboxFixture) {
 func inboxAnswers(t *testing.T, f InboxFixture) {
 	for n, a := range []bridge.Answer{
 		{Applied: true, By: "owner-1", Version: bridge.Version{Epoch: 2}, At: itemTime},
-		{Detail: "the epoch is 3, not 2; look again with cursor show", By: "owner-1", Version: bridge.Version{Epoch: 3, Seq: 8}, At: itemTime},
+		{Detail: "the epoch is 3, not 2; look again with cursor show", By: "owner-1",
+			Version: bridge.Version{Epoch: 3, Seq: 8}, At: itemTime},
 	} {
 		c := commandOf(fmt.Sprint("r", n))
 		f.Push(c)
@@ -231,7 +232,8 @@ func inboxUnanswered(t *testing.T, f InboxFixture) {
 	for _, applied := range []bool{true, false} {
 		got, err := f.Inbox.Answer(t.Context(), c, claimBy("session"), bridge.Answer{Applied: applied, By: "owner"})
 		if a, ok := f.Answer(c.ID); !errors.Is(err, bridge.ErrConflict) || ok {
-			t.Errorf("an answer to a withdrawn command, applied %v, returned %+v, %v and is recorded as %+v; want a conflict", applied, got, err, a)
+			t.Errorf("an answer to a withdrawn command, applied %v, returned %+v, %v and is recorded as %+v; "+
+				"want a conflict", applied, got, err, a)
 		}
 	}
 }

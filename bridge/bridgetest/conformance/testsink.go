@@ -35,7 +35,7 @@ type SinkFixture struct {
 	// Recreate deletes the topic of the events and makes it again, empty. Nil
 	// where that cannot be done; the suite then skips what needs it, visibly.
 	// ByName says that the server is told names of topics, not their ids, so
-	// that at least once records can get into the topic that was made again.
+	// that in at-least-once mode records can get into the topic that was made again.
 	Recreate func()
 	ByName   bool
 }
@@ -140,7 +140,8 @@ func sinkWaits(t *testing.T, f SinkFixture) {
 		heal()
 	case <-time.After(moment):
 		heal()
-		if err := receive(t, result, "recover after the server was back"); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+		if err := receive(t, result, "recover after the server was back"); err != nil &&
+			!errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Errorf("recover after the server was back: %v", err)
 		}
 	}

@@ -11,7 +11,8 @@ func sinkTopics(t *testing.T, f SinkFixture) {
 	s := f.Open(stream)
 	mustRecover(t, s)
 	before := topicsOf(t, s)
-	if events := before[0]; events.ID == "" && !f.ByName || events.DeadLetters || events.Partitions < 1 || events.End != 0 {
+	if events := before[0]; events.ID == "" && !f.ByName || events.DeadLetters || events.Partitions < 1 ||
+		events.End != 0 {
 		t.Errorf("the topic of a new stream is %+v, want it empty, with an id and partitions", events)
 	}
 	const events = 20

@@ -206,8 +206,10 @@ func sourceCancelled(t *testing.T, f SourceFixture) {
 func sourceDecodes(t *testing.T, f SourceFixture) {
 	const metadata = `"metadata":{"organization":{"name":"Org","slug":"org"},"workspace":{"name":"W","slug":"ws"},` +
 		`"application":{"name":"A","slug":"app"}},"unknown":[1,{"items":[]}]`
-	const bare = `{"EventId":"wrong","x":{"eventId":"wrong"},"eventId":"right","eventid":"wrong","timestamp":5,"userId":null}`
-	f.Serve(always(bridgetest.Answer{Body: `{` + metadata + `,"items":[` + itemBody(1) + ` , ` + itemBody(2) + `,` + bare + `],"nextCursor":"n"}`}))
+	const bare = `{"EventId":"wrong","x":{"eventId":"wrong"},"eventId":"right","eventid":"wrong","timestamp":5,` +
+		`"userId":null}`
+	f.Serve(always(bridgetest.Answer{Body: `{` + metadata + `,"items":[` + itemBody(1) + ` , ` + itemBody(2) + `,` +
+		bare + `],"nextCursor":"n"}`}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	defer p.Release()
 	mustDecode(t, f.Source, p)
@@ -258,7 +260,8 @@ func sourceBytesUntouched(t *testing.T, f SourceFixture) {
 }
 
 func sourceDefects(t *testing.T, f SourceFixture) {
-	items := []string{`{"eventId":"1","timestamp":1}`, `17`, `"text"`, `null`, `[]`, `{"eventId":"2"}`, `{"eventId":"3","timestamp":"soon"}`, "{\"eventId\":\"4\",\"timestamp\":4,\"text\":\"a\xff\"}"}
+	items := []string{`{"eventId":"1","timestamp":1}`, `17`, `"text"`, `null`, `[]`, `{"eventId":"2"}`,
+		`{"eventId":"3","timestamp":"soon"}`, "{\"eventId\":\"4\",\"timestamp\":4,\"text\":\"a\xff\"}"}
 	want := []bridge.Defect{"", bridge.DefectNotObject, bridge.DefectNotObject, bridge.DefectNotObject,
 		bridge.DefectNotObject, bridge.DefectTime, bridge.DefectTime, bridge.DefectBadText}
 	f.Serve(always(bridgetest.Answer{Body: pageBody("n", strings.Join(items, ","))}))
@@ -270,7 +273,8 @@ func sourceDefects(t *testing.T, f SourceFixture) {
 	}
 	for i, e := range p.Events {
 		if e.Defect != want[i] || e.Index != i || string(e.Raw) != items[i] {
-			t.Errorf("item %s: defect %q, index %d, raw %q; want %q, %d and the item", items[i], e.Defect, e.Index, e.Raw, want[i], i)
+			t.Errorf("item %s: defect %q, index %d, raw %q; want %q, %d and the item", items[i], e.Defect, e.Index, e.Raw,
+				want[i], i)
 		}
 	}
 }
@@ -324,7 +328,8 @@ func sourceNotAPage(t *testing.T, f SourceFixture) {
 func sourceEmptyPage(t *testing.T, f SourceFixture) {
 	for body, next := range map[string]string{
 		pageBody("", ""): "", pageBody("n", ""): "n",
-		`{"items":null,"nextCursor":"n"}`: "n", `{"items":null,"nextCursor":null}`: "", `{"nextCursor":"n"}`: "n", `{"nextCursor":""}`: "",
+		`{"items":null,"nextCursor":"n"}`: "n", `{"items":null,"nextCursor":null}`: "", `{"nextCursor":"n"}`: "n",
+		`{"nextCursor":""}`: "",
 	} {
 		f.Serve(always(bridgetest.Answer{Body: body}))
 		p := mustFetch(t, f.Source, bridge.Position{Cursor: "c"})

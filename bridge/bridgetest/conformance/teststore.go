@@ -320,7 +320,8 @@ func fullCheckpoint() bridge.Checkpoint {
 	c.LastEventTime, c.PositionTime, c.AdvanceTime = itemTime, itemTime+1, itemTime+2
 	c.Drained, c.MarksEnd, c.PausedUntil = true, true, bridge.Forever
 	c.RecentCursors = bridge.RecentCursors{1, 1<<64 - 1}
-	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why", From: bridge.Version{Epoch: 2, Seq: 9}, At: itemTime}
+	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why",
+		From: bridge.Version{Epoch: 2, Seq: 9}, At: itemTime}
 	c.RewindEnd, c.KnownFrom = &bridge.RewindEnd{CursorHash: "abc", EventTime: itemTime}, itemTime-1
 	return c
 }

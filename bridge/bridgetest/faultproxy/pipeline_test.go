@@ -75,7 +75,8 @@ func TestPipeline(t *testing.T) {
 		p := NewKafkaProxy()
 		p.Add(KafkaRule{Fault: DelayReply, Delay: 5 * time.Millisecond, Times: -1})
 		client, server := carryPipes(t, p)
-		if requests, whole := exchange(t, client, server, make([]kmsg.Key, 10)...); requests != 0 || whole != 5*time.Millisecond {
+		if requests, whole := exchange(t, client, server, make([]kmsg.Key, 10)...); requests != 0 ||
+			whole != 5*time.Millisecond {
 			t.Errorf("10 requests took %s and their replies %s, want 0 and 5ms", requests, whole)
 		}
 	})
@@ -85,11 +86,13 @@ func TestDelayOfOneKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewKafkaProxy()
-		p.Add(KafkaRule{Fault: DelayReply, Delay: 50 * time.Millisecond, Spread: 50 * time.Millisecond, Times: -1, Keys: []kmsg.Key{kmsg.EndTxn}})
+		p.Add(KafkaRule{Fault: DelayReply, Delay: 50 * time.Millisecond, Spread: 50 * time.Millisecond, Times: -1,
+			Keys: []kmsg.Key{kmsg.EndTxn}})
 		client, server := carryPipes(t, p)
 		for _, key := range []kmsg.Key{kmsg.Heartbeat, kmsg.EndTxn, kmsg.AddPartitionsToTxn, kmsg.EndTxn} {
 			_, took := exchange(t, client, server, key)
-			if late := took >= 50*time.Millisecond && took < 100*time.Millisecond; late != (key == kmsg.EndTxn) || !late && took != 0 {
+			if late := took >= 50*time.Millisecond && took < 100*time.Millisecond; late != (key == kmsg.EndTxn) || !late &&
+				took != 0 {
 				t.Errorf("a reply to %s took %s", key.Name(), took)
 			}
 		}

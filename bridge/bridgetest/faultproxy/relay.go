@@ -209,7 +209,9 @@ func (l *link) carry(ctx context.Context, c carriage) {
 
 // flow passes pieces on in their order and then cuts the link. Reading goes on
 // while a piece is delayed, so that its delay does not add to that of the next.
-func (l *link) flow(ctx context.Context, next func(memory []byte) ([]byte, error), pass func(piece) error, settle func()) {
+func (l *link) flow(
+	ctx context.Context, next func(memory []byte) ([]byte, error), pass func(piece) error, settle func(),
+) {
 	queue, free := make(chan piece, 64), make(chan []byte, 4)
 	var reading sync.WaitGroup
 	reading.Go(func() {

@@ -33,7 +33,8 @@ func TestBeforeACluster(t *testing.T) {
 	}
 	var mu sync.Mutex
 	dialed := map[string]bool{}
-	client, err := kgo.NewClient(kgo.SeedBrokers(front.String()), kgo.TransactionalID("t"), kgo.DefaultProduceTopic("events"),
+	client, err := kgo.NewClient(kgo.SeedBrokers(front.String()), kgo.TransactionalID("t"),
+		kgo.DefaultProduceTopic("events"),
 		kgo.ConsumeTopics("events"), kgo.ConsumerGroup("g"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			mu.Lock()
@@ -124,7 +125,8 @@ func TestRename(t *testing.T) {
 				t.Fatalf("%s %d: %v", key.Name(), version, err)
 			}
 			if got := int(binary.BigEndian.Uint32(out)); got != len(out)-4 || correlationOf(out) != 7 {
-				t.Errorf("%s %d: a frame of %d bytes says %d, correlation id %d", key.Name(), version, len(out), got, correlationOf(out))
+				t.Errorf("%s %d: a frame of %d bytes says %d, correlation id %d", key.Name(), version, len(out), got,
+					correlationOf(out))
 			}
 			if reply, err = h.decodeReply(out); err != nil {
 				t.Fatalf("%s %d: %v", key.Name(), version, err)
@@ -147,7 +149,8 @@ func TestRename(t *testing.T) {
 
 func TestSpread(t *testing.T) {
 	t.Parallel()
-	r := &kafkaRule{KafkaRule: KafkaRule{Delay: 50 * time.Millisecond, Spread: 50 * time.Millisecond}, hits: newRuleStats("", nil)}
+	r := &kafkaRule{KafkaRule: KafkaRule{Delay: 50 * time.Millisecond, Spread: 50 * time.Millisecond},
+		hits: newRuleStats("", nil)}
 	var sum time.Duration
 	var tenths [10]int
 	for range 1000 {

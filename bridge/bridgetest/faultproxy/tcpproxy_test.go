@@ -218,7 +218,10 @@ func TestTCPProxyWithoutServer(t *testing.T) {
 func TestTCPProxyHTTP(t *testing.T) {
 	t.Parallel()
 	page := strings.Repeat("x", 100_000)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, page)
+	}))
 	t.Cleanup(server.Close)
 	p := faultproxy.StartTCPProxy(t, server.Listener.Addr().String())
 	transport := &http.Transport{DisableKeepAlives: true}

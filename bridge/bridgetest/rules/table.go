@@ -292,8 +292,9 @@ var All = []Rule{
 `}},
 	},
 	{
-		Name: "list-ends-unknown", Without: "a list without a start ends with older items that the listing before did not see",
-		Notice: Lists,
+		Name:    "list-ends-unknown",
+		Without: "a list without a start ends with older items that the listing before did not see",
+		Notice:  Lists,
 		Edits: []Edit{{"bridge/windows/walk.go", `
 -	case w.old > 0 && (w.run > 0 || w.before == nil || !w.unknown):
 +	case w.old > 0 && (w.run > 0 || w.before == nil || !w.unknown || protocol.Broken("list-ends-unknown")):

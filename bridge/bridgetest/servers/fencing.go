@@ -73,7 +73,8 @@ func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
 			}
 			p := kmsg.NewFetchResponseTopicPartition()
 			p.Partition, p.RecordBatches = partition.Partition, []byte{}
-			p.HighWatermark, p.LastStableOffset, p.LogStartOffset = info.HighWatermark, info.LastStableOffset, info.LogStartOffset
+			p.HighWatermark, p.LastStableOffset, p.LogStartOffset = info.HighWatermark, info.LastStableOffset,
+				info.LogStartOffset
 			if partition.FetchOffset < info.LogStartOffset || partition.FetchOffset > info.HighWatermark {
 				outside = true
 				p.ErrorCode = kerr.OffsetOutOfRange.Code

@@ -28,7 +28,8 @@ type producer struct {
 
 func newProducer(t *testing.T, addrs []string, txn string, opts ...kgo.Opt) *producer {
 	t.Helper()
-	p := &producer{Client: client(t, addrs, append([]kgo.Opt{kgo.TransactionalID(txn), kgo.TransactionTimeout(30 * time.Second)}, opts...)...), txn: txn}
+	p := &producer{Client: client(t, addrs,
+		append([]kgo.Opt{kgo.TransactionalID(txn), kgo.TransactionTimeout(30 * time.Second)}, opts...)...), txn: txn}
 	p.identify(t)
 	return p
 }
@@ -122,7 +123,8 @@ func testFencing(t *testing.T, p *proxied) {
 		newer := newProducer(t, p.Addrs(), "txn")
 		wantErr(t, "commit of the old one", old.end(t, true), kerr.ProducerFenced)
 		wantErr(t, "abort of the old one", old.end(t, false), kerr.ProducerFenced)
-		wantErr(t, "produce of the old one", old.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr(), kerr.InvalidProducerEpoch)
+		wantErr(t, "produce of the old one", old.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr(),
+			kerr.InvalidProducerEpoch)
 		if state := newer.state(t).State; state != "Empty" {
 			t.Errorf("the newer one's transaction is %s, want Empty", state)
 		}
@@ -176,7 +178,8 @@ func testOutsideOfTheLog(t *testing.T, p *proxied) {
 	for _, test := range []struct {
 		at, start, end int64
 		err            error
-	}{{2, -1, -1, kerr.OffsetOutOfRange}, {99, -1, -1, kerr.OffsetOutOfRange}, {start, start, end, nil}, {end, start, end, nil}} {
+	}{{2, -1, -1, kerr.OffsetOutOfRange}, {99, -1, -1, kerr.OffsetOutOfRange}, {start, start, end, nil},
+		{end, start, end, nil}} {
 		req := kmsg.NewPtrFetchRequest()
 		topic := kmsg.NewFetchRequestTopic()
 		topic.Topic, topic.TopicID = name, topics[name].ID
@@ -191,7 +194,8 @@ func testOutsideOfTheLog(t *testing.T, p *proxied) {
 		got := answer.(*kmsg.FetchResponse).Topics[0].Partitions[0]
 		wantErr(t, fmt.Sprint("fetch at ", test.at), kerr.ErrorForCode(got.ErrorCode), test.err)
 		if got.LogStartOffset != test.start || got.HighWatermark != test.end || got.LastStableOffset != test.end {
-			t.Errorf("fetch at %d says start %d, end %d, stable %d; want %d, %d, %d", test.at, got.LogStartOffset, got.HighWatermark, got.LastStableOffset, test.start, test.end, test.end)
+			t.Errorf("fetch at %d says start %d, end %d, stable %d; want %d, %d, %d", test.at, got.LogStartOffset,
+				got.HighWatermark, got.LastStableOffset, test.start, test.end, test.end)
 		}
 	}
 	got, err := admin.ListStartOffsets(t.Context(), name)

@@ -123,7 +123,7 @@ func (k *Kafka) prepare(ctx context.Context) (err error) {
 		k.ownsDir = true
 	}
 	if k.options.TLS {
-		if k.Certificates, err = WriteCertificates(k.dir); err != nil {
+		if k.Certificates, err = writeCertificates(k.dir); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,8 @@ func (k *Kafka) formatBroker(ctx context.Context, b *broker, cluster string) err
 	if err := os.WriteFile(file, []byte(k.properties(b)), 0o600); err != nil {
 		return fmt.Errorf("configure %s: %w", b.name, err)
 	}
-	args := []string{"-XX:TieredStopAtLevel=1", "-cp", filepath.Join(k.jars, "*"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file}
+	args := []string{"-XX:TieredStopAtLevel=1", "-cp", filepath.Join(k.jars, "*"), "kafka.tools.StorageTool", "format",
+		"-t", cluster, "-c", file}
 	if k.options.SASL {
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
 			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, KafkaUser, KafkaPassword))

@@ -165,7 +165,8 @@ func (k *Kafka) secure(p map[string]any, b *broker) {
 	if k.options.SASL {
 		const security = "org.apache.kafka.common.security."
 		p[listener+"sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
-		p[listener+"plain.sasl.jaas.config"] = fmt.Sprintf("%splain.PlainLoginModule required user_%s=%q;", security, KafkaUser, KafkaPassword)
+		p[listener+"plain.sasl.jaas.config"] = fmt.Sprintf("%splain.PlainLoginModule required user_%s=%q;", security,
+			KafkaUser, KafkaPassword)
 		p[listener+"scram-sha-256.sasl.jaas.config"] = security + "scram.ScramLoginModule required;"
 		p[listener+"scram-sha-512.sasl.jaas.config"] = security + "scram.ScramLoginModule required;"
 		p[listener+"oauthbearer.sasl.jaas.config"] = security + "oauthbearer.OAuthBearerLoginModule required;"

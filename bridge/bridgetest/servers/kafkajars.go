@@ -93,7 +93,8 @@ func downloadKafka(ctx context.Context, home string) error {
 		return err
 	}
 	lib := filepath.Join(dir, "lib")
-	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+lib, "-DincludeScope=runtime")
+	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+lib,
+		"-DincludeScope=runtime")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mvn: %w\n%s", err, out)

@@ -146,7 +146,8 @@ func (p *process) send(s syscall.Signal) error {
 
 // signal is called by the holder of mu, who knows that the program runs.
 func (p *process) signal(s syscall.Signal) error {
-	if err := signalGroup(p.cmd.Process.Pid, s); err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
+	if err := signalGroup(p.cmd.Process.Pid, s); err != nil && !errors.Is(err, os.ErrProcessDone) &&
+		!errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("signal %s: %w", p.name, err)
 	}
 	return nil

@@ -87,7 +87,7 @@ func (r *Redis) prepare() (err error) {
 		r.ownsDir = true
 	}
 	if r.options.TLS {
-		if r.Certificates, err = WriteCertificates(r.dir); err != nil {
+		if r.Certificates, err = writeCertificates(r.dir); err != nil {
 			return err
 		}
 	}
@@ -288,6 +288,7 @@ func (r *Redis) dial(ctx context.Context) (net.Conn, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12}}
+	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client},
+		MinVersion: tls.VersionTLS12}}
 	return d.DialContext(ctx, "tcp", r.addr)
 }

@@ -269,7 +269,8 @@ func step(t *testing.T, name string, do func() error) {
 
 func client(t *testing.T, addrs []string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic), kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...)
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic),
+		kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,5 +341,6 @@ func tlsConfig(t *testing.T, c *servers.Certificates) *tls.Config {
 func unsignedToken(subject string) string {
 	now := time.Now().Unix()
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	return encode(`{"alg":"none"}`) + "." + encode(fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, subject, now, now+3600)) + "."
+	return encode(`{"alg":"none"}`) + "." +
+		encode(fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, subject, now, now+3600)) + "."
 }

@@ -33,20 +33,25 @@ type auditClient struct {
 }
 
 var auditClients = map[string]auditClient{
-	"audit-list": {size: "pageSize", from: "start", to: "end", items: member("items"), next: nextBy("cursor", "nextCursor")},
+	"audit-list": {size: "pageSize", from: "start", to: "end", items: member("items"),
+		next: nextBy("cursor", "nextCursor")},
 	"audit-list-url": {
 		size: "limit", from: "after_time", to: "until", unit: time.Millisecond, fromExcluded: true, toIncluded: true,
 		items: member("items"), next: nextIn("paging", "next"),
 	},
-	"audit-list-offset": {size: "per_page", from: "from", to: "to", unit: time.Second, toIncluded: true, offset: true, items: array, next: nextLinked},
-	"audit-list-pages":  {size: "per_page", from: "from", to: "to", unit: time.Millisecond, offset: true, blind: true, numbered: true, items: member("items"), next: nextNumber("page")},
-	"audit-list-skip":   {size: "limit", from: "from", to: "to", offset: true, blind: true, items: member("items"), next: nextNumber("offset")},
+	"audit-list-offset": {size: "per_page", from: "from", to: "to", unit: time.Second, toIncluded: true, offset: true,
+		items: array, next: nextLinked},
+	"audit-list-pages": {size: "per_page", from: "from", to: "to", unit: time.Millisecond, offset: true, blind: true,
+		numbered: true, items: member("items"), next: nextNumber("page")},
+	"audit-list-skip": {size: "limit", from: "from", to: "to", offset: true, blind: true, items: member("items"),
+		next: nextNumber("offset")},
 	"slack-audit-logs": {
 		path: "/audit/v1/logs", size: "limit", from: "oldest", to: "latest", unit: time.Second, toIncluded: true, whole: true,
 		items: member("entries"), next: nextBy("cursor", "response_metadata", "next_cursor"),
 	},
 	"google-workspace-activities": {
-		path: "/admin/reports/v1/activity/users/all/applications/login", size: "maxResults", from: "startTime", to: "endTime", toIncluded: true,
+		path: "/admin/reports/v1/activity/users/all/applications/login", size: "maxResults", from: "startTime",
+		to: "endTime", toIncluded: true,
 		items: member("items"), next: nextBy("pageToken", "nextPageToken"),
 	},
 	"stripe-events": {
@@ -63,8 +68,9 @@ var auditClients = map[string]auditClient{
 		},
 	},
 	"gitlab-audit-events": {
-		path: "/api/v4/groups/acme/audit_events", size: "per_page", from: "created_after", to: "created_before", toIncluded: true,
-		items: array, next: nextLinked,
+		path: "/api/v4/groups/acme/audit_events", size: "per_page", from: "created_after", to: "created_before",
+		toIncluded: true,
+		items:      array, next: nextLinked,
 	},
 	"microsoft-graph-audit": {
 		path: "/v1.0/auditLogs/directoryAudits", size: "$top", filter: "activityDateTime", toIncluded: true,
@@ -168,7 +174,8 @@ func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time
 	size := 20 + random.IntN(80)
 	query := url.Values{c.size: {strconv.Itoa(size)}, c.from: {c.bound(from)}, c.to: {c.bound(to)}}
 	if c.filter != "" {
-		query = url.Values{c.size: {strconv.Itoa(size)}, "$filter": {fmt.Sprintf("%s ge %s and %[1]s le %[3]s", c.filter, c.bound(from), c.bound(to))}}
+		query = url.Values{c.size: {strconv.Itoa(size)},
+			"$filter": {fmt.Sprintf("%s ge %s and %[1]s le %[3]s", c.filter, c.bound(from), c.bound(to))}}
 	}
 	first := url.URL{Path: cmp.Or(c.path, "/audit"), RawQuery: query.Encode()}
 	before, listed := h.Stock()+1<<20, 0 // what the pages so far ended with

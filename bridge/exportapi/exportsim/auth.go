@@ -67,7 +67,8 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 		reply["error"] = "unsupported_grant_type"
 	case h.pages.form.Audience != "" && r.PostFormValue("audience") != h.pages.form.Audience:
 		status, reply["error"] = http.StatusForbidden, "access_denied"
-	case client != h.pages.form.User || h.config.APIKey != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(h.config.APIKey)) != 1:
+	case client != h.pages.form.User || h.config.APIKey != "" &&
+		subtle.ConstantTimeCompare([]byte(secret), []byte(h.config.APIKey)) != 1:
 		status, reply["error"] = http.StatusUnauthorized, "invalid_client"
 	default:
 		status = http.StatusOK

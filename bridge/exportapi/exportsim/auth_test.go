@@ -37,7 +37,8 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pass(2 * 365 * 24 * time.Hour) // the clock begins in 2000, before what the simulator can tell
-		h := newHandler(t, exportsim.Config{Form: named(t, "auth0-logs"), Events: 10, APIKey: "se same%", TokenTTL: time.Minute})
+		h := newHandler(t, exportsim.Config{Form: named(t, "auth0-logs"), Events: 10, APIKey: "se same%",
+			TokenTTL: time.Minute})
 		right := url.Values{"grant_type": {"client_credentials"}, "audience": {"https://acme.example/api/v2/"}}
 		inBody := url.Values{"client_id": {"exporter"}, "client_secret": {"se same%"}}
 		for name := range right {
@@ -95,7 +96,8 @@ func TestCredentials(t *testing.T) {
 		user, password string
 		want           int
 	}{{"exporter", "sesame", 200}, {"exporter", "", 401}, {"", "sesame", 401}, {"sesame", "exporter", 401}} {
-		if got := recordStatus(h, "/items", "Authorization", basic(test.user, test.password).Get("Authorization")).Code; got != test.want {
+		if got := recordStatus(h, "/items", "Authorization", basic(test.user,
+			test.password).Get("Authorization")).Code; got != test.want {
 			t.Errorf("%s:%s: %d, want %d", test.user, test.password, got, test.want)
 		}
 	}
@@ -104,7 +106,8 @@ func TestCredentials(t *testing.T) {
 	}
 	h = newHandler(t, exportsim.Config{Form: named(t, "next-url"), APIKey: "sesame", Events: 200})
 	r := recordStatus(h, "http://api.example/export/events?api_key=sesame")
-	if next := text(at(r.Body.Bytes(), "links", "next")); !strings.HasPrefix(next, "http://api.example/export/events?api_key=sesame&page_token=") {
+	next := text(at(r.Body.Bytes(), "links", "next"))
+	if !strings.HasPrefix(next, "http://api.example/export/events?api_key=sesame&page_token=") {
 		t.Errorf("next URL %q", next)
 	}
 	if got := recordStatus(h, "/export/events", "X-Api-Key", "sesame").Code; got != 401 {
@@ -186,7 +189,8 @@ func TestBodyOfPost(t *testing.T) {
 		return recorder
 	}
 	for body, want := range map[string]int{
-		`{}`: 200, `{"limit":7}`: 200, `{"limit":7,"start_time":"2026-11-01T00:00:01Z","end_time":"2026-11-01T02:00:00+01:00"}`: 200,
+		`{}`: 200, `{"limit":7}`: 200,
+		`{"limit":7,"start_time":"2026-11-01T00:00:01Z","end_time":"2026-11-01T02:00:00+01:00"}`: 200,
 		`{"limit":"7"}`: 400, `{"limit":7.5}`: 400, `{"limit":1001}`: 400, `{"start_time":5}`: 400, `{"cursor":5}`: 400,
 		`{"cursor":"x"}`: 400, `{"limit":[]}`: 400, `[]`: 400, ``: 400, `{"limit":`: 400,
 	} {
@@ -201,7 +205,8 @@ func TestBodyOfPost(t *testing.T) {
 		t.Errorf("GET: %d, Allow %q", r.Code, r.Header().Get("Allow"))
 	}
 	// A full page at the end says so.
-	for body, want := range map[string]string{`{"limit":299}`: "true", `{"limit":300}`: "false", `{"limit":301}`: "false"} {
+	for body, want := range map[string]string{`{"limit":299}`: "true", `{"limit":300}`: "false",
+		`{"limit":301}`: "false"} {
 		page := post("application/json", body).Body.Bytes()
 		if more := string(at(page, "has_more")); more != want || text(at(page, "cursor")) == "" {
 			t.Errorf("%s: has_more %s, want %s", body, more, want)
@@ -219,7 +224,8 @@ func TestBodyOfPost(t *testing.T) {
 func TestFormIsValidated(t *testing.T) {
 	t.Parallel()
 	err := (&exportsim.Config{TokenTTL: -1, Form: exportsim.Form{
-		Name: "odd", Method: "PUT", Item: `{"a":1}`, ItemTimeFormat: "h", ItemsField: "root", CursorIn: "body", CursorKind: "float",
+		Name: "odd", Method: "PUT", Item: `{"a":1}`, ItemTimeFormat: "h", ItemsField: "root", CursorIn: "body",
+		CursorKind: "float",
 		TimeFormat: "none", Auth: "digest",
 	}}).Validate()
 	if err == nil {

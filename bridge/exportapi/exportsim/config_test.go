@@ -22,7 +22,8 @@ func TestValidateReportsEverything(t *testing.T) {
 	for _, want := range []string{
 		"events -1", "rate -1", `schema "0.9" is not one of: 0.8, 0.7, 0.5`, `end of results "never"`,
 		`base path "export/"`, "event spacing", "latency", "bandwidth", "rate limit", "cursor lifetime",
-		"status 404", "scan limit", "lag -1", "change interval -1", "grows by the clock", "start 1970", `fault "bang"`, "probability 2",
+		"status 404", "scan limit", "lag -1", "change interval -1", "grows by the clock", "start 1970", `fault "bang"`,
+		"probability 2",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %q:\n%v", want, err)

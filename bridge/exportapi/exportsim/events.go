@@ -188,8 +188,10 @@ func (w *world) resources(f Form) []resource {
 		events.timeOf = func(i int) int64 { return w.eventTime(i) / 1e3 * 1e3 }
 	}
 	if f.Item != "" {
-		around := newEnvelope(f.Item)
-		events.appendItem = func(to []byte, i int) []byte { return around.append(w, to, i) }
+		around := &template{parts: split(f.Item)}
+		events.appendItem = func(to []byte, i int) []byte {
+			return w.render(to, around, values{kind: kindEvent, index: i, user: w.userOf(w.sessionOf(i))})
+		}
 		next := events
 		next.path = cmp.Or(f.NextPath, f.Path)
 		return []resource{events, next}

@@ -49,7 +49,8 @@ func TestIndexOf(t *testing.T) {
 				t.Errorf("%s: IndexOf(event %d) = %d, %v", schema, i, got, ok)
 			}
 		}
-		session := decodePage(t, recordStatus(newHandler(t, exportsim.Config{Events: 640, Schema: schema}), "/session").Body.Bytes()).Items[0]
+		session := decodePage(t, recordStatus(newHandler(t, exportsim.Config{Events: 640, Schema: schema}),
+			"/session").Body.Bytes()).Items[0]
 		for _, raw := range [][]byte{nil, []byte(`{}`), []byte(`[1]`), []byte(`{"eventId":"x"}`), session} {
 			if got, ok := exportsim.IndexOf(raw); ok {
 				t.Errorf("%s: IndexOf(%.60s) = %d, want none", schema, raw, got)

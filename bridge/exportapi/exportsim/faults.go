@@ -79,7 +79,8 @@ func (f Faults) validate() error {
 	seen := map[string]bool{}
 	for _, fault := range f {
 		if !validFault(fault.Kind) {
-			errs = append(errs, fmt.Errorf("fault %q is not one of: reset, truncate, malformed, html, stall, or a status from 400 to 599", fault.Kind))
+			errs = append(errs, fmt.Errorf("fault %q is not one of: reset, truncate, malformed, html, stall, or a status "+
+				"from 400 to 599", fault.Kind))
 		}
 		if seen[fault.Kind] {
 			errs = append(errs, fmt.Errorf("fault %q is given twice", fault.Kind))

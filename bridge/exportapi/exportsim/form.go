@@ -28,7 +28,7 @@ type Form struct {
 	// Method is GET, or POST with the parameters as a JSON object.
 	Method string
 
-	// Item is what is around each event, see envelope. It ends with
+	// Item is what is around each event, see template. It ends with
 	// "event":<event>}. Empty is the event itself, beside sessions and users.
 	Item string
 	// ItemID, ItemTime, ItemType and ItemSubject are pointers into an item, and
@@ -41,6 +41,8 @@ type Form struct {
 
 	// ItemsField is a member, or root where the page is the array.
 	ItemsField string
+	// OmitEmpty leaves out ItemsField where a page has no items.
+	OmitEmpty bool
 	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
 	// 8288); CursorField says where in there. With page-number and offset, which go with
 	// the CursorKind offset, a page names no next one.
@@ -172,7 +174,8 @@ func (f Form) validate() error {
 		errs = append(errs, fmt.Errorf("form %q: an array has no member for a cursor, choose another CursorIn", f.Name))
 	}
 	if f.Clocked && (!f.NewestFirst || f.Late > 0) || f.CursorKind == kindOffset && !f.Clocked {
-		errs = append(errs, fmt.Errorf("form %q: Clocked goes with NewestFirst and without Late, offset with Clocked", f.Name))
+		errs = append(errs, fmt.Errorf("form %q: Clocked goes with NewestFirst and without Late, offset with Clocked",
+			f.Name))
 	}
 	return errors.Join(errs...)
 }

@@ -87,6 +87,24 @@ func (c *formClient) setCursor(name, cursor string) {
 	c.url = u.String()
 }
 
+// turnTo puts the cursor that a page has into the query.
+func turnTo(param string, names ...string) func(*formClient, *http.Response, []byte) {
+	return func(c *formClient, _ *http.Response, page []byte) {
+		if next := strings.Trim(string(at(page, names...)), `"`); next != "" && next != "null" {
+			c.setCursor(param, next)
+		}
+	}
+}
+
+// post puts the cursor that a page has into a body.
+func post(body string, names ...string) func(*formClient, *http.Response, []byte) {
+	return func(c *formClient, _ *http.Response, page []byte) {
+		if next := at(page, names...); next != nil {
+			c.body = fmt.Sprintf(body, next)
+		}
+	}
+}
+
 func basic(user, password string) http.Header {
 	r := http.Request{Header: http.Header{}}
 	r.SetBasicAuth(user, password)
@@ -99,23 +117,15 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 	return map[string]*formClient{
 		"default": {
 			url: "/events?pageSize=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				if next := text(at(page, "nextCursor")); next != "" {
-					c.setCursor("cursor", next)
-				}
-			},
+			turn: turnTo("cursor", "nextCursor"),
 		},
 		"nested": {
 			url: "/v1/events?limit=100", header: bearer, items: member("data", "items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				if next := text(at(page, "data", "paging", "next")); next != "" {
-					c.setCursor("cursor", next)
-				}
-			},
+			turn: turnTo("cursor", "data", "paging", "next"),
 		},
 		"integer-cursor": {
 			url: "/changes?count=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: member("changes"),
-			turn: func(c *formClient, _ *http.Response, page []byte) { c.setCursor("since_id", string(at(page, "last"))) },
+			turn: turnTo("since_id", "last"),
 		},
 		"header-cursor": {
 			url: "/feed?pageSize=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: array,
@@ -144,21 +154,17 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 		},
 		"post": {
 			method: "POST", url: "/api/v2/events", body: `{"limit":100}`, header: bearer, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.body = `{"limit":100,"cursor":` + string(at(page, "cursor")) + `}`
-			},
+			turn: post(`{"limit":100,"cursor":%s}`, "cursor"),
 		},
 		"cursor-alone": {
-			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`, header: bearer, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.body = `{"cursor":` + string(at(page, "cursor")) + `}`
-			},
+			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`,
+			header: bearer, items: member("items"),
+			turn: post(`{"cursor":%s}`, "cursor"),
 		},
 		"end-of-stream": {
-			url: "/api/v2/incremental/events/cursor?per_page=100", header: basic("agent@acme.example/token", "sesame"), items: member("events"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.setCursor("cursor", text(at(page, "after_cursor")))
-			},
+			url: "/api/v2/incremental/events/cursor?per_page=100", header: basic("agent@acme.example/token", "sesame"),
+			items: member("events"),
+			turn:  turnTo("cursor", "after_cursor"),
 		},
 		"okta-system-log": {
 			url: "/api/v1/logs?limit=100", header: http.Header{"Authorization": {"SSWS sesame"}}, items: array, turn: followLink,
@@ -167,27 +173,23 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 			url: "/api/v2/logs?from=0&take=100", items: array, turn: followLink,
 			header: http.Header{"Authorization": {"Bearer " + fetchToken(t, base, "sesame")}},
 		},
-		"github-audit-log": {url: "/orgs/acme/audit-log?order=asc&per_page=100", header: bearer, items: array, turn: followLink},
+		"github-audit-log": {url: "/orgs/acme/audit-log?order=asc&per_page=100", header: bearer, items: array,
+			turn: followLink},
 		"1password-events": {
-			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`, header: bearer, items: member("items"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.body = `{"cursor":` + string(at(page, "cursor")) + `}`
-			},
+			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`,
+			header: bearer, items: member("items"),
+			turn: post(`{"cursor":%s}`, "cursor"),
 		},
 		"metronome-audit-log": {
 			url: "/v1/auditLogs?limit=100", header: bearer, items: member("data"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				c.setCursor("next_page", text(at(page, "next_page")))
-			},
+			turn: turnTo("next_page", "next_page"),
 		},
 		"datadog-audit-trail": {
-			method: "POST", url: "/api/v2/audit/events/search", body: `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100}}`,
+			method: "POST", url: "/api/v2/audit/events/search",
+			body:   `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100}}`,
 			header: http.Header{"Dd-Application-Key": {"sesame"}}, items: member("data"),
-			turn: func(c *formClient, _ *http.Response, page []byte) {
-				if after := at(page, "meta", "page", "after"); after != nil {
-					c.body = `{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100,"cursor":` + string(after) + `}}`
-				}
-			},
+			turn: post(`{"sort":"timestamp","filter":{"from":"now-90d"},"page":{"limit":100,"cursor":%s}}`, "meta", "page",
+				"after"),
 		},
 	}
 }
@@ -297,13 +299,15 @@ func TestFormItems(t *testing.T) {
 			find := func(pointer string) string {
 				return strings.Trim(string(at(item, strings.Split(pointer, "/")[1:]...)), `"`)
 			}
-			if id := find(form.ItemID); id == "" || form.ItemType == "" || find(form.ItemType) != payloadType(t, at(item, "event"), "type") {
+			if id := find(form.ItemID); id == "" || form.ItemType == "" ||
+				find(form.ItemType) != payloadType(t, at(item, "event"), "type") {
 				t.Fatalf("%s: id %q, type %q: %s", name, id, find(form.ItemType), item)
 			}
 			if user := find(form.ItemSubject); user != text(at(item, "event", "userId")) {
 				t.Fatalf("%s: subject %q: %s", name, user, item)
 			}
-			if got, want := parseTime(t, form.ItemTimeFormat, find), h.EventTime(i); form.ItemTime != "" && !got(form.ItemTime).Equal(want) &&
+			if got, want := parseTime(t, form.ItemTimeFormat, find), h.EventTime(i); form.ItemTime != "" &&
+				!got(form.ItemTime).Equal(want) &&
 				!got(form.ItemTime).Equal(want.Truncate(time.Second)) {
 				t.Fatalf("%s: time %s, want %s: %s", name, got(form.ItemTime), want, item)
 			}
@@ -322,7 +326,8 @@ func parseTime(t *testing.T, format string, find func(string) string) func(strin
 			}
 			return at.Truncate(time.Millisecond).Local()
 		}
-		unit := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond, "": time.Millisecond}[format]
+		unit := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond,
+			"": time.Millisecond}[format]
 		whole, fraction, _ := strings.Cut(value, ".")
 		var n, micros int64
 		if _, err := fmt.Sscan(whole, &n); err != nil {
@@ -364,7 +369,8 @@ func TestCursorAlone(t *testing.T) {
 			due++
 		}
 		cursor := string(at(page, "cursor"))
-		for _, beside := range []string{`"limit":7`, `"start_time":"` + iso(10) + `"`, `"end_time":"` + iso(30) + `"`, `"any":"thing"`} {
+		for _, beside := range []string{`"limit":7`, `"start_time":"` + iso(10) + `"`, `"end_time":"` + iso(30) + `"`,
+			`"any":"thing"`} {
 			if r := ask(`{"cursor":` + cursor + `,` + beside + `}`); r.Code != http.StatusBadRequest {
 				t.Errorf("%s beside the cursor gives %d", beside, r.Code)
 			}
@@ -420,7 +426,8 @@ func TestFormWindows(t *testing.T) {
 			t.Fatalf("%s: %d and %d events", name, len(before), len(after))
 		}
 		if twice := after[0] <= before[len(before)-1]; twice != window.twice {
-			t.Errorf("%s: events to %d before the bound and from %d after it, listed twice: %v", name, before[len(before)-1], after[0], twice)
+			t.Errorf("%s: events to %d before the bound and from %d after it, listed twice: %v", name, before[len(before)-1],
+				after[0], twice)
 		}
 		if after[0] > before[len(before)-1]+1 {
 			t.Errorf("%s: no window has event %d", name, after[0]-1)

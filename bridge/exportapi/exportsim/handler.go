@@ -33,7 +33,8 @@ func New(config Config) (*Handler, error) {
 	config = config.withDefaults(config.clock()())
 	world := newWorld(config)
 	if config.Events > world.limit || config.Start.UnixMilli() < minMillis {
-		return nil, fmt.Errorf("simulator configuration: %d events %s apart from %s on are not all within 2001 and 2250, use fewer, a smaller distance or another start",
+		return nil, fmt.Errorf("simulator configuration: %d events %s apart from %s on are not all within 2001 and "+
+			"2250, use fewer, a smaller distance or another start",
 			config.Events, config.Every, config.Start.Format(time.RFC3339))
 	}
 	since := config.Since

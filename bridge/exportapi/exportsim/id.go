@@ -30,30 +30,24 @@ func mix(x uint64) uint64 {
 // EventID returns the id of the event with the given index, counted from 0. It
 // reads like a random UUID and is what eventId (0.8) and id (0.7) say.
 func EventID(seed uint64, i int) string {
-	var text [idLen]byte
-	putID(text[:], kindEvent, seed, i)
-	return string(text[:])
+	return string(appendID(nil, kindEvent, seed, i))
 }
 
 // Index returns the index of the event with an id, whatever the seed, and
 // whether it is an event id (wrong in one of 16,000 cases).
 func Index(id string) (int, bool) { return indexOfID(kindEvent, id) }
 
-// putID writes the id of item i of a kind into 36 bytes. The first half is a
+// appendID appends the id of item i of a kind, of 36 bytes. The first half is a
 // hash, which serves as the pad that hides the index in the second half; 14
 // bits there check the kind.
-func putID(to []byte, k kind, seed uint64, i int) {
+func appendID(to []byte, k kind, seed uint64, i int) []byte {
 	hi := mix(mix(seed+uint64(k)*golden)+uint64(i)*golden)&^0xf000 | 0x4000
 	lo := 1<<63 | idCheck(k, hi, i)<<48 | (uint64(i)^mix(hi))&idIndexMask
-	putHex(to[0:8], hi>>32)
-	to[8] = '-'
-	putHex(to[9:13], hi>>16)
-	to[13] = '-'
-	putHex(to[14:18], hi)
-	to[18] = '-'
-	putHex(to[19:23], lo>>48)
-	to[23] = '-'
-	putHex(to[24:36], lo)
+	to = append(appendHex(to, hi>>32, 8), '-')
+	to = append(appendHex(to, hi>>16, 4), '-')
+	to = append(appendHex(to, hi, 4), '-')
+	to = append(appendHex(to, lo>>48, 4), '-')
+	return appendHex(to, lo, 12)
 }
 
 const idIndexMask = 1<<48 - 1
@@ -79,20 +73,19 @@ func indexOfID(k kind, id string) (int, bool) {
 	return i, lo>>48 == 1<<15|idCheck(k, hi, i)
 }
 
-const hexDigits = "0123456789abcdef"
-
-// putHex fills to with the lowest digits of n in base 16.
-func putHex(to []byte, n uint64) {
-	for at := len(to) - 1; at >= 0; at-- {
-		to[at] = hexDigits[n&15]
-		n >>= 4
+// appendHex appends the lowest digits of n in base 16.
+func appendHex(to []byte, n uint64, digits int) []byte {
+	for shift := 4 * (digits - 1); shift >= 0; shift -= 4 {
+		to = append(to, "0123456789abcdef"[n>>shift&15])
 	}
+	return to
 }
 
-// putDecimal fills to with the lowest digits of n in base 10.
-func putDecimal(to []byte, n uint64) {
-	for at := len(to) - 1; at >= 0; at-- {
+// appendDecimal appends the lowest digits of n in base 10.
+func appendDecimal(to []byte, n uint64, digits int) []byte {
+	to = append(to, make([]byte, digits)...)
+	for at := len(to) - 1; digits > 0; at, digits, n = at-1, digits-1, n/10 {
 		to[at] = byte('0' + n%10)
-		n /= 10
 	}
+	return to
 }

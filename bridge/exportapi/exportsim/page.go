@@ -98,7 +98,10 @@ func (p *pages) append(to []byte, q query) (body []byte, header http.Header, ite
 		to = list(to)
 		return to, p.header(q, cursor, named), items
 	}
-	members := []member{{pointer(f.ItemsField), list}}
+	var members []member
+	if !f.OmitEmpty || e.low < e.high {
+		members = append(members, member{pointer(f.ItemsField), list})
+	}
 	if q.resource.kind == kindEvent && f.Item == "" {
 		members = append(members, member{pointer("metadata"), func(to []byte) []byte { return append(to, p.metadata...) }})
 	}
@@ -111,7 +114,8 @@ func (p *pages) append(to []byte, q query) (body []byte, header http.Header, ite
 		}
 	}
 	if field, end := strings.CutPrefix(f.MoreField, "!"); field != "" {
-		members = append(members, member{pointer(field), func(to []byte) []byte { return strconv.AppendBool(to, e.more != end) }})
+		members = append(members,
+			member{pointer(field), func(to []byte) []byte { return strconv.AppendBool(to, e.more != end) }})
 	}
 	to = appendObject(to, members)
 	return to, p.header(q, cursor, named), items

@@ -3,15 +3,11 @@ package exportsim_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -21,132 +17,6 @@ var contracts = []exportsim.EndOfResults{
 }
 
 var schemas = []exportsim.Schema{exportsim.Schema08, exportsim.Schema07, exportsim.Schema05}
-
-func TestPagingToTheEnd(t *testing.T) {
-	t.Parallel()
-	for _, schema := range schemas {
-		for _, contract := range contracts {
-			t.Run(fmt.Sprintf("%s/%s", schema, contract), func(t *testing.T) {
-				t.Parallel()
-				_, api := newServer(t, exportsim.Config{
-					Seed: 7, Events: 1045, Schema: schema, EndOfResults: contract, BasePath: "/export",
-				})
-				items, last := api.drain("/events", params("pageSize", "250"))
-				checkSequence(t, items, 0, 1045)
-				switch contract {
-				case exportsim.EmptyCursor:
-					if string(last.Next) != `""` {
-						t.Errorf("last nextCursor is %s, want an empty string", last.Next)
-					}
-				case exportsim.NullCursor:
-					if string(last.Next) != "null" {
-						t.Errorf("last nextCursor is %s, want null", last.Next)
-					}
-				case exportsim.NoCursor:
-					if last.Next != nil {
-						t.Errorf("last page has a nextCursor: %s", last.Next)
-					}
-				case exportsim.EmptyItems:
-					if last.cursor() == "" || len(last.Items) != 0 {
-						t.Errorf("last page: cursor %q and %d items, want a cursor and none", last.cursor(), len(last.Items))
-					}
-				}
-				sessions, _ := api.drain("/session", params("pageSize", "100"))
-				if want := 1045 / 64 * 8; len(sessions) != want {
-					t.Errorf("%d sessions, want %d", len(sessions), want)
-				}
-				users, _ := api.drain("/user", nil)
-				if want := 1045/32 + 1; len(users) != want {
-					t.Errorf("%d users, want %d", len(users), want)
-				}
-			})
-		}
-	}
-}
-
-func TestPageMembers(t *testing.T) {
-	t.Parallel()
-	order := func(t *testing.T, raw []byte) []string {
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		var names []string
-		if _, err := decoder.Token(); err != nil {
-			t.Fatal(err)
-		}
-		for decoder.More() {
-			name, err := decoder.Token()
-			if err != nil {
-				t.Fatal(err)
-			}
-			names = append(names, name.(string))
-			var skipped json.RawMessage
-			if err := decoder.Decode(&skipped); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return names
-	}
-	for first, want := range map[bool][]string{
-		false: {"items", "metadata", "nextCursor"},
-		true:  {"nextCursor", "items", "metadata"},
-	} {
-		h := newHandler(t, exportsim.Config{Events: 10, CursorFirst: first, Application: "Other App"})
-		recorder := recordStatus(h, "/events?pageSize=3")
-		if diff := cmp.Diff(want, order(t, recorder.Body.Bytes())); diff != "" {
-			t.Errorf("CursorFirst %v: members (-want +got):\n%s", first, diff)
-		}
-		metadata := decodePage(t, recorder.Body.Bytes()).Metadata
-		if diff := cmp.Diff(map[string]string{
-			"organizationName": "Acme Corp", "organizationSlug": "acme-corp",
-			"workspaceName": "Storefront", "workspaceSlug": "storefront",
-			"applicationName": "Other App", "applicationSlug": "other-app",
-		}, metadata); diff != "" {
-			t.Errorf("metadata (-want +got):\n%s", diff)
-		}
-	}
-	h := newHandler(t, exportsim.Config{Events: 640})
-	for _, path := range []string{"/session", "/user"} {
-		got := order(t, recordStatus(h, path+"?pageSize=3").Body.Bytes())
-		if diff := cmp.Diff([]string{"items", "nextCursor"}, got); diff != "" {
-			t.Errorf("%s: members (-want +got):\n%s", path, diff)
-		}
-	}
-}
-
-func TestDefaultPageSize(t *testing.T) {
-	t.Parallel()
-	h := newHandler(t, exportsim.Config{Events: 1000})
-	if got := len(decodePage(t, recordStatus(h, "/events").Body.Bytes()).Items); got != 100 {
-		t.Errorf("%d items without pageSize, want 100", got)
-	}
-}
-
-// Two simulators with the same configuration are the same API.
-func TestSameBytesFromTheSameConfig(t *testing.T) {
-	t.Parallel()
-	for _, schema := range schemas {
-		c := exportsim.Config{Seed: 42, Events: 700, Schema: schema}
-		one, two := newHandler(t, c), newHandler(t, c)
-		target := "/events?pageSize=200"
-		for range 4 {
-			a, b := recordStatus(one, target), recordStatus(two, target)
-			if !bytes.Equal(a.Body.Bytes(), b.Body.Bytes()) {
-				t.Fatalf("%s: different bytes for %s", schema, target)
-			}
-			p := decodePage(t, b.Body.Bytes())
-			for _, item := range p.Items {
-				i, _ := exportsim.IndexOf(item)
-				if !bytes.Equal(item, one.Event(i)) {
-					t.Fatalf("%s: event %d in the page is not Event(%d)", schema, i, i)
-				}
-			}
-			target = "/events?pageSize=200&cursor=" + url.QueryEscape(p.cursor())
-		}
-		c.Seed = 43
-		if bytes.Equal(newHandler(t, c).Event(5), one.Event(5)) {
-			t.Errorf("%s: another seed makes the same event", schema)
-		}
-	}
-}
 
 // The page that is not full grows under the same request, keeps its items, and
 // names a next cursor once it is full.

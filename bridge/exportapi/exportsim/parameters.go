@@ -62,7 +62,8 @@ func (p *pages) addMembers(values url.Values, above string, members map[string]a
 func (p *pages) numeric(name string) bool {
 	f := &p.form
 	isTime := name == f.StartParam || name == f.EndParam
-	return name == f.PageSizeParam || name == f.CursorParam && f.CursorKind == kindSeq || isTime && f.TimeFormat != formatRFC3339
+	return name == f.PageSizeParam || name == f.CursorParam && f.CursorKind == kindSeq || isTime &&
+		f.TimeFormat != formatRFC3339
 }
 
 // instant returns a bound in milliseconds, or 0 if it is absent: the first one

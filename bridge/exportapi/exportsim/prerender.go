@@ -57,7 +57,8 @@ func (p *prerendered) put(at span, page readyPage) {
 // whose pages are more than a body.
 func (h *Handler) Prerender(size, limit int) int {
 	f := &h.pages.form
-	if h.config.CursorTTL > 0 || size < 1 || size > f.MaxPageSize || f.CursorIn != inBody || f.MoreField != "" || f.ExactEnd || f.NewestFirst {
+	if h.config.CursorTTL > 0 || size < 1 || size > f.MaxPageSize || f.CursorIn != inBody || f.MoreField != "" ||
+		f.ExactEnd || f.NewestFirst {
 		return 0
 	}
 	res := &h.pages.resources[0]

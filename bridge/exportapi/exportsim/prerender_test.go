@@ -47,7 +47,8 @@ func walkBoth(t *testing.T, one, other *exportsim.Handler, query url.Values) {
 		if diff := cmp.Diff(want.Header(), got.Header()); diff != "" || got.Body.String() != want.Body.String() {
 			t.Fatalf("%s: %d bytes, want %d; %s", path, got.Body.Len(), want.Body.Len(), diff)
 		}
-		small, large := recordStatus(one, path, "Accept-Encoding", "gzip"), recordStatus(other, path, "Accept-Encoding", "gzip")
+		small, large := recordStatus(one, path, "Accept-Encoding", "gzip"),
+			recordStatus(other, path, "Accept-Encoding", "gzip")
 		if small.Body.Len() > large.Body.Len() || small.Header().Get("Content-Encoding") != "gzip" {
 			t.Errorf("%s: compressed ahead %d bytes, else %d", path, small.Body.Len(), large.Body.Len())
 		}
@@ -74,7 +75,8 @@ func TestNothingIsPrerendered(t *testing.T) {
 	if n := newHandler(t, exportsim.Config{Events: 450, CursorTTL: time.Hour}).Prerender(100, 1<<20); n != 0 {
 		t.Errorf("%d pages rendered ahead although cursors expire", n)
 	}
-	for name, want := range map[string]int{"nested": 4, "integer-cursor": 4, "next-url": 0, "link": 0, "post": 0, "newest-first": 0} {
+	for name, want := range map[string]int{"nested": 4, "integer-cursor": 4, "next-url": 0, "link": 0, "post": 0,
+		"newest-first": 0} {
 		if n := newHandler(t, exportsim.Config{Form: named(t, name), Events: 450}).Prerender(100, 1<<20); n != want {
 			t.Errorf("%s: %d pages rendered ahead, want %d", name, n, want)
 		}

@@ -48,7 +48,8 @@ func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 	if err != nil {
 		return query{}, err
 	}
-	q := query{resource: res, chain: chain{resource: res.tag}, size: p.form.PageSize, values: values, raw: r.URL.RawQuery, host: hostOf(r)}
+	q := query{resource: res, chain: chain{resource: res.tag}, size: p.form.PageSize, values: values,
+		raw: r.URL.RawQuery, host: hostOf(r)}
 	if err := p.readParameters(&q, values); err != nil {
 		return query{}, err
 	}

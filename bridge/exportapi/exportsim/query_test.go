@@ -1,8 +1,6 @@
 package exportsim_test
 
 import (
-	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -89,41 +85,6 @@ func TestRefusedRequests(t *testing.T) {
 		}
 		if allow := recorder.Header().Get("Allow"); (allow == "GET") != (test.want == 405) {
 			t.Errorf("%s %s: Allow is %q", test.method, test.target, allow)
-		}
-	}
-}
-
-func TestKeyHeader(t *testing.T) {
-	t.Parallel()
-	h := newHandler(t, exportsim.Config{APIKey: "right", KeyHeader: "Authorization"})
-	for key, want := range map[string]int{"right": 200, "wrong": 403} {
-		if got := recordStatus(h, "/events", "Authorization", key).Code; got != want {
-			t.Errorf("key %q in Authorization: %d, want %d", key, got, want)
-		}
-	}
-	if got := recordStatus(h, "/events", "X-Api-Key", "right").Code; got != 401 {
-		t.Errorf("key in the wrong header: %d, want 401", got)
-	}
-}
-
-func TestProblemForms(t *testing.T) {
-	t.Parallel()
-	const text = "The cursor is not valid."
-	base := map[string]any{
-		"type": "https://problems.shop.example/export/invalid-cursor", "title": "Bad Request", "details": text,
-	}
-	newest := map[string]any{"status": float64(400), "detail": text}
-	maps.Copy(newest, base)
-	for schema, want := range map[exportsim.Schema]map[string]any{
-		exportsim.Schema05: base, exportsim.Schema07: base, exportsim.Schema08: newest,
-	} {
-		h := newHandler(t, exportsim.Config{Schema: schema})
-		var got map[string]any
-		if err := json.Unmarshal(recordStatus(h, "/events?cursor=").Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: problem (-want +got):\n%s", schema, diff)
 		}
 	}
 }

@@ -6,27 +6,32 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
 func TestNewestFirst(t *testing.T) {
 	t.Parallel()
-	for target, want := range map[string]string{
-		"newest-first /audit?pageSize=50":                                                                                "250 249 201",
-		"github-audit-log /orgs/acme/audit-log?per_page=50":                                                              "250 249 201",
-		"github-audit-log /orgs/acme/audit-log?per_page=50&order=desc":                                                   "250 249 201",
-		"github-audit-log /orgs/acme/audit-log?per_page=50&order=asc":                                                    "0 1 49",
-		"auth0-logs /api/v2/logs":                                                                                        "250 249 201",
-		"auth0-logs /api/v2/logs?from=900":                                                                               "0 1 49",
-		"okta-system-log /api/v1/logs?limit=50":                                                                          "0 1 49",
-		"github-audit-log /organizations/4711/audit-log?order=asc":                                                       "0 1 29",
-		"github-audit-log /orgs/acme/audit-log?phrase=created:2026-11-02":                                                "",
-		"github-audit-log /orgs/acme/audit-log?order=asc&per_page=50&phrase=action:x+created:%3E%3D2026-11-01T00:00:10Z": "100 101 149",
-		"github-audit-log /orgs/acme/audit-log?per_page=100&phrase=created:2026-10-01..2026-11-01T00:00:05Z":             "49 48 0",
-		"github-audit-log /orgs/acme/audit-log?per_page=2&phrase=created:2026-11-01":                                     "250 249 249",
-		"github-audit-log /orgs/acme/audit-log?per_page=2&phrase=created:%3E%3D2026-10-31":                               "250 249 249",
+	for _, c := range [][2]string{
+		{"newest-first /audit?pageSize=50", "250 249 201"},
+		{"github-audit-log /orgs/acme/audit-log?per_page=50", "250 249 201"},
+		{"github-audit-log /orgs/acme/audit-log?per_page=50&order=desc", "250 249 201"},
+		{"github-audit-log /orgs/acme/audit-log?per_page=50&order=asc", "0 1 49"},
+		{"auth0-logs /api/v2/logs", "250 249 201"},
+		{"auth0-logs /api/v2/logs?from=900", "0 1 49"},
+		{"okta-system-log /api/v1/logs?limit=50", "0 1 49"},
+		{"github-audit-log /organizations/4711/audit-log?order=asc", "0 1 29"},
+		{"github-audit-log /orgs/acme/audit-log?phrase=created:2026-11-02", ""},
+		{
+			"github-audit-log /orgs/acme/audit-log?order=asc&per_page=50&phrase=action:x+created:%3E%3D2026-11-01T00:00:10Z",
+			"100 101 149",
+		},
+		{"github-audit-log /orgs/acme/audit-log?per_page=100&phrase=created:2026-10-01..2026-11-01T00:00:05Z", "49 48 0"},
+		{"github-audit-log /orgs/acme/audit-log?per_page=2&phrase=created:2026-11-01", "250 249 249"},
+		{"github-audit-log /orgs/acme/audit-log?per_page=2&phrase=created:%3E%3D2026-10-31", "250 249 249"},
 	} {
+		target, want := c[0], c[1]
 		name, path, _ := strings.Cut(target, " ")
 		form, _ := exportsim.FormNamed(name)
 		h := newHandler(t, exportsim.Config{Form: form, Events: 251})
@@ -76,14 +81,17 @@ func TestServiceAnswers(t *testing.T) {
 
 	okta := service("okta-system-log", exportsim.Config{Events: 150, APIKey: "k"})
 	r := get(okta, "/api/v1/logs?since=2026-11-01T00:00:00Z&until=2026-11-02T00:00:00Z", "Authorization", "SSWS k")
-	if links := r.Header().Values("Link"); len(links) != 2 || !strings.HasSuffix(links[0], `rel="self"`) || !strings.HasSuffix(links[1], `rel="next"`) {
+	if links := r.Header().Values("Link"); len(links) != 2 || !strings.HasSuffix(links[0], `rel="self"`) ||
+		!strings.HasSuffix(links[1], `rel="next"`) {
 		t.Errorf("okta: links %q", links)
 	}
 	next := linkNext.FindStringSubmatch(strings.Join(r.Header().Values("Link"), ","))[1]
-	if r = get(okta, strings.TrimPrefix(next, "http://api.example"), "Authorization", "SSWS k"); len(r.Header().Values("Link")) != 1 {
+	if r = get(okta, strings.TrimPrefix(next, "http://api.example"), "Authorization",
+		"SSWS k"); len(r.Header().Values("Link")) != 1 {
 		t.Errorf("okta: a bounded request ends with links %q", r.Header().Values("Link"))
 	}
-	if r = get(okta, "/api/v1/logs?since=yesterday", "Authorization", "SSWS k"); r.Code != 400 || text(at(r.Body.Bytes(), "errorCode")) == "" {
+	if r = get(okta, "/api/v1/logs?since=yesterday", "Authorization", "SSWS k"); r.Code != 400 ||
+		text(at(r.Body.Bytes(), "errorCode")) == "" {
 		t.Errorf("okta: %d %s", r.Code, r.Body)
 	}
 	for _, header := range []string{"k", "Bearer k", "SSWS x", "SSWS"} {
@@ -94,7 +102,8 @@ func TestServiceAnswers(t *testing.T) {
 
 	github := service("github-audit-log", exportsim.Config{Events: 100})
 	r = get(github, "/orgs/acme/audit-log?order=asc&per_page=50")
-	if link := r.Header().Get("Link"); !strings.HasPrefix(link, "<http://api.example/organizations/4711/audit-log?after=") || !strings.Contains(link, `>; rel="next", <`) {
+	if link := r.Header().Get("Link"); !strings.HasPrefix(link,
+		"<http://api.example/organizations/4711/audit-log?after=") || !strings.Contains(link, `>; rel="next", <`) {
 		t.Errorf("github: link %q", link)
 	}
 	next = linkNext.FindStringSubmatch(r.Header().Get("Link"))[1]
@@ -107,9 +116,16 @@ func TestServiceAnswers(t *testing.T) {
 		t.Errorf("relative link %q", link)
 	}
 
+	google := "/admin/reports/v1/activity/users/all/applications/login"
+	if r = get(service("google-workspace-activities", exportsim.Config{Rate: 1,
+		Clock: func() time.Time { return start }}), google); r.Body.String() != "{}" {
+		t.Errorf("google: a list without activities is %s", r.Body)
+	}
+
 	auth0 := service("auth0-logs", exportsim.Config{Events: 3})
 	r = get(auth0, "/api/v2/logs?take=10&from="+text(at(auth0.(*exportsim.Handler).Event(2), "log_id")))
-	if link := r.Header().Get("Link"); r.Body.String() != "[]" || !strings.HasPrefix(link, "<http://api.example/api/v2/logs?take=10&from=9") {
+	if link := r.Header().Get("Link"); r.Body.String() != "[]" ||
+		!strings.HasPrefix(link, "<http://api.example/api/v2/logs?take=10&from=9") {
 		t.Errorf("auth0: nothing new gives %s, link %q", r.Body, link)
 	}
 	if r = get(auth0, "/api/v2/logs?take=101"); r.Code != 400 || string(at(r.Body.Bytes(), "statusCode")) != "400" {

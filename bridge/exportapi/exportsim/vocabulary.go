@@ -15,9 +15,13 @@ var vocabulary = map[string][]string{
 		`null`,
 	},
 	"metadata": {
-		`"viewport":"<int:320:2560>x<int:480:1600>","connection":"4g","sdk":"plug-js@0.<int:10:18>.<int:0:9>","canonicalUrl":<url>,"landingPage":<url>,"visitorGroup":"<word>,<word>,<word>"`,
-		`"build":"<noise>","experiment":"<word>-<int:1:99>","consent":"analytics,marketing","pageTitle":<title>,"searchTerms":<title>,"previousUrl":<url>`,
-		`"pageTitle":<title>,"scrollDepth":"<int:0:100>%","agent":"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/<int:110:131>.0.0.0 Safari/537.36 Edg/<int:110:131>.0.0.0"`,
+		`"viewport":"<int:320:2560>x<int:480:1600>","connection":"4g","sdk":"plug-js@0.<int:10:18>.<int:0:9>",` +
+			`"canonicalUrl":<url>,"landingPage":<url>,"visitorGroup":"<word>,<word>,<word>"`,
+		`"build":"<noise>","experiment":"<word>-<int:1:99>","consent":"analytics,marketing","pageTitle":<title>,` +
+			`"searchTerms":<title>,"previousUrl":<url>`,
+		`"pageTitle":<title>,"scrollDepth":"<int:0:100>%",` +
+			`"agent":"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML,` +
+			` like Gecko) Chrome/<int:110:131>.0.0.0 Safari/537.36 Edg/<int:110:131>.0.0.0"`,
 	},
 	"url": {
 		`"https://shop.example/<word>/<word>-<int:100:9999>?utm_source=<word>&utm_medium=cpc&sid=<noise>"`,
@@ -31,8 +35,10 @@ var vocabulary = map[string][]string{
 		`"https://shop.example/<word>?from=<word>&sid=<noise>"`,
 	},
 	"userAgent": {
-		`"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/<int:110:131>.0.0.0 Safari/537.36"`,
-		`"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.1 Mobile/15E148 Safari/604.1"`,
+		`"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML,` +
+			` like Gecko) Chrome/<int:110:131>.0.0.0 Safari/537.36"`,
+		`"Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML,` +
+			` like Gecko) Version/18.1 Mobile/15E148 Safari/604.1"`,
 		`"Mozilla/5.0 (X11; Linux x86_64; rv:<int:110:132>.0) Gecko/20100101 Firefox/<int:110:132>.0"`,
 		`null`,
 	},
@@ -69,7 +75,8 @@ var vocabulary = map[string][]string{
 	"company":     {`"Acme"`, `"Globex \u0026 Sons"`, `"株式会社サンプル"`, `null`},
 	"jobTitle":    {`"Head of \"<word>\""`, `"Engineer"`, `null`},
 	"externalId":  {`"customer-<noise>"`, `"<int:1:9999999>"`, `"auth0|<noise>"`},
-	"address":     {`{"street":"Rua das Flores, <int:1:2000>","district":null,"city":"São Paulo","region":"SP","country":"BR","postalCode":"0<int:1000:9999>-000"}`, `{"city":"Berlin","country":"DE"}`},
+	"address": {`{"street":"Rua das Flores, <int:1:2000>","district":null,"city":"São Paulo","region":"SP",` +
+		`"country":"BR","postalCode":"0<int:1000:9999>-000"}`, `{"city":"Berlin","country":"DE"}`},
 	"audienceEntry": {`{"id":"<uuid>","name":<audience>,"customId":"<word>-<int:1:99>"}`,
 		`{"id":"<uuid>","name":null,"customId":null}`},
 	"externalIdOrNull": {`"customer-<noise>"`, `null`},
@@ -86,13 +93,21 @@ var vocabulary = map[string][]string{
 		`{}`,
 	},
 	"client": {
-		`{"browser":{"name":"Chrome","version":"<int:110:131>.0.6778.86","type":"WEB"},"device":{"name":"Mac","vendor":"Apple","category":"DESKTOP","operatingSystem":{"name":"macOS","version":"15.<int:0:2>"}}}`,
-		`{"browser":{"name":"Instagram","version":null,"type":"IN_APP"},"device":{"name":"Galaxy S24","vendor":"Samsung","category":"MOBILE","operatingSystem":{"name":"Android","version":"15"}}}`,
-		`{"browser":{"name":null,"version":null,"type":"CRAWLER"},"device":{"name":null,"vendor":null,"category":"BOT","operatingSystem":{"name":null,"version":null}}}`,
+		`{"browser":{"name":"Chrome","version":"<int:110:131>.0.6778.86","type":"WEB"},"device":{"name":"Mac",` +
+			`"vendor":"Apple","category":"DESKTOP","operatingSystem":{"name":"macOS","version":"15.<int:0:2>"}}}`,
+		`{"browser":{"name":"Instagram","version":null,"type":"IN_APP"},"device":{"name":"Galaxy S24",` +
+			`"vendor":"Samsung","category":"MOBILE","operatingSystem":{"name":"Android","version":"15"}}}`,
+		`{"browser":{"name":null,"version":null,"type":"CRAWLER"},"device":{"name":null,"vendor":null,"category":"BOT",` +
+			`"operatingSystem":{"name":null,"version":null}}}`,
 	},
 	"place": {
-		`"continent":"SA","country":"BR","region":{"name":"S\u00e3o Paulo","code":"SP"},"city":"São Paulo","district":"Sé","<timeZone>":"America/Sao_Paulo","coordinates":{"latitude":-23.<int:100000:999999>,"longitude":-46.<int:100000:999999>},"currency":{"name":"Brazilian Real","code":"BRL"},"phoneCode":"+55"`,
-		`"continent":"EU","country":"PL","region":{"name":"Łódzkie","code":"10"},"city":"Łódź","district":null,"<timeZone>":"Europe/Warsaw","coordinates":{"latitude":51.<int:100000:999999>,"longitude":19.<int:100000:999999>},"currency":{"name":"złoty","code":"PLN"},"phoneCode":"+48"`,
-		`"continent":"AS","country":"JP","region":{"name":null,"code":null},"city":"東京","district":null,"<timeZone>":"Asia/Tokyo","coordinates":null,"currency":null,"phoneCode":"+81"`,
+		`"continent":"SA","country":"BR","region":{"name":"S\u00e3o Paulo","code":"SP"},"city":"São Paulo",` +
+			`"district":"Sé","<timeZone>":"America/Sao_Paulo","coordinates":{"latitude":-23.<int:100000:999999>,` +
+			`"longitude":-46.<int:100000:999999>},"currency":{"name":"Brazilian Real","code":"BRL"},"phoneCode":"+55"`,
+		`"continent":"EU","country":"PL","region":{"name":"Łódzkie","code":"10"},"city":"Łódź","district":null,` +
+			`"<timeZone>":"Europe/Warsaw","coordinates":{"latitude":51.<int:100000:999999>,` +
+			`"longitude":19.<int:100000:999999>},"currency":{"name":"złoty","code":"PLN"},"phoneCode":"+48"`,
+		`"continent":"AS","country":"JP","region":{"name":null,"code":null},"city":"東京","district":null,` +
+			`"<timeZone>":"Asia/Tokyo","coordinates":null,"currency":null,"phoneCode":"+81"`,
 	},
 }

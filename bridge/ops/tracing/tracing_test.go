@@ -79,7 +79,8 @@ func newHarness(t *testing.T, mode bridge.Mode) *harness {
 	r := &harness{ports: &ports{items: 3}, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans))
 	t.Cleanup(func() { provider.Shutdown(context.Background()) })
-	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Topic: "export.events", Host: "api", Path: "/events", Mode: mode})
+	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Topic: "export.events", Host: "api",
+		Path: "/events", Mode: mode})
 	r.source, r.sink, r.store = tracer.Source(r.ports), tracer.Sink(r.ports), tracer.Store(r.ports)
 	return r
 }
@@ -134,7 +135,8 @@ func TestTracesOfPages(t *testing.T) {
 			r.sink.Send(ctx, r.page())
 			r.sink.Send(ctx, r.page())
 			r.sink.Publish(ctx, bridge.Batch{})
-		}, []string{"GET /events", "GET /events", "commit cursor", "commit cursor", "poll committed", "poll committed", "send export.events", "send export.events"}},
+		}, []string{"GET /events", "GET /events", "commit cursor", "commit cursor", "poll committed", "poll committed",
+			"send export.events", "send export.events"}},
 		{"at least once the store commits", bridge.AtLeastOnce, func(r *harness) {
 			r.sink.Send(ctx, r.page())
 			r.sink.Publish(ctx, bridge.Batch{})
@@ -145,7 +147,8 @@ func TestTracesOfPages(t *testing.T) {
 			}
 			r.store.Advance(ctx, bridge.Checkpoint{}, bridge.Checkpoint{})
 		}, []string{"GET /events", "commit cursor", "poll committed", "send export.events"}},
-		{"a page without news", bridge.ExactlyOnce, func(r *harness) { r.page().Release() }, []string{"GET /events", "poll unsent"}},
+		{"a page without news", bridge.ExactlyOnce, func(r *harness) { r.page().Release() },
+			[]string{"GET /events", "poll unsent"}},
 		{"a failed request", bridge.ExactlyOnce, func(r *harness) {
 			r.err = broken
 			r.page()
@@ -174,7 +177,8 @@ func TestTracesOfPages(t *testing.T) {
 		traces := make(map[string]bool)
 		for _, s := range r.spans.GetSpans() {
 			traces[s.SpanContext.TraceID().String()] = true
-			if s.Name == "send export.events" && !slices.Contains(r.parents, fmt.Sprintf("00-%s-%s-01", s.SpanContext.TraceID(), s.SpanContext.SpanID())) {
+			if s.Name == "send export.events" && !slices.Contains(r.parents,
+				fmt.Sprintf("00-%s-%s-01", s.SpanContext.TraceID(), s.SpanContext.SpanID())) {
 				t.Errorf("%s: pages were sent with %v, not with the span %v", tc.name, r.parents, s.SpanContext)
 			}
 		}

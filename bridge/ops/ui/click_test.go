@@ -21,7 +21,8 @@ func (p *tab) click(selector string) {
 			return
 		}
 		if try == 20 {
-			p.Fatalf("%d clicks at %s all hit something else, the last one %s", try+1, selector, read[string](p, `window.clicked.other`))
+			p.Fatalf("%d clicks at %s all hit something else, the last one %s", try+1, selector,
+				read[string](p, `window.clicked.other`))
 		}
 	}
 }

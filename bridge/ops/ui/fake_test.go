@@ -86,12 +86,16 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	mux := http.NewServeMux()
 	page := ui.Handler()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { // as ops.Handler serves it
-		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		w.Header().Set("Content-Security-Policy",
+			"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 		page.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
-	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { f.send(w, func() any { return f.reports }) })
+	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter,
+		_ *http.Request) {
+		f.send(w, func() any { return f.reports })
+	})
 	mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) {
 		f.records(w, func() any { return object{"jobs": f.jobs} })
 	})
@@ -208,7 +212,8 @@ func (f *fakeBridge) act(w http.ResponseWriter, r *http.Request) {
 	}
 	f.posts = append(f.posts, posted{Path: r.URL.EscapedPath(), Token: r.Header.Get("Authorization"), Body: body})
 	if !f.mayAct(r) {
-		writeJSON(w, http.StatusUnauthorized, object{"error": "the token is not the bridge's", "hint": "the content of HTTP_ADMIN_TOKEN_FILE"})
+		writeJSON(w, http.StatusUnauthorized, object{"error": "the token is not the bridge's",
+			"hint": "the content of HTTP_ADMIN_TOKEN_FILE"})
 		return
 	}
 	if len(f.answers) == 0 {
@@ -310,9 +315,11 @@ func running(name string) report {
 		Stream: name, LagSeconds: 42.4, CaughtUpIn: 14,
 		Guarantee: "exactly-once: events and checkpoint share one Kafka transaction; consumers must read_committed",
 		Live: &bridge.Status{
-			Stream: name, Owner: "bridge-0", State: bridge.StateRunning, Since: now.Add(-3 * time.Hour), Leader: true, Mode: bridge.ExactlyOnce,
-			Version: bridge.Version{Epoch: 3, Seq: 88412}, CursorHash: "9f3c21a07be4", Events: 48_211_907, Pages: 49_120, Published: 812_003,
-			Rate: 3127, Pace: 4.1, Position: now.Add(-42 * time.Second), LastCommit: now.Add(-300 * time.Millisecond),
+			Stream: name, Owner: "bridge-0", State: bridge.StateRunning, Since: now.Add(-3 * time.Hour), Leader: true,
+			Mode:    bridge.ExactlyOnce,
+			Version: bridge.Version{Epoch: 3, Seq: 88412}, CursorHash: "9f3c21a07be4", Events: 48_211_907, Pages: 49_120,
+			Published: 812_003,
+			Rate:      3127, Pace: 4.1, Position: now.Add(-42 * time.Second), LastCommit: now.Add(-300 * time.Millisecond),
 			LastPoll: now, Contract: bridge.ContractEmptyItems, PrefetchedPages: 3, PrefetchedBytes: 2_411_724,
 			Dependencies: map[string]bridge.Dependency{"api": up, "kafka": up, "redis": up},
 		},
@@ -346,12 +353,14 @@ func entries(n int) []object {
 		more := 11_600 - 8*i + 240*(i*i%7) - 90*(i%11)
 		e := object{
 			"epoch": 3, "seq": 88412 - i, "at": at, "kind": "data", "events": events, "pages": 49_120 - 13*i,
-			"cursor_hash": fmt.Sprintf("%012x", 0x9f3c21a07be4-int64(i)*7_919_331), "position": at.Add(-time.Duration(lag * float64(time.Second))), "change": nil,
+			"cursor_hash": fmt.Sprintf("%012x", 0x9f3c21a07be4-int64(i)*7_919_331),
+			"position":    at.Add(-time.Duration(lag * float64(time.Second))), "change": nil,
 		}
 		switch {
 		case i == 61:
 			e["kind"], e["cursor_hash"], e["parent"] = "reset", "51aa90be7712", "2.88409"
-			e["change"] = object{"kind": "rewind", "who": "ada@ops-1", "reason": "bad deploy of the consumer", "from": object{"epoch": 2, "seq": 88410}, "at": at.UnixMilli()}
+			e["change"] = object{"kind": "rewind", "who": "ada@ops-1", "reason": "bad deploy of the consumer",
+				"from": object{"epoch": 2, "seq": 88410}, "at": at.UnixMilli()}
 		case i > 61:
 			e["epoch"], e["seq"] = 2, 88471-i
 		}
@@ -368,13 +377,15 @@ func measuredText(stream string) string {
 	line := func(name, labels string, value float64) {
 		fmt.Fprintf(&text, "exportbridge_%s{%sstream=%q} %g\n", name, labels, stream, value)
 	}
-	for stage, sum := range map[string]float64{"wait": 4.1, "fetch": 46.2, "decode": 3.4, "publish": 9.8, "checkpoint": 1.9} {
+	for stage, sum := range map[string]float64{"wait": 4.1, "fetch": 46.2, "decode": 3.4, "publish": 9.8,
+		"checkpoint": 1.9} {
 		line("stage_duration_seconds_sum", fmt.Sprintf("stage=%q,", stage), sum)
 		line("stage_duration_seconds_count", fmt.Sprintf("stage=%q,", stage), 550)
 	}
 	line("source_requests_total", `code="200",`, 548)
 	line("source_requests_total", `code="429",`, 2)
-	for name, sum := range map[string]float64{"source_request_duration_seconds": 46.2, "transaction_duration_seconds": 1.7, "cursor_commit_duration_seconds": 0.16} {
+	for name, sum := range map[string]float64{"source_request_duration_seconds": 46.2,
+		"transaction_duration_seconds": 1.7, "cursor_commit_duration_seconds": 0.16} {
 		line(name+"_sum", "", sum)
 		line(name+"_count", "", 550)
 	}
@@ -391,7 +402,8 @@ func logged(level, msg string, attrs object) message {
 
 func sampled(stream, kind string, n int) message {
 	return message{"sample", object{
-		"stream": stream, "time": time.Now().Add(-time.Duration(n) * 211 * time.Millisecond), "type": kind, "id": fmt.Sprintf("6b1f0c1e-83d2-4f0a-9d1c-%012x", 7_000_000-n),
+		"stream": stream, "time": time.Now().Add(-time.Duration(n) * 211 * time.Millisecond), "type": kind,
+		"id":       fmt.Sprintf("6b1f0c1e-83d2-4f0a-9d1c-%012x", 7_000_000-n),
 		"key_hash": fmt.Sprintf("%08x", 0x8f21_c0de-n*77_773), "partition": n % 6, "offset": 8_035_317 - n, "origin": "live",
 	}}
 }

@@ -11,8 +11,10 @@ import (
 // plannedJob is the answer to a plan of a job.
 func plannedJob() answer {
 	return answer{200, object{
-		"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": "planned", "topic": "export.events", "from": "1970-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
-		"windows": 8, "parallel": 2, "rate_limit": 5, "notes": []string{"the range ends before the stream began"}, "plan_hash": "5b0f7c9a1e3d2468",
+		"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": "planned", "topic": "export.events",
+		"from": "1970-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z",
+		"windows": 8, "parallel": 2, "rate_limit": 5, "notes": []string{"the range ends before the stream began"},
+		"plan_hash": "5b0f7c9a1e3d2468",
 	}}
 }
 
@@ -21,9 +23,11 @@ func plannedJob() answer {
 func TestBackfill(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.answers = []answer{
-		{409, object{"error": "the stream publishes this range", "hint": `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`}},
+		{409, object{"error": "the stream publishes this range",
+			"hint": `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`}},
 		plannedJob(), {409, object{"error": "the plan has changed", "hint": "plan again"}}, plannedJob(),
-		{200, object{"id": "k3xq7a", "kind": "backfill", "stream": "events"}}, {200, object{"id": "k3xq7a", "kind": "backfill", "stream": "events"}},
+		{200, object{"id": "k3xq7a", "kind": "backfill", "stream": "events"}},
+		{200, object{"id": "k3xq7a", "kind": "backfill", "stream": "events"}},
 	}
 	p := open(t, f, 1280, "status of 409")
 	p.click("#jobs-begin")
@@ -36,7 +40,8 @@ func TestBackfill(t *testing.T) {
 	p.sees("#job-problem", "The stream publishes this range.")
 	p.click("#job-problem button")
 	p.sees("#job-rows", "the earliest event – 2026-02-01")
-	for _, text := range []string{"8, 2 at a time", "unknown until it runs", "at most 5 per second", "restored by the vendor", "the range ends before"} {
+	for _, text := range []string{"8, 2 at a time", "unknown until it runs", "at most 5 per second",
+		"restored by the vendor", "the range ends before"} {
 		p.sees("#job-rows", text)
 	}
 	if !read[bool](p, `document.getElementById('job-submit').disabled`) {
@@ -51,7 +56,9 @@ func TestBackfill(t *testing.T) {
 	p.wait(`document.querySelector('#job-form [name=confirm]').value === ''`)
 	p.write("#job-form [name=confirm]", "events")
 	f.set(func() {
-		f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": "running", "windows": 8, "done": 1, "events": 3, "progress": 0.1, "trouble": "the API answered 429", "note": "2 of 3 events have a time outside"}}
+		f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": "running", "windows": 8,
+			"done": 1, "events": 3, "progress": 0.1, "trouble": "the API answered 429",
+			"note": "2 of 3 events have a time outside"}}
 	})
 	p.click("#job-submit")
 	p.sees("#toast", "backfill k3xq7a of events started.")
@@ -75,7 +82,8 @@ func TestBackfill(t *testing.T) {
 	start := plan(true)
 	start["execute"], start["confirm"], start["id"], start["plan_hash"] = true, "events", "k3xq7a", "5b0f7c9a1e3d2468"
 	want := []posted{
-		{Path: "/api/v1/jobs", Body: plan(false)}, {Path: "/api/v1/jobs", Body: plan(true)}, {Path: "/api/v1/jobs", Body: start},
+		{Path: "/api/v1/jobs", Body: plan(false)}, {Path: "/api/v1/jobs", Body: plan(true)},
+		{Path: "/api/v1/jobs", Body: start},
 		{Path: "/api/v1/jobs", Body: plan(true)}, {Path: "/api/v1/jobs", Body: start},
 		{Path: "/api/v1/jobs/k3xq7a/cancel", Body: object{"reason": "wrong month", "execute": true}},
 	}
@@ -87,7 +95,8 @@ func TestBackfill(t *testing.T) {
 // An interrupted job can be resumed; jobs wait for Kafka, not for Redis.
 func TestResumeJob(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
-	f.jobs = []object{{"id": "k3xq7a", "kind": "replay", "stream": "events", "state": "interrupted", "windows": 8, "done": 1, "events": 3, "progress": 0.1}}
+	f.jobs = []object{{"id": "k3xq7a", "kind": "replay", "stream": "events", "state": "interrupted", "windows": 8,
+		"done": 1, "events": 3, "progress": 0.1}}
 	f.answers = []answer{{200, object{"id": "k3xq7a", "kind": "replay", "stream": "events"}}}
 	p := open(t, f, 1280)
 	p.click(`#jobs-rows [data-key="k3xq7a resume"]`)

@@ -97,7 +97,8 @@ func TestRulesFind(t *testing.T) {
 	for _, tc := range [][2]string{
 		{`document.getElementById('pause').style.color = 'rgb(140, 140, 140)'`, "contrast"},
 		{`document.getElementById('help').style.cssText = 'width: 16px; height: 16px'`, "target of"},
-		{`document.getElementById('help').replaceChildren(), document.getElementById('help').title = document.getElementById('help').ariaLabel = ''`, "no name"},
+		{`document.getElementById('help').replaceChildren(),` +
+			` document.getElementById('help').title = document.getElementById('help').ariaLabel = ''`, "no name"},
 		{`document.querySelector('[aria-label=History]').ariaLabel = 'Servers and processes'`, "two landmarks"},
 		{`document.querySelector('footer').style.display = 'none'`, "footer"},
 		{`document.getElementById('main').id = 'help'`, "two elements"},

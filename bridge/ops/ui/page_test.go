@@ -29,18 +29,24 @@ func TestOneNow(t *testing.T) {
 			f.reports[0].Live.LastCommit = time.Now()
 		})
 		p.sees("#position", fmt.Sprint("entry 3.", seq))
-		got := read[[]string](p, `['slider-text', 'history-rows', 'position-time', 'figure-commit'].map((id) => document.getElementById(id).innerText)`)
+		got := read[[]string](p,
+			`['slider-text', 'history-rows', 'position-time',`+
+				` 'figure-commit'].map((id) => document.getElementById(id).innerText)`)
 		position := strings.TrimPrefix(got[2], "position ")
 		row, _, _ := strings.Cut(got[1], "\n")
-		if !strings.HasPrefix(got[0], fmt.Sprintf("now: entry 3.%d,", seq)) || !strings.HasPrefix(row, fmt.Sprintf("3.%d\t", seq)) || !strings.Contains(row, position) ||
+		if !strings.HasPrefix(got[0], fmt.Sprintf("now: entry 3.%d,", seq)) ||
+			!strings.HasPrefix(row, fmt.Sprintf("3.%d\t", seq)) || !strings.Contains(row, position) ||
 			!strings.Contains(got[3], fmt.Sprintf("entry 3.%d", seq)) {
-			t.Errorf("the header is at entry 3.%d, position %q; the slider says %q, the table %q, the figure %q", seq, position, got[0], row, got[3])
+			t.Errorf("the header is at entry 3.%d, position %q; the slider says %q, the table %q, the figure %q", seq,
+				position, got[0], row, got[3])
 		}
 	}
-	if got := read[string](p, `document.getElementById('history-rows').rows[1].innerText`); !strings.HasPrefix(got, "3.88411\t") {
+	got := read[string](p, `document.getElementById('history-rows').rows[1].innerText`)
+	if !strings.HasPrefix(got, "3.88411\t") {
 		t.Errorf("the second row has become %q", got)
 	}
-	if got := read[[]string](p, `[document.querySelector('#figure-lag .value').innerText, document.getElementById('state-text').innerText]`); !strings.HasPrefix(got[1], got[0]+" behind") {
+	if got := read[[]string](p,
+		`[document.querySelector('#figure-lag .value').innerText, document.getElementById('state-text').innerText]`); !strings.HasPrefix(got[1], got[0]+" behind") {
 		t.Errorf("the lag is %q in the figure and %q in the header", got[0], got[1])
 	}
 }
@@ -52,13 +58,16 @@ func TestCounts(t *testing.T) {
 		want        string
 	}{
 		{36, 36, "36 events come again."}, {1, 1, "1 event comes again."}, {0, 0, "No event comes again."},
-		{36, 1036, "36 to 1,036 events come again."}, {0, 1036, "At most 1,036 events come again."}, {36, nil, "At least 36 events come again."},
+		{36, 1036, "36 to 1,036 events come again."}, {0, 1036, "At most 1,036 events come again."},
+		{36, nil, "At least 36 events come again."},
 		{nil, nil, "How many events come again is not known: the history is gone."},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			f.history = entries(60)
-			plan := answer{200, object{"stream": "events", "from": object{}, "to": object{}, "repeats_min": tc.least, "repeats_max": tc.most, "repeats_pages": nil, "repeats_unknown": "the history is gone", "guarantee": "exactly-once", "base_epoch": 3}}
+			plan := answer{200, object{"stream": "events", "from": object{}, "to": object{}, "repeats_min": tc.least,
+				"repeats_max": tc.most, "repeats_pages": nil, "repeats_unknown": "the history is gone",
+				"guarantee": "exactly-once", "base_epoch": 3}}
 			f.answers = []answer{plan, plan, plan}
 			p := open(t, f, 1280)
 			p.sees("#history-rows", "3.88411")
@@ -88,7 +97,8 @@ func TestCounts(t *testing.T) {
 // The slider counts across a rewind, and leaves the number to the plan across a
 // reset, whose entries count from another position.
 func TestCountsAcrossEpochs(t *testing.T) {
-	for parent, want := range map[string]string{"2.88409": "events come again", "3.88350": "the plan says how many", "": "the plan says how many"} {
+	for parent, want := range map[string]string{"2.88409": "events come again", "3.88350": "the plan says how many",
+		"": "the plan says how many"} {
 		t.Run(parent, func(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			f.history = entries(80)
@@ -111,14 +121,17 @@ func TestKinds(t *testing.T) {
 		f.history[5+i]["kind"], f.history[5+i]["change"] = kind, object{"kind": kind, "who": "ada", "reason": "why"}
 	}
 	f.history[9]["kind"] = "heartbeat"
-	f.history[9]["change"] = object{"kind": "rewind", "who": "ada", "reason": "of an earlier entry"} // the last change until then
+	f.history[9]["change"] = object{"kind": "rewind", "who": "ada",
+		"reason": "of an earlier entry"} // the last change until then
 	p := open(t, f, 1280)
 	p.sees("#history-rows", "3.88411")
-	kinds := `[...document.querySelectorAll('#history-rows td:nth-child(4)')].map((e) => e.innerText).filter((kind) => kind !== 'data').join(' ')`
+	kinds := `[...document.querySelectorAll('#history-rows td:nth-child(4)')].map((e) => e.innerText).filter((kind) ` +
+		`=> kind !== 'data').join(' ')`
 	if got := read[string](p, kinds); got != "reset pause resume heartbeat rewind" {
 		t.Errorf("the history shows %q", got)
 	}
-	if got := read[[]string](p, `[...document.querySelectorAll('#marks .mark')].map((e) => e.title.split(' at ')[0] + ' ' + e.className)`); !slices.Equal(got, []string{
+	if got := read[[]string](p,
+		`[...document.querySelectorAll('#marks .mark')].map((e) => e.title.split(' at ')[0] + ' ' + e.className)`); !slices.Equal(got, []string{
 		"reset mark is-reset", "pause mark is-pause", "resume mark is-resume", "rewind mark is-rewind",
 	}) {
 		t.Errorf("the slider shows %q", got)
@@ -140,7 +153,8 @@ func TestWithoutRedis(t *testing.T) {
 	p.wait(`document.title.startsWith('Running, Redis down')`)
 	p.sees("#act-why", "Redis is down")
 	for selector, what := range map[string]string{
-		"#pause": "disabled", "#move": "disabled", "#slider-move": "disabled", `#history-rows [data-key="3.88411"]`: "disabled",
+		"#pause": "disabled", "#move": "disabled", "#slider-move": "disabled",
+		`#history-rows [data-key="3.88411"]`: "disabled",
 	} {
 		p.wait(fmt.Sprintf(`document.querySelector(%q)?.matches(':%s[title*="Redis is down"]')`, selector, what))
 	}
@@ -153,7 +167,8 @@ func TestWithoutRedis(t *testing.T) {
 	p.press("p")
 	p.sees("#toast", "Redis is down")
 	f.set(func() { f.reports[0].Live.Dependencies["redis"] = bridge.Dependency{Up: true, Since: time.Now()} })
-	p.wait(`!document.getElementById('pause').disabled && document.getElementById('pause').title === '' && document.getElementById('act-why').hidden`)
+	p.wait(`!document.getElementById('pause').disabled && document.getElementById('pause').title === '' && ` +
+		`document.getElementById('act-why').hidden`)
 	p.wait(`!document.querySelector('#history-rows [data-key="3.88411"]').disabled`)
 }
 
@@ -167,7 +182,8 @@ func TestWithoutKafka(t *testing.T) {
 	p.sees("#members-empty", "Not known: Kafka is down.")
 	p.sees("#letters-empty", "Not known: Kafka does not answer")
 	p.sees("#jobs-empty", "Not known: Kafka does not answer")
-	if got := read[string](p, `document.body.innerText`); strings.Contains(got, "No dead letters") || strings.Contains(got, "No known") || strings.Contains(got, " --") {
+	if got := read[string](p, `document.body.innerText`); strings.Contains(got, "No dead letters") ||
+		strings.Contains(got, "No known") || strings.Contains(got, " --") {
 		t.Errorf("the page claims to know, or shows a flag of the command line: %s", got)
 	}
 	f.set(func() { f.recordsErr = nil }) // an answer in a moment when Kafka was there
@@ -187,7 +203,8 @@ func TestNotes(t *testing.T) {
 	p := open(t, f, 1280)
 	notes := func(want ...string) {
 		t.Helper()
-		text := `['lag', 'rate', 'events', 'dead', 'commit'].map((id) => document.querySelector('#figure-' + id + ' .note').innerText).join('|')`
+		text := `['lag', 'rate', 'events', 'dead',` +
+			` 'commit'].map((id) => document.querySelector('#figure-' + id + ' .note').innerText).join('|')`
 		p.until(strings.Join(want, "|"), func() bool {
 			return strings.HasPrefix(read[string](p, text), strings.Join(want, "|"))
 		})
@@ -217,7 +234,9 @@ func TestTimesAndNames(t *testing.T) {
 	f.answers = []answer{done(4)}
 	p := open(t, f, 1280)
 	p.sees("#history-rows", "3.88411")
-	if got := read[[]string](p, `[...document.querySelectorAll('time')].map((e) => e.title).filter((text) => /[AP]M/.test(text) || !/\d\d:\d\d:\d\d/.test(text))`); len(got) > 0 {
+	if got := read[[]string](p,
+		`[...document.querySelectorAll('time')].map((e) => e.title).filter((text) => /[AP]M/.test(text) || `+
+			`!/\d\d:\d\d:\d\d/.test(text))`); len(got) > 0 {
 		t.Errorf("times have twelve hours: %q", got)
 	}
 	if n := read[int](p, `document.querySelectorAll('input[type^=datetime], input[type=time]').length`); n > 0 {
@@ -292,7 +311,8 @@ func TestManyDeadLetters(t *testing.T) {
 		f.more, f.reports[0].Live.DeadLettered, f.reports[0].Live.Published = true, 56_821, 16
 		for i, reason := range []string{"too-large", "bad-timestamp", "bad-timestamp", "bad-timestamp"} {
 			f.letters = append(f.letters, object{
-				"partition": 0, "offset": i, "time": time.Now(), "reason": reason, "message": "the item has no readable time at /at", "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611,
+				"partition": 0, "offset": i, "time": time.Now(), "reason": reason,
+				"message": "the item has no readable time at /at", "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611,
 				"headers": object{"ce_type": "orderPlaced", "eb-stage": "decode"},
 			})
 		}
@@ -302,7 +322,8 @@ func TestManyDeadLetters(t *testing.T) {
 	p.sees("#cause", "most often bad-timestamp at /at: 3 of the newest 4")
 	p.click(`#letters-rows [data-key="fold 0:2"]`)
 	p.sees("#letters-rows .details", "orderPlaced")
-	for _, command := range []string{"show 0:2", "retry 0:2", "list --reason bad-timestamp", "retry --all --reason bad-timestamp"} {
+	for _, command := range []string{"show 0:2", "retry 0:2", "list --reason bad-timestamp",
+		"retry --all --reason bad-timestamp"} {
 		p.sees("#letters-rows .details code", "exportbridge dlq "+command+" --stream events")
 	}
 	p.click("#letters-refresh") // what is open stays open
@@ -342,7 +363,8 @@ func TestTroubles(t *testing.T) {
 	p.sees("#server-api .badge", "refuses the key")
 	f.set(func() {
 		l := f.reports[0].Live
-		l.State, l.Dependencies["api"] = bridge.StateBackoff, bridge.Dependency{Since: time.Now(), Trouble: "fails the TLS handshake", Error: "x509"}
+		l.State, l.Dependencies["api"] = bridge.StateBackoff, bridge.Dependency{Since: time.Now(),
+			Trouble: "fails the TLS handshake", Error: "x509"}
 		l.Dependencies["redis"] = bridge.Dependency{Since: time.Now(), Error: "from an older version"}
 	})
 	p.sees("#server-api .badge", "fails the TLS handshake")
@@ -353,7 +375,8 @@ func TestTroubles(t *testing.T) {
 // An API without a start refuses an event time: the dialog says why, and what works.
 func TestNoStart(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
-	f.answers = []answer{{409, object{"error": "EXPORT_START_PARAM is empty: the export cannot start at a time", "hint": "use a rewind, or the earliest event"}}}
+	f.answers = []answer{{409, object{"error": "EXPORT_START_PARAM is empty: the export cannot start at a time",
+		"hint": "use a rewind, or the earliest event"}}}
 	p := open(t, f, 1280, "status of 409")
 	p.click("#move")
 	p.click("#move-form [value=event_time]")
@@ -378,7 +401,9 @@ func TestPeak(t *testing.T) {
 		"little is known": {"[5, 90000, 7]", "90000"},
 		"nothing":         {"[null, null]", "0"},
 	} {
-		got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`import('./charts.js').then(({usualTop}) => String(usualTop(`+tc.values+`)))`, chromedp.EvalAwaitPromise))
+		got, err := chromedp.Run(p.ctx,
+			chromedp.Evaluate[string](`import('./charts.js').then(({usualTop}) => String(usualTop(`+tc.values+`)))`,
+				chromedp.EvalAwaitPromise))
 		if err != nil || got != tc.want {
 			t.Errorf("%s: the scale ends at %s, want %s; %v", name, got, tc.want, err)
 		}
@@ -398,7 +423,8 @@ func TestLongTypes(t *testing.T) {
 		f.set(func() { f.showEvents = show })
 		p.do(chromedp.Reload())
 		p.sees("#samples-rows", end)
-		cut := `[...document.querySelectorAll('td.type bdi')].map((e) => e.innerText.slice(0, 7) + ' ' + (e.scrollWidth > e.clientWidth) + ' ' + (e.clientWidth > 10)).join(' | ')`
+		cut := `[...document.querySelectorAll('td.type bdi')].map((e) => e.innerText.slice(0,` +
+			` 7) + ' ' + (e.scrollWidth > e.clientWidth) + ' ' + (e.clientWidth > 10)).join(' | ')`
 		if got := read[string](p, cut); !show && got != "endless true true | com.exa true true | tabVisi false true" {
 			t.Errorf("shown: %s", got)
 		}

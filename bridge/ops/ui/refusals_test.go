@@ -20,12 +20,18 @@ var refusals = []struct {
 	answer
 	says string
 }{
-	{answer{401, object{"error": "the admin token is wrong", "hint": "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}}, "The admin token is wrong."},
-	{answer{403, object{"error": "cross-site request", "hint": "add ops.example.com to HTTP_ALLOWED_HOSTS"}}, "Cross-site request. Add ops.example.com to HTTP_ALLOWED_HOSTS."},
-	{answer{421, object{"error": "unknown Host name", "hint": "add it to HTTP_ALLOWED_HOSTS, or use the IP address"}}, "Unknown Host name. Add it to HTTP_ALLOWED_HOSTS, or use the IP address."},
-	{answer{429, object{"error": "the admin token is wrong; too many wrong tokens from 10.0.0.7", "hint": "send the right one"}}, "The admin token is wrong; too many wrong tokens from 10.0.0.7."},
-	{answer{503, object{"error": "Redis does not answer", "hint": "redis-cli ping"}}, "Redis does not answer. Run redis-cli ping."},
-	{answer{400, object{"error": "datetime: 2030-01-01T00:00:00Z is in the future", "hint": `"latest": true`}}, "Datetime: 2030-01-01T00:00:00Z is in the future."},
+	{answer{401, object{"error": "the admin token is wrong",
+		"hint": "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}}, "The admin token is wrong."},
+	{answer{403, object{"error": "cross-site request", "hint": "add ops.example.com to HTTP_ALLOWED_HOSTS"}},
+		"Cross-site request. Add ops.example.com to HTTP_ALLOWED_HOSTS."},
+	{answer{421, object{"error": "unknown Host name", "hint": "add it to HTTP_ALLOWED_HOSTS, or use the IP address"}},
+		"Unknown Host name. Add it to HTTP_ALLOWED_HOSTS, or use the IP address."},
+	{answer{429, object{"error": "the admin token is wrong; too many wrong tokens from 10.0.0.7",
+		"hint": "send the right one"}}, "The admin token is wrong; too many wrong tokens from 10.0.0.7."},
+	{answer{503, object{"error": "Redis does not answer", "hint": "redis-cli ping"}},
+		"Redis does not answer. Run redis-cli ping."},
+	{answer{400, object{"error": "datetime: 2030-01-01T00:00:00Z is in the future", "hint": `"latest": true`}},
+		"Datetime: 2030-01-01T00:00:00Z is in the future."},
 	{answer{401, nil}, "HTTP status 401, not from the bridge. Reload the page to sign in to the proxy."},
 	{answer{403, nil}, "HTTP status 403, not from the bridge. Check the access rules of the proxy."},
 	{answer{429, nil}, "HTTP status 429, not from the bridge. Wait a minute and retry: the proxy limits requests."},
@@ -50,7 +56,8 @@ func TestRefusedActions(t *testing.T) {
 			p.write("#hold-reason", "why")
 			p.click("#hold-submit")
 			token := r.body != nil && (r.code == 401 || r.code == 429)
-			p.wait(`document.querySelector('#hold-dialog .problem').innerText.replace(/\s+/g, ' ').startsWith(` + fmt.Sprintf("%q", r.says) + `)`)
+			p.wait(`document.querySelector('#hold-dialog .problem').innerText.replace(/\s+/g, ' ').startsWith(` +
+				fmt.Sprintf("%q", r.says) + `)`)
 			if got := read[int](p, `document.querySelectorAll('#hold-dialog .problem button').length`) == 1; got != token {
 				t.Errorf("%s: a button asks for the token: %v", r.says, got)
 			}
@@ -68,13 +75,15 @@ func TestRefusedLists(t *testing.T) {
 	for _, r := range refusals {
 		f.set(func() {
 			f.refuse = map[string]answer{}
-			for _, path := range []string{"/api/v1/jobs", "/api/v1/status", "/api/v1/streams/events/history", "/api/v1/streams/events/dead-letters"} {
+			for _, path := range []string{"/api/v1/jobs", "/api/v1/status", "/api/v1/streams/events/history",
+				"/api/v1/streams/events/dead-letters"} {
 				f.refuse[path] = r.answer
 			}
 		})
 		p.do(chromedp.Reload())
 		for _, id := range []string{"jobs-empty", "letters-empty", "history-empty", "cause"} {
-			p.wait(`document.getElementById('` + id + `').innerText.toLowerCase().includes(` + fmt.Sprintf("%q", strings.ToLower(r.says)) + `)`)
+			p.wait(`document.getElementById('` + id + `').innerText.toLowerCase().includes(` +
+				fmt.Sprintf("%q", strings.ToLower(r.says)) + `)`)
 		}
 	}
 }
@@ -157,7 +166,8 @@ func TestSlowedAddress(t *testing.T) {
 	p.until("the dialog says that the address is slowed", func() bool { // one wrong token a second is not
 		p.click("#token-dialog [type=submit]")
 		p.wait(`!document.querySelector('#token-dialog').hasAttribute('aria-busy')`)
-		return strings.HasPrefix(read[string](p, `document.querySelector('#token-dialog .problem').innerText`), "The admin token is wrong; too many wrong tokens from 127.0.0.1.")
+		return strings.HasPrefix(read[string](p, `document.querySelector('#token-dialog .problem').innerText`),
+			"The admin token is wrong; too many wrong tokens from 127.0.0.1.")
 	})
 	p.set("#token", right)
 	p.click("#token-dialog [type=submit]")
@@ -187,7 +197,8 @@ func TestBehindProxy(t *testing.T) {
 
 // Without a token, who is not on this machine can read, and sees why no more.
 func TestReadOnlyBehindProxy(t *testing.T) {
-	p := open(t, proxied(t, newDoor(t, ops.Config{}), func(r *http.Request) { r.Header.Set("X-Forwarded-For", "10.0.0.7") }), 1280)
+	p := open(t, proxied(t, newDoor(t, ops.Config{}),
+		func(r *http.Request) { r.Header.Set("X-Forwarded-For", "10.0.0.7") }), 1280)
 	p.sees("#act-why", "Read-only: HTTP actions are restricted to localhost unless HTTP_ADMIN_TOKEN_FILE is set.")
 	p.wait(`document.getElementById('pause').disabled && document.getElementById('jobs-begin').disabled`)
 }

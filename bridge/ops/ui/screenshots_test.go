@@ -101,12 +101,19 @@ func busy(t *testing.T) *fakeBridge {
 	now := time.Now()
 	f.reports[0].Live.DeadLettered = 2
 	f.letters = []object{
-		{"partition": 2, "offset": 1, "time": now.Add(-19 * time.Minute), "reason": "too-large", "message": "the record takes 1203441 bytes, topic export.events takes 1048588", "cursor_hash": "77b0c1d2e3f4", "index": 412, "bytes": 1_203_441},
-		{"partition": 0, "offset": 0, "time": now.Add(-3 * time.Hour), "reason": "bad-timestamp", "message": "the item has no readable time at /timestamp", "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611},
+		{"partition": 2, "offset": 1, "time": now.Add(-19 * time.Minute), "reason": "too-large",
+			"message": "the record takes 1203441 bytes, topic export.events takes 1048588", "cursor_hash": "77b0c1d2e3f4",
+			"index": 412, "bytes": 1_203_441},
+		{"partition": 0, "offset": 0, "time": now.Add(-3 * time.Hour), "reason": "bad-timestamp",
+			"message": "the item has no readable time at /timestamp", "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611},
 	}
 	f.jobs = []object{
-		{"id": "backfill-q3", "kind": "backfill", "stream": "events", "state": "running", "topic": "export.events", "from": "2026-07-01T00:00:00Z", "to": "2026-10-01T00:00:00Z", "windows": 12, "done": 7, "events": 18_442_019, "progress": 0.61},
-		{"id": "replay-fraud", "kind": "replay", "stream": "events", "state": "done", "topic": "replay.fraud", "from": "2026-11-18T00:00:00Z", "to": "2026-11-19T00:00:00Z", "windows": 4, "done": 4, "events": 1_204_551, "progress": 1},
+		{"id": "backfill-q3", "kind": "backfill", "stream": "events", "state": "running", "topic": "export.events",
+			"from": "2026-07-01T00:00:00Z", "to": "2026-10-01T00:00:00Z", "windows": 12, "done": 7, "events": 18_442_019,
+			"progress": 0.61},
+		{"id": "replay-fraud", "kind": "replay", "stream": "events", "state": "done", "topic": "replay.fraud",
+			"from": "2026-11-18T00:00:00Z", "to": "2026-11-19T00:00:00Z", "windows": 4, "done": 4, "events": 1_204_551,
+			"progress": 1},
 	}
 	f.first = []message{
 		logged("INFO", "ownership acquired", object{"stream": "events"}),
@@ -115,7 +122,9 @@ func busy(t *testing.T) *fakeBridge {
 		logged("WARN", "items sent to the dead-letter topic", object{"stream": "events", "items": object{"too-large": 1}}),
 	}
 	for n := range 24 {
-		f.first = append(f.first, sampled("events", "com.croct.event."+[]string{"pageOpened", "interestShown", "orderPlaced", "tabVisibilityChanged", "goalCompleted"}[(n*n+n/3)%5], 24-n))
+		f.first = append(f.first,
+			sampled("events", "com.croct.event."+[]string{"pageOpened", "interestShown", "orderPlaced",
+				"tabVisibilityChanged", "goalCompleted"}[(n*n+n/3)%5], 24-n))
 	}
 	return f
 }
@@ -150,7 +159,9 @@ func TestScreenshots(t *testing.T) {
 // settle waits until the page has been drawn with what it knows.
 func (p *tab) settle() {
 	p.Helper()
-	_, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 300))`, chromedp.EvalAwaitPromise))
+	_, err := chromedp.Run(p.ctx,
+		chromedp.Evaluate[bool](`new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 300))`,
+			chromedp.EvalAwaitPromise))
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -33,7 +33,8 @@ func block(f *fakeBridge) {
 
 func loseRedis(f *fakeBridge) {
 	for _, r := range f.reports {
-		r.Live.Dependencies["redis"] = bridge.Dependency{Since: time.Now().Add(-3 * time.Minute), Trouble: "is down", Error: "dial tcp 10.2.0.7:6379: connect: connection refused"}
+		r.Live.Dependencies["redis"] = bridge.Dependency{Since: time.Now().Add(-3 * time.Minute), Trouble: "is down",
+			Error: "dial tcp 10.2.0.7:6379: connect: connection refused"}
 	}
 	f.reports[0].Notes = []string{"live status unknown: dial tcp 10.2.0.7:6379: connect: connection refused"}
 }
@@ -41,14 +42,18 @@ func loseRedis(f *fakeBridge) {
 func loseKafka(f *fakeBridge) {
 	for i := range f.reports {
 		r := &f.reports[i]
-		r.Live.Dependencies["kafka"] = bridge.Dependency{Since: time.Now().Add(-2 * time.Minute), Trouble: "is down", Error: "dial tcp 10.2.0.9:9092: connect: connection refused"}
+		r.Live.Dependencies["kafka"] = bridge.Dependency{Since: time.Now().Add(-2 * time.Minute), Trouble: "is down",
+			Error: "dial tcp 10.2.0.9:9092: connect: connection refused"}
 		r.Live.State, r.Live.CaughtUp, r.Live.Rate, r.Live.Pace, r.LagSeconds = bridge.StateBackoff, false, 0, 0, 162
-		r.Live.Error, r.Live.NextTry = "kafka is down: dial tcp 10.2.0.9:9092: connect: connection refused", time.Now().Add(24*time.Second)
+		r.Live.Error, r.Live.NextTry = "kafka is down: dial tcp 10.2.0.9:9092: connect: connection refused",
+			time.Now().Add(24*time.Second)
 		r.Members, r.Known = nil, false
 		r.Notes = []string{"group members unknown: dial tcp 10.2.0.9:9092: connect: connection refused"}
 	}
 	f.letters, f.jobs = nil, nil
-	f.recordsErr = &answer{503, object{"error": "Kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused", "hint": "run exportbridge dlq list --stream events --timeout 10m, which waits longer"}}
+	f.recordsErr = &answer{503,
+		object{"error": "Kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused",
+			"hint": "run exportbridge dlq list --stream events --timeout 10m, which waits longer"}}
 }
 
 // because puts the first stream into a state for a reason.
@@ -81,7 +86,8 @@ var conditions = []struct {
 	}},
 	{name: "days-later", change: daysLater},
 	{name: "paused", change: func(f *fakeBridge) {
-		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused, time.Now().Add(22*time.Minute).UnixMilli()
+		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused,
+			time.Now().Add(22*time.Minute).UnixMilli()
 		f.reports[0].Changes = []object{{"kind": "pause", "who": "ada@ops-1", "reason": "the vendor migrates"}}
 	}},
 	{name: "blocked", change: block},
@@ -89,25 +95,34 @@ var conditions = []struct {
 		f.reports[0].LagSeconds, f.reports[0].Live.Rate = 8*3600, 41_200
 	}},
 	{name: "retrying", change: func(f *fakeBridge) {
-		because(bridge.StateBackoff, "", `fetch page at cursor 9f3c21a07be4 from api.example.com: 503 Service Unavailable: "maintenance until 15:00"`,
+		because(bridge.StateBackoff, "",
+			`fetch page at cursor 9f3c21a07be4 from api.example.com: 503 Service Unavailable: "maintenance until 15:00"`,
 			"if it persists, report it to the operator of the API: the failure is on its side")(f)
-		f.reports[0].Live.Dependencies["api"] = bridge.Dependency{Since: time.Now().Add(-4 * time.Minute), Trouble: "answers with errors", Error: "503 Service Unavailable"}
+		f.reports[0].Live.Dependencies["api"] = bridge.Dependency{Since: time.Now().Add(-4 * time.Minute),
+			Trouble: "answers with errors", Error: "503 Service Unavailable"}
 		for n := range 6 {
-			f.first = append(f.first, logged("WARN", "retrying", object{"stream": "events", "error": "503 Service Unavailable", "failures": n + 1, "in": "12s"}))
+			f.first = append(f.first,
+				logged("WARN", "retrying", object{"stream": "events", "error": "503 Service Unavailable", "failures": n + 1,
+					"in": "12s"}))
 		}
 	}},
-	{name: "blocked-cursor", change: because(bridge.StateBlocked, bridge.ReasonCursor, `fetch page at cursor 9f3c21a07be4 from api.example.com: 410 Gone: "The cursor has expired"`,
+	{name: "blocked-cursor", change: because(bridge.StateBlocked, bridge.ReasonCursor,
+		`fetch page at cursor 9f3c21a07be4 from api.example.com: 410 Gone: "The cursor has expired"`,
 		"exportbridge cursor rewind --shift-by -1 --stream events --execute")},
-	{name: "blocked-config", change: because(bridge.StateBlocked, bridge.ReasonConfig, `fetch first page from api.example.com: 404 Not Found: "No route for GET /v1/event"`, "check EXPORT_URL and EXPORT_PATH")},
+	{name: "blocked-config", change: because(bridge.StateBlocked, bridge.ReasonConfig,
+		`fetch first page from api.example.com: 404 Not Found: "No route for GET /v1/event"`,
+		"check EXPORT_URL and EXPORT_PATH")},
 	{name: "dead-letters", change: func(f *fakeBridge) {
 		caught := idle("events")
 		caught.Live.DeadLettered, caught.Live.Published = 56_821, 11_020
 		f.reports[0], f.more = caught, true
 		for n := range 48 {
 			f.letters = append(f.letters, object{
-				"partition": n % 3, "offset": 56_800 - n, "time": time.Now().Add(-time.Duration(n) * time.Second), "reason": "bad-timestamp", "message": "the item has no readable time at /timestamp",
+				"partition": n % 3, "offset": 56_800 - n, "time": time.Now().Add(-time.Duration(n) * time.Second),
+				"reason": "bad-timestamp", "message": "the item has no readable time at /timestamp",
 				"cursor_hash": "0a94be51c7d8", "index": n, "bytes": 611, "headers": object{
-					"__dlq.errors.topic": "export.events", "__dlq.errors.message": "the item has no readable time at /timestamp", "ce_type": "com.croct.event.orderPlaced", "eb-stage": "decode", "eb-stream": "events",
+					"__dlq.errors.topic": "export.events", "__dlq.errors.message": "the item has no readable time at /timestamp",
+					"ce_type": "com.croct.event.orderPlaced", "eb-stage": "decode", "eb-stream": "events",
 				},
 			})
 		}
@@ -133,7 +148,8 @@ var conditions = []struct {
 	}},
 	{name: "plan", change: func(f *fakeBridge) {
 		f.answers = []answer{{200, object{
-			"stream": "events", "from": object{"epoch": 3, "seq": 88412, "events": 48_211_907}, "to": object{"text": "entry 3.88390   2026-11-20 14:02:31Z"},
+			"stream": "events", "from": object{"epoch": 3, "seq": 88412, "events": 48_211_907},
+			"to":          object{"text": "entry 3.88390   2026-11-20 14:02:31Z"},
 			"repeats_min": 251_170, "repeats_max": 251_170, "repeats_pages": 286, "guarantee": "exactly-once", "base_epoch": 3,
 		}}}
 	}, act: func(p *tab) {
@@ -208,8 +224,11 @@ func TestConditions(t *testing.T) {
 // loaded waits until the lists are there.
 func (p *tab) loaded() {
 	p.Helper()
-	p.wait(`document.querySelectorAll('.chart canvas').length === 2 && document.getElementById('letters-empty').innerText !== 'Loading…' && document.getElementById('jobs-empty').innerText !== 'Loading…'`)
-	p.wait(`document.querySelectorAll('#history-rows tr').length === 200 || !document.getElementById('history-empty').innerText.startsWith('Loading')`)
+	p.wait(`document.querySelectorAll('.chart canvas').length === 2 && ` +
+		`document.getElementById('letters-empty').innerText !== 'Loading…' && ` +
+		`document.getElementById('jobs-empty').innerText !== 'Loading…'`)
+	p.wait(`document.querySelectorAll('#history-rows tr').length === 200 || ` +
+		`!document.getElementById('history-empty').innerText.startsWith('Loading')`)
 }
 
 // whole fails where a table is wider than its card, or a figure is cut.

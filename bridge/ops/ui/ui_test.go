@@ -61,7 +61,8 @@ func TestETag(t *testing.T) {
 	if tag == "" || first.Header().Get("Cache-Control") != "no-cache" {
 		t.Fatalf("ETag %q, Cache-Control %q", tag, first.Header().Get("Cache-Control"))
 	}
-	if w := get(t, "GET", "/app.js", http.Header{"If-None-Match": {tag}}); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+	if w := get(t, "GET", "/app.js", http.Header{"If-None-Match": {tag}}); w.Code != http.StatusNotModified ||
+		w.Body.Len() > 0 {
 		t.Errorf("with its tag: %d and %d bytes, want 304 and none", w.Code, w.Body.Len())
 	}
 	if w := get(t, "GET", "/style.css", http.Header{"If-None-Match": {tag}}); w.Code != http.StatusOK {

@@ -10,7 +10,8 @@ import (
 )
 
 var doubtfulEnd = []bridge.Warning{{
-	Code: bridge.WarningUnread, Text: "the first page names no next page, but has /paging/next, which looks like a next cursor",
+	Code: bridge.WarningUnread,
+	Text: "the first page names no next page, but has /paging/next, which looks like a next cursor",
 	Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=/paging/next",
 }}
 
@@ -46,8 +47,10 @@ func TestWarnings(t *testing.T) {
 				p.sees("#cause", w.Text)
 				p.sees("#cause", w.Hint)
 			}
-			got := read[[]string](p, `[document.getElementById('state').className, document.getElementById('state-text').innerText]`)
-			if amber := strings.Contains(got[0], "is-degraded"); amber != (tc.warnings != nil) || strings.Contains(got[1], "All exported events") != tc.claims {
+			got := read[[]string](p,
+				`[document.getElementById('state').className, document.getElementById('state-text').innerText]`)
+			if amber := strings.Contains(got[0], "is-degraded"); amber != (tc.warnings != nil) ||
+				strings.Contains(got[1], "All exported events") != tc.claims {
 				t.Errorf("the page shows %q", got)
 			}
 		})

@@ -12,8 +12,10 @@ func TestTakeExecute(t *testing.T) {
 	t.Parallel()
 	const both = "--execute and --dry-run are mutually exclusive"
 	for args, want := range map[string]string{
-		"": "dry", "--dry-run": "dry", "--execute": "execute", "--execute=false --dry-run": "dry", "--execute --dry-run=false": "execute",
-		"--execute --dry-run": both, "--dry-run --execute": both, "--dry-run=perhaps": "--dry-run \"perhaps\" is neither true nor false",
+		"": "dry", "--dry-run": "dry", "--execute": "execute", "--execute=false --dry-run": "dry",
+		"--execute --dry-run=false": "execute",
+		"--execute --dry-run":       both, "--dry-run --execute": both,
+		"--dry-run=perhaps": "--dry-run \"perhaps\" is neither true nor false",
 	} {
 		var execute bool
 		cmd := &cobra.Command{}

@@ -66,7 +66,8 @@ var EngineHints = map[bridge.Hint]string{
 		"the order of events does not matter",
 	bridge.HintNoPosition: "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, " +
 		"--to-earliest) --execute",
-	bridge.HintFollow: "restore EXPORT_FOLLOW, choose another stream name, or go on the other way without what the topic " +
+	bridge.HintFollow: "restore EXPORT_FOLLOW, choose another stream name, or go on the other way without what the " +
+		"topic " +
 		"holds, from a stream that has caught up: exportbridge cursor reset --to-current --execute",
 	bridge.HintOrigin: "restore the setting, choose another stream name, or accept the change and " + keepPosition,
 	bridge.HintOtherTopic: "check KAFKA_TOPIC. To continue in this topic and " + keepPosition +

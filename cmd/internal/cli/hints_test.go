@@ -15,7 +15,8 @@ func TestEngineHints(t *testing.T) {
 		if EngineHints[h] == "" {
 			t.Errorf("%s has no words", h)
 		}
-		if first, _, _ := strings.Cut(EngineHints[h], " "); slices.Contains([]string{"exportbridge", "the", "a", "an", "another"}, first) || strings.HasPrefix(first, "-") || strings.HasSuffix(strings.Trim(first, ",;"), "ing") {
+		if first, _, _ := strings.Cut(EngineHints[h], " "); slices.Contains([]string{"exportbridge", "the", "a", "an",
+			"another"}, first) || strings.HasPrefix(first, "-") || strings.HasSuffix(strings.Trim(first, ",;"), "ing") {
 			t.Errorf("%s begins without a verb: %q", h, EngineHints[h])
 		}
 	}
@@ -26,12 +27,14 @@ func TestEngineHints(t *testing.T) {
 	}
 	// What each blocked stream must offer.
 	for h, choices := range map[bridge.Hint][]string{
-		bridge.HintTopicLost:              {"--to-earliest", "--to-current", "verify --repair"},
-		bridge.HintTopicVanished:          {"topics create --execute", "--to-earliest", "--to-current"},
-		bridge.HintTopicMissing:           {"check the topic names, KAFKA_TOPIC", "topics create --execute", "KAFKA_CREATE_TOPICS"},
-		bridge.HintOrigin:                 {"cursor reset --to-current --execute"},
-		bridge.HintRequest:                {"--accept-source SOURCE --execute", "restore"},
-		bridge.HintOtherTopic:             {"check KAFKA_TOPIC", "its own stream name", "cursor reset --to-current --execute"},
+		bridge.HintTopicLost:     {"--to-earliest", "--to-current", "verify --repair"},
+		bridge.HintTopicVanished: {"topics create --execute", "--to-earliest", "--to-current"},
+		bridge.HintTopicMissing: {"check the topic names, KAFKA_TOPIC", "topics create --execute",
+			"KAFKA_CREATE_TOPICS"},
+		bridge.HintOrigin:  {"cursor reset --to-current --execute"},
+		bridge.HintRequest: {"--accept-source SOURCE --execute", "restore"},
+		bridge.HintOtherTopic: {"check KAFKA_TOPIC", "its own stream name",
+			"cursor reset --to-current --execute"},
 		bridge.HintNoPosition:             {"cursor reset --to-datetime", "--execute"},
 		bridge.HintSource:                 {"cursor reset --to-current --execute"},
 		bridge.HintCheckpointTopicMissing: {"topics create --execute"},
@@ -63,7 +66,8 @@ func TestHintsOfSeveralStreams(t *testing.T) {
 		}
 	}
 	for h, text := range hints {
-		if strings.Count(text, "--stream users") != strings.Count(EngineHints[h], "exportbridge cursor")+strings.Count(EngineHints[h], "exportbridge resume")+
+		if strings.Count(text, "--stream users") != strings.Count(EngineHints[h],
+			"exportbridge cursor")+strings.Count(EngineHints[h], "exportbridge resume")+
 			strings.Count(EngineHints[h], "exportbridge tail")+strings.Count(EngineHints[h], "exportbridge verify") {
 			t.Errorf("%s: %q", h, text)
 		}

@@ -40,10 +40,12 @@ func TestPrintTable(t *testing.T) {
 func TestPrintFields(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	if err := PrintFields(&b, [][2]string{{"state", "caught up"}, {"a longer name", "one two three four"}, {"", "x"}}, 24); err != nil {
+	if err := PrintFields(&b, [][2]string{{"state", "caught up"}, {"a longer name", "one two three four"}, {"", "x"}},
+		24); err != nil {
 		t.Fatal(err)
 	}
-	want := "  state         caught\n                up\n  a longer name one two\n                three\n                four\n                x\n"
+	want := "  state         caught\n                up\n  a longer name one two\n                three\n           " +
+		"     four\n                x\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -111,7 +113,8 @@ func TestPrintTableNotes(t *testing.T) {
 	a := &App{Stdio: Stdio{Stdout: &out, Stderr: &said, Columns: 80}, tables: true}
 	err := a.PrintTable([][]string{
 		{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"},
-		{"10.0", time, time, "1,000", "12,345", "rewind from 9.3 by root@host: bad deploy of the consumer, see the runbook of the team"},
+		{"10.0", time, time, "1,000", "12,345",
+			"rewind from 9.3 by root@host: bad deploy of the consumer, see the runbook of the team"},
 		{"9.3", time, time, "1,000", "12,345", "start"},
 		{"9.2", time, time, "1,000", "12,345", ""},
 	})
@@ -123,7 +126,8 @@ func TestPrintTableNotes(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil || said.String() != "" {
 		t.Errorf("%v, %q:\n%s", err, said.String(), diff)
 	}
-	if err := a.PrintTable([][]string{{"A", "B"}, {strings.Repeat("x", 50), strings.Repeat("y", 50)}}); err != nil || !strings.Contains(said.String(), "--wide") {
+	if err := a.PrintTable([][]string{{"A", "B"}, {strings.Repeat("x", 50), strings.Repeat("y", 50)}}); err != nil ||
+		!strings.Contains(said.String(), "--wide") {
 		t.Errorf("of a cut table it says %q: %v", said.String(), err)
 	}
 }

@@ -47,8 +47,10 @@ func TestAdviceWithSeveralStreams(t *testing.T) {
 	w.runOnce(t)
 	needs := regexp.MustCompile(`exportbridge (?:cursor|backfill|dlq|replay|pause|resume|tail|verify)\b[^;:,]*`)
 	for _, args := range []string{
-		"pause --stream users", "status", "status --json", "cursor show --stream users", "cursor reset --to-current --stream users",
-		"cursor rewind --shift-by -900 --stream users", "cursor rewind --to-entry 7.7 --stream users", "dlq show 0:17 --stream users",
+		"pause --stream users", "status", "status --json", "cursor show --stream users",
+		"cursor reset --to-current --stream users",
+		"cursor rewind --shift-by -900 --stream users", "cursor rewind --to-entry 7.7 --stream users",
+		"dlq show 0:17 --stream users",
 		"dlq show 1 --stream users", "backfill cancel x --stream users", "backfill --resume aaaaaa --stream users",
 	} {
 		got := runProgram(t, w.env, strings.Fields(args)...)
@@ -59,11 +61,12 @@ func TestAdviceWithSeveralStreams(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"pause --stream users":                         "; to go on: exportbridge resume --stream users\n",
-		"status":                                       "; to go on: exportbridge resume --stream users\n",
-		"cursor show --stream users":                   "; to go on: exportbridge resume --stream users\n",
-		"cursor reset --to-current --stream users":     "exportbridge verify --stream users --repair --from TIME",
-		"cursor rewind --to-entry 7.7 --stream users":  "exportbridge cursor reset --stream users --to-datetime TIME --execute\n",
+		"pause --stream users":                     "; to go on: exportbridge resume --stream users\n",
+		"status":                                   "; to go on: exportbridge resume --stream users\n",
+		"cursor show --stream users":               "; to go on: exportbridge resume --stream users\n",
+		"cursor reset --to-current --stream users": "exportbridge verify --stream users --repair --from TIME",
+		"cursor rewind --to-entry 7.7 --stream users": "exportbridge cursor reset --stream users --to-datetime TIME " +
+			"--execute\n",
 		"dlq show 1 --stream users":                    "Try: exportbridge dlq list --stream users\n",
 		"backfill --resume aaaaaa --stream users":      "Try: exportbridge backfill list --stream users\n",
 		"cursor rewind --to-entry 7 --execute":         "Try: exportbridge cursor history\n", // before the settings are read
@@ -93,10 +96,12 @@ func TestAdviceWithEnvFile(t *testing.T) {
 	for _, test := range []struct {
 		args, file, want string
 	}{
-		{"cursor rewind --to-entry 7.7", plain, "exportbridge cursor history --env-file " + plain + ", or run exportbridge cursor reset --env-file " + plain + " --to-datetime TIME"},
+		{"cursor rewind --to-entry 7.7", plain, "exportbridge cursor history --env-file " + plain +
+			", or run exportbridge cursor reset --env-file " + plain + " --to-datetime TIME"},
 		{"cursor show", spaced, "Try: exportbridge run --env-file '" + spaced + "'\n"},
 		{"topics plan --kafka-topic other", plain, "Try: exportbridge topics create --env-file " + plain + " --execute\n"},
-		{"check --only kafka --kafka-topic other", plain, "exportbridge topics create --env-file " + plain + " --execute, or set"},
+		{"check --only kafka --kafka-topic other", plain, "exportbridge topics create --env-file " + plain +
+			" --execute, or set"},
 		{"tail -n 0", plain, "Try: exportbridge tail --help\n"},
 	} {
 		got := runProgram(t, nil, append(strings.Fields(test.args), "--env-file", test.file)...)

@@ -43,11 +43,13 @@ func TestWithoutBounds(t *testing.T) {
 		env := maps.Clone(w.env)
 		maps.Copy(env, test.env)
 		got := runProgram(t, env, test.args...)
-		if got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, test.want) || !strings.Contains(got.stderr, "\nTry: ") {
+		if got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, test.want) ||
+			!strings.Contains(got.stderr, "\nTry: ") {
 			t.Errorf("%v with %v: code %d, %s%s", test.args, test.env, got.code, got.stdout, got.stderr)
 		}
 	}
-	if got := runProgram(t, w.env, "backfill", "list"); got.code != cli.ExitOK || !strings.Contains(got.stdout, "no jobs") {
+	if got := runProgram(t, w.env, "backfill", "list"); got.code != cli.ExitOK ||
+		!strings.Contains(got.stdout, "no jobs") {
 		t.Errorf("jobs: %+v", got)
 	}
 	// These go to a commit, or to the first event.

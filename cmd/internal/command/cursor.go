@@ -201,7 +201,7 @@ cursor rewind finds the commits between entries too.
 			fmt.Fprintf(a.Stderr, "  %s\n", found.Note)
 		}
 		if *asJSON {
-			return cli.PrintJSON(a.Stdout, historyJSON(found.Entries))
+			return cli.PrintJSON(a.Stdout, found.Entries)
 		}
 		if len(found.Entries) == 0 {
 			_, err := h.Position(ctx)
@@ -210,27 +210,6 @@ cursor rewind finds the commits between entries too.
 		return showHistory(a, found.Entries)
 	})
 	return cmd
-}
-
-// historyEntry is the JSON form of an entry.
-type historyEntry struct {
-	Entry string `json:"entry"`
-	*control.Masked
-	Parent string `json:"parent,omitempty"`
-	// OtherBranch is true if a later move left the entry.
-	OtherBranch bool `json:"other_branch,omitempty"`
-}
-
-func historyJSON(entries []control.HistoryEntry) []historyEntry {
-	out := make([]historyEntry, len(entries))
-	for i := range entries {
-		e := &entries[i]
-		out[i] = historyEntry{Entry: e.Version.String(), Masked: control.Mask(&e.Checkpoint), OtherBranch: e.OtherBranch}
-		if e.Parent != nil {
-			out[i].Parent = e.Parent.String()
-		}
-	}
-	return out
 }
 
 func showHistory(a *cli.App, entries []control.HistoryEntry) error {

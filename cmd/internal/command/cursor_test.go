@@ -16,8 +16,10 @@ func TestEntryNote(t *testing.T) {
 		seq   int64
 		other bool
 	}{
-		"": {bridge.KindData, 4, false}, "other branch": {bridge.KindData, 4, true}, "other branch; start": {bridge.KindStart, 4, true},
-		"rewind from 0.9 by ann: bad deploy": {bridge.KindReset, 0, false}, "other branch; rewind from 0.9 by ann: bad deploy": {bridge.KindReset, 0, true},
+		"": {bridge.KindData, 4, false}, "other branch": {bridge.KindData, 4, true},
+		"other branch; start":                              {bridge.KindStart, 4, true},
+		"rewind from 0.9 by ann: bad deploy":               {bridge.KindReset, 0, false},
+		"other branch; rewind from 0.9 by ann: bad deploy": {bridge.KindReset, 0, true},
 	} {
 		e := control.HistoryEntry{OtherBranch: c.other}
 		e.Kind, e.Seq, e.Change = c.kind, c.seq, rewind

@@ -47,12 +47,15 @@ func TestKubernetesIsSafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environ := append(strings.Split(string(text), "\n"), "HTTP_ADDR=:8080", "EXPORT_URL=https://api.example.com", "EXPORT_API_KEY=k")
-	s, err := config.Load(config.Sources{Environ: slices.DeleteFunc(environ, func(line string) bool { return strings.HasPrefix(line, "#") })}, config.UsesAll)
+	environ := append(strings.Split(string(text), "\n"), "HTTP_ADDR=:8080", "EXPORT_URL=https://api.example.com",
+		"EXPORT_API_KEY=k")
+	s, err := config.Load(config.Sources{Environ: slices.DeleteFunc(environ,
+		func(line string) bool { return strings.HasPrefix(line, "#") })}, config.UsesAll)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slices.Concat(s.HTTP.Unsafe(), s.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, []string{"HTTP_ADDR"}) {
+	if got := slices.Concat(s.HTTP.Unsafe(), s.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got,
+		[]string{"HTTP_ADDR"}) {
 		t.Errorf("unsafe settings: %q", got)
 	}
 }

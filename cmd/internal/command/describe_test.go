@@ -17,7 +17,8 @@ func TestManyDeadLetters(t *testing.T) {
 		published, dead int64
 		says, row       string
 	}{
-		{bridge.StateIdle, 10_824, 56_821, "caught up, 83 % dead letters", "56,821 dead letters since the start, 83 % of the events: exportbridge dlq list"},
+		{bridge.StateIdle, 10_824, 56_821, "caught up, 83 % dead letters",
+			"56,821 dead letters since the start, 83 % of the events: exportbridge dlq list"},
 		{bridge.StateIdle, 0, 1, "caught up, 100 % dead letters", "100 % of the events"},
 		{bridge.StateIdle, 1, 99_999, "caught up, 99 % dead letters", "99 % of the events"},
 		{bridge.StateIdle, 1_000, 1, "caught up", "1 dead letters since the start, < 1 % of the events"},
@@ -51,8 +52,10 @@ func TestDescribeRate(t *testing.T) {
 		caughtUp bool
 		want     bool
 	}{
-		{bridge.StateRunning, 120, false, true}, {bridge.StateRunning, 0, false, true}, {bridge.StateRunning, 0.2, true, false},
-		{bridge.StateIdle, 50, true, true}, {bridge.StateIdle, 0.2, true, false}, {bridge.StatePaused, 0, false, false}, {bridge.StateStandby, 0, false, false},
+		{bridge.StateRunning, 120, false, true}, {bridge.StateRunning, 0, false, true},
+		{bridge.StateRunning, 0.2, true, false},
+		{bridge.StateIdle, 50, true, true}, {bridge.StateIdle, 0.2, true, false}, {bridge.StatePaused, 0, false, false},
+		{bridge.StateStandby, 0, false, false},
 	} {
 		s := &bridge.Status{State: test.state, Rate: test.rate, CaughtUp: test.caughtUp, PausedUntil: bridge.Forever}
 		if got := describeStatus(s, time.Now()); strings.Contains(got, "/s") != test.want {

@@ -130,19 +130,16 @@ type shownLetter struct {
 	// Holds is what a retry uses: bytes, or position.
 	Holds string `json:"holds"`
 	// Retried is when a retry published it.
-	Retried *time.Time `json:"retried,omitempty"`
+	Retried time.Time `json:"retried,omitzero"`
 }
 
 func (l *letters) shown(letter *deadletter.DeadLetter, marks map[string][]byte) shownLetter {
 	s := shownLetter{
 		Letter: letter.Place.String(), Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message, ID: letter.ID,
-		Size: letter.Size, Holds: "position",
+		Size: letter.Size, Holds: "position", Retried: l.RetriedAt(marks, letter),
 	}
 	if letter.Whole {
 		s.Holds = "bytes"
-	}
-	if at := l.RetriedAt(marks, letter); !at.IsZero() {
-		s.Retried = &at
 	}
 	return s
 }
@@ -255,7 +252,7 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 	for i := range all {
 		s := &all[i]
 		retried := "-"
-		if s.Retried != nil {
+		if !s.Retried.IsZero() {
 			retried = s.Retried.Format(timeLayout)
 		}
 		rows = append(rows, []string{
@@ -344,7 +341,7 @@ func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, lett
 	}
 	s := l.shown(letter, marks)
 	rows := [][2]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
-	if s.Retried != nil {
+	if !s.Retried.IsZero() {
 		rows = append(rows, [2]string{"retried", s.Retried.Format(timeLayout)})
 	}
 	if r.Key != nil {

@@ -119,7 +119,8 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	saySkipped(a, l.TopicReader)
 	out, count := []deadletter.Retried{}, make(map[deadletter.Outcome]int)
 	err = retryEach(ctx, a, l, places, &deadletter.Retry{
-		Topic: &l.Topic, Source: api, Ranges: process.Ranges(st, api), FetchTimeout: st.Engine.FetchTimeout, Rehearsal: !o.execute, By: operator(),
+		Topic: &l.Topic, Source: api, Ranges: process.Ranges(st, api), FetchTimeout: st.Engine.FetchTimeout,
+		Rehearsal: !o.execute, By: operator(),
 		Done: func(one deadletter.Retried) error {
 			count[one.Result]++
 			if *o.json {

@@ -37,7 +37,8 @@ func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 		all = append(all, &kgo.Record{
 			Topic: "dlq.export.events", Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"id":"%d"}`, i),
 			Timestamp: firstEvent.Add(time.Duration(i) * time.Second),
-			Headers:   []kgo.RecordHeader{{Key: "eb-stream", Value: []byte("events")}, {Key: kafkarecord.HeaderReason, Value: []byte("bad-timestamp")}},
+			Headers: []kgo.RecordHeader{{Key: "eb-stream", Value: []byte("events")},
+				{Key: kafkarecord.HeaderReason, Value: []byte("bad-timestamp")}},
 		})
 	}
 	produce(t, client, all...)
@@ -76,13 +77,15 @@ func TestLettersOfNoTopic(t *testing.T) {
 	_, env := lettersWorld(t, 1)
 	env["KAFKA_TOPIC"] = "other"
 	for _, args := range []string{"dlq list", "dlq retry --all", "dlq show 0:0"} {
-		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "topic other does not exist\n") {
+		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitFailed ||
+			!strings.Contains(got.stderr, "topic other does not exist\n") {
 			t.Errorf("%s: %+v, want an error that names the topic", args, got)
 		}
 	}
 	env["KAFKA_TOPIC"], env["KAFKA_DLQ_TOPIC"] = "export.events", "dlq.other"
 	for _, args := range []string{"dlq list", "dlq retry --all"} {
-		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitOK || !strings.Contains(got.stdout+got.stderr, "dead letters in dlq.other, which does not exist\n") {
+		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitOK ||
+			!strings.Contains(got.stdout+got.stderr, "dead letters in dlq.other, which does not exist\n") {
 			t.Errorf("%s: %+v, want a note", args, got)
 		}
 	}
@@ -94,7 +97,8 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	const n = 20
 	kafka, env := lettersWorld(t, n)
-	stderr := awaited{text: "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: throttled by the brokers' quota", seen: kafka.Stall(1)}
+	stderr := awaited{text: "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: throttled by " +
+		"the brokers' quota", seen: kafka.Stall(1)}
 	got := runOn(t.Context(), cli.Stdio{Stderr: &stderr}, env, "dlq", "list", "--json")
 	if all := listedLettersOf(t, got); len(all) != n {
 		t.Errorf("%d letters are listed, want %d", len(all), n)
@@ -102,10 +106,12 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 
 	defer kafka.Stall(1)()
 	var together sync.WaitGroup
-	for _, args := range []string{"dlq list", "dlq retry --all", "dlq retry --all --execute", "dlq show 1:3", "dlq list --json"} {
+	for _, args := range []string{"dlq list", "dlq retry --all", "dlq retry --all --execute", "dlq show 1:3",
+		"dlq list --json"} {
 		together.Go(func() {
 			got := runProgram(t, env, append(strings.Fields(args), "--timeout", "8s")...)
-			if got.code != cli.ExitFailed || got.stdout != "" || !strings.Contains(got.stderr, "dlq.export.events was not read to its end: partition 1 is at offset") ||
+			if got.code != cli.ExitFailed || got.stdout != "" || !strings.Contains(got.stderr,
+				"dlq.export.events was not read to its end: partition 1 is at offset") ||
 				!strings.Contains(got.stderr, "--timeout 10m") {
 				t.Errorf("%s: %+v, want an error that says how far it came and what to do", args, got)
 			}
@@ -117,7 +123,8 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 			defer interrupt()
 			stderr := awaited{text: "waiting for Kafka", seen: interrupt}
 			if got := runOn(ctx, cli.Stdio{Stderr: &stderr}, env, strings.Fields(args)...); got.code != cli.ExitInterrupted {
-				t.Errorf("%s that is interrupted: %+v %s, want exit code %d: it has not shown all", args, got, stderr.all.String(), cli.ExitInterrupted)
+				t.Errorf("%s that is interrupted: %+v %s, want exit code %d: it has not shown all", args, got,
+					stderr.all.String(), cli.ExitInterrupted)
 			}
 		})
 	}
@@ -142,7 +149,8 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	found, err = d.DeadLetters(ctx, "events", 10)
-	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok || !strings.Contains(err.Error(), "was not read to its end") {
+	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok ||
+		!strings.Contains(err.Error(), "was not read to its end") {
 		t.Errorf("%+v, %v; want an error that says so", found, err)
 	}
 }

@@ -169,7 +169,8 @@ func restrictedKafka(t *testing.T, env map[string]string) {
 		kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 		kfake.User("SCRAM-SHA-256", "writer", secretPassword, acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 	createCheckpoints(t, cluster)
-	admin := servers.Client(t, cluster.ListenAddrs()[0], kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
+	admin := servers.Client(t, cluster.ListenAddrs()[0],
+		kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
 	produce(t, admin, eventRecord(0, 1, "k", "v"))
 	env["KAFKA_BROKERS"] = strings.Join(cluster.ListenAddrs(), ",")
 	env["KAFKA_SASL_MECHANISM"] = "SCRAM-SHA-256"

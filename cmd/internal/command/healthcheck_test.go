@@ -22,7 +22,8 @@ func TestHealthcheck(t *testing.T) {
 		w.WriteHeader(ready)
 		_, _ = w.Write([]byte("stream events: blocked (auth)\nstream users: running\n"))
 	})
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/readyz", http.StatusFound) })
+	mux.HandleFunc("/moved",
+		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/readyz", http.StatusFound) })
 	mux.HandleFunc("/switched", func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -42,7 +43,8 @@ func TestHealthcheck(t *testing.T) {
 	ask := func(env map[string]string, code int, stderr string, args ...string) {
 		t.Helper()
 		got := runProgram(t, env, append([]string{"healthcheck"}, args...)...)
-		if got.code != code || got.stdout != "" || !strings.Contains(got.stderr, stderr) || code != 0 && strings.Count(got.stderr, "\nTry: ") != 1 || code == 0 && got.stderr != "" {
+		if got.code != code || got.stdout != "" || !strings.Contains(got.stderr, stderr) || code != 0 &&
+			strings.Count(got.stderr, "\nTry: ") != 1 || code == 0 && got.stderr != "" {
 			t.Errorf("healthcheck %v with %v: %+v", args, env, got)
 		}
 	}
@@ -59,20 +61,9 @@ func TestHealthcheck(t *testing.T) {
 	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "connection refused")
 	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "Try: start the process")
 	ready = http.StatusServiceUnavailable
-	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed, "503 Service Unavailable: stream events: blocked (auth)\nTry: exportbridge status\n")
+	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed,
+		"503 Service Unavailable: stream events: blocked (auth)\nTry: exportbridge status\n")
 	if got := runProgram(t, nil, "healthcheck", "a", "b"); got.code != cli.ExitUsage {
 		t.Errorf("two arguments: %+v", got)
-	}
-}
-
-func TestReadyURL(t *testing.T) {
-	t.Parallel()
-	for addr, want := range map[string]string{
-		":8080": "http://127.0.0.1:8080/readyz", "0.0.0.0:8080": "http://127.0.0.1:8080/readyz",
-		"[::]:8080": "http://[::1]:8080/readyz", "localhost:80": "http://localhost:80/readyz", "[::1]:1": "http://[::1]:1/readyz",
-	} {
-		if got, err := readyURL(addr); got != want || err != nil {
-			t.Errorf("readyURL(%q) = %q, %v, want %q", addr, got, err, want)
-		}
 	}
 }

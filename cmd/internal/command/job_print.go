@@ -73,15 +73,17 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	}
 	pageSize := cmp.Or(j.PageSize, p.beside.PageSize)
 	rows := [][2]string{
-		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, bridge.BoundText(j.From), bridge.BoundText(j.To))},
+		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, bridge.BoundText(j.From),
+			bridge.BoundText(j.To))},
 		{"into", topic},
 		{"windows", windowsText(j)},
 		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), pageSize, j.Resource)},
-		{"guarantee", "exactly once; ordered within a window. The stream's cursor is unaffected"},
+		{"guarantee", "exactly-once; ordered within a window. The stream's cursor is unaffected"},
 	}
 	if p.resume != "" {
 		events := j.Totals().Events
-		rows = append(rows, [2]string{"so far", fmt.Sprintf("%s done, %s", cli.Counted(j.Ended(), "window"), cli.Counted(events, "event"))})
+		rows = append(rows, [2]string{"so far", fmt.Sprintf("%s done, %s", cli.Counted(j.Ended(), "window"),
+			cli.Counted(events, "event"))})
 	}
 	for _, n := range p.notes {
 		rows = append(rows, [2]string{"note", n})
@@ -120,7 +122,8 @@ func (p *jobPlan) report(took time.Duration) error {
 	rows := [][]string{{"WINDOW", "FROM", "TO", "EVENTS", "PAGES", "ENDED"}}
 	for n := range p.job.Windows {
 		w := &p.job.Windows[n]
-		rows = append(rows, []string{strconv.Itoa(n + 1), bridge.BoundText(w.From), bridge.BoundText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
+		rows = append(rows, []string{strconv.Itoa(n + 1), bridge.BoundText(w.From), bridge.BoundText(w.To),
+			humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
 	}
 	if err := p.app.PrintTable(rows); err != nil {
 		return err

@@ -33,7 +33,8 @@ func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
 // goOn resumes an interrupted job.
 func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	r := &backfill.Resumption{ID: p.resume, Kind: p.kind, Waiting: func(process string) {
-		fmt.Fprintf(p.app.Stderr, "  waiting for %s to release the job, for at most %s if it was killed\n", process, p.beside.SessionTimeout)
+		fmt.Fprintf(p.app.Stderr, "  waiting for %s to release the job, for at most %s if it was killed\n", process,
+			p.beside.SessionTimeout)
 	}}
 	if p.limitGiven {
 		r.RateLimit = &p.request.RateLimit

@@ -32,11 +32,14 @@ func TestProgressText(t *testing.T) {
 func TestJobErrors(t *testing.T) {
 	t.Parallel()
 	for why, code := range map[backfill.Reason]int{
-		backfill.Unknown: cli.ExitFailed, backfill.Exists: cli.ExitFailed, backfill.IsDone: cli.ExitFailed, backfill.WasCancelled: cli.ExitFailed,
-		backfill.OtherKind: cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed, backfill.InUse: cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
+		backfill.Unknown: cli.ExitFailed, backfill.Exists: cli.ExitFailed, backfill.IsDone: cli.ExitFailed,
+		backfill.WasCancelled: cli.ExitFailed,
+		backfill.OtherKind:    cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed,
+		backfill.InUse: cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
 		backfill.NoBounds: cli.ExitUsage,
 	} {
-		refused := &backfill.RejectedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events"}}
+		refused := &backfill.RejectedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill,
+			Resource: "events"}}
 		if exit, ok := errors.AsType[*cli.Error](jobError(refused)); !ok || exit.Code != code || exit.Hint == "" {
 			t.Errorf("%s: %+v, want code %d and a hint", why, exit, code)
 		}
@@ -52,11 +55,14 @@ func TestJobErrors(t *testing.T) {
 	}{
 		"cancelled":   {fmt.Errorf("%w by me", backfill.ErrCancelled), cli.ExitFailed, "exportbridge backfill list"},
 		"interrupted": {context.Canceled, cli.ExitInterrupted, "exportbridge backfill --resume aaaaaa --execute"},
-		"elsewhere":   {bridge.ErrNotOwner, cli.ExitNotOwner, "wait for the other process or stop it; then exportbridge backfill --resume aaaaaa --execute"},
-		"blocked":     {&bridge.BlockedError{Reason: bridge.ReasonCursor, Err: fault}, cli.ExitRefused, "backfill cancel aaaaaa"},
+		"elsewhere": {bridge.ErrNotOwner, cli.ExitNotOwner,
+			"wait for the other process or stop it; then exportbridge backfill --resume aaaaaa --execute"},
+		"blocked": {&bridge.BlockedError{Reason: bridge.ReasonCursor, Err: fault}, cli.ExitRefused,
+			"backfill cancel aaaaaa"},
 	} {
 		exit, ok := errors.AsType[*cli.Error](p.interrupted(test.cause))
-		if !ok || exit.Code != test.code || !strings.Contains(exit.Hint, test.hint) || !strings.Contains(exit.Error(), "job aaaaaa has 1 of 4 windows done, 7 events so far") {
+		if !ok || exit.Code != test.code || !strings.Contains(exit.Hint, test.hint) ||
+			!strings.Contains(exit.Error(), "job aaaaaa has 1 of 4 windows done, 7 events so far") {
 			t.Errorf("%s: %+v", name, exit)
 		}
 	}

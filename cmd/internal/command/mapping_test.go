@@ -31,7 +31,9 @@ func otherExport(t *testing.T) (url string) {
 		}
 		if q := r.URL.Query(); q.Get("start") == "" || q.Get("end") != "" { // else from now on
 			for n := 4 * page; n < 4*page+4; n++ {
-				items = append(items, fmt.Sprintf(`{"uuid":"item-%d","meta":{"published":"2026-11-22T10:57:%02d.5-03:00"},"eventType":"user.login","actor":{"id":"a%d"}}`, n, n, n))
+				items = append(items,
+					fmt.Sprintf(`{"uuid":"item-%d","meta":{"published":"2026-11-22T10:57:%02d.5-03:00"},`+
+						`"eventType":"user.login","actor":{"id":"a%d"}}`, n, n, n))
 			}
 		}
 		next = "null"
@@ -43,8 +45,10 @@ func otherExport(t *testing.T) (url string) {
 }
 
 var otherMapping = map[string]string{
-	"EXPORT_ITEM_ID": "/uuid", "EXPORT_ITEM_TIME": "/meta/published", "EXPORT_ITEM_TIME_FORMAT": "rfc3339", "EXPORT_ITEM_TYPE": "/eventType",
-	"EXPORT_ITEM_SUBJECT": "/actor/id", "KAFKA_KEY": "/actor/id", "KAFKA_CE_SOURCE": "https://login.example", "KAFKA_CE_TYPE_PREFIX": "com.example",
+	"EXPORT_ITEM_ID": "/uuid", "EXPORT_ITEM_TIME": "/meta/published", "EXPORT_ITEM_TIME_FORMAT": "rfc3339",
+	"EXPORT_ITEM_TYPE":    "/eventType",
+	"EXPORT_ITEM_SUBJECT": "/actor/id", "KAFKA_KEY": "/actor/id", "KAFKA_CE_SOURCE": "https://login.example",
+	"KAFKA_CE_TYPE_PREFIX": "com.example",
 }
 
 // TestRunMapped publishes the items of another vendor, with their times and
@@ -63,7 +67,8 @@ func TestRunMapped(t *testing.T) {
 			}
 			began := time.Now()
 			w.runOnce(t)
-			client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.ConsumeTopics("export.events"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+			client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.ConsumeTopics("export.events"),
+				kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 			seen := make(map[string]bool)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -85,8 +90,10 @@ func TestRunMapped(t *testing.T) {
 					seen[n] = true
 					at := time.Date(2026, 11, 22, 13, 57, second, 500e6, time.UTC)
 					want := map[string]string{
-						"ce_specversion": "1.0", "ce_id": "item-" + n, "ce_source": "https://login.example", "ce_type": "com.example.user.login",
-						"ce_time": at.Format("2006-01-02T15:04:05.000Z"), "ce_subject": "a" + n, "content-type": "application/json", "eb-stream": "events", "eb-origin": "live",
+						"ce_specversion": "1.0", "ce_id": "item-" + n, "ce_source": "https://login.example",
+						"ce_type": "com.example.user.login",
+						"ce_time": at.Format("2006-01-02T15:04:05.000Z"), "ce_subject": "a" + n, "content-type": "application/json",
+						"eb-stream": "events", "eb-origin": "live",
 					}
 					if timeless {
 						delete(want, "ce_time")
@@ -107,7 +114,8 @@ func TestRunMapped(t *testing.T) {
 			}
 			if timeless {
 				verify := runProgram(t, w.env, "verify", "--from", "-1h", "--to", "now")
-				wantLines(t, verify.stdout, []string{`export +12 events$`, `topic +12 of them in export\.events$`, `missing +0$`, `extra +unknown: the events have no time$`, `late +unknown: the events have no time$`})
+				wantLines(t, verify.stdout, []string{`export +12 events$`, `topic +12 of them in export\.events$`,
+					`missing +0$`, `extra +unknown: the events have no time$`, `late +unknown: the events have no time$`})
 				if verify.code != cli.ExitOK {
 					t.Errorf("verify without times: %+v", verify)
 				}
@@ -120,11 +128,13 @@ func TestRunMapped(t *testing.T) {
 func TestWithoutTimes(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"EXPORT_API_KEY": secretKey, "EXPORT_ITEM_TIME": "none"}
-	if got := runProgram(t, env, "run", "--until", "2026-11-22"); got.code != cli.ExitUsage || !strings.Contains(got.stderr, "its items have no time (EXPORT_ITEM_TIME)") {
+	if got := runProgram(t, env, "run", "--until", "2026-11-22"); got.code != cli.ExitUsage ||
+		!strings.Contains(got.stderr, "its items have no time (EXPORT_ITEM_TIME)") {
 		t.Errorf("run --until: %+v", got)
 	}
 	env["EXPORT_ON_INVALID_CURSOR"] = "time"
-	if got := runProgram(t, env, "config", "show"); got.code != cli.ExitUsage || !strings.Contains(got.stderr, "EXPORT_ON_INVALID_CURSOR is time, but EXPORT_ITEM_TIME says") {
+	if got := runProgram(t, env, "config", "show"); got.code != cli.ExitUsage ||
+		!strings.Contains(got.stderr, "EXPORT_ON_INVALID_CURSOR is time, but EXPORT_ITEM_TIME says") {
 		t.Errorf("EXPORT_ON_INVALID_CURSOR=time: %+v", got)
 	}
 }
@@ -139,11 +149,13 @@ func TestCheckSample(t *testing.T) {
 		env               map[string]string
 	}{
 		{
-			"read", `{"uuid":"` + long + `","meta":{"published":"2026-11-22T10:57:00Z"},"eventType":"` + long + `","actor":{"id":"` + long + `"}},` +
+			"read", `{"uuid":"` + long + `","meta":{"published":"2026-11-22T10:57:00Z"},"eventType":"` + long +
+				`","actor":{"id":"` + long + `"}},` +
 				`{"meta":{"published":"2026-11-22T10:57:01Z"}}`, "--sample 5", otherMapping,
 		},
 		{"ISO times by default", `{"eventId":"a","timestamp":"2026-11-22T10:57:00Z"}`, "--sample 5", nil},
-		{"ISO times elsewhere", `{"id":"a","actor":{"createdAt":1},"updated":"2026-11-22T10:57:00Z","published":"2026-11-22T10:57:00Z"}`, "", nil},
+		{"ISO times elsewhere",
+			`{"id":"a","actor":{"createdAt":1},"updated":"2026-11-22T10:57:00Z","published":"2026-11-22T10:57:00Z"}`, "", nil},
 		{"seconds", `{"id":"a","timestamp":1790000000}`, "", nil},
 		{"a shared id", a + `,{"id":"a","timestamp":1790000000001}`, "", nil},
 		{"no id", noTime, "", nil},
@@ -151,7 +163,8 @@ func TestCheckSample(t *testing.T) {
 		{"one exception", a + `,17`, "", nil},
 		{"accepted", a + `,17`, "--set BRIDGE_ON_BAD_EVENT=dlq-all", nil},
 		{"without times", `{"id":"a"}`, "--set EXPORT_ITEM_TIME=none", nil},
-		{"few with a time", a + `,{"id":"b","timestamp":null},{"id":"c"}`, "--set EXPORT_ITEM_TIME=/timestamp,none --sample 5", nil},
+		{"few with a time", a + `,{"id":"b","timestamp":null},{"id":"c"}`,
+			"--set EXPORT_ITEM_TIME=/timestamp,none --sample 5", nil},
 		{"no time yet", `{"id":"a"},{"id":"b"}`, "--set EXPORT_ITEM_TIME=/timestamp,none", nil},
 		{"nothing to show", "", "--sample 5", nil},
 		{"a sample of none", "", "--sample 0", nil},
@@ -197,7 +210,8 @@ func stripColour(text string) string {
 func TestStatusWithoutTimes(t *testing.T) {
 	t.Parallel()
 	const undated, moved = "unknown until the end of the export: no event has had a time", "unknown until the next page"
-	for kind, want := range map[bridge.Kind]string{bridge.KindData: undated, bridge.KindReset: moved, bridge.KindPause: moved} {
+	for kind, want := range map[bridge.Kind]string{bridge.KindData: undated, bridge.KindReset: moved,
+		bridge.KindPause: moved} {
 		c := bridge.Checkpoint{Kind: kind, Cursor: "c", Pages: 7, Events: 7000}
 		if got := positionText(&c, nil, time.Now()); got != want {
 			t.Errorf("after a %s, the position is %q, want %q", kind, got, want)
@@ -212,7 +226,9 @@ func TestRunOfDeadLetters(t *testing.T) {
 	w := newWorld(t)
 	w.env["EXPORT_URL"], w.env["HTTP_ADDR"] = otherExport(t), "off"
 	got := runProgram(t, w.env, "run", "--once")
-	if got.code != cli.ExitCheck || !strings.Contains(got.stderr, "stream events: all 12 items of this run are dead letters, no event was published") || !strings.Contains(got.stderr, "dlq list --stream events") {
+	if got.code != cli.ExitCheck || !strings.Contains(got.stderr,
+		"stream events: all 12 items of this run are dead letters, no event was published") ||
+		!strings.Contains(got.stderr, "dlq list --stream events") {
 		t.Errorf("run: %+v, want exit code %d", got, cli.ExitCheck)
 	}
 	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {

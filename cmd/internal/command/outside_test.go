@@ -54,17 +54,21 @@ func TestOutsideRange(t *testing.T) {
 	}
 	const some = "12 of 17 events have a time outside the requested range"
 	run(cli.ExitOK, "run", "--once", "--max-events", "1")
-	wants(run(cli.ExitOK, "replay", "--from", at(3), "--to", at(8), "--execute", "--wide"), some, "\"events\":12,\"of\":17", "done in ")
+	wants(run(cli.ExitOK, "replay", "--from", at(3), "--to", at(8), "--execute", "--wide"), some,
+		"\"events\":12,\"of\":17", "done in ")
 	wants(run(cli.ExitOK, "verify", "--from", at(3), "--to", at(8)), some)
-	wants(run(cli.ExitEmptyEnd, "replay", "--from", at(-60), "--to", at(0), "--execute"), "done, but nothing of the range", "20 of 20 events have", "published nothing of the range")
+	wants(run(cli.ExitEmptyEnd, "replay", "--from", at(-60), "--to", at(0), "--execute"),
+		"done, but nothing of the range", "20 of 20 events have", "published nothing of the range")
 	wants(run(cli.ExitOK, "backfill", "list", "--wide"), some, "20 of 20 events have", "done, but nothing of the range")
 	var jobs []struct {
 		ID    string `json:"id"`
 		Total int64  `json:"total_outside_range"`
 	}
-	if err := json.Unmarshal([]byte(run(cli.ExitOK, "backfill", "list", "--json")), &jobs); err != nil || len(jobs) != 2 || jobs[0].Total != 12 || jobs[1].Total != 20 {
+	if err := json.Unmarshal([]byte(run(cli.ExitOK, "backfill", "list", "--json")), &jobs); err != nil ||
+		len(jobs) != 2 || jobs[0].Total != 12 || jobs[1].Total != 20 {
 		t.Errorf("%+v, %v", jobs, err)
 	} else {
-		wants(run(cli.ExitEmptyEnd, "replay", "--resume", jobs[1].ID, "--execute"), "was already done", "published nothing of the range")
+		wants(run(cli.ExitEmptyEnd, "replay", "--resume", jobs[1].ID, "--execute"), "was already done",
+			"published nothing of the range")
 	}
 }

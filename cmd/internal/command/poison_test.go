@@ -50,7 +50,8 @@ func poisonedExport(t *testing.T) (url string) {
 			if i == 4 {
 				when = string(text)
 			}
-			items = append(items, fmt.Sprintf(`{"eventId":%s,"userId":%[1]s,"timestamp":%[2]s,"payload":{"@type":%[1]s,"n":%[3]d}}`, text, when, i))
+			items = append(items,
+				fmt.Sprintf(`{"eventId":%s,"userId":%[1]s,"timestamp":%[2]s,"payload":{"@type":%[1]s,"n":%[3]d}}`, text, when, i))
 		}
 		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":null}`, strings.Join(items, ","))
 	}))
@@ -64,11 +65,14 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	w = newWorld(t)
 	w.env["EXPORT_URL"] = poisonedExport(t)
 	w.runOnce(t)
-	client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0],
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var records []*kgo.Record
 	for _, topic := range []string{"export.events", "dlq.export.events"} {
-		r := &kgo.Record{Topic: topic, Key: []byte(rawPoison), Value: []byte(rawPoison), Headers: []kgo.RecordHeader{{Key: rawPoison, Value: []byte(rawPoison)}}}
-		for _, key := range []string{kafkarecord.HeaderType, kafkarecord.HeaderOrigin, kafkarecord.HeaderReason, kafkarecord.HeaderErrorMessage, kafkarecord.HeaderID, kafkarecord.HeaderCursorHash} {
+		r := &kgo.Record{Topic: topic, Key: []byte(rawPoison), Value: []byte(rawPoison),
+			Headers: []kgo.RecordHeader{{Key: rawPoison, Value: []byte(rawPoison)}}}
+		for _, key := range []string{kafkarecord.HeaderType, kafkarecord.HeaderOrigin, kafkarecord.HeaderReason,
+			kafkarecord.HeaderErrorMessage, kafkarecord.HeaderID, kafkarecord.HeaderCursorHash} {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: key, Value: []byte(rawPoison)})
 		}
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: kafkarecord.HeaderStream, Value: []byte("events")})
@@ -76,7 +80,8 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	}
 	produce(t, client, records...)
 
-	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + w.env["KAFKA_BROKERS"], "REDIS_URL=" + w.env["REDIS_URL"], "EXPORT_API_KEY=" + secretKey}}
+	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + w.env["KAFKA_BROKERS"], "REDIS_URL=" + w.env["REDIS_URL"],
+		"EXPORT_API_KEY=" + secretKey}}
 	s, err := a.Settings(config.UsesKafka|config.UsesCursor, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +92,10 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 		t.Fatal(err)
 	}
 	job := backfill.Job{
-		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events", Topic: "export.events",
-		From: from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1, State: backfill.Running,
+		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events",
+		Topic: "export.events",
+		From:  from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1,
+		State: backfill.Running,
 	}
 	if err := backfill.NewJobs(s.Streams[0].Kafka.Jobs(new(kafkasink.JobLogs)), "events").Begin(ctx, job); err != nil {
 		t.Fatal(err)
@@ -113,7 +120,8 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	return w, func() {
 		t.Helper()
 		status := bridge.Status{
-			Stream: "events", Owner: poison, State: bridge.StateBlocked, Reason: poison, Error: poison, Hint: poison, Leader: true, Version: now.Version, Contract: poison,
+			Stream: "events", Owner: poison, State: bridge.StateBlocked, Reason: poison, Error: poison, Hint: poison,
+			Leader: true, Version: now.Version, Contract: poison,
 		}
 		if err := store.PutStatus(ctx, status); err != nil {
 			t.Fatal(err)
@@ -130,7 +138,8 @@ func TestPoison(t *testing.T) {
 		_, _ = rw.Write([]byte(rawPoison))
 	}))
 	t.Cleanup(health.Close)
-	hour := "--from " + firstEvent.Add(-time.Hour).UTC().Format(time.RFC3339) + " --to " + firstEvent.Add(time.Hour).UTC().Format(time.RFC3339)
+	hour := "--from " + firstEvent.Add(-time.Hour).UTC().Format(time.RFC3339) + " --to " +
+		firstEvent.Add(time.Hour).UTC().Format(time.RFC3339)
 	bad := "--export-key-header X-Bad"
 	commands := []struct {
 		args  string
@@ -141,12 +150,16 @@ func TestPoison(t *testing.T) {
 		{"pause --timeout 1s", true}, {"resume --timeout 1s", true},
 		{"tail -n 10", true}, {"tail -n 10 --meta", true}, {"tail --dlq -n 10", true},
 		{"dlq list", true}, {"dlq show 0:0", true}, {"dlq retry --all", true},
-		{"backfill list", true}, {"backfill cancel aaaaaa", false}, {"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
-		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true}, {"topics plan", false}, {"topics create", false},
+		{"backfill list", true}, {"backfill cancel aaaaaa", false},
+		{"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
+		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
+		{"topics plan", false}, {"topics create", false},
 		{"learn -- curl -H X-Bad:1 " + w.env["EXPORT_URL"] + "/events", true},
-		{"healthcheck " + health.URL, true}, {"run --once " + bad, true}, {"run --once --log-format text " + bad, true}, // the last: it moves the stream
+		{"healthcheck " + health.URL, true}, {"run --once " + bad, true}, {"run --once --log-format text " + bad, true},
+		// the last: it moves the stream
 	}
-	for _, args := range []string{"status --json", "cursor history --json", "cursor show --raw", "tail --json -n 10", "dlq show 0:0 --raw"} {
+	for _, args := range []string{"status --json", "cursor history --json", "cursor show --raw", "tail --json -n 10",
+		"dlq show 0:0 --raw"} {
 		live()
 		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout, "\u202e") {
 			t.Errorf("%s is not exact: %+v", args, got)

@@ -41,7 +41,6 @@ transaction, and Redis keeps a copy of the cursor.`,
 			newBackfillCommand(a),
 			newDLQCommand(a),
 			newVerifyCommand(a),
-			NewHealthcheckCommand(a),
 		)
 	},
 }

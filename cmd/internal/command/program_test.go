@@ -64,7 +64,8 @@ func TestWrongFlagValues(t *testing.T) {
 					continue // it is right
 				}
 				got := runProgram(t, nil, wrong...)
-				if got.code != cli.ExitUsage || internal.MatchString(got.stderr) || !strings.Contains(got.stderr, value) || !strings.Contains(got.stderr, "Try: ") {
+				if got.code != cli.ExitUsage || internal.MatchString(got.stderr) || !strings.Contains(got.stderr, value) ||
+					!strings.Contains(got.stderr, "Try: ") {
 					t.Errorf("%v: %d %s", wrong, got.code, got.stderr)
 				}
 			}
@@ -107,7 +108,8 @@ func TestConfigEnvOfProfile(t *testing.T) {
 	}
 	want := runProgram(t, map[string]string{"EXPORT_PROFILE": "generic"}, "config", "env")
 	for _, line := range []string{
-		"EXPORT_PROFILE=generic", "#EXPORT_KEY_HEADER=Authorization", "#EXPORT_ITEM_TIME=/timestamp", "#KAFKA_KEY=none", "# To be set for this profile:\n#EXPORT_URL=https://api.example.com/v1",
+		"EXPORT_PROFILE=generic", "#EXPORT_KEY_HEADER=Authorization", "#EXPORT_ITEM_TIME=/timestamp", "#KAFKA_KEY=none",
+		"# To be set for this profile:\n#EXPORT_URL=https://api.example.com/v1",
 	} {
 		if !strings.Contains(want.stdout, "\n"+line+"\n") {
 			t.Errorf("%s is not in\n%s", line, want.stdout)
@@ -118,10 +120,12 @@ func TestConfigEnvOfProfile(t *testing.T) {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
-	if got := runProgram(t, nil, "config", "env"); !strings.Contains(got.stdout, "\n#EXPORT_PROFILE=croct\n") || got.stdout == want.stdout {
+	if got := runProgram(t, nil, "config", "env"); !strings.Contains(got.stdout, "\n#EXPORT_PROFILE=croct\n") ||
+		got.stdout == want.stdout {
 		t.Errorf("without a profile: %+v", got)
 	}
-	if got := runProgram(t, map[string]string{"EXPORT_PROFILE": "x"}, "config", "env"); got.code != cli.ExitUsage || !strings.Contains(got.stderr, "EXPORT_PROFILE") {
+	if got := runProgram(t, map[string]string{"EXPORT_PROFILE": "x"}, "config", "env"); got.code != cli.ExitUsage ||
+		!strings.Contains(got.stderr, "EXPORT_PROFILE") {
 		t.Errorf("an unknown profile: %+v", got)
 	}
 	if err := os.WriteFile(file, []byte(want.stdout), 0o600); err != nil {
@@ -139,8 +143,10 @@ func TestFutureTimes(t *testing.T) {
 	t.Parallel()
 	const later = "2999-01-01"
 	for _, args := range []string{
-		"cursor reset --to-datetime " + later, "cursor rewind --to-datetime " + later, "cursor history --since " + later, "dlq list --since " + later,
-		"tail -o @" + later, "verify --from -1d --to " + later, "verify --to now --from " + later, "backfill --from -1d --to " + later, "replay --from -1d --to " + later,
+		"cursor reset --to-datetime " + later, "cursor rewind --to-datetime " + later, "cursor history --since " + later,
+		"dlq list --since " + later,
+		"tail -o @" + later, "verify --from -1d --to " + later, "verify --to now --from " + later,
+		"backfill --from -1d --to " + later, "replay --from -1d --to " + later,
 	} {
 		got := runProgram(t, nil, strings.Fields(args)...)
 		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, later+" is in the future\nTry: ") {

@@ -12,7 +12,8 @@ import (
 // TestRun checks that the program uses only what it is given.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	got := runProgram(t, map[string]string{"EXPORT_API_KEY": secretKey}, "config", "show", "--json", "--export-page-size", "5")
+	got := runProgram(t, map[string]string{"EXPORT_API_KEY": secretKey}, "config", "show", "--json",
+		"--export-page-size", "5")
 	if got.code != cli.ExitOK || got.stderr != "" || !strings.Contains(got.stdout, `"value": "5"`) {
 		t.Errorf("%+v", got)
 	}
@@ -22,7 +23,8 @@ func TestRun(t *testing.T) {
 // TestCompletionOfOtherShells: a shell without completion is wrong usage.
 func TestCompletionOfOtherShells(t *testing.T) {
 	t.Parallel()
-	if got := runProgram(t, nil, "completion", "tcsh"); got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, `unknown command "tcsh"`) {
+	if got := runProgram(t, nil, "completion", "tcsh"); got.code != cli.ExitUsage || got.stdout != "" ||
+		!strings.Contains(got.stderr, `unknown command "tcsh"`) {
 		t.Errorf("%+v", got)
 	}
 	if got := runProgram(t, nil, "completion"); got.code != cli.ExitOK || !strings.Contains(got.stdout, "bash") {
@@ -47,12 +49,14 @@ func TestRunEndsInItsLog(t *testing.T) {
 		{map[string]string{"LOG_FORMAT": "json"}, true, "EXPORT_API_KEY is not set", "config docs"},
 		{map[string]string{}, true, "EXPORT_API_KEY is not set", "config docs"},
 		{map[string]string{"LOG_FORMAT": "text"}, false, "EXPORT_API_KEY is not set", "config docs"},
-		{map[string]string{"LOG_FORMAT": "json", "EXPORT_API_KEY": "k", "HTTP_ADDR": taken.Addr().String()}, true, "address already in use", "HTTP_ADDR"},
+		{map[string]string{"LOG_FORMAT": "json", "EXPORT_API_KEY": "k", "HTTP_ADDR": taken.Addr().String()}, true,
+			"address already in use", "HTTP_ADDR"},
 	} {
 		test.env["EXPORT_PAGESIZE"] = "5" // looks like a setting
 		got := runProgram(t, test.env, "run")
 		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
-		if got.code != cli.ExitUsage || !strings.Contains(lines[0], "EXPORT_PAGESIZE") || !strings.Contains(got.stderr, test.said) || !strings.Contains(lines[len(lines)-1], test.try) {
+		if got.code != cli.ExitUsage || !strings.Contains(lines[0], "EXPORT_PAGESIZE") ||
+			!strings.Contains(got.stderr, test.said) || !strings.Contains(lines[len(lines)-1], test.try) {
 			t.Errorf("%v: %+v", test.env, got)
 		}
 		for _, line := range lines {

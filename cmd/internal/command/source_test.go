@@ -44,12 +44,15 @@ func TestOtherTenant(t *testing.T) {
 	span := aroundEvents()
 	source := ""
 	for _, args := range [][]string{
-		{"run", "--once"}, {"check"}, append([]string{"verify"}, span...), append([]string{"verify", "--repair", "--execute"}, span...),
-		append([]string{"backfill", "--allow-overlap", "--execute"}, span...), append([]string{"replay", "--execute"}, span...),
+		{"run", "--once"}, {"check"}, append([]string{"verify"}, span...),
+		append([]string{"verify", "--repair", "--execute"}, span...),
+		append([]string{"backfill", "--allow-overlap", "--execute"}, span...),
+		append([]string{"replay", "--execute"}, span...),
 	} {
 		got := runProgram(t, w.env, args...)
 		output := got.stdout + got.stderr
-		if got.code == 0 || !strings.Contains(output, "path changed") || !strings.Contains(output, "Try: ") && !strings.Contains(output, `"hint":`) && args[0] != "check" {
+		if got.code == 0 || !strings.Contains(output, "path changed") || !strings.Contains(output, "Try: ") &&
+			!strings.Contains(output, `"hint":`) && args[0] != "check" {
 			t.Errorf("%s: %+v", args, got)
 		}
 		if found := regexp.MustCompile(`these settings are source ([0-9a-f]{8})`).FindStringSubmatch(output); found != nil {
@@ -58,7 +61,8 @@ func TestOtherTenant(t *testing.T) {
 	}
 	wantEvents("b", 0)
 	for _, args := range [][]string{
-		{"cursor", "reset", "--to-current", "--execute"}, {"cursor", "reset", "--to-earliest", "--execute", "--accept-source", source},
+		{"cursor", "reset", "--to-current", "--execute"}, {"cursor", "reset", "--to-earliest", "--execute",
+			"--accept-source", source},
 	} { // the first keeps the request, and so changes nothing
 		if got := runProgram(t, w.env, args...); got.code != 0 {
 			t.Errorf("%s: %+v", args, got)

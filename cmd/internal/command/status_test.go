@@ -22,13 +22,15 @@ func TestStatusRows(t *testing.T) {
 	version := bridge.Version{Epoch: 1, Seq: 5}
 	live := func(state bridge.State, behind time.Duration) *bridge.Status {
 		return &bridge.Status{
-			Stream: "events", Owner: "one", State: state, Since: now.Add(-time.Hour), Leader: true, Mode: bridge.ExactlyOnce, Version: version, CaughtUp: state == bridge.StateIdle,
+			Stream: "events", Owner: "one", State: state, Since: now.Add(-time.Hour), Leader: true, Mode: bridge.ExactlyOnce,
+			Version: version, CaughtUp: state == bridge.StateIdle,
 			Position: now.Add(-behind), Rate: 120, Pace: 3, Published: 1234,
 		}
 	}
 	committed := func(behind time.Duration) *bridge.Checkpoint {
 		return &bridge.Checkpoint{
-			Format: 1, Stream: "events", Version: version, Cursor: "c", Events: 99, PositionTime: now.Add(-behind).UnixMilli(), WrittenAt: now.UnixMilli(),
+			Format: 1, Stream: "events", Version: version, Cursor: "c", Events: 99,
+			PositionTime: now.Add(-behind).UnixMilli(), WrittenAt: now.UnixMilli(),
 		}
 	}
 	moved, fresh, drained, paused := committed(time.Hour), committed(0), committed(time.Hour), committed(time.Minute)
@@ -48,23 +50,33 @@ func TestStatusRows(t *testing.T) {
 		"running": {live(bridge.StateRunning, 5*time.Minute), committed(5 * time.Minute), map[string]string{
 			"state": "behind 5m0s, for 1h0m (by one)", "position": "2026-11-20 12:55:00Z, 5m0s behind",
 			"speed":     "120 events/s over the last 10 s, caught up in about 2m30s (3x real time)",
-			"committed": "entry 1.5, page 0, 99 events up to the cursor, 0s ago", "published": "1,234 events by this owner since its start",
+			"committed": "entry 1.5, page 0, 99 events up to the cursor, 0s ago",
+			"published": "1,234 events by this owner since its start",
 		}},
-		"committed since the report": {live(bridge.StateRunning, 6*time.Minute), committed(5 * time.Minute), map[string]string{
-			"state": "behind 5m0s, for 1h0m (by one)", "position": "2026-11-20 12:55:00Z, 5m0s behind",
-		}},
-		"paused for a time": {expiring, paused, map[string]string{"state": "paused 1h0m ago until 2026-11-20 13:01:00Z (1m0s left) (by one)"}},
+		"committed since the report": {live(bridge.StateRunning, 6*time.Minute), committed(5 * time.Minute),
+			map[string]string{
+				"state": "behind 5m0s, for 1h0m (by one)", "position": "2026-11-20 12:55:00Z, 5m0s behind",
+			}},
+		"paused for a time": {expiring, paused,
+			map[string]string{"state": "paused 1h0m ago until 2026-11-20 13:01:00Z (1m0s left) (by one)"}},
 		"caught up, the last page was empty": {live(bridge.StateIdle, 0), committed(5 * time.Minute), map[string]string{
-			"state": "caught up, for 1h0m (by one)", "position": "2026-11-20 13:00:00Z, at the end of the export", "speed": "120 events/s over the last 10 s",
+			"state": "caught up, for 1h0m (by one)", "position": "2026-11-20 13:00:00Z, at the end of the export",
+			"speed": "120 events/s over the last 10 s",
 		}},
-		"at rest":          {resting, committed(5 * time.Minute), map[string]string{"state": "caught up, for 1h0m (by one)", "speed": ""}},
-		"behind and stuck": {stuck, committed(5 * time.Minute), map[string]string{"state": "behind 5m0s, for 1h0m (by one)", "speed": "0 events/s over the last 10 s"}},
-		"just moved":       {live(bridge.StateIdle, 0), moved, map[string]string{"state": "running (by one)", "position": "2026-11-20 12:00:00Z, 1h0m behind"}},
+		"at rest": {resting, committed(5 * time.Minute),
+			map[string]string{"state": "caught up, for 1h0m (by one)", "speed": ""}},
+		"behind and stuck": {stuck, committed(5 * time.Minute),
+			map[string]string{"state": "behind 5m0s, for 1h0m (by one)", "speed": "0 events/s over the last 10 s"}},
+		"just moved": {live(bridge.StateIdle, 0), moved, map[string]string{"state": "running (by one)",
+			"position": "2026-11-20 12:00:00Z, 1h0m behind"}},
 		"Kafka is away": {live(bridge.StateBackoff, time.Hour), drained, map[string]string{
 			"position": "2026-11-20 12:00:00Z, 1h0m behind", "speed": "",
 		}},
-		"just paused":         {live(bridge.StateRunning, time.Minute), paused, map[string]string{"state": "paused (by one); to go on: exportbridge resume", "speed": ""}},
-		"not running":         {nil, drained, map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of what was read", "speed": "", "published": ""}},
+		"just paused": {live(bridge.StateRunning, time.Minute), paused,
+			map[string]string{"state": "paused (by one); to go on: exportbridge resume", "speed": ""}},
+		"not running": {nil, drained,
+			map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of what was read", "speed": "",
+				"published": ""}},
 		"nothing is read yet": {nil, fresh, map[string]string{"position": "the start of the export: the earliest event"}},
 	} {
 		report := control.NewReport("events", bridge.ExactlyOnce)
@@ -87,7 +99,8 @@ func TestStatusRows(t *testing.T) {
 func TestStatusOfAnOwnerWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for unreachable, want := range map[string]string{
-		bridge.DependencyStore: "running; what it does is unknown, since Redis does not answer", "": "running, but this Redis has no status of it: ",
+		bridge.DependencyStore: "running; what it does is unknown, since Redis does not answer",
+		"":                     "running, but this Redis has no status of it: ",
 	} {
 		report := control.NewReport("events", bridge.ExactlyOnce)
 		report.Members, report.MembersKnown, report.Unreachable = []bridge.Member{{Owner: true}}, true, []string{unreachable}
@@ -129,13 +142,15 @@ func TestStatusColour(t *testing.T) {
 		columns int
 		environ string
 		want    string
-	}{{0, "A=b", " BLOCKED (auth)"}, {80, "NO_COLOR=1", " BLOCKED (auth)"}, {80, "A=b", " \x1b[1;31mBLOCKED\x1b[0m (auth)"}} {
+	}{{0, "A=b", " BLOCKED (auth)"}, {80, "NO_COLOR=1", " BLOCKED (auth)"},
+		{80, "A=b", " \x1b[1;31mBLOCKED\x1b[0m (auth)"}} {
 		var out bytes.Buffer
 		a := &cli.App{Stdio: cli.Stdio{Stdout: &out, Columns: test.columns}, Environ: []string{test.environ}}
 		if err := printStatus(a, []streamStatus{blocked}, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(out.String(), test.want) || strings.Count(out.String(), "\x1b") > 2 || !strings.Contains(out.String(), "  stream     BLOCKED\n") {
+		if !strings.Contains(out.String(), test.want) || strings.Count(out.String(), "\x1b") > 2 ||
+			!strings.Contains(out.String(), "  stream     BLOCKED\n") {
 			t.Errorf("%+v: %q", test, out.String())
 		}
 	}
@@ -150,7 +165,8 @@ func TestStatusWithoutServers(t *testing.T) {
 	if got := runProgram(t, w.env, "resume"); got.code != cli.ExitOK || got.stdout != "  stream events is not paused\n" {
 		t.Errorf("resume: %+v", got)
 	}
-	if got := runProgram(t, w.env, "resume", "--json"); got.code != cli.ExitOK || !strings.Contains(got.stdout, `"applied": false`) {
+	if got := runProgram(t, w.env, "resume", "--json"); got.code != cli.ExitOK ||
+		!strings.Contains(got.stdout, `"applied": false`) {
 		t.Errorf("resume --json: %+v", got)
 	}
 	if got := runProgram(t, w.env, "status"); got.code != cli.ExitOK || got.stderr != "" {
@@ -160,17 +176,20 @@ func TestStatusWithoutServers(t *testing.T) {
 		t.Fatalf("rewind: %+v", got)
 	}
 	for _, args := range []string{"status", "cursor history", "cursor list --wide"} {
-		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout, "rewind") || strings.Contains(got.stdout, "reset") {
+		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout, "rewind") ||
+			strings.Contains(got.stdout, "reset") {
 			t.Errorf("%s after a rewind: %+v", args, got)
 		}
 	}
 	w.env["REDIS_TIMEOUT"] = "1s"
-	for variable, address := range map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t), "REDIS_URL": "redis://" + servers.FreeAddress(t)} {
+	for variable, address := range map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t), "REDIS_URL": "redis://" +
+		servers.FreeAddress(t)} {
 		before := w.env[variable]
 		w.env[variable] = address
 		name := map[string]string{"KAFKA_BROKERS": "kafka", "REDIS_URL": "redis"}[variable]
 		got := runProgram(t, w.env, "status", "--json")
-		if got.code != cli.ExitFailed || !strings.Contains(got.stdout, `"unreachable": [`) || !strings.Contains(got.stderr, "no answer from "+name) {
+		if got.code != cli.ExitFailed || !strings.Contains(got.stdout, `"unreachable": [`) ||
+			!strings.Contains(got.stderr, "no answer from "+name) {
 			t.Errorf("without %s: %+v", name, got)
 		}
 		ctx, interrupt := context.WithCancelCause(t.Context())
@@ -189,7 +208,8 @@ func TestJSONHidesTheCursor(t *testing.T) {
 	w := newWorld(t)
 	w.env["EXPORT_PAGE_SIZE"] = "2"
 	w.runOnce(t)
-	if got := runProgram(t, w.env, "cursor", "reset", "--to-current", "--execute"); got.code != cli.ExitOK { // the history has every change
+	if got := runProgram(t, w.env, "cursor", "reset", "--to-current",
+		"--execute"); got.code != cli.ExitOK { // the history has every change
 		t.Fatalf("reset: %+v", got)
 	}
 	cursor := strings.TrimSpace(runProgram(t, w.env, "cursor", "show", "--raw").stdout)
@@ -216,7 +236,9 @@ func TestStatusOfTwoGroups(t *testing.T) {
 		Live:    &bridge.Status{Owner: "two", Leader: true},
 		Members: []bridge.Member{{Process: "one", Host: "10.0.0.1", Owner: true}},
 	}}
-	if got := s.membersText(); !strings.Contains(got, "one at 10.0.0.1 is the owner in its group, but two reports from outside: ") || !strings.Contains(got, "BRIDGE_GROUP") {
+	if got := s.membersText(); !strings.Contains(got,
+		"one at 10.0.0.1 is the owner in its group, but two reports from outside: ") ||
+		!strings.Contains(got, "BRIDGE_GROUP") {
 		t.Errorf("%q", got)
 	}
 	for _, owner := range []string{"one", "three"} { // three is a standby that has not yet given the stream up

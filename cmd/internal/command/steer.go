@@ -38,13 +38,9 @@ func withStream(
 	})
 }
 
-// openStream connects to the servers of a stream.
+// openStream connects to the servers of a stream. It does not need the API's key.
 func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error) {
-	s, err := steeringSettings(a, need)
-	if err != nil {
-		return nil, err
-	}
-	st, err := cli.StreamNamed(s, name)
+	s, st, err := a.StreamSettings(need|config.UsesCursor|config.WithoutKey, name)
 	if err != nil {
 		return nil, err
 	}
@@ -55,37 +51,28 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 	return &streamHandle{controllerOf(client, s, st), client}, nil
 }
 
-// steeringSettings loads the settings of a command that reads or changes streams. It
-// does not need the API's key.
-func steeringSettings(a *cli.App, need config.Uses) (*config.Settings, error) {
-	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
-	if err == nil {
-		a.Warn(s)
-	}
-	return s, err
-}
-
 // openStreams connects to the servers of the named stream, or of all. The caller closes
 // the client.
 func openStreams(a *cli.App, name string) (*cursorstore.Client, []*control.Controller, error) {
-	s, err := steeringSettings(a, 0)
+	s, err := a.Settings(config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
 	if err != nil {
 		return nil, nil, err
 	}
+	a.Warn(s)
 	if name != "" {
-		if _, err := cli.StreamNamed(s, name); err != nil {
+		st, err := cli.StreamNamed(s, name)
+		if err != nil {
 			return nil, nil, err
 		}
+		s.Streams = []config.Stream{*st}
 	}
 	client, err := cli.OpenRedis(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []*control.Controller
-	for i := range s.Streams {
-		if st := &s.Streams[i]; name == "" || st.Name == name {
-			all = append(all, controllerOf(client, s, st))
-		}
+	all := make([]*control.Controller, len(s.Streams))
+	for i := range all {
+		all[i] = controllerOf(client, s, &s.Streams[i])
 	}
 	return client, all, nil
 }

@@ -23,21 +23,42 @@ func steered(err error) error {
 		return err
 	}
 	var (
-		pending *bridge.PendingError
+		absent  *control.NoCheckpointError
+		missing *control.NoEntryError
 		foreign *control.ForeignCursorError
-		late    *control.UnacknowledgedError
 		refused *control.RefusedError
+		late    *control.UnacknowledgedError
+		away    *control.StoreAwayError
+		pending *bridge.PendingError
+		fault   *bridge.Fault
 	)
-	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: steeringHint(err)}
+	e := &cli.Error{Code: cli.ExitFailed, Err: err}
 	switch {
+	case errors.As(err, &absent):
+		e.Hint = absentHint(absent)
+	case errors.As(err, &missing):
+		e.Hint = missingHint(missing)
 	case errors.As(err, &foreign):
-		e.Code = cli.ExitRefused
+		e.Code, e.Hint = cli.ExitRefused, "add --accept-other if the API is known to accept it"
+	case errors.Is(err, control.ErrNoPosition):
+		e.Hint = "--to-datetime TIME"
 	case errors.As(err, &refused) && refused.NoStart:
 		e.Code = cli.ExitUsage
+		e.Hint = "use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-earliest"
+	case errors.As(err, &refused) && refused.Restored:
+		e.Hint = "repeat the command: Redis had lost the checkpoint, which is restored now"
+	case errors.Is(err, control.ErrRejected):
+		e.Hint = "exportbridge cursor show"
 	case errors.As(err, &late) && late.Interrupted && late.State == bridge.CommandWithdrawn:
 		e.Code = cli.ExitInterrupted
+	case errors.As(err, &late):
+		e.Hint = lateHint(late)
+	case errors.As(err, &away):
+		e.Hint = awayHint(err)
 	case errors.As(err, &pending):
 		e.Hint = pendingHint(pending)
+	case errors.As(err, &fault):
+		e.Hint = cmp.Or(fault.Hint, cli.EngineHints[fault.HintCode])
 	}
 	if e.Hint == "" && e.Code == cli.ExitFailed {
 		return err
@@ -45,51 +66,22 @@ func steered(err error) error {
 	return e
 }
 
-// steeringHint is the hint of an error, "" for none.
-func steeringHint(err error) string {
+// awayHint is the hint of a *control.StoreAwayError.
+func awayHint(err error) string {
 	const again = "start Redis or correct REDIS_URL, then repeat the command"
 	var (
-		absent  *control.NoCheckpointError
-		missing *control.NoEntryError
-		foreign *control.ForeignCursorError
-		refused *control.RefusedError
-		late    *control.UnacknowledgedError
-		away    *control.StoreAwayError
-		owned   *control.OwnedError
-		over    *control.TakenOverError
-		fault   *bridge.Fault
+		owned *control.OwnedError
+		over  *control.TakenOverError
 	)
 	switch {
-	case errors.As(err, &absent):
-		return absentHint(absent)
-	case errors.As(err, &missing):
-		return missingHint(missing)
-	case errors.As(err, &foreign):
-		return "add --accept-other if the API is known to accept it"
-	case errors.Is(err, control.ErrNoPosition):
-		return "--to-datetime TIME"
-	case errors.As(err, &refused) && refused.NoStart:
-		return "use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-earliest"
-	case errors.As(err, &refused) && refused.Restored:
-		return "repeat the command: Redis had lost the checkpoint, which is restored now"
-	case errors.Is(err, control.ErrRejected):
-		return "exportbridge cursor show"
-	case errors.As(err, &late):
-		return lateHint(late)
-	case errors.As(err, &away):
-		switch {
-		case errors.Is(err, control.ErrStoreHolds):
-			return again
-		case errors.As(err, &owned):
-			return again + "; or stop that process, and the command applies the change itself"
-		case errors.As(err, &over):
-			return "check whether it was applied: exportbridge cursor show"
-		}
-		return "exportbridge check"
-	case errors.As(err, &fault):
-		return cmp.Or(fault.Hint, cli.EngineHints[fault.HintCode])
+	case errors.Is(err, control.ErrStoreHolds):
+		return again
+	case errors.As(err, &owned):
+		return again + "; or stop that process, and the command applies the change itself"
+	case errors.As(err, &over):
+		return "check whether it was applied: exportbridge cursor show"
 	}
-	return ""
+	return "exportbridge check"
 }
 
 func absentHint(e *control.NoCheckpointError) string {
@@ -130,8 +122,6 @@ func lateHint(e *control.UnacknowledgedError) string {
 		return "exportbridge cursor show"
 	case e.State == bridge.CommandClaimed:
 		return "check whether it was applied: exportbridge cursor show"
-	case e.Interrupted:
-		return ""
 	case e.Fenced():
 		return e.Live.Hint
 	case e.Unseen != nil:

@@ -19,7 +19,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -152,12 +151,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 // openTail checks that the topic exists, and returns a tailer of it.
 func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) {
-	s, err := a.Settings(config.UsesKafka, nil)
-	if err != nil {
-		return nil, err
-	}
-	a.Warn(s)
-	st, err := cli.StreamNamed(s, o.stream)
+	s, st, err := a.StreamSettings(0, o.stream)
 	if err != nil {
 		return nil, err
 	}

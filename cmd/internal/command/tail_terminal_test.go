@@ -21,7 +21,8 @@ func TestRecordsOnATerminal(t *testing.T) {
 		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(evil)}, {Key: evil, Value: []byte("\x1b[31m")}},
 	}
 	for name, o := range map[string]*tailOptions{
-		"lines": {}, "with headers": {meta: true}, "json": {json: true}, "format json": {format: "json"}, "format": {format: "%k %v %h{%k=%v}\n"},
+		"lines": {}, "with headers": {meta: true}, "json": {json: true}, "format json": {format: "json"},
+		"format": {format: "%k %v %h{%k=%v}\n"},
 	} {
 		var texts [2][]byte
 		for i, terminal := range []bool{false, true} {

@@ -31,7 +31,8 @@ func eventRecord(partition int32, n int, key, value string) *kgo.Record {
 		Topic: "export.events", Partition: partition, Key: []byte(key), Value: []byte(value),
 		Timestamp: firstEvent.Add(time.Duration(n) * time.Second),
 		Headers: []kgo.RecordHeader{
-			{Key: "ce_type", Value: []byte("com.croct.event." + map[bool]string{true: "orderPlaced", false: "linkOpened"}[n%2 == 0])},
+			{Key: "ce_type", Value: []byte("com.croct.event." + map[bool]string{true: "orderPlaced",
+				false: "linkOpened"}[n%2 == 0])},
 			{Key: "eb-origin", Value: []byte("live")},
 		},
 	}
@@ -46,7 +47,8 @@ func tailWorld(t *testing.T) (addr string) {
 	addr = kafka.ListenAddrs()[0]
 	client := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	produce(t, client,
-		eventRecord(0, 1, "k1", "a"), eventRecord(1, 2, "k2", "b"), eventRecord(0, 3, "k1", "c"), eventRecord(1, 4, "k2", "d"), eventRecord(0, 5, "k3", "e"))
+		eventRecord(0, 1, "k1", "a"), eventRecord(1, 2, "k2", "b"), eventRecord(0, 3, "k1", "c"),
+		eventRecord(1, 4, "k2", "d"), eventRecord(0, 5, "k3", "e"))
 	tx := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("tail-test"))
 	for _, end := range []struct {
 		record *kgo.Record
@@ -200,7 +202,8 @@ func TestTailMergesInBounds(t *testing.T) {
 	for n := range 2 * each {
 		fmt.Fprintln(&want, n)
 	}
-	got := runProgram(t, map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}, "tail", "-o", "start", "-n", "1000000", "-f", `%v\n`)
+	got := runProgram(t, map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}, "tail", "-o", "start", "-n",
+		"1000000", "-f", `%v\n`)
 	if got.code != cli.ExitOK || got.stdout != want.String() {
 		t.Errorf("exit code %d, %d lines, want %d in order", got.code, strings.Count(got.stdout, "\n"), 2*each)
 	}
@@ -238,11 +241,17 @@ func TestTailErrors(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{env, "--topic nosuch", cli.ExitFailed, "topic nosuch does not exist\nTry: check --topic; the stream's topics: exportbridge topics plan\n"},
-		{env, "--dlq", cli.ExitFailed, "topic dlq.export.events does not exist\nTry: check the name, KAFKA_DLQ_TOPIC; if it is right: exportbridge topics create --execute\n"},
-		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", cli.ExitFailed, "topic nosuch does not exist\nTry: check the name, KAFKA_TOPIC; if it is right: exportbridge topics create --execute\n"},
+		{env, "--topic nosuch", cli.ExitFailed,
+			"topic nosuch does not exist\nTry: check --topic; the stream's topics: exportbridge topics plan\n"},
+		{env, "--dlq", cli.ExitFailed,
+			"topic dlq.export.events does not exist\nTry: check the name, KAFKA_DLQ_TOPIC; if it is right: exportbridge " +
+				"topics create --execute\n"},
+		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", cli.ExitFailed,
+			"topic nosuch does not exist\nTry: check the name, KAFKA_TOPIC; if it is right: exportbridge topics create " +
+				"--execute\n"},
 		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, "", cli.ExitFailed, "Try: check that Kafka is running"},
-		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", cli.ExitUsage, "Try: --stream events"},
+		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", cli.ExitUsage,
+			"Try: --stream events"},
 		{restricted, "-n 1", cli.ExitRefused, "Try: exportbridge topics plan --acls"},
 		{env, "-n 0", cli.ExitUsage, "-n 0 is below 1"},
 		{env, "-o 5", cli.ExitUsage, "is not start, end, -N"},
@@ -277,10 +286,14 @@ func TestRecordLine(t *testing.T) {
 		want   string
 	}{
 		{kgo.Record{Partition: 3, Offset: 7, Value: []byte(`{"a":1}`)}, false, `3@7  -  -  -  {"a":1}`},
-		{kgo.Record{Key: []byte("u"), Headers: text("ce_type", "com.croct.event.orderPlaced", "eb-origin", "rewind"), Value: []byte("{\n \"a\": 1.0\n}")}, false, `0@0  u  orderPlaced  rewind  {"a":1.0}`},
-		{kgo.Record{Value: []byte(`{"payload":{"type":"tabOpened"}}`)}, false, `0@0  -  tabOpened  -  {"payload":{"type":"tabOpened"}}`},
-		{kgo.Record{Value: []byte(`{"payload":{"@type":"tabOpened"}}`)}, false, `0@0  -  tabOpened  -  {"payload":{"@type":"tabOpened"}}`},
-		{kgo.Record{Headers: text("eb-reason", "time", "__dlq.errors.message", "the item has no readable time"), Value: []byte("\x1b[2Jx\ny")}, false, "0@0  -  -  -  [time: the item has no readable time]   [2Jx y"},
+		{kgo.Record{Key: []byte("u"), Headers: text("ce_type", "com.croct.event.orderPlaced", "eb-origin", "rewind"),
+			Value: []byte("{\n \"a\": 1.0\n}")}, false, `0@0  u  orderPlaced  rewind  {"a":1.0}`},
+		{kgo.Record{Value: []byte(`{"payload":{"type":"tabOpened"}}`)}, false,
+			`0@0  -  tabOpened  -  {"payload":{"type":"tabOpened"}}`},
+		{kgo.Record{Value: []byte(`{"payload":{"@type":"tabOpened"}}`)}, false,
+			`0@0  -  tabOpened  -  {"payload":{"@type":"tabOpened"}}`},
+		{kgo.Record{Headers: text("eb-reason", "time", "__dlq.errors.message", "the item has no readable time"),
+			Value: []byte("\x1b[2Jx\ny")}, false, "0@0  -  -  -  [time: the item has no readable time]   [2Jx y"},
 		{kgo.Record{Headers: text("a", "b", "c", "d"), Value: []byte("v")}, true, "0@0  -  -  -  a=b  c=d  v"},
 		{kgo.Record{}, false, "0@0  -  -  -  (tombstone)"},
 	} {
@@ -304,7 +317,8 @@ func TestRecordJSON(t *testing.T) {
 			Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}},
 		}
 		got := string(appendRecordJSON(nil, r))
-		want = `{"topic":"t","partition":1,"offset":2,"time":"2026-11-20T14:03:11.123Z","key":"k","headers":{"h":"v"},` + want + "}\n"
+		want = `{"topic":"t","partition":1,"offset":2,"time":"2026-11-20T14:03:11.123Z","key":"k","headers":{"h":"v"},` +
+			want + "}\n"
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -312,7 +326,8 @@ func TestRecordJSON(t *testing.T) {
 			t.Errorf("not JSON: %s", got)
 		}
 	}
-	if got := string(appendRecordJSON([]byte("x"), &kgo.Record{})); !strings.HasPrefix(got, `x{"topic":"",`) || !strings.Contains(got, `"key":null,"headers":{},"value":null}`) {
+	if got := string(appendRecordJSON([]byte("x"), &kgo.Record{})); !strings.HasPrefix(got, `x{"topic":"",`) ||
+		!strings.Contains(got, `"key":null,"headers":{},"value":null}`) {
 		t.Errorf("a tombstone: %s", got)
 	}
 }
@@ -331,7 +346,8 @@ func TestTailSince(t *testing.T) {
 		r.Timestamp = now.Add(-age)
 		produce(t, client, r)
 	}
-	got := runProgram(t, map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}, "tail", "-n", "10", "-o", "@-2m", "-f", `%v\n`)
+	got := runProgram(t, map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}, "tail", "-n", "10", "-o", "@-2m",
+		"-f", `%v\n`)
 	if got.code != cli.ExitOK || got.stdout != "1\n3\n" {
 		t.Errorf("%+v, want the records 1 and 3", got)
 	}

@@ -17,24 +17,33 @@ func TestTopics(t *testing.T) {
 	if err := kafka.CreateTopic("export.users", 1, map[string]string{"retention.ms": "604800000"}); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "REDIS_URL": "redis://" + servers.FreeAddress(t), "BRIDGE_STREAMS": "events,users"}
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "REDIS_URL": "redis://" + servers.FreeAddress(t),
+		"BRIDGE_STREAMS": "events,users"}
 	steps := []struct {
 		args []string
 		want []string
 	}{
 		{[]string{"plan"}, []string{
-			`^TOPIC +STREAM +FOR +STATE +PARTITIONS +REPLICAS$`, `^export.events +events +events +missing +6 `, `^dlq.export.events +events +dead letters +missing `,
-			`^exportbridge.checkpoints.jobs +events +jobs +on demand `, `^export.users +users +events +exists +1 +1$`, `^export.events keeps records forever$`, `retention.ms=-1`,
+			`^TOPIC +STREAM +FOR +STATE +PARTITIONS +REPLICAS$`, `^export.events +events +events +missing +6 `,
+			`^dlq.export.events +events +dead letters +missing `,
+			`^exportbridge.checkpoints.jobs +events +jobs +on demand `, `^export.users +users +events +exists +1 +1$`,
+			`^export.events keeps records forever$`, `retention.ms=-1`,
 			`^export.users keeps records for 7d by event time`, `^  differs: partitions is 1, expected 6; left unchanged$`,
-			`^Nothing was changed, 5 topics missing \(1 for jobs, otherwise created on demand\). Try: exportbridge topics create --execute$`,
+			`^Nothing was changed, 5 topics missing \(1 for jobs,` +
+				` otherwise created on demand\). Try: exportbridge topics create --execute$`,
 		}},
-		{[]string{"create"}, []string{`^export.events .* missing `, `^dry run: nothing was changed, 5 topics missing \(1 for jobs, otherwise created on demand\). Add --execute to create.$`}},
+		{[]string{"create"}, []string{`^export.events .* missing `,
+			`^dry run: nothing was changed, 5 topics missing \(1 for jobs,` +
+				` otherwise created on demand\). Add --execute to create.$`}},
 		{[]string{"create", "--stream", "users"}, []string{`^dry run: nothing was changed, 3 topics missing \(1 for jobs`}},
-		{[]string{"create", "--execute", "--kafka-partitions", "2"}, []string{`^export.events .* created +2 `, `^export.users .* exists +1 `, `^5 topics created.$`}},
-		{[]string{"create", "--execute"}, []string{`^export.events .* exists +2 `, `^Every topic exists; nothing was changed.$`}},
+		{[]string{"create", "--execute", "--kafka-partitions", "2"},
+			[]string{`^export.events .* created +2 `, `^export.users .* exists +1 `, `^5 topics created.$`}},
+		{[]string{"create", "--execute"}, []string{`^export.events .* exists +2 `,
+			`^Every topic exists; nothing was changed.$`}},
 	}
 	for _, step := range steps {
-		if got := kafka.TopicInfo("export.events"); (got != nil) != (step.want[len(step.want)-1] == `^Every topic exists; nothing was changed.$`) {
+		if got := kafka.TopicInfo("export.events"); (got != nil) != (step.want[len(step.want)-1] == `^Every topic `+
+			`exists; nothing was changed.$`) {
 			t.Fatalf("before topics %v export.events is %+v", step.args, got)
 		}
 		got := runProgram(t, env, append([]string{"topics"}, step.args...)...)
@@ -64,14 +73,16 @@ func TestTopicsJSON(t *testing.T) {
 	for _, test := range []struct {
 		args    []string
 		changed bool
-	}{{[]string{"plan"}, false}, {[]string{"create"}, false}, {[]string{"create", "--execute"}, true}, {[]string{"create", "--execute"}, false}} {
+	}{{[]string{"plan"}, false}, {[]string{"create"}, false}, {[]string{"create", "--execute"}, true},
+		{[]string{"create", "--execute"}, false}} {
 		got := runProgram(t, env, append(append([]string{"topics"}, test.args...), "--json")...)
 		var report setup.TopicsReport
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 			t.Fatalf("%v: %v in %+v", test.args, err, got)
 		}
 		names := []string{"export.events", "dlq.export.events", "exportbridge.checkpoints", "exportbridge.checkpoints.jobs"}
-		if report.Changed != test.changed || len(report.Topics) != 4 || report.Topics[0].Name != names[0] || test.changed != slices.Equal(report.Created, names) {
+		if report.Changed != test.changed || len(report.Topics) != 4 || report.Topics[0].Name != names[0] ||
+			test.changed != slices.Equal(report.Created, names) {
 			t.Errorf("%v: %+v", test.args, report)
 		}
 	}
@@ -82,7 +93,8 @@ func TestTopicsACLs(t *testing.T) {
 	env := map[string]string{"KAFKA_BROKERS": servers.EmbeddedKafka(t).ListenAddrs()[0]}
 	got := runProgram(t, env, "topics", "plan", "--acls")
 	for line := range strings.Lines(got.stdout) {
-		if !strings.HasPrefix(line, "kafka-acls.sh --bootstrap-server "+env["KAFKA_BROKERS"]) && !strings.HasPrefix(line, "# for replay, backfill") {
+		if !strings.HasPrefix(line, "kafka-acls.sh --bootstrap-server "+env["KAFKA_BROKERS"]) &&
+			!strings.HasPrefix(line, "# for replay, backfill") {
 			t.Errorf("line %q", line)
 		}
 	}
@@ -101,10 +113,12 @@ func TestTopicsErrors(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, []string{"plan"}, cli.ExitFailed, "Try: check that Kafka is running"},
+		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, []string{"plan"}, cli.ExitFailed,
+			"Try: check that Kafka is running"},
 		{nil, []string{"plan", "--stream", "x"}, cli.ExitUsage, "unknown stream"},
 		{nil, []string{"plan", "--execute"}, cli.ExitUsage, "unknown flag: --execute"},
-		{restricted, []string{"create", "--execute", "--kafka-topic", "export.new"}, cli.ExitRefused, "--operation Create --topic export.new"},
+		{restricted, []string{"create", "--execute", "--kafka-topic", "export.new"}, cli.ExitRefused,
+			"--operation Create --topic export.new"},
 	} {
 		got := runProgram(t, test.env, append([]string{"topics"}, test.args...)...)
 		if got.code != test.code || got.stdout != "" || !strings.Contains(got.stderr, test.stderr) {

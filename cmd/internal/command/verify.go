@@ -128,14 +128,6 @@ func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	return err
 }
 
-// checkComparable returns why a range of the export cannot be compared.
-func checkComparable(export *exportapi.Config) error {
-	if err := cmp.Or(export.Bounded(), export.Starts()); err != nil {
-		return boundless(err)
-	}
-	return nil
-}
-
 func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	from, to, err := o.bounds(time.Now())
 	if err != nil {
@@ -148,8 +140,8 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err := o.limit(st); err != nil {
 		return err
 	}
-	if err := checkComparable(&st.Export); err != nil {
-		return err
+	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
+		return boundless(err)
 	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
@@ -172,10 +164,9 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	}
 	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
 	ports := reconcile.Ports{
-		Source: api, Ranges: process.Ranges(st, api), Topic: events, Live: live, Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
-		Compared: func(p reconcile.Progress) {
-			fmt.Fprintf(a.Stderr, "compared %s to %s: %s events, %d missing\n", instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
-		},
+		Source: api, Ranges: process.Ranges(st, api), Topic: events, Live: live,
+		Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
+		Compared: sayCompared(a),
 		AwaitingEnd: func() {
 			fmt.Fprintf(a.Stderr, "waiting for stream %s to catch up: its events have no ingestion time\n", st.Name)
 		},
@@ -197,6 +188,14 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return err
 	}
 	return o.verdict(a, found)
+}
+
+// sayCompared returns a function that reports each compared part.
+func sayCompared(a *cli.App) func(reconcile.Progress) {
+	return func(p reconcile.Progress) {
+		fmt.Fprintf(a.Stderr, "compared %s to %s: %s events, %d missing\n",
+			instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
+	}
 }
 
 func (o *verifyOptions) mode() reconcile.Mode {

@@ -17,16 +17,20 @@ import (
 func TestVerifyErrors(t *testing.T) {
 	t.Parallel()
 	for why, code := range map[reconcile.Reason]int{
-		reconcile.NeverRan: cli.ExitUsage, reconcile.PositionUnknown: cli.ExitUsage, reconcile.NotPassed: cli.ExitUsage, reconcile.OtherOrigin: cli.ExitUsage,
-		reconcile.BackfillOpen: cli.ExitFailed, reconcile.StreamPaused: cli.ExitFailed, reconcile.NotRunning: cli.ExitFailed, reconcile.NotAtEnd: cli.ExitFailed,
-		reconcile.Moved: cli.ExitFailed, reconcile.TopicMade: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed, reconcile.CursorCycle: cli.ExitFailed,
+		reconcile.NeverRan: cli.ExitUsage, reconcile.PositionUnknown: cli.ExitUsage, reconcile.NotPassed: cli.ExitUsage,
+		reconcile.OtherOrigin:  cli.ExitUsage,
+		reconcile.BackfillOpen: cli.ExitFailed, reconcile.StreamPaused: cli.ExitFailed,
+		reconcile.NotRunning: cli.ExitFailed, reconcile.NotAtEnd: cli.ExitFailed,
+		reconcile.Moved: cli.ExitFailed, reconcile.TopicMade: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed,
+		reconcile.CursorCycle: cli.ExitFailed,
 	} {
 		refused := &reconcile.RejectedError{Reason: why, Backfill: "k3xq7a"}
 		if why == reconcile.NotPassed {
 			refused.Position = firstEvent.UnixMilli()
 		}
 		exit, ok := errors.AsType[*cli.Error](verifyError(refused))
-		if !ok || exit.Code != code || exit.Hint == "" || strings.Contains(exit.Hint, "1970") || strings.Contains(exit.Hint, "%") {
+		if !ok || exit.Code != code || exit.Hint == "" || strings.Contains(exit.Hint, "1970") ||
+			strings.Contains(exit.Hint, "%") {
 			t.Errorf("%s: %+v, want code %d and a hint", why, exit, code)
 		}
 	}

@@ -52,13 +52,17 @@ an exactly-once stream resumes from it. Ctrl-C stops the demo.`,
 	}
 	a.TakeSettings(cmd)
 	flags := cmd.Flags()
-	flags.Var(cli.Parsed(&d.plan.simulator.Rate, parseRate, "RATE").Shown(formatRate(d.plan.simulator.Rate)+"/s"), "rate", "growth of the export, such as 500/s")
+	flags.Var(cli.Parsed(&d.plan.simulator.Rate, parseRate, "RATE").Shown(formatRate(d.plan.simulator.Rate)+"/s"),
+		"rate", "growth of the export, such as 500/s")
 	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "initial events")
 	flags.Var(cli.Parsed(&d.runs, parseRun, "DURATION"), "duration", "exit after this time, such as 60s")
 	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR` and resume from it")
-	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+embedded.DefaultKafka+", or a free port)")
-	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+embedded.DefaultRedis+", or a free port)")
-	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+embedded.DefaultAPI+", or a free port)")
+	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "",
+		"`ADDRESS` of Kafka (default "+embedded.DefaultKafka+", or a free port)")
+	flags.StringVar(&d.plan.redisAddr, "redis-addr", "",
+		"`ADDRESS` of Redis (default "+embedded.DefaultRedis+", or a free port)")
+	flags.StringVar(&d.plan.apiAddr, "api-addr", "",
+		"`ADDRESS` of the export API (default "+embedded.DefaultAPI+", or a free port)")
 	flags.BoolVar(&d.chaos, "chaos", false, "inject errors and latency into the API")
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a, &d) }
@@ -139,7 +143,8 @@ func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Setting
 	welcome(a.Stdout, s, inside, d, p)
 	began := time.Now()
 	err = command.RunError(p.Run(ctx, line))
-	fmt.Fprintf(a.Stdout, "  stopped after %s: %s published\n", cli.RoundDuration(time.Since(began)), cli.Counted(p.Published(), "event"))
+	fmt.Fprintf(a.Stdout, "  stopped after %s: %s published\n", cli.RoundDuration(time.Since(began)),
+		cli.Counted(p.Published(), "event"))
 	return err
 }
 
@@ -171,16 +176,19 @@ func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p 
 	st := &s.Streams[0]
 	if v.api != nil {
 		sim := d.plan.simulator
-		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s initial events%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
+		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s initial events%s\n", v.api.URL, formatRate(sim.Rate),
+			humanize.Comma(int64(sim.Events)), note(v.api.Moved))
 	}
 	if v.kafka != nil {
-		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.Kafka.Topic, st.Kafka.Partitions, note(v.kafka.Moved))
+		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.Kafka.Topic,
+			st.Kafka.Partitions, note(v.kafka.Moved))
 	}
 	if v.redis != nil {
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
 	if addr := p.Addr(); addr != nil {
-		fmt.Fprintf(w, "  web UI      http://%s%s\n", addr, note(addr.String() != demoHTTP && s.HTTP.Addr == embedded.FreePort(demoHTTP)))
+		fmt.Fprintf(w, "  web UI      http://%s%s\n", addr, note(addr.String() != demoHTTP &&
+			s.HTTP.Addr == embedded.FreePort(demoHTTP)))
 	}
 	suggest(w, s, v)
 }

@@ -37,7 +37,8 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 		return nil
 	}
 	if err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("read the demo's export: %w", err), Hint: embedded.AnotherDataDir}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("read the demo's export: %w", err),
+			Hint: embedded.AnotherDataDir}
 	}
 	var stock demoStock
 	if err := json.Unmarshal(data, &stock); err != nil {
@@ -52,7 +53,8 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 // simulator would find no events for as long as that had run before.
 func continueStock(dir string, sim *exportsim.Config) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("create the data directory: %w", err), Hint: embedded.AnotherDataDir}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("create the data directory: %w", err),
+			Hint: embedded.AnotherDataDir}
 	}
 	if err := resumeStock(dir, sim); err != nil {
 		return err

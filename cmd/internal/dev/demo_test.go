@@ -23,7 +23,8 @@ func TestSuggestions(t *testing.T) {
 			s.Streams = append(s.Streams, st)
 		}
 		var b strings.Builder
-		suggest(&b, s, &demoServers{kafka: &embedded.Kafka{Addr: "127.0.0.1:7"}, redis: &embedded.Redis{Addr: "127.0.0.1:8", URL: "redis://127.0.0.1:8/0"}})
+		suggest(&b, s, &demoServers{kafka: &embedded.Kafka{Addr: "127.0.0.1:7"},
+			redis: &embedded.Redis{Addr: "127.0.0.1:8", URL: "redis://127.0.0.1:8/0"}})
 		return strings.Split(strings.TrimSpace(strings.TrimPrefix(b.String(), "  try:")), "\n")
 	}
 	for _, streams := range [][]string{{"events"}, {"users", "events"}} {
@@ -33,7 +34,8 @@ func TestSuggestions(t *testing.T) {
 		}
 		for _, line := range lines {
 			ours, rewinds := strings.Contains(line, "exportbridge "), strings.Contains(line, "cursor rewind")
-			if !strings.Contains(line, "127.0.0.1:7") || rewinds != strings.Contains(line, "REDIS_URL=redis://127.0.0.1:8/0 ") || ours && strings.Contains(line, "--stream users") != (len(streams) > 1) {
+			if !strings.Contains(line, "127.0.0.1:7") || rewinds != strings.Contains(line,
+				"REDIS_URL=redis://127.0.0.1:8/0 ") || ours && strings.Contains(line, "--stream users") != (len(streams) > 1) {
 				t.Errorf("%d streams: %q", len(streams), line)
 			}
 		}
@@ -49,16 +51,19 @@ func TestDemoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	const free = "127.0.0.1:0"
-	inside, err := startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free, simulator: exportsim.Config{Events: 1, Seed: 1}})
+	inside, err := startServers(s, &demoPlan{kafkaAddr: free, redisAddr: free, apiAddr: free,
+		simulator: exportsim.Config{Events: 1, Seed: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	servers.CloseAtEnd(t, closer(inside.close))
-	given, err := config.Load(config.Sources{Environ: []string{"EXPORT_URL=" + inside.api.URL, "EXPORT_API_KEY=any"}}, config.UsesAll)
+	given, err := config.Load(config.Sources{Environ: []string{"EXPORT_URL=" + inside.api.URL, "EXPORT_API_KEY=any"}},
+		config.UsesAll)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Streams[0].Engine.Origin.Request, given.Streams[0].Engine.Origin.Request; got != want || !got.Known() {
+	if got, want := s.Streams[0].Engine.Origin.Request, given.Streams[0].Engine.Origin.Request; got != want ||
+		!got.Known() {
 		t.Errorf("the demo requests %s, others %s", got, want)
 	}
 }

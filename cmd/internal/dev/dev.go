@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/command/setup"
 	"exportbridge/cmd/internal/dev/bench"
 )
 
@@ -25,6 +25,7 @@ embedded Redis to run exportbridge against.`,
   exportbridge-dev bench --list`,
 	Groups: []*cobra.Group{{ID: groupTry, Title: "Try and measure:"}},
 	Commands: func(a *cli.App) []*cobra.Command {
-		return []*cobra.Command{newDemoCommand(a), newSimulateCommand(a), bench.NewCommand(a, groupTry), command.NewHealthcheckCommand(a)}
+		return []*cobra.Command{newDemoCommand(a), newSimulateCommand(a), bench.NewCommand(a, groupTry),
+			setup.NewHealthcheckCommand(a)}
 	},
 }

@@ -52,9 +52,11 @@ They do not grow.`,
 		GroupID: groupTry,
 		Args:    cli.NoArgs,
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+embedded.DefaultAPI+", or a free port)")
+	cmd.Flags().StringVar(&listen, "listen", "",
+		"`ADDRESS` to listen at (default "+embedded.DefaultAPI+", or a free port)")
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the start of the export in `DIR` and grow from it")
-	cmd.Flags().StringVar(&form, "form", exportsim.FormNames()[0], "serve the form `NAME`: "+strings.Join(exportsim.FormNames(), ", "))
+	cmd.Flags().StringVar(&form, "form", exportsim.FormNames()[0],
+		"serve the form `NAME`: "+strings.Join(exportsim.FormNames(), ", "))
 	simulatorFlags(cmd.Flags(), &sim)
 	cmd.Flags().StringVar(&from, "from", "", "serve the recording `FILE` of exportbridge learn --record")
 	cmd.MarkFlagsMutuallyExclusive("data-dir", "start")
@@ -82,7 +84,8 @@ They do not grow.`,
 func offerValues(cmd *cobra.Command) {
 	cli.Offer(cmd, "form", exportsim.FormNames()...)
 	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
-	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor),
+	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor),
+		string(exportsim.NoCursor),
 		string(exportsim.EmptyItems))
 }
 
@@ -126,15 +129,18 @@ func replay(cmd *cobra.Command, a *cli.App, listen, file string) (err error) {
 		}
 	})
 	if other != "" {
-		return cli.WrongUsage("exportbridge-dev simulate --from "+file, "--from serves a recording as it is, --%s does not go with it", other)
+		return cli.WrongUsage("exportbridge-dev simulate --from "+file,
+			"--from serves a recording as it is, --%s does not go with it", other)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("read --from: %w", err), Hint: "name a file of exportbridge learn --record"}
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("read --from: %w", err),
+			Hint: "name a file of exportbridge learn --record"}
 	}
 	handler, err := learn.NewReplay(text)
 	if err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: %w", file, err), Hint: "exportbridge learn --record FILE -- curl ..."}
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: %w", file, err),
+			Hint: "exportbridge learn --record FILE -- curl ..."}
 	}
 	server, err := start(a, handler, listen)
 	if err != nil {
@@ -180,11 +186,14 @@ func settingsOf(sim exportsim.Config, url string) string {
 // simulatorFlags registers the flags that describe a simulated export. What
 // sim holds already are the defaults.
 func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
-	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate", "growth, such as 500/s or 600/m; 0 for none")
+	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate",
+		"growth, such as 500/s or 600/m; 0 for none")
 	flags.IntVar(&sim.Events, "events", sim.Events, "initial events")
 	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "seed of the content")
-	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default: the last event is now)")
-	flags.Var(cli.Parsed(&sim.Lag, bridge.ParseDuration, "DURATION"), "lag", "latest appearance of late events in an audit list, such as 30s")
+	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start",
+		"time of the first event (default: the last event is now)")
+	flags.Var(cli.Parsed(&sim.Lag, bridge.ParseDuration, "DURATION"), "lag",
+		"latest appearance of late events in an audit list, such as 30s")
 	flags.Var(cli.Parsed(&sim.Changes, bridge.ParseDuration, "DURATION"), "changes",
 		"how often the items of an audit list change, such as 1m (default never)")
 	flags.Var(cli.Parsed(&sim.Clock, parseClock, "DURATION"), "clock-offset",
@@ -194,15 +203,19 @@ func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 		"end marker: empty-cursor, null-cursor, no-cursor or empty-items (default the form's)")
 	flags.IntVar(&sim.ScanLimit, "scan-limit", sim.ScanLimit,
 		"maximum events that a filtered request scans (default 2000)")
-	flags.Var(cli.Parsed(&sim.Latency, bridge.ParseDuration, "DURATION"), "latency", "latency of each response, such as 20ms")
+	flags.Var(cli.Parsed(&sim.Latency, bridge.ParseDuration, "DURATION"), "latency",
+		"latency of each response, such as 20ms")
 	flags.Var(cli.Parsed(&sim.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
 		"shared bandwidth of all responses, such as 100mbit (default unlimited)")
 	flags.Var(cli.Parsed(&sim.Faults, exportsim.ParseFaults, "LIST"), "fail",
 		"fault rates, such as 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
 	flags.StringVar(&sim.APIKey, "api-key", "", "required key, password or client secret (default none, or the form's)")
-	flags.Var(cli.Parsed(&sim.TokenTTL, bridge.ParseDuration, "DURATION"), "token-ttl", "lifetime of an OAuth 2.0 token (default 24h)")
-	flags.Var(cli.Parsed(&sim.CursorTTL, bridge.ParseDuration, "DURATION"), "cursor-ttl", "lifetime of a cursor (default unlimited)")
-	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "request rate above which requests are refused, such as 10/s")
+	flags.Var(cli.Parsed(&sim.TokenTTL, bridge.ParseDuration, "DURATION"), "token-ttl",
+		"lifetime of an OAuth 2.0 token (default 24h)")
+	flags.Var(cli.Parsed(&sim.CursorTTL, bridge.ParseDuration, "DURATION"), "cursor-ttl",
+		"lifetime of a cursor (default unlimited)")
+	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit",
+		"request rate above which requests are refused, such as 10/s")
 	flags.StringVar(&sim.BasePath, "base-path", "", "prefix of /events, /session and /user, such as /export")
 	flags.BoolVar(&sim.CursorFirst, "cursor-first", sim.CursorFirst, "put nextCursor before items, not after")
 	flags.BoolVar(&sim.Gzip, "gzip", sim.Gzip, "compress with gzip if requested")

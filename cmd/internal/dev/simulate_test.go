@@ -96,7 +96,8 @@ func TestParseBandwidth(t *testing.T) {
 			t.Errorf("parseBandwidth(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "100", "mbit", "-1mbit", "xmbit", "1bit", "1tbit", "NaNmbit", "Infmbit", "1mbitmbit"} {
+	for _, text := range []string{"", "100", "mbit", "-1mbit", "xmbit", "1bit", "1tbit", "NaNmbit", "Infmbit",
+		"1mbitmbit"} {
 		if got, err := parseBandwidth(text); err == nil {
 			t.Errorf("parseBandwidth(%q) = %v", text, got)
 		}

@@ -53,7 +53,8 @@ func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Proj
 	if profiles == nil {
 		profiles = []string{"*"}
 	}
-	options, err := cli.NewProjectOptions([]string{composeFile}, cli.WithName("exportbridge"), cli.WithEnv(environ), cli.WithProfiles(profiles))
+	options, err := cli.NewProjectOptions([]string{composeFile}, cli.WithName("exportbridge"), cli.WithEnv(environ),
+		cli.WithProfiles(profiles))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +94,9 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"kafka": types.ServiceConditionHealthy, "redis": types.ServiceConditionHealthy, "simulator": types.ServiceConditionHealthy,
-		"topics": types.ServiceConditionCompletedSuccessfully, "token": types.ServiceConditionCompletedSuccessfully,
+		"kafka": types.ServiceConditionHealthy, "redis": types.ServiceConditionHealthy,
+		"simulator": types.ServiceConditionHealthy,
+		"topics":    types.ServiceConditionCompletedSuccessfully, "token": types.ServiceConditionCompletedSuccessfully,
 	}
 	if diff := cmp.Diff(want, conditions); diff != "" {
 		t.Errorf("bridge waits for (-want +got):\n%s", diff)
@@ -132,9 +134,10 @@ func TestComposeInReadme(t *testing.T) {
 	if read == nil {
 		t.Fatal("the README does not say how to read the token")
 	}
-	if service, ok := p.Services[read[1]]; !ok || !slices.ContainsFunc(service.Volumes, func(v types.ServiceVolumeConfig) bool {
-		return strings.HasPrefix(read[2], v.Target+"/")
-	}) {
+	if service, ok := p.Services[read[1]]; !ok || !slices.ContainsFunc(service.Volumes,
+		func(v types.ServiceVolumeConfig) bool {
+			return strings.HasPrefix(read[2], v.Target+"/")
+		}) {
 		t.Errorf("the service %s has no volume with %s", read[1], read[2])
 	}
 }
@@ -172,7 +175,8 @@ func TestComposeServices(t *testing.T) {
 				t.Errorf("%s mounts %s, read only = %v: %v", name, v.Source, v.ReadOnly, err)
 			}
 		}
-		if restarts := s.Restart == types.RestartPolicyUnlessStopped; restarts == awaited[name] || s.Restart != "" && !restarts {
+		if restarts := s.Restart == types.RestartPolicyUnlessStopped; restarts == awaited[name] || s.Restart != "" &&
+			!restarts {
 			t.Errorf("%s: the restart policy is %q, and others wait for its end = %v", name, s.Restart, awaited[name])
 		}
 		// A health check in shell form never turns healthy in an image without
@@ -202,11 +206,13 @@ func ours(p *types.Project) map[string]types.ServiceConfig {
 func TestComposeRunsOurCommands(t *testing.T) {
 	t.Parallel()
 	services := ours(loadCompose(t, realEnv))
-	if want := []string{"alerts", "bridge", "dashboard", "simulator", "topics"}; !slices.Equal(want, slices.Sorted(maps.Keys(services))) {
+	if want := []string{"alerts", "bridge", "dashboard", "simulator", "topics"}; !slices.Equal(want,
+		slices.Sorted(maps.Keys(services))) {
 		t.Fatalf("ours are %v, want %v", slices.Sorted(maps.Keys(services)), want)
 	}
 	for name, s := range services {
-		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+			!slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s can do more than it needs", name)
 		}
 		commands := [][]string{s.Command}
@@ -230,7 +236,8 @@ func TestComposeRunsOurCommands(t *testing.T) {
 	environ, _ := simulatorEnv(t)
 	// The containers' own network is on this machine.
 	network := []string{"HTTP_ADDR", "REDIS_URL", "KAFKA_TLS_ENABLED"}
-	for _, c := range []struct{ environ, unsafe []string }{{realEnv, network}, {environ, append(slices.Clip(network[:2]), "EXPORT_INSECURE_HTTP", network[2])}} {
+	for _, c := range []struct{ environ, unsafe []string }{{realEnv, network},
+		{environ, append(slices.Clip(network[:2]), "EXPORT_INSECURE_HTTP", network[2])}} {
 		s := wantSettings(t, loadCompose(t, c.environ).Services["bridge"])
 		if got := slices.Concat(s.HTTP.Unsafe(), s.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, c.unsafe) {
 			t.Errorf("with %q, the bridge has the unsafe settings %q, want %q", c.environ, got, c.unsafe)
@@ -304,13 +311,15 @@ func TestComposeReadsEnvFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	environ := append(slices.Clone(realEnv), "EXPORT_EVENTS=orderPlaced", "KAFKA_TOPIC=orders", "LOG_LEVEL=debug", "KAFKA_BROKERS=elsewhere:9092", "IMAGE_KAFKA=registry.example.com/kafka:4")
+	environ := append(slices.Clone(realEnv), "EXPORT_EVENTS=orderPlaced", "KAFKA_TOPIC=orders", "LOG_LEVEL=debug",
+		"KAFKA_BROKERS=elsewhere:9092", "IMAGE_KAFKA=registry.example.com/kafka:4")
 	for name, data := range map[string][]byte{"docker-compose.yml": text, ".env": []byte(strings.Join(environ, "\n"))} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "docker-compose.yml")}, cli.WithName("exportbridge"), cli.WithEnv(environ))
+	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "docker-compose.yml")},
+		cli.WithName("exportbridge"), cli.WithEnv(environ))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +328,8 @@ func TestComposeReadsEnvFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := wantSettings(t, p.Services["bridge"])
-	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) || st.Kafka.Topic != "orders" || !slices.Equal(st.Kafka.Brokers, []string{"kafka:19092"}) {
+	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) ||
+		st.Kafka.Topic != "orders" || !slices.Equal(st.Kafka.Brokers, []string{"kafka:19092"}) {
 		t.Errorf("the bridge exports %v to %s at %v", st.Engine.Origin.Events, st.Kafka.Topic, st.Kafka.Brokers)
 	}
 	if topic := p.Services["topics"].Environment["KAFKA_TOPIC"]; topic == nil || *topic != "orders" {
@@ -351,7 +361,8 @@ func TestComposeTakesRealData(t *testing.T) {
 			}
 		}
 	}
-	if s := wantSettings(t, loadCompose(t, []string{"EXPORT_API_KEY=k"}).Services["bridge"]); s.Streams[0].Export.URL != exportapi.DefaultConfig().URL {
+	if s := wantSettings(t,
+		loadCompose(t, []string{"EXPORT_API_KEY=k"}).Services["bridge"]); s.Streams[0].Export.URL != exportapi.DefaultConfig().URL {
 		t.Errorf("without EXPORT_URL it is %q", s.Streams[0].Export.URL)
 	}
 }

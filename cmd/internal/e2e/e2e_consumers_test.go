@@ -22,9 +22,13 @@ import (
 // documents are the texts whose code is run, in the order in which a reader
 // gives their commands.
 var documents = []string{
-	"../../../README.md", "../../exportbridge/docs/operations.md", "../../exportbridge/docs/replay-and-backfill.md", "../../exportbridge/docs/consuming.md", "../../exportbridge/docs/http-api.md",
-	"../../exportbridge/docs/metrics-and-alerts.md", "../../exportbridge/docs/guarantees.md", "../../exportbridge/docs/performance.md", "../../exportbridge/docs/permissions.md", "../../exportbridge/docs/upgrading.md",
-	"../../exportbridge/docs/questions.md", "../../exportbridge/docs/settings.md", "../../exportbridge/docs/other-apis.md",
+	"../../../README.md", "../../exportbridge/docs/operations.md", "../../exportbridge/docs/replay-and-backfill.md",
+	"../../exportbridge/docs/consuming.md", "../../exportbridge/docs/http-api.md",
+	"../../exportbridge/docs/metrics-and-alerts.md", "../../exportbridge/docs/guarantees.md",
+	"../../exportbridge/docs/performance.md", "../../exportbridge/docs/permissions.md",
+	"../../exportbridge/docs/upgrading.md",
+	"../../exportbridge/docs/questions.md", "../../exportbridge/docs/settings.md",
+	"../../exportbridge/docs/other-apis.md", "../../exportbridge/docs/go-library.md",
 }
 
 // documentBlocks returns the documents' code of a language.
@@ -64,7 +68,8 @@ func TestDocumentLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	links := 0
-	for _, name := range slices.Concat(documents, more, []string{"../../../.github/SECURITY.md", "../../../.github/CONTRIBUTING.md", "../../../.github/CHANGELOG.md"}) {
+	for _, name := range slices.Concat(documents, more, []string{"../../../.github/SECURITY.md",
+		"../../../.github/CONTRIBUTING.md", "../../../.github/CHANGELOG.md"}) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Error(err)
@@ -109,14 +114,17 @@ func TestE2EConsumers(t *testing.T) {
 			var code string
 			for _, block := range documentBlocks(t, client.language) {
 				if regexp.MustCompile("(?i)read_?committed").MatchString(block) {
-					code = strings.NewReplacer("localhost:9092", s.servers.brokers, "export.events", s.topic, "my-service", s.topic+client.language).Replace(block)
+					code = strings.NewReplacer("localhost:9092", s.servers.brokers, "export.events", s.topic, "my-service",
+						s.topic+client.language).Replace(block)
 				}
 			}
 			dir := t.TempDir()
-			p := &program{t: t, name: client.language, base: filepath.Join(dir, "out"), cmd: client.command(t, dir, code), done: make(chan struct{})}
+			p := &program{t: t, name: client.language, base: filepath.Join(dir, "out"), cmd: client.command(t, dir, code),
+				done: make(chan struct{})}
 			p.cmd.SysProcAttr = endsWithUs()
 			p.start()
-			eventually(t, outageTimeout, fmt.Sprint(n, " events"), func() bool { return bytes.Count(p.stdout(), []byte("\n")) >= n || !p.running() })
+			eventually(t, outageTimeout, fmt.Sprint(n, " events"),
+				func() bool { return bytes.Count(p.stdout(), []byte("\n")) >= n || !p.running() })
 			passes(pollInterval) // what is too much comes now
 			p.kill()
 			seen := make(map[string]int)
@@ -128,7 +136,8 @@ func TestE2EConsumers(t *testing.T) {
 				seen[exportsim.EventID(s.config.Seed, i)]++
 			}
 			if len(seen) != n || bytes.Count(p.stdout(), []byte("\n")) != n {
-				t.Errorf("it printed %d lines of %d events, want %d\n%s", bytes.Count(p.stdout(), []byte("\n")), len(seen), n, tail(p.stderr()))
+				t.Errorf("it printed %d lines of %d events, want %d\n%s", bytes.Count(p.stdout(), []byte("\n")), len(seen), n,
+					tail(p.stderr()))
 			}
 		})
 	}
@@ -137,7 +146,8 @@ func TestE2EConsumers(t *testing.T) {
 // abortOne leaves an event in the topic that was never committed.
 func (s *stage) abortOne() {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...), kgo.TransactionalID(s.topic+".aborted"), kgo.DefaultProduceTopic(s.topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...),
+		kgo.TransactionalID(s.topic+".aborted"), kgo.DefaultProduceTopic(s.topic))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -145,7 +155,8 @@ func (s *stage) abortOne() {
 	if err := client.BeginTransaction(); err != nil {
 		s.t.Fatal(err)
 	}
-	record := &kgo.Record{Value: s.truth.Event(0), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(exportsim.EventID(s.config.Seed, 0))}}}
+	record := &kgo.Record{Value: s.truth.Event(0),
+		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(exportsim.EventID(s.config.Seed, 0))}}}
 	if err := client.ProduceSync(s.t.Context(), record).FirstErr(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -183,7 +194,8 @@ func runJava(t *testing.T, dir, code string) *exec.Cmd {
 	}
 	write(t, filepath.Join(dir, "Consume.java"), code)
 	path := filepath.Join(jars, "*")
-	if out, err := exec.CommandContext(t.Context(), compiler, "-cp", path, "-d", dir, filepath.Join(dir, "Consume.java")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), compiler, "-cp", path, "-d", dir,
+		filepath.Join(dir, "Consume.java")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return exec.Command(filepath.Join(filepath.Dir(compiler), "java"), "-cp", path+":"+dir, "Consume")
@@ -206,7 +218,8 @@ func runGo(t *testing.T, dir, code string) *exec.Cmd {
 	t.Helper()
 	write(t, filepath.Join(dir, "main.go"), code)
 	built := filepath.Join(dir, "consume")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", built, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", built,
+		filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return exec.Command(built)

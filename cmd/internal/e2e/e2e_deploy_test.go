@@ -219,13 +219,15 @@ func TestE2EKubernetes(t *testing.T) {
 			}
 		}
 		w := world{s, strings.NewReplacer(
-			"kafka:9093", backends.brokers, "rediss://redis:6379/0", backends.redisURL, "/etc/exportbridge", secrets, ":8080", addr,
+			"kafka:9093", backends.brokers, "rediss://redis:6379/0", backends.redisURL, "/etc/exportbridge", secrets,
+			":8080", addr,
 		)}
 		running[i] = w.container(env, false, main.Args...)
 	}
 	published := func() int { return running[0].published() + running[1].published() }
 	eventually(t, time.Minute, "all events", func() bool { return published() >= n })
-	eventually(t, stepTimeout, "one owner", func() bool { return running[0].metric("stream_owned")+running[1].metric("stream_owned") == 1 })
+	eventually(t, stepTimeout, "one owner",
+		func() bool { return running[0].metric("stream_owned")+running[1].metric("stream_owned") == 1 })
 	for i, p := range running {
 		for _, probe := range []string{main.LivenessProbe.HTTPGet.Path, main.ReadinessProbe.HTTPGet.Path} {
 			if code, body := get(p.ops, probe); code != 200 {

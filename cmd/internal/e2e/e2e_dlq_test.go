@@ -20,24 +20,50 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
+// alteration returns an item as it is served, nil for not at all. i is the event's index.
+type alteration func(i int, item []byte) []byte
+
+// hiding leaves out events.
+func hiding(hidden func(i int) bool) alteration {
+	return func(i int, item []byte) []byte {
+		if hidden(i) {
+			return nil
+		}
+		return item
+	}
+}
+
+// asServed serves all events as they are, and never is true of no event.
+func asServed(_ int, item []byte) []byte { return item }
+func never(int) bool                     { return false }
+
+// padded makes an item larger.
+func padded(item []byte, by int) []byte {
+	return append([]byte(`{"pad":"`+strings.Repeat("x", by)+`",`), item[1:]...)
+}
+
+// withMember gives a member of an item another value.
+func withMember(item []byte, member string, value any) []byte {
+	return bytes.Replace(item, fmt.Appendf(nil, "%q:", member), fmt.Appendf(nil, `%q:%v,"was":`, member, value), 1)
+}
+
+// serve changes what is served.
+func (h *altered) serve(change alteration) { h.change.Store(&change) }
+
 // altered is a simulated export whose items a test changes or hides.
 type altered struct {
 	*exportsim.Handler
-	// change returns an item as it is served, nil for not at all. i is the
-	// event's index.
-	change atomic.Pointer[func(i int, item []byte) []byte]
-	// anyTime has requests without a cursor answered as if they named no times.
-	anyTime atomic.Bool
+	change atomic.Pointer[alteration]
 	// endless counts the requests with a cursor that named no end.
 	endless atomic.Int64
 }
 
 // serveAltered serves the stage's export from the test process, in place of
 // simulate.
-func (s *stage) serveAltered(change func(i int, item []byte) []byte) *altered {
+func (s *stage) serveAltered(change alteration) *altered {
 	s.t.Helper()
 	h := &altered{Handler: s.truth}
-	h.change.Store(&change)
+	h.serve(change)
 	server := httptest.NewServer(h)
 	s.t.Cleanup(server.Close)
 	s.api = server.URL
@@ -50,11 +76,6 @@ func (h *altered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	plain.Header.Del("Accept-Encoding")
 	if query := r.URL.Query(); query.Has("cursor") && !query.Has("end") {
 		h.endless.Add(1)
-	}
-	if query := plain.URL.Query(); h.anyTime.Load() {
-		query.Del("start")
-		query.Del("end")
-		plain.URL.RawQuery = query.Encode()
 	}
 	answer := httptest.NewRecorder()
 	h.Handler.ServeHTTP(answer, plain)
@@ -126,7 +147,8 @@ func (s *stage) wantRepaired(n int, repaired func(i int) bool, served func(i int
 		if source == "" && len(got) > 0 {
 			source = got[0].source
 		}
-		if len(got) != 1 || got[0].origin != origin || got[0].value != string(served(i)) || got[0].source != source || !strings.Contains(got[0].value, fmt.Sprintf("%q", got[0].key)) {
+		if len(got) != 1 || got[0].origin != origin || got[0].value != string(served(i)) || got[0].source != source ||
+			!strings.Contains(got[0].value, fmt.Sprintf("%q", got[0].key)) {
 			s.t.Fatalf("event %d is there %d times, want it once with eb-origin %s: %.300v", i, len(got), origin, got)
 		}
 	}
@@ -157,7 +179,8 @@ func (s *stage) alterTopic(name, value string) {
 			return false
 		}
 		topic, err := described.On(s.topic, nil)
-		return err == nil && slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
+		return err == nil &&
+			slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value })
 	})
 }
 
@@ -203,9 +226,9 @@ func TestE2EDeadLetters(t *testing.T) {
 	serve := func(i int, item []byte) []byte {
 		switch {
 		case large(i):
-			return append([]byte(`{"pad":"`+strings.Repeat("x", 30_000)+`",`), item[1:]...)
+			return padded(item, 30_000)
 		case broken(i):
-			return bytes.Replace(item, []byte(`"timestamp":`), []byte(`"timestamp":"soon","was":`), 1)
+			return withMember(item, "timestamp", `"soon"`)
 		}
 		return item
 	}
@@ -213,7 +236,8 @@ func TestE2EDeadLetters(t *testing.T) {
 	s.finish()
 
 	all := s.letters()
-	if len(all) != 12 || len(s.letters("--reason", "bad-timestamp")) != 2 || len(s.letters("--limit", "3", "--since", "-1h")) != 3 {
+	if len(all) != 12 || len(s.letters("--reason", "bad-timestamp")) != 2 ||
+		len(s.letters("--limit", "3", "--since", "-1h")) != 3 {
 		t.Fatalf("letters %+v, want 10 too large and 2 without a time", all)
 	}
 	var too aLetter
@@ -238,7 +262,6 @@ func TestE2EDeadLetters(t *testing.T) {
 	}
 
 	// Nothing can be published yet, and nothing is.
-	never := func(int) bool { return false }
 	published := func(i int) []byte {
 		if large(i) || broken(i) {
 			return nil
@@ -264,9 +287,11 @@ func TestE2EDeadLetters(t *testing.T) {
 		t.Errorf("one letter: %v", got)
 	}
 	killed := s.start("dlq", "retry", "--all", "--reason", "too-large", "--execute")
-	eventually(t, stepTimeout, "a letter to be published", func() bool { return bytes.Count(killed.stdout(), []byte(" published\n")) > 2 })
+	eventually(t, stepTimeout, "a letter to be published",
+		func() bool { return bytes.Count(killed.stdout(), []byte(" published\n")) > 2 })
 	killed.kill()
-	if got := results(s.retry(1, "--all", "--execute")); got["cannot be published"] != 2 || got["published before"] < 4 || got["published"]+got["published before"] != 10 {
+	if got := results(s.retry(1, "--all", "--execute")); got["cannot be published"] != 2 ||
+		got["published before"] < 4 || got["published"]+got["published before"] != 10 {
 		t.Errorf("after a kill: %v", got)
 	}
 	if got := results(s.retry(0, "--all", "--reason", "too-large", "--execute")); got["published before"] != 10 {
@@ -286,67 +311,14 @@ func TestE2EDeadLetters(t *testing.T) {
 	})
 }
 
-// TestE2EDeadLettersTwice: a rewind makes a second letter of an event, which is
-// published once all the same. Events without an id that are equal are two.
-func TestE2EDeadLettersTwice(t *testing.T) {
-	t.Parallel()
-	for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema05} {
-		t.Run(string(schema), func(t *testing.T) {
-			t.Parallel()
-			const n, one, twin = 30, 10, 11
-			s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: schema})
-			s.settings["EXPORT_PAGE_SIZE"] = "20"
-			s.createTopic(map[string]string{"max.message.bytes": "20000"})
-			large := func(i int) []byte {
-				return append([]byte(`{"pad":"`+strings.Repeat("x", 30_000)+`",`), s.truth.Event(i)[1:]...)
-			}
-			s.serveAltered(func(i int, item []byte) []byte {
-				if i == one || i == twin && schema == exportsim.Schema05 {
-					return large(one)
-				}
-				return item
-			})
-			events := map[exportsim.Schema]int{exportsim.Schema08: 1, exportsim.Schema05: 2}[schema]
-			s.finish()
-			s.command(0, "cursor", "reset", "--to-earliest", "--execute")
-			s.finish()
-			all := s.letters()
-			if len(all) != 2*events {
-				t.Fatalf("letters %+v, want %d", all, 2*events)
-			}
-			s.alterTopic("max.message.bytes", "200000")
-			want := func(what string, got []aLetter, published string, n, again int) {
-				t.Helper()
-				if r := results(got); r[published] != n || r["duplicate"] != again || r["published before"] != len(got)-n-again {
-					t.Errorf("%s: %+v, want %d %s and %d duplicates", what, got, n, published, again)
-				}
-			}
-			want("a dry run", s.retry(0, "--all"), "would be published", events, events)
-			want("one letter", s.retry(0, all[0].Letter, "--execute"), "published", 1, 0)
-			want("all", s.retry(0, "--all", "--execute"), "published", events-1, events)
-			want("once more", s.retry(0, "--all", "--execute"), "published", 0, events)
-			p, _ := s.command(0, "dlq", "retry", "--all", "--execute")
-			s.wantSaid(p, "letter "+all[0].Letter)
-			repaired := 0
-			s.eachRecord(s.topic, func(r *kgo.Record) {
-				if len(r.Value) > 20_000 {
-					repaired++
-				}
-			})
-			if repaired != events {
-				t.Errorf("%d of the large events are in the topic, want %d", repaired, events)
-			}
-		})
-	}
-}
-
 // TestE2EDeadLettersOfAWrongResource: with the wrong resource no event has a
 // readable time. With the right one they are published from the letters' bytes.
 func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 	t.Parallel()
 	const n = 40
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
-	s.settings["BRIDGE_STREAMS"], s.settings["STREAM_ORDERS_EXPORT_RESOURCE"], s.settings["EXPORT_PATH"] = "orders", "users", "/events"
+	s.settings["BRIDGE_STREAMS"], s.settings["STREAM_ORDERS_EXPORT_RESOURCE"], s.settings["EXPORT_PATH"] = "orders",
+		"users", "/events"
 	s.settings["BRIDGE_ON_BAD_EVENT"] = "dlq-all" // none of them can be read
 	as := func(_ int, item []byte) []byte { return append([]byte(`{"lastModifiedTime":"noon",`), item[1:]...) }
 	s.serveAltered(as)
@@ -364,7 +336,8 @@ func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 		}
 	}
 	s.wantRepaired(n, func(int) bool { return true }, func(i int) []byte { return as(i, s.truth.Event(i)) })
-	if got := s.recordsByID()[exportsim.EventID(s.config.Seed, 0)][0].source; got == "/orders" || !strings.HasSuffix(got, "/events") {
+	if got := s.recordsByID()[exportsim.EventID(s.config.Seed, 0)][0].source; got == "/orders" ||
+		!strings.HasSuffix(got, "/events") {
 		t.Errorf("ce_source is %q, want whose export it is, as the letters say", got)
 	}
 }

@@ -23,13 +23,15 @@ import (
 // documentCodes are the exit codes of the documents' commands that are about
 // something which this test's stream does not have.
 var documentCodes = map[string]int{
-	"exportbridge cursor rewind --shift-by -100":                                                        1, // not so many pages
+	"exportbridge cursor rewind --shift-by -100": 1,
+	// not so many pages
 	`exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`:                      1, // not so old
-	"exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8 --execute": 1, // the stream's own
-	"exportbridge backfill --resume k3xq7a --execute":                                                   1,
-	"exportbridge backfill cancel k3xq7a --execute":                                                     1,
-	"exportbridge dlq show 0:17":                                                                        1,
-	"exportbridge dlq retry 0:17 2:4":                                                                   1,
+	"exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8 --execute": 1,
+	// the stream's own
+	"exportbridge backfill --resume k3xq7a --execute": 1,
+	"exportbridge backfill cancel k3xq7a --execute":   1,
+	"exportbridge dlq show 0:17":                      1,
+	"exportbridge dlq retry 0:17 2:4":                 1,
 }
 
 // documentFiles are the files that the documents' commands write and read.
@@ -56,7 +58,8 @@ func TestDocumentCommands(t *testing.T) {
 					s.t.Errorf("%s: there is no such setting", line)
 				}
 			}
-			if _, before := given[line]; !ok || before || strings.HasPrefix(args, "bench") { // which takes minutes, and has tests of its own
+			if _, before := given[line]; !ok || before || strings.HasPrefix(args,
+				"bench") { // which takes minutes, and has tests of its own
 				continue
 			}
 			given[line] = struct{}{}
@@ -179,13 +182,15 @@ func TestDocumentHTTP(t *testing.T) {
 	}
 
 	// The job's id and hash are those of its plan. A replay overlaps with nothing.
-	commands = strings.ReplaceAll(strings.ReplaceAll(documentBlock(t, "JOB="), "localhost:8080", s.ops), `"backfill"`, `"replay"`)
+	commands = strings.ReplaceAll(strings.ReplaceAll(documentBlock(t, "JOB="), "localhost:8080", s.ops), `"backfill"`,
+		`"replay"`)
 	const token = "TOKEN=" + adminToken
 	before, _, _ := strings.Cut(commands, "execute")
 	second := strings.LastIndex(before, "curl ")
 	var planned, begun, cancelled httpJob
 	decode(t, shell(t, s.dir, commands[:second], token), &planned)
-	commands = strings.ReplaceAll(regexp.MustCompile(`[0-9a-f]{16}`).ReplaceAllString(commands, planned.PlanHash), "k3xq7a", planned.ID)
+	commands = strings.ReplaceAll(regexp.MustCompile(`[0-9a-f]{16}`).ReplaceAllString(commands, planned.PlanHash),
+		"k3xq7a", planned.ID)
 	commands = strings.Replace(commands, commands[strings.Index(commands, "curl "):second], "", 1)
 	said := shell(t, s.dir, commands, token)
 	answers = json.NewDecoder(bytes.NewReader(said))
@@ -196,7 +201,8 @@ func TestDocumentHTTP(t *testing.T) {
 		}
 	}
 	// It may be done before it is cancelled.
-	if planned.State != "planned" || begun.State != "running" || begun.ID != planned.ID || len(all.Jobs) != 1 || cancelled.State != "cancelled" && cancelled.ID != "" {
+	if planned.State != "planned" || begun.State != "running" || begun.ID != planned.ID || len(all.Jobs) != 1 ||
+		cancelled.State != "cancelled" && cancelled.ID != "" {
 		t.Errorf("plan %+v, begun %+v, list %+v, cancelled %+v\n%s", planned, begun, all, cancelled, said)
 	}
 }
@@ -261,7 +267,8 @@ echo "$1 $2 $3" >>"$ROOT/kubectl"
 	printed := shell(t, tree, documentBlock(t, "make build"), environ...)
 
 	for path, mode := range map[string]os.FileMode{
-		"usr/local/bin/exportbridge": 0o755, "etc/exportbridge/api-key": 0o600, "etc/systemd/system/exportbridge.service": 0o644,
+		"usr/local/bin/exportbridge": 0o755, "etc/exportbridge/api-key": 0o600,
+		"etc/systemd/system/exportbridge.service": 0o644,
 	} {
 		if info, err := os.Stat(filepath.Join(root, path)); err != nil || info.Mode() != mode {
 			t.Errorf("%s is not installed as %s: %v", path, mode, err)
@@ -274,6 +281,7 @@ echo "$1 $2 $3" >>"$ROOT/kubectl"
 	if settings == "" || !strings.HasSuffix(string(printed), settings) {
 		t.Errorf("the settings are not those that were printed:\n%s", settings)
 	}
-	shell(t, root, "while read -r line; do [[ $line = [A-Z]* ]] && export \"$line\"; done <etc/exportbridge/exportbridge.env"+
+	shell(t, root, "while read -r line; do [[ $line = [A-Z]* ]] && export \"$line\"; done "+
+		"<etc/exportbridge/exportbridge.env"+
 		"; EXPORT_API_KEY_FILE=etc/exportbridge/api-key usr/local/bin/exportbridge config show")
 }

@@ -7,11 +7,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -52,7 +49,8 @@ func (s *stage) readWithKcat(n int) {
 		s.t.Logf("e2e: kcat is not installed, the topic was read with one client only")
 		return
 	}
-	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning", "-e", "-q",
+	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning",
+		"-e", "-q",
 		"-X", "isolation.level=read_committed")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -110,52 +108,6 @@ func deliveries(ends ...exportsim.EndOfResults) (all []delivery) {
 		}
 	}
 	return all
-}
-
-func TestE2EKills(t *testing.T) {
-	t.Parallel()
-	n, kills := int(size(t, "E2E_EVENTS", 20_000, 200_000)), int(size(t, "E2E_KILLS", 6, 15))
-	seed := uint64(size(t, "E2E_SEED", float64(rand.Uint32()), float64(rand.Uint32())))
-	v := startServers(t, owned{})
-	each(t, servers.Real(t), deliveries(exportsim.EmptyCursor, exportsim.EmptyItems), func(t *testing.T, d delivery) {
-		pageSize := max(20, min(1000, n/40))
-		s := newStage(t, v, exportsim.Config{Events: n, EndOfResults: d.end, Latency: 5 * time.Millisecond})
-		s.deliver(d.mode)
-		s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(pageSize)
-		s.simulate()
-		random := rand.New(rand.NewPCG(seed, 0))
-		began, flowing := time.Now(), 0
-		// After numbers of events, not times, so that all hit the flow however
-		// fast it is; each one overshoots a little.
-		places := make([]int, kills)
-		for i := range places {
-			places[i] = random.IntN(n * 3 / 4)
-		}
-		slices.Sort(places)
-		for i, place := range places {
-			target := place
-			if i > 0 {
-				target -= places[i-1]
-			}
-			delay := time.Duration(random.Int64N(int64(pollInterval)))
-			run := s.run()
-			eventually(t, stepTimeout, "events or their end", func() bool { return s.published() >= target || s.metric("caught_up") == 1 })
-			passes(delay)
-			if s.metric("caught_up") == 0 {
-				flowing++
-			}
-			if !run.running() {
-				t.Errorf("%s ended by itself", run.name)
-			}
-			run.kill()
-		}
-		s.finish()
-		c := s.read()
-		budget := s.copies(kills * 8 * pageSize) // what is in flight is what may be fetched ahead
-		c.wantAll(n, budget)
-		t.Logf("e2e: kills: %s, %d events, %d kills (%d before the end of the results) in %.1f s: %d lost, %d twice of %d allowed, E2E_SEED=%d",
-			d, n, kills, flowing, time.Since(began).Seconds(), c.lost(n), c.twice(), budget, seed)
-	})
 }
 
 func TestE2EContracts(t *testing.T) {

@@ -40,7 +40,8 @@ func TestE2EForms(t *testing.T) {
 func followForm(t *testing.T, name string) {
 	n, kills := int(size(t, "E2E_EVENTS", 1000, 1000)), int(size(t, "E2E_KILLS", 2, 2))
 	form, _ := exportsim.FormNamed(name)
-	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Rate: 50, Latency: 2 * time.Millisecond, Form: form})
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Rate: 50, Latency: 2 * time.Millisecond,
+		Form: form})
 	s.simulateForm(name)
 	for range kills {
 		run := s.run()
@@ -66,7 +67,8 @@ func followForm(t *testing.T, name string) {
 		t.Errorf("nothing of the growth came: %d events", len(again.copies))
 	}
 	s.verifyForm(form)
-	t.Logf("e2e: form %s: %d events, %d kills, 0 lost, 0 twice, %d repeated by a rewind", name, len(again.copies), kills, again.twice())
+	t.Logf("e2e: form %s: %d events, %d kills, 0 lost, 0 twice, %d repeated by a rewind", name, len(again.copies),
+		kills, again.twice())
 }
 
 // TestE2EWindowForms follows the services that list newest first with their profiles, while
@@ -120,7 +122,8 @@ func (s *stage) simulateForm(name string, extra ...string) {
 	eventually(s.t, stepTimeout, "the settings of the form", func() bool {
 		printed = make(map[string]string)
 		for line := range strings.Lines(string(s.sim.stdout())) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(key, "EXPORT_") || strings.HasPrefix(key, "KAFKA_") {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(key, "EXPORT_") ||
+				strings.HasPrefix(key, "KAFKA_") {
 				printed[key] = strings.Trim(value, "'")
 			}
 		}
@@ -147,9 +150,10 @@ func (s *stage) simulateForm(name string, extra ...string) {
 func TestE2ELearn(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string][]string{
-		"nested":       {"-H", "Authorization: Bearer KEY", "URL/v1/events?limit=50"},
-		"link":         {"-u", "exporter:KEY", "URL/items?pageSize=50"},
-		"cursor-alone": {"-H", "Authorization: Bearer KEY", "-d", `{"limit":50,"start_time":"2020-01-01T00:00:00Z"}`, "URL/api/v2/auditevents"},
+		"nested": {"-H", "Authorization: Bearer KEY", "URL/v1/events?limit=50"},
+		"link":   {"-u", "exporter:KEY", "URL/items?pageSize=50"},
+		"cursor-alone": {"-H", "Authorization: Bearer KEY", "-d", `{"limit":50,"start_time":"2020-01-01T00:00:00Z"}`,
+			"URL/api/v2/auditevents"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +166,10 @@ func TestE2ELearn(t *testing.T) {
 				args = append(args, strings.NewReplacer("KEY", key, "URL", s.api).Replace(word))
 			}
 			s.command(0, args...)
-			maps.DeleteFunc(s.settings, func(name, _ string) bool { return strings.HasPrefix(name, "EXPORT_") || name == "KAFKA_KEY" })
+			maps.DeleteFunc(s.settings, func(name, _ string) bool {
+				return strings.HasPrefix(name, "EXPORT_") ||
+					name == "KAFKA_KEY"
+			})
 			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"] = file, key
 			s.finish()
 			s.readForm().wantAll(500, 0)
@@ -193,7 +200,10 @@ func TestE2ERecording(t *testing.T) {
 			}
 			server := httptest.NewServer(h)
 			t.Cleanup(server.Close)
-			maps.DeleteFunc(s.settings, func(name, _ string) bool { return strings.HasPrefix(name, "EXPORT_") || name == "KAFKA_KEY" })
+			maps.DeleteFunc(s.settings, func(name, _ string) bool {
+				return strings.HasPrefix(name, "EXPORT_") ||
+					name == "KAFKA_KEY"
+			})
 			s.settings["EXPORT_PROFILE"], s.settings["EXPORT_API_KEY"], s.settings["EXPORT_URL"] = file, "any", server.URL
 			if form.Clocked {
 				s.settings["EXPORT_SETTLE"] = "0s"

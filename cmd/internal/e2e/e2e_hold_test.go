@@ -65,17 +65,20 @@ func TestE2EPauses(t *testing.T) {
 func (s *stage) claimedAndGone() {
 	s.t.Helper()
 	store, key := s.redis(), s.settings["CURSOR_PREFIX"]+":{events}:"
-	cmd, err := json.Marshal(bridge.Command{ID: "gone", Kind: bridge.KindReset, BaseEpoch: s.checkpoint().Epoch, Who: "ann"})
+	cmd, err := json.Marshal(bridge.Command{ID: "gone", Kind: bridge.KindReset, BaseEpoch: s.checkpoint().Epoch,
+		Who: "ann"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ago := time.Now().Add(-time.Minute).UnixMilli()
-	if err := store.HSet(s.t.Context(), key+"request", "id", "gone", "data", cmd, "at", ago, "deadline", ago+5000, "claimed", "pod-1", "session", "killed").Err(); err != nil {
+	if err := store.HSet(s.t.Context(), key+"request", "id", "gone", "data", cmd, "at", ago, "deadline", ago+5000,
+		"claimed", "pod-1", "session", "killed").Err(); err != nil {
 		s.t.Fatal(err)
 	}
 	p, _ := s.command(0, "pause")
 	s.wantSaid(p, "acknowledged by this command")
-	if said, err := store.HGet(s.t.Context(), key+"answer:gone", "data").Result(); err != nil || !strings.Contains(said, "expired") {
+	if said, err := store.HGet(s.t.Context(), key+"answer:gone", "data").Result(); err != nil ||
+		!strings.Contains(said, "expired") {
 		s.t.Errorf("the request whose claimer is gone is answered with %s, %v; want expired", said, err)
 	}
 }
@@ -102,19 +105,23 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	s.wantSaid(p, "paused, acknowledged by ", "; to go on: exportbridge resume")
 	held := s.published()
 	// The bridge tells once a second.
-	eventually(t, stepTimeout, "status to say that the stream is paused", func() bool { live := s.status().Live; return live != nil && live.State == bridge.StatePaused })
+	eventually(t, stepTimeout, "status to say that the stream is paused",
+		func() bool { live := s.status().Live; return live != nil && live.State == bridge.StatePaused })
 	st := s.status()
-	if st.Live == nil || st.Live.State != bridge.StatePaused || st.Live.PausedUntil != bridge.Forever || st.Checkpoint.PausedUntil != bridge.Forever {
+	if st.Live == nil || st.Live.State != bridge.StatePaused || st.Live.PausedUntil != bridge.Forever ||
+		st.Checkpoint.PausedUntil != bridge.Forever {
 		t.Errorf("status of a paused stream: live %+v, checkpoint %+v", st.Live, st.Checkpoint)
 	}
-	if len(st.Changes) == 0 || st.Changes[0].Kind != bridge.KindPause || st.Changes[0].Reason != "the vendor migrates" || st.Changes[0].Who == "" {
+	if len(st.Changes) == 0 || st.Changes[0].Kind != bridge.KindPause ||
+		st.Changes[0].Reason != "the vendor migrates" || st.Changes[0].Who == "" {
 		t.Errorf("status shows the changes %+v", st.Changes)
 	}
 	if code, body := s.get("/readyz"); code != 200 {
 		t.Errorf("/readyz of a paused stream = %d %s", code, tail(body))
 	}
 	if p, _ := s.command(0, "status"); true {
-		s.wantSaid(p, "; to go on: exportbridge resume", st.Live.Owner+" at ", "is the owner", "guarantee", "the vendor migrates")
+		s.wantSaid(p, "; to go on: exportbridge resume", st.Live.Owner+" at ", "is the owner", "guarantee",
+			"the vendor migrates")
 	}
 	if m := st.Members; len(m) != 1 || m[0].Process != st.Live.Owner || !m[0].Owner {
 		t.Errorf("status shows the processes %+v, want %s", m, st.Live.Owner)
@@ -215,7 +222,8 @@ func TestE2ECursorFiles(t *testing.T) {
 	p, _ = s.command(0, "cursor", "import", file)
 	s.wantSaid(p, "the exported cursor: entry "+at.Version.String(), "dry run: nothing was changed")
 	p, _ = s.command(0, "cursor", "import", file, "--execute", "--reason", "back to the copy")
-	if now := s.checkpoint(); now.Epoch != 1 || now.Cursor != at.Cursor || now.Events != at.Events || now.Change.Reason != "back to the copy" {
+	if now := s.checkpoint(); now.Epoch != 1 || now.Cursor != at.Cursor || now.Events != at.Events ||
+		now.Change.Reason != "back to the copy" {
 		t.Errorf("%s leads to %+v, want the position of %+v", tail(p.stdout()), now, at)
 	}
 	s.finish()
@@ -226,55 +234,6 @@ func TestE2ECursorFiles(t *testing.T) {
 	s.settings["EXPORT_EVENTS"] = "orderPlaced"
 	p, _ = s.command(5, "cursor", "import", file, "--execute")
 	s.wantSaid(p, "the cursor belongs elsewhere", "--accept-other")
-}
-
-// What Redis does not have any more, the checkpoint topic has.
-func TestE2EHistoryFromKafka(t *testing.T) {
-	t.Parallel()
-	const n = 3000
-	s := newStage(t, startServers(t, owned{redis: true}), exportsim.Config{Events: n, Latency: 100 * time.Millisecond})
-	s.settings["EXPORT_PAGE_SIZE"] = "50"
-	s.simulate()
-	s.finish()
-	store := s.redis()
-	flush := func() {
-		t.Helper()
-		if err := store.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before := s.checkpoint()
-	flush()
-	p, _ := s.command(0, "cursor", "show")
-	s.wantSaid(p, "entry "+before.Version.String(), "from the checkpoint topic: no checkpoint of stream events in Redis")
-	p, _ = s.command(0, "cursor", "history", "--limit", "4")
-	if lines := bytes.Count(p.stdout(), []byte("\n")); lines != 5 {
-		t.Errorf("history --limit 4 shows\n%s", tail(p.stdout()))
-	}
-	s.wantSaid(p, before.Version.String())
-	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20")
-	s.wantSaid(p, " pages, with the same ce_id", "first published between", "dry run")
-	p, _ = s.command(1, "cursor", "rewind", "--shift-by", "-2000")
-	s.wantSaid(p, "nor in the checkpoint topic")
-	p, _ = s.command(1, "cursor", "rewind", "--by-duration", "5h")
-	s.wantSaid(p, "nor in the checkpoint topic")
-	p, _ = s.command(0, "status")
-	s.wantSaid(p, "not running", "checkpoint from the checkpoint topic")
-
-	// With a bridge that wrote its newest checkpoint again.
-	run := s.run()
-	s.awaitState("idle")
-	eventually(t, stepTimeout, "the checkpoint in Redis", func() bool { return store.Exists(t.Context(), s.topic+":{events}:checkpoint").Val() == 1 })
-	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20", "--execute")
-	s.wantSaid(p, "acknowledged by")
-	back := s.historyOf(bridge.Version{Epoch: 1})
-	if back.Pages > before.Pages-20 || back.Pages < before.Pages-60 {
-		t.Errorf("the rewind by 20 pages led from page %d to page %d", before.Pages, back.Pages)
-	}
-	eventually(t, stepTimeout, "the events again", func() bool { return s.published() == n-int(back.Events) })
-	s.awaitState("idle")
-	run.stop()
-	s.read().wantAll(n, n-int(back.Events))
 }
 
 // A cursor that has expired is left behind: the stream starts by time, and what
@@ -306,6 +265,7 @@ func TestE2EExpiredCursor(t *testing.T) {
 	c := s.read()
 	c.wantAll(len(c.copies), 0)
 	if o.Dropped != before.Events || o.Until != before.LastEventTime {
-		t.Errorf("overlap %+v, want the %d events up to %d dropped that were published", o, before.Events, before.LastEventTime)
+		t.Errorf("overlap %+v, want the %d events up to %d dropped that were published", o, before.Events,
+			before.LastEventTime)
 	}
 }

@@ -75,7 +75,8 @@ func (s *stage) act(path, body string, epoch int64) {
 	s.t.Helper()
 	var done ops.Done
 	code, answer := s.ask(path, adminToken, body, &done)
-	if code != 200 || !done.Applied || done.Version != (bridge.Version{Epoch: epoch}) || done.By != "e2e" || time.Since(done.At) > time.Minute {
+	if code != 200 || !done.Applied || done.Version != (bridge.Version{Epoch: epoch}) || done.By != "e2e" ||
+		time.Since(done.At) > time.Minute {
 		s.t.Fatalf("%s: %d %s, want it applied as epoch %d", path, code, answer, epoch)
 	}
 }
@@ -111,7 +112,8 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	}
 	s.act(stream+"/resume", `{"reason":"it is done"}`, 2)
 	s.awaitState("idle")
-	if code, answer := s.ask(stream+"/resume", adminToken, `{"reason":"again"}`, nil); code != 409 || !bytes.Contains(answer, []byte("not paused")) {
+	if code, answer := s.ask(stream+"/resume", adminToken, `{"reason":"again"}`, nil); code != 409 ||
+		!bytes.Contains(answer, []byte("not paused")) {
 		t.Errorf("a resume of what is not paused: %d %s, want 409", code, answer)
 	}
 
@@ -125,14 +127,17 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	if diff := cmp.Diff(commands, plan); diff != "" {
 		t.Errorf("the plan differs from the command's (-command +http):\n%s", diff)
 	}
-	if plan.BaseEpoch != 2 || plan.Repeats.Pages < 5 || int64(plan.Repeats.Min) != n-plan.To.Events || plan.Repeats.Max != plan.Repeats.Min || s.checkpoint().Epoch != 2 {
+	if plan.BaseEpoch != 2 || plan.Repeats.Pages < 5 || int64(plan.Repeats.Min) != n-plan.To.Events ||
+		plan.Repeats.Max != plan.Repeats.Min || s.checkpoint().Epoch != 2 {
 		t.Errorf("plan %+v, at epoch %d: want at least five pages back, and nothing changed", plan, s.checkpoint().Epoch)
 	}
 
 	feed := s.feed()
-	execute := fmt.Sprintf(`{"to":{"entry":"%s"},"reason":"bad deploy","execute":true,"confirm":"events","base_epoch":%d}`, plan.To.Version, plan.BaseEpoch)
+	execute := fmt.Sprintf(`{"to":{"entry":"%s"},"reason":"bad deploy","execute":true,"confirm":"events",`+
+		`"base_epoch":%d}`, plan.To.Version, plan.BaseEpoch)
 	s.act(stream+"/move", execute, 3)
-	if code, answer := s.ask(stream+"/move", adminToken, execute, nil); code != 409 || !bytes.Contains(answer, []byte("moved, paused or resumed after the plan was made")) {
+	if code, answer := s.ask(stream+"/move", adminToken, execute, nil); code != 409 ||
+		!bytes.Contains(answer, []byte("moved, paused or resumed after the plan was made")) {
 		t.Errorf("the same once more: %d %s, want 409", code, answer)
 	}
 	feed.await("sample", `"origin":"rewind"`)
@@ -147,7 +152,8 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 			t.Errorf("%s: %d, or it shows the cursor", path, code)
 		}
 	}
-	if all := feed.all(); cursor != "" && strings.Contains(all, cursor) || strings.Contains(all, adminToken) || strings.Contains(all, `"value"`) {
+	if all := feed.all(); cursor != "" && strings.Contains(all, cursor) || strings.Contains(all, adminToken) ||
+		strings.Contains(all, `"value"`) {
 		t.Error("the feed shows a cursor, the token or an event")
 	}
 
@@ -188,8 +194,12 @@ func (s *stage) wantInHistory() {
 		}
 		return list
 	}
-	var history ops.History
-	if code, answer := s.ask("/streams/events/history?limit=1000", "", "", &history); code != 200 || history.Source != "redis" {
+	var history struct {
+		Source  string
+		Entries []bridge.Checkpoint
+	}
+	if code, answer := s.ask("/streams/events/history?limit=1000", "", "", &history); code != 200 ||
+		history.Source != "redis" {
 		s.t.Fatalf("history: %d %s", code, answer)
 	}
 	var overHTTP, shown []*bridge.Change
@@ -258,7 +268,10 @@ func (f *feed) await(event, text string) {
 	eventually(f.t, stepTimeout, fmt.Sprintf("%s with %s in the feed", event, text), func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return slices.ContainsFunc(f.lines, func(line string) bool { return strings.HasPrefix(line, "data: ") && strings.Contains(line, text) }) &&
+		return slices.ContainsFunc(f.lines, func(line string) bool {
+			return strings.HasPrefix(line, "data: ") &&
+				strings.Contains(line, text)
+		}) &&
 			slices.Contains(f.lines, "event: "+event)
 	})
 }
@@ -300,16 +313,19 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 		Total int
 		More  bool
 	}
-	if code, answer := s.ask("/streams/events/dead-letters?limit=4", "", "", &dead); code != 200 || dead.Total != 4 || !dead.More || len(listed) != n/100 || len(dead.Letters) != 4 {
+	if code, answer := s.ask("/streams/events/dead-letters?limit=4", "", "", &dead); code != 200 || dead.Total != 4 ||
+		!dead.More || len(listed) != n/100 || len(dead.Letters) != 4 {
 		t.Fatalf("dead letters: %d %s, the command lists %d", code, answer, len(listed))
 	}
 	for i, l := range dead.Letters {
-		if place := fmt.Sprintf("%d:%d", l.Partition, l.Offset); place != listed[i].Letter || l.Reason != listed[i].Reason || l.Message != listed[i].Message || l.Bytes == 0 || l.Index != 7 {
+		if place := fmt.Sprintf("%d:%d", l.Partition, l.Offset); place != listed[i].Letter ||
+			l.Reason != listed[i].Reason || l.Message != listed[i].Message || l.Bytes == 0 || l.Index != 7 {
 			t.Errorf("letter %d is %+v, the command lists %+v", i, l, listed[i])
 		}
 	}
 
-	s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--allow-overlap", "--execute")
+	s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--allow-overlap",
+		"--execute")
 	var jobs struct {
 		Jobs []struct {
 			ID, Kind, Stream, State string
@@ -321,7 +337,8 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 		t.Fatalf("jobs: %d %s", code, answer)
 	}
 	own := s.jobs()[0]
-	if j := jobs.Jobs[0]; j.ID != own.ID || j.Kind != "backfill" || j.State != "done" || j.Windows != 2 || j.Done != 2 || j.Events != int64(own.TotalEvents) || j.Stream != "events" {
+	if j := jobs.Jobs[0]; j.ID != own.ID || j.Kind != "backfill" || j.State != "done" || j.Windows != 2 ||
+		j.Done != 2 || j.Events != int64(own.TotalEvents) || j.Stream != "events" {
 		t.Errorf("job %+v, the command lists %+v", j, own)
 	}
 
@@ -336,7 +353,8 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 			delete(all[0], name)
 		}
 		c := all[0]["checkpoint"].(map[string]any)
-		for _, name := range []string{"cursor", "cursor_hash", "tail", "tail_items", "seq", "written_at", "position_time", "owner", "session", "kind"} {
+		for _, name := range []string{"cursor", "cursor_hash", "tail", "tail_items", "seq", "written_at", "position_time",
+			"owner", "session", "kind"} {
 			delete(c, name)
 		}
 	}
@@ -346,7 +364,8 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 
 	// Without a token this machine may act, and another name than ours is not answered.
 	f := s.feed()
-	if code, answer := s.ask("/streams/events/move", "", `{"to":{"earliest":true},"reason":"look","execute":true,"confirm":"events","base_epoch":0}`, nil); code != 200 {
+	if code, answer := s.ask("/streams/events/move", "",
+		`{"to":{"earliest":true},"reason":"look","execute":true,"confirm":"events","base_epoch":0}`, nil); code != 200 {
 		t.Fatalf("move: %d %s", code, answer)
 	}
 	f.await("sample", `"value":"{`)
@@ -363,7 +382,8 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 	if err := json.NewDecoder(res.Body).Decode(&refusal); err != nil || res.StatusCode != 421 || refusal.Hint == "" {
 		t.Errorf("by another name: %s %+v", res.Status, refusal)
 	}
-	if _, body := s.get("/metrics"); !bytes.Contains(body, []byte("\nprocess_open_fds ")) && runtime.GOOS == "linux" || !bytes.Contains(body, []byte("\ngo_goroutines ")) {
+	if _, body := s.get("/metrics"); !bytes.Contains(body, []byte("\nprocess_open_fds ")) && runtime.GOOS == "linux" ||
+		!bytes.Contains(body, []byte("\ngo_goroutines ")) {
 		t.Error("the metrics lack those of the process itself")
 	}
 	run.stop()
@@ -379,7 +399,8 @@ func TestE2EAliveWhileServersAreAway(t *testing.T) {
 		s := newStage(t, v, exportsim.Config{Events: 100})
 		s.simulate()
 		nobody := servers.FreeAddress(t)
-		s.settings[away] = map[string]string{"EXPORT_URL": "http://" + nobody, "KAFKA_BROKERS": nobody, "REDIS_URL": "redis://" + nobody}[away]
+		s.settings[away] = map[string]string{"EXPORT_URL": "http://" + nobody, "KAFKA_BROKERS": nobody,
+			"REDIS_URL": "redis://" + nobody}[away]
 		run := s.run()
 		eventually(t, stepTimeout, "/livez", func() bool { code, _ := s.get("/livez"); return code == 200 })
 		died := s.alive(65 * time.Second)

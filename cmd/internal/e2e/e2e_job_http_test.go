@@ -43,13 +43,16 @@ func (s *stage) httpJob(id string) httpJob {
 func (s *stage) startJob(kind string, from, to int, more string) (id string) {
 	s.t.Helper()
 	body := func(more string) string {
-		return fmt.Sprintf(`{"stream":"events","kind":%q,"from":%q,"to":%q,"reason":"the vendor restored it"%s}`, kind, s.timeOf(from), s.timeOf(to), more)
+		return fmt.Sprintf(`{"stream":"events","kind":%q,"from":%q,"to":%q,"reason":"the vendor restored it"%s}`, kind,
+			s.timeOf(from), s.timeOf(to), more)
 	}
 	var plan, begun httpJob
 	if code, answer := s.ask("/jobs", adminToken, body(more), &plan); code != 200 || plan.State != "planned" {
 		s.t.Fatalf("plan: %d %s", code, answer)
 	}
-	if code, answer := s.ask("/jobs", adminToken, body(more+fmt.Sprintf(`,"execute":true,"confirm":"events","id":%q,"plan_hash":%q`, plan.ID, plan.PlanHash)), &begun); code != 200 || begun.ID != plan.ID || begun.State != "running" {
+	if code, answer := s.ask("/jobs", adminToken,
+		body(more+fmt.Sprintf(`,"execute":true,"confirm":"events","id":%q,"plan_hash":%q`, plan.ID, plan.PlanHash)),
+		&begun); code != 200 || begun.ID != plan.ID || begun.State != "running" {
 		s.t.Fatalf("start: %d %s", code, answer)
 	}
 	return begun.ID
@@ -83,8 +86,10 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 	if code, answer := s.ask("/jobs", "", `{"reason":"why"}`, nil); code != 401 {
 		t.Errorf("without the token: %d %s", code, answer)
 	}
-	overlap := fmt.Sprintf(`{"stream":"events","kind":"backfill","from":%q,"to":%q,"reason":"why"}`, s.timeOf(0), s.timeOf(seam+1))
-	if code, answer := s.ask("/jobs", adminToken, overlap, nil); code != 409 || !bytes.Contains(answer, []byte("allow_overlap")) {
+	overlap := fmt.Sprintf(`{"stream":"events","kind":"backfill","from":%q,"to":%q,"reason":"why"}`, s.timeOf(0),
+		s.timeOf(seam+1))
+	if code, answer := s.ask("/jobs", adminToken, overlap, nil); code != 409 ||
+		!bytes.Contains(answer, []byte("allow_overlap")) {
 		t.Errorf("what the stream publishes: %d %s", code, answer)
 	}
 	if all := s.jobs(); len(all) > 0 {
@@ -110,10 +115,12 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 	if j := s.httpJob(id); j.State != "running" || j.Process == "" || j.RateLimit != 8 {
 		t.Errorf("a running job is listed as %+v", j)
 	}
-	if code, answer := s.ask("/jobs/"+id+"/cancel", adminToken, `{"reason":"wrong month","execute":true}`, nil); code != 200 {
+	if code, answer := s.ask("/jobs/"+id+"/cancel", adminToken, `{"reason":"wrong month","execute":true}`,
+		nil); code != 200 {
 		t.Fatalf("cancel: %d %s", code, answer)
 	}
-	eventually(t, stepTimeout, "the log of the cancellation", func() bool { return bytes.Contains(run.stderr(), []byte(`"msg":"job cancelled"`)) })
+	eventually(t, stepTimeout, "the log of the cancellation",
+		func() bool { return bytes.Contains(run.stderr(), []byte(`"msg":"job cancelled"`)) })
 	held := s.held(topic)
 	if c := s.readJob(topic, "replay"); c.twice() > 0 || c.wrong > 0 || c.records == 0 || c.records >= n-1 {
 		t.Errorf("a cancelled job left %d records, %d twice, %d wrong", c.records, c.twice(), c.wrong)
@@ -148,7 +155,8 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 	if j := s.httpJob(id); j.State != "interrupted" || j.Process != "" {
 		t.Errorf("an interrupted job is listed as %+v", j)
 	}
-	if code, answer := s.ask("/jobs/"+id+"/resume", adminToken, `{"reason":"after the upgrade","execute":true}`, nil); code != 200 {
+	if code, answer := s.ask("/jobs/"+id+"/resume", adminToken, `{"reason":"after the upgrade","execute":true}`,
+		nil); code != 200 {
 		t.Fatalf("resume: %d %s", code, answer)
 	}
 	if j := s.awaitJob(id, "done"); j.Events != half {

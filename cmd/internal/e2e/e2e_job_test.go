@@ -80,7 +80,9 @@ func (s *stage) committed(topic string) int {
 	return s.ended(topic, (*kadm.Client).ListCommittedOffsets)
 }
 
-func (s *stage) ended(topic string, list func(*kadm.Client, context.Context, ...string) (kadm.ListedOffsets, error)) (n int) {
+func (s *stage) ended(
+	topic string, list func(*kadm.Client, context.Context, ...string) (kadm.ListedOffsets, error),
+) (n int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
 	defer cancel()
@@ -126,7 +128,8 @@ func (c *contents) wantWindow(from, to int) {
 		}
 	}
 	if lost+more+c.wrong > 0 {
-		c.errorf("of the events %d up to %d, %d are lost; %d records are twice or of others, %d are wrong", from, to, lost, more, c.wrong)
+		c.errorf("of the events %d up to %d, %d are lost; %d records are twice or of others, %d are wrong", from, to,
+			lost, more, c.wrong)
 	}
 }
 
@@ -144,7 +147,8 @@ func TestE2EReplay(t *testing.T) {
 	p, _ := s.command(1, append(bounds, "--events", "orderPlaced,noSuchType", "--execute")...)
 	s.wantSaid(p, "noSuchType")
 	p, _ = s.command(1, append(bounds, "--kafka-topic", s.topic+".none")...)
-	s.wantSaid(p, "topic "+s.topic+".none does not exist", "Try: check the name, KAFKA_TOPIC", "if it is right: exportbridge topics create --execute")
+	s.wantSaid(p, "topic "+s.topic+".none does not exist", "Try: check the name, KAFKA_TOPIC",
+		"if it is right: exportbridge topics create --execute")
 	p, _ = s.command(0, bounds...)
 	s.wantSaid(p, "dry run: nothing was changed", s.topic+".replay.<id>")
 	if all := s.jobs(); len(all) > 0 || s.held(s.topic+".checkpoints.jobs") > 0 {
@@ -158,7 +162,8 @@ func TestE2EReplay(t *testing.T) {
 	delete(s.settings, "EXPORT_RATE_LIMIT")
 	p, took := s.command(0, append(bounds, "--execute", "--json")...)
 	one := s.jobOf(p)
-	if one.State != "done" || !one.Executed || one.TotalEvents != to-from || one.Topic != s.topic+".replay."+one.ID || one.Windows[0].Ended != "on its last page" {
+	if one.State != "done" || !one.Executed || one.TotalEvents != to-from || one.Topic != s.topic+".replay."+one.ID ||
+		one.Windows[0].Ended != "on its last page" {
 		t.Errorf("replay says %+v", one)
 	}
 	if len(s.ends(one.Topic)) != 3 {
@@ -170,7 +175,8 @@ func TestE2EReplay(t *testing.T) {
 	s.wantSaid(p, "WINDOW", "on its last page", strconv.Itoa((to-from)/1000)+",")
 	many := s.jobID(p)
 	s.readJob(s.topic+".again", "replay").wantWindow(from, to)
-	if all := s.jobs(); len(all) != 2 || all[1].ID != many || all[1].WindowsDone != 7 || all[1].State != "done" || all[1].TotalEvents != to-from {
+	if all := s.jobs(); len(all) != 2 || all[1].ID != many || all[1].WindowsDone != 7 || all[1].State != "done" ||
+		all[1].TotalEvents != to-from {
 		t.Errorf("the list shows %+v", all)
 	}
 	p, _ = s.command(0, "replay", "--resume", many, "--execute")
@@ -206,17 +212,13 @@ func TestE2EWindowOfEmptyPages(t *testing.T) {
 	const n, first, empty = 1000, 400, 5
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_EMPTY_PAGES"] = "20", strconv.Itoa(empty)
-	s.serveAltered(func(i int, item []byte) []byte {
-		if i >= first && i < first+20*(empty+2) {
-			return nil
-		}
-		return item
-	})
+	s.serveAltered(hiding(func(i int) bool { return i >= first && i < first+20*(empty+2) }))
 	s.command(0, "topics", "create", "--execute")
 	bounds := []string{"replay", "--from", s.timeOf(0), "--to", s.timeOf(n - 1), "--execute"}
 	p, _ := s.command(6, bounds...)
 	s.wantSaid(p, "after 5 empty pages in a row")
-	if all := s.jobs(); len(all) != 1 || all[0].TotalEvents != first || all[0].Windows[0].Ended != "after 5 empty pages in a row" {
+	if all := s.jobs(); len(all) != 1 || all[0].TotalEvents != first ||
+		all[0].Windows[0].Ended != "after 5 empty pages in a row" {
 		t.Errorf("the list shows %+v, want %d events", all, first)
 	}
 	s.settings["EXPORT_EMPTY_PAGES"] = strconv.Itoa(empty + 3)
@@ -224,49 +226,6 @@ func TestE2EWindowOfEmptyPages(t *testing.T) {
 	if one := s.jobOf(p); one.TotalEvents != s.firstAt(n-1)-20*(empty+2) || one.Windows[0].Ended != "on its last page" {
 		t.Errorf("with more empty pages allowed it says %+v", one)
 	}
-}
-
-// Killed again and again, a job publishes each event once.
-func TestE2EReplayKilled(t *testing.T) {
-	t.Parallel()
-	n, kills := int(size(t, "E2E_EVENTS", 6000, 60_000)), int(size(t, "E2E_KILLS", 3, 6))
-	s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n, Latency: 10 * time.Millisecond, EndOfResults: exportsim.EmptyItems})
-	s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(max(20, n/200))
-	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
-	s.simulate()
-	s.command(0, "topics", "create", "--execute")
-	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "5", "--parallel", "2", "--execute")
-	id := s.jobID(run)
-	topic := s.topic + ".replay." + id
-	flowing := 0
-	for i := range kills {
-		target := s.held(topic) + n/(kills+2)
-		eventually(t, stepTimeout, "records, or the end", func() bool {
-			return s.held(topic) >= target && s.committed(topic) > 0 || !run.running()
-		})
-		if run.running() {
-			flowing++
-		}
-		run.kill()
-		if i == 0 {
-			if all := s.jobs(); len(all) != 1 || all[0].ID != id || all[0].State != "running" || all[0].TotalEvents == 0 {
-				t.Errorf("the list shows %+v of a job that was killed", all)
-			}
-		}
-		run = s.start("replay", "--resume", id, "--execute", "--json")
-	}
-	run.wantExit(0, outageTimeout)
-	last := s.jobOf(run)
-	if want := s.firstAt(n - 1); last.TotalEvents != want || last.State != "done" {
-		t.Errorf("the job says %+v, want %d events", last, want)
-	}
-	for i, w := range last.Windows {
-		if w.Ended != "on its last page" {
-			t.Errorf("window %d ended %q", i, w.Ended)
-		}
-	}
-	s.readJob(topic, "replay").wantWindow(0, s.firstAt(n-1))
-	t.Logf("e2e: replay killed: %d events, %d kills, %d of them in the flow", n, kills, flowing)
 }
 
 // A job that is told to stop says how to go on. One that is cancelled stops by
@@ -281,7 +240,8 @@ func TestE2EJobEnds(t *testing.T) {
 	s.command(0, "topics", "create", "--execute")
 	bounds := []string{"--from", s.timeOf(0), "--to", s.timeOf(n - 1), "--windows", "4", "--parallel", "2", "--execute"}
 	begin := func() (run *program, id string) {
-		run = s.start(append([]string{"replay", "--rate-limit", "15/s"}, bounds...)...) // so slow that it is there when it is looked for
+		run = s.start(append([]string{"replay", "--rate-limit", "15/s"},
+			bounds...)...) // so slow that it is there when it is looked for
 		id = s.jobID(run)
 		eventually(t, stepTimeout, "records", func() bool { return s.held(s.topic+".replay."+id) > 0 })
 		return run, id
@@ -345,7 +305,8 @@ func TestE2EJobKeepsItsLimits(t *testing.T) {
 	s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(page)
 	s.simulate()
 	s.command(0, "topics", "create", "--execute")
-	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "1", "--rate-limit", "10/s", "--execute")
+	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "1",
+		"--rate-limit", "10/s", "--execute")
 	id := s.jobID(run)
 	eventually(t, stepTimeout, "records", func() bool { return s.held(s.topic+".replay."+id) > 0 })
 	run.signal(syscall.SIGTERM)
@@ -400,7 +361,8 @@ func TestE2EBackfill(t *testing.T) {
 	run := s.run()
 	s.awaitPublished(n - seam)
 	bounds := func(from, to int, more ...string) []string {
-		return append([]string{"backfill", "--from", s.timeOf(from), "--to", s.timeOf(to), "--windows", "6", "--parallel", "3"}, more...)
+		return append([]string{"backfill", "--from", s.timeOf(from), "--to", s.timeOf(to), "--windows", "6", "--parallel",
+			"3"}, more...)
 	}
 	p, _ := s.command(1, bounds(0, seam+1, "--execute")...)
 	s.wantSaid(p, "stream events exports events from ", "has published them up to ", "--allow-overlap")
@@ -438,13 +400,15 @@ func TestE2EBackfill(t *testing.T) {
 func TestE2EJobOutage(t *testing.T) {
 	t.Parallel()
 	n := int(size(t, "E2E_EVENTS", 4000, 20_000))
-	s := newStage(t, startServers(t, owned{kafka: true, quick: true}), exportsim.Config{Events: n, Latency: 20 * time.Millisecond})
+	s := newStage(t, startServers(t, owned{kafka: true, quick: true}),
+		exportsim.Config{Events: n, Latency: 20 * time.Millisecond})
 	s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(n / 100)
 	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
 	s.simulate()
 	s.command(0, "topics", "create", "--execute")
 	// So slow that it is there when the brokers go: 100 pages take seven seconds.
-	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "2", "--rate-limit", "15/s", "--execute", "--json")
+	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "2",
+		"--rate-limit", "15/s", "--execute", "--json")
 	topic := s.topic + ".replay." + s.jobID(run)
 	eventually(t, stepTimeout, "records", func() bool { return s.held(topic) > 0 })
 	up := s.servers.kafkaDown()
@@ -470,7 +434,8 @@ func TestE2EBackfillNumbered(t *testing.T) {
 			t.Parallel()
 			n, kills := int(size(t, "E2E_EVENTS", 3000, 30_000)), int(size(t, "E2E_KILLS", 3, 6))
 			form, _ := exportsim.FormNamed(name)
-			s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Form: form, Events: n, Latency: 10 * time.Millisecond})
+			s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Form: form, Events: n,
+				Latency: 10 * time.Millisecond})
 			s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
 			s.simulateForm(name, "--fail", "500=1%")
 			s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(max(20, n/200))

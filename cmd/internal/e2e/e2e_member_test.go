@@ -40,7 +40,8 @@ func TestE2ELiveMember(t *testing.T) {
 	p, _ = s.command(0, "pause", "--timeout", "30s")
 	s.wantSaid(p, "acknowledged by this command")
 	if c := s.checkpoint(); c.Kind != bridge.KindPause || c.Change == nil || c.Change.From != next.Version {
-		t.Errorf("the stream is at %s %s after %+v, want a pause after the member's %s", c.Version, c.Kind, c.Change, next.Version)
+		t.Errorf("the stream is at %s %s after %+v, want a pause after the member's %s", c.Version, c.Kind, c.Change,
+			next.Version)
 	}
 }
 
@@ -53,7 +54,8 @@ func TestE2ETwoGroups(t *testing.T) {
 	works, blocked, prefix := s.fight("-other")
 	s.settings["CURSOR_PREFIX"] = prefix
 	p, took := s.command(1, "pause", "--timeout", "60s")
-	s.wantSaid(p, "the stream applies no requests", "is blocked (owner): fenced 3 times in a row by group "+group, "BRIDGE_GROUP")
+	s.wantSaid(p, "the stream applies no requests", "is blocked (owner): fenced 3 times in a row by group "+group,
+		"BRIDGE_GROUP")
 	if took > 20*time.Second {
 		t.Errorf("the command that nobody answers took %s", took)
 	}

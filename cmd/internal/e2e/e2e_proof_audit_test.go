@@ -113,7 +113,8 @@ func (l *ledger) judgeStep(e *ledgerEntry, before bridge.Checkpoint, first bool)
 		return
 	}
 	if want := int(e.Events - before.Events); len(events) != want {
-		l.errorf("checkpoint %s counts %d events after %s, its transaction has %d", e.Version, want, before.Version, len(events))
+		l.errorf("checkpoint %s counts %d events after %s, its transaction has %d", e.Version, want, before.Version,
+			len(events))
 		return
 	}
 	if e.Epoch > 0 || l.anyOrder {
@@ -194,11 +195,12 @@ func TestE2EProofOracle(t *testing.T) {
 	// Of the same key and transaction, so that only the order is wrong.
 	pair := sameKey(events)
 	for name, doctored := range map[string]struct{ events, checkpoints []*kgo.Record }{
-		"an event missing":         {slices.Delete(slices.Clone(events), 7, 8), checkpoints},
-		"the last event missing":   {without(s, events, n-1), checkpoints},
-		"an event twice":           {append(slices.Clone(events), events[7]), checkpoints},
-		"two events swapped":       {swapped(events, pair[0], pair[1]), checkpoints},
-		"other bytes":              {replaced(events, 7, func(r *kgo.Record) { r.Value = append(slices.Clone(r.Value), ' ') }), checkpoints},
+		"an event missing":       {slices.Delete(slices.Clone(events), 7, 8), checkpoints},
+		"the last event missing": {without(s, events, n-1), checkpoints},
+		"an event twice":         {append(slices.Clone(events), events[7]), checkpoints},
+		"two events swapped":     {swapped(events, pair[0], pair[1]), checkpoints},
+		"other bytes": {replaced(events, 7,
+			func(r *kgo.Record) { r.Value = append(slices.Clone(r.Value), ' ') }), checkpoints},
 		"another key":              {replaced(events, 7, func(r *kgo.Record) { r.Key = []byte("somebody") }), checkpoints},
 		"an event in another step": {replaced(events, 7, func(r *kgo.Record) { r.ProducerEpoch++ }), checkpoints},
 		"a checkpoint missing":     {events, slices.Delete(slices.Clone(checkpoints), last, last+1)},
@@ -216,7 +218,8 @@ func TestE2EProofOracle(t *testing.T) {
 			t.Errorf("%s: the oracle finds nothing wrong", name)
 		}
 	}
-	t.Logf("e2e: oracle: %d events and %d records of the checkpoint topic are right, and refused after each of 10 changes", len(events), len(checkpoints))
+	t.Logf("e2e: oracle: %d events and %d records of the checkpoint topic are right, and refused after each of 10 "+
+		"changes", len(events), len(checkpoints))
 }
 
 // lastCheckpoint returns the index of the last one with events.
@@ -235,7 +238,8 @@ func lastCheckpoint(records []*kgo.Record) int {
 func sameKey(records []*kgo.Record) [2]int {
 	for i, r := range records {
 		for j := i + 1; j < len(records); j++ {
-			if o := records[j]; string(o.Key) == string(r.Key) && o.ProducerEpoch == r.ProducerEpoch && o.Partition == r.Partition {
+			if o := records[j]; string(o.Key) == string(r.Key) && o.ProducerEpoch == r.ProducerEpoch &&
+				o.Partition == r.Partition {
 				return [2]int{i, j}
 			}
 		}
@@ -260,6 +264,9 @@ func replaced(records []*kgo.Record, i int, change func(*kgo.Record)) []*kgo.Rec
 func without(s *stage, records []*kgo.Record, event int) []*kgo.Record {
 	id := exportsim.EventID(s.config.Seed, event)
 	return slices.DeleteFunc(slices.Clone(records), func(r *kgo.Record) bool {
-		return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "ce_id" && string(h.Value) == id })
+		return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
+			return h.Key == "ce_id" &&
+				string(h.Value) == id
+		})
 	})
 }

@@ -179,7 +179,8 @@ func playOpenTransaction(t *testing.T, rule string, _ *rand.Rand) (*stage, int) 
 	run.kill()
 	run = s.run()
 	began := time.Now()
-	eventually(t, stepTimeout, "the bridge to begin or to wait", func() bool { return run.published() > 0 || time.Since(began) > time.Second })
+	eventually(t, stepTimeout, "the bridge to begin or to wait",
+		func() bool { return run.published() > 0 || time.Since(began) > time.Second })
 	end()
 	run.awaitMore(0)
 	run.stop()
@@ -191,7 +192,8 @@ func (s *stage) openTransaction() (end func()) {
 	s.t.Helper()
 	topic, partition := s.settings["KAFKA_CHECKPOINT_TOPIC"], int32(-1)
 	s.eachRecord(topic, func(r *kgo.Record) { partition = r.Partition })
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...), kgo.TransactionalID(s.topic+"-foreign"),
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...),
+		kgo.TransactionalID(s.topic+"-foreign"),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		s.t.Fatal(err)

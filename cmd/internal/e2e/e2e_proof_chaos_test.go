@@ -40,7 +40,8 @@ func chaos(t *testing.T, kills int, seed uint64, end exportsim.EndOfResults) {
 	r := servers.StartRedis(t, servers.RedisOptions{Own: true})
 	v.redisURL, v.redis = r.URL(), r
 	v.redisDown = outage(t, r.Kill, r.Start)
-	s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: end, Latency: 2 * time.Millisecond})
+	s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: end,
+		Latency: 2 * time.Millisecond})
 	s.store = s.redis()
 	s.simulate()
 	api := faultproxy.StartTCPProxy(t, strings.TrimPrefix(s.api, "http://"))
@@ -57,7 +58,8 @@ func chaos(t *testing.T, kills int, seed uint64, end exportsim.EndOfResults) {
 	w.clear()
 	took := time.Since(began)
 	n, c := s.drain()
-	t.Logf("e2e: proof, chaos: %s, %d kills in %.0f s (%s) with %v, %d events: %d lost, %d twice; restart to first new event: %s, E2E_SEED=%d",
+	t.Logf("e2e: proof, chaos: %s, %d kills in %.0f s (%s) with %v, %d events: %d lost, %d twice; restart to first "+
+		"new event: %s, E2E_SEED=%d",
 		end, kills, took.Seconds(), ways(d.ways), w.count, n, c.lost(n), c.twice(), quantiles(d.restarts), seed)
 }
 

@@ -59,7 +59,8 @@ func TestE2EProofCluster(t *testing.T) {
 	for what, all := range gaps {
 		t.Logf("e2e: proof, cluster: a broker %s: gaps %s", what, quantiles(all))
 	}
-	t.Logf("e2e: proof, cluster: three brokers for %s, a fault every %s, %d events: %d lost, %d twice, longest gap %s, E2E_SEED=%d",
+	t.Logf("e2e: proof, cluster: three brokers for %s, a fault every %s, %d events: %d lost, %d twice, longest gap "+
+		"%s, E2E_SEED=%d",
 		length, faultEvery, n, c.lost(n), c.twice(), longest.Round(time.Millisecond), seed)
 }
 

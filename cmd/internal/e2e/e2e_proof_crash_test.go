@@ -31,7 +31,7 @@ import (
 //
 // E2E_SEED repeats the choices of a run.
 
-// proofStage is a stage whose program has the crash points, exactly once, with
+// proofStage is a stage in exactly-once mode whose program has the crash points, with
 // an export that keeps growing.
 func proofStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 	t.Helper()
@@ -67,7 +67,8 @@ type deaths struct {
 }
 
 func newDeaths(s *stage, seed uint64, burst int) *deaths {
-	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, most: 6, ways: make(map[string]int)}
+	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, most: 6,
+		ways: make(map[string]int)}
 }
 
 // one starts a bridge and has it die: at a named point, at some moment, which
@@ -128,7 +129,8 @@ func (d *deaths) afterEvents(events int) {
 
 func (d *deaths) awaitEvents(run *program, events int) {
 	d.s.t.Helper()
-	eventually(d.s.t, outageTimeout, fmt.Sprintf("%d events", events), func() bool { return run.published() >= events || !run.running() })
+	eventually(d.s.t, outageTimeout, fmt.Sprintf("%d events", events),
+		func() bool { return run.published() >= events || !run.running() })
 }
 
 // restarted measures how long the stream stood still since the last death.
@@ -176,7 +178,8 @@ func TestE2EProofCrashes(t *testing.T) {
 	kills, seed := int(size(t, "E2E_KILLS", 24, 150)), seedOf(t)
 	v := startServers(t, owned{})
 	all := []delivery{
-		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems}, {bridge.AtLeastOnce, exportsim.EmptyCursor},
+		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems},
+		{bridge.AtLeastOnce, exportsim.EmptyCursor},
 	}
 	each(t, servers.Real(t), all, func(t *testing.T, to delivery) {
 		const burst = 1500
@@ -184,7 +187,8 @@ func TestE2EProofCrashes(t *testing.T) {
 		if to.mode == bridge.AtLeastOnce {
 			kills = (kills + 3) / 4
 		}
-		s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: to.end, Latency: 2 * time.Millisecond})
+		s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: to.end,
+			Latency: 2 * time.Millisecond})
 		s.deliver(to.mode)
 		s.simulate()
 		began, d := time.Now(), newDeaths(s, seed+uint64(slices.Index(all, to)), burst)
@@ -196,7 +200,8 @@ func TestE2EProofCrashes(t *testing.T) {
 		}
 		took := time.Since(began)
 		n, c := s.drain()
-		t.Logf("e2e: proof, crashes: %s, %d kills in %.1f s (%s), %d events: %d lost, %d twice; restart to first new event: %s, E2E_SEED=%d",
+		t.Logf("e2e: proof, crashes: %s, %d kills in %.1f s (%s), %d events: %d lost, %d twice; restart to first new "+
+			"event: %s, E2E_SEED=%d",
 			to, kills, took.Seconds(), ways(d.ways), n, c.lost(n), c.twice(), quantiles(d.restarts), seed)
 		if copies := s.copies(kills * 8 * 100); c.twice() > copies {
 			t.Errorf("%d records are copies, at most %d were in flight", c.twice(), copies)
@@ -215,7 +220,7 @@ func ways(all map[string]int) string {
 }
 
 // drain runs the bridge until the export has nothing more, and audits all
-// events up to there. Copies are an error exactly once only.
+// events up to there. Copies are an error in exactly-once mode only.
 func (s *stage) drain() (n int, c *contents) {
 	s.t.Helper()
 	least := s.stock(0)

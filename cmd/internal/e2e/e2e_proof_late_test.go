@@ -62,8 +62,10 @@ func TestE2EProofLate(t *testing.T) {
 		if want := c.lag > lateReach; want != (missed > 0) {
 			t.Errorf("%d events appeared too late to be seen", missed)
 		}
-		t.Logf("e2e: proof, late: %s, listed again within %s, %d kills in %.0f s (%s), %d events: %d twice, %d too late to be seen, "+
-			"%d checkpoints within windows; E2E_SEED=%d", c, c.within, kills, took.Seconds(), ways(d.ways), got.records, got.twice(), missed, parts, seed)
+		t.Logf("e2e: proof, late: %s, listed again within %s, %d kills in %.0f s (%s), %d events: %d twice, %d too "+
+			"late to be seen, "+
+			"%d checkpoints within windows; E2E_SEED=%d", c, c.within, kills, took.Seconds(), ways(d.ways), got.records,
+			got.twice(), missed, parts, seed)
 		s.repairLate(missed)
 	})
 }
@@ -113,7 +115,8 @@ func (s *stage) repairLate(missed int) {
 	if lost > 0 || got.twice() > 0 || got.wrong > 0 {
 		s.t.Errorf("after the repair %d events are lost, %d records are copies, %d are wrong", lost, got.twice(), got.wrong)
 	}
-	s.t.Logf("e2e: proof, late: verify up to %s ago: %d events of the API, %d missing, %d repaired; then %d lost, %d twice",
+	s.t.Logf("e2e: proof, late: verify up to %s ago: %d events of the API, %d missing, %d repaired; then %d lost, "+
+		"%d twice",
 		time.Since(to).Round(time.Second), found.API, found.Missing, repaired.Missing, lost, got.twice())
 }
 
@@ -150,9 +153,11 @@ func TestE2EProofPair(t *testing.T) {
 	s.finish()
 	got := s.readForm()
 	missed, parts := s.wantListed(got, c, asOf, t.Errorf)
-	t.Logf("e2e: proof, pair: %s on three brokers, %d suspended (%v) until the take-over, %d with a broker away, in %.0f s, %d events: %d twice, "+
+	t.Logf("e2e: proof, pair: %s on three brokers, %d suspended (%v) until the take-over, %d with a broker away, in "+
+		"%.0f s, %d events: %d twice, "+
 		"%d too late to be seen, %d checkpoints within windows; taken over after %s, settled after %s; E2E_SEED=%d",
-		c, rounds, z.where, away, took.Seconds(), got.records, got.twice(), missed, parts, quantiles(z.taken), quantiles(z.settled), seed)
+		c, rounds, z.where, away, took.Seconds(), got.records, got.twice(), missed, parts, quantiles(z.taken),
+		quantiles(z.settled), seed)
 }
 
 // breakOne kills or suspends a broker, and returns what brings it back.

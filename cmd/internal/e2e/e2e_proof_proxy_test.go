@@ -25,7 +25,8 @@ func proxied(t *testing.T) (*backends, *faultproxy.KafkaProxy) {
 	if servers.Real(t) {
 		k := servers.StartKafka(t, servers.KafkaOptions{Own: true, Proxy: p})
 		r := servers.StartRedis(t, servers.RedisOptions{})
-		return &backends{brokers: strings.Join(k.Addrs(), ","), proxied: strings.Join(p.Addrs(), ","), redisURL: r.URL(), kafka: k}, p
+		return &backends{brokers: strings.Join(k.Addrs(), ","), proxied: strings.Join(p.Addrs(), ","), redisURL: r.URL(),
+			kafka: k}, p
 	}
 	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 	r := servers.EmbeddedRedis(t)
@@ -111,6 +112,7 @@ func TestE2EProofProxy(t *testing.T) {
 			text = append(text, fmt.Sprint(fault.name, " ", hits[fault.name]))
 		}
 	}
-	t.Logf("e2e: proof, proxy: %d faults (%s) and %d kills among them in %.1f s, %d events: %d lost, %d twice, E2E_SEED=%d",
+	t.Logf("e2e: proof, proxy: %d faults (%s) and %d kills among them in %.1f s, %d events: %d lost, %d twice, "+
+		"E2E_SEED=%d",
 		rounds, strings.Join(text, ", "), kills, took.Seconds(), n, c.lost(n), c.twice(), seed)
 }

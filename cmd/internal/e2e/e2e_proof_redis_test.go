@@ -39,7 +39,8 @@ func TestE2EProofRedis(t *testing.T) {
 		end()
 		ended := time.Now()
 		had := run.published()
-		eventually(t, stepTimeout, "Redis to have the checkpoint again", func() bool { return int(s.mirrored().Events) >= had })
+		eventually(t, stepTimeout, "Redis to have the checkpoint again",
+			func() bool { return int(s.mirrored().Events) >= had })
 		run.awaitMore(had)
 		t.Logf("e2e: proof, redis: %s: longest gap %s, repaired after %s", fault.name,
 			w.gap(began, time.Now()).Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))

@@ -59,7 +59,8 @@ func TestE2EProofRest(t *testing.T) {
 	const events, every = 24, 10 * time.Minute
 	form, _ := exportsim.FormNamed("audit-list")
 	start := time.Now().Add(-events * every).Truncate(time.Second)
-	s := newStage(t, startServers(t, owned{}), exportsim.Config{Form: form, Events: events, Start: start, Rate: 1 / every.Seconds()})
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Form: form, Events: events, Start: start,
+		Rate: 1 / every.Seconds()})
 	s.simulateForm(form.Name)
 	api, err := url.Parse(s.api)
 	if err != nil {
@@ -84,9 +85,12 @@ func TestE2EProofRest(t *testing.T) {
 	count.mu.Unlock()
 	run.stop()
 	// What was published is listed once more, at once, for what came meanwhile.
-	if most := int(took/restPoll) + 1 + published; polls == 0 || polls > most || more > 0 || late > 1+int(took/(15*time.Minute)) {
-		t.Errorf("%d requests of the look-back, at most %d polls, %d of the late range, %d further pages", polls, most, late, more)
+	if most := int(took/restPoll) + 1 + published; polls == 0 || polls > most || more > 0 ||
+		late > 1+int(took/(15*time.Minute)) {
+		t.Errorf("%d requests of the look-back, at most %d polls, %d of the late range, %d further pages", polls, most,
+			late, more)
 	}
-	t.Logf("e2e: proof, rest: %s, a poll each %s, EXPORT_LATE=3h/15m: %d requests of the look-back, %d of the late range, %d further pages, %d events",
+	t.Logf("e2e: proof, rest: %s, a poll each %s, EXPORT_LATE=3h/15m: %d requests of the look-back, %d of the late "+
+		"range, %d further pages, %d events",
 		took.Round(time.Second), restPoll, polls, late, more, published)
 }

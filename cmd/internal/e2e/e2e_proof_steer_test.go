@@ -70,7 +70,8 @@ func (r *request) applied() (yes, known bool) {
 	switch {
 	case r.code == 0: // a resume of a stream that is not paused changes nothing
 		return !strings.Contains(r.said, "is not paused"), true
-	case strings.Contains(r.said, "refused by"), strings.Contains(r.said, "withdrawn"), strings.Contains(r.said, "another "),
+	case strings.Contains(r.said, "refused by"), strings.Contains(r.said, "withdrawn"),
+		strings.Contains(r.said, "another "),
 		strings.Contains(r.said, "no such entry"):
 		return false, true
 	}
@@ -159,7 +160,8 @@ func newBackfiller(s *stage, seed uint64, stock int) *backfiller {
 func (b *backfiller) one() {
 	from := b.random.IntN(b.stock / 2)
 	to := from + 1 + b.random.IntN(b.stock/2)
-	args := []string{"backfill", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows", strconv.Itoa(1 + b.random.IntN(4)), "--allow-overlap", "--execute"}
+	args := []string{"backfill", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows",
+		strconv.Itoa(1 + b.random.IntN(4)), "--allow-overlap", "--execute"}
 	for range 1 + b.random.IntN(2) {
 		id := b.dies(args)
 		if id == "" {
@@ -224,7 +226,8 @@ func TestE2EProofSteered(t *testing.T) {
 	kills, seed := int(size(t, "E2E_KILLS", 16, 50)), seedOf(t)
 	const burst = 1000
 	stock := kills * burst / 3
-	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: stock, Rate: 200, Latency: 2 * time.Millisecond})
+	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: stock, Rate: 200,
+		Latency: 2 * time.Millisecond})
 	s.simulate()
 	s.run("--max-events", "500").wantExit(0, stepTimeout)
 
@@ -292,7 +295,8 @@ func TestE2EProofSteered(t *testing.T) {
 		for first < min(len(c.copies), len(j.copies)) && c.copies[first] == j.copies[first] {
 			first++
 		}
-		t.Errorf("the topic holds %d events, the checkpoints and jobs say %d; the first difference is event %d", len(c.copies), len(j.copies), first)
+		t.Errorf("the topic holds %d events, the checkpoints and jobs say %d; the first difference is event %d",
+			len(c.copies), len(j.copies), first)
 	}
 	if c.wrong > 0 {
 		t.Errorf("%d records are wrong", c.wrong)
@@ -319,10 +323,15 @@ func TestE2EProofSteered(t *testing.T) {
 	if applied == 0 {
 		t.Error("no request was applied")
 	}
-	t.Logf("e2e: proof, steered: %d kills (%s), %d requests: %d applied, %d refused or withdrawn, %d told nothing and were not applied; %d backfills with %d kills: %d records; %d records of %d events as implied, E2E_SEED=%d",
-		kills, ways(d.ways), len(requests), applied, refused, unknown, jobs, b.kills, c.origins["backfill"], c.records, len(c.copies), seed)
+	t.Logf("e2e: proof, steered: %d kills (%s), %d requests: %d applied, %d refused or withdrawn, %d told nothing "+
+		"and were not applied; %d backfills with %d kills: %d records; %d records of %d events as implied, E2E_SEED=%d",
+		kills, ways(d.ways), len(requests), applied, refused, unknown, jobs, b.kills, c.origins["backfill"], c.records,
+		len(c.copies), seed)
 }
 
 func isBackfill(r *kgo.Record) bool {
-	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "eb-origin" && string(h.Value) == "backfill" })
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool {
+		return h.Key == "eb-origin" &&
+			string(h.Value) == "backfill"
+	})
 }

@@ -24,7 +24,8 @@ var trio = map[string]string{"events": "/events", "sessions": "/session", "users
 func TestE2EProofStreams(t *testing.T) {
 	t.Parallel()
 	const key = "right"
-	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: 20_000, Rate: 400, Latency: 5 * time.Millisecond, APIKey: key})
+	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: 20_000, Rate: 400,
+		Latency: 5 * time.Millisecond, APIKey: key})
 	s.settings["EXPORT_API_KEY"], s.settings["BRIDGE_SESSION_TIMEOUT"] = key, shortSession.String()
 	s.settings["BRIDGE_STREAMS"] = "events,sessions,users"
 	delete(s.settings, "KAFKA_TOPIC")
@@ -79,7 +80,8 @@ func TestE2EProofStreams(t *testing.T) {
 		}
 		summary += fmt.Sprintf(" %s %d items, %d lost, %d twice;", stream, total, lost, twice)
 	}
-	t.Logf("e2e: proof, streams: three in up to three processes that die, join, leave, and have a wrong key:%s all three flow %s after kill -9, session time-out %s",
+	t.Logf("e2e: proof, streams: three in up to three processes that die, join, leave, and have a wrong key:%s all "+
+		"three flow %s after kill -9, session time-out %s",
 		summary, quantiles(gone), shortSession)
 }
 

@@ -29,10 +29,11 @@ func TestE2EProofSwitch(t *testing.T) {
 	c, l := s.auditModes(t.Errorf)
 	n := int(s.checkpoint().Events)
 	c.wantAll(n, 0)
-	t.Logf("e2e: proof, switch: exactly once and at least once in turn, each stopped in order: %d events, %d of them at least once, epoch %d: %d lost, %d twice",
+	t.Logf("e2e: proof, switch: both modes in turn, each stopped in order: %d events, %d of "+
+		"them in at-least-once mode, epoch %d: %d lost, %d twice",
 		n, l.foreign, s.checkpoint().Epoch, c.lost(n), c.twice())
 
-	// A kill at least once repeats what came after the last commit, once, and nothing else.
+	// A kill in at-least-once mode repeats what came after the last commit, once, and nothing else.
 	s.deliver(bridge.AtLeastOnce)
 	run := s.run()
 	run.awaitMore(0)
@@ -48,5 +49,6 @@ func TestE2EProofSwitch(t *testing.T) {
 			t.Fatalf("event %d, %d were committed before the kill: %d times in the topic", i, committed, copies)
 		}
 	}
-	t.Logf("e2e: proof, switch: killed at least once, then exactly once: %d events, %d lost, %d twice", n, c.lost(n), c.twice())
+	t.Logf("e2e: proof, switch: killed in at-least-once, then in exactly-once mode: %d events, %d lost, %d twice",
+		n, c.lost(n), c.twice())
 }

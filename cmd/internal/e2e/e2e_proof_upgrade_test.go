@@ -111,7 +111,8 @@ func newUpgrade(t *testing.T, kills int, seed uint64) *upgrade {
 	delete(u.s.settings, "KAFKA_TOPIC")
 	for stream, name := range upgraded {
 		form, _ := exportsim.FormNamed(name)
-		api := newStage(t, v, exportsim.Config{Events: 1500 * (kills + 4), Rate: 50, Latency: 20 * time.Millisecond, Form: form})
+		api := newStage(t, v, exportsim.Config{Events: 1500 * (kills + 4), Rate: 50, Latency: 20 * time.Millisecond,
+			Form: form})
 		clear(api.settings)
 		api.settings["EXPORT_API_KEY"] = "any"
 		if name == "default" {
@@ -292,11 +293,13 @@ func (u *upgrade) judgeStream(stream string, api *stage) {
 			errorf("request %s was applied %d times", name, j.moves[name])
 		}
 	}
-	if lost > 0 || twice > 0 || l.foreign > 0 || c.wrong > 0 || slices.Contains(j.copies, 0) || j.reached < api.config.Events {
+	if lost > 0 || twice > 0 || l.foreign > 0 || c.wrong > 0 || slices.Contains(j.copies, 0) ||
+		j.reached < api.config.Events {
 		errorf("reached event %d of %d or more: %d lost, %d twice, %d without a transaction, %d wrong",
 			j.reached, api.config.Events, lost, twice, l.foreign, c.wrong)
 	}
-	u.summary += fmt.Sprintf(" %s %d events, %d lost, %d twice, %d changes of epoch;", stream, j.reached, lost, twice, len(j.moves))
+	u.summary += fmt.Sprintf(" %s %d events, %d lost, %d twice, %d changes of epoch;", stream, j.reached, lost, twice,
+		len(j.moves))
 }
 
 // at returns an element of a slice that may be longer.

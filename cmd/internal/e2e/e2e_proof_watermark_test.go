@@ -73,7 +73,8 @@ func TestE2EProofWindows(t *testing.T) {
 		got := s.readForm()
 		missed, parts := s.wantListed(got, c, time.Time{}, t.Errorf)
 		t.Logf("e2e: proof, windows: %s, %d kills in %.1f s (%s), %d events: %d twice, %d too late to be seen, "+
-			"%d checkpoints within windows; E2E_SEED=%d", c, kills, took.Seconds(), ways(d.ways), got.records, got.twice(), missed, parts, seed)
+			"%d checkpoints within windows; E2E_SEED=%d", c, kills, took.Seconds(), ways(d.ways), got.records, got.twice(),
+			missed, parts, seed)
 	})
 }
 
@@ -93,7 +94,8 @@ func windowsStage(t *testing.T, v *backends, c auditCase) *stage {
 	config := exportsim.Config{Form: form, Rate: float64(rate), Events: events, Lag: c.lag}
 	config.Start = time.Now().Add(c.offset - time.Duration(events)*time.Second/time.Duration(rate)).Truncate(time.Second)
 	s := proofStage(t, v, config)
-	s.simulateForm(c.form, "--lag", c.lag.String(), "--clock-offset", c.offset.String(), "--fail", "500=2%,truncate=1%,429=0.5%")
+	s.simulateForm(c.form, "--lag", c.lag.String(), "--clock-offset", c.offset.String(), "--fail",
+		"500=2%,truncate=1%,429=0.5%")
 	s.settings["EXPORT_PREFETCH_PAGES"] = "2"
 	s.settings["EXPORT_PAGE_SIZE"] = "100"
 	s.settings["EXPORT_START"] = config.Start.UTC().Format(time.RFC3339)
@@ -109,7 +111,9 @@ func windowsStage(t *testing.T, v *backends, c auditCase) *stage {
 // listed, and events in the order of time unless one appeared after the other. If asOf is
 // not zero, those that appeared after it may still be missing. It returns how many events are not in the topic because
 // they appeared too late, and how many checkpoints are within windows.
-func (s *stage) wantListed(c *contents, of auditCase, asOf time.Time, errorf func(format string, args ...any)) (missed, parts int) {
+func (s *stage) wantListed(
+	c *contents, of auditCase, asOf time.Time, errorf func(format string, args ...any),
+) (missed, parts int) {
 	s.t.Helper()
 	checkpoint := s.checkpoint()
 	position := checkpoint.Position()

@@ -52,7 +52,8 @@ const settledFor = time.Second
 // stands by too, and its joining may take the stream from the other.
 func (s *stage) settle(a, b *program) (holder, other *program, since time.Time) {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.settings["KAFKA_BROKERS"], ",")...), kgo.DisableClientMetrics())
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.settings["KAFKA_BROKERS"], ",")...),
+		kgo.DisableClientMetrics())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -95,7 +96,8 @@ func (s *stage) members(client *kgo.Client) int {
 func TestE2EProofZombies(t *testing.T) {
 	t.Parallel()
 	rounds, seed := int(size(t, "E2E_ZOMBIES", 2, 3)), seedOf(t)
-	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: rounds * 10_000, Rate: 200, Latency: 5 * time.Millisecond})
+	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: rounds * 10_000, Rate: 200,
+		Latency: 5 * time.Millisecond})
 	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
 	s.simulate()
 	z := &zombies{s: s, random: rand.New(rand.NewPCG(seed, 2))}
@@ -110,7 +112,8 @@ func TestE2EProofZombies(t *testing.T) {
 	}
 	took := time.Since(began)
 	n, c := s.drain()
-	t.Logf("e2e: proof, zombies: %d paused (%v) and continued after the take-over in %.1f s, %d events: %d lost, %d twice; taken over after %s, settled after %s, E2E_SEED=%d",
+	t.Logf("e2e: proof, zombies: %d paused (%v) and continued after the take-over in %.1f s, %d events: %d lost, %d "+
+		"twice; taken over after %s, settled after %s, E2E_SEED=%d",
 		rounds, z.where, took.Seconds(), n, c.lost(n), c.twice(), quantiles(z.taken), quantiles(z.settled), seed)
 }
 

@@ -40,10 +40,12 @@ func TestRecording(t *testing.T) {
 		out := strings.ReplaceAll(string(text), host, "laptop")
 		// What the usual ports do not need.
 		out = strings.NewReplacer(" --kafka-brokers "+usual[1], "", "REDIS_URL=redis://"+usual[2]+"/0 ", "").Replace(out)
-		return regexp.MustCompile(`(web UI +)http://127\.0\.0\.1:\d+( \(the default port is in use\))?`).ReplaceAllString(out, "${1}http://127.0.0.1:8080")
+		ui := regexp.MustCompile(`(web UI +)http://127\.0\.0\.1:\d+( \(the default port is in use\))?`)
+		return ui.ReplaceAllString(out, "${1}http://127.0.0.1:8080")
 	}
 	text := "$ exportbridge-dev demo\n" + clean(demo.stdout()) + "\n"
-	s.settings["EXPORT_URL"], s.settings["KAFKA_BROKERS"], s.settings["REDIS_URL"] = string(addresses[1]), string(addresses[2]), "redis://"+string(addresses[3])+"/0"
+	s.settings["EXPORT_URL"], s.settings["KAFKA_BROKERS"], s.settings["REDIS_URL"] = string(addresses[1]),
+		string(addresses[2]), "redis://"+string(addresses[3])+"/0"
 	s.settings["EXPORT_API_KEY"], s.settings["USER"] = "demo", "me"
 	settled := regexp.MustCompile(`speed +\d\d events/s`) // ten seconds later: the history goes back so far
 	eventually(t, stepTimeout, "all of the stock", func() bool {

@@ -109,13 +109,15 @@ func TestE2ESoak(t *testing.T) {
 	for _, times := range w.count {
 		faults += times
 	}
-	t.Logf("e2e: soak: %s, %d faults %v, %d events: %d lost, %d twice, E2E_SEED=%d", length, faults, w.count, n, c.lost(n), c.twice(), seed)
+	t.Logf("e2e: soak: %s, %d faults %v, %d events: %d lost, %d twice, E2E_SEED=%d", length, faults, w.count, n,
+		c.lost(n), c.twice(), seed)
 }
 
 // vitals takes a sample of a process.
 func (p *program) vitals(t *testing.T, at time.Duration) vital {
 	t.Helper()
-	v := vital{at: at, goroutines: int(p.profiled(t, "goroutine?debug=1", "goroutine profile: total ")), published: p.published()}
+	v := vital{at: at, goroutines: int(p.profiled(t, "goroutine?debug=1", "goroutine profile: total ")),
+		published: p.published()}
 	if position := p.metric("source_position_timestamp_seconds"); position > 0 {
 		v.lag = max(0, time.Since(time.UnixMilli(int64(position*1000))))
 	}
@@ -188,8 +190,10 @@ func judgeVitals(t *testing.T, all []vital) {
 		}
 	}
 	some := func(before int64) int64 { return before + soakSlack }
-	compare("memory in KB", func(v vital) int64 { return v.memory >> 10 }, func(before int64) int64 { return int64(float64(before) * soakGrowth) })
-	compare("heap in KB", func(v vital) int64 { return v.heap >> 10 }, func(before int64) int64 { return int64(float64(before) * soakGrowth) })
+	compare("memory in KB", func(v vital) int64 { return v.memory >> 10 },
+		func(before int64) int64 { return int64(float64(before) * soakGrowth) })
+	compare("heap in KB", func(v vital) int64 { return v.heap >> 10 },
+		func(before int64) int64 { return int64(float64(before) * soakGrowth) })
 	compare("goroutines", func(v vital) int64 { return int64(v.goroutines) }, some)
 	compare("open files", func(v vital) int64 { return int64(v.files) }, some)
 }
@@ -197,11 +201,13 @@ func judgeVitals(t *testing.T, all []vital) {
 // logVitals prints a line for each thirtieth of the time.
 func logVitals(t *testing.T, all []vital) {
 	t.Helper()
-	text := fmt.Sprintf("%8s %10s %8s %11s %6s %10s %8s\n", "at", "memory MB", "heap MB", "goroutines", "files", "events/s", "lag s")
+	text := fmt.Sprintf("%8s %10s %8s %11s %6s %10s %8s\n", "at", "memory MB", "heap MB", "goroutines", "files",
+		"events/s", "lag s")
 	step := max(1, len(all)/30)
 	for i := step; i < len(all); i += step {
 		v, before := all[i], all[i-step]
-		text += fmt.Sprintf("%8s %10.1f %8.1f %11d %6d %10.0f %8.1f\n", v.at.Round(time.Second), float64(v.memory)/1e6, float64(v.heap)/1e6, v.goroutines, v.files,
+		text += fmt.Sprintf("%8s %10.1f %8.1f %11d %6d %10.0f %8.1f\n", v.at.Round(time.Second), float64(v.memory)/1e6,
+			float64(v.heap)/1e6, v.goroutines, v.files,
 			float64(v.published-before.published)/(v.at-before.at).Seconds(), v.lag.Seconds())
 	}
 	t.Logf("e2e: soak:\n%s", text)

@@ -32,7 +32,8 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 	s.wantSaid(p, before.Version.String(), away)
 	for _, to := range [][]string{
 		{"rewind", "--shift-by", "-5"}, {"rewind", "--by-duration", "1ms"}, {"rewind", "--to-entry", before.Version.String()},
-		{"reset", "--to-earliest"}, {"reset", "--to-latest"}, {"reset", "--to-datetime", "-1h"}, {"reset", "--to-cursor", "x"},
+		{"reset", "--to-earliest"}, {"reset", "--to-latest"}, {"reset", "--to-datetime", "-1h"},
+		{"reset", "--to-cursor", "x"},
 	} {
 		p, _ = s.command(0, append([]string{"cursor"}, to...)...)
 		s.wantSaid(p, "from   entry "+before.Version.String(), away, "dry run")
@@ -58,11 +59,12 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 	now := s.checkpoint()
 	back := s.historyOf(bridge.Version{Epoch: 3})
 	if now.Epoch != 3 || back.Events >= before.Events || now.Events != before.Events {
-		t.Errorf("the stream is at %s with %d events, after a rewind from %d to %d", now.Version, now.Events, before.Events, back.Events)
+		t.Errorf("the stream is at %s with %d events, after a rewind from %d to %d", now.Version, now.Events,
+			before.Events, back.Events)
 	}
 	s.read().wantAll(n, int(before.Events-back.Events))
 
-	// At least once Redis holds the position.
+	// In at-least-once mode Redis holds the position.
 	s.deliver(bridge.AtLeastOnce)
 	s.finish()
 	up = s.servers.redisDown()

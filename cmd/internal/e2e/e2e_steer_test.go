@@ -72,7 +72,8 @@ func (c *contents) stretches() []benchRun {
 		slices.Sort(events)
 		all[n] = benchRun{events[0], events[len(events)-1] + 1}
 		if want := all[n].to - all[n].from; len(events) != want {
-			c.errorf("epoch %d published %d events between %d and %d, want all %d once", n, len(events), all[n].from, all[n].to, want)
+			c.errorf("epoch %d published %d events between %d and %d, want all %d once", n, len(events), all[n].from,
+				all[n].to, want)
 		}
 	}
 	return all
@@ -161,10 +162,12 @@ func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
 	}
 	end := got[3].to
 	if end < least || got[0].to < int(early.Events) {
-		t.Errorf("epochs %v end too early: the export had %d events, %d were committed before the first rewind", got, least, early.Events)
+		t.Errorf("epochs %v end too early: the export had %d events, %d were committed before the first rewind", got,
+			least, early.Events)
 	}
 	if want := int64(end - from[2]); last.Events != want || last.Epoch != 3 {
-		t.Errorf("the last checkpoint counts %d events in epoch %d, the topic has %d in epoch 3", last.Events, last.Epoch, want)
+		t.Errorf("the last checkpoint counts %d events in epoch %d, the topic has %d in epoch 3", last.Events, last.Epoch,
+			want)
 	}
 	sum := 0
 	for _, e := range got {
@@ -174,7 +177,8 @@ func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
 		t.Errorf("the epochs hold %d records, the topic %d", sum, c.records)
 	}
 	c.wantAll(end, sum-end)
-	t.Logf("e2e: rewinds: %s, %d events, epochs %v, %d records of which %d marked as rewound, %d unexplained, %d lost; acknowledged in %s",
+	t.Logf("e2e: rewinds: %s, %d events, epochs %v, %d records of which %d marked as rewound, %d unexplained, %d "+
+		"lost; acknowledged in %s",
 		mode, end, got, c.records, c.rewound, c.records-sum, c.lost(end), rounded(acked))
 	s.offline(c)
 }
@@ -218,7 +222,8 @@ func (s *stage) offline(before *contents) {
 	slices.Sort(since)
 	for i, event := range since {
 		if want := s.firstAt(target) + i; event != want {
-			s.t.Fatalf("after a reset without a bridge event %d follows, want %d: all from %d on, once", event, want, s.firstAt(target))
+			s.t.Fatalf("after a reset without a bridge event %d follows, want %d: all from %d on, once", event, want,
+				s.firstAt(target))
 		}
 	}
 	if want := len(c.copies) - s.firstAt(target); len(since) != want {
@@ -243,7 +248,8 @@ func TestE2ETwoResets(t *testing.T) {
 	}
 	targets := []int{100, 300}
 	both := []*program{reset(targets[0]), reset(targets[1])}
-	eventually(t, stepTimeout, "one of two resets to give way", func() bool { return !both[0].running() || !both[1].running() })
+	eventually(t, stepTimeout, "one of two resets to give way",
+		func() bool { return !both[0].running() || !both[1].running() })
 	winner := 0
 	if !both[0].running() {
 		winner = 1
@@ -263,7 +269,8 @@ func TestE2ETwoResets(t *testing.T) {
 	if got := c.stretches(); !slices.Equal(got, want) {
 		t.Errorf("the topic holds %v, want %v", got, want)
 	}
-	t.Logf("e2e: two resets: one applied, the other said: %s", strings.ReplaceAll(strings.TrimSpace(string(loser.stderr())), "\n", " "))
+	t.Logf("e2e: two resets: one applied, the other said: %s",
+		strings.ReplaceAll(strings.TrimSpace(string(loser.stderr())), "\n", " "))
 }
 
 func TestE2EFlushAll(t *testing.T) {
@@ -292,7 +299,8 @@ func TestE2EFlushAll(t *testing.T) {
 	run.stop()
 	flush()
 	p, _ := s.command(1, "cursor", "rewind", "--shift-by", "-100000")
-	s.wantSaid(p, "100000 pages back", "nor in the checkpoint topic", "Try: choose an entry of exportbridge cursor history, or run exportbridge cursor reset")
+	s.wantSaid(p, "100000 pages back", "nor in the checkpoint topic",
+		"Try: choose an entry of exportbridge cursor history, or run exportbridge cursor reset")
 	s.finish()
 	if !stored() {
 		t.Error("a run that found the checkpoint in Kafka did not write it to Redis")
@@ -319,7 +327,11 @@ func TestE2EFlushAll(t *testing.T) {
 	}
 	target := len(c.copies) - 100
 	_, took := s.command(0, "cursor", "reset", "--to-datetime", s.timeOf(target), "--execute")
-	eventually(t, stepTimeout, "/readyz to be ready again", func() bool { code, _ := s.get("/readyz"); return code == 200 })
+	eventually(t, stepTimeout, "/readyz to be ready again", func() bool {
+		code,
+			_ := s.get("/readyz")
+		return code == 200
+	})
 	s.awaitPublished(rate)
 	run.stop()
 	s.finish()
@@ -333,7 +345,8 @@ func TestE2EFlushAll(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	t.Logf("e2e: flushall: written again after %s, when stopped taken from Kafka, %d events, %d twice; lost in Kafka too: exit 5, repaired by a reset in %s, copies %d as asked for",
+	t.Logf("e2e: flushall: written again after %s, when stopped taken from Kafka, %d events, %d twice; lost in "+
+		"Kafka too: exit 5, repaired by a reset in %s, copies %d as asked for",
 		back.Round(time.Millisecond), len(c.copies), c.twice(), took.Round(time.Millisecond), after.twice())
 }
 

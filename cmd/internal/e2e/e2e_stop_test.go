@@ -38,7 +38,8 @@ func TestE2EStreamEndsWithoutKafka(t *testing.T) {
 			t.Parallel()
 			const n, timeout = 3000, 5 * time.Second
 			kafka, proxy := proxied(t)
-			s := newStage(t, kafka, exportsim.Config{Events: n, Latency: 50 * time.Millisecond}) // not at its end when Kafka goes away
+			s := newStage(t, kafka,
+				exportsim.Config{Events: n, Latency: 50 * time.Millisecond}) // not at its end when Kafka goes away
 			s.settings["EXPORT_PAGE_SIZE"], s.settings["BRIDGE_SHUTDOWN_TIMEOUT"] = "20", timeout.String()
 			s.simulate()
 			run := s.run()

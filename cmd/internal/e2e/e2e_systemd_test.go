@@ -50,18 +50,21 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "exportbridge.service")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/exportbridge", binary)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/exportbridge", binary)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if said, err := exec.Command(systemd, "verify", "--man=no", path).CombinedOutput(); err != nil || len(said) > 0 {
 		t.Errorf("verify: %v\n%s", err, said)
 	}
 	// A core dump has the secrets, and most of /proc is none of the program's business.
-	if unit := readUnit(t); !slices.Equal(unit["LimitCORE"], []string{"0"}) || !slices.Equal(unit["ProcSubset"], []string{"pid"}) {
+	if unit := readUnit(t); !slices.Equal(unit["LimitCORE"], []string{"0"}) ||
+		!slices.Equal(unit["ProcSubset"], []string{"pid"}) {
 		t.Errorf("LimitCORE=%q, ProcSubset=%q", unit["LimitCORE"], unit["ProcSubset"])
 	}
 	// In tenths: below 2 systemd calls it OK.
-	if said, err := exec.Command(systemd, "security", "--offline=true", "--threshold=15", path).CombinedOutput(); err != nil {
+	if said, err := exec.Command(systemd, "security", "--offline=true", "--threshold=15",
+		path).CombinedOutput(); err != nil {
 		t.Errorf("it can do more than it needs: %v\n%s", err, said)
 	}
 }
@@ -106,7 +109,8 @@ func TestE2EUnit(t *testing.T) {
 	s.settings["EXPORT_PAGE_SIZE"] = "none"
 	wrong := s.start(args[1:]...)
 	if code := wrong.wait(stepTimeout); unit["RestartPreventExitStatus"][0] != "2" || code != 2 {
-		t.Errorf("wrong settings end it with %d, and systemd does not start it again after %s", code, unit["RestartPreventExitStatus"][0])
+		t.Errorf("wrong settings end it with %d, and systemd does not start it again after %s", code,
+			unit["RestartPreventExitStatus"][0])
 	}
 }
 
@@ -114,7 +118,8 @@ func TestE2EUnit(t *testing.T) {
 // manager how it is, and returns the manager's ear.
 func listenNotify(t *testing.T, s *stage) *net.UnixConn {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "notify") //nolint:usetesting // the path of a socket must be short, and the test's name is in its own
+	//nolint:usetesting // the path of a socket must be short, and the test's name is in its own
+	dir, err := os.MkdirTemp("", "notify")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,11 @@
 package e2e_test
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +35,7 @@ import (
 // by default, medium with TEST_REAL=1, and any size by hand:
 //
 //	TEST_REAL=1 E2E_EVENTS=1000000 go test -run TestE2EMillion -v ./cmd/internal/e2e
-//	TEST_REAL=1 E2E_EVENTS=1000000 E2E_KILLS=50 go test -run TestE2EKills -v ./cmd/internal/e2e
+//	TEST_REAL=1 E2E_KILLS=500 go test -run TestE2EProofCrashes -timeout 3h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_MINUTES=10 go test -run TestE2EContracts -timeout 30m -v ./cmd/internal/e2e
 //
 // E2E_SEED repeats the moments of a run with kills.
@@ -103,7 +99,8 @@ func buildWith(name, kind string, flags ...string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(command), name+"-built"+kind)
-	args := slices.Concat([]string{"build", "-pgo=off", "-ldflags", "-s -w", "-o", path}, flags, []string{"exportbridge/cmd/" + name})
+	args := slices.Concat([]string{"build", "-pgo=off", "-ldflags", "-s -w", "-o", path}, flags,
+		[]string{"exportbridge/cmd/" + name})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
@@ -161,8 +158,9 @@ func stageOf(t *testing.T, build func() (string, error), v *backends, config exp
 		topic: name, ops: servers.FreeAddress(t),
 	}
 	s.settings = map[string]string{
-		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": cmp.Or(v.proxied, v.brokers), "KAFKA_TOPIC": name, "KAFKA_CREATE_TOPICS": "true",
-		"KAFKA_PARTITIONS": "3", "REDIS_URL": v.redisURL, "CURSOR_PREFIX": name, "HTTP_ADDR": s.ops,
+		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": cmp.Or(v.proxied, v.brokers), "KAFKA_TOPIC": name,
+		"KAFKA_CREATE_TOPICS": "true",
+		"KAFKA_PARTITIONS":    "3", "REDIS_URL": v.redisURL, "CURSOR_PREFIX": name, "HTTP_ADDR": s.ops,
 		// Of its own, as the topic is: stages share the servers. With an
 		// instance id the next process need not wait until the last is missed.
 		"KAFKA_CHECKPOINT_TOPIC": name + ".checkpoints", "BRIDGE_GROUP": name, "BRIDGE_INSTANCE_ID": "e2e",
@@ -176,10 +174,10 @@ func stageOf(t *testing.T, build func() (string, error), v *backends, config exp
 	return s
 }
 
-// deliver chooses the guarantee. Exactly once is what a stage begins with.
+// deliver chooses the guarantee. A stage begins in exactly-once mode.
 func (s *stage) deliver(mode bridge.Mode) { s.settings["KAFKA_DELIVERY"] = string(mode) }
 
-// copies returns how many copies are allowed where at least once would allow n.
+// copies returns how many copies are allowed where at-least-once mode would allow n.
 func (s *stage) copies(n int) int {
 	if s.settings["KAFKA_DELIVERY"] == string(bridge.ExactlyOnce) {
 		return 0
@@ -276,7 +274,8 @@ func (s *stage) startBinary(binary string, args ...string) *program {
 	s.t.Helper()
 	s.started++
 	p := &program{
-		t: s.t, ops: s.settings["HTTP_ADDR"], name: fmt.Sprintf("%03d-%s", s.started, args[0]), base: filepath.Join(s.dir, fmt.Sprintf("%03d-%s", s.started, args[0])),
+		t: s.t, ops: s.settings["HTTP_ADDR"], name: fmt.Sprintf("%03d-%s", s.started, args[0]),
+		base: filepath.Join(s.dir, fmt.Sprintf("%03d-%s", s.started, args[0])),
 		done: make(chan struct{}),
 	}
 	p.cmd = exec.Command(binary, args...)
@@ -443,70 +442,4 @@ func passes(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
-}
-
-// get asks the running bridge's HTTP server. The code is 0 while it does not
-// listen.
-func (s *stage) get(path string) (code int, body []byte) { return get(s.ops, path) }
-
-func get(addr, path string) (code int, body []byte) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}, Timeout: 5 * time.Second}
-	res, err := client.Get("http://" + addr + path)
-	if err != nil {
-		return 0, nil
-	}
-	defer res.Body.Close()
-	body, err = io.ReadAll(res.Body)
-	if err != nil {
-		return 0, nil
-	}
-	return res.StatusCode, body
-}
-
-// metric returns the sum of a metric's series that hold all the parts; 0 while
-// nobody listens.
-func (s *stage) metric(name string, parts ...string) float64 {
-	return metric(s.t, s.ops, name, parts...)
-}
-
-func metric(t *testing.T, addr, name string, parts ...string) float64 {
-	_, body := get(addr, "/metrics")
-	sum := 0.0
-	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
-		series, value, _ := strings.Cut(lines.Text(), "} ")
-		if !strings.HasPrefix(series, "exportbridge_"+name+"{") {
-			continue
-		}
-		if slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(series, part) }) {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			t.Errorf("metric %s: %v", lines.Text(), err)
-		}
-		sum += n
-	}
-	return sum
-}
-
-func (s *stage) published() int { return int(s.metric("events_published_total")) }
-
-func (p *program) metric(name string, parts ...string) float64 {
-	return metric(p.t, p.ops, name, parts...)
-}
-
-func (p *program) published() int { return int(p.metric("events_published_total")) }
-
-// awaitPublished waits until this bridge process has published n events.
-func (s *stage) awaitPublished(n int) {
-	s.t.Helper()
-	eventually(s.t, 5*time.Minute, fmt.Sprintf("%d published events", n), func() bool { return s.published() >= n })
-}
-
-// awaitState waits until the bridge is in the state.
-func (s *stage) awaitState(state string) {
-	s.t.Helper()
-	eventually(s.t, stepTimeout, "state "+state, func() bool {
-		return s.metric("state", fmt.Sprintf("state=%q", state)) == 1
-	})
 }

@@ -58,14 +58,16 @@ func TestE2ETopicMadeAgain(t *testing.T) {
 		run := s.run()
 		s.awaitPublished(n + rate)
 		p := s.remake()
-		if said := string(p.stderr()); !strings.Contains(said, "records were published to it") || !strings.Contains(said, "--to-earliest") || strings.Contains(said, "topics create") {
+		if said := string(p.stderr()); !strings.Contains(said, "records were published to it") ||
+			!strings.Contains(said, "--to-earliest") || strings.Contains(said, "topics create") {
 			t.Errorf("topics create says\n%s\nwant it to say what follows", said)
 		}
 		eventually(t, 2*stepTimeout, "the stream to be blocked", func() bool {
 			code, body := s.get("/readyz")
 			return code == 503 && bytes.Contains(body, []byte("topic"))
 		})
-		eventually(t, 2*stepTimeout, "the loss to be counted", func() bool { return s.metric("broker_data_losses_total") == 1 })
+		eventually(t, 2*stepTimeout, "the loss to be counted",
+			func() bool { return s.metric("broker_data_losses_total") == 1 })
 		if got := s.held(s.topic); got > 0 {
 			t.Errorf("%d records are in the topic that was made again", got)
 		}
@@ -83,7 +85,8 @@ func TestE2ETopicMadeAgain(t *testing.T) {
 			t.Errorf("%d events are in the topic, want at least %d", len(c.copies), n+rate)
 		}
 		s.command(0, "check", "--only", "kafka,redis")
-		t.Logf("e2e: topic made again while running, %s: blocked, 0 records in it, after the reset %d events, %d twice", mode, len(c.copies), c.twice())
+		t.Logf("e2e: topic made again while running, %s: blocked, 0 records in it, after the reset %d events, %d twice",
+			mode, len(c.copies), c.twice())
 	})
 }
 
@@ -171,7 +174,8 @@ func TestE2ETopicGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := s.run()
-	eventually(t, stepTimeout, "the growth to be counted", func() bool { return s.metric("topic_partition_changes_total") == 1 })
+	eventually(t, stepTimeout, "the growth to be counted",
+		func() bool { return s.metric("topic_partition_changes_total") == 1 })
 	run.stop()
 	if said := bytes.Count(run.stderr(), []byte("partitions added")); said != 1 {
 		t.Errorf("said %d times, want once:\n%s", said, tail(run.stderr()))
@@ -198,18 +202,21 @@ func TestE2EJobTopicMadeAgain(t *testing.T) {
 	s.simulate()
 	again := s.topic + "-again"
 	s.command(0, "topics", "create", "--execute")
-	p := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--topic", again, "--windows", "4", "--parallel", "1", "--execute")
+	p := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--topic", again, "--windows", "4",
+		"--parallel", "1", "--execute")
 	id := s.jobID(p)
 	eventually(t, stepTimeout, "the replay to publish", func() bool { return s.committed(again) > 20 })
 	p.kill()
 	s.deleteTopic(again)
 	forEver := "-1"
-	if _, err := s.admin().CreateTopic(t.Context(), 3, -1, map[string]*string{"retention.ms": &forEver}, again); err != nil {
+	if _, err := s.admin().CreateTopic(t.Context(), 3, -1, map[string]*string{"retention.ms": &forEver},
+		again); err != nil {
 		t.Fatal(err)
 	}
 	resumed := s.start("replay", "--resume", id, "--execute")
 	resumed.wantExit(5, 2*stepTimeout)
-	if said := string(resumed.stderr()); !strings.Contains(said, "recreated since the job began") || !strings.Contains(said, "backfill cancel "+id) {
+	if said := string(resumed.stderr()); !strings.Contains(said, "recreated since the job began") ||
+		!strings.Contains(said, "backfill cancel "+id) {
 		t.Errorf("replay --resume says\n%s", tail(resumed.stderr()))
 	}
 }

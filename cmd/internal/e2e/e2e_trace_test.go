@@ -50,7 +50,8 @@ func (c *otlpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = proto.Unmarshal(body, request)
 	}
-	if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
+	if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/traces" ||
+		r.Header.Get("Content-Type") != "application/x-protobuf" {
 		c.t.Errorf("%s %s of %q: %v", r.Method, r.URL, r.Header.Get("Content-Type"), err)
 		w.WriteHeader(http.StatusBadRequest)
 		return
@@ -121,7 +122,8 @@ func TestE2ETraces(t *testing.T) {
 		failed := 0
 		for id, spans := range traces {
 			root, get := spans["poll"], spans["GET /events"]
-			if root == nil || get == nil || len(root.GetParentSpanId()) != 0 || !bytes.Equal(get.GetParentSpanId(), root.GetSpanId()) {
+			if root == nil || get == nil || len(root.GetParentSpanId()) != 0 ||
+				!bytes.Equal(get.GetParentSpanId(), root.GetSpanId()) {
 				t.Fatalf("trace %s has no request in its root: %v", id, spans)
 			}
 			if get.GetStatus().GetCode() == otlp.Status_STATUS_CODE_ERROR {
@@ -140,7 +142,8 @@ func TestE2ETraces(t *testing.T) {
 				t.Errorf("kinds of the spans: %v, %v", get.GetKind(), send.GetKind())
 			}
 			for _, span := range []*otlp.Span{get, send, commit} {
-				if !bytes.Equal(span.GetParentSpanId(), root.GetSpanId()) || span.GetStartTimeUnixNano() < root.GetStartTimeUnixNano() ||
+				if !bytes.Equal(span.GetParentSpanId(), root.GetSpanId()) ||
+					span.GetStartTimeUnixNano() < root.GetStartTimeUnixNano() ||
 					span.GetEndTimeUnixNano() > root.GetEndTimeUnixNano() || span.GetEndTimeUnixNano() < span.GetStartTimeUnixNano() {
 					t.Errorf("%s is not in its root: %v\n%v", span.GetName(), span, root)
 				}

@@ -48,7 +48,8 @@ func TestE2ERetention(t *testing.T) {
 		if restamped != n || c.oldest.Before(began.Add(-time.Second)) {
 			t.Errorf("%d of %d events counted as restamped, the oldest record is of %s", restamped, n, c.oldest)
 		}
-		t.Logf("e2e: retention: %d events of last month in a topic of 7 days, %d lost after three deletions of others as old, %d restamped",
+		t.Logf("e2e: retention: %d events of last month in a topic of 7 days, %d lost after three deletions of others "+
+			"as old, %d restamped",
 			n, c.lost(n), restamped)
 	})
 	t.Run("stop", func(t *testing.T) {
@@ -85,7 +86,8 @@ func awaitDeletion(t *testing.T, brokers, topic string, at time.Time) {
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
 	retention := strconv.FormatInt((7 * 24 * time.Hour).Milliseconds(), 10)
-	if _, err := admin.CreateTopic(ctx, 1, 1, map[string]*string{"retention.ms": &retention}, topic); err != nil && !strings.Contains(err.Error(), "TOPIC_ALREADY_EXISTS") {
+	if _, err := admin.CreateTopic(ctx, 1, 1, map[string]*string{"retention.ms": &retention}, topic); err != nil &&
+		!strings.Contains(err.Error(), "TOPIC_ALREADY_EXISTS") {
 		t.Fatal(err)
 	}
 	written, err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Timestamp: at, Value: []byte("old")}).First()
@@ -107,7 +109,8 @@ func TestE2EShutdown(t *testing.T) {
 	const n, some = 20_000, 1000
 	s := newStage(t, startServers(t, owned{kafka: true}), exportsim.Config{Events: n, Latency: 10 * time.Millisecond})
 	s.settings["EXPORT_PAGE_SIZE"] = "50"
-	s.settings["KAFKA_TRANSACTION_TIMEOUT"] = "10s" // so long may a transaction that an outage has left open hold readers up
+	// So long may a transaction that an outage has left open hold readers up.
+	s.settings["KAFKA_TRANSACTION_TIMEOUT"] = "10s"
 	s.simulate()
 	run := s.run()
 	s.awaitPublished(some)
@@ -141,7 +144,8 @@ func TestE2EShutdown(t *testing.T) {
 		if run.running() {
 			break
 		}
-		if said := string(run.stderr()); !strings.Contains(said, "commit a transaction of") && !strings.Contains(said, "publish to "+s.topic) {
+		if said := string(run.stderr()); !strings.Contains(said, "commit a transaction of") &&
+			!strings.Contains(said, "publish to "+s.topic) {
 			t.Fatal("a bridge that waits for Kafka did not wait for it at SIGTERM")
 		}
 		run.wantExit(0, stepTimeout)
@@ -157,7 +161,8 @@ func TestE2EShutdown(t *testing.T) {
 	s.finish()
 	c = s.read()
 	c.wantAll(n, s.copies(8*50))
-	t.Logf("e2e: shutdown: SIGTERM at %d of %d events: exit 0 in %s, %d twice; second signal during an outage of Kafka: exit 130 in %s, %d lost, %d twice",
+	t.Logf("e2e: shutdown: SIGTERM at %d of %d events: exit 0 in %s, %d twice; second signal during an outage of "+
+		"Kafka: exit 130 in %s, %d lost, %d twice",
 		stopped, n, took.Round(time.Millisecond), before, second.Round(time.Millisecond), c.lost(n), c.twice())
 }
 
@@ -214,11 +219,13 @@ func TestE2ESecrets(t *testing.T) {
 	s.eachOutput(func(name string, content []byte) { files++; clean(name, content) })
 	clean("HTTP", seen.Bytes())
 	clean("Redis", s.redisDump())
-	s.eachRecord(s.topic, func(r *kgo.Record) { clean("a record", fmt.Append(nil, string(r.Key), string(r.Value), r.Headers)) })
+	s.eachRecord(s.topic,
+		func(r *kgo.Record) { clean("a record", fmt.Append(nil, string(r.Key), string(r.Value), r.Headers)) })
 	if t.Failed() {
 		return
 	}
-	t.Logf("e2e: secrets: the key is in none of %d files of output, %d bytes of HTTP answers, Redis and the topic", files, seen.Len())
+	t.Logf("e2e: secrets: the key is in none of %d files of output, %d bytes of HTTP answers, Redis and the topic",
+		files, seen.Len())
 }
 
 // redisDump returns everything that Redis holds of the stage.
@@ -246,7 +253,8 @@ func TestE2EOutages(t *testing.T) {
 	// Only when Kafka goes is the outcome of a page unknown.
 	copies := map[string]int{"kafka": prefetch * pageSize}
 	each(t, servers.Real(t), []string{"kafka", "redis", "api"}, func(t *testing.T, server string) {
-		s := newStage(t, startServers(t, owned{kafka: server == "kafka", redis: server == "redis"}), exportsim.Config{Events: n, Latency: 10 * time.Millisecond})
+		s := newStage(t, startServers(t, owned{kafka: server == "kafka", redis: server == "redis"}),
+			exportsim.Config{Events: n, Latency: 10 * time.Millisecond})
 		s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_RETRY_MAX_INTERVAL"] = strconv.Itoa(pageSize), "2s"
 		s.simulate()
 		run := s.run()
@@ -261,7 +269,8 @@ func TestE2EOutages(t *testing.T) {
 		dependency := fmt.Sprintf("dependency=%q", server)
 		eventually(t, stepTimeout, "the status to say that "+server+" is down", func() bool {
 			_, body := s.get("/metrics")
-			return bytes.Contains(body, []byte("exportbridge_dependency_up{"+dependency)) && s.metric("dependency_up", dependency) == 0
+			return bytes.Contains(body, []byte("exportbridge_dependency_up{"+dependency)) &&
+				s.metric("dependency_up", dependency) == 0
 		})
 		noticed := time.Since(broke)
 		state := s.shownState(server)
@@ -289,7 +298,8 @@ func TestE2EOutages(t *testing.T) {
 		if peak >= maxMemory {
 			t.Errorf("run used %d MB, want less than %d", peak>>20, maxMemory>>20)
 		}
-		t.Logf("e2e: outage of %s: noticed in %s (%q), resumed %s after it was back, %d events, %d lost, %d twice, peak memory %d MB",
+		t.Logf("e2e: outage of %s: noticed in %s (%q), resumed %s after it was back, %d events, %d lost, %d twice, "+
+			"peak memory %d MB",
 			server, noticed.Round(time.Millisecond), state, resumed.Round(time.Millisecond), n, c.lost(n), c.twice(), peak>>20)
 	})
 }

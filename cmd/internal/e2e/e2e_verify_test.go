@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -34,9 +32,15 @@ type found struct {
 	}
 }
 
+// times are the bounds of all events.
+func (s *stage) times() (from, to time.Time) {
+	return s.truth.EventTime(0), s.truth.EventTime(s.config.Events - 1).Add(time.Millisecond)
+}
+
 func (s *stage) verify(code int, from, to time.Time, args ...string) (got found) {
 	s.t.Helper()
-	window := []string{"verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano)}
+	window := []string{"verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to",
+		to.UTC().Format(time.RFC3339Nano)}
 	p, _ := s.command(code, append(window, args...)...)
 	decode(s.t, p.stdout(), &got)
 	return got
@@ -58,10 +62,9 @@ func TestE2EVerify(t *testing.T) {
 	serve := func(i int, item []byte) []byte {
 		switch {
 		case late(i):
-			had := s.truth.EventTime(i)
-			return bytes.Replace(item, []byte(`"systemTimestamp":`), fmt.Appendf(nil, `"systemTimestamp":%d,"was":`, had.Add(lateBy).UnixMilli()), 1)
+			return withMember(item, "systemTimestamp", s.truth.EventTime(i).Add(lateBy).UnixMilli())
 		case broken(i):
-			return append([]byte(`{"pad":"`+string(bytes.Repeat([]byte("x"), 2<<20))+`",`), item[1:]...)
+			return padded(item, 2<<20)
 		}
 		return item
 	}
@@ -72,8 +75,9 @@ func TestE2EVerify(t *testing.T) {
 		return serve(i, item)
 	})
 	s.finish()
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
-	if got := s.verify(0, from, to); got.API != n-100 || got.Held != n-101 || got.DeadLettered != 1 || got.Extra != 0 || got.Parts != 1 || got.Late.Events != 0 {
+	from, to := s.times()
+	if got := s.verify(0, from, to); got.API != n-100 || got.Held != n-101 || got.DeadLettered != 1 ||
+		got.Extra != 0 || got.Parts != 1 || got.Late.Events != 0 {
 		t.Errorf("nothing is missing yet: %+v", got)
 	}
 
@@ -83,17 +87,19 @@ func TestE2EVerify(t *testing.T) {
 		}
 		return serve(i, item)
 	}
-	api.change.Store(&arrived)
+	api.serve(arrived)
 	api.endless.Store(0)
 	want := func(what string, got found, missing int) {
 		t.Helper()
-		if got.API != n-10 || got.Missing != missing || got.Held != n-11-missing || got.DeadLettered != 1 || got.Extra != 10 || got.Again != 0 {
+		if got.API != n-10 || got.Missing != missing || got.Held != n-11-missing || got.DeadLettered != 1 ||
+			got.Extra != 10 || got.Again != 0 {
 			t.Errorf("%s: %+v, want %d missing", what, got, missing)
 		}
 	}
 	got := s.verify(3, from, to, "--batch", "400")
 	want("in parts", got, 100)
-	if l := got.Late; got.Parts < 8 || l.Known != n-10 || l.Events != 100 || l.Max != lateBy.Milliseconds() || l.P99 != l.Max || l.P50 != l.Max {
+	if l := got.Late; got.Parts < 8 || l.Known != n-10 || l.Events != 100 || l.Max != lateBy.Milliseconds() ||
+		l.P99 != l.Max || l.P50 != l.Max {
 		t.Errorf("%d parts, late %+v", got.Parts, l)
 	}
 	half := s.verify(3, from, s.truth.EventTime(n/2))
@@ -117,7 +123,6 @@ func TestE2EVerify(t *testing.T) {
 	if want("a dry run", got, 100); got.Repair.Events != 100 {
 		t.Errorf("a dry run says %+v", got.Repair)
 	}
-	never := func(int) bool { return false }
 	s.wantRepaired(n, never, func(i int) []byte {
 		if late(i) || broken(i) {
 			return nil
@@ -125,9 +130,11 @@ func TestE2EVerify(t *testing.T) {
 		return s.truth.Event(i)
 	})
 
-	window := []string{"verify", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano), "--repair", "--execute"}
+	window := []string{"verify", "--from", from.UTC().Format(time.RFC3339Nano), "--to",
+		to.UTC().Format(time.RFC3339Nano), "--repair", "--execute"}
 	killed := s.start(append(window, "--batch", "400")...)
-	eventually(t, stepTimeout, "a part to be repaired", func() bool { return bytes.Contains(killed.stderr(), []byte("compared ")) })
+	eventually(t, stepTimeout, "a part to be repaired",
+		func() bool { return bytes.Contains(killed.stderr(), []byte("compared ")) })
 	killed.kill()
 	got = s.verify(0, from, to, "--repair", "--execute", "--batch", "400")
 	if got.Missing != got.Repair.Events || got.Missing == 0 || got.Missing >= 100 || got.Repair.Before != 0 {
@@ -152,55 +159,45 @@ func TestE2EVerifyWithoutIDs(t *testing.T) {
 	t.Parallel()
 	const n = 510
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: exportsim.Schema05})
-	s.settings["BRIDGE_HEADERS"], s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "none", "100", "1s"
-	api := s.serveAltered(func(i int, item []byte) []byte {
-		if i%50 == 3 && i < 500 { // of pages that are passed
-			return nil
-		}
-		return item
-	})
+	s.settings["BRIDGE_HEADERS"], s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "none",
+		"100", "1s"
+	api := s.serveAltered(hiding(func(i int) bool { return i%50 == 3 && i < 500 })) // of pages that are passed
 	s.finish()
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
-	all := func(_ int, item []byte) []byte { return item }
-	api.change.Store(&all)
+	from, to := s.times()
+	api.serve(asServed)
 	if got := s.verify(3, from, to); got.API != n || got.Held != n-10 || got.Missing != 10 || got.Extra != 0 {
 		t.Errorf("%+v, want 10 of %d missing", got, n)
 	}
 	s.run() // commits a heartbeat every 30 seconds
 	s.awaitState("idle")
 	for _, repaired := range []int{10, 0} {
-		if got := s.verify(0, from, to, "--repair", "--execute"); got.Missing != repaired || got.Repair.Events != repaired || got.Extra != 0 || got.Again != 0 {
+		if got := s.verify(0, from, to, "--repair", "--execute"); got.Missing != repaired ||
+			got.Repair.Events != repaired || got.Extra != 0 || got.Again != 0 {
 			t.Errorf("%+v, repaired %+v, want %d", got, got.Repair, repaired)
 		}
 	}
 }
 
-// TestE2EVerifyLeaves: what the running stream may still bring, what the topic
-// cannot take and what an earlier repair has published are left out, and the
-// others of the same transaction are not.
+// TestE2EVerifyLeaves: what the running stream may still bring and what the topic
+// cannot take are left out, and the others of the same transaction are not.
 func TestE2EVerifyLeaves(t *testing.T) {
 	t.Parallel()
 	const n, ahead, large = 60, 4, 5
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	hidden := func(i int) bool { return i >= 3 && i < 10 }
-	api := s.serveAltered(func(i int, item []byte) []byte {
-		if hidden(i) {
-			return nil
-		}
-		return item
-	})
+	api := s.serveAltered(hiding(hidden))
 	s.finish()
 	arrived := func(i int, item []byte) []byte {
 		switch i {
 		case ahead:
-			return bytes.Replace(item, []byte(`"systemTimestamp":`), fmt.Appendf(nil, `"systemTimestamp":%d,"was":`, time.Now().Add(time.Hour).UnixMilli()), 1)
+			return withMember(item, "systemTimestamp", time.Now().Add(time.Hour).UnixMilli())
 		case large:
-			return append([]byte(`{"pad":"`+string(bytes.Repeat([]byte("x"), 2<<20))+`",`), item[1:]...)
+			return padded(item, 2<<20)
 		}
 		return item
 	}
-	api.change.Store(&arrived)
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	api.serve(arrived)
+	from, to := s.times()
 	got := s.verify(3, from, to, "--repair", "--execute")
 	if r := got.Repair; got.Missing != 7 || r.Events != 5 || r.Live != 1 || r.Refused != 1 || r.Before != 0 {
 		t.Errorf("missing %d, repaired %+v", got.Missing, got.Repair)
@@ -211,27 +208,6 @@ func TestE2EVerifyLeaves(t *testing.T) {
 		}
 		return s.truth.Event(i)
 	})
-
-	s.emptyTopic()
-	got = s.verify(3, from, to, "--repair")
-	if r := got.Repair; got.Missing != n || r.Events != n-2 || r.Before != 0 { // the topic keeps everything
-		t.Errorf("missing %d, repaired %+v", got.Missing, got.Repair)
-	}
-}
-
-// emptyTopic deletes all records of the stage's topic.
-func (s *stage) emptyTopic() {
-	s.t.Helper()
-	ends, err := s.admin().ListEndOffsets(s.t.Context(), s.topic)
-	if err == nil {
-		var deleted kadm.DeleteRecordsResponses
-		if deleted, err = s.admin().DeleteRecords(s.t.Context(), ends.Offsets()); err == nil {
-			err = deleted.Error()
-		}
-	}
-	if err != nil {
-		s.t.Fatalf("empty topic %s: %v", s.topic, err)
-	}
 }
 
 // TestE2EVerifyMany: the memory that verify takes goes by --batch, and not by
@@ -243,23 +219,27 @@ func TestE2EVerifyMany(t *testing.T) {
 	n := int(size(t, "E2E_EVENTS", 20_000, 200_000))
 	batch := int(size(t, "E2E_BATCH", 2000, 20_000))
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{
-		Events: n, Start: time.Now().Add(-time.Duration(n)*100*time.Millisecond - time.Hour).Truncate(time.Second), // they are 100 ms apart
+		Events: n, Start: time.Now().Add(-time.Duration(n)*100*time.Millisecond - time.Hour).Truncate(time.Second),
+		// they are 100 ms apart
 	})
 	s.simulate()
 	s.run("--once", "--max-events", fmt.Sprint(n*9/10)).wantExit(0, 20*time.Minute)
 	held := int(s.checkpoint().Events)
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	from, to := s.times()
 	began := time.Now()
-	p := s.start("verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to", to.UTC().Format(time.RFC3339Nano), "--batch", fmt.Sprint(batch))
+	p := s.start("verify", "--json", "--from", from.UTC().Format(time.RFC3339Nano), "--to",
+		to.UTC().Format(time.RFC3339Nano), "--batch", fmt.Sprint(batch))
 	memory := p.memory()
 	p.wantExit(3, 40*time.Minute)
 	took, peak := time.Since(began), memory()
 	var got found
 	decode(t, p.stdout(), &got)
-	if got.API != n || got.Held != held || got.Missing != n-held || got.Extra != 0 || got.Again != 0 || got.Parts < n/batch {
+	if got.API != n || got.Held != held || got.Missing != n-held || got.Extra != 0 || got.Again != 0 ||
+		got.Parts < n/batch {
 		t.Errorf("%+v, want %d events, of which %d are missing", got, n, n-held)
 	}
-	t.Logf("e2e: verify: %d events in %d parts of at most %d in %.1f s, peak memory %d MB", n, got.Parts, batch, took.Seconds(), peak>>20)
+	t.Logf("e2e: verify: %d events in %d parts of at most %d in %.1f s, peak memory %d MB", n, got.Parts, batch,
+		took.Seconds(), peak>>20)
 }
 
 // TestE2EVerifySharedIDs: different events under one id are compared each by
@@ -276,21 +256,19 @@ func TestE2EVerifySharedIDs(t *testing.T) {
 		return item
 	}
 	s := newStage(t, servers, exportsim.Config{Events: n, Seed: 1})
-	hidden := true
 	api := s.serveAltered(func(i int, item []byte) []byte {
-		if hidden && 15 <= i && i < 20 {
+		if 15 <= i && i < 20 {
 			return nil
 		}
 		return share(i, item)
 	})
 	s.settings["EXPORT_PAGE_SIZE"] = "50"
 	s.finish()
-	from, to := s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond)
+	from, to := s.times()
 	if got := s.verify(0, from, to); got.API != n-5 || got.Held != n-5 || got.Missing+got.Extra+got.Again != 0 {
 		t.Errorf("nothing is missing yet: %+v", got)
 	}
-	all := share
-	api.change.Store(&all)
+	api.serve(share)
 	if got := s.verify(3, from, to); got.API != n || got.Held != n-5 || got.Missing != 5 || got.Extra+got.Again != 0 {
 		t.Errorf("five of ten under one id are missing: %+v", got)
 	}
@@ -299,7 +277,7 @@ func TestE2EVerifySharedIDs(t *testing.T) {
 	s.serveAltered(share)
 	s.settings["BRIDGE_ON_SHARED_ID"] = "bad-event"
 	s.finish()
-	from, to = s.truth.EventTime(0), s.truth.EventTime(n-1).Add(time.Millisecond) // another export
+	from, to = s.times() // another export
 	if got := s.verify(0, from, to); got.API != n || got.Held != n-9 || got.DeadLettered != 9 || got.Missing != 0 {
 		t.Errorf("as dead letters: %+v", got)
 	}
@@ -309,4 +287,42 @@ func TestE2EVerifySharedIDs(t *testing.T) {
 	if got := s.verify(0, from, to); got.Held != n || got.DeadLettered+got.Missing+got.Again != 0 {
 		t.Errorf("after the retry: %+v", got)
 	}
+}
+
+// TestE2EVerifyRefuses: what a paused stream, one that is moved meanwhile, or an
+// unfinished backfill may still publish is not published for them.
+func TestE2EVerifyRefuses(t *testing.T) {
+	t.Parallel()
+	const n = 490
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n,
+		Start: time.Now().Add(-time.Hour).Truncate(time.Second)})
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "50", "1s"
+	api := s.serveAltered(hiding(func(i int) bool { return i == 3 }))
+	s.finish()
+	api.serve(asServed)
+	window := []string{"verify", "--from", s.timeOf(0), "--to", s.timeOf(n), "--repair", "--execute"}
+
+	moved := s.start(append(window, "--rate-limit", "5/s")...) // ten pages, twice
+	eventually(t, stepTimeout, "the repair to begin", func() bool { return s.held(s.topic+".checkpoints.jobs") > 0 })
+	s.command(0, "cursor", "reset", "--to-datetime", s.timeOf(n-20), "--execute")
+	moved.wantExit(1, stepTimeout)
+	s.wantSaid(moved, "was moved meanwhile, from epoch 0 to 1", "repeat the command")
+	s.finish()
+
+	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit",
+		"1/s", "--execute")
+	id := s.jobID(backfill)
+	backfill.kill()
+	p, _ := s.command(1, window...)
+	s.wantSaid(p, "backfill "+id, "is unfinished", "exportbridge backfill cancel "+id)
+	s.command(0, "backfill", "cancel", id, "--execute")
+
+	api.serve(func(_ int, item []byte) []byte {
+		return bytes.Replace(item, []byte(`"systemTimestamp":`), []byte(`"was":`), 1)
+	})
+	s.run()
+	s.awaitState("idle")
+	s.command(0, "pause")
+	p, _ = s.command(1, window...)
+	s.wantSaid(p, "the stream is paused", "exportbridge resume")
 }

@@ -76,7 +76,8 @@ func signalUntil(t *testing.T, cmd *exec.Cmd, sig os.Signal, out *bufio.Reader) 
 
 func TestSimulateStops(t *testing.T) {
 	t.Parallel()
-	cmd, out := start(t, "exportbridge-dev", "simulate", "--listen", "127.0.0.1:0", "--api-key", "sesame", "--events", "3", "--rate", "0")
+	cmd, out := start(t, "exportbridge-dev", "simulate", "--listen", "127.0.0.1:0", "--api-key", "sesame", "--events",
+		"3", "--rate", "0")
 	line, err := out.ReadString('\n')
 	if err != nil || !strings.Contains(line, "3 initial events") {
 		t.Fatalf("read %q, %v", line, err)

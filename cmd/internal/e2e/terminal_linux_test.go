@@ -26,7 +26,8 @@ func TestDemoOnATerminal(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
 		cmd := exec.CommandContext(ctx, path)
-		cmd.Args = strings.Fields("exportbridge-dev demo --duration 3s --rate 100/s --events 2500 --log-level info --kafka-addr 127.0.0.1:0 --redis-addr 127.0.0.1:0 --api-addr 127.0.0.1:0 --http-addr off")
+		cmd.Args = strings.Fields("exportbridge-dev demo --duration 3s --rate 100/s --events 2500 --log-level info " +
+			"--kafka-addr 127.0.0.1:0 --redis-addr 127.0.0.1:0 --api-addr 127.0.0.1:0 --http-addr off")
 		cmd.Env = append(os.Environ(), "NO_COLOR=1")
 		terminal := ptytest.Open(t, columns)
 		var stdout strings.Builder

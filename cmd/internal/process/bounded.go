@@ -26,7 +26,8 @@ type EmptyEndError struct {
 }
 
 func (e *EmptyEndError) Error() string {
-	return fmt.Sprintf("stream %s: done as far as read: %d empty pages in a row ended the results, more may follow", e.Stream, e.Pages)
+	return fmt.Sprintf("stream %s: done as far as read: %d empty pages in a row ended the results, more may follow",
+		e.Stream, e.Pages)
 }
 
 // UnreadError is the error of a bounded run that ended on a first page with what looks
@@ -49,7 +50,8 @@ func doubts(all []bridge.Status) error {
 			errs = append(errs, &DeadError{s.Stream, s.DeadLettered})
 		} else if s.EndedEmpty > 0 {
 			errs = append(errs, &EmptyEndError{s.Stream, s.EndedEmpty})
-		} else if i := slices.IndexFunc(s.Warnings, func(w bridge.Warning) bool { return w.Code == bridge.WarningUnread }); i >= 0 {
+		} else if i := slices.IndexFunc(s.Warnings,
+			func(w bridge.Warning) bool { return w.Code == bridge.WarningUnread }); i >= 0 {
 			errs = append(errs, &UnreadError{s.Stream, s.Warnings[i]})
 		}
 	}

@@ -37,8 +37,9 @@ func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backf
 	plans, w := st.Kafka.Jobs(new(kafkasink.JobLogs)), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
-		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
-		Live: st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
+		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond,
+		SessionTimeout: st.Kafka.SessionTimeout,
+		Live:           st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
 		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(), Windows: st.Windows.Windows(),
 		Owner: func(id string) backfill.Owner { return plans.Owner(id) },
 	}, nil
@@ -81,7 +82,8 @@ func (w *jobPorts) wantTopic(ctx context.Context) error {
 	if err == nil && !exists {
 		err = &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
-			Err: fmt.Errorf("topic %s does not exist", w.Kafka.Topic), Hint: "check the name, KAFKA_TOPIC; if it is right: exportbridge topics create --execute",
+			Err:  fmt.Errorf("topic %s does not exist", w.Kafka.Topic),
+			Hint: "check the name, KAFKA_TOPIC; if it is right: exportbridge topics create --execute",
 		}
 	}
 	return err
@@ -196,7 +198,8 @@ func (p *Process) hostJobs(s *config.Settings) error {
 // logJob logs how a job ended.
 func (p *Process) logJob(j *backfill.Job, err error) {
 	events := j.Totals().Events
-	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows", fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
+	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows",
+		fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", j.Kind, j.ID)
 	advice := func(text string) string {
 		if len(p.streams) > 1 {
@@ -228,11 +231,13 @@ func JobHint(err error, j *backfill.Job) string {
 	fault, ok := errors.AsType[*bridge.Fault](blocked.Err)
 	switch {
 	case blocked.Reason == bridge.ReasonCursor:
-		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s --execute, then start a new job for the remaining windows", j.ID)
+		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s "+
+			"--execute, then start a new job for the remaining windows", j.ID)
 	case blocked.Reason == bridge.ReasonSource:
 		return "set EXPORT_URL and the credentials as for the bridge"
 	case ok && fault.Code == bridge.CodeTopicLost:
-		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s --execute, then start a new job for the whole range", j.ID)
+		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s "+
+			"--execute, then start a new job for the whole range", j.ID)
 	}
 	return blocked.Hint
 }

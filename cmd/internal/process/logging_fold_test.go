@@ -27,7 +27,8 @@ func TestFolder(t *testing.T) {
 		do   func(log *slog.Logger)
 		want []string
 	}{
-		{"few are printed as they come", func(log *slog.Logger) { flood(log, 5, "a") }, []string{"a n=0", "a n=1", "a n=2", "a n=3", "a n=4"}},
+		{"few are printed as they come", func(log *slog.Logger) { flood(log, 5, "a") },
+			[]string{"a n=0", "a n=1", "a n=2", "a n=3", "a n=4"}},
 		{"a flood is folded into its last", func(log *slog.Logger) {
 			flood(log, 1000, "a")
 			synctestAfter(floodWindow)
@@ -39,7 +40,8 @@ func TestFolder(t *testing.T) {
 				flood(log, 10, "a")
 				synctestAfter(floodWindow)
 			}
-		}, []string{"a n=0", "a n=1", "a n=2", "a n=3", "a n=4", "a n=9 repeated=5", "a n=9 repeated=10", "a n=9 repeated=10"}},
+		}, []string{"a n=0", "a n=1", "a n=2", "a n=3", "a n=4", "a n=9 repeated=5", "a n=9 repeated=10",
+			"a n=9 repeated=10"}},
 		{"a flood that is over is forgotten", func(log *slog.Logger) {
 			flood(log, 6, "a")
 			synctestAfter(3 * floodWindow)
@@ -54,23 +56,26 @@ func TestFolder(t *testing.T) {
 			flood(log.With(logStream, "y"), 1, "a")
 			log.Warn("a", logStream, "z")
 			log.Error("a", logStream, "x")
-		}, []string{"a stream=x n=0", "a stream=x n=1", "a stream=x n=2", "a stream=x n=3", "a stream=x n=4", "a stream=y n=0", "a stream=z", "a stream=x"}},
+		}, []string{"a stream=x n=0", "a stream=x n=1", "a stream=x n=2", "a stream=x n=3", "a stream=x n=4",
+			"a stream=y n=0", "a stream=z", "a stream=x"}},
 		{"what callers were refused or did is never folded", func(log *slog.Logger) {
 			log = log.With(logComponent, componentHTTP)
 			for n := range 8 {
 				log.Warn("a", "caller", n)
 			}
-		}, []string{"a component=http caller=0", "a component=http caller=1", "a component=http caller=2", "a component=http caller=3",
+		}, []string{"a component=http caller=0", "a component=http caller=1", "a component=http caller=2",
+			"a component=http caller=3",
 			"a component=http caller=4", "a component=http caller=5", "a component=http caller=6", "a component=http caller=7"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			log := slog.New(newFolder(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-				if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
-					return slog.Attr{}
-				}
-				return a
-			}})))
+			log := slog.New(newFolder(slog.NewTextHandler(&out,
+				&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+						return slog.Attr{}
+					}
+					return a
+				}})))
 			tc.do(log)
 			FlushLog(log)
 			got := strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), "msg=", "")), "\n")

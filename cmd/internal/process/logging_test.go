@@ -38,7 +38,8 @@ func TestNewLogger(t *testing.T) {
 
 func TestNoColor(t *testing.T) {
 	t.Parallel()
-	for env, want := range map[string]bool{"NO_COLOR=1": true, "NO_COLOR=": false, "TERM=dumb": true, "TERM=xterm": false} {
+	for env, want := range map[string]bool{"NO_COLOR=1": true, "NO_COLOR=": false, "TERM=dumb": true,
+		"TERM=xterm": false} {
 		if got := NoColor([]string{env}); got != want {
 			t.Errorf("noColor(%s) = %v", env, got)
 		}
@@ -52,7 +53,8 @@ func TestLibraryLog(t *testing.T) {
 	to := NewLogger(&b, &config.Process{LogFormat: "json", LogLevel: "info"}, nil)
 	log.New(libraryLog{to}, "", 0).Printf("Unsolicited response starting with %q; err=%v", `{"userId":"secret"}`, nil)
 	said := b.String()
-	if !strings.Contains(said, `"level":"WARN"`) || !strings.Contains(said, "Unsolicited response starting with ...") || strings.Contains(said, "secret") || !json.Valid(b.Bytes()) {
+	if !strings.Contains(said, `"level":"WARN"`) || !strings.Contains(said,
+		"Unsolicited response starting with ...") || strings.Contains(said, "secret") || !json.Valid(b.Bytes()) {
 		t.Errorf("it says %s", said)
 	}
 }

@@ -21,7 +21,8 @@ func TestMemoryLimit(t *testing.T) {
 func TestCgroupLimit(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for group, limit := range map[string]string{"a.slice": "1000\n", "a.slice/wide": "2000\n", "a.slice/narrow": "500\n", "b.slice/none": "max\n"} {
+	for group, limit := range map[string]string{"a.slice": "1000\n", "a.slice/wide": "2000\n",
+		"a.slice/narrow": "500\n", "b.slice/none": "max\n"} {
 		dir := filepath.Join(root, group)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)

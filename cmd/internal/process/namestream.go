@@ -8,7 +8,8 @@ import (
 
 // streamCommand matches a command of a text that needs --stream where there are
 // several streams, with the flag if it has one.
-var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor (?:export|history|import|reset|rewind|show)|backfill(?: list| cancel)?|` +
+var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
+	`(?:export|history|import|reset|rewind|show)|backfill(?: list| cancel)?|` +
 	`dlq (?:list|retry|show)|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
 
 // NameStream returns a text whose commands name the stream. NAME stands for one that

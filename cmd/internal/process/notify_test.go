@@ -39,8 +39,9 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			b, err := engine.New(engine.Config{
 				Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: 10, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour, OnCheckpointLoss: "kafka",
-				ShutdownTimeout: 25 * time.Second, Log: slog.New(slog.DiscardHandler),
+				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour,
+				OnCheckpointLoss: "kafka",
+				ShutdownTimeout:  25 * time.Second, Log: slog.New(slog.DiscardHandler),
 			}, engine.Ports{
 				Source: source, Sink: bridgetest.NewTopic(t, bridge.AtLeastOnce).Open("events"),
 				Store: bridgetest.NewStore(t, "events"), Observer: observer,
@@ -104,7 +105,8 @@ func TestNotifyOnlyWhenAsked(t *testing.T) {
 		t.Error("there is nobody to tell, and somebody is told")
 	}
 	var said strings.Builder
-	if n := newNotifier(t.Context(), []string{"NOTIFY_SOCKET=" + t.TempDir() + "/none"}, slog.New(slog.NewTextHandler(&said, nil))); n != nil {
+	if n := newNotifier(t.Context(), []string{"NOTIFY_SOCKET=" + t.TempDir() + "/none"},
+		slog.New(slog.NewTextHandler(&said, nil))); n != nil {
 		t.Error("a socket that is not there is told")
 	}
 	if !strings.Contains(said.String(), "level=WARN") {

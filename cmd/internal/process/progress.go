@@ -105,7 +105,8 @@ func (p *Process) show(ctx context.Context, line *StatusLine) {
 	began, progress := time.Now(), new(progressLog)
 	line.Keep(ctx, func(now time.Time) string {
 		running := now.Sub(began)
-		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, p.options.Describe(p.statuses(), now))
+		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60,
+			p.options.Describe(p.statuses(), now))
 	}, func(now time.Time) {
 		all := p.statuses()
 		if len(all) > 1 {

@@ -75,7 +75,8 @@ func TestProgressDays(t *testing.T) {
 // need a look.
 func TestProgressOfAll(t *testing.T) {
 	t.Parallel()
-	behind := bridge.Status{Stream: "users", State: bridge.StateRunning, Published: 5, Rate: 10, Position: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), DeadLettered: 1}
+	behind := bridge.Status{Stream: "users", State: bridge.StateRunning, Published: 5, Rate: 10,
+		Position: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), DeadLettered: 1}
 	later := behind
 	later.Stream, later.Position = "sessions", behind.Position.Add(time.Hour)
 	warned := idleStream("orders")
@@ -84,7 +85,8 @@ func TestProgressOfAll(t *testing.T) {
 	text := func(all ...bridge.Status) string { return strings.Trim(fmt.Sprint(progressOfAll(all)), "[]") }
 	for want, all := range map[string][]bridge.Status{
 		"streams 2 published 4 rate 2/s caught_up 2": {idleStream("a"), idleStream("b")},
-		"streams 5 published 14 rate 22/s blocked 1 caught_up 2 running 2 position 2026-11-20T13:00:00Z behind users,sessions warned orders failing audit dead_lettered 2": {
+		"streams 5 published 14 rate 22/s blocked 1 caught_up 2 running 2 position 2026-11-20T13:00:00Z behind " +
+			"users,sessions warned orders failing audit dead_lettered 2": {
 			idleStream("a"), behind, later, warned, blocked,
 		},
 	} {
@@ -92,7 +94,8 @@ func TestProgressOfAll(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := text(behind); !strings.HasPrefix(got, "stream users state running events 0 pages 0 published 5 rate 10/s caught_up false position ") {
+	if got := text(behind); !strings.HasPrefix(got,
+		"stream users state running events 0 pages 0 published 5 rate 10/s caught_up false position ") {
 		t.Errorf("one stream: %q", got)
 	}
 	if got := someOf(strings.Split("abcdefg", "")); got != "a,b,c,d,e and 2 more" {

@@ -25,13 +25,16 @@ func TestStatusLineOnATerminal(t *testing.T) {
 		line.show("")
 		output := terminal.Output()
 		lines := ptytest.StatusLines(output)
-		if len(lines) != 4 || lines[0] != lines[1] || Width(lines[1]) < columns-2 || Width(lines[1]) >= columns || Width(lines[2]) != 49 || lines[3] != "  short" {
+		if len(lines) != 4 || lines[0] != lines[1] || Width(lines[1]) < columns-2 || Width(lines[1]) >= columns ||
+			Width(lines[2]) != 49 || lines[3] != "  short" {
 			t.Errorf("%d columns: %d lines: %q", columns, len(lines), lines)
 		}
-		if !strings.Contains(output, "hello") || strings.Contains(output, `"msg"`) || !strings.Contains(output, "\x1b[92mINF") {
+		if !strings.Contains(output, "hello") || strings.Contains(output, `"msg"`) ||
+			!strings.Contains(output, "\x1b[92mINF") {
 			t.Errorf("the log is no coloured text: %q", output)
 		}
-		if !strings.Contains(output, "evil") || strings.Contains(output, "\x1b]") || strings.ContainsAny(output, "\u202e\u009b\a") {
+		if !strings.Contains(output, "evil") || strings.Contains(output, "\x1b]") ||
+			strings.ContainsAny(output, "\u202e\u009b\a") {
 			t.Errorf("the log misleads: %q", output)
 		}
 	}
@@ -50,7 +53,8 @@ func TestExactNotOnATerminal(t *testing.T) {
 	if got := file.String(); got != doc+"\n"+bytes+"\n" {
 		t.Errorf("a file has %q", got)
 	}
-	if got := terminal.Output(); !strings.Contains(got, `{"a":"\u009b2J\u202e"}`) || strings.ContainsAny(got, "\x1b\u009b\u202e") {
+	if got := terminal.Output(); !strings.Contains(got, `{"a":"\u009b2J\u202e"}`) ||
+		strings.ContainsAny(got, "\x1b\u009b\u202e") {
 		t.Errorf("the terminal shows %q", got)
 	}
 }

@@ -18,7 +18,8 @@ const poison = "\x1b]0;evil\a\u009b31m\u202e\u2066\u200f\u2028\u2029\x7f\r\n\xed
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	got := Printable("a" + poison + "é世\t")
-	if strings.ContainsFunc(got, bridge.Misleads) || !utf8.ValidString(got) || !strings.Contains(got, "evil") || !strings.Contains(got, "é世") {
+	if strings.ContainsFunc(got, bridge.Misleads) || !utf8.ValidString(got) || !strings.Contains(got, "evil") ||
+		!strings.Contains(got, "é世") {
 		t.Errorf("%q", got)
 	}
 }
@@ -31,7 +32,8 @@ func TestText(t *testing.T) {
 	if n, err := text.Write([]byte("a\tb\n" + poison)); n != 4+len(poison) || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if got := b.String(); !strings.HasPrefix(got, "a\tb\n ]0;evil ") || strings.ContainsAny(got, "\x1b\a\r\u202e\u2028") || !utf8.ValidString(got) {
+	if got := b.String(); !strings.HasPrefix(got, "a\tb\n ]0;evil ") ||
+		strings.ContainsAny(got, "\x1b\a\r\u202e\u2028") || !utf8.ValidString(got) {
 		t.Errorf("%q", got)
 	}
 	if Exact(text) != &b || Exact(&b) != &b {
@@ -65,10 +67,12 @@ func TestPrintableJSON(t *testing.T) {
 	}
 	var exact, got map[string]string
 	text := PrintableJSON("{\n\t" + string(doc[1:]))
-	if err := errors.Join(json.Unmarshal(doc, &exact), json.Unmarshal([]byte(text), &got)); err != nil || !maps.Equal(got, exact) {
+	if err := errors.Join(json.Unmarshal(doc, &exact), json.Unmarshal([]byte(text), &got)); err != nil ||
+		!maps.Equal(got, exact) {
 		t.Errorf("%q: %v", text, err)
 	}
-	if shown := strings.NewReplacer("\n", "", "\t", "").Replace(text); strings.ContainsFunc(shown, bridge.Misleads) || !strings.Contains(shown, "é世") {
+	if shown := strings.NewReplacer("\n", "", "\t", "").Replace(text); strings.ContainsFunc(shown, bridge.Misleads) ||
+		!strings.Contains(shown, "é世") {
 		t.Errorf("%q misleads", text)
 	}
 	if got := PrintableJSON("\"a\x9bb\""); got != `"a\ufffdb"` {

@@ -32,7 +32,8 @@ func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sd
 	}
 	about, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", "exportbridge"), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", "exportbridge"),
+			attribute.String("service.version", version)),
 		resource.WithFromEnv())
 	if err != nil {
 		log.Warn("resource attributes of traces incomplete", logError, err)
@@ -46,7 +47,8 @@ func (p *Process) trace(st *config.Stream, ports *engine.Ports, s *stream) {
 		return
 	}
 	host, path := s.api.Endpoint()
-	t := tracing.New(p.traces, tracing.Scope{Stream: st.Name, Topic: st.Kafka.Topic, Host: host, Path: path, Method: st.Export.Method, Mode: st.Engine.Mode})
+	t := tracing.New(p.traces, tracing.Scope{Stream: st.Name, Topic: st.Kafka.Topic, Host: host, Path: path,
+		Method: st.Export.Method, Mode: st.Engine.Mode})
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }
 

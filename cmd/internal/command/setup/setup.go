@@ -16,5 +16,6 @@ func Commands(a *cli.App) []*cobra.Command {
 		newTopicsCommand(a),
 		newAlertsCommand(a),
 		newDashboardCommand(a),
+		NewHealthcheckCommand(a),
 	}
 }

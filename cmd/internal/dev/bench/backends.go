@@ -46,7 +46,8 @@ func checkpoints(topic string) string { return topic + ".checkpoints" }
 // itself starts a second later.
 func (t *backends) create(ctx context.Context, name string, more ...string) error {
 	forever := "-1"
-	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1, map[string]*string{"retention.ms": &forever}, append(more, name, deadLetters(name))...)
+	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1,
+		map[string]*string{"retention.ms": &forever}, append(more, name, deadLetters(name))...)
 	if err = errors.Join(err, made.Error()); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
@@ -106,7 +107,8 @@ func (t *backends) remove(ctx context.Context, name string, more ...string) erro
 			errs = append(errs, err)
 		}
 	}
-	deleted, err := admin.DeleteTopics(ctx, append(more, name, deadLetters(name), checkpoints(name), kafkasink.JobsTopic(checkpoints(name)))...)
+	deleted, err := admin.DeleteTopics(ctx, append(more, name, deadLetters(name), checkpoints(name),
+		kafkasink.JobsTopic(checkpoints(name)))...)
 	errs = append(errs, err)
 	for _, topic := range deleted.Sorted() {
 		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {

@@ -122,7 +122,8 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce), "--delivery %q is neither exactly-once nor at-least-once", o.delivery)
+	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce),
+		"--delivery %q is neither exactly-once nor at-least-once", o.delivery)
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
 	if o.redis != "" {
@@ -193,7 +194,8 @@ const embeddedServer = "embedded"
 func newReport(o *options) *report {
 	build := cli.ReadBuildInfo()
 	r := &report{
-		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(), Date: time.Now().UTC().Truncate(time.Second),
+		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(),
+		Date:  time.Now().UTC().Truncate(time.Second),
 		Kafka: embeddedServer, Redis: embeddedServer, Pages: o.pages, Rounds: o.rounds,
 	}
 	if o.kafka != "" {
@@ -295,7 +297,8 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 		if err != nil {
 			return errors.New("invalid Redis URL") // the cause may contain a password
 		}
-		target.Host, err = b.serve(ctx, "Redis 5ms away", part{Kind: serverProxy, To: target.Host, Plain: true, Delay: farRoundTrip})
+		target.Host, err = b.serve(ctx, "Redis 5ms away", part{Kind: serverProxy, To: target.Host, Plain: true,
+			Delay: farRoundTrip})
 		if err != nil {
 			return err
 		}
@@ -304,7 +307,8 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 	if b.apis[c.api] != nil || c.growing || c.kills > 0 {
 		return nil
 	}
-	at, err := b.serve(ctx, "API "+c.api.String(), part{Kind: serverAPI, API: c.api, Events: b.mostPages(c.api) * pageEvents})
+	at, err := b.serve(ctx, "API "+c.api.String(), part{Kind: serverAPI, API: c.api,
+		Events: b.mostPages(c.api) * pageEvents})
 	if err != nil {
 		return err
 	}

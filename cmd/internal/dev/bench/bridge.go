@@ -98,7 +98,8 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 
 // runBackfill runs the command of the other program, which prints its report.
 func runBackfill(ctx context.Context, a *cli.App, p *part) error {
-	if code := command.Program.Run(ctx, append([]string{"backfill"}, p.Backfill...), a.Environ, a.Stdio); code != cli.ExitOK {
+	if code := command.Program.Run(ctx, append([]string{"backfill"}, p.Backfill...), a.Environ,
+		a.Stdio); code != cli.ExitOK {
 		return &cli.Error{Code: code, Err: errors.New("the backfill failed")}
 	}
 	return nil
@@ -116,7 +117,9 @@ func (o omitted) of(p engine.Ports) engine.Ports {
 }
 
 // measuredBridge is the command run, without what is omitted.
-func measuredBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits, without omitted) (err error) {
+func measuredBridge(
+	ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits, without omitted,
+) (err error) {
 	if without == (omitted{}) {
 		return command.RunBridge(ctx, a, s, limits)
 	}

@@ -150,8 +150,7 @@ type measurement struct {
 	Mallocs uint64 `json:"mallocs,omitempty"`
 	// PageAllocs is how many objects the splitter allocated per page.
 	PageAllocs float64 `json:"allocs_per_page"`
-	// AgeP50 and AgeP99 are the age of events when they were read.
-	AgeP50 float64 `json:"age_p50_ms,omitempty"`
+	// AgeP99 is the age of events when they were read.
 	AgeP99 float64 `json:"age_p99_ms,omitempty"`
 	// Transactions are those that the bridge ended.
 	Transactions int64 `json:"transactions,omitempty"`

@@ -29,7 +29,7 @@ func (p *planner) costRows() []row {
 		unit: unitCount, direction: atMost, goal: 0, quick: true,
 		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []measurement) float64 { return of[0].PageAllocs },
 	}, {
-		name: "cpu_ratio", about: "CPU of the bridge, at least once / of producing from memory",
+		name: "cpu_ratio", about: "CPU of the bridge, at-least-once / of producing from memory",
 		unit: unitRatio, direction: atMost, goal: 1.6,
 		cells: []cell{plain, memory}, value: cpuShare,
 	}, {
@@ -70,22 +70,19 @@ func (p *planner) catchUpRows() []row {
 		},
 	} {
 		for _, latency := range []int{0, 5, 20} {
+			goal, ok := r.goals[latency]
+			if !ok {
+				continue
+			}
 			c := p.catchUp(latency)
-			made := row{
-				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency), unit: r.unit, needs: r.needs,
+			rows = append(rows, row{
+				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency),
+				unit: r.unit, direction: atMost, goal: goal, needs: r.needs,
 				quick: latency == 0, cells: []cell{c}, value: perMillion(c, r.of),
-			}
-			if goal, ok := r.goals[latency]; ok {
-				made.direction, made.goal = atMost, goal
-			}
-			rows = append(rows, made)
+			})
 		}
 	}
-	memory := p.memory("snappy")
-	return append(rows, row{
-		name: "broker_cpu_per_million_memory", about: "the same for records produced from memory, snappy: the bound", unit: unitSeconds,
-		needs: brokersHere, cells: []cell{memory}, value: perMillion(memory, brokerCPU),
-	}, p.refetchRow())
+	return append(rows, p.refetchRow())
 }
 
 // refetchRow says how much is fetched again after a kill. There are as many kills
@@ -95,7 +92,8 @@ func (p *planner) refetchRow() row {
 	c.pages, c.kills = killPages*p.pages, p.pages
 	return row{
 		name: "refetch_after_kill_p99", about: "20 ms x pages fetched again after a kill -9 at a random moment",
-		unit: unitMillis, direction: atMost, goal: 250, cells: []cell{c}, value: func(of []measurement) float64 { return of[0].RefetchedP99 },
+		unit: unitMillis, direction: atMost, goal: 250, cells: []cell{c},
+		value: func(of []measurement) float64 { return of[0].RefetchedP99 },
 	}
 }
 

@@ -13,7 +13,8 @@ func TestBenchFleet(t *testing.T) {
 		t.Skip("reads /proc")
 	}
 	const streams = 3
-	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--processes", "2", "--pages", "2", "--rest", "100ms", "--set", "KAFKA_COMPRESSION=none")
+	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--processes", "2", "--pages", "2", "--rest",
+		"100ms", "--set", "KAFKA_COMPRESSION=none")
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -30,7 +31,8 @@ func TestBenchFleet(t *testing.T) {
 	}
 	for _, f := range got.Phases {
 		// Both processes have series of all streams.
-		if f.Resident <= f.Heap || f.Peak < f.Resident || f.Heap <= 0 || f.Series < 100*streams || f.ScrapeBytes < int64(f.Series) ||
+		if f.Resident <= f.Heap || f.Peak < f.Resident || f.Heap <= 0 || f.Series < 100*streams ||
+			f.ScrapeBytes < int64(f.Series) ||
 			f.StartSeconds <= 0 || f.Descriptors < 2*streams || f.Goroutines < streams {
 			t.Errorf("figures %+v", f)
 		}

@@ -115,11 +115,14 @@ const (
 
 // age measures how old the events of a growing export are when they are read.
 func (b *bench) age(ctx context.Context, c cell, name string) (measurement, error) {
-	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api *apiServer) ([]time.Duration, error) { return b.ages(ctx, c, name, api) })
+	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api *apiServer) ([]time.Duration,
+		error) {
+		return b.ages(ctx, c, name, api)
+	})
 	if err != nil {
 		return measurement{}, err
 	}
-	return measurement{Events: len(ages), AgeP50: milliseconds(quantile(ages, 0.5)), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
+	return measurement{Events: len(ages), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
 }
 
 func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
@@ -127,7 +130,8 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 	if err != nil {
 		return nil, err
 	}
-	env := append(b.settings(c, name, api), "EXPORT_POLL_INTERVAL="+pollInterval.String(), "EXPORT_POLL_INTERVAL_MAX="+pollInterval.String())
+	env := append(b.settings(c, name, api), "EXPORT_POLL_INTERVAL="+pollInterval.String(),
+		"EXPORT_POLL_INTERVAL_MAX="+pollInterval.String())
 	wanted := agesWanted
 	if c.warming {
 		wanted /= 10
@@ -151,7 +155,9 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 }
 
 // onOwnAPI does what needs an API of its own, and sorts what that returns.
-func (b *bench) onOwnAPI(ctx context.Context, p part, do func(*apiServer) ([]time.Duration, error)) ([]time.Duration, error) {
+func (b *bench) onOwnAPI(
+	ctx context.Context, p part, do func(*apiServer) ([]time.Duration, error),
+) ([]time.Duration, error) {
 	p.Kind = serverAPI
 	s, err := b.processes.serve(ctx, "API of one run", nil, p.args())
 	if err != nil {

@@ -21,7 +21,9 @@ import (
 )
 
 // loop makes a part of what runs with the settings of the only stream.
-func loop(need config.Uses, do func(context.Context, *config.Stream, *config.Settings) (partEnd, error)) func(context.Context, *cli.App, *part) error {
+func loop(
+	need config.Uses, do func(context.Context, *config.Stream, *config.Settings) (partEnd, error),
+) func(context.Context, *cli.App, *part) error {
 	return func(ctx context.Context, a *cli.App, _ *part) error {
 		s, err := a.Settings(need, nil)
 		if err != nil {
@@ -50,7 +52,9 @@ func eachPage(ctx context.Context, st *config.Stream, do func(bridge.Source, *br
 	return eachPageOf(ctx, client, do)
 }
 
-func eachPageOf(ctx context.Context, source bridge.Source, do func(bridge.Source, *bridge.Page) error) (end partEnd, err error) {
+func eachPageOf(
+	ctx context.Context, source bridge.Source, do func(bridge.Source, *bridge.Page) error,
+) (end partEnd, err error) {
 	var at bridge.Position
 	for {
 		page, err := source.Fetch(ctx, at)
@@ -143,7 +147,8 @@ func usualLoop(ctx context.Context, st *config.Stream, s *config.Settings) (end 
 			if err := json.Unmarshal(item, &event); err != nil {
 				return partEnd{}, err
 			}
-			records = append(records, &kgo.Record{Key: []byte(event.UserID), Value: item, Timestamp: time.UnixMilli(event.Timestamp)})
+			records = append(records, &kgo.Record{Key: []byte(event.UserID), Value: item,
+				Timestamp: time.UnixMilli(event.Timestamp)})
 		}
 		if err := sinks.ship(ctx, records, page.NextCursor); err != nil {
 			return partEnd{}, err
@@ -194,7 +199,8 @@ func newLoopSinks(st *config.Stream, s *config.Settings, more ...kgo.Opt) (*loop
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(st.Kafka.Brokers...), kgo.DefaultProduceTopic(st.Kafka.Topic))...)
+	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(st.Kafka.Brokers...),
+		kgo.DefaultProduceTopic(st.Kafka.Topic))...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}

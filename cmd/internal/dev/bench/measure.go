@@ -64,7 +64,8 @@ func (b *bench) settings(c cell, name string, api *apiServer) []string {
 	mode := cmp.Or(c.mode, bridge.Mode(b.delivery))
 	set := []string{
 		"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
-		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name), "KAFKA_DELIVERY=" + string(mode),
+		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name),
+		"KAFKA_DELIVERY=" + string(mode),
 		"KAFKA_CHECKPOINT_TOPIC=" + checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP=" + name,
 		"REDIS_URL=" + b.redisURL, "CURSOR_PREFIX=" + name,
 		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info",
@@ -139,7 +140,8 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 		return measurement{}, err
 	}
 	if clock.Requests != c.requests() {
-		return measurement{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
+		return measurement{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end",
+			clock.Requests, c.pages, c.requests())
 	}
 	m := c.measured(end, clock, out.cpuSeconds)
 	m.BrokerCPUSeconds = used

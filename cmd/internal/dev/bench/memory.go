@@ -36,7 +36,8 @@ func appendRecords(to []kgo.Record, page *bridge.Page, st *config.Stream) []kgo.
 	id := page.Source
 	source := "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + st.Kafka.Resource
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
-	version, from, content := text("ce_specversion", "1.0"), text("ce_source", source), text("content-type", "application/json")
+	version, from, content := text("ce_specversion", "1.0"), text("ce_source", source),
+		text("content-type", "application/json")
 	stream, origin := text("eb-stream", st.Name), text("eb-origin", "live")
 	for i := range page.Events {
 		ev := &page.Events[i]
@@ -106,7 +107,8 @@ func produceRecords(ctx context.Context, client *kgo.Client, records []kgo.Recor
 
 func memoryCodec(name string) kgo.CompressionCodec {
 	codecs := map[string]kgo.CompressionCodec{
-		"gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+		"gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(),
+		"zstd": kgo.ZstdCompression(),
 	}
 	if codec, ok := codecs[name]; ok {
 		return codec

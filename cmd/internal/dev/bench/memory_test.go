@@ -69,7 +69,8 @@ func (b *benchServers) runPart(t *testing.T, c cell, name string) partEnd {
 	}
 	var stdout, stderr bytes.Buffer
 	p := b.part(c)
-	if code := program.Run(ctx, p.args(), b.settings(c, name, b.apis[c.api]), cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr}); code != 0 {
+	if code := program.Run(ctx, p.args(), b.settings(c, name, b.apis[c.api]),
+		cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr}); code != 0 {
 		t.Fatalf("%s ends with %d: %s", c, code, stderr.Bytes())
 	}
 	var end partEnd
@@ -87,7 +88,8 @@ func (b *benchServers) records(t *testing.T, topic string, n int) map[int32][]st
 	all := make(map[int32][]string)
 	err := b.read(ctx, topic, func(records []*kgo.Record, _ time.Time) bool {
 		for _, r := range records {
-			all[r.Partition] = append(all[r.Partition], fmt.Sprintf("%s %s %s %d %s", r.Key, r.Value, r.Headers, r.Timestamp.UnixMilli(), fmt.Sprint(r.Attrs.CompressionType())))
+			all[r.Partition] = append(all[r.Partition], fmt.Sprintf("%s %s %s %d %s", r.Key, r.Value, r.Headers,
+				r.Timestamp.UnixMilli(), fmt.Sprint(r.Attrs.CompressionType())))
 			n--
 		}
 		return n > 0
@@ -110,7 +112,8 @@ func TestMemoryMakesTheBridgesRecords(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatal(diff)
 		}
-		if end.Events != events-pageEvents || end.Ended.Before(end.Began) || end.Began.IsZero() || end.CPUSeconds < 0 || end.Mallocs == 0 {
+		if end.Events != events-pageEvents || end.Ended.Before(end.Began) || end.Began.IsZero() || end.CPUSeconds < 0 ||
+			end.Mallocs == 0 {
 			t.Errorf("%+v", end)
 		}
 	}
@@ -143,7 +146,8 @@ func TestBridgeUnobserved(t *testing.T) {
 		b.records(t, name, events)
 	}
 	ports := engine.Ports{Store: &cursorstore.Store{}, Observer: ops.NewSampler(nil, false)}
-	for without, want := range map[omitted][2]bool{{}: {true, true}, {Observer: true}: {true, false}, {Store: true}: {false, true}} {
+	for without, want := range map[omitted][2]bool{{}: {true, true}, {Observer: true}: {true, false},
+		{Store: true}: {false, true}} {
 		if p := without.of(ports); p.Store != nil != want[0] || p.Observer != nil != want[1] {
 			t.Errorf("%+v leaves %+v", without, p)
 		}

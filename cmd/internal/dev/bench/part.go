@@ -48,8 +48,9 @@ const (
 )
 
 var partKinds = map[work]func(context.Context, *cli.App, *part) error{
-	serverKafka: serveKafka, serverRedis: serveRedis, serverAPI: serveAPI, serverProxy: serveProxy, serverFleet: serveFleet,
-	workBridge: runBridge, workBackfill: runBackfill,
+	serverKafka: serveKafka, serverRedis: serveRedis, serverAPI: serveAPI, serverProxy: serveProxy,
+	serverFleet: serveFleet,
+	workBridge:  runBridge, workBackfill: runBackfill,
 	workFetch:      loop(config.UsesExport, fetchLoop),
 	workSplit:      loop(config.UsesExport, splitLoop),
 	workMemory:     loop(config.UsesExport|config.UsesKafka, memoryLoop),

@@ -21,7 +21,10 @@ const (
 // the pages that each one had and the next one fetches again.
 func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, error) {
 	p := part{API: c.api, Events: c.pages * pageEvents}
-	again, err := b.onOwnAPI(ctx, p, func(api *apiServer) ([]time.Duration, error) { return b.fetchedAgain(ctx, c, name, api) })
+	again, err := b.onOwnAPI(ctx, p, func(api *apiServer) ([]time.Duration,
+		error) {
+		return b.fetchedAgain(ctx, c, name, api)
+	})
 	if err != nil {
 		return measurement{}, err
 	}
@@ -31,7 +34,8 @@ func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, 
 // fetchedAgain returns for each kill the latency of the pages that were fetched
 // again, together.
 func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
-	env := append(b.settings(c, name, api), "BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
+	env := append(b.settings(c, name, api),
+		"BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
 	kills := c.kills
 	if c.warming {
 		kills = max(1, kills/10)

@@ -60,20 +60,19 @@ func (r *report) print(w io.Writer) error {
 	if r.Brokers > 1 {
 		kafka += " (" + cli.Counted(r.Brokers, "broker") + ")"
 	}
-	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"), r.Date.Format(time.RFC3339))
+	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"),
+		r.Date.Format(time.RFC3339))
 	fmt.Fprintf(w, "Kafka %s, Redis %s\n", kafka, r.Redis)
 	fmt.Fprintf(w, "%s, %s of %d events, others took %.2f cores\n\n",
 		cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
 	rows := [][]string{{"ROW", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
 	for _, row := range r.Rows {
-		name, verdict := row.Name, string(row.Verdict)
+		name := row.Name
 		if row.Absolute {
 			name += " *"
 		}
-		if verdict == "" {
-			verdict = "-"
-		}
-		rows = append(rows, []string{name, row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(), verdict})
+		rows = append(rows, []string{name, row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(),
+			string(row.Verdict)})
 	}
 	if _, err := cli.PrintTable(w, rows, 0); err != nil {
 		return err
@@ -85,15 +84,13 @@ func (r *report) print(w io.Writer) error {
 // goalText shows the goal with its direction.
 func (r *result) goalText() string {
 	sign := map[direction]string{atLeast: ">= ", atMost: "<= "}[r.Direction]
-	if sign == "" {
-		return "-"
-	}
-	return sign + r.unitText(strconv.FormatFloat(r.scaled(*r.Goal), 'f', -1, 64))
+	return sign + r.unitText(strconv.FormatFloat(r.scaled(r.Goal), 'f', -1, 64))
 }
 
 // digits are the decimal places of each unit.
 var digits = map[unit]int{
-	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1, unitPerMillion: 0,
+	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1,
+	unitPerMillion: 0,
 }
 
 // text shows a value, rounded away from its goal, so that none seems to reach a

@@ -14,8 +14,8 @@ type result struct {
 	Value     float64   `json:"value"`
 	Low       float64   `json:"low"`
 	High      float64   `json:"high"`
-	Direction direction `json:"direction,omitempty"`
-	Goal      *float64  `json:"goal,omitempty"`
+	Direction direction `json:"direction"`
+	Goal      float64   `json:"goal"`
 	Verdict   verdict   `json:"verdict,omitempty"`
 }
 
@@ -23,7 +23,6 @@ type result struct {
 type verdict string
 
 const (
-	verdictNone  verdict = "" // the row has no goal
 	verdictMet   verdict = "met"
 	verdictShort verdict = "short"
 	verdictBusy  verdict = "busy" // the machine had other work
@@ -31,11 +30,9 @@ const (
 
 // unmeasured is the result without values.
 func (r *row) unmeasured() result {
-	out := result{Name: r.name, About: r.about, Unit: r.unit, Absolute: r.unit.absolute(), Direction: r.direction}
-	if r.direction != noGoal {
-		out.Goal = &r.goal
+	return result{
+		Name: r.name, About: r.about, Unit: r.unit, Absolute: r.unit.absolute(), Direction: r.direction, Goal: r.goal,
 	}
-	return out
 }
 
 // result summarizes the rounds. It is false if the system does not report what
@@ -56,7 +53,6 @@ func (r *row) result(rounds []map[cell]measurement, busy bool) (result, bool) {
 	out := r.unmeasured()
 	out.Value, out.Low, out.High = median(values), slices.Min(values), slices.Max(values)
 	switch {
-	case r.direction == noGoal:
 	case busy && r.unit != unitCount:
 		out.Verdict = verdictBusy
 	case r.direction == atLeast && out.Value >= r.goal, r.direction == atMost && out.Value <= r.goal:

@@ -33,7 +33,6 @@ func (u unit) absolute() bool { return u == unitSeconds || u == unitMillis || u 
 type direction string
 
 const (
-	noGoal  direction = ""
 	atLeast direction = "at least"
 	atMost  direction = "at most"
 )
@@ -113,7 +112,8 @@ func (p *planner) flat(mode bridge.Mode, codec string) cell {
 
 // rows returns the whole table.
 func (p *planner) rows() []row {
-	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(), p.catchUpRows(), p.memoryRows(),
+	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(),
+		p.catchUpRows(), p.memoryRows(),
 		p.freshnessRows(), []row{p.linkRow()})
 }
 
@@ -126,12 +126,8 @@ func (p *planner) serialRows() []row {
 	}{{5, quickPages, 0.95, 0}, {20, 1, 0.99, 0.93}, {50, 1, 0.998, 0.97}} {
 		fetch, bridge := p.fetch(r.latency).times(r.times), p.bridge(r.latency).times(r.times)
 		rows = append(rows, row{
-			name:  fmt.Sprintf("fetch_only_%d", r.latency),
-			about: fmt.Sprintf("pages x %d ms / time of a fetch-only loop: the machine's own bound", r.latency),
-			unit:  unitRatio, cells: []cell{fetch}, value: ideal(fetch.api.Latency),
-		}, row{
 			name:  fmt.Sprintf("serial_fraction_%d", r.latency),
-			about: fmt.Sprintf("time of that loop / of the bridge, API latency %d ms", r.latency),
+			about: fmt.Sprintf("time of a loop that only fetches / of the bridge, API latency %d ms", r.latency),
 			unit:  unitRatio, direction: atLeast, goal: r.serial, quick: r.latency < 50,
 			cells: []cell{fetch, bridge}, value: wallShare,
 		})
@@ -161,14 +157,14 @@ func (p *planner) rawRows() []row {
 	}{{"none", 0.70}, {"snappy", 0.70}, {"lz4", 0.85}, {"zstd", 0.90}} {
 		rows = append(rows, row{
 			name:  "raw_fraction_" + r.codec,
-			about: "events/s at least once / of the client from memory, no latency, " + r.codec,
+			about: "events/s, at-least-once / of the client from memory, no latency, " + r.codec,
 			unit:  unitRatio, direction: atLeast, goal: r.goal, quick: r.codec == "snappy",
 			cells: []cell{p.flat(bridge.AtLeastOnce, r.codec), p.memory(r.codec)}, value: rateShare,
 		})
 	}
 	return append(rows, row{
 		name:  "raw_fraction_exactly_once",
-		about: "events/s exactly once / of the client from memory, no latency, snappy",
+		about: "events/s, exactly-once / of the client from memory, no latency, snappy",
 		unit:  unitRatio, direction: atLeast, goal: 0.7,
 		cells: []cell{p.flat(bridge.ExactlyOnce, "snappy"), p.memory("snappy")}, value: rateShare,
 	})
@@ -189,8 +185,10 @@ func (p *planner) overheadRows() []row {
 		goal        float64
 		on, off     cell
 	}{
-		{"eos_overhead_20", "extra time of exactly once over at least once, 20 ms", eos, at20.in(bridge.ExactlyOnce), at20.in(bridge.AtLeastOnce)},
-		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"), p.flat(bridge.AtLeastOnce, "snappy")},
+		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20.in(bridge.ExactlyOnce),
+			at20.in(bridge.AtLeastOnce)},
+		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"),
+			p.flat(bridge.AtLeastOnce, "snappy")},
 		{"commit_overhead", "extra time with Redis commits, 20 ms", 0.01, at20, noStore},
 		{"commit_overhead_far", "the same with a Redis 5 ms away", 0.01, far, noStore},
 		{"metrics_overhead", "extra time with metrics, 20 ms", 0.01, at20, noMetrics},
@@ -273,12 +271,9 @@ func (p *planner) freshnessRows() []row {
 		extra = 50 * time.Millisecond // of a transaction where brokers replicate
 	}
 	return []row{{
-		name: "tail_freshness_p50", about: "from visible at the API to read (read_committed), polling every 100 ms",
-		unit:  unitMillis,
-		cells: []cell{growing}, value: func(of []measurement) float64 { return of[0].AgeP50 },
-	}, {
-		name: "tail_freshness_p99", about: "the same, 99th percentile",
-		unit: unitMillis, direction: atMost, goal: milliseconds(pollInterval + extra),
+		name:  "tail_freshness_p99",
+		about: "from visible at the API to read, polling every 100 ms, 99th percentile",
+		unit:  unitMillis, direction: atMost, goal: milliseconds(pollInterval + extra),
 		cells: []cell{growing}, value: func(of []measurement) float64 { return of[0].AgeP99 },
 	}}
 }
@@ -311,7 +306,8 @@ func choose(all []row, names []string, quick bool) ([]row, error) {
 			}
 		}
 		if !found {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name), Hint: "exportbridge-dev bench --list"}
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name),
+				Hint: "exportbridge-dev bench --list"}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r row) bool {

@@ -51,7 +51,7 @@ func TestRowsAreComplete(t *testing.T) {
 	cluster := testPlanner()
 	cluster.brokers = 3
 	for _, r := range cluster.freshnessRows() {
-		if r.direction != noGoal && r.goal != 150 {
+		if r.goal != 150 {
 			t.Errorf("%s on three brokers: goal %v, want 150", r.name, r.goal)
 		}
 	}
@@ -70,7 +70,6 @@ func TestBenchValues(t *testing.T) {
 		of   []measurement
 		want float64
 	}{
-		"fetch_only_20":                  {wall(4.04), 0.5},
 		"serial_fraction_20":             {wall(2, 2.5), 0.8},
 		"ideal_fraction_50":              {wall(10.1), 0.5},
 		"serial_fraction_20_slow_commit": {wall(2, 4), 0.5},
@@ -82,23 +81,20 @@ func TestBenchValues(t *testing.T) {
 		"metrics_overhead":               {wall(3, 2), 0.5},
 		"naive_speedup_5":                {wall(9, 2), 4.5},
 		"seq_speedup_20":                 {wall(3, 2), 1.5},
-		"allocs_per_event":               {[]measurement{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}}, 0.1},
-		"split_allocs_per_page":          {[]measurement{{PageAllocs: 3}}, 3},
-		"cpu_ratio":                      {[]measurement{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
-		"cpu_per_million":                {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
-		"raw_fraction_exactly_once":      {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
-		"transactions_per_million_0":     {[]measurement{{Transactions: 7}}, 7},
-		"transactions_per_million_20":    {[]measurement{{Transactions: 40}}, 100},
-		"bridge_cpu_per_million_0":       {[]measurement{{CPUSeconds: 3, Events: 1_000_000}}, 3},
-		"broker_cpu_per_million_20":      {[]measurement{{BrokerCPUSeconds: 4}}, 10},
-		// Of all records, while the time and the CPU of producing leave the first page out.
-		"broker_cpu_per_million_memory": {[]measurement{{BrokerCPUSeconds: 3, Events: 299_000}}, 10},
-		"refetch_after_kill_p99":        {[]measurement{{RefetchedP99: 200}}, 200},
-		"rss_latency_bound":             {[]measurement{{PeakRSS: 5}}, 5},
-		"rss_flat":                      {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
-		"tail_freshness_p50":            {[]measurement{{AgeP50: 4, AgeP99: 5}}, 4},
-		"tail_freshness_p99":            {[]measurement{{AgeP50: 4, AgeP99: 5}}, 5},
-		"gzip_gain_100mbit_20":          {wall(6, 2), 3},
+		"allocs_per_event": {[]measurement{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}},
+			0.1},
+		"split_allocs_per_page":       {[]measurement{{PageAllocs: 3}}, 3},
+		"cpu_ratio":                   {[]measurement{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
+		"cpu_per_million":             {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
+		"raw_fraction_exactly_once":   {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
+		"transactions_per_million_20": {[]measurement{{Transactions: 40}}, 100},
+		"bridge_cpu_per_million_0":    {[]measurement{{CPUSeconds: 3, Events: 1_000_000}}, 3},
+		"broker_cpu_per_million_20":   {[]measurement{{BrokerCPUSeconds: 4}}, 10},
+		"refetch_after_kill_p99":      {[]measurement{{RefetchedP99: 200}}, 200},
+		"rss_latency_bound":           {[]measurement{{PeakRSS: 5}}, 5},
+		"rss_flat":                    {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
+		"tail_freshness_p99":          {[]measurement{{AgeP99: 5}}, 5},
+		"gzip_gain_100mbit_20":        {wall(6, 2), 3},
 	} {
 		r := rowNamed(t, name)
 		if got := r.value(c.of); math.Abs(got-c.want) > 1e-9 || len(c.of) != len(r.cells) {
@@ -116,7 +112,8 @@ func TestBenchCells(t *testing.T) {
 	}
 	for _, codec := range []string{"none", "snappy", "lz4", "zstd"} {
 		pipeline, memory := rowNamed(t, "raw_fraction_"+codec).cells[0], rowNamed(t, "raw_fraction_"+codec).cells[1]
-		if pipeline.mode != bridge.AtLeastOnce || pipeline.codec != codec || memory.codec != codec || memory.work != workMemory || pipeline.pages != memory.pages {
+		if pipeline.mode != bridge.AtLeastOnce || pipeline.codec != codec || memory.codec != codec ||
+			memory.work != workMemory || pipeline.pages != memory.pages {
 			t.Errorf("%+v %+v", pipeline, memory)
 		}
 	}
@@ -153,10 +150,12 @@ func TestBenchCells(t *testing.T) {
 	if long.pages != 10*short.pages {
 		t.Errorf("%+v %+v", long, short)
 	}
-	for _, name := range []string{"transactions", "bridge_cpu", "broker_cpu"} {
-		for _, latency := range []int{0, 5, 20} {
+	for name, latencies := range map[string][]int{"transactions": {20}, "bridge_cpu": {0, 5, 20},
+		"broker_cpu": {0, 5, 20}} {
+		for _, latency := range latencies {
 			c := rowNamed(t, fmt.Sprintf("%s_per_million_%d", name, latency)).cells[0]
-			if c != testPlanner().catchUp(latency) || c.api != ms(latency) || c.mode != bridge.ExactlyOnce || c.codec != "" || c.without != (omitted{}) {
+			if c != testPlanner().catchUp(latency) || c.api != ms(latency) || c.mode != bridge.ExactlyOnce ||
+				c.codec != "" || c.without != (omitted{}) {
 				t.Errorf("%s, %d ms: %+v", name, latency, c)
 			}
 		}
@@ -212,7 +211,8 @@ func TestChooseRows(t *testing.T) {
 		quick bool
 		want  []string
 	}{
-		{[]string{"seq_speedup_5", "raw_fraction"}, false, []string{"raw_fraction_none", "raw_fraction_snappy", "raw_fraction_lz4", "raw_fraction_zstd", "raw_fraction_exactly_once", "seq_speedup_5"}},
+		{[]string{"seq_speedup_5", "raw_fraction"}, false, []string{"raw_fraction_none", "raw_fraction_snappy",
+			"raw_fraction_lz4", "raw_fraction_zstd", "raw_fraction_exactly_once", "seq_speedup_5"}},
 		{[]string{"raw_fraction_zstd", "raw_fraction_z"}, false, []string{"raw_fraction_zstd"}},
 		{[]string{"serial_fraction_20"}, true, []string{"serial_fraction_20"}},
 		{[]string{"serial_fraction_20_"}, true, []string{"serial_fraction_20_slow_commit"}},
@@ -229,7 +229,8 @@ func TestChooseRows(t *testing.T) {
 	}
 	for _, unknown := range []string{"cooked", "fraction"} {
 		_, err = choose(all, []string{"raw", unknown}, false)
-		if exit, ok := errors.AsType[*cli.Error](err); !ok || exit.Code != cli.ExitUsage || exit.Hint != "exportbridge-dev bench --list" {
+		if exit, ok := errors.AsType[*cli.Error](err); !ok || exit.Code != cli.ExitUsage ||
+			exit.Hint != "exportbridge-dev bench --list" {
 			t.Errorf("an unknown row: %v", err)
 		}
 	}
@@ -241,14 +242,16 @@ func rounds(r row, ratios ...float64) []map[cell]measurement {
 	for i, ratio := range ratios {
 		// The rounds differ in speed: only the ratio counts.
 		base := float64(int(1) << i)
-		all = append(all, map[cell]measurement{r.cells[0]: {Seconds: base * ratio, Events: 1}, r.cells[1]: {Seconds: base, Events: 1}})
+		all = append(all, map[cell]measurement{r.cells[0]: {Seconds: base * ratio, Events: 1},
+			r.cells[1]: {Seconds: base, Events: 1}})
 	}
 	return all
 }
 
 func TestRowResult(t *testing.T) {
 	t.Parallel()
-	serial, speed, eos := rowNamed(t, "serial_fraction_20"), rowNamed(t, "naive_speedup_20"), rowNamed(t, "eos_overhead_20")
+	serial, speed, eos := rowNamed(t, "serial_fraction_20"), rowNamed(t, "naive_speedup_20"),
+		rowNamed(t, "eos_overhead_20")
 	for _, c := range []struct {
 		row             row
 		ratios          []float64
@@ -269,11 +272,6 @@ func TestRowResult(t *testing.T) {
 			t.Errorf("%s of %v: %+v", c.row.name, c.ratios, got)
 		}
 	}
-	fetch := rowNamed(t, "fetch_only_20")
-	got, ok := fetch.result([]map[cell]measurement{{fetch.cells[0]: {Seconds: 4, Requests: 100}}}, true)
-	if !ok || got.Verdict != verdictNone || got.Goal != nil || got.Value != 0.5 {
-		t.Errorf("a row without goal: %+v", got)
-	}
 	split := rowNamed(t, "split_allocs_per_page")
 	for allocs, want := range map[float64]verdict{0: verdictMet, 1: verdictShort} {
 		got, ok := split.result([]map[cell]measurement{{split.cells[0]: {PageAllocs: allocs}}}, true)
@@ -285,7 +283,7 @@ func TestRowResult(t *testing.T) {
 	if got, ok := flat.result([]map[cell]measurement{{}}, false); ok {
 		t.Errorf("memory that the system does not tell: %+v", got)
 	}
-	for _, name := range []string{"transactions_per_million_20", "broker_cpu_per_million_5", "broker_cpu_per_million_memory"} {
+	for _, name := range []string{"transactions_per_million_20", "broker_cpu_per_million_5"} {
 		unread := rowNamed(t, name)
 		if got, ok := unread.result([]map[cell]measurement{{}}, false); ok {
 			t.Errorf("%s that cannot be read: %+v", name, got)
@@ -331,10 +329,8 @@ func TestDocumentExplainsRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range testPlanner().rows() {
-		goal := ""
-		if r.direction != noGoal {
-			goal = strings.Trim((&result{Unit: r.unit, Direction: r.direction, Goal: &r.goal}).goalText(), "<>= %xsmMB")
-		}
+		shown := r.unmeasured()
+		goal := strings.Trim(shown.goalText(), "<>= %xsmMB")
 		explained := false
 		for line := range strings.Lines(string(page)) {
 			name, text, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
