@@ -56,10 +56,13 @@ func (c *Config) checkpointRecord(key string, cp *bridge.Checkpoint, topic *kafk
 	return rec, nil
 }
 
+// partition is that of the stream in the checkpoint topic.
+func (c *Config) partition() int32 { return kafkaclient.CheckpointPartition(c.Stream) }
+
 // ownRecord returns a record for the stream's partition of the checkpoint topic.
 func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 	return kgo.Record{
-		Topic: c.CheckpointTopic, Partition: kafkaclient.CheckpointPartition(c.Stream),
+		Topic: c.CheckpointTopic, Partition: c.partition(),
 		Key: []byte(key), Value: value, Timestamp: time.Now(),
 	}
 }

@@ -32,7 +32,7 @@ type copier struct {
 	failed  chan struct{} // closed when a copy failed, also because of another session
 	err     error         // of the copy; written before over and failed are closed
 
-	turn chan struct{}  // holds a token while a copy is written; guards kept
+	turn turn           // held while a copy is written; guards kept
 	kept bridge.Version // of the newest copy
 
 	mu   sync.Mutex // guards next
@@ -48,7 +48,7 @@ func startCopier(s *session, kept bridge.Checkpoint, every time.Duration) *copie
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &copier{
 		txn: &s.txn, topic: s.topics.Checkpoints, every: every, cancel: cancel,
-		over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: version,
+		over: make(chan struct{}), failed: make(chan struct{}), turn: make(turn, 1), kept: version,
 	}
 	c.running.Go(func() { c.run(ctx) })
 	return c
@@ -105,7 +105,7 @@ func (c *copier) introduce(ctx context.Context, cp bridge.Checkpoint) error {
 	case <-ctx.Done():
 		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", cp.Epoch, ctx.Err())
 	}
-	defer func() { <-c.turn }()
+	defer c.turn.release()
 	if cp.Zero() || cp.Epoch == c.kept.Epoch {
 		return nil
 	}
@@ -154,12 +154,10 @@ func (c *copier) fail(err error) {
 
 // copyNewest copies what was offered last, if it is newer than the copy.
 func (c *copier) copyNewest(ctx context.Context) error {
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := c.turn.take(ctx); err != nil {
+		return err
 	}
-	defer func() { <-c.turn }()
+	defer c.turn.release()
 	cp := c.offered()
 	if cp.Zero() || cp.Version.Compare(c.kept) <= 0 {
 		return nil

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaclient"
 )
 
 const (
@@ -81,7 +80,7 @@ func (t *topics) takeUsed(cfg *Config) partitions {
 		}
 		add(r.topic.Name, ids...)
 	}
-	add(cfg.CheckpointTopic, kafkaclient.CheckpointPartition(cfg.Stream))
+	add(cfg.CheckpointTopic, cfg.partition())
 	return used
 }
 

@@ -3,6 +3,7 @@ package kafkasink_test
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -190,4 +191,27 @@ func commitUntil(t *testing.T, s *kafkasink.Sink, cfg kafkastream.Config, done f
 		}
 	}
 	return batches
+}
+
+func TestEnlistStrict(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t, append(versions["transaction.version 0"], kfake.NumBrokers(3))...)
+	cfg := config(t, c.ListenAddrs(), exactly)
+	s := recovered(t, cfg)
+	var added, together atomic.Int64
+	c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true, When: func(req kmsg.Request) bool {
+			added.Add(1)
+			if len(req.(*kmsg.AddPartitionsToTxnRequest).Topics) > 1 {
+				together.Add(1)
+			}
+			return true
+		},
+	})
+	for seq := range mostBatches {
+		mustCommit(t, s, batch(cfg, seq))
+	}
+	if added.Load() == 0 || together.Load() > 0 {
+		t.Errorf("%d requests, %d for both topics; want those of the client", added.Load(), together.Load())
+	}
 }

@@ -69,9 +69,8 @@ func (h *CheckpointHistory) walk(
 	high := all.To
 	for step := int64(firstStep); high > all.From; step = min(2*step, longStep) {
 		low := max(all.From, high-step)
-		found := scanResult{
-			data: keyRecords{key: h.cfg.dataKey(), all: true}, copies: keyRecords{key: h.cfg.mirrorKey(), all: true},
-		}
+		found := h.cfg.scan()
+		found.data.all, found.copies.all = true, true
 		start, err := l.Scan(ctx, kafkaclient.Span{From: low, To: high}, found.add)
 		if err != nil {
 			return err
@@ -133,10 +132,10 @@ func (c *Config) committedLog(
 	if err != nil {
 		return nil, kafkaclient.Span{}, err
 	}
-	if !topics[0].Exists || len(topics[0].Partitions) <= int(kafkaclient.CheckpointPartition(c.Stream)) {
+	if !topics[0].Exists || len(topics[0].Partitions) <= int(c.partition()) {
 		return nil, kafkaclient.Span{}, nil
 	}
-	l := client.Partition(&topics[0], kafkaclient.CheckpointPartition(c.Stream))
+	l := client.Partition(&topics[0], c.partition())
 	all, err := l.Bounds(asking)
 	return l, all, err
 }

@@ -342,3 +342,15 @@ func TestJobsWaitWithinContext(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestWindowIsExactlyOnce(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		cfg := kafkastream.DefaultConfig()
+		cfg.Stream, cfg.Mode, cfg.CreateTopics, cfg.InstanceID = "events", mode, true, "pod-0"
+		own := cfg.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: "t", Origin: "backfill"})
+		if own.Mode != bridge.ExactlyOnce || own.CreateTopics || own.InstanceID != "" || own.Known != nil {
+			t.Errorf("of a stream %s: mode %s, creates topics %t, instance %q", mode, own.Mode, own.CreateTopics, own.InstanceID)
+		}
+	}
+}

@@ -36,7 +36,7 @@ type checkpointReader struct {
 // barrier it ends at the last stable offset.
 func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (bridge.Checkpoint, error) {
 	l := s.topics.checkpointLog(s.cfg)
-	found := scanResult{data: keyRecords{key: s.cfg.dataKey()}, copies: keyRecords{key: s.cfg.mirrorKey()}}
+	found := s.cfg.scan()
 	end, low, err := awaitEnd(ctx, s, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
@@ -139,6 +139,11 @@ type keyRecords struct {
 	all     bool // not only the newest
 }
 
+// scan returns the empty result of a search for the stream's checkpoints.
+func (c *Config) scan() scanResult {
+	return scanResult{data: keyRecords{key: c.dataKey()}, copies: keyRecords{key: c.mirrorKey()}}
+}
+
 func (s *scanResult) none() bool { return len(s.data.records)+len(s.copies.records) == 0 }
 
 // add keeps a record if it is a checkpoint of the stream.
@@ -177,7 +182,7 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	for i := 1; i < len(data); i++ {
 		if data[i].Version.Compare(data[i-1].Version) <= 0 && cfg.Log != nil {
 			cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
-				"topic", cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(cfg.Stream),
+				"topic", cfg.CheckpointTopic, "partition", cfg.partition(),
 				"earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
@@ -193,7 +198,7 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	}
 	if newest.Zero() {
 		return newest, fmt.Errorf("partition %d of %s, stream %s: %w",
-			kafkaclient.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
+			cfg.partition(), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return newest, nil
 }

@@ -154,7 +154,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 			return bridge.Receipt{}, err
 		}
 		r.sink.endSession()
-		if ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
+		if isFinal(ctx, err, try) {
 			return bridge.Receipt{}, fmt.Errorf("%w (outcome unknown: run it again, it detects what was published)", err)
 		}
 		r.sink.cfg.Tell(err)
@@ -244,6 +244,11 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 	return receipt, s.txn.end(ending)
 }
 
+// isFinal reports whether another attempt is useless.
+func isFinal(ctx context.Context, err error, try int) bool {
+	return ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries
+}
+
 // begin attempts to start a session.
 func (r *Repair) begin(ctx context.Context) error {
 	for try := 0; ; try++ {
@@ -252,7 +257,7 @@ func (r *Repair) begin(ctx context.Context) error {
 			r.sink.cfg.Tell(nil)
 			return nil
 		}
-		if ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
+		if isFinal(ctx, err, try) {
 			return fmt.Errorf("begin a repair of stream %s: %w", r.sink.cfg.Stream, err)
 		}
 		r.sink.cfg.Tell(err)

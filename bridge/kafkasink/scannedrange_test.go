@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestStretch reads logs backwards in steps, as readNewest does, that are cut
+// TestScannedRange reads logs backwards in steps, as newest does, that are cut
 // short at random: no offset may be passed over that was never read.
-func TestStretch(t *testing.T) {
+func TestScannedRange(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -59,7 +59,7 @@ func (t *topics) batchLimit(name string) int32 {
 // read_committed, at any offset. A consumer would prefetch, and restart at
 // every step backwards.
 func (t *topics) checkpointLog(cfg *Config) *kafkaclient.PartitionLog {
-	l := t.client.Partition(t.Checkpoints, kafkaclient.CheckpointPartition(cfg.Stream))
+	l := t.client.Partition(t.Checkpoints, cfg.partition())
 	l.Waiting = cfg.Report
 	return l
 }

@@ -212,3 +212,41 @@ func TestNewTopicSpreads(t *testing.T) {
 		t.Errorf("%d requests for all topics, want more than 2", n)
 	}
 }
+
+func idle(t *testing.T, cfg kafkastream.Config, s *kafkasink.Sink) (bridge.Receipt, error) {
+	t.Helper()
+	s.AgeSettings()
+	c := checkpoint(cfg, 1)
+	return s.Publish(t.Context(), bridge.Batch{Checkpoint: c, From: c})
+}
+
+func TestIdleStreamSeesItsTopics(t *testing.T) {
+	t.Parallel()
+	cfg, s := ready(t)
+	client := connect(t, cfg)
+	grown := int(cfg.Partitions) + 2
+	admin := kadm.NewClient(client)
+	if _, err := admin.UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {
+		t.Fatal(err)
+	}
+	for { // a broker knows them a moment after it has taken the request
+		topics, err := admin.ListTopics(t.Context(), cfg.Topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(topics[cfg.Topic].Partitions) == grown {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	receipt, err := idle(t, cfg, s)
+	if err != nil || receipt.Topics[0].Partitions != grown {
+		t.Errorf("%v, topics %+v; want %d partitions", err, receipt.Topics, grown)
+	}
+	deleteTopic(t, cfg, cfg.Topic)
+	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, int32(grown), nil)
+	_, err = idle(t, cfg, s)
+	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); f.Code != "topic_changed" {
+		t.Errorf("%v with code %s; want that the topic is another one", err, f.Code)
+	}
+}
