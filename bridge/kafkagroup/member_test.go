@@ -316,7 +316,7 @@ func TestStandbySaysWhoHasTheStream(t *testing.T) {
 	})
 	for range 2 { // the first may have asked before
 		seen.Forget()
-		seen.Await(t, kafkatest.Patience, "brokers that answer", kafkatest.IsNil)
+		seen.Await(t, "brokers that answer", kafkatest.IsNil)
 	}
 	cancel()
 	if err := kafkatest.Receive(t, gaveUp, "acquire to end"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pod-7") {
@@ -460,16 +460,16 @@ func TestStandbyReportsBrokersAway(t *testing.T) {
 	var seen kafkatest.Reports
 	p.cfg.Report = seen.Add
 	standby := begin(t, p.open(""))
-	seen.Await(t, kafkatest.Patience, "brokers that answer", kafkatest.IsNil)
+	seen.Await(t, "brokers that answer", kafkatest.IsNil)
 	srv.Stop()
-	seen.Await(t, kafkatest.Patience, "the dead broker", kafkatest.Mentions(srv.Addr[0]))
+	seen.Await(t, "the dead broker", kafkatest.Mentions(srv.Addr[0]))
 	select {
 	case r := <-standby:
 		t.Fatalf("acquire did not wait for the broker: %v", r)
 	default:
 	}
 	srv.Start()
-	seen.Await(t, kafkatest.Patience, "brokers that answer", kafkatest.IsNil)
+	seen.Await(t, "brokers that answer", kafkatest.IsNil)
 }
 
 // TestCloseEndsAcquire: a process that stops while it stands by.

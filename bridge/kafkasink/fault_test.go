@@ -242,12 +242,12 @@ func TestStallExplained(t *testing.T) {
 	s := recovered(t, cfg)
 	fault := cluster.Fault(refuse("", kerr.NotEnoughReplicas, -1))
 	result := publishing(t, s, page(event("e1", "u")))
-	seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge no records"))
+	seen.Await(t, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge no records"))
 	fault.Remove()
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	seen.Await(t, time.Second, "success", kafkatest.IsNil)
+	seen.Await(t, "success", kafkatest.IsNil)
 }
 
 func TestRecordErrors(t *testing.T) {

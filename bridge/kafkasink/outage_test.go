@@ -24,12 +24,12 @@ func TestBrokerDownAndBack(t *testing.T) {
 	var seen kafkatest.Reports
 	cfg := config(t, srv.Addr, reportTo(&seen))
 	s := recovered(t, cfg)
-	seen.Await(t, time.Second, "success", kafkatest.IsNil)
+	seen.Await(t, "success", kafkatest.IsNil)
 	publish(t, s, page(event("e0", "u")))
 	srv.Stop()
 
 	result := publishing(t, s, page(event("e1", "u")))
-	err := seen.Await(t, 10*time.Second, "the dead broker", kafkatest.Mentions(srv.Addr[0], "refused"))
+	err := seen.Await(t, "the dead broker", kafkatest.Mentions(srv.Addr[0], "refused"))
 	kafkatest.AsFault(t, err, bridge.Transient, "")
 	select {
 	case err := <-result:
@@ -45,7 +45,7 @@ func TestBrokerDownAndBack(t *testing.T) {
 	case <-time.After(kafkatest.Patience):
 		t.Fatal("publish did not go on when the broker was back")
 	}
-	seen.Await(t, time.Second, "success", kafkatest.IsNil)
+	seen.Await(t, "success", kafkatest.IsNil)
 	if got := len(consume(t, cfg, cfg.Topic)); got != 2 {
 		t.Errorf("%d records, want 2", got)
 	}
@@ -62,7 +62,7 @@ func TestRecoverWaits(t *testing.T) {
 		_, err := s.Recover(t.Context(), nil)
 		result <- err
 	}()
-	seen.Await(t, 10*time.Second, "the dead broker", kafkatest.Mentions(srv.Addr[0], "refused"))
+	seen.Await(t, "the dead broker", kafkatest.Mentions(srv.Addr[0], "refused"))
 	srv.Start()
 	select {
 	case err := <-result:
@@ -72,7 +72,7 @@ func TestRecoverWaits(t *testing.T) {
 	case <-time.After(kafkatest.Patience):
 		t.Fatal("recover did not go on when the broker was back")
 	}
-	seen.Await(t, time.Second, "success", kafkatest.IsNil)
+	seen.Await(t, "success", kafkatest.IsNil)
 }
 
 // TestSilentBroker: the broker takes requests and never answers.
@@ -87,7 +87,7 @@ func TestSilentBroker(t *testing.T) {
 		return nil, nil, false
 	})
 	result := publishing(t, s, page(event("e1", "u")))
-	seen.Await(t, 10*time.Second, "the silent broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
+	seen.Await(t, "the silent broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
 	close(release)
 	select {
 	case err := <-result:
@@ -114,7 +114,7 @@ func TestAdvertisedAddress(t *testing.T) {
 	s := open(t, cfg)
 	stop := recovering(t, s)
 	defer stop()
-	seen.Await(t, 10*time.Second, "the advertised address",
+	seen.Await(t, "the advertised address",
 		kafkatest.Mentions("advertised address", "nowhere.invalid:9092"))
 	findings := cfg.Needs().Check(t.Context())
 	if f := findings[0]; f.Level != kafkaadmin.LevelFail || !strings.Contains(f.Text, "nowhere.invalid:9092") ||

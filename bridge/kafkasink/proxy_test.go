@@ -121,7 +121,7 @@ func TestEndStalls(t *testing.T) {
 		rule.Until, rule.Times = until, -1 // the client asks again
 		p.Add(rule)
 		result := started(func() error { return commit(t, s, batch(cfg, 0)) })
-		seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions("commit a transaction of "+cfg.CheckpointTopic))
+		seen.Await(t, "the stall", kafkatest.Mentions("commit a transaction of "+cfg.CheckpointTopic))
 		close(until)
 		if err := <-result; err != nil {
 			t.Fatal(err)

@@ -116,7 +116,7 @@ func TestHeldBack(t *testing.T) {
 		_, err := impatient.Recover(ctx, nil)
 		gaveUp <- err
 	}()
-	seen.Await(t, 10*time.Second, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
+	seen.Await(t, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
 	cancel()
 	f := kafkatest.AsFault(t, <-gaveUp, bridge.Transient, "")
 	if !kafkatest.Mentions(p, "producer ", "somebody."+cfg.Topic)(f) ||
@@ -134,7 +134,7 @@ func TestHeldBack(t *testing.T) {
 		}
 		result <- err
 	}()
-	again.Await(t, 10*time.Second, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
+	again.Await(t, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
 	select {
 	case err := <-result:
 		t.Fatalf("recover did not wait: %v", err)

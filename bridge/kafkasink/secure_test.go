@@ -184,7 +184,7 @@ func TestNoTLSToTLS(t *testing.T) {
 	s := open(t, config(t, cluster.ListenAddrs(), reportTo(&seen)))
 	stop := recovering(t, s)
 	defer stop()
-	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
+	err := seen.Await(t, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
 	kafkatest.AsFault(t, err, bridge.Transient, "")
 }
 
@@ -197,7 +197,7 @@ func TestTLSToNoTLS(t *testing.T) {
 	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkastream.Config) { c.Report, c.TLSEnabled = seen.Add, true }))
 	stop := recovering(t, s)
 	defer stop()
-	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
+	err := seen.Await(t, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
 	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !strings.Contains(f.Hint, "TLS") {
 		t.Errorf("hint %q does not suspect TLS", f.Hint)
 	}

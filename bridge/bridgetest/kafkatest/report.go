@@ -53,10 +53,10 @@ func (r *Reports) Seen() []error {
 	return append([]error(nil), r.seen...)
 }
 
-// Await waits until the newest report suits.
-func (r *Reports) Await(t *testing.T, limit time.Duration, what string, suits func(error) bool) error {
+// Await waits until the newest report suits, as long as a busy machine may need.
+func (r *Reports) Await(t *testing.T, what string, suits func(error) bool) error {
 	t.Helper()
-	deadline := time.After(limit)
+	deadline := time.After(Patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -71,7 +71,7 @@ func (r *Reports) Await(t *testing.T, limit time.Duration, what string, suits fu
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("no report of %s within %s; last of %d: %v", what, limit, len(seen), last)
+			t.Fatalf("no report of %s within %s; last of %d: %v", what, Patience, len(seen), last)
 		}
 	}
 }
