@@ -73,6 +73,12 @@ func TestCheckpointGolden(t *testing.T) {
 			},
 			WrittenAt: 1795687300000,
 		},
+		"gap": {
+			Format: bridge.ListingFormat, Stream: "audit", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Cursor: bridge.Watermark{At: 1795687201000}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
+			Listing:   &bridge.Listing{Floor: 1795680000000, Marks: []bridge.ListingMark{{At: 1795687000000}}, Gap: 1795687000000},
+			WrittenAt: 1795687300000,
+		},
 	} {
 		got, err := c.Encode()
 		if err != nil {
