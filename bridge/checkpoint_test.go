@@ -25,7 +25,8 @@ func full() bridge.Checkpoint {
 		Source: bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"},
 		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
 		Drained: true, EndedEmpty: 3, PausedUntil: bridge.Forever,
-		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Version{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
+		Change: &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy",
+			From: bridge.Version{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
 		RewindEnd: &bridge.RewindEnd{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
 		Topic:     "export.events", KnownFrom: 1690000000000,
 		Overlap: &bridge.Overlap{From: 1690000000001, Until: 1690000000002, Dropped: 3, Done: true},
@@ -42,7 +43,8 @@ func TestCheckpointGolden(t *testing.T) {
 			MarksEnd: true, RecentCursors: bridge.RecentCursors{1, 0x0102030405060708},
 		},
 		"topics": {
-			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
 			Topics: []bridge.TopicState{
 				{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000, End: 1234600, Start: 7, KeepsAll: true},
 				{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", DeadLetters: true, Partitions: 6},
@@ -50,27 +52,37 @@ func TestCheckpointGolden(t *testing.T) {
 			Events: 1234567, Pages: 1235, WrittenAt: 1700000000003,
 		},
 		"ids": {
-			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events", ItemID: "/id"}, WrittenAt: 1,
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Origin: bridge.Origin{Resource: "events", ItemID: "/id"}, WrittenAt: 1,
 		},
 		"border": {
-			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Cursor: "c2", Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Cursor: "c2",
+			Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
 			Border: bridge.Border{
 				Items: bridge.BorderItems{bridge.NewBorderItem(&bridge.Event{ID: []byte("e1"), Raw: []byte(`{"id":"e1"}`)}), {255}}, Of: 100, Hold: 40,
 				FirstNext: bridge.DigestCursor("c1"), TailFrom: 1700000000000,
 			},
 		},
 		"outside": {
-			Format: 1, Stream: "events.aaaaaa.w0.1-2", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events", Start: 1, End: 2},
+			Format: 1, Stream: "events.aaaaaa.w0.1-2", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Origin: bridge.Origin{Resource: "events", Start: 1, End: 2},
 			Events: 617, Pages: 7, Outside: 417, WrittenAt: 1,
 		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 		"listing": {
-			Format: bridge.ListingFormat, Stream: "audit", Version: bridge.Version{Epoch: 2, Seq: 9}, Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Format: bridge.ListingFormat, Stream: "audit", Version: bridge.Version{Epoch: 2, Seq: 9}, Mode: bridge.ExactlyOnce,
+			Kind:   bridge.KindData,
 			Cursor: bridge.Watermark{At: 1795687201000, Part: 2}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
 			Listing: &bridge.Listing{
 				Floor: 1795680000000, Reach: 180000, Marks: []bridge.ListingMark{{At: 1795687000000, Topics: topicsTo(77)}},
 				Again: 1795687100000, Behind: topicsTo(80),
 			},
+			WrittenAt: 1795687300000,
+		},
+		"gap": {
+			Format: bridge.ListingFormat, Stream: "audit", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Cursor: bridge.Watermark{At: 1795687201000}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
+			Listing:   &bridge.Listing{Floor: 1795680000000, Marks: []bridge.ListingMark{{At: 1795687000000}}, Gap: 1795687000000},
 			WrittenAt: 1795687300000,
 		},
 	} {

@@ -29,11 +29,13 @@ func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 	t.Parallel()
 	from := bridge.Checkpoint{
 		Format: 1, Stream: "s", Version: bridge.Version{Epoch: 3, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Drained: true, MarksEnd: true,
-		Origin: bridge.Origin{Resource: "events", Start: 5}, Source: bridge.SourceIdentity{Workspace: "w"}, Topic: "t", Topics: []bridge.TopicState{{Name: "t", ID: "1"}},
+		Origin: bridge.Origin{Resource: "events", Start: 5}, Source: bridge.SourceIdentity{Workspace: "w"}, Topic: "t",
+		Topics: []bridge.TopicState{{Name: "t", ID: "1"}},
 		Events: 90, Pages: 9, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 940, PausedUntil: bridge.Forever,
 		RecentCursors: bridge.RecentCursors{1}, Overlap: &bridge.Overlap{From: 100, Until: 800, Dropped: 4},
 	}
-	got := bridge.GoBack(from, bridge.Target{Cursor: "c4", Pages: 4, Start: 3, PositionTime: 400}, 300, []bridge.TopicState{{Name: "t", ID: "1"}})
+	got := bridge.GoBack(from, bridge.Target{Cursor: "c4", Pages: 4, Start: 3, PositionTime: 400}, 300,
+		[]bridge.TopicState{{Name: "t", ID: "1"}})
 	got.Change = nil
 	origin := from.Origin
 	origin.Start = 3

@@ -53,7 +53,8 @@ func TestListing(t *testing.T) {
 			got := since.Topics[0].Ends.Offsets()[0]
 			i := slices.IndexFunc(done, func(w window) bool { return w.to >= at.At-lookBack.Milliseconds() })
 			if got > done[i].end {
-				t.Fatalf("seed %d: read from offset %d, the window from %d to %d was published from %d on", seed, got, done[i].from, done[i].to, done[i].end)
+				t.Fatalf("seed %d: read from offset %d, the window from %d to %d was published from %d on", seed, got,
+					done[i].from, done[i].to, done[i].end)
 			}
 			early := slices.IndexFunc(done, func(w window) bool { return w.from >= at.At-lookBack.Milliseconds()*5/4-bridge.ListingMargin-longest })
 			if got < done[early].end && early > 0 {

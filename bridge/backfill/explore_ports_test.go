@@ -189,8 +189,9 @@ func (s pages) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, err
 		if first+2 < last {
 			next = strconv.Itoa(first + 2)
 		}
-		page := bridgetest.NewPage(at, fmt.Appendf(nil, `{"metadata":{"organization":{"slug":%q},"application":{"slug":"web"}},"items":[%s],"nextCursor":%q}`,
-			tenant, strings.Join(items, ","), next))
+		page := bridgetest.NewPage(at,
+			fmt.Appendf(nil, `{"metadata":{"organization":{"slug":%q},"application":{"slug":"web"}},"items":[%s],"nextCursor":%q}`,
+				tenant, strings.Join(items, ","), next))
 		page.Next = next
 		return page, nil
 	})

@@ -170,7 +170,8 @@ func (x *explored) carryOut(p *process) {
 // run runs the plan and returns the calls of the first process and, if rules are broken,
 // which.
 func (p jobPlan) run(t *testing.T) (first []string, broken string) {
-	x := &explored{world: newWorld(t, 0), plan: p, live: bridge.Checkpoint{Source: tenantA, Origin: bridge.Origin{Start: second(100)}}, tenant: tenantA, holds: make(map[string]int)}
+	x := &explored{world: newWorld(t, 0), plan: p, live: bridge.Checkpoint{Source: tenantA,
+		Origin: bridge.Origin{Start: second(100)}}, tenant: tenantA, holds: make(map[string]int)}
 	x.wanted = x.world.plan(6, 2)
 	x.wanted.Topic, x.wanted.TopicID, x.wanted.Parallel, x.wanted.PageSize, x.wanted.Source = "events", "topic-0", 1, 2, tenantA
 	if p.unknown {

@@ -45,7 +45,8 @@ type planLog struct {
 }
 
 func newPlanLog(t *testing.T, topic *bridgetest.Topic) *planLog {
-	return &planLog{t: t, topic: topic, plans: make(map[string]*kgo.Record), fails: make(map[int]bridgetest.Failure), changed: make(chan struct{})}
+	return &planLog{t: t, topic: topic, plans: make(map[string]*kgo.Record), fails: make(map[int]bridgetest.Failure),
+		changed: make(chan struct{})}
 }
 
 func (l *planLog) Records(context.Context, time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
@@ -165,7 +166,8 @@ func newWorld(t *testing.T, events int) *world {
 	t.Helper()
 	topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
 	w := &world{
-		t: t, topic: topic, log: newPlanLog(t, topic), group: bridgetest.NewGroup(t), sources: make(map[string]*bridgetest.Source), broken: make(map[int]error),
+		t: t, topic: topic, log: newPlanLog(t, topic), group: bridgetest.NewGroup(t),
+		sources: make(map[string]*bridgetest.Source), broken: make(map[int]error),
 	}
 	w.jobs = backfill.NewJobs(w.log, stream)
 	for i := range events {

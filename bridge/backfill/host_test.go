@@ -132,7 +132,8 @@ func TestPlanOfStream(t *testing.T) {
 	s, topics := w.beside()
 	plan := func(r *backfill.Spec) (*backfill.Plan, error) { return s.Plan(t.Context(), r, time.Now()) }
 	p, err := plan(ask(40))
-	if err != nil || len(p.Job.Windows) != 4 || p.Job.RateLimit != 50 || p.Job.AtOnce() != 4 || p.Job.Topic != "export.events" || !backfill.ValidID(p.Job.ID) ||
+	if err != nil || len(p.Job.Windows) != 4 || p.Job.RateLimit != 50 || p.Job.AtOnce() != 4 ||
+		p.Job.Topic != "export.events" || !backfill.ValidID(p.Job.ID) ||
 		len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "has not started") {
 		t.Fatalf("%+v, %v", p, err)
 	}

@@ -40,7 +40,8 @@ func TestOverlap(t *testing.T) {
 	elsewhere.ID, elsewhere.Topic = "cccccc", "another"
 	w.begin(elsewhere)
 	at := func(epoch, from, position int64) bridge.Checkpoint {
-		return bridge.Checkpoint{Version: bridge.Version{Epoch: epoch, Seq: 3}, Origin: bridge.Origin{Start: second(int(from))}, PositionTime: second(int(position))}
+		return bridge.Checkpoint{Version: bridge.Version{Epoch: epoch, Seq: 3},
+			Origin: bridge.Origin{Start: second(int(from))}, PositionTime: second(int(position))}
 	}
 	older := at(1, 150, 180)
 	older.Seq = 2
@@ -121,7 +122,8 @@ func TestList(t *testing.T) {
 		}
 		w.log.put("cccccc", `{"v":7}`)
 		_, err = w.jobs.List(t.Context(), 0)
-		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Class != bridge.Permanent || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "key job/events/cccccc") {
+		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Class != bridge.Permanent ||
+			!errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "key job/events/cccccc") {
 			t.Errorf("a plan of a newer version: %v", err)
 		}
 		if err := w.jobs.Begin(t.Context(), backfill.Job{ID: "cccccc"}); !errors.Is(err, bridge.ErrForeign) {
@@ -173,7 +175,8 @@ func TestTidy(t *testing.T) {
 		for _, j := range all {
 			left[j.ID] = j
 		}
-		if j := left["aaaaaa"]; len(j.Windows) != 1 || j.From != second(0) || j.To != second(40) || j.Windows[0].Events != 40 || !j.Reduced || j.State != backfill.Done {
+		if j := left["aaaaaa"]; len(j.Windows) != 1 || j.From != second(0) || j.To != second(40) ||
+			j.Windows[0].Events != 40 || !j.Reduced || j.State != backfill.Done {
 			t.Errorf("of one that is done stays %+v", j)
 		}
 		if j := left["cancel"]; len(j.Windows) != 2 || j.Windows[0].Events != 8 || j.Windows[0].Ended != "" || !j.Reduced {

@@ -28,10 +28,12 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantOnce(40)
-		if sum := job.Totals(); sum.Events != 40 || sum.Pages < 10 || sum.DeadLettered != 0 || job.State != backfill.Done || job.Ended() != 5 || job.By != "a test" || job.Changed == 0 {
+		if sum := job.Totals(); sum.Events != 40 || sum.Pages < 10 || sum.DeadLettered != 0 || job.State != backfill.Done ||
+			job.Ended() != 5 || job.By != "a test" || job.Changed == 0 {
 			t.Errorf("%+v", job)
 		}
-		if got := w.job(); got.State != backfill.Done || got.Ended() != 5 || got.Windows[4].Events != 8 || got.Windows[0].Ended != "on its last page" {
+		if got := w.job(); got.State != backfill.Done || got.Ended() != 5 || got.Windows[4].Events != 8 ||
+			got.Windows[0].Ended != "on its last page" {
 			t.Errorf("committed is %+v", got)
 		}
 		if w.most != 2 || len(w.opened) != 5 || w.running != 0 {
@@ -132,7 +134,8 @@ func TestDoubt(t *testing.T) {
 			inWorld(t, 20, func(t *testing.T, w *world) {
 				w.log.fails[n] = how
 				job, err := w.start(w.begin(w.plan(20, 2))).Do(t.Context())
-				if err != nil || job.State != backfill.Done || job.Ended() != 2 || len(w.said) != 1 || !strings.Contains(w.said[0], bridgetest.ErrDown.Error()) {
+				if err != nil || job.State != backfill.Done || job.Ended() != 2 || len(w.said) != 1 ||
+					!strings.Contains(w.said[0], bridgetest.ErrDown.Error()) {
 					t.Errorf("%s, change %d: %+v, %v, said %v", how, n, job, err, w.said)
 				}
 				w.wantOnce(20)
@@ -169,11 +172,13 @@ func TestCancel(t *testing.T) {
 		})
 		began := time.Now()
 		job, err := run.Do(t.Context())
-		if !errors.Is(err, backfill.ErrCancelled) || !strings.Contains(err.Error(), "by you (wrong bounds)") || time.Since(began) > time.Second || job.ID != "aaaaaa" {
+		if !errors.Is(err, backfill.ErrCancelled) || !strings.Contains(err.Error(), "by you (wrong bounds)") ||
+			time.Since(began) > time.Second || job.ID != "aaaaaa" {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		left := len(w.topic.Records())
-		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.WasCancelled || !strings.Contains(err.Error(), "was cancelled by you (wrong bounds) and cannot be resumed") {
+		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.WasCancelled ||
+			!strings.Contains(err.Error(), "was cancelled by you (wrong bounds) and cannot be resumed") {
 			t.Errorf("resumed: %v", err)
 		}
 		if again, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "another"}, true); err != nil || again.By != "you" {
@@ -370,11 +375,13 @@ func TestResume(t *testing.T) {
 			t.Errorf("as planned: %+v, %v", job, err)
 		}
 		dry := backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill, RateLimit: new(9.0), Parallel: new(3)}
-		if job, err = w.planner().Resumable(t.Context(), &dry); err != nil || job.RateLimit != 9 || job.AtOnce() != 3 || w.job().RateLimit != 2.5 {
+		if job, err = w.planner().Resumable(t.Context(), &dry); err != nil || job.RateLimit != 9 || job.AtOnce() != 3 ||
+			w.job().RateLimit != 2.5 {
 			t.Errorf("a dry run: %+v, %v; committed %+v", job, err, w.job())
 		}
 		job, err = w.resume(backfill.Resumption{RateLimit: new(9.0), Parallel: new(3)})
-		if got := w.job(); err != nil || job.RateLimit != 9 || got.RateLimit != 9 || got.Parallel != 3 || !slices.Equal(got.Windows, plan.Windows) {
+		if got := w.job(); err != nil || job.RateLimit != 9 || got.RateLimit != 9 || got.Parallel != 3 ||
+			!slices.Equal(got.Windows, plan.Windows) {
 			t.Errorf("with new limits: %+v, %v; committed %+v", job, err, got)
 		}
 		other := w.planner()
@@ -403,11 +410,13 @@ func TestResumeBusy(t *testing.T) {
 			}
 			return backfill.Resumption{Waiting: func(process string) { said = append(said, process) }}
 		}
-		if _, err := w.resume(busy(8 * time.Second)); err != nil || time.Since(began) < 8*time.Second || !slices.Equal(said, []string{"somebody at /10.0.0.1"}) {
+		if _, err := w.resume(busy(8 * time.Second)); err != nil || time.Since(began) < 8*time.Second ||
+			!slices.Equal(said, []string{"somebody at /10.0.0.1"}) {
 			t.Errorf("after %s: %v, said %v", time.Since(began), err, said)
 		}
 		began = time.Now()
-		if _, err := w.resume(busy(time.Hour)); reasonOf(err) != backfill.InUse || !strings.Contains(err.Error(), "is running job aaaaaa") || time.Since(began) > time.Minute {
+		if _, err := w.resume(busy(time.Hour)); reasonOf(err) != backfill.InUse ||
+			!strings.Contains(err.Error(), "is running job aaaaaa") || time.Since(began) > time.Minute {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

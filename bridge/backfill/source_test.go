@@ -131,7 +131,8 @@ func TestPlanSource(t *testing.T) {
 func TestJobRequest(t *testing.T) {
 	t.Parallel()
 	request := func(host, tenant string) bridge.Fingerprint {
-		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartParam + "tenant", Value: tenant}})
+		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host},
+			{Name: bridge.PartParam + "tenant", Value: tenant}})
 	}
 	live := func(f bridge.Fingerprint) checkpoints {
 		return checkpoints{{Origin: bridge.Origin{Start: second(5000), Request: f}, PositionTime: second(6000)}}

@@ -177,7 +177,8 @@ func (p retryPlan) run(t *testing.T) (first []string, broken string) {
 			return nil
 		})
 		r.Source, r.Publisher, r.Events = failingSource{x.source, x}, failingPublisher{x.publisher, x}, failingEvents{x.events, x}
-		if err := r.Run(t.Context(), places); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed && !strings.Contains(err.Error(), "made again") || err == nil && reported != len(places) {
+		if err := r.Run(t.Context(), places); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed &&
+			!strings.Contains(err.Error(), "made again") || err == nil && reported != len(places) {
 			x.broken = append(x.broken, fmt.Sprintf("round %d ends with %v after %d letters", x.round, err, reported))
 		}
 	}
@@ -211,7 +212,8 @@ func TestExploreRetry(t *testing.T) {
 				for second := at % 3; second < 20; second += 3 {
 					for how := range bridgetest.Persisted + 1 {
 						fails := [2]failing{{at, how}, {second, how}}
-						all = append(all, retryPlan{fails: fails, what: what}, retryPlan{fails: fails, what: what, older: true}, retryPlan{fails: fails, older: true, then: what})
+						all = append(all, retryPlan{fails: fails, what: what}, retryPlan{fails: fails, what: what, older: true},
+							retryPlan{fails: fails, older: true, then: what})
 					}
 				}
 			}

@@ -45,7 +45,8 @@ func newWorld(t *testing.T) *world {
 	log, events := fakelog.New("dlq.export.events", 2), fakelog.New("export.events", 1)
 	w := &world{
 		t: t, log: log, topic: &deadletter.Topic{Log: log, Stream: stream},
-		source: bridgetest.NewSource(t, bridgetest.Export{PageSize: 3}), publisher: &publisher{t: t, marks: make(map[string][]byte), events: events}, events: events,
+		source:    bridgetest.NewSource(t, bridgetest.Export{PageSize: 3}),
+		publisher: &publisher{t: t, marks: make(map[string][]byte), events: events}, events: events,
 	}
 	w.publisher.open()
 	return w
@@ -70,11 +71,13 @@ func (w *world) letter(id string) deadletter.Place { return w.whole(item(id), br
 
 // position writes a letter that holds only where the item was.
 func (w *world) position(item, id, cursor string, index int, headers ...string) deadletter.Place {
-	value, err := json.Marshal(map[string]any{"id": id, "size": len(item), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index})
+	value, err := json.Marshal(map[string]any{"id": id, "size": len(item),
+		"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	headers = append(headers, "eb-reason", string(bridge.DefectTooLarge), "eb-cursor-hash", bridge.CursorHash(cursor), "eb-index", fmt.Sprint(index))
+	headers = append(headers, "eb-reason", string(bridge.DefectTooLarge), "eb-cursor-hash", bridge.CursorHash(cursor),
+		"eb-index", fmt.Sprint(index))
 	return w.add(string(value), headers...)
 }
 
@@ -153,7 +156,8 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	}
 	e := &page.Events[0]
 	if string(e.ID) == p.tooLarge && p.tooLarge != "" {
-		return bridge.Receipt{}, fmt.Errorf("%w: %w", bridge.ErrRejected, &bridge.Fault{Class: bridge.Permanent, Err: fmt.Errorf("%s is too large", e.ID)})
+		return bridge.Receipt{}, fmt.Errorf("%w: %w", bridge.ErrRejected,
+			&bridge.Fault{Class: bridge.Permanent, Err: fmt.Errorf("%s is too large", e.ID)})
 	}
 	if p.rehearsal {
 		return bridge.Receipt{}, nil

@@ -61,10 +61,12 @@ func TestRetryListed(t *testing.T) {
 			t.Errorf("cursor %q: %+v, %v", cursor, one, err)
 		}
 	}
-	if one, err := retry("r1:1:2:1", first+3050, tenant); err != nil || one.Result != deadletter.Refused || !strings.Contains(one.Detail, "does not list it") {
+	if one, err := retry("r1:1:2:1", first+3050, tenant); err != nil || one.Result != deadletter.Refused ||
+		!strings.Contains(one.Detail, "does not list it") {
 		t.Errorf("gone: %+v, %v", one, err)
 	}
-	if _, err := retry("r1:1:2:1", first+3000, bridge.SourceIdentity{Organization: "b"}); err == nil || !strings.Contains(err.Error(), "belongs to a//") {
+	if _, err := retry("r1:1:2:1", first+3000, bridge.SourceIdentity{Organization: "b"}); err == nil ||
+		!strings.Contains(err.Error(), "belongs to a//") {
 		t.Errorf("another tenant: %v", err)
 	}
 }

@@ -38,7 +38,8 @@ func TestRetry(t *testing.T) {
 		if all[0] != want {
 			t.Errorf("%+v, want %+v", all[0], want)
 		}
-		if !slices.Equal(w.publisher.published, []string{item("a"), item("b")}) || w.publisher.sources[1] != (bridge.SourceIdentity{Organization: "a/b", Application: "web shop"}) {
+		if !slices.Equal(w.publisher.published, []string{item("a"), item("b")}) ||
+			w.publisher.sources[1] != (bridge.SourceIdentity{Organization: "a/b", Application: "web shop"}) {
 			t.Errorf("published %v of %v", w.publisher.published, w.publisher.sources)
 		}
 		if w.publisher.indexes[1] != 7 {
@@ -50,7 +51,8 @@ func TestRetry(t *testing.T) {
 		if got := string(w.publisher.marks["0/0"]); got != mark {
 			t.Errorf("its mark is\n%s, want\n%s", got, mark)
 		}
-		again := w.must(append(places, places...), deadletter.PublishedBefore, deadletter.PublishedBefore, deadletter.PublishedBefore, deadletter.PublishedBefore)
+		again := w.must(append(places, places...), deadletter.PublishedBefore, deadletter.PublishedBefore,
+			deadletter.PublishedBefore, deadletter.PublishedBefore)
 		if !strings.HasPrefix(again[0].Detail, "at 2000-01-01 ") {
 			t.Errorf("%+v", again[0])
 		}
@@ -105,8 +107,10 @@ func TestRetryDuplicates(t *testing.T) {
 	if !strings.HasPrefix(later[0].Detail, "of dead letter 0:0, at 2") {
 		t.Errorf("%+v", later[0])
 	}
-	w.must([]deadletter.Place{at(w, nameless, "1"), at(w, nameless, "2"), at(w, nameless, "1")}, deadletter.Published, deadletter.Published, deadletter.Duplicate)
-	w.must([]deadletter.Place{w.whole(formA, bridge.DefectSharedID), w.whole(formB, bridge.DefectSharedID), w.whole(formA, bridge.DefectSharedID)},
+	w.must([]deadletter.Place{at(w, nameless, "1"), at(w, nameless, "2"), at(w, nameless, "1")}, deadletter.Published,
+		deadletter.Published, deadletter.Duplicate)
+	w.must([]deadletter.Place{w.whole(formA, bridge.DefectSharedID), w.whole(formB, bridge.DefectSharedID),
+		w.whole(formA, bridge.DefectSharedID)},
 		deadletter.Published, deadletter.Published, deadletter.Duplicate)
 
 	// Marks of older versions name the event by its id alone.
@@ -132,9 +136,11 @@ func TestRetryFromCursor(t *testing.T) {
 		w.origin = bridge.Origin{Start: 500}
 		w.source.FailRequest(2, &bridge.Fault{Class: bridge.Transient, Err: bridgetest.ErrDown})
 		all := w.must([]deadletter.Place{
-			w.position(item("b"), "b", "", 1), w.position(item("d"), "d", cursor, 0), w.position(`{"other":"bytes"}`, "c", "", 2), w.position(item("gone"), "gone", cursor, 0),
+			w.position(item("b"), "b", "", 1), w.position(item("d"), "d", cursor, 0),
+			w.position(`{"other":"bytes"}`, "c", "", 2), w.position(item("gone"), "gone", cursor, 0),
 		}, deadletter.Published, deadletter.Published, deadletter.Published, deadletter.Refused)
-		if all[0].From != "cursor" || all[2].Detail != "its bytes in the API have changed" || all[3].Detail != "it is no longer on the page at its cursor (it was item 0)" {
+		if all[0].From != "cursor" || all[2].Detail != "its bytes in the API have changed" ||
+			all[3].Detail != "it is no longer on the page at its cursor (it was item 0)" {
 			t.Errorf("%+v", all)
 		}
 		if !slices.Equal(w.publisher.published, []string{item("b"), item("d"), item("c")}) {
@@ -146,13 +152,16 @@ func TestRetryFromCursor(t *testing.T) {
 		w.source.Refuse(func(bridge.Position) error {
 			return &bridge.Fault{Class: bridge.BadCursor, Err: errors.New("the cursor has expired")}
 		})
-		lost := w.add(fmt.Sprintf(`{"id":"x","size":1,"sha256":%q,"index":0}`, strings.Repeat("0", 64)), "eb-cursor-hash", "hash", "eb-index", "0")
+		lost := w.add(fmt.Sprintf(`{"id":"x","size":1,"sha256":%q,"index":0}`, strings.Repeat("0", 64)), "eb-cursor-hash",
+			"hash", "eb-index", "0")
 		all = w.must([]deadletter.Place{w.position(item("e"), "e", cursor, 0), lost}, deadletter.Refused, deadletter.Refused)
-		if !strings.Contains(all[0].Detail, "the API rejects its cursor: the cursor has expired") || all[1].Detail != "its cursor was too long to be kept" {
+		if !strings.Contains(all[0].Detail, "the API rejects its cursor: the cursor has expired") ||
+			all[1].Detail != "its cursor was too long to be kept" {
 			t.Errorf("%+v", all)
 		}
 		w.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Err: bridgetest.ErrDown} })
-		if all, err := w.retry(w.position(item("f"), "f", cursor, 0)); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "letter ") || len(all) > 0 {
+		if all, err := w.retry(w.position(item("f"), "f", cursor, 0)); !errors.Is(err, bridgetest.ErrDown) ||
+			!strings.Contains(err.Error(), "letter ") || len(all) > 0 {
 			t.Errorf("an API that is away: %+v, %v", all, err)
 		}
 	})
@@ -178,7 +187,8 @@ func TestRetryRefused(t *testing.T) {
 	w.publisher.tooLarge = "large"
 	places := []deadletter.Place{w.whole(item("large"), bridge.DefectTooLarge), w.whole(`not JSON`, bridge.DefectNotObject), w.letter("b")}
 	all := w.must(places, deadletter.Refused, deadletter.Refused, deadletter.Published)
-	if all[0].Detail != "large is too large" || !strings.HasPrefix(all[1].Detail, "its bytes are not an item: ") || len(w.publisher.marks) != 1 {
+	if all[0].Detail != "large is too large" || !strings.HasPrefix(all[1].Detail, "its bytes are not an item: ") ||
+		len(w.publisher.marks) != 1 {
 		t.Errorf("%+v, marks %v", all, w.publisher.marks)
 	}
 	w.publisher.tooLarge = ""
@@ -205,7 +215,8 @@ func TestRetryVanished(t *testing.T) {
 		return nil
 	})
 	err := r.Run(t.Context(), places)
-	if !errors.Is(err, deadletter.ErrNotFound) || n == 0 || n == len(places) || len(w.publisher.marks) != n || len(w.publisher.published) != n {
+	if !errors.Is(err, deadletter.ErrNotFound) || n == 0 || n == len(places) || len(w.publisher.marks) != n ||
+		len(w.publisher.published) != n {
 		t.Errorf("%v after %d letters with %d marks", err, n, len(w.publisher.marks))
 	}
 	left := slices.DeleteFunc(places, func(p deadletter.Place) bool { return p.Partition == 1 && p.Offset < 60 })
@@ -263,7 +274,8 @@ func TestRead(t *testing.T) {
 		"a short hash":   {strings.Replace(substitute, sum, "00", 1), "7", bridge.CursorHash("c"), true},
 		"an empty item":  {"", "0", "", true},
 	} {
-		r := fakelog.Record(written, test.value, "eb-stream", stream, "eb-index", test.index, "eb-cursor-hash", test.hash, "ce_source", "not ours", "ce_id", strings.Repeat("i", 300))
+		r := fakelog.Record(written, test.value, "eb-stream", stream, "eb-index", test.index, "eb-cursor-hash", test.hash,
+			"ce_source", "not ours", "ce_id", strings.Repeat("i", 300))
 		l := deadletter.Read(r)
 		if l.Whole != test.whole || test.whole && string(l.Item) != test.value || l.Stream != stream || l.Source != (bridge.SourceIdentity{}) {
 			t.Errorf("%s: %+v", name, l)
@@ -284,7 +296,8 @@ func TestRetryOtherSource(t *testing.T) {
 		w.source, w.live = bridgetest.NewSource(t, bridgetest.Export{PageSize: 3, Identity: page}), mine
 		w.source.Append(item("a"))
 		_, err := w.retry(w.position(item("a"), "a", "", 0))
-		if fault, ok := errors.AsType[*bridge.Fault](err); refused != (ok && fault.Reason == bridge.ReasonSource) || refused == (len(w.publisher.published) > 0) {
+		if fault, ok := errors.AsType[*bridge.Fault](err); refused != (ok && fault.Reason == bridge.ReasonSource) ||
+			refused == (len(w.publisher.published) > 0) {
 			t.Errorf("page of %s: %v, published %v", page, err, w.publisher.published)
 		}
 	}
@@ -297,7 +310,8 @@ func TestRetryOtherRequest(t *testing.T) {
 	w := newWorld(t)
 	w.source.Append(item("a"))
 	w.elsewhere = []string{"path"}
-	if _, err := w.retry(w.position(item("a"), "a", "", 0)); err == nil || !strings.Contains(err.Error(), "path changed") || w.source.Requests() > 0 {
+	if _, err := w.retry(w.position(item("a"), "a", "", 0)); err == nil ||
+		!strings.Contains(err.Error(), "path changed") || w.source.Requests() > 0 {
 		t.Errorf("%v after %d requests", err, w.source.Requests())
 	}
 	w.must([]deadletter.Place{w.letter("b")}, deadletter.Published)

@@ -34,7 +34,8 @@ func TestList(t *testing.T) {
 		}
 		w.whole(item(fmt.Sprint("e", i)), reason)
 	}
-	w.log.Append(0, fakelog.Record(written.Add(-1), item("other"), "eb-stream", "another", "eb-reason", "too-large"), fakelog.Record(written, "nobody's"))
+	w.log.Append(0, fakelog.Record(written.Add(-1), item("other"), "eb-stream", "another", "eb-reason", "too-large"),
+		fakelog.Record(written, "nobody's"))
 	w.position(item("large"), "large", "c+1", 2)
 	for name, test := range map[string]struct {
 		q    deadletter.Query
@@ -60,7 +61,8 @@ func TestList(t *testing.T) {
 	if l := all[0]; l.Whole || l.ID != "large" || l.Size != len(item("large")) || l.Cursor != "c+1" || l.Index != 2 {
 		t.Errorf("a letter that holds a position: %+v", l)
 	}
-	if l := all[1]; !l.Whole || l.Item != nil || l.Size != len(item("e5")) || l.Reason != bridge.DefectTime || l.CursorHash != bridge.CursorHash("c") || l.Index != 5 {
+	if l := all[1]; !l.Whole || l.Item != nil || l.Size != len(item("e5")) || l.Reason != bridge.DefectTime ||
+		l.CursorHash != bridge.CursorHash("c") || l.Index != 5 {
 		t.Errorf("a letter that holds its item, in a list without it: %+v", l)
 	}
 }
@@ -134,7 +136,8 @@ func TestLoad(t *testing.T) {
 	w.log.Delete(0, 1)
 	for _, p := range []deadletter.Place{{Partition: 1, Offset: 1}, {Partition: 0, Offset: 7}, {Partition: 9}, first} {
 		_, err := w.topic.Load(t.Context(), []deadletter.Place{second, p})
-		if want := "topic dlq.export.events has no dead letter of stream events at " + p.String(); !errors.Is(err, deadletter.ErrNotFound) || err.Error() != want {
+		if want := "topic dlq.export.events has no dead letter of stream events at " + p.String(); !errors.Is(err,
+			deadletter.ErrNotFound) || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

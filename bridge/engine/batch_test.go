@@ -100,7 +100,8 @@ func TestCommitsOldAtTheTail(t *testing.T) {
 				for round := range 2 { // each poll begins anew
 					n, asked := len(r.values()), r.source.Requests()
 					for i := range tc.events {
-						r.source.Append(fmt.Sprintf(`{"eventId":"old-%d-%d","userId":"u","timestamp":%d,"payload":{}}`, round, i, time.Now().Add(-tc.age).UnixMilli()))
+						r.source.Append(fmt.Sprintf(`{"eventId":"old-%d-%d","userId":"u","timestamp":%d,"payload":{}}`, round, i,
+							time.Now().Add(-tc.age).UnixMilli()))
 					}
 					for r.source.Requests() == asked {
 						r.after(time.Millisecond)

@@ -88,7 +88,8 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 			if at.Cursor == "" {
 				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Hint: "check the path", Err: errors.New("404")}
 			}
-			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Reason: bridge.ReasonCursor, HintCode: bridge.HintCursorRejected, Err: errors.New("404")}
+			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Reason: bridge.ReasonCursor,
+				HintCode: bridge.HintCursorRejected, Err: errors.New("404")}
 		})
 		hints := make(map[string]bool)
 		for range 60 {
@@ -130,7 +131,8 @@ func TestThrottledWaitsAsAsked(t *testing.T) {
 func TestUnsentIsNoRequest(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
-		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: time.Minute, Unsent: true, Err: errors.New("wait")})
+		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: time.Minute, Unsent: true,
+			Err: errors.New("wait")})
 		r.startFor(2 * time.Minute)
 		r.wantOnce()
 		if n, waits := len(r.observed(bridge.ObserveFetch, "429")), len(r.observed(bridge.ObserveRetry, "429")); n != 0 || waits != 1 {
@@ -174,7 +176,8 @@ func TestCycleIsNotARestart(t *testing.T) {
 func TestLongCursor(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":%q}`, strings.Repeat("x", bridge.MaxCursor+1))}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":%q}`,
+				strings.Repeat("x", bridge.MaxCursor+1))}
 		})
 		r.startFor(5 * time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
@@ -259,7 +262,8 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestSinkRefuses(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		for n := 1; n < 4; n++ {
-			r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Hint: "topics create", Err: errors.New("no topic")})
+			r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Hint: "topics create",
+				Err: errors.New("no topic")})
 		}
 		r.follow(15, 90*time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)

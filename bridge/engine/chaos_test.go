@@ -21,7 +21,8 @@ func TestChaos(t *testing.T) {
 		for _, end := range bridgetest.Ends {
 			rnd := rand.New(rand.NewPCG(seed, 7))
 			synctest.Test(t, func(t *testing.T) {
-				r := newHarness(t, bridgetest.Export{End: end, NoIDs: seed%3 == 0, PageSize: 3 + rnd.IntN(8), Latency: time.Duration(rnd.IntN(30)) * time.Millisecond})
+				r := newHarness(t, bridgetest.Export{End: end, NoIDs: seed%3 == 0, PageSize: 3 + rnd.IntN(8),
+					Latency: time.Duration(rnd.IntN(30)) * time.Millisecond})
 				r.topic.Latency = time.Duration(rnd.IntN(30)) * time.Millisecond
 				r.store.Latency = time.Duration(rnd.IntN(10)) * time.Millisecond
 				r.cfg.PrefetchPages = 2 + rnd.IntN(6)

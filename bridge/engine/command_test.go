@@ -101,8 +101,10 @@ func TestResetThatStays(t *testing.T) {
 		"another export": {stay, elsewhere, false},
 	} {
 		got := bridge.Reset(from, c.origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: c.to})
-		if kept := got.LastEventTime == 100 && got.PositionTime == 200 && got.AdvanceTime == 300; kept != c.keeps || got.Drained || got.Epoch != 3 {
-			t.Errorf("%s: times %d, %d, %d, drained %v, epoch %d", name, got.LastEventTime, got.PositionTime, got.AdvanceTime, got.Drained, got.Epoch)
+		if kept := got.LastEventTime == 100 && got.PositionTime == 200 && got.AdvanceTime == 300; kept != c.keeps ||
+			got.Drained || got.Epoch != 3 {
+			t.Errorf("%s: times %d, %d, %d, drained %v, epoch %d", name, got.LastEventTime, got.PositionTime, got.AdvanceTime,
+				got.Drained, got.Epoch)
 		}
 	}
 }
@@ -113,7 +115,8 @@ func TestRewindIsKnown(t *testing.T) {
 	t.Parallel()
 	origin := bridge.Origin{Resource: "events"}
 	from := bridge.Checkpoint{Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Origin: origin, Events: 90, PositionTime: 200}
-	entry := bridge.Entry{Checkpoint: bridge.Checkpoint{Version: bridge.Version{Epoch: 1, Seq: 3}, Cursor: "c3", Origin: origin, Events: 30, PositionTime: 100}}
+	entry := bridge.Entry{Checkpoint: bridge.Checkpoint{Version: bridge.Version{Epoch: 1, Seq: 3}, Cursor: "c3",
+		Origin: origin, Events: 30, PositionTime: 100}}
 	users := origin
 	users.Resource = "users"
 	stays, at := entry.Target(), from.Version
@@ -132,7 +135,8 @@ func TestRewindIsKnown(t *testing.T) {
 	} {
 		got := bridge.Reset(from, c.origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: c.to})
 		if got.Kind != bridge.KindReset || got.Change.Kind != c.kind || got.PositionTime != c.position {
-			t.Errorf("%s: a commit %s by a %s at %d, want a reset by a %s at %d", name, got.Kind, got.Change.Kind, got.PositionTime, c.kind, c.position)
+			t.Errorf("%s: a commit %s by a %s at %d, want a reset by a %s at %d", name, got.Kind, got.Change.Kind,
+				got.PositionTime, c.kind, c.position)
 		}
 	}
 }

@@ -81,3 +81,17 @@ func (w *world) states() string {
 	}
 	return strings.Join(all, "; ")
 }
+
+// traceWriter writes the log of an instance into the trace.
+type traceWriter struct {
+	w   *world
+	who int
+}
+
+func (t traceWriter) Write(line []byte) (int, error) {
+	_, text, _ := strings.Cut(string(line), "level=")
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	t.w.trace = append(t.w.trace, fmt.Sprintf("                   %c  %s", 'a'+t.who, strings.TrimSpace(text)))
+	return len(line), nil
+}

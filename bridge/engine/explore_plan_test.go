@@ -63,15 +63,20 @@ const (
 
 // twists lists all, those first that are enumerated for every step.
 var twists = []twist{
-	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
-	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
-	twistRefuse, twistOther, twistOlder, twistRename, twistAccept, twistDeny, twistStale, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
+	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop,
+	twistMove, twistTerm, twistFence,
+	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort,
+	twistTell, twistRecall, twistRevive, twistGrow,
+	twistRefuse, twistOther, twistOlder, twistRename, twistAccept, twistDeny, twistStale, twistLoop, twistForget,
+	twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
 }
 
 // listTwists are those of a stream that follows windows.
 var listTwists = []twist{
-	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
-	twistWipe, twistBack1, twistBack3, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
+	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop,
+	twistMove, twistTerm, twistFence,
+	twistWipe, twistBack1, twistBack3, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell,
+	twistRecall, twistRevive, twistGrow,
 	twistHalt, twistLapse, twistOrphan, twistRaise,
 }
 
@@ -210,10 +215,12 @@ func variants() []plan {
 		}
 	}
 	for _, exactly := range []bool{true, false} {
-		all = append(all, plan{exactly: exactly, contract: 'A', ids: true, shared: true}, plan{exactly: exactly, contract: 'B', ids: true, shared: true})
+		all = append(all, plan{exactly: exactly, contract: 'A', ids: true, shared: true},
+			plan{exactly: exactly, contract: 'B', ids: true, shared: true})
 	}
 	for _, contract := range []byte("ABCD") {
-		all = append(all, plan{exactly: true, contract: contract, ids: true, inclusive: true}, plan{contract: contract, ids: true, inclusive: true})
+		all = append(all, plan{exactly: true, contract: contract, ids: true, inclusive: true},
+			plan{contract: contract, ids: true, inclusive: true})
 	}
 	for _, loss := range []string{"redis", "stop"} {
 		all = append(all, plan{exactly: true, contract: 'A', ids: true, loss: loss})

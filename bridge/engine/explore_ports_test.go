@@ -311,7 +311,8 @@ func reached(c bridge.Checkpoint) int {
 		return int(at-listStart) / 1000
 	}
 	n := indexOf(c.Cursor) + len(c.Tail)
-	if includes := strings.HasPrefix(c.Cursor, "i") && indexOf(c.Cursor) > 0; includes && c.Carried == 0 && (len(c.Tail) > 0 || c.Border.Items == nil) {
+	if includes := strings.HasPrefix(c.Cursor, "i") && indexOf(c.Cursor) > 0; includes && c.Carried == 0 &&
+		(len(c.Tail) > 0 || c.Border.Items == nil) {
 		n-- // it is in the tail too, or not known to be published
 	}
 	return n

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime/pprof"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,7 +169,8 @@ func (w *world) start(who int) {
 
 // process makes a new process; begin lets it run.
 func (w *world) process(who int) *process {
-	p := &process{w: w, who: who, settings: w.settings[who], older: w.older[who], defects: make(map[int]bridge.Defect), done: make(chan error, 1)}
+	p := &process{w: w, who: who, settings: w.settings[who], older: w.older[who], defects: make(map[int]bridge.Defect),
+		done: make(chan error, 1)}
 	w.procs[who] = p
 	return p
 }
@@ -321,7 +321,8 @@ func (w *world) turn() bool {
 	}
 	w.step++
 	w.ops = append(w.ops, c.op)
-	if c.proc.stopping != stopping || c.proc.dead || c.proc.frozen > 0 || w.left(c) || time.Now().Before(c.hangs) || c.ready != nil && !c.ready() {
+	if c.proc.stopping != stopping || c.proc.dead || c.proc.frozen > 0 || w.left(c) || time.Now().Before(c.hangs) ||
+		c.ready != nil && !c.ready() {
 		return true // the twist took its turn
 	}
 	w.parked = slices.DeleteFunc(w.parked, func(other *call) bool { return other == c })
@@ -387,19 +388,6 @@ func (w *world) note(format string, args ...any) {
 		w.trace = append(w.trace, line)
 		w.mu.Unlock()
 	}
-}
-
-type traceWriter struct {
-	w   *world
-	who int
-}
-
-func (t traceWriter) Write(line []byte) (int, error) {
-	_, text, _ := strings.Cut(string(line), "level=")
-	t.w.mu.Lock()
-	defer t.w.mu.Unlock()
-	t.w.trace = append(t.w.trace, fmt.Sprintf("                   %c  %s", 'a'+t.who, strings.TrimSpace(text)))
-	return len(line), nil
 }
 
 // pass lets time pass until somebody calls, and a little more: whoever waits

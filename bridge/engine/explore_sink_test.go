@@ -95,7 +95,8 @@ func (x *topicOf) publish(p *process, b bridge.Batch, items []int, f fate) error
 		}
 	}
 	if want := p.between(b.From, b.Checkpoint); !w.plan.windows && !slices.Equal(items, want) {
-		w.fail(ruleBatch, "from %s to %s (%d to %d) it holds %v", b.From.Version, b.Checkpoint.Version, reached(b.From), reached(b.Checkpoint), items)
+		w.fail(ruleBatch, "from %s to %s (%d to %d) it holds %v", b.From.Version, b.Checkpoint.Version, reached(b.From),
+			reached(b.Checkpoint), items)
 	}
 	return x.produce(p, b, items, f)
 }
@@ -348,7 +349,8 @@ func (p *process) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, 
 		return err
 	}}
 	if w.verbose {
-		c.note = fmt.Sprintf("%s %s %s at %q %d", b.Checkpoint.Version, b.Checkpoint.Kind, listed(items), b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
+		c.note = fmt.Sprintf("%s %s %s at %q %d", b.Checkpoint.Version, b.Checkpoint.Kind, listed(items),
+			b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
 	}
 	if err := p.ask(ctx, c); err != nil {
 		return bridge.Receipt{}, err

@@ -102,7 +102,8 @@ func (w *world) settles() bool {
 // stay is the target of a reset to the current position.
 func stay(at bridge.Checkpoint) bridge.Target {
 	return bridge.Target{
-		Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Border: at.Border, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Version,
+		Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Border: at.Border, Start: at.Origin.Start, Events: at.Events,
+		Pages: at.Pages, Entry: &at.Version,
 	}
 }
 

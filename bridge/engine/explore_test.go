@@ -162,7 +162,8 @@ func exploreFrom(t *testing.T, bases []plan, start, schedules int64) {
 	for _, r := range x.found {
 		p := shrink(t, r)
 		r, tries := replay(t, p, r.broken.rule)
-		t.Errorf("%s\n%s\nEXPLORE_SEED='%s' (seen in one of %d tries)\n%s", r.broken.rule, r.broken.detail, p, tries, strings.Join(brieflyTold(r.trace), "\n"))
+		t.Errorf("%s\n%s\nEXPLORE_SEED='%s' (seen in one of %d tries)\n%s", r.broken.rule, r.broken.detail, p, tries,
+			strings.Join(brieflyTold(r.trace), "\n"))
 	}
 }
 

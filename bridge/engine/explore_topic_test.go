@@ -110,7 +110,8 @@ func (w *world) whole(p *process, last, c bridge.Checkpoint, items []int) {
 	}
 	for _, cut := range e.lost {
 		if len(items) > 0 && cut.id == was.ID && was.End > cut.low {
-			w.fail(ruleTopic, "%s publishes %v; the topic was cut off at %d, and %s says that it reached %d", c.Version, items, cut.low, last.Version, was.End)
+			w.fail(ruleTopic, "%s publishes %v; the topic was cut off at %d, and %s says that it reached %d", c.Version, items,
+				cut.low, last.Version, was.End)
 		}
 	}
 }

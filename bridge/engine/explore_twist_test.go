@@ -341,7 +341,8 @@ func TestWorldRevived(t *testing.T) {
 		if w.inbox.pending == nil {
 			t.Fatalf("%s: it does not come back", test.what)
 		}
-		w.moved(bridge.Checkpoint{Version: at(1)}, bridge.Checkpoint{Version: at(2), Kind: test.kind, Session: "s", Change: &bridge.Change{ID: "r1"}})
+		w.moved(bridge.Checkpoint{Version: at(1)}, bridge.Checkpoint{Version: at(2), Kind: test.kind, Session: "s",
+			Change: &bridge.Change{ID: "r1"}})
 		if failed := w.broken != nil; failed == test.passes {
 			t.Errorf("%s: it is applied, and the world finds %v", test.what, w.broken)
 		}

@@ -175,7 +175,8 @@ func (w *world) expired(last, c bridge.Checkpoint) {
 // id from under whoever had claimed it.
 func (w *world) overdue(change *bridge.Change) bool {
 	return change != nil && slices.ContainsFunc(w.inbox.all, func(a *asked) bool {
-		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && (a.applied == 0 || a.answer != nil) && time.Now().UnixMilli() > a.cmd.Deadline
+		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && (a.applied == 0 || a.answer != nil) &&
+			time.Now().UnixMilli() > a.cmd.Deadline
 	})
 }
 
@@ -214,11 +215,13 @@ func (w *world) minted(c bridge.Checkpoint) {
 // something was lost or the delivery has changed.
 func (w *world) goesOn(c bridge.Checkpoint) {
 	switch n := reached(c); {
-	case w.exactly && !w.switched && (w.plan.loss == "redis" || w.forgot) && slices.ContainsFunc(w.topic.gone, func(g bridge.Checkpoint) bool { return reached(g) == n }):
+	case w.exactly && !w.switched && (w.plan.loss == "redis" || w.forgot) &&
+		slices.ContainsFunc(w.topic.gone, func(g bridge.Checkpoint) bool { return reached(g) == n }):
 		// Where the store, or the process, had seen it last.
 	case w.exactly && !w.switched && n != w.topic.next:
 		w.fail(ruleOnce, "%s goes on at item %d, the topic holds what is before item %d", c.Version, n, w.topic.next)
-	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) && n != reached(w.topic.last()) && n != reached(w.topic.newest()):
+	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) &&
+		n != reached(w.topic.last()) && n != reached(w.topic.newest()):
 		w.fail(ruleStep, "%s goes on at item %d, before it the stream was at %d in the store and %d in the topic",
 			c.Version, n, reached(w.store.value), reached(w.topic.newest()))
 	}
@@ -269,7 +272,8 @@ func (s *copyStore) advance(p *process, from, to bridge.Checkpoint) error {
 		}
 	}
 	if to.Mode == bridge.ExactlyOnce {
-		if !slices.ContainsFunc(slices.Concat(w.topic.log, w.topic.gone), func(c bridge.Checkpoint) bool { return c.Version == to.Version && c.Session == to.Session }) {
+		if !slices.ContainsFunc(slices.Concat(w.topic.log, w.topic.gone),
+			func(c bridge.Checkpoint) bool { return c.Version == to.Version && c.Session == to.Session }) {
 			w.fail(ruleContract, "the store gets %s, which is not committed", to.Version)
 		}
 	} else {
@@ -450,7 +454,8 @@ func TestWorldExpired(t *testing.T) {
 		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}, claimed: "gone"}}
 		w.store.been[2] = was
 		w.moved(bridge.Checkpoint{}, bridge.Checkpoint{
-			Mode: bridge.AtLeastOnce, Kind: bridge.KindReset, Tail: make(bridge.Tail, 2), Change: &bridge.Change{ID: "x", Reason: "command r1 expired"},
+			Mode: bridge.AtLeastOnce, Kind: bridge.KindReset, Tail: make(bridge.Tail, 2),
+			Change: &bridge.Change{ID: "x", Reason: "command r1 expired"},
 		})
 		if failed := w.broken != nil; failed == was {
 			t.Errorf("the store had item 2 %v, and the world finds %v", was, w.broken)

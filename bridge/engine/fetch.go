@@ -88,17 +88,17 @@ func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher
 }
 
 // stop ends the prefetcher, waits for its goroutines and releases what nobody took.
-func (c *prefetcher) stop() {
-	c.cancel(nil)
-	c.done.Wait()
-	for l := range c.fetched {
+func (pf *prefetcher) stop() {
+	pf.cancel(nil)
+	pf.done.Wait()
+	for l := range pf.fetched {
 		l.release()
 	}
-	for l := range c.results {
+	for l := range pf.results {
 		l.release()
 	}
-	c.load.pages.Store(0)
-	c.load.bytes.Store(0)
+	pf.load.pages.Store(0)
+	pf.load.bytes.Store(0)
 }
 
 func (l fetchResult) release() {
@@ -109,17 +109,17 @@ func (l fetchResult) release() {
 
 // charge counts the page in the budgets until it is released; lent is what it has taken of
 // the process's. It returns the charged size, which recharge updates.
-func (c *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
+func (pf *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 	size, recycle := new(int64), p.Recycle
-	c.recharge(p, max(p.Items, c.pageSize), size) // the items are not known yet
-	c.budget.add(-lent)
+	pf.recharge(p, max(p.Items, pf.pageSize), size) // the items are not known yet
+	pf.budget.add(-lent)
 	p.Recycle = func(p *bridge.Page) {
 		if recycle != nil {
 			recycle(p)
 		}
-		c.buffered.Add(-*size)
-		c.budget.add(-*size)
-		c.freed <- struct{}{} // has room for all pages that there are
+		pf.buffered.Add(-*size)
+		pf.budget.add(-*size)
+		pf.freed <- struct{}{} // has room for all pages that there are
 	}
 	return size
 }
@@ -130,55 +130,55 @@ func (c *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 
 // recharge updates the charged size once the items are known.
-func (c *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
+func (pf *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
 	now := int64(len(p.Body)) + p.Extra + int64(items)*itemCost
-	c.load.bytes.Store(c.buffered.Add(now - *size))
-	c.budget.add(now - *size)
-	c.load.page.Store(now)
+	pf.load.bytes.Store(pf.buffered.Add(now - *size))
+	pf.budget.add(now - *size)
+	pf.load.page.Store(now)
 	*size = now
 }
 
 // fetch asks for page after page, within the budget of pages and bytes.
-func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
-	defer close(c.fetched)
+func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
+	defer close(pf.fetched)
 	at := s.at
 	handed := int64(0) // pages handed over to be decoded
 	var pages int
 	for {
-		for pages >= 2 && (pages >= c.maxPages || c.buffered.Load() >= c.maxBytes) {
+		for pages >= 2 && (pages >= pf.maxPages || pf.buffered.Load() >= pf.maxBytes) {
 			select {
-			case <-c.freed:
+			case <-pf.freed:
 				pages--
-				c.note(pages)
-			case <-c.progress: // a page may have turned out smaller than expected
+				pf.note(pages)
+			case <-pf.progress: // a page may have turned out smaller than expected
 			case <-ctx.Done():
 				return
 			}
 		}
-		lent := c.load.page.Load()
-		if c.budget.take(ctx, lent, &c.buffered) != nil {
+		lent := pf.load.page.Load()
+		if pf.budget.take(ctx, lent, &pf.buffered) != nil {
 			return
 		}
-		p, err := c.request(ctx, at)
+		p, err := pf.request(ctx, at)
 		if err != nil {
-			c.budget.add(-lent)
-			c.fetched <- fetchResult{err: err}
+			pf.budget.add(-lent)
+			pf.fetched <- fetchResult{err: err}
 			return
 		}
-		charged := c.charge(p, lent)
-		pages = c.collectFreed(pages + 1)
-		c.note(pages)
+		charged := pf.charge(p, lent)
+		pages = pf.collectFreed(pages + 1)
+		pf.note(pages)
 		last := p.Tail() || s.single
 		at.Cursor = p.Next // before the page is handed over: it is not ours then
 		// Whether a small page is empty is to be known before the next request,
 		// or a run of them would be followed further than the rules allow.
 		small := len(p.Body) < bridge.SmallBody
-		c.fetched <- fetchResult{page: p, charged: charged, last: last}
+		pf.fetched <- fetchResult{page: p, charged: charged, last: last}
 		handed++
 		if last || len(at.Cursor) > bridge.MaxCursor {
 			return
 		}
-		if small && !c.awaitDecoded(ctx, handed) {
+		if small && !pf.awaitDecoded(ctx, handed) {
 			return
 		}
 	}
@@ -186,10 +186,10 @@ func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 
 // awaitDecoded waits until that many pages are decoded, and reports whether
 // fetching goes on.
-func (c *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
-	for c.decoded.Load() < pages {
+func (pf *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
+	for pf.decoded.Load() < pages {
 		select {
-		case <-c.progress:
+		case <-pf.progress:
 		case <-ctx.Done():
 			return false
 		}
@@ -198,10 +198,10 @@ func (c *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
 }
 
 // collectFreed takes what has been released meanwhile without waiting for more.
-func (c *prefetcher) collectFreed(pages int) int {
+func (pf *prefetcher) collectFreed(pages int) int {
 	for {
 		select {
-		case <-c.freed:
+		case <-pf.freed:
 			pages--
 		default:
 			return pages
@@ -209,17 +209,17 @@ func (c *prefetcher) collectFreed(pages int) int {
 	}
 }
 
-func (c *prefetcher) note(pages int) {
-	c.load.pages.Store(int64(pages))
-	c.load.bytes.Store(c.buffered.Load())
+func (pf *prefetcher) note(pages int) {
+	pf.load.pages.Store(int64(pages))
+	pf.load.bytes.Store(pf.buffered.Load())
 }
 
 // errNoPage is the error of a Source that violates its contract.
 var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
 
-func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+func (pf *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	began := time.Now()
-	p, err := c.calls.Fetch(ctx, c.source, at)
+	p, err := pf.calls.Fetch(ctx, pf.source, at)
 	if p == nil && err == nil {
 		err = &bridge.Fault{Class: bridge.Permanent, Code: "no-page", Reason: bridge.ReasonConfig, Err: errNoPage}
 	}
@@ -227,42 +227,42 @@ func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.P
 		if p != nil {
 			p.Release()
 		}
-		return nil, c.calls.Ended(ctx)
+		return nil, pf.calls.Ended(ctx)
 	}
 	if err != nil && bridge.FaultOf(err).Unsent {
 		return nil, err
 	}
-	c.load.requests.Add(1)
+	pf.load.requests.Add(1)
 	if err == nil {
-		c.load.lastPoll.Store(time.Now().UnixMilli())
+		pf.load.lastPoll.Store(time.Now().UnixMilli())
 	}
-	if !c.listing {
-		c.observeFetch(p, time.Since(began), err)
+	if !pf.listing {
+		pf.observeFetch(p, time.Since(began), err)
 	}
 	return p, err
 }
 
 // observeFetch observes a request that has ended.
-func (c *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error) {
+func (pf *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error) {
 	o := bridge.Observation{What: bridge.ObserveFetch, Took: took, Code: "200"}
 	if err != nil {
 		o.Code = bridge.FaultOf(err).Code
 	} else {
 		o.Bytes = int64(len(p.Body))
 	}
-	c.observe(o)
+	pf.observe(o)
 }
 
 // decodePage decodes a page.
-func (c *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
+func (pf *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 	began := time.Now()
-	err := c.calls.Decode(c.source, p)
+	err := pf.calls.Decode(pf.source, p)
 	if ctx.Err() != nil && err != nil {
-		return c.calls.Ended(ctx)
+		return pf.calls.Ended(ctx)
 	}
 	if err == nil {
-		c.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items,
-			Code: fullness(p.Items, c.pageSize)})
+		pf.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items,
+			Code: fullness(p.Items, pf.pageSize)})
 	}
 	return err
 }
@@ -279,41 +279,41 @@ func fullness(items, size int) string {
 }
 
 // decode splits the pages in order and ends the prefetcher after too many empty ones.
-func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
-	defer close(c.results)
-	defer c.cancel(nil) // ends fetching too
+func (pf *prefetcher) decode(ctx context.Context, s prefetchStart) {
+	defer close(pf.results)
+	defer pf.cancel(nil) // ends fetching too
 	left := s.empties
-	for l := range c.fetched {
+	for l := range pf.fetched {
 		if l.err != nil {
-			c.results <- l
+			pf.results <- l
 			return
 		}
 		if ctx.Err() != nil {
 			l.release()
 			break
 		}
-		if err := c.decodePage(ctx, l.page); err != nil {
+		if err := pf.decodePage(ctx, l.page); err != nil {
 			l.release()
-			c.results <- fetchResult{err: err}
+			pf.results <- fetchResult{err: err}
 			return
 		}
-		c.recharge(l.page, l.page.Items, l.charged)
+		pf.recharge(l.page, l.page.Items, l.charged)
 		if l.page.Items > 0 {
 			left = s.refill
 		} else if left--; left < 0 {
 			l.last = true
 		}
-		c.results <- l
+		pf.results <- l
 		if l.last {
 			return
 		}
-		c.decoded.Add(1)
+		pf.decoded.Add(1)
 		select {
-		case c.progress <- struct{}{}:
+		case pf.progress <- struct{}{}:
 		default:
 		}
 	}
 	if sourcecall.Overdue(ctx) { // else whoever ended it knows
-		c.results <- fetchResult{err: c.calls.Ended(ctx)}
+		pf.results <- fetchResult{err: pf.calls.Ended(ctx)}
 	}
 }

@@ -52,7 +52,8 @@ func TestBudgetCountsItems(t *testing.T) {
 		// Any sink needs more than 500 bytes for an event on its way.
 		pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes
 		if least := int64(pages * items * 500); pages < 3 || bytes < least || bytes > 2*budget {
-			t.Errorf("%d pages of %d items are in memory and counted as %d bytes, want at least %d, and the budget of %d kept", pages, items, bytes, least, budget)
+			t.Errorf("%d pages of %d items are in memory and counted as %d bytes, want at least %d, and the budget of %d kept",
+				pages, items, bytes, least, budget)
 		}
 		r.topic.SetLatency(0)
 		r.after(time.Hour)

@@ -103,7 +103,8 @@ func TestRestartsAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
 		for _, abandon := range []bool{false, true} {
-			row(t, fmt.Sprintf("%s/abandon=%v", end, abandon), bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
+			row(t, fmt.Sprintf("%s/abandon=%v", end, abandon), bridgetest.Export{End: end, PageSize: 4,
+				Latency: 7 * time.Millisecond}, func(r *harness) {
 				r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
 				if abandon {
 					r.cfg.ShutdownTimeout = time.Nanosecond
@@ -234,7 +235,8 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 			t.Errorf("%+v, want caught up", s)
 		}
 		health.Reporter("kafka")(errors.New("connection refused"))
-		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff || !strings.Contains(s.Error, "kafka is down: connection refused") {
+		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff ||
+			!strings.Contains(s.Error, "kafka is down: connection refused") {
 			t.Errorf("state %s %q, caught up %v", s.State, s.Error, s.CaughtUp)
 		}
 		health.Reporter("kafka")(nil)

@@ -121,7 +121,8 @@ func leavesCursor(r *harness, policy string) {
 	r.source.Grow(30)
 	r.wantIdleAfter(5 * time.Minute)
 	c := r.store.Checkpoint()
-	if c.Epoch != 1 || c.Change == nil || c.Change.Who != "me" || !strings.Contains(c.Change.Reason, policy) || !strings.Contains(c.Change.Reason, "410") {
+	if c.Epoch != 1 || c.Change == nil || c.Change.Who != "me" || !strings.Contains(c.Change.Reason, policy) ||
+		!strings.Contains(c.Change.Reason, "410") {
 		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
 	}
 	for _, h := range r.store.History() {

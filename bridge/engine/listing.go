@@ -93,9 +93,9 @@ type resetIndex struct {
 }
 
 // Match implements bridge.PublishedIndex.
-func (h *resetIndex) Match(e *bridge.Event) bool {
-	if e.Defect == bridge.DefectNone && e.Time >= h.from {
-		return h.again.Match(e)
+func (r *resetIndex) Match(e *bridge.Event) bool {
+	if e.Defect == bridge.DefectNone && e.Time >= r.from {
+		return r.again.Match(e)
 	}
-	return h.before.Match(e)
+	return r.before.Match(e)
 }

@@ -16,7 +16,9 @@ func TestEventWithoutTimeIsMarked(t *testing.T) {
 	h := &fixedTopic{holds: "ab"}
 	f := newFollower(&Engine{ports: Ports{Published: h}}, nil)
 	f.at.RewindEnd = &bridge.RewindEnd{CursorHash: "x"}
-	p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d", Events: []bridge.Event{{Raw: []byte("a"), Time: bridge.NoTime}, {Raw: []byte("b"), Time: 5}, {Raw: []byte("c"), Time: bridge.NoTime}}}
+	p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d",
+		Events: []bridge.Event{{Raw: []byte("a"), Time: bridge.NoTime}, {Raw: []byte("b"), Time: 5},
+			{Raw: []byte("c"), Time: bridge.NoTime}}}
 	if err := f.take(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,11 @@ type recovered struct {
 }
 
 // newest returns the checkpoint with the greatest known version.
-func (k *recovered) newest() bridge.Checkpoint {
-	if k.sink.Zero() || k.store.Version.Compare(k.sink.Version) > 0 {
-		return k.store
+func (rec *recovered) newest() bridge.Checkpoint {
+	if rec.sink.Zero() || rec.store.Version.Compare(rec.sink.Version) > 0 {
+		return rec.store
 	}
-	return k.sink
+	return rec.sink
 }
 
 // resumption is the checkpoint that a session resumes from, and what happens first. The
@@ -37,67 +37,67 @@ type resumption struct {
 }
 
 // merge returns the checkpoint to resume from. committed is the last one of this process.
-func (k recovered) merge(c *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
+func (rec recovered) merge(c *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
 	if c.exactlyOnce() {
-		return k.mergeExactly(c, committed)
+		return rec.mergeExactly(c, committed)
 	}
-	return k.mergeAtLeast(c, r, committed)
+	return rec.mergeAtLeast(c, r, committed)
 }
 
 // mergeExactly: the sink's checkpoint is authoritative in exactly-once mode. The store
 // has a copy: a newer one means that the sink lost data, or that the stream was in
 // at-least-once mode before.
-func (k recovered) mergeExactly(cfg *Config, committed bridge.Checkpoint) (resumption, error) {
-	if committed.Mode == bridge.ExactlyOnce && committed.Version.Compare(k.newest().Version) > 0 {
-		k.store = committed // this process saw it committed, whatever the store says
+func (rec recovered) mergeExactly(cfg *Config, committed bridge.Checkpoint) (resumption, error) {
+	if committed.Mode == bridge.ExactlyOnce && committed.Version.Compare(rec.newest().Version) > 0 {
+		rec.store = committed // this process saw it committed, whatever the store says
 	}
 	switch {
-	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
-		return resumption{}, bridge.StoreNeeded(k.storeErr)
-	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != bridge.ExactlyOnce:
+	case rec.sink.Zero() && rec.store.Zero() && rec.storeErr != nil:
+		return resumption{}, bridge.StoreNeeded(rec.storeErr)
+	case rec.storeErr != nil && !rec.sink.Zero() && rec.sink.Mode != bridge.ExactlyOnce:
 		return resumption{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w",
-			k.storeErr)
-	case k.sink.Zero() && k.store.Zero():
+			rec.storeErr)
+	case rec.sink.Zero() && rec.store.Zero():
 		return resumption{}, nil
-	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
-		return k.mergeAhead(cfg.OnCheckpointLoss)
-	case bridge.Diverged(k.sink, k.store):
-		return resumption{}, bridge.DivergedFault(k.sink, k.store)
-	case k.sink.Mode != bridge.ExactlyOnce:
-		return k.resumeAt(k.sink, "delivery changed to exactly-once"), nil
+	case rec.store.Version.Compare(rec.sink.Version) > 0 || rec.sink.Zero():
+		return rec.mergeAhead(cfg.OnCheckpointLoss)
+	case bridge.Diverged(rec.sink, rec.store):
+		return resumption{}, bridge.DivergedFault(rec.sink, rec.store)
+	case rec.sink.Mode != bridge.ExactlyOnce:
+		return rec.resumeAt(rec.sink, "delivery changed to exactly-once"), nil
 	}
-	return resumption{Checkpoint: k.sink}, nil
+	return resumption{Checkpoint: rec.sink}, nil
 }
 
 // resumeAt resumes at c in a new epoch: two histories that were written apart are then
 // never taken for one.
-func (k recovered) resumeAt(c bridge.Checkpoint, why string) resumption {
-	return resumption{Checkpoint: c, newEpoch: why, newest: k.newest().Version}
+func (rec recovered) resumeAt(c bridge.Checkpoint, why string) resumption {
+	return resumption{Checkpoint: c, newEpoch: why, newest: rec.newest().Version}
 }
 
 // mergeAhead decides when the store is newer than the sink.
-func (k recovered) mergeAhead(policy string) (to resumption, err error) {
-	if k.store.Mode == bridge.AtLeastOnce {
-		return k.resumeAt(k.store, "delivery changed to exactly-once"), nil
+func (rec recovered) mergeAhead(policy string) (to resumption, err error) {
+	if rec.store.Mode == bridge.AtLeastOnce {
+		return rec.resumeAt(rec.store, "delivery changed to exactly-once"), nil
 	}
 	have := "no checkpoint"
-	if !k.sink.Zero() {
-		have = "checkpoint " + k.sink.Version.String()
+	if !rec.sink.Zero() {
+		have = "checkpoint " + rec.sink.Version.String()
 	}
-	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version,
-		k.store.ChangeID())
+	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, rec.store.Version,
+		rec.store.ChangeID())
 	switch {
 	case policy == lossStop:
 		return resumption{lost: lost}, &bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint,
 			Err: lost, HintCode: bridge.HintCheckpointBehind}
-	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // the store's would undo later commands
-		return resumption{lost: lost}, bridge.DivergedFault(k.sink, k.store)
-	case policy == lossRedis || k.sink.Zero():
-		to = k.resumeAt(k.store, "Kafka lost its checkpoint")
+	case policy == lossRedis && bridge.Diverged(rec.sink, rec.store): // the store's would undo later commands
+		return resumption{lost: lost}, bridge.DivergedFault(rec.sink, rec.store)
+	case policy == lossRedis || rec.sink.Zero():
+		to = rec.resumeAt(rec.store, "Kafka lost its checkpoint")
 		to.overlap = true
 	default:
-		to = k.resumeAt(k.sink, "Kafka lost data")
+		to = rec.resumeAt(rec.sink, "Kafka lost data")
 	}
 	to.lost = lost
 	return to, nil
@@ -105,27 +105,27 @@ func (k recovered) mergeAhead(policy string) (to resumption, err error) {
 
 // mergeAtLeast: the store is authoritative in at-least-once mode. The sink's copy may be
 // a few seconds old. The last checkpoint of this process counts too.
-func (k recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
-	if k.storeErr != nil {
-		return resumption{}, k.storeErr
+func (rec recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoint) (resumption, error) {
+	if rec.storeErr != nil {
+		return resumption{}, rec.storeErr
 	}
-	c := k.store
+	c := rec.store
 	switch {
-	case k.store.Zero():
+	case rec.store.Zero():
 		c = committed
-	case !committed.Zero() && !r.ours(k.store, committed) && k.store.Epoch == committed.Epoch:
-		return resumption{}, bridge.DivergedFault(committed, k.store)
-	case committed.Version.Compare(k.store.Version) > 0:
+	case !committed.Zero() && !r.ours(rec.store, committed) && rec.store.Epoch == committed.Epoch:
+		return resumption{}, bridge.DivergedFault(committed, rec.store)
+	case committed.Version.Compare(rec.store.Version) > 0:
 		c = committed
 	}
-	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
-		if bridge.Diverged(k.sink, c) {
-			return resumption{}, bridge.DivergedFault(k.sink, c)
+	if !rec.sink.Zero() && (c.Zero() || rec.sink.Version.Compare(c.Version) > 0) {
+		if bridge.Diverged(rec.sink, c) {
+			return resumption{}, bridge.DivergedFault(rec.sink, c)
 		}
-		c = k.sink
+		c = rec.sink
 	}
 	if !c.Zero() && c.Mode != cfg.Mode {
-		return k.resumeAt(c, "delivery changed to at-least-once"), nil
+		return rec.resumeAt(c, "delivery changed to at-least-once"), nil
 	}
 	return resumption{Checkpoint: c}, nil
 }
@@ -133,11 +133,11 @@ func (k recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoint
 // forReset returns the checkpoint that a reset resumes from while nothing is decided:
 // the newest one, or the sink's if the histories diverged; the zero one if committed
 // is it.
-func (k recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
-	newest := k.newest()
+func (rec recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
+	newest := rec.newest()
 	switch {
-	case bridge.Diverged(k.sink, newest) || bridge.Diverged(k.sink, committed):
-		return k.sink
+	case bridge.Diverged(rec.sink, newest) || bridge.Diverged(rec.sink, committed):
+		return rec.sink
 	case !committed.Zero() && newest.Version.Compare(committed.Version) <= 0:
 		return bridge.Checkpoint{}
 	}

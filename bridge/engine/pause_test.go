@@ -33,7 +33,8 @@ func TestPause(t *testing.T) {
 		r.after(time.Second)
 		r.wantState(bridge.StatePaused, "")
 		paused := r.store.Checkpoint()
-		if ch := paused.Change; ch == nil || ch.Kind != bridge.KindPause || ch.Who != "op" || ch.Reason != "why" || paused.PausedUntil != bridge.Forever {
+		if ch := paused.Change; ch == nil || ch.Kind != bridge.KindPause || ch.Who != "op" || ch.Reason != "why" ||
+			paused.PausedUntil != bridge.Forever {
 			r.t.Errorf("checkpoint %+v", paused)
 		}
 		if got := r.bridge.Status().PausedUntil; got != bridge.Forever {

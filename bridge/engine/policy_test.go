@@ -83,7 +83,8 @@ func TestRetriesOfAnotherKindStartAnew(t *testing.T) {
 func TestPollsGrowWhileNothingComes(t *testing.T) {
 	t.Parallel()
 	p := polls{least: time.Second, most: 4 * time.Second}
-	for i, want := range []time.Duration{time.Second, 1500 * time.Millisecond, 2250 * time.Millisecond, 3375 * time.Millisecond, 4 * time.Second, 4 * time.Second} {
+	for i, want := range []time.Duration{time.Second, 1500 * time.Millisecond, 2250 * time.Millisecond,
+		3375 * time.Millisecond, 4 * time.Second, 4 * time.Second} {
 		if got := p.wait(i == 0); got != want {
 			t.Errorf("wait %d = %v, want %v", i, got, want)
 		}

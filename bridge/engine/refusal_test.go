@@ -79,5 +79,6 @@ func (s refusingSink) Send(ctx context.Context, p *bridge.Page) error {
 		return s.Sink.Send(ctx, p)
 	}
 	p.Release()
-	return fmt.Errorf("%w: %w", bridge.ErrRejected, &bridge.Fault{Class: bridge.Permanent, Code: "bad-timestamp", Reason: bridge.ReasonEvent, Err: errors.New("item 3")})
+	return fmt.Errorf("%w: %w", bridge.ErrRejected, &bridge.Fault{Class: bridge.Permanent, Code: "bad-timestamp",
+		Reason: bridge.ReasonEvent, Err: errors.New("item 3")})
 }

@@ -32,7 +32,8 @@ func TestRewindMarksAll(t *testing.T) {
 		rowInModes(t, string(end), bridgetest.Export{End: end}, func(r *harness) {
 			r.follow(754, 10*time.Second)
 			history := r.store.History()
-			r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
+			r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail,
+				Entry: &history[len(history)-1].Version})
 			r.after(10 * time.Second)
 			last := 0 // without a cursor of its own the last page comes again
 			if end != bridgetest.EndEmptyItems && end != bridgetest.EndFreshCursor {

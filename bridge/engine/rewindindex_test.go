@@ -61,7 +61,8 @@ func TestOverlapDropsWhatTheMarksKnow(t *testing.T) {
 	f := newFollower(&Engine{}, nil)
 	f.known, f.marksLoaded = position.Known{Published: &fixedTopic{}, Marks: &fixedTopic{holds: "a"}}, true
 	f.at.Overlap = &bridge.Overlap{}
-	p := &bridge.Page{Next: "d", Events: []bridge.Event{{ID: []byte("1"), Raw: []byte("a")}, {Raw: []byte("a")}, {ID: []byte("2"), Raw: []byte("b")}}}
+	p := &bridge.Page{Next: "d", Events: []bridge.Event{{ID: []byte("1"), Raw: []byte("a")}, {Raw: []byte("a")},
+		{ID: []byte("2"), Raw: []byte("b")}}}
 	if err := f.take(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

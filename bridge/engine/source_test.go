@@ -14,7 +14,8 @@ import (
 
 // request returns the fingerprint of a request, by its host and its tenant.
 func request(host, tenant string) bridge.Fingerprint {
-	return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartParam + "tenant", Value: tenant}})
+	return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host},
+		{Name: bridge.PartParam + "tenant", Value: tenant}})
 }
 
 // wantRequest checks the request of the checkpoint.
@@ -50,7 +51,8 @@ func TestRequestChanged(t *testing.T) {
 		r.startFor(2 * time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		s := r.bridge.Status()
-		if r.source.Requests() != before || !strings.Contains(s.Error, "parameter tenant") || !strings.Contains(s.Error, r.cfg.Origin.Request.Digest()) {
+		if r.source.Requests() != before || !strings.Contains(s.Error, "parameter tenant") ||
+			!strings.Contains(s.Error, r.cfg.Origin.Request.Digest()) {
 			r.t.Errorf("%d requests; %s", r.source.Requests()-before, s.Error)
 		}
 		at := r.store.Checkpoint()
@@ -100,7 +102,8 @@ func TestHostChanged(t *testing.T) {
 		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
 		r.wantEvents(25)
 		at := r.store.Checkpoint()
-		if a := r.accept("r1", bridge.Target{Cursor: at.Cursor, Events: at.Events, Pages: at.Pages, Entry: &at.Version}, r.cfg.Origin.Request.Digest()); !a.Applied {
+		if a := r.accept("r1", bridge.Target{Cursor: at.Cursor, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
+			r.cfg.Origin.Request.Digest()); !a.Applied {
 			r.t.Errorf("answer %+v", a)
 		}
 		r.wantIdleAfter(time.Minute)
@@ -251,7 +254,8 @@ func TestTargetWithCredential(t *testing.T) {
 			return ""
 		}
 		r.follow(25, 5*time.Second)
-		if a := r.command("r1", bridge.Target{Cursor: "/events?t=s3cret"}); a.Applied || a.Detail != "the cursor contains EXPORT_API_KEY, which is not stored" {
+		if a := r.command("r1", bridge.Target{Cursor: "/events?t=s3cret"}); a.Applied ||
+			a.Detail != "the cursor contains EXPORT_API_KEY, which is not stored" {
 			r.t.Errorf("answer %+v", a)
 		}
 		if c := r.store.Checkpoint(); c.Epoch != 0 || c.Cursor == "/events?t=s3cret" {

@@ -50,7 +50,8 @@ func TestSparseExportIsFollowed(t *testing.T) {
 			for range 40 {
 				r.after(time.Second)
 				if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateRunning || r.store.Checkpoint().Drained {
-					r.t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State, r.store.Checkpoint().Drained, r.source.Requests())
+					r.t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State,
+						r.store.Checkpoint().Drained, r.source.Requests())
 				}
 			}
 			r.after(3 * time.Minute)
@@ -98,7 +99,8 @@ func TestFreshCursorsForEver(t *testing.T) {
 				return answer(fmt.Sprint("e", n+1))
 			}
 			events++
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":%d}],"nextCursor":"e%d"}`, n, time.Now().Add(-lag).UnixMilli(), n+1)}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":%d}],"nextCursor":"e%d"}`, n,
+				time.Now().Add(-lag).UnixMilli(), n+1)}
 		})
 		r.startFor(time.Hour)
 		before := r.source.Requests()

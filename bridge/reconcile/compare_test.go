@@ -185,7 +185,8 @@ func TestCompareOpenTransaction(t *testing.T) {
 		began := time.Now()
 		time.AfterFunc(time.Minute, commit)
 		want(t, "committed in the end", w.must(reconcile.Compare), counts{API: 6, Held: 6})
-		if took := time.Since(began); took < time.Minute || len(w.said) == 0 || !strings.Contains(w.said[0], "open transaction on partition 1 of topic export.events") {
+		if took := time.Since(began); took < time.Minute || len(w.said) == 0 ||
+			!strings.Contains(w.said[0], "open transaction on partition 1 of topic export.events") {
 			t.Errorf("after %s it has said %v", took, w.said)
 		}
 
@@ -193,7 +194,8 @@ func TestCompareOpenTransaction(t *testing.T) {
 		w.topic.Append(2, all[0].record())
 		began = time.Now()
 		_, err := w.run(reconcile.Compare)
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "partition 2") || took < 15*time.Minute || took > time.Hour {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "partition 2") || took < 15*time.Minute || took > time.Hour {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})

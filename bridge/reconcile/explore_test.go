@@ -115,7 +115,8 @@ func (x *explored) happen(what, before string) {
 		x.live.commit(moved)
 		x.pending = map[string]bool{"e0": true, "e2": true, "e3": true, "e4": true}
 		clear(x.holds) // the stream publishes all of it again
-	case what == "remake" && (before == "" || !slices.Contains([]string{"Publish", "Walk", "Bounds", "After", "Read"}, before)): // nor here: a reader fails where its spans are gone
+	case what == "remake" && (before == "" || !slices.Contains([]string{"Publish", "Walk", "Bounds", "After", "Read"},
+		before)): // nor here: a reader fails where its spans are gone
 		x.topic.Remake("second")
 		x.topic.Append(1, fakelog.Record(time.UnixMilli(second(-10)), "{}"), fakelog.Record(time.UnixMilli(second(-5)), "{}"))
 		clear(x.holds)
@@ -154,7 +155,8 @@ func (p repairPlan) run(t *testing.T) (first []string, broken string) {
 		x.trace, x.calls, x.failed, x.awaiting = append(x.trace, "|"), 0, false, time.Time{}
 		report, errs[x.round] = x.run(reconcile.Repair)
 		err := errs[x.round]
-		if _, refused := errors.AsType[*reconcile.RejectedError](err); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed && !refused {
+		if _, refused := errors.AsType[*reconcile.RejectedError](err); x.failed != errors.Is(err, bridgetest.ErrDown) ||
+			err != nil && !x.failed && !refused {
 			x.broken = append(x.broken, fmt.Sprintf("round %d ends with %v", x.round, err))
 		}
 	}

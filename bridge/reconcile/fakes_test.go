@@ -287,7 +287,8 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 		id := string(e.AppendRecordID(nil))
 		p.published = append(p.published, id)
 		at := time.UnixMilli(e.Time).UTC()
-		p.topic.Append(0, fakelog.Record(at, string(e.Raw), "eb-stream", stream, "ce_id", id, "ce_time", at.Format(time.RFC3339Nano), "eb-origin", "repair"))
+		p.topic.Append(0, fakelog.Record(at, string(e.Raw), "eb-stream", stream, "ce_id", id, "ce_time",
+			at.Format(time.RFC3339Nano), "eb-origin", "repair"))
 	}
 	return bridge.Receipt{Published: len(page.Events)}, nil
 }

@@ -131,7 +131,8 @@ func TestRepair(t *testing.T) {
 		}
 		for name, value := range w.repair.marks {
 			var mark map[string]any
-			if err := json.Unmarshal(value, &mark); err != nil || mark["v"] != 1.0 || mark["by"] != "a test" || mark["ids"] == "" || mark["at"] != float64(time.Now().UnixMilli()) {
+			if err := json.Unmarshal(value, &mark); err != nil || mark["v"] != 1.0 || mark["by"] != "a test" ||
+				mark["ids"] == "" || mark["at"] != float64(time.Now().UnixMilli()) {
 				t.Errorf("mark %s is %s", name, value)
 			}
 		}
@@ -150,7 +151,8 @@ func TestRepair(t *testing.T) {
 func TestRepairBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b := item{id: "shared", at: second(3), ingested: second(4), form: "a"}, item{id: "shared", at: second(3), ingested: second(4), form: "b"}
+		a, b := item{id: "shared", at: second(3), ingested: second(4), form: "a"}, item{id: "shared", at: second(3),
+			ingested: second(4), form: "b"}
 		all := append(items(3), a, b)
 		w := newWorld(t, all, all[:1])
 		if r := w.must(reconcile.Repair); r.Repair.Events != 4 {
@@ -180,7 +182,8 @@ func TestRepairBefore(t *testing.T) {
 func TestRepairOneForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b := item{id: "shared", at: second(3), ingested: second(4), form: "a"}, item{id: "shared", at: second(3), ingested: second(4), form: "b"}
+		a, b := item{id: "shared", at: second(3), ingested: second(4), form: "a"}, item{id: "shared", at: second(3),
+			ingested: second(4), form: "b"}
 		w := newWorld(t, []item{a, b}, []item{b})
 		if r := w.must(reconcile.Repair); r.Repair.Events != 1 {
 			t.Fatalf("%+v", r.Repair)
@@ -213,7 +216,8 @@ func TestRepairRefusedEvents(t *testing.T) {
 	inOwnWorld(t, items(40), nil, func(t *testing.T, w *world) {
 		w.repair.tooLarge = func(id string) bool { return strings.HasSuffix(id, "7") }
 		r := w.must(reconcile.Repair)
-		if r.Repair.Events != 36 || r.Repair.Refused != 4 || len(r.Repair.Reasons) != 4 || !strings.Contains(r.Repair.Reasons[0], "e7 is too large") {
+		if r.Repair.Events != 36 || r.Repair.Refused != 4 || len(r.Repair.Reasons) != 4 ||
+			!strings.Contains(r.Repair.Reasons[0], "e7 is too large") {
 			t.Errorf("%+v", r.Repair)
 		}
 		if got := w.repaired(); len(got) != 36 || slices.ContainsFunc(got, w.repair.tooLarge) {
@@ -349,7 +353,8 @@ func TestRepairWithoutIngestion(t *testing.T) {
 		if diff := cmp.Diff(&reconcile.Repaired{Events: 4}, r.Repair); diff != "" || time.Since(began) < 10*time.Second {
 			t.Errorf("after %s (-want +got):\n%s", time.Since(began), diff)
 		}
-		if want(t, "repaired", r, counts{API: 10, Held: 6, Missing: 4}); !slices.Equal(w.repaired(), []string{"e6", "e7", "e8", "e9"}) || !slices.Equal(w.said, []string{"awaiting the end"}) {
+		if want(t, "repaired", r, counts{API: 10, Held: 6, Missing: 4}); !slices.Equal(w.repaired(),
+			[]string{"e6", "e7", "e8", "e9"}) || !slices.Equal(w.said, []string{"awaiting the end"}) {
 			t.Errorf("published %v, said %v", w.repair.published, w.said)
 		}
 	})
@@ -404,7 +409,8 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 			inOwnWorld(t, withoutIngestion(items(3)), nil, func(t *testing.T, w *world) {
 				test.change(w)
 				err := w.refused(reconcile.Repair, test.why)
-				if !strings.Contains(err.Error(), "missing events lack an ingestion time") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
+				if !strings.Contains(err.Error(), "missing events lack an ingestion time") ||
+					!strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
 					t.Errorf("it says %q, want %q", err, test.says)
 				}
 				if len(w.repair.published) > 0 {

@@ -62,7 +62,8 @@ func TestOtherRequest(t *testing.T) {
 	request := func(host, path string) bridge.Fingerprint {
 		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartPath, Value: path}})
 	}
-	for live, refused := range map[bridge.Fingerprint]bool{"": false, request("a", "/x"): false, request("a", "/y"): true, request("b", "/x"): true} {
+	for live, refused := range map[bridge.Fingerprint]bool{"": false, request("a", "/x"): false,
+		request("a", "/y"): true, request("b", "/x"): true} {
 		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
 			inWorld(t, nil, items(10), func(t *testing.T, w *world) {
 				w.cfg.Origin.Request, w.live.trail[0].Origin.Request = request("a", "/x"), live
@@ -79,7 +80,8 @@ func TestOtherRequest(t *testing.T) {
 // TestSourceHangs: a source that hangs ends the comparison by the engine's deadline.
 func TestSourceHangs(t *testing.T) {
 	inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
-		w.ports.Source, w.cfg.FetchTimeout, w.cfg.Mode = source{&bridgetest.Hanging{Source: w.source, InFetch: bridgetest.Hang}}, 5*time.Minute, reconcile.Compare
+		w.ports.Source, w.cfg.FetchTimeout, w.cfg.Mode = source{&bridgetest.Hanging{Source: w.source,
+			InFetch: bridgetest.Hang}}, 5*time.Minute, reconcile.Compare
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		_, err := reconcile.Run(ctx, w.cfg, w.ports)

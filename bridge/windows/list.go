@@ -182,13 +182,13 @@ type listing struct {
 	oldest, newest int64
 }
 
-func (g *listing) add(p *bridge.Page) {
-	if g.items += p.Items; p.Items > 0 {
-		g.last = p.Items
+func (l *listing) add(p *bridge.Page) {
+	if l.items += p.Items; p.Items > 0 {
+		l.last = p.Items
 	}
 	for i := range p.Events {
 		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime {
-			g.oldest, g.newest = min(g.oldest, e.Time), max(g.newest, e.Time)
+			l.oldest, l.newest = min(l.oldest, e.Time), max(l.newest, e.Time)
 		}
 	}
 }

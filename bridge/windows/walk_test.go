@@ -146,7 +146,8 @@ func TestUnboundedLate(t *testing.T) {
 		late := entry{id: "late", seq: 100, at: time.Now().Add(time.Second), visible: time.Now().Add(5 * time.Minute)}
 		l.all = append(l.all, late)
 		for i := range 15 {
-			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 200 + i, at: time.Now().Add(-24 * time.Hour), visible: late.visible.Add(time.Second)})
+			l.all = append(l.all, entry{id: fmt.Sprint("old", i), seq: 200 + i, at: time.Now().Add(-24 * time.Hour),
+				visible: late.visible.Add(time.Second)})
 		}
 		for range 20 {
 			bridge.Sleep(t.Context(), time.Minute)
@@ -178,7 +179,8 @@ func TestUnboundedFuture(t *testing.T) {
 			}
 			bridge.Sleep(t.Context(), time.Minute)
 		}
-		if got := counts(x.records)[ahead.raw()]; got != 1 || !slices.ContainsFunc(warned, func(text string) bool { return strings.Contains(text, "future") }) {
+		if got := counts(x.records)[ahead.raw()]; got != 1 ||
+			!slices.ContainsFunc(warned, func(text string) bool { return strings.Contains(text, "future") }) {
 			t.Errorf("the event is %d times in the topic, want 1; the warnings are %q", got, warned)
 		}
 	})

@@ -91,11 +91,11 @@ var All = []Rule{
 		Name: "trust-redis", Without: "Redis is believed whenever it has a checkpoint",
 		Notice: Engine | Processes,
 		Edits: []Edit{{"bridge/engine/merge.go", `
-+	if protocol.Broken("trust-redis") && !k.store.Zero() {
-+		return resumption{Checkpoint: k.store}, nil
++	if protocol.Broken("trust-redis") && !rec.store.Zero() {
++		return resumption{Checkpoint: rec.store}, nil
 +	}
  	switch {
- 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
+ 	case rec.sink.Zero() && rec.store.Zero() && rec.storeErr != nil:
 `}},
 	},
 	{
@@ -103,9 +103,9 @@ var All = []Rule{
 		Notice: Engine,
 		Edits: []Edit{{"bridge/engine/merge.go", `
 +		if protocol.Broken("mix-epochs") {
-+			return resumption{Checkpoint: k.sink, lost: lost}, nil
++			return resumption{Checkpoint: rec.sink, lost: lost}, nil
 +		}
- 		to = k.resumeAt(k.sink, "Kafka lost data")
+ 		to = rec.resumeAt(rec.sink, "Kafka lost data")
 `}},
 	},
 	{
@@ -400,8 +400,8 @@ var All = []Rule{
 		Name: "rewind-counts-all", Without: "after a reset within the look-back all that the topic holds counts",
 		Notice: Windows,
 		Edits: []Edit{{"bridge/engine/listing.go", `
--	if e.Defect == bridge.DefectNone && e.Time >= h.from {
-+	if e.Defect == bridge.DefectNone && e.Time >= h.from && !protocol.Broken("rewind-counts-all") {
+-	if e.Defect == bridge.DefectNone && e.Time >= r.from {
++	if e.Defect == bridge.DefectNone && e.Time >= r.from && !protocol.Broken("rewind-counts-all") {
 `}},
 	},
 	{

@@ -9,8 +9,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// LeastHold is the least number of items that are kept of the page before.
-const LeastHold = 16
+// leastHold is the least number of items that are kept of the page before.
+const leastHold = 16
 
 // Repeats is what a page has of the page before.
 type Repeats struct {
@@ -52,7 +52,7 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	}
 	r.Same = len(p.Events) > 1 && len(p.Events) == before.Of && r.Items == len(border) && endsAtBorder(p, r.Items)
 	r.Whole = !r.Same && r.Items > 0 && r.Items == len(p.Events)
-	r.Full = r.Items >= len(border) && len(border) >= LeastHold && before.Of != len(border)
+	r.Full = r.Items >= len(border) && len(border) >= leastHold && before.Of != len(border)
 	return r
 }
 
@@ -84,10 +84,10 @@ func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) br
 	}
 	b.TailFrom = 0
 	hold := Hold(b.Hold, r, max(rules.PageSize, len(p.Events)))
-	if r.Full && hold > max(b.Hold, LeastHold) { // said once: then as much is kept
+	if r.Full && hold > max(b.Hold, leastHold) { // said once: then as much is kept
 		found.Widened = hold
 	}
-	if b.Hold = hold; hold == LeastHold {
+	if b.Hold = hold; hold == leastHold {
 		b.Hold = 0
 	}
 	if len(p.Events) > 0 && !r.Whole {
@@ -114,7 +114,7 @@ func dropBorder(p *bridge.Page) (dropped int) {
 // Hold is how many items to keep of a page after an overlap, where a page has so
 // many items at most: twice the largest overlap so far.
 func Hold(held int, r Repeats, page int) int {
-	return max(held, LeastHold, min(2*r.Items, max(page, LeastHold)))
+	return max(held, leastHold, min(2*r.Items, max(page, leastHold)))
 }
 
 // KeepItems makes the last items of a page, as listed, that have an id those of its

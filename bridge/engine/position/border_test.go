@@ -91,11 +91,11 @@ func TestListingHasNoBorder(t *testing.T) {
 func TestBorderAllocates(t *testing.T) {
 	p := borderPage("c", 0, 1000, "")
 	var border bridge.Border
-	KeepItems(&border, borderPage("", 2000, 3000, ""), LeastHold)
+	KeepItems(&border, borderPage("", 2000, 3000, ""), leastHold)
 	if n := testing.AllocsPerRun(20, func() { MarkBorder(p, &border); dropBorder(p) }); n > 0 {
 		t.Errorf("%v allocations to look at a page, want none", n)
 	}
-	if n := testing.AllocsPerRun(20, func() { KeepItems(&border, p, LeastHold) }); n > 1 {
+	if n := testing.AllocsPerRun(20, func() { KeepItems(&border, p, leastHold) }); n > 1 {
 		t.Errorf("%v allocations to keep a border, want one", n)
 	}
 }
@@ -118,7 +118,7 @@ func TestCarriedBesideBorder(t *testing.T) {
 		}
 		short := &bridge.Page{Events: []bridge.Event{item("a")}, Items: 1, Next: "c"}
 		var border bridge.Border
-		KeepItems(&border, short, LeastHold)
+		KeepItems(&border, short, leastHold)
 		if err := at.trim(short, rules, new(Findings)); err != nil || len(short.Events) != 0 || len(at.Tail) != 1 {
 			t.Fatalf("%s: %d events, %d items carried, %v", name, len(short.Events), len(at.Tail), err)
 		}

@@ -37,8 +37,8 @@ type cursorMemory struct {
 	ring  []uint64
 }
 
-// RecentVisited is the memory of a checkpoint that this process has not written.
-func RecentVisited(t bridge.RecentCursors) (v Visited) {
+// recentVisited is the memory of a checkpoint that this process has not written.
+func recentVisited(t bridge.RecentCursors) (v Visited) {
 	for _, digest := range t {
 		v = v.add(digest)
 	}

@@ -52,8 +52,8 @@ type EmptyRun struct {
 	at     time.Time // when that was so
 }
 
-// Filled notes a page with items.
-func (p *EmptyRun) Filled(page *bridge.Page, newest int64) {
+// filled notes a page with items.
+func (p *EmptyRun) filled(page *bridge.Page, newest int64) {
 	p.Empties, p.Allowance = 0, EmptyAllowance
 	p.look(page, newest)
 	passed, moved := page.RequestedAt.Sub(p.at), time.Duration(newest-p.newest)*time.Millisecond

@@ -82,7 +82,7 @@ type Findings struct {
 func Begin(c bridge.Checkpoint) Position {
 	return Position{
 		Checkpoint: c, Empty: EmptyRun{Allowance: EmptyAllowance},
-		visited: RecentVisited(c.RecentCursors), scratch: &scratch{left: make(map[bridge.Identity]int)},
+		visited: recentVisited(c.RecentCursors), scratch: &scratch{left: make(map[bridge.Identity]int)},
 	}
 }
 
@@ -91,7 +91,7 @@ func Begin(c bridge.Checkpoint) Position {
 // the items that were seen there.
 func (at Position) Rejoin(c bridge.Checkpoint) Position {
 	if c.Version != at.Version || c.Cursor != at.Cursor || c.Session != at.Session {
-		at.visited, at.emptyCursors = RecentVisited(c.RecentCursors), Visited{}
+		at.visited, at.emptyCursors = recentVisited(c.RecentCursors), Visited{}
 		at.forms, at.left = forms{}, 0
 	}
 	at.passed = at.passed && c.Epoch == at.Epoch && c.ChangeID() == at.ChangeID()
@@ -238,7 +238,7 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 	at.Empty.AtTail, at.Empty.Circles = false, false
 	if p.Items > 0 && !found.Whole {
 		at.visited, at.emptyCursors = at.visited.Add(p.At.Cursor), Visited{}
-		at.Empty.Filled(p, at.LastEventTime)
+		at.Empty.filled(p, at.LastEventTime)
 		at.left = digest
 		return
 	}

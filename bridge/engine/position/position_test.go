@@ -26,7 +26,8 @@ func somePage(t *rapid.T, at *Position) *bridge.Page {
 		p.Source.Workspace = fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "workspace"))
 	}
 	for i := range rapid.IntRange(0, 6).Draw(t, "items") {
-		e := bridge.Event{Index: i, Raw: fmt.Appendf(nil, "%d", rapid.IntRange(0, 2).Draw(t, "bytes")), Time: rapid.Int64Range(1, 9).Draw(t, "time")}
+		e := bridge.Event{Index: i, Raw: fmt.Appendf(nil, "%d", rapid.IntRange(0, 2).Draw(t, "bytes")),
+			Time: rapid.Int64Range(1, 9).Draw(t, "time")}
 		if id := rapid.IntRange(0, 6).Draw(t, "id"); id > 0 {
 			e.ID = fmt.Append(nil, id)
 			e.Raw = slices.Concat(e.ID, e.Raw)

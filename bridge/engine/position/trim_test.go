@@ -257,7 +257,8 @@ func TestTrim(t *testing.T) {
 				if want := letterTail(s.tail); !slices.Equal(at.Tail, want) {
 					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(at.Tail), len(want))
 				}
-				if got.Repeated != s.repeated || got.Vanished != s.vanished || got.Changed != s.change || got.Shared != s.shared || at.Carried != s.carried {
+				if got.Repeated != s.repeated || got.Vanished != s.vanished || got.Changed != s.change ||
+					got.Shared != s.shared || at.Carried != s.carried {
 					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.Repeated, got.Vanished, got.Changed, at.Carried, s)
 				}
 				if s.next != "" {
