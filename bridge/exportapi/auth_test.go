@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -289,12 +288,10 @@ func TestOAuth2Refused(t *testing.T) {
 // connections.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
-	pool := x509.NewCertPool()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "client.pem"), filepath.Join(dir, "client.key")
 	write := func(name string) (cert, key string) {
 		cert, key = selfSigned(t, name)
-		pool.AppendCertsFromPEM([]byte(cert))
 		for file, text := range map[string]string{certFile: cert, keyFile: key} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -304,16 +301,14 @@ func TestClientCertificate(t *testing.T) {
 	}
 	cert, key := write("first")
 	var shown atomic.Value
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, ca := listenTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown.Store(r.TLS.PeerCertificates[0].Subject.CommonName)
 		w.Header().Set("Connection", "close")
 		answer(emptyPage)(w, r)
-	}))
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": string(ca), "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key})
+	}), &tls.Config{ClientAuth: tls.RequireAnyClientCert})
+	cfg := config(t, map[string]string{
+		"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key,
+	})
 	cfg.TLSCertFile, cfg.TLSKeyFile = certFile, keyFile
 	c := connect(t, cfg)
 	for _, name := range []string{"first", "second"} {
