@@ -149,7 +149,8 @@ func TestHintsNameSettings(t *testing.T) {
 			t.Parallel()
 			_, err := fetchAll(t, serve(t, tc.api, tc.vars), tc.at)
 			f := wantFault(t, err)
-			if got := f.Hint + string(f.HintCode); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {
+			if got := f.Hint + string(f.HintCode); !strings.Contains(got, tc.want) ||
+				tc.not != "" && strings.Contains(got, tc.not) {
 				t.Errorf("%v: got %q, want %q in it and not %q", f, got, tc.want, tc.not)
 			}
 		})
@@ -228,7 +229,8 @@ func TestBrokenAnswers(t *testing.T) {
 			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
 			f := wantFault(t, err)
 			if f.Class != tc.class || f.Code != tc.code || f.Reason != tc.reason || !strings.Contains(f.Error(), tc.say) {
-				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class, tc.code, tc.reason, tc.say)
+				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class,
+					tc.code, tc.reason, tc.say)
 			}
 		})
 	}

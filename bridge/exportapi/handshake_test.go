@@ -62,7 +62,9 @@ func TestCertificateRefused(t *testing.T) {
 			maps.Copy(all, vars)
 			_, err := fetchAll(t, connect(t, config(t, all)), bridge.Position{})
 			f := wantFault(t, err)
-			if f.Class != bridge.Transient || f.Code != "tls" || !strings.Contains(f.Hint, "EXPORT_TLS_CERT and EXPORT_TLS_KEY") || strings.Contains(f.Hint, "EXPORT_OAUTH2_TOKEN_URL") != tokens {
+			if f.Class != bridge.Transient || f.Code != "tls" ||
+				!strings.Contains(f.Hint, "EXPORT_TLS_CERT and EXPORT_TLS_KEY") ||
+				strings.Contains(f.Hint, "EXPORT_OAUTH2_TOKEN_URL") != tokens {
 				t.Errorf("%s, token request %t: %v %s: %v (%s)", name, tokens, f.Class, f.Code, f, f.Hint)
 			}
 		}
@@ -143,7 +145,8 @@ func TestTokenServerUnknown(t *testing.T) {
 	t.Parallel()
 	server, _ := listenTLS(t, answer(emptyPage), nil)
 	_, err := fetchAll(t, connect(t, config(t, oauth2Vars(server.URL))), bridge.Position{})
-	if f := wantFault(t, err); f.Code != "tls" || !strings.Contains(f.Hint, "check EXPORT_OAUTH2_TOKEN_URL") || !strings.Contains(f.Hint, "EXPORT_TLS_CA") {
+	if f := wantFault(t, err); f.Code != "tls" || !strings.Contains(f.Hint, "check EXPORT_OAUTH2_TOKEN_URL") ||
+		!strings.Contains(f.Hint, "EXPORT_TLS_CA") {
 		t.Errorf("%s: %v (%s)", f.Code, f, f.Hint)
 	}
 }

@@ -24,10 +24,12 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Source.Organization != "acme" || f.Contract != bridge.ContractEmptyCursor || f.Compression != "gzip" || f.Items != 0 || f.Latency <= 0 {
+	if f.Source.Organization != "acme" || f.Contract != bridge.ContractEmptyCursor || f.Compression != "gzip" ||
+		f.Items != 0 || f.Latency <= 0 {
 		t.Errorf("got %+v", f)
 	}
-	if skew := f.ClockSkew - time.Hour; skew.Abs() > 5*time.Second || !f.CertificateExpires.Equal(server.Certificate().NotAfter) {
+	if skew := f.ClockSkew - time.Hour; skew.Abs() > 5*time.Second ||
+		!f.CertificateExpires.Equal(server.Certificate().NotAfter) {
 		t.Errorf("clock skew %v, certificate until %v", f.ClockSkew, f.CertificateExpires)
 	}
 	query := seen.all()[0].URL.Query()
@@ -39,7 +41,8 @@ func TestCheck(t *testing.T) {
 	}
 	query = seen.all()[1].URL.Query()
 	start, _ := strconv.ParseInt(query.Get("start"), 10, 64)
-	if end, _ := strconv.ParseInt(query.Get("end"), 10, 64); end-start != time.Minute.Milliseconds() || end > time.Now().UnixMilli() {
+	if end, _ := strconv.ParseInt(query.Get("end"), 10, 64); end-start != time.Minute.Milliseconds() ||
+		end > time.Now().UnixMilli() {
 		t.Errorf("asked for %v, want the last minute", query)
 	}
 	next = `"c"`

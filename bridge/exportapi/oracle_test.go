@@ -314,7 +314,8 @@ func (v oracleValue) name() []byte {
 // them would be taken for a repetition.
 func (v oracleValue) id() []byte {
 	text, exact := v.text()
-	if !exact || len(text) == 0 || jsontext.Value(v).Kind() == 't' || jsontext.Value(v).Kind() == 'f' || bytes.ContainsFunc(text, unicode.IsControl) {
+	if !exact || len(text) == 0 || jsontext.Value(v).Kind() == 't' || jsontext.Value(v).Kind() == 'f' ||
+		bytes.ContainsFunc(text, unicode.IsControl) {
 		return nil
 	}
 	return text
