@@ -78,8 +78,11 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 	if c.Scheme == authNone {
 		p.Check(key == "", "EXPORT_API_KEY", "is set, but EXPORT_AUTH=none sends no key; remove one of them")
 	} else {
-		p.Check(key != "", "EXPORT_API_KEY", "is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key; for an API without a key set EXPORT_AUTH=none")
-		p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; it must hold only the key")
+		p.Check(key != "", "EXPORT_API_KEY",
+			"is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key; "+
+				"for an API without a key set EXPORT_AUTH=none")
+		p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; "+
+			"it must hold only the key")
 	}
 	switch c.Scheme {
 	case authKey:
@@ -103,7 +106,8 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 			"has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
 	}
 	without := func(scheme, variable string, set bool) {
-		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; unset it, or set EXPORT_AUTH=%[1]s", scheme)
+		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; "+
+			"unset it, or set EXPORT_AUTH=%[1]s", scheme)
 	}
 	without(authKey, "EXPORT_KEY_QUERY", c.KeyQuery != "")
 	without(authKey, "EXPORT_KEY_PREFIX", c.KeyPrefix != "")
@@ -114,7 +118,9 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(c.OAuth2Params) > 0)
 	if c.TLSCert != "" || c.TLSKey != "" {
 		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
-		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
+		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); "+
+			"for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, "+
+			"EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
 	}
 }
 
@@ -261,7 +267,8 @@ func (c *credentials) authorize(ctx context.Context, now time.Time) (renewed boo
 func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
-		f := &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonAuth, Err: errors.New(e.clean(at, unquoted(err)))}
+		f := &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonAuth,
+			Err: errors.New(e.clean(at, unquoted(err)))}
 		if !strings.HasPrefix(err.Error(), "oauth2: ") { // else an answer that is no token
 			f = e.connection(at, err, fmt.Sprintf("no token within %s", e.cfg.Timeout))
 		}
@@ -283,7 +290,8 @@ func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
 		f.Hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
-		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_OAUTH2_CLIENT_ID, EXPORT_API_KEY (the client secret), EXPORT_OAUTH2_SCOPES and EXPORT_OAUTH2_PARAMS"
+		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_OAUTH2_CLIENT_ID, EXPORT_API_KEY (the client secret), " +
+			"EXPORT_OAUTH2_SCOPES and EXPORT_OAUTH2_PARAMS"
 	}
 	return f
 }

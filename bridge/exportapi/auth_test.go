@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -47,7 +46,8 @@ func TestAuthSchemes(t *testing.T) {
 			mustFetch(t, c, bridge.Position{})
 			h := seen.all()[0].Header
 			if h.Get("Authorization") != tc.header || h.Get("X-Api-Key") != tc.key {
-				t.Errorf("sent Authorization %q, X-Api-Key %q; want %q, %q", h.Get("Authorization"), h.Get("X-Api-Key"), tc.header, tc.key)
+				t.Errorf("sent Authorization %q, X-Api-Key %q; want %q, %q", h.Get("Authorization"), h.Get("X-Api-Key"),
+					tc.header, tc.key)
 			}
 		})
 	}
@@ -118,7 +118,8 @@ func (s *tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.answer != nil && s.answer(w, n) {
 		return
 	}
-	if id, secret, _ := r.BasicAuth(); r.Method != http.MethodPost || id != "client" || secret != "s3cret" || r.Form.Get("grant_type") != "client_credentials" {
+	if id, secret, _ := r.BasicAuth(); r.Method != http.MethodPost || id != "client" || secret != "s3cret" ||
+		r.Form.Get("grant_type") != "client_credentials" {
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = w.Write([]byte(`{"error":"invalid_client","error_description":"s3cret is wrong"}`))
 		return
@@ -158,7 +159,8 @@ func TestOAuth2(t *testing.T) {
 	}
 	api.issued.Add(1) // the token is revoked
 	if err := fetch(); err != nil || api.issued.Load() != 3 || api.refused.Load() != 1 {
-		t.Errorf("revoked token: %v after %d tokens and %d refusals, want success after one more token", err, api.issued.Load(), api.refused.Load())
+		t.Errorf("revoked token: %v after %d tokens and %d refusals, want success after one more token", err,
+			api.issued.Load(), api.refused.Load())
 	}
 	api.answer = func(w http.ResponseWriter, _ int64) bool {
 		_, _ = w.Write([]byte(`{"access_token":"other","token_type":"Bearer"}`))
@@ -167,7 +169,8 @@ func TestOAuth2(t *testing.T) {
 	api.issued.Add(1)
 	before := api.issued.Load()
 	f := wantFault(t, fetch())
-	if f.Reason != bridge.ReasonAuth || f.Code != "401" || api.issued.Load() != before+1 || !strings.Contains(f.Hint, "EXPORT_OAUTH2_SCOPES") {
+	if f.Reason != bridge.ReasonAuth || f.Code != "401" || api.issued.Load() != before+1 ||
+		!strings.Contains(f.Hint, "EXPORT_OAUTH2_SCOPES") {
 		t.Errorf("a useless token: got %+v after %d more tokens, want auth after one", f, api.issued.Load()-before)
 	}
 }
@@ -275,7 +278,8 @@ func TestOAuth2Refused(t *testing.T) {
 			server := listen(t, &tokens{life: "3600", answer: tc.answer})
 			_, err := fetchAll(t, connect(t, config(t, oauth2Vars(server.URL))), bridge.Position{})
 			f := wantFault(t, err)
-			if f.Class != tc.class || f.RetryAfter != tc.wait || !strings.Contains(f.Error(), tc.text) || !strings.Contains(f.Error(), "request a token from 127.0.0.1:") {
+			if f.Class != tc.class || f.RetryAfter != tc.wait || !strings.Contains(f.Error(), tc.text) ||
+				!strings.Contains(f.Error(), "request a token from 127.0.0.1:") {
 				t.Errorf("got %v, wait %s: %v; want %v, %s, %q", f.Class, f.RetryAfter, f, tc.class, tc.wait, tc.text)
 			}
 			if strings.Contains(f.Error(), "s3cret") {
@@ -289,12 +293,10 @@ func TestOAuth2Refused(t *testing.T) {
 // connections.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
-	pool := x509.NewCertPool()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "client.pem"), filepath.Join(dir, "client.key")
 	write := func(name string) (cert, key string) {
 		cert, key = selfSigned(t, name)
-		pool.AppendCertsFromPEM([]byte(cert))
 		for file, text := range map[string]string{certFile: cert, keyFile: key} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -304,16 +306,14 @@ func TestClientCertificate(t *testing.T) {
 	}
 	cert, key := write("first")
 	var shown atomic.Value
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, ca := listenTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown.Store(r.TLS.PeerCertificates[0].Subject.CommonName)
 		w.Header().Set("Connection", "close")
 		answer(emptyPage)(w, r)
-	}))
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": string(ca), "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key})
+	}), &tls.Config{ClientAuth: tls.RequireAnyClientCert})
+	cfg := config(t, map[string]string{
+		"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key,
+	})
 	cfg.TLSCertFile, cfg.TLSKeyFile = certFile, keyFile
 	c := connect(t, cfg)
 	for _, name := range []string{"first", "second"} {
@@ -327,7 +327,8 @@ func TestClientCertificate(t *testing.T) {
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetchAll(t, c, bridge.Position{}); err == nil || !strings.Contains(err.Error(), "reload the client certificate") {
+	if _, err := fetchAll(t, c, bridge.Position{}); err == nil ||
+		!strings.Contains(err.Error(), "reload the client certificate") {
 		t.Errorf("no key file: %v", err)
 	}
 }
@@ -373,7 +374,8 @@ func TestForbiddenForAWhile(t *testing.T) {
 		}, nil)
 		_, err := fetchAll(t, c, bridge.Position{})
 		if f := wantFault(t, err); f.Class != tc.class || f.RetryAfter != tc.wait || f.Code != tc.code {
-			t.Errorf("%s: got %v (%s) after %s, want %v (%s) after %s", name, f.Class, f.Code, f.RetryAfter, tc.class, tc.code, tc.wait)
+			t.Errorf("%s: got %v (%s) after %s, want %v (%s) after %s", name, f.Class, f.Code, f.RetryAfter, tc.class,
+				tc.code, tc.wait)
 		}
 	}
 }

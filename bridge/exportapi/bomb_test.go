@@ -79,7 +79,8 @@ func TestItemBomb(t *testing.T) {
 			_, err := fetchAll(t, c, at)
 			runtime.ReadMemStats(&after)
 			f := wantFault(t, err)
-			if f.Reason != bridge.ReasonSize || f.Class != bridge.Permanent || !strings.Contains(f.Error(), "10000 items") || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
+			if f.Reason != bridge.ReasonSize || f.Class != bridge.Permanent ||
+				!strings.Contains(f.Error(), "10000 items") || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
 				t.Errorf("got class %v, reason %q, %q, hint %q", f.Class, f.Reason, f.Error(), f.Hint)
 			}
 			// The body grows by half each time, which takes three times its
@@ -101,7 +102,8 @@ func TestSampleBomb(t *testing.T) {
 	sample, err := c.Sample(t.Context(), bridge.Position{}, 10)
 	items := sample.Items
 	runtime.ReadMemStats(&after)
-	if err != nil || len(items) != 2 || items[0].Why != "it has no plausible time at /timestamp" || !strings.Contains(items[1].Remedy, "EXPORT_ITEM_TIME") {
+	if err != nil || len(items) != 2 || items[0].Why != "it has no plausible time at /timestamp" ||
+		!strings.Contains(items[1].Remedy, "EXPORT_ITEM_TIME") {
 		t.Errorf("%+v, %v", items, err)
 	}
 	if took, most := after.TotalAlloc-before.TotalAlloc, 4*uint64(len(body))+16<<20; took > most {
@@ -209,7 +211,8 @@ func TestEscapeBomb(t *testing.T) {
 			t.Errorf("%s: %d bytes were allocated for a text of %d", escape, took, tc.text)
 		}
 		if e := &p.Events[0]; tc.text > 0 && (len(e.ID) != tc.text || len(e.Key) != tc.text || len(e.Subject) != tc.text || cap(e.ID) > tc.text+8<<10) {
-			t.Errorf("%s: id of %d bytes in %d, key of %d, subject of %d, want %d", escape, len(e.ID), cap(e.ID), len(e.Key), len(e.Subject), tc.text)
+			t.Errorf("%s: id of %d bytes in %d, key of %d, subject of %d, want %d", escape, len(e.ID), cap(e.ID),
+				len(e.Key), len(e.Subject), tc.text)
 		}
 		if p.Extra != int64(tc.text) {
 			t.Errorf("%s: %d bytes beside the body, want %d", escape, p.Extra, tc.text)

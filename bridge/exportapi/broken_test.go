@@ -72,9 +72,11 @@ func TestBrokenBehindItsCursor(t *testing.T) {
 			}
 			f := wantFault(t, err)
 			if f.Class != tc.class || f.Code != tc.code || f.Reason != tc.reason || !strings.Contains(f.Error(), tc.say) {
-				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class, tc.code, tc.reason, tc.say)
+				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class,
+					tc.code, tc.reason, tc.say)
 			}
-			if !strings.Contains(f.Error(), "fetch page at cursor "+bridge.CursorHash(testCursor)) || errors.Is(f, context.DeadlineExceeded) {
+			if !strings.Contains(f.Error(), "fetch page at cursor "+bridge.CursorHash(testCursor)) ||
+				errors.Is(f, context.DeadlineExceeded) {
 				t.Errorf("got %q, want a fault of its own that names the page", f)
 			}
 		})

@@ -61,7 +61,8 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	if _, err := jsonpointer.Parse(cfg.keyPointer()); err != nil {
-		return nil, fmt.Errorf("export API: KAFKA_KEY %q: %w, for example %s", cfg.KeyPointer, err, bridge.PointerLike(cfg.KeyPointer))
+		return nil, fmt.Errorf("export API: KAFKA_KEY %q: %w, for example %s", cfg.KeyPointer, err,
+			bridge.PointerLike(cfg.KeyPointer))
 	}
 	preset := presets[cfg.Resource]
 	urls, _ := cfg.endpoints(preset)   // validated
@@ -79,7 +80,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.auth = newCredentials(&c.cfg, c.tokens)
 	c.requests = newRequests(&c.cfg, urls, c.auth)
-	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader, hidden: c.requests.secrets(), withheld: c.requests.credentials}
+	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader,
+		hidden: c.requests.secrets(), withheld: c.requests.credentials}
 	c.pages.init(&c.cfg, &c.requests, &c.faults, c.decoders.V)
 	c.recycle = func(p *bridge.Page) {
 		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
@@ -165,7 +167,9 @@ type answer struct {
 }
 
 // fetch requests one page of at most size items.
-func (c *Client) fetch(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, answer, error) {
+func (c *Client) fetch(
+	ctx context.Context, at bridge.Position, size int, receive receiver,
+) (*bridge.Page, answer, error) {
 	page, got, err := c.ask(ctx, at, size, receive)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
 		changed, errKey := c.auth.renew(f.Code)
@@ -209,7 +213,9 @@ func follow(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bri
 
 // ask sends one request and reads the page. A non-nil error is a Fault, unless
 // ctx has ended.
-func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive receiver) (*bridge.Page, answer, error) {
+func (c *Client) ask(
+	ctx context.Context, at bridge.Position, size int, receive receiver,
+) (*bridge.Page, answer, error) {
 	queued := time.Now()
 	if fault := c.turns.Wait(ctx); fault != nil {
 		return nil, answer{}, c.faults.of(at, fault)
@@ -261,7 +267,8 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int, receive 
 func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault {
 	body.DropConnection(resp)
 	switch {
-	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusOK && resp.ContentLength == 0 && c.cfg.EmptyBodyEnds:
+	case resp.StatusCode == http.StatusNoContent,
+		resp.StatusCode == http.StatusOK && resp.ContentLength == 0 && c.cfg.EmptyBodyEnds:
 		resp.Header.Del("Content-Encoding") // there is nothing to decompress
 	case resp.StatusCode != http.StatusOK:
 		return c.faults.refusal(at, resp)

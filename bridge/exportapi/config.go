@@ -101,7 +101,8 @@ func (c *Config) Validate() error {
 		p.Add(err)
 	}
 	_, trusted := transport.ParseRoots(c.CA)
-	p.Check(trusted, "EXPORT_TLS_CA", "contains no PEM certificate, for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
+	p.Check(trusted, "EXPORT_TLS_CA", "contains no PEM certificate, "+
+		"for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
 	c.checkPages(&p)
 	c.ItemMapping.check(&p)
 	c.checkRequests(&p)
@@ -168,10 +169,12 @@ func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 	case err != nil:
 		return nil, err
 	case u.RawQuery != "" || u.ForceQuery:
-		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query; for a key as query parameter set EXPORT_KEY_QUERY")
+		return nil, bridge.Problemf("EXPORT_URL",
+			"must not contain a query; for a key as query parameter set EXPORT_KEY_QUERY")
 	}
 	if _, err := url.PathUnescape(path); err != nil || strings.ContainsAny(path, "?#") {
-		return nil, bridge.Problemf(variable, "must be a path without query and fragment, for example /events; a percent sign is %%25")
+		return nil, bridge.Problemf(variable, "must be a path without query and fragment, for example /events; "+
+			"a percent sign is %%25")
 	}
 	if u.Path == "" {
 		u.Path = "/" // joined to nothing a path would become a relative one
@@ -183,10 +186,12 @@ func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	// A / in a password ends the host: what precedes it is taken for the port.
-	login := err != nil && strings.Contains(text, "@") || err == nil && (u.User != nil || u.Port() != "" && strings.Contains(u.EscapedPath(), "@"))
+	login := err != nil && strings.Contains(text, "@") ||
+		err == nil && (u.User != nil || u.Port() != "" && strings.Contains(u.EscapedPath(), "@"))
 	switch {
 	case login:
-		return nil, bridge.Problemf(variable, "must not contain a user or password; set EXPORT_AUTH=basic, EXPORT_AUTH_USER and EXPORT_API_KEY")
+		return nil, bridge.Problemf(variable, "must not contain a user or password; "+
+			"set EXPORT_AUTH=basic, EXPORT_AUTH_USER and EXPORT_API_KEY")
 	case err != nil || u.Opaque != "" || u.Hostname() == "":
 		return nil, bridge.Problemf(variable, "is not a URL with a host, for example %s", example)
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -194,9 +199,12 @@ func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 	case u.Fragment != "":
 		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
 	case u.Scheme == "http" && !c.InsecureHTTP && !bridge.Loopback(u.Hostname()):
-		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
+		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; "+
+			"use https, or set EXPORT_INSECURE_HTTP=true")
 	case !c.LinkLocal && metadataHost(u.Hostname()):
-		return nil, bridge.Problemf(variable, "is a link-local address, or another one that serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
+		return nil, bridge.Problemf(variable,
+			"is a link-local address, or another one that serves cloud instance metadata; "+
+				"use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
 	}
 	return u, nil
 }

@@ -239,7 +239,8 @@ func TestNewRejectsKeyPointer(t *testing.T) {
 	for _, pointer := range []string{"userId", "/a~2", "/a~", "/~~0", "a/b"} {
 		cfg := config(t, nil)
 		cfg.KeyPointer = pointer
-		if _, err := exportapi.New(cfg); err == nil || !strings.Contains(err.Error(), pointer) || !strings.Contains(err.Error(), "KAFKA_KEY") {
+		if _, err := exportapi.New(cfg); err == nil || !strings.Contains(err.Error(), pointer) ||
+			!strings.Contains(err.Error(), "KAFKA_KEY") {
 			t.Errorf("%q: got %v, want an error that quotes it and names its setting", pointer, err)
 		}
 	}

@@ -73,7 +73,8 @@ func TestRedirectNamesThePath(t *testing.T) {
 			maps.Copy(vars, tc.vars)
 			_, err := fetchAll(t, connect(t, config(t, vars)), tc.at)
 			f := wantFault(t, err)
-			if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), tc.error) || !strings.Contains(f.Hint, tc.hint) || len(seen.all()) != 1 {
+			if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+				!strings.Contains(f.Error(), tc.error) || !strings.Contains(f.Hint, tc.hint) || len(seen.all()) != 1 {
 				t.Errorf("got %v; %s after %d requests", f, f.Hint, len(seen.all()))
 			}
 			if texts := []string{f.Error(), f.Hint}; slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "secret") || strings.Contains(s, "sk-test") }) {

@@ -45,7 +45,8 @@ func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if fixed, marks, _ := repair(body); marks != nil {
-		if !slices.ContainsFunc(d.events, func(e bridge.Event) bool { return e.Defect == bridge.DefectBadText }) || !json.Valid(fixed) {
+		if !slices.ContainsFunc(d.events, func(e bridge.Event) bool { return e.Defect == bridge.DefectBadText }) ||
+			!json.Valid(fixed) {
 			t.Fatal("accepted text that is none")
 		}
 		return // the oracle compares
@@ -109,7 +110,8 @@ func checkEvent(t testing.TB, e *bridge.Event, index int, item json.RawMessage) 
 		t.Fatalf("key %q of nothing", e.Key)
 	}
 	var payload map[string]json.RawMessage
-	if json.Unmarshal(members["payload"], &payload) == nil && payload["type"] == nil && payload["@type"] == nil && e.Type != nil {
+	if json.Unmarshal(members["payload"], &payload) == nil && payload["type"] == nil && payload["@type"] == nil &&
+		e.Type != nil {
 		t.Fatalf("type %q of %q", e.Type, members["payload"])
 	}
 }
@@ -234,7 +236,8 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	}
 	e := &faults{auth: &credentials{cfg: &Config{}, secret: "k3y"}, withheld: func() []secrets.Secret { return nil }}
 	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", linklocal.ErrAddress), "")
-	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_ALLOW_LINK_LOCAL") {
+	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+		!strings.Contains(f.Hint, "EXPORT_ALLOW_LINK_LOCAL") {
 		t.Errorf("got %+v", f)
 	}
 }

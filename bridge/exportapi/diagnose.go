@@ -20,14 +20,16 @@ func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
 		return "it is not an object", "set EXPORT_ITEMS_FIELD to the array of the items"
 	}
 	if e.Defect == bridge.DefectBadText {
-		return "it has bytes that are no text: not UTF-8, a control character, an unknown escape, or NaN", "have it repaired where it is stored; it is published as a dead letter"
+		return "it has bytes that are no text: not UTF-8, a control character, an unknown escape, or NaN",
+			"have it repaired where it is stored; it is published as a dead letter"
 	}
 	at, format := c.over(presets[c.Resource].pointers).times, timeFormats[c.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || guess.Plausible(e.Time)) {
 		return "", ""
 	}
 	if len(e.Raw) > maxSearched {
-		return "it has no plausible time at " + strings.Join(at, " or "), "set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to those of its time"
+		return "it has no plausible time at " + strings.Join(at, " or "),
+			"set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to those of its time"
 	}
 	item := guess.Decode(e.Raw)
 	for _, pointer := range at {
@@ -38,7 +40,8 @@ func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
 		likely, ok := guess.FormatOf(v)
 		switch {
 		case ok && likely != format:
-			return fmt.Sprintf("its time at %s is in the format %s, not %s", pointer, likely, format), "set EXPORT_ITEM_TIME_FORMAT=" + likely.String() + provided(likely)
+			return fmt.Sprintf("its time at %s is in the format %s, not %s", pointer, likely, format),
+				"set EXPORT_ITEM_TIME_FORMAT=" + likely.String() + provided(likely)
 		case e.Defect == bridge.DefectNone: // a client's clock may be anywhere
 			return "", ""
 		}

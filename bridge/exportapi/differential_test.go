@@ -131,14 +131,17 @@ func sameEvent(got, want *bridge.Event) error {
 		{"subject", got.Subject, want.Subject},
 	} {
 		if !bytes.Equal(field.got, field.want) || (field.got == nil) != (field.want == nil) {
-			return fmt.Errorf("the scanner reads %s %q (nil: %t), the oracle %q (nil: %t)", field.name, field.got, field.got == nil, field.want, field.want == nil)
+			return fmt.Errorf("the scanner reads %s %q (nil: %t), the oracle %q (nil: %t)", field.name, field.got,
+				field.got == nil, field.want, field.want == nil)
 		}
 		if len(field.got) != cap(field.got) {
 			return fmt.Errorf("%s of %d bytes can grow to %d", field.name, len(field.got), cap(field.got))
 		}
 	}
-	if got.Time != want.Time || got.Defect != want.Defect || got.Index != want.Index || got.Republished != want.Republished {
-		return fmt.Errorf("the scanner reads %d %q %d %t, the oracle %d %q %d %t", got.Time, got.Defect, got.Index, got.Republished, want.Time, want.Defect, want.Index, want.Republished)
+	if got.Time != want.Time || got.Defect != want.Defect || got.Index != want.Index ||
+		got.Republished != want.Republished {
+		return fmt.Errorf("the scanner reads %d %q %d %t, the oracle %d %q %d %t", got.Time, got.Defect, got.Index,
+			got.Republished, want.Time, want.Defect, want.Index, want.Republished)
 	}
 	return nil
 }

@@ -69,7 +69,8 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 	switch {
 	case errors.Is(err, linklocal.ErrAddress):
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeNetwork, Reason: bridge.ReasonConfig, Err: text,
-			Hint: "the address serves cloud instance metadata and credentials; check EXPORT_URL and DNS, or set EXPORT_ALLOW_LINK_LOCAL=true"}
+			Hint: "the address serves cloud instance metadata and credentials; " +
+				"check EXPORT_URL and DNS, or set EXPORT_ALLOW_LINK_LOCAL=true"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &bridge.Fault{Code: codeTimeout, Err: errors.New(late),
 			Hint: "if it persists, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}
@@ -78,12 +79,14 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 			Hint: "if it persists, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
 	case isPlain(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
-			Hint: "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL, which sends the key in clear text"}
+			Hint: "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL, " +
+				"which sends the key in clear text"}
 	case strings.Contains(err.Error(), tlsAlert):
 		return &bridge.Fault{Code: codeTLS, Err: text, Hint: "the server uses TLS at this port: use https:// in EXPORT_URL"}
 	case isAlert(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
-			Hint: "check the client certificate in EXPORT_TLS_CERT and EXPORT_TLS_KEY, and EXPORT_URL: its server ended the TLS handshake"}
+			Hint: "check the client certificate in EXPORT_TLS_CERT and EXPORT_TLS_KEY, and EXPORT_URL: " +
+				"its server ended the TLS handshake"}
 	case isTLS(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
 			Hint: "check EXPORT_URL and the system clock; for a private certificate authority set EXPORT_TLS_CA"}
@@ -132,7 +135,8 @@ func isAlert(err error) bool {
 // past one that lasts.
 func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
 	if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
-		fault.Err, fault.Hint, fault.HintCode = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
+		fault.Err, fault.Hint, fault.HintCode = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "",
+			bridge.HintPageFails
 	}
 }
 
@@ -202,7 +206,9 @@ func schemaFault(err error) *bridge.Fault {
 		return &bridge.Fault{Code: codeDecode, Err: err,
 			Hint: "if it persists, check EXPORT_PROXY for a proxy that truncates responses, or lower EXPORT_PAGE_SIZE"}
 	}
-	hint := "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD, to root if the page is the array itself, and EXPORT_CURSOR_FIELD"
+	hint := "check EXPORT_URL and EXPORT_PATH; " +
+		"for an API with other member names set EXPORT_ITEMS_FIELD, to root if the page is the array itself, " +
+		"and EXPORT_CURSOR_FIELD"
 	if part, ok := errors.AsType[*partError](err); ok && part.setting != "" {
 		hint = "correct " + part.setting + "; if the page is not the API's, check EXPORT_URL and EXPORT_PATH"
 	}
@@ -213,7 +219,8 @@ func schemaFault(err error) *bridge.Fault {
 var ErrNewestFirst = errors.New("the items are listed newest first, so their cursor leads away from new events")
 
 // HintWindows says what to do about ErrNewestFirst.
-const HintWindows = "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; if it has none, but takes a start and an end, " +
+const HintWindows = "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; " +
+	"if it has none, but takes a start and an end, " +
 	"set EXPORT_FOLLOW=windows, EXPORT_START=-90d, EXPORT_START_PARAM and EXPORT_END_PARAM"
 
 // orderFault is the fault of an API that lists newest first.
@@ -233,7 +240,8 @@ func boundsFault(err error) *bridge.Fault {
 	}
 	return &bridge.Fault{
 		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonMapping, Err: err,
-		Hint: "set EXPORT_ITEM_TIME to a time that each item has; for an exception choose other bounds, or another EXPORT_PAGE_SIZE",
+		Hint: "set EXPORT_ITEM_TIME to a time that each item has; " +
+			"for an exception choose other bounds, or another EXPORT_PAGE_SIZE",
 	}
 }
 
@@ -272,10 +280,12 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 // impossible is the fault of a position that the API cannot be asked for.
 func impossible(err error) *bridge.Fault {
 	if errors.Is(err, errStoredLeak) {
-		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorRejected}
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err,
+			HintCode: bridge.HintCursorRejected}
 	}
 	if errors.Is(err, errForm) || errors.Is(err, nextlink.ErrCredential) {
-		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, HintCode: bridge.HintCursorForm}
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,
+			HintCode: bridge.HintCursorForm}
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,
 		Hint: "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_END_INCLUSIVE and EXPORT_TIME_FORMAT"}
@@ -287,18 +297,21 @@ func (e *faults) authHint() string {
 	case authNone:
 		return "the API requires authentication: set EXPORT_API_KEY, and EXPORT_AUTH"
 	case authBasic:
-		return "check EXPORT_AUTH_USER and EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), and the user's permissions"
+		return "check EXPORT_AUTH_USER and EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), " +
+			"and the user's permissions"
 	case authOAuth2:
 		return "check EXPORT_OAUTH2_SCOPES, EXPORT_OAUTH2_PARAMS and the client's permissions"
 	}
-	return "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, and EXPORT_KEY_HEADER"
+	return "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, " +
+		"and EXPORT_KEY_HEADER"
 }
 
 // configHint names the settings of a request that the API rejects with a text.
 func (e *faults) configHint(at bridge.Position, code int, said string) string {
 	switch code {
 	case http.StatusNotFound:
-		return "EXPORT_URL and " + e.pathSetting(at) + " make the path " + e.urls.of(at).Path + ": check them and EXPORT_RESOURCE"
+		return "EXPORT_URL and " + e.pathSetting(at) + " make the path " + e.urls.of(at).Path +
+			": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		hint := "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
 		if at.Cursor == "" && at.End == 0 && e.cfg.EndParam != noParam && hasWord(said, e.cfg.EndParam) {

@@ -3,19 +3,14 @@ package exportapi_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,97 +149,11 @@ func TestHintsNameSettings(t *testing.T) {
 			t.Parallel()
 			_, err := fetchAll(t, serve(t, tc.api, tc.vars), tc.at)
 			f := wantFault(t, err)
-			if got := f.Hint + string(f.HintCode); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {
+			if got := f.Hint + string(f.HintCode); !strings.Contains(got, tc.want) ||
+				tc.not != "" && strings.Contains(got, tc.not) {
 				t.Errorf("%v: got %q, want %q in it and not %q", f, got, tc.want, tc.not)
 			}
 		})
-	}
-}
-
-func TestProblemText(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ kind, body, want, not string }{
-		"newest":          {"application/problem+json", `{"title":"Invalid","status":400,"detail":"pageSize is 0","type":"https://x.example/p"}`, "400 Bad Request: Invalid: pageSize is 0 (https://x.example/p)", "status 400"},
-		"details":         {"application/json", `{"title":"Invalid","details":"pageSize is 0"}`, "400 Bad Request: Invalid: pageSize is 0", ""},
-		"another status":  {"application/json", `{"title":"Invalid","status":422}`, "Invalid (status 422)", ""},
-		"odd types":       {"application/json", `{"title":["Invalid"],"detail":"no","details":{"a":1},"status":"400"}`, "400 Bad Request: Invalid: no", "map"},
-		"violations":      {"application/json", `{"title":"Invalid","detail":"see below","violations":[{"field":"pageSize","message":"exceeds 1000"},{"path":"start","reason":"no time"},"end: missing"]}`, "400 Bad Request: Invalid: pageSize: exceeds 1000; start: no time; end: missing: see below", ""},
-		"half violations": {"application/json", `{"violations":[{"field":"end"},{"message":"no time"},{"code":7},7,null]}`, "400 Bad Request: end; no time", ";;"},
-		"odd violations":  {"application/json", `{"title":"Invalid","violations":{"field":"end"}}`, "400 Bad Request: Invalid: end", "field"},
-		"many violations": {"application/json", `{"violations":[` + strings.Repeat(`"x\u001b[31m",`, 99) + `"y"]}`, "x[31m; x[31m; x[31m; x[31m; x[31m; 95 more", "y"},
-		"long violation":  {"application/json", `{"violations":[{"field":"` + strings.Repeat("x", 1000) + `","message":"no"}]}`, strings.Repeat("x", 200) + "...", strings.Repeat("x", 201)},
-		"key in one":      {"application/json", `{"violations":[{"field":"` + testKey + `","message":` + quote(testCursor) + `}]}`, "***: cursor " + bridge.CursorHash(testCursor), "sk-"},
-		"not an object":   {"application/json", `["Invalid"]`, "400 Bad Request", "Invalid"},
-		"not JSON":        {"text/html", `{"title":"Invalid"}`, "400 Bad Request", "Invalid"},
-		"no type":         {"", `Invalid`, "400 Bad Request", "Invalid"},
-		"cut":             {"application/json", `{"title":"Invalid"`, "400 Bad Request", "Invalid"},
-		"huge":            {"application/json", `{"title":"` + strings.Repeat("x", 100<<10) + `"}`, "400 Bad Request", "xxx"},
-		"long":            {"application/json", `{"title":"` + strings.Repeat("x", 1000) + `"}`, strings.Repeat("x", 200) + "...", strings.Repeat("x", 201)},
-		"key cut in half": {"application/json", `{"title":"` + strings.Repeat("x", 195) + testKey + `"}`, "xxx***", "sk-"},
-		"key with breaks": {"application/json", `{"title":"` + strings.ReplaceAll(testKey, "t", `t\u0000\u200b`) + `"}`, "***", "sk-"},
-		"message":         {"application/json", `{"message":"cursor cannot be combined with a ResetCursor"}`, "400 Bad Request: cursor cannot be combined with a ResetCursor", ""},
-		"error":           {"application/json", `{"ok":false,"error":"invalid_limit"}`, "400 Bad Request: invalid_limit", "false"},
-		"error object":    {"application/json", `{"error":{"code":400,"message":"limit is invalid","status":"INVALID_ARGUMENT"}}`, "400 Bad Request: limit is invalid", "INVALID"},
-		"capitals":        {"application/json", `{"Error":{"Message":"limit is invalid"}}`, "400 Bad Request: limit is invalid", ""},
-		"oauth":           {"application/json", `{"error":"invalid_request","error_description":"no limit"}`, "400 Bad Request: invalid_request: no limit", ""},
-		"errors":          {"application/json", `{"errors":[{"message":"no limit"},{"detail":"no start"},{"field":"end","message":"is past"},"odd"]}`, "400 Bad Request: no limit; no start; end: is past; odd", ""},
-		"list of details": {"application/json", `{"detail":[{"loc":["query","limit"],"msg":"not a number"}]}`, "400 Bad Request: not a number", "query"},
-		"msg":             {"application/json", `{"msg":"Record not found","detail":"no event"}`, "400 Bad Request: Record not found: no event", ""},
-		"message_detail":  {"application/json", `{"code":40002,"message":"Invalid request parameters","message_detail":"maxtime","stat":"FAIL"}`, "400 Bad Request: Invalid request parameters: maxtime", "FAIL"},
-		"the status":      {"application/json", `{"statusCode":400,"error":"Bad Request","message":"no limit"}`, "400 Bad Request: no limit", ""},
-		"key in an error": {"application/json", `{"error":{"message":"\u001b[31m` + testKey + ` at ` + testCursor + `"}}`, "400 Bad Request: [31m*** at cursor " + bridge.CursorHash(testCursor), "sk-"},
-		"text":            {"text/plain; charset=utf-8", "ascending is\r\n\x1b[31mrequired, " + testKey, "400 Bad Request: ascending is [31mrequired, ***", "sk-"},
-		"JSON as text":    {"text/plain", `{"message":"no limit"}`, "400 Bad Request: no limit", "message"},
-		"long text":       {"text/plain", strings.Repeat("x", 100<<10), strings.Repeat("x", 200) + "...", strings.Repeat("x", 201)},
-		"cursor":          {"application/json", `{"title":` + quote("no page at "+testCursor) + `}`, "no page at cursor " + bridge.CursorHash(testCursor), "eyJ0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", tc.kind)
-				w.WriteHeader(http.StatusBadRequest)
-				_, _ = io.WriteString(w, tc.body)
-			}, nil)
-			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
-			f := wantFault(t, err)
-			if !strings.Contains(f.Error(), tc.want) || tc.not != "" && strings.Contains(f.Error(), tc.not) {
-				t.Errorf("got %q, want %q in it and not %q", f, tc.want, tc.not)
-			}
-		})
-	}
-}
-
-// TestHiddenParts: the parts of a static header and of a cursor are shown as
-// little as the whole.
-func TestHiddenParts(t *testing.T) {
-	t.Parallel()
-	mapped := map[string]string{"EXPORT_CURSOR_IN": "next-url"}
-	for name, tc := range map[string]struct {
-		vars       map[string]string
-		cursor     string
-		said, want string
-	}{
-		"token without its scheme": {map[string]string{"EXPORT_HEADERS": "X-Token: Bearer s3cr3t-token"}, testCursor, "invalid token s3cr3t-token", "invalid token ***"},
-		"session without its name": {map[string]string{"EXPORT_HEADERS": "Cookie: sid=s3cr3t/1; theme=d"}, testCursor, "no session s3cr3t/1!", "no session ***!"},
-		"quoted token":             {map[string]string{"EXPORT_HEADERS": "X-Token: Token token=\"s3cr3t\""}, testCursor, "s3cr3t is bad", "*** is bad"},
-		"longest first":            {map[string]string{"EXPORT_API_KEY": "s3cr", "EXPORT_HEADERS": "X-Token: s3cr3t-token"}, testCursor, "s3cr3t-token, s3cr", "***, ***"},
-		"query of a next URL":      {mapped, "/events?n=1000&after=SECRET/123", "bad after: SECRET/123", "bad after: cursor "},
-		"query, unescaped":         {mapped, "/events?after=SECRET%2f123+a&n=7", "bad after: SECRET/123 a", "bad after: cursor "},
-		"query, as it is":          {mapped, "/events?after=SECRET%2f123&n=7", "bad after: SECRET%2f123", "bad after: cursor "},
-		"page size of a next URL":  {mapped, "/events?pageSize=1000&after=SECRET", "pageSize 1000 exceeds 500", "pageSize 1000 exceeds 500"},
-		"path of a next URL":       {mapped, "/events/SECRET123?n=1", "no page SECRET123 of events", "no page cursor "},
-		"quoted, POST":             {map[string]string{"EXPORT_METHOD": "POST"}, `"90071992547409931234"`, "bad cursor: 90071992547409931234", "bad cursor: cursor "},
-	} {
-		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = io.WriteString(w, `{"title":`+quote(tc.said)+`}`)
-		}, tc.vars)
-		_, err := fetchAll(t, c, bridge.Position{Cursor: tc.cursor})
-		f := wantFault(t, err)
-		if !strings.Contains(f.Error(), "Unauthorized: "+tc.want) || strings.Contains(f.Error(), "SECRET") || strings.Contains(f.Error(), "s3cr") || strings.Contains(f.Error(), "9007") {
-			t.Errorf("%s: got %q, want %q", name, f, tc.want)
-		}
 	}
 }
 
@@ -320,7 +229,8 @@ func TestBrokenAnswers(t *testing.T) {
 			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
 			f := wantFault(t, err)
 			if f.Class != tc.class || f.Code != tc.code || f.Reason != tc.reason || !strings.Contains(f.Error(), tc.say) {
-				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class, tc.code, tc.reason, tc.say)
+				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class,
+					tc.code, tc.reason, tc.say)
 			}
 		})
 	}
@@ -530,88 +440,5 @@ func TestBrokenAnswersAreNotQuoted(t *testing.T) {
 				t.Errorf("got class %v, %q", f.Class, f.Error())
 			}
 		})
-	}
-}
-
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	start := func(version uint16) (url, ca string) {
-		server := httptest.NewUnstartedServer(answer(emptyPage))
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		return server.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	}
-	good, ca := start(0)
-	old, oldCA := start(tls.VersionTLS11)
-	otherName := strings.Replace(good, "127.0.0.1", "localhost", 1)
-	plainServer := listen(t, answer(emptyPage))
-	for name, tc := range map[string]struct{ url, ca, code string }{
-		"own authority":     {good, ca, ""},
-		"unknown authority": {good, "", "tls"},
-		"another name":      {otherName, ca, "tls"},
-		"TLS 1.1":           {old, oldCA, "tls"},
-		"no TLS at all":     {strings.Replace(plainServer.URL, "http:", "https:", 1), "", "tls"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := connect(t, config(t, map[string]string{"EXPORT_URL": tc.url, "EXPORT_TLS_CA": tc.ca}))
-			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
-			if tc.code == "" {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != tc.code {
-				t.Errorf("got class %v code %q (%v), want transient %q", f.Class, f.Code, f, tc.code)
-			}
-		})
-	}
-}
-
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	var seen recorder
-	next := `null`
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen.saw(r)
-		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-		compressed(w, "gzip", []byte(`{"items":[],"metadata":{"organization":"acme"},"nextCursor":`+next+`}`))
-	}))
-	t.Cleanup(server.Close)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	c := exportapi.Inspector{Client: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))}
-	f, err := c.Check(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.Source.Organization != "acme" || f.Contract != bridge.ContractEmptyCursor || f.Compression != "gzip" || f.Items != 0 || f.Latency <= 0 {
-		t.Errorf("got %+v", f)
-	}
-	if skew := f.ClockSkew - time.Hour; skew.Abs() > 5*time.Second || !f.CertificateExpires.Equal(server.Certificate().NotAfter) {
-		t.Errorf("clock skew %v, certificate until %v", f.ClockSkew, f.CertificateExpires)
-	}
-	query := seen.all()[0].URL.Query()
-	if query.Get("pageSize") != "1" || query.Get("start") == "" || query.Has("cursor") {
-		t.Errorf("asked for %v, want one item from now on", query)
-	}
-	if _, err := c.Check(t.Context(), true); err != nil {
-		t.Error(err)
-	}
-	query = seen.all()[1].URL.Query()
-	start, _ := strconv.ParseInt(query.Get("start"), 10, 64)
-	if end, _ := strconv.ParseInt(query.Get("end"), 10, 64); end-start != time.Minute.Milliseconds() || end > time.Now().UnixMilli() {
-		t.Errorf("asked for %v, want the last minute", query)
-	}
-	next = `"c"`
-	if f, err := c.Check(t.Context(), false); err != nil || f.Contract != bridge.ContractEmptyItems {
-		t.Errorf("a cursor with an empty page: got %q %v", f.Contract, err)
-	}
-	next = `7.5`
-	_, err = c.Check(t.Context(), false)
-	if f := wantFault(t, err); f.Reason != bridge.ReasonSchema {
-		t.Errorf("got %v, want schema", f)
 	}
 }

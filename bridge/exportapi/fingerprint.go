@@ -65,7 +65,8 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		parts[0] = bridge.RequestPart{Name: bridge.PartHost, Value: "source " + c.Source}
 	}
 	if token, err := url.Parse(c.OAuth2TokenURL); err == nil && c.Scheme == authOAuth2 {
-		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(), Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
+		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(),
+			Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
 	}
 	static, _ := params.Parse(c.Params.Reveal())
 	var values []param
@@ -88,7 +89,8 @@ func appendParts(parts []bridge.RequestPart, kind string, params []param, preset
 			parts[first+i].Value += "\x00" + p.value
 			continue
 		}
-		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: isCredential(p.name), Preset: preset})
+		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: isCredential(p.name),
+			Preset: preset})
 	}
 	return parts
 }
@@ -126,12 +128,14 @@ func (c *Config) StrayCursor(cursor string) error {
 		values.Add(p.Name, p.Value)
 	}
 	if unset := nextlink.Unset(cursor, values); len(unset) > 0 {
-		return fmt.Errorf("the stored next URL has the parameter %.200q, which EXPORT_PARAMS no longer sets: it may be another list", strings.Join(unset, ", "))
+		return fmt.Errorf("the stored next URL has the parameter %.200q, which EXPORT_PARAMS no longer sets: "+
+			"it may be another list", strings.Join(unset, ", "))
 	}
 	path, _, _ := strings.Cut(cursor, "?")
 	if path = strings.TrimSuffix(path, "#"); path == endpoint.EscapedPath() {
 		return nil
 	}
-	return fmt.Errorf("the stored next URL, cursor %s, leads to another path than EXPORT_PATH, which makes %s: it may be another list",
+	return fmt.Errorf("the stored next URL, cursor %s, leads to another path than EXPORT_PATH, which makes %s: "+
+		"it may be another list",
 		bridge.CursorHash(cursor), endpoint.EscapedPath())
 }

@@ -349,13 +349,15 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 		return errClient == nil
 	}
 	if (errOracle == nil) != (errClient == nil) {
-		t.Fatalf("%s in %s: the client says %v, the oracle %v\nbody %q", r.oracle.cfg.CursorField, r.oracle.cfg.CursorIn, errClient, errOracle, body)
+		t.Fatalf("%s in %s: the client says %v, the oracle %v\nbody %q", r.oracle.cfg.CursorField,
+			r.oracle.cfg.CursorIn, errClient, errOracle, body)
 	}
 	if errClient != nil {
 		return false
 	}
 	if p.Next != next || len(p.Events) != len(items) {
-		t.Fatalf("%s: the client reads %q and %d items, the oracle %q and %d\nbody %q", r.oracle.cfg.CursorField, p.Next, len(p.Events), next, len(items), body)
+		t.Fatalf("%s: the client reads %q and %d items, the oracle %q and %d\nbody %q", r.oracle.cfg.CursorField,
+			p.Next, len(p.Events), next, len(items), body)
 	}
 	for i, item := range items {
 		if string(p.Events[i].Raw) != item {

@@ -315,7 +315,8 @@ func TestForms(t *testing.T) {
 				t.Error("no request had the key")
 			}
 			for at, items := range seen.at {
-				if strings.Contains(at.Cursor, testKey) || strings.Contains(at.Cursor, "api_key") || strings.Contains(at.Cursor, "acme") {
+				if strings.Contains(at.Cursor, testKey) || strings.Contains(at.Cursor, "api_key") ||
+					strings.Contains(at.Cursor, "acme") {
 					t.Errorf("secrets in cursor %s", at.Cursor)
 				}
 				p, err := fetchAll(t, connect(t, cfg), at)

@@ -3,13 +3,10 @@ package exportapi_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"log"
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,28 +15,56 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 )
 
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	good, ca := listenTLS(t, answer(emptyPage), nil)
+	old, oldCA := listenTLS(t, answer(emptyPage), &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	otherName := strings.Replace(good.URL, "127.0.0.1", "localhost", 1)
+	plainServer := listen(t, answer(emptyPage))
+	for name, tc := range map[string]struct{ url, ca, code string }{
+		"own authority":     {good.URL, ca, ""},
+		"unknown authority": {good.URL, "", "tls"},
+		"another name":      {otherName, ca, "tls"},
+		"TLS 1.1":           {old.URL, oldCA, "tls"},
+		"no TLS at all":     {strings.Replace(plainServer.URL, "http:", "https:", 1), "", "tls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := connect(t, config(t, map[string]string{"EXPORT_URL": tc.url, "EXPORT_TLS_CA": tc.ca}))
+			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+			if tc.code == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != tc.code {
+				t.Errorf("got class %v code %q (%v), want transient %q", f.Class, f.Code, f, tc.code)
+			}
+		})
+	}
+}
+
 // TestCertificateRefused: the server demands another client certificate, or one
 // at all.
 func TestCertificateRefused(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "stranger")
 	for name, vars := range map[string]map[string]string{"none": {}, "refused": {"EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}} {
-		server := httptest.NewUnstartedServer(answer(emptyPage))
-		server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		server, ca := listenTLS(t, answer(emptyPage),
+			&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()})
 		for _, tokens := range []bool{false, true} {
 			all := map[string]string{"EXPORT_URL": server.URL}
 			if tokens {
 				all = oauth2Vars(server.URL)
 			}
-			all["EXPORT_TLS_CA"] = string(ca)
+			all["EXPORT_TLS_CA"] = ca
 			maps.Copy(all, vars)
 			_, err := fetchAll(t, connect(t, config(t, all)), bridge.Position{})
 			f := wantFault(t, err)
-			if f.Class != bridge.Transient || f.Code != "tls" || !strings.Contains(f.Hint, "EXPORT_TLS_CERT and EXPORT_TLS_KEY") || strings.Contains(f.Hint, "EXPORT_OAUTH2_TOKEN_URL") != tokens {
+			if f.Class != bridge.Transient || f.Code != "tls" ||
+				!strings.Contains(f.Hint, "EXPORT_TLS_CERT and EXPORT_TLS_KEY") ||
+				strings.Contains(f.Hint, "EXPORT_OAUTH2_TOKEN_URL") != tokens {
 				t.Errorf("%s, token request %t: %v %s: %v (%s)", name, tokens, f.Class, f.Code, f, f.Hint)
 			}
 		}
@@ -53,16 +78,12 @@ func TestCertificateIsForTheAPI(t *testing.T) {
 	cert, key := selfSigned(t, "client")
 	for host, want := range map[string]int{"https://127.0.0.1:1": 1, "https://localhost:1": 0} {
 		var offered atomic.Int64
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server, ca := listenTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			offered.Store(int64(len(r.TLS.PeerCertificates)))
 			w.WriteHeader(http.StatusTeapot)
-		}))
-		server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-		server.StartTLS()
-		t.Cleanup(server.Close)
+		}), &tls.Config{ClientAuth: tls.RequestClientCert})
 		vars := oauth2Vars(server.URL)
-		vars["EXPORT_URL"] = host
-		vars["EXPORT_TLS_CA"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		vars["EXPORT_URL"], vars["EXPORT_TLS_CA"] = host, ca
 		vars["EXPORT_TLS_CERT"], vars["EXPORT_TLS_KEY"] = cert, key
 		_, err := fetchAll(t, connect(t, config(t, vars)), bridge.Position{})
 		if f := wantFault(t, err); f.Code != "418" || offered.Load() != int64(want) {
@@ -77,18 +98,12 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "client")
 	var atAPI, atProxy atomic.Int64
-	asking := func(h http.HandlerFunc) *httptest.Server {
-		s := httptest.NewUnstartedServer(h)
-		s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-		s.StartTLS()
-		t.Cleanup(s.Close)
-		return s
-	}
-	api := asking(func(w http.ResponseWriter, r *http.Request) {
+	asks := &tls.Config{ClientAuth: tls.RequestClientCert}
+	api, ca := listenTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		atAPI.Add(int64(len(r.TLS.PeerCertificates)))
 		answer(emptyPage)(w, r)
-	})
-	proxy := asking(func(w http.ResponseWriter, r *http.Request) {
+	}), asks)
+	proxy, proxyCA := listenTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		atProxy.Add(int64(len(r.TLS.PeerCertificates)))
 		to, err := new(net.Dialer).DialContext(r.Context(), "tcp", r.Host)
 		if err != nil {
@@ -106,12 +121,10 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 		_, _ = io.Copy(from, to)
 		_ = from.Close()
 		<-done
-	})
-	trusted := ""
-	for _, s := range []*httptest.Server{api, proxy} {
-		trusted += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	}), asks)
+	vars := map[string]string{
+		"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": ca + proxyCA, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key,
 	}
-	vars := map[string]string{"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": trusted, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}
 	for _, through := range []string{"proxy", "direct"} {
 		if through == "direct" {
 			delete(vars, "EXPORT_PROXY")
@@ -130,12 +143,10 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 // tokens is not trusted.
 func TestTokenServerUnknown(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(answer(emptyPage))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	server, _ := listenTLS(t, answer(emptyPage), nil)
 	_, err := fetchAll(t, connect(t, config(t, oauth2Vars(server.URL))), bridge.Position{})
-	if f := wantFault(t, err); f.Code != "tls" || !strings.Contains(f.Hint, "check EXPORT_OAUTH2_TOKEN_URL") || !strings.Contains(f.Hint, "EXPORT_TLS_CA") {
+	if f := wantFault(t, err); f.Code != "tls" || !strings.Contains(f.Hint, "check EXPORT_OAUTH2_TOKEN_URL") ||
+		!strings.Contains(f.Hint, "EXPORT_TLS_CA") {
 		t.Errorf("%s: %v (%s)", f.Code, f, f.Hint)
 	}
 }
@@ -144,10 +155,7 @@ func TestTokenServerUnknown(t *testing.T) {
 func TestOtherScheme(t *testing.T) {
 	t.Parallel()
 	plain := listen(t, answer(emptyPage))
-	secure := httptest.NewUnstartedServer(answer(emptyPage))
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
-	secure.StartTLS()
-	t.Cleanup(secure.Close)
+	secure, _ := listenTLS(t, answer(emptyPage), nil)
 	for name, test := range map[string]struct{ url, hint string }{
 		"https to plain HTTP":      {strings.Replace(plain.URL, "http:", "https:", 1), "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL"},
 		"https to another server":  {"https://" + servers.Answering(t, servers.Say("-ERR unknown command")), "the server does not use TLS at this port"},

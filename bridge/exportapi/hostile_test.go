@@ -171,7 +171,9 @@ func TestHostileNextURL(t *testing.T) {
 					t.Errorf("%s: cursor %q, want %q", in, p.Next, want)
 				case refused:
 					f := wantFault(t, err)
-					if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), says) || strings.Contains(f.Error(), "secret") || strings.Contains(f.Error(), "pass") && !strings.Contains(f.Error(), "password") {
+					if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), says) ||
+						strings.Contains(f.Error(), "secret") ||
+						strings.Contains(f.Error(), "pass") && !strings.Contains(f.Error(), "password") {
 						t.Errorf("%s: got %v %q %v, want %s", in, f.Class, f.Reason, f, says)
 					}
 				}

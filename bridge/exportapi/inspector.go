@@ -65,9 +65,11 @@ func (i Inspector) Check(ctx context.Context, bounded bool) (f Findings, err err
 			at.Start = now - time.Minute.Milliseconds()
 		}
 	}
-	page, got, err := c.fetch(ctx, at, 1, func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
-		return c.receive(p, asked, resp, func(d *pageDecoder) { f.NoMember = d.cursor.part != nil && !d.cursor.seen })
-	})
+	look := func(d *pageDecoder) { f.NoMember = d.cursor.part != nil && !d.cursor.seen }
+	read := func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault {
+		return c.receive(p, asked, resp, look)
+	}
+	page, got, err := c.fetch(ctx, at, 1, read)
 	if err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
@@ -88,7 +90,8 @@ func (i Inspector) Check(ctx context.Context, bounded bool) (f Findings, err err
 	}
 	for i := range page.Events {
 		e := &page.Events[i]
-		f.IgnoresStart = f.IgnoresStart || e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && e.Time < at.Start-startTolerance.Milliseconds()
+		f.IgnoresStart = f.IgnoresStart || e.Defect == bridge.DefectNone && e.Time != bridge.NoTime &&
+			e.Time < at.Start-startTolerance.Milliseconds()
 	}
 	if page.Items == 0 {
 		f.Contract = bridge.ContractEmptyCursor

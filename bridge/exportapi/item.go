@@ -20,8 +20,8 @@ type itemReader struct {
 func newItemReader(m *mapping) itemReader {
 	at := m.over(presets[m.resource].pointers)
 	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[m.ItemTimeFormat]}
-	r.ids, r.types, r.times, r.subjects = r.Want(at.ids...), r.Want(at.types...), r.Want(at.times...), r.Want(at.subjects...)
-	r.key = r.Want(m.key)[0]
+	r.ids, r.types, r.times = r.Want(at.ids...), r.Want(at.types...), r.Want(at.times...)
+	r.subjects, r.key = r.Want(at.subjects...), r.Want(m.key)[0]
 	return r
 }
 

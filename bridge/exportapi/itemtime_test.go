@@ -145,7 +145,8 @@ func TestTimes(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s of %s is %s, want %s", tc.format, tc.raw, got, tc.want)
 		}
-		if ms, ok := oracleTime(jsontext.Value(tc.raw), tc.format); ok != (tc.want != unreadable) || ok && fmt.Sprint(ms) != tc.want {
+		if ms, ok := oracleTime(jsontext.Value(tc.raw), tc.format); ok != (tc.want != unreadable) ||
+			ok && fmt.Sprint(ms) != tc.want {
 			t.Errorf("the oracle reads %s of %s as %d %t, want %s", tc.format, tc.raw, ms, ok, tc.want)
 		}
 	}

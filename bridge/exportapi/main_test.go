@@ -2,7 +2,11 @@ package exportapi_test
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -61,6 +65,16 @@ func listen(t testing.TB, api http.Handler) *httptest.Server {
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	return server
+}
+
+// listenTLS starts an API over TLS, and returns the certificate to trust. settings may be nil.
+func listenTLS(t testing.TB, api http.Handler, settings *tls.Config) (server *httptest.Server, ca string) {
+	t.Helper()
+	server = httptest.NewUnstartedServer(api)
+	server.TLS, server.Config.ErrorLog = settings, log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
 // answer is an API that always gives the same page.

@@ -119,7 +119,8 @@ func TestMappedRequests(t *testing.T) {
 			if tc.body != "" {
 				method, kind = http.MethodPost, "application/json"
 			}
-			if r.Method != method || r.URL.RawQuery != tc.query || r.Header.Get("Content-Type") != kind || r.Header.Get("Idempotency-Key") != "" {
+			if r.Method != method || r.URL.RawQuery != tc.query || r.Header.Get("Content-Type") != kind ||
+				r.Header.Get("Idempotency-Key") != "" {
 				t.Errorf("got %s ?%s, want ?%s", r.Method, r.URL.RawQuery, tc.query)
 			}
 			if tc.body == "" && body == "" {
@@ -159,7 +160,8 @@ func TestStaticHeaders(t *testing.T) {
 		t.Errorf("got %v", f)
 	}
 	h := seen.all()[0].Header
-	if h.Get("Accept") != "application/vnd.x+json, text/x" || h.Get("X-Tenant") != "sk-test-tenant" || h.Get("User-Agent") != "me" || h.Get("X-Api-Key") != testKey {
+	if h.Get("Accept") != "application/vnd.x+json, text/x" || h.Get("X-Tenant") != "sk-test-tenant" ||
+		h.Get("User-Agent") != "me" || h.Get("X-Api-Key") != testKey {
 		t.Errorf("got %v", h)
 	}
 }
@@ -173,7 +175,8 @@ func TestStaticBody(t *testing.T) {
 		_, _ = io.WriteString(w, `{"title":"tenant sk-test-tenant of 123456 is wrong"}`)
 	}, map[string]string{"EXPORT_METHOD": "POST", "EXPORT_PARAMS": `of:={"tenant":["sk-test-tenant"],"id":123456}`})
 	_, err := fetchAll(t, c, bridge.Position{})
-	if f := wantFault(t, err); !strings.Contains(f.Error(), "tenant") || strings.Contains(f.Error(), "sk-test") || strings.Contains(f.Error(), "123456") {
+	if f := wantFault(t, err); !strings.Contains(f.Error(), "tenant") || strings.Contains(f.Error(), "sk-test") ||
+		strings.Contains(f.Error(), "123456") {
 		t.Errorf("got %v", f)
 	}
 }

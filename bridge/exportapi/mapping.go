@@ -72,8 +72,9 @@ func (m *ItemMapping) over(preset pointers) pointers {
 	}
 	times, optional := orNone(m.ItemTime)
 	p := pointers{
-		ids: choose(m.ItemID, preset.ids), times: choose(times, preset.times), ingested: choose(m.ItemIngested, preset.ingested),
-		types: choose(m.ItemType, preset.types), subjects: choose(m.ItemSubject, preset.subjects),
+		ids: choose(m.ItemID, preset.ids), times: choose(times, preset.times),
+		ingested: choose(m.ItemIngested, preset.ingested),
+		types:    choose(m.ItemType, preset.types), subjects: choose(m.ItemSubject, preset.subjects),
 	}
 	if m.ItemTimeFormat == none {
 		p.times, p.ingested = nil, nil
@@ -106,7 +107,8 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 			p.Check(!slices.Contains(s.set[:i], pointer), s.variable, "%q is listed twice, for example %s", pointer, s.example)
 		}
 		p.Check(!s.isTime || m.ItemTimeFormat != none || len(s.set) == 0, s.variable,
-			"is set, but EXPORT_ITEM_TIME_FORMAT=none says that there are no times; unset one of them, or set EXPORT_ITEM_TIME_FORMAT=rfc3339")
+			"is set, but EXPORT_ITEM_TIME_FORMAT=none says that there are no times; "+
+				"unset one of them, or set EXPORT_ITEM_TIME_FORMAT=rfc3339")
 	}
 }
 
@@ -118,7 +120,8 @@ func checkEntry(pointer string, follows bool) error {
 	case pointer == none:
 		return errors.New("none must stand alone, or last in EXPORT_ITEM_TIME")
 	case follows && pointer[0] != '/':
-		return errors.New("each JSON pointer must begin with /; a comma separates pointers, so a name with a comma cannot be selected")
+		return errors.New("each JSON pointer must begin with /; " +
+			"a comma separates pointers, so a name with a comma cannot be selected")
 	default:
 		return err
 	}

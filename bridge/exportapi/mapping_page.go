@@ -96,7 +96,8 @@ func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
 // the next cursor: then the ends of the body may tell it, see scan.TailCursor.
 func (c *Config) simple() bool {
 	path, err := jsonpointer.Path(c.CursorField)
-	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 && err == nil && !c.posts()
+	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 &&
+		err == nil && !c.posts()
 }
 
 // checkPages checks the settings of a page.
@@ -107,10 +108,12 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
 	field, ends := strings.CutPrefix(c.MoreField, "!")
 	p.Check(!nextlink.Contradicts(field, ends), moreSetting,
-		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; write it as a pointer, with / in front of its name, if the name is wrong", c.MoreField)
+		"%q: by its name, it says the opposite: ! is for a member that is true while none follow; "+
+			"write it as a pointer, with / in front of its name, if the name is wrong", c.MoreField)
 	if first := c.CursorFirst; first != "" {
 		n, err := strconv.Atoi(first)
-		p.Check(err == nil && n >= 0 && c.Numbered(), "EXPORT_CURSOR_FIRST", "%q: must be a number, for EXPORT_CURSOR_IN=page-number or offset", first)
+		p.Check(err == nil && n >= 0 && c.Numbered(), "EXPORT_CURSOR_FIRST",
+			"%q: must be a number, for EXPORT_CURSOR_IN=page-number or offset", first)
 	}
 	switch in {
 	case inHeader:
@@ -120,7 +123,8 @@ func (c *Config) checkPages(p *bridge.Problems) {
 		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting,
 			"%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
 	case inOffset:
-		p.Check(c.PageSize > 1, "EXPORT_PAGE_SIZE", "must be at least 2 with EXPORT_CURSOR_IN=offset: a page begins with the last item of the page before")
+		p.Check(c.PageSize > 1, "EXPORT_PAGE_SIZE", "must be at least 2 with EXPORT_CURSOR_IN=offset: "+
+			"a page begins with the last item of the page before")
 		fallthrough
 	case inPage:
 		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting,
@@ -131,11 +135,14 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	}
 	if c.ItemsField == rootField {
 		p.Check(in != inBody && in != inNextURL, inSetting,
-			"%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
-		p.Check(c.MoreField == "", moreSetting, "%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
+			"%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; "+
+				"set header, last-item or link", in)
+		p.Check(c.MoreField == "", moreSetting,
+			"%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
 	}
 	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD",
-		"is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
+		"is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; "+
+			"set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
 	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting,
 		"%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
 	if c.ItemsField != "" {

@@ -61,7 +61,8 @@ func (r *RequestMapping) posts() bool { return r.Method == http.MethodPost }
 
 // timeFormats are the values of EXPORT_ITEM_TIME_FORMAT. Without times it does not matter.
 var timeFormats = map[string]itemtime.Format{
-	"": itemtime.Millis, "ms": itemtime.Millis, "s": itemtime.Seconds, "us": itemtime.Micros, "rfc3339": itemtime.RFC3339, "rfc3339-utc": itemtime.RFC3339UTC, none: itemtime.Millis,
+	"": itemtime.Millis, "ms": itemtime.Millis, "s": itemtime.Seconds, "us": itemtime.Micros,
+	"rfc3339": itemtime.RFC3339, "rfc3339-utc": itemtime.RFC3339UTC, none: itemtime.Millis,
 }
 
 // WholeSeconds reports whether bounds have no fraction of a second.
@@ -93,8 +94,10 @@ func (c *Config) Starts() error {
 }
 
 var (
-	errNoStart = errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
-	errNoEnd   = errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
+	errNoStart = errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), " +
+		"so the export begins at the earliest event only")
+	errNoEnd = errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), " +
+		"so a bounded range cannot be read")
 )
 
 // takesStart and takesEnd report whether requests can have the bound: in a parameter of
@@ -118,7 +121,8 @@ func (c *Config) Refuse(at bridge.Position) error {
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
 	case at.Window && !c.AnyOrder && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
-		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT in whole seconds), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
+		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, " +
+			"EXPORT_TIME_FORMAT in whole seconds), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated
 	for _, p := range static {
@@ -231,15 +235,18 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 		"%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
 	for _, text := range c.CursorStatuses {
 		status, err := strconv.Atoi(text)
-		own := slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}, status)
+		own := slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout,
+			http.StatusTooManyRequests}, status)
 		p.Check(err == nil && status >= 400 && status < 500 && !own, "EXPORT_CURSOR_STATUSES",
-			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, for example 400,404,410", text)
+			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, "+
+				"for example 400,404,410", text)
 	}
 	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE",
 		"is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
 	needsURL := func(variable, value, usual string) {
 		p.Check(value == "" || value == usual || c.leads(), variable,
-			"is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", value, c.cursorIn())
+			"is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link",
+			value, c.cursorIn())
 	}
 	needsURL("EXPORT_NEXT_URL", c.NextURL, nextWhole)
 	needsURL("EXPORT_NEXT_PARAMS", c.NextParams, nextWarn)
@@ -267,20 +274,24 @@ func (c *Config) checkParams(p *bridge.Problems) {
 		if !c.fills(bound) {
 			return name
 		}
-		p.Check(name == noParam || "{"+name+"}" == bound, setting, "is %s, but EXPORT_PARAMS has %s; unset one of them", name, bound)
+		p.Check(name == noParam || "{"+name+"}" == bound, setting,
+			"is %s, but EXPORT_PARAMS has %s; unset one of them", name, bound)
 		return noParam
 	}
 	for _, param := range []named{
 		{"EXPORT_START_PARAM", own("EXPORT_START_PARAM", c.StartParam, params.Start), "start"},
-		{"EXPORT_END_PARAM", own("EXPORT_END_PARAM", c.EndParam, params.End), "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
+		{"EXPORT_END_PARAM", own("EXPORT_END_PARAM", c.EndParam, params.End), "end"},
+		{"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
 		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"}, {"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
 	} {
-		p.Check(param.name != "" || param.setting == "EXPORT_KEY_QUERY", param.setting, "is empty, for example %s", param.example)
+		p.Check(param.name != "" || param.setting == "EXPORT_KEY_QUERY", param.setting, "is empty, for example %s",
+			param.example)
 		if param.name == "" || param.name == noParam {
 			continue
 		}
 		if param.name == c.KeyQuery && params.Pointer(param.name) {
-			p.Check(false, param.setting, "%q is a JSON pointer, but the key is sent in the query, for example %s", param.name, param.example)
+			p.Check(false, param.setting, "%q is a JSON pointer, but the key is sent in the query, for example %s",
+				param.name, param.example)
 			continue
 		}
 		check(param, "%q is already the parameter of %s, for example %s")
@@ -294,7 +305,8 @@ func (c *Config) checkParams(p *bridge.Problems) {
 			"has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
 		filled := param.Fill(c.formatTime(0), c.formatTime(0))
 		p.Check(!param.JSON || param.Template == "" || json.Valid([]byte(filled.Value)), "EXPORT_PARAMS",
-			"has %q with := and no JSON value once a time is in it; with EXPORT_TIME_FORMAT=%s write quotes around {start} and {end}", param.Name, c.TimeFormat)
+			"has %q with := and no JSON value once a time is in it; "+
+				"with EXPORT_TIME_FORMAT=%s write quotes around {start} and {end}", param.Name, c.TimeFormat)
 		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
 			return other.Name != param.Name && params.Collide(other.Name, param.Name)
 		})
@@ -317,8 +329,8 @@ func prefixed(setting string, err error) error {
 }
 
 // ownHeaders are the headers that the program sets.
-var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Idempotency-Key",
-	"Keep-Alive", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
+	"Host", "Idempotency-Key", "Keep-Alive", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func (c *Config) checkHeaders(p *bridge.Problems) {
 	headers, err := parseHeaders(c.Headers.Reveal())
@@ -336,7 +348,8 @@ func parseHeaders(text string) (headers []param, err error) {
 		value = strings.TrimSpace(value)
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
 		if !found || !isToken(name) || value == "" || !printable(value) {
-			return nil, bridge.Problemf("EXPORT_HEADERS", "has no Name: value in line %d, for example Accept: application/json; write one header per line", i+1)
+			return nil, bridge.Problemf("EXPORT_HEADERS", "has no Name: value in line %d, "+
+				"for example Accept: application/json; write one header per line", i+1)
 		}
 		if slices.ContainsFunc(headers, func(h param) bool { return h.name == name }) {
 			return nil, bridge.Problemf("EXPORT_HEADERS", "has %s twice", name)

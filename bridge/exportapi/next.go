@@ -205,7 +205,9 @@ func (r *pageReader) untold(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 }
 
 // named returns the cursor that a decoded page names.
-func (r *pageReader) named(p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header) (next string, fault *bridge.Fault) {
+func (r *pageReader) named(
+	p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header,
+) (next string, fault *bridge.Fault) {
 	var err error
 	switch r.cfg.cursorIn() {
 	case inLastItem:
@@ -243,7 +245,8 @@ func cursorHeader(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	for _, v := range values {
 		if v != values[0] {
-			return "", &partError{fmt.Sprintf("header %s is there %d times with different values", name, len(values)), cursorSetting}
+			return "", &partError{fmt.Sprintf("header %s is there %d times with different values", name, len(values)),
+				cursorSetting}
 		}
 		if !utf8.ValidString(v) {
 			return "", &partError{fmt.Sprintf("header %s is not UTF-8", name), cursorSetting}

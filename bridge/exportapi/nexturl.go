@@ -17,7 +17,8 @@ import (
 const codeNextURL = "next_url"
 
 // errForm: the cursor is no path that cursorOf returned for this EXPORT_URL.
-var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EXPORT_URL: it is no path below EXPORT_URL")
+var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EXPORT_URL: " +
+	"it is no path below EXPORT_URL")
 
 // nextURL returns the cursor of a next URL. asked is the URL of the request. A
 // next URL is input: it leads to the same server and below EXPORT_URL's path,
@@ -35,19 +36,25 @@ func (r *pageReader) nextURL(ref string, at bridge.Position, asked *url.URL) (st
 	case to.User != nil:
 		return "", r.stray(to, hintNextURL, "has a user or password")
 	case whole && !strings.EqualFold(to.Scheme, base.Scheme):
-		return "", r.stray(to, "the scheme differs from that of EXPORT_URL: where a proxy in front of the API ends TLS, EXPORT_NEXT_URL=path takes only path and query; else correct EXPORT_URL",
+		return "", r.stray(to, "the scheme differs from that of EXPORT_URL: "+
+			"where a proxy in front of the API ends TLS, EXPORT_NEXT_URL=path takes only path and query; "+
+			"else correct EXPORT_URL",
 			"changes from %s to %q", base.Scheme, to.Scheme)
 	case whole && !nextlink.SameHost(to, base):
-		return "", r.stray(to, "the key is only sent to the host of EXPORT_URL: where the API calls itself by another name, EXPORT_NEXT_URL=path takes only path and query; else check EXPORT_URL and EXPORT_CURSOR_IN",
+		return "", r.stray(to, "the key is only sent to the host of EXPORT_URL: "+
+			"where the API calls itself by another name, EXPORT_NEXT_URL=path takes only path and query; "+
+			"else check EXPORT_URL and EXPORT_CURSOR_IN",
 			"is not on %s", hostPort(base))
 	case !nextlink.Below(to, r.requests.base):
-		return "", r.stray(to, "the key is only sent below the path of EXPORT_URL: move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
+		return "", r.stray(to, "the key is only sent below the path of EXPORT_URL: "+
+			"move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
 	}
 	r.lack(to, at)
 	return r.requests.cursors.Next(to, asked, at.Cursor), nil
 }
 
-const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: a next URL leads to the scheme and host of EXPORT_URL, below its path"
+const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: " +
+	"a next URL leads to the scheme and host of EXPORT_URL, below its path"
 
 // lack notes which parameters of requests a next URL lacks, and warns of them.
 func (r *pageReader) lack(to *url.URL, at bridge.Position) {
@@ -66,7 +73,8 @@ func TextLacking(names []string) string {
 }
 
 // HintLacking says what to do about it.
-const HintLacking = "events can be missing, or others come too; set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL stands for them"
+const HintLacking = "events can be missing, or others come too; " +
+	"set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL stands for them"
 
 // stray is the fault of a next URL that is not followed. It names the host of
 // the URL, never its query.

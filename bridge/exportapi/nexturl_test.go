@@ -167,7 +167,8 @@ func TestSecretInCursor(t *testing.T) {
 				}
 				return
 			}
-			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || f.Hint == "" || !strings.Contains(f.Error(), tc.want) {
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || f.Hint == "" ||
+				!strings.Contains(f.Error(), tc.want) {
 				t.Errorf("%v %s %v, want %s", f.Class, f.Reason, f, tc.want)
 			}
 		})
@@ -186,7 +187,8 @@ func TestSecretInStoredCursor(t *testing.T) {
 		}, vars)
 		for range 2 {
 			_, err := fetchAll(t, c, bridge.Position{Cursor: "/events?t=" + url.QueryEscape(testKey)})
-			if f := wantFault(t, err); f.Class != bridge.Permanent || f.HintCode != bridge.HintCursorRejected || !strings.Contains(f.Error(), "contains EXPORT_API_KEY or") {
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.HintCode != bridge.HintCursorRejected ||
+				!strings.Contains(f.Error(), "contains EXPORT_API_KEY or") {
 				t.Errorf("%s: %v", name, f)
 			}
 		}
@@ -229,7 +231,8 @@ func TestCredentialIsInNoURL(t *testing.T) {
 			if name == "1" && strings.Contains(cursor, "=#1") {
 				continue // a static parameter of that name that is not set any more
 			}
-			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), "names a credential") {
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+				!strings.Contains(f.Error(), "names a credential") {
 				t.Errorf("%s: %v", cursor, f)
 			}
 		}

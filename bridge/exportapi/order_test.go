@@ -42,7 +42,8 @@ func TestNewestFirst(t *testing.T) {
 				}
 				continue
 			}
-			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), "newest first") {
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+				!strings.Contains(f.Error(), "newest first") {
 				t.Errorf("%s: got %+v", name, f)
 			}
 		}

@@ -92,10 +92,12 @@ func (e *faults) pathSetting(at bridge.Position) string {
 func (e *faults) redirect(at bridge.Position, resp *http.Response) (text, hint string) {
 	to, err := resp.Location()
 	if err != nil || to.Host == "" {
-		return fmt.Sprintf("%d redirect to an unreadable location not followed", resp.StatusCode), "check EXPORT_URL and EXPORT_PATH"
+		return fmt.Sprintf("%d redirect to an unreadable location not followed", resp.StatusCode),
+			"check EXPORT_URL and EXPORT_PATH"
 	}
 	base, _ := url.Parse(e.cfg.URL) // validated
-	r := redirect.Redirect{Status: resp.StatusCode, To: to, Asked: resp.Request.URL, Base: base.EscapedPath(), Setting: e.pathSetting(at)}
+	r := redirect.Redirect{Status: resp.StatusCode, To: to, Asked: resp.Request.URL, Base: base.EscapedPath(),
+		Setting: e.pathSetting(at)}
 	if at.Cursor != "" && e.cfg.leads() {
 		r.Setting = ""
 	}

@@ -128,9 +128,12 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 	if name == "" {
 		return nil
 	}
-	hint := "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD; an API that writes credentials into its cursors is not supported, because whatever stores cursors would hold them in clear"
+	hint := "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD; " +
+		"an API that writes credentials into its cursors is not supported, " +
+		"because whatever stores cursors would hold them in clear"
 	if r.cfg.leads() && r.cfg.Scheme == authKey {
-		hint = "if a parameter of the next URL has the key, set EXPORT_KEY_QUERY to its name, which keeps it out of cursors; else " + hint
+		hint = "if a parameter of the next URL has the key, set EXPORT_KEY_QUERY to its name, " +
+			"which keeps it out of cursors; else " + hint
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Hint: hint,
 		Err: fmt.Errorf("the next cursor contains %s: it is not followed or stored", name)}
@@ -173,7 +176,8 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*htt
 	switch leak := r.leak(at.Cursor); {
 	case err != nil:
 	case leak != "":
-		return nil, fmt.Errorf("%w contains %s: it is not requested, which would write it into the logs of servers", errStoredLeak, leak)
+		return nil, fmt.Errorf("%w contains %s: it is not requested, which would write it into the logs of servers",
+			errStoredLeak, leak)
 	case at.Cursor != "" && r.cfg.leads():
 		target, err = r.target(at, size)
 	case r.cfg.posts():
@@ -277,7 +281,8 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 func (r *requests) prepare() {
 	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.urls.first}
 	if r.cfg.keyParam() != "" { // else it is in headers, and in no URL
-		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()}, {Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
+		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()},
+			{Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
 	}
 	before, all := r.leaks, r.credentials()
 	r.sound = ""
@@ -289,7 +294,8 @@ func (r *requests) prepare() {
 	if r.cfg.CursorAlone {
 		clear(beside)
 	}
-	r.afterFirst = [2]string{params.Escape(r.cfg.CursorParam) + "=", strings.TrimSuffix("&"+r.url(r.urls.after, beside).RawQuery, "&")}
+	r.afterFirst = [2]string{params.Escape(r.cfg.CursorParam) + "=",
+		strings.TrimSuffix("&"+r.url(r.urls.after, beside).RawQuery, "&")}
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {body.AcceptEncoding},
@@ -306,5 +312,6 @@ func (r *requests) prepare() {
 		header.Set(h.name, h.value)
 	}
 	r.auth.sign(header)
-	r.template = &http.Request{Method: method, Host: r.urls.first.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	r.template = &http.Request{Method: method, Host: r.urls.first.Host, Header: header, Proto: "HTTP/1.1",
+		ProtoMajor: 1, ProtoMinor: 1}
 }

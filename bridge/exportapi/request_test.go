@@ -223,7 +223,8 @@ func TestThrottledKey(t *testing.T) {
 	}
 	for i, c := range []*exportapi.Client{client(testKey, false), client(testKey, true), client(testKey, false)} {
 		_, err := fetchAll(t, c, bridge.Position{})
-		if f := wantFault(t, err); f.Class != bridge.Throttled || f.Code != "429" || f.RetryAfter <= 50*time.Second || f.RetryAfter > time.Minute {
+		if f := wantFault(t, err); f.Class != bridge.Throttled || f.Code != "429" || f.RetryAfter <= 50*time.Second ||
+			f.RetryAfter > time.Minute {
 			t.Errorf("client %d: %+v", i, f)
 		}
 	}
@@ -316,7 +317,8 @@ func TestHealthIsReported(t *testing.T) {
 			health.Reporter(bridge.DependencySource)(err)
 		}
 		_, _ = fetchAll(t, connect(t, cfg), bridge.Position{Cursor: tc.cursor})
-		if got := health.Snapshot()[bridge.DependencySource]; reports != 1 || got.Trouble != tc.wants || got.Up != (tc.wants == "") {
+		if got := health.Snapshot()[bridge.DependencySource]; reports != 1 || got.Trouble != tc.wants ||
+			got.Up != (tc.wants == "") {
 			t.Errorf("%+v: %d reports, the last one %+v", tc, reports, got)
 		}
 	}

@@ -16,8 +16,10 @@ var presets = map[string]resource{
 		types:    []string{"/payload/type", "/payload/@type"},
 		subjects: subjects,
 	}},
-	"sessions": {path: "/session", pointers: pointers{timeOptional: true, times: []string{"/closeTime"}, ingested: ingested, subjects: subjects}},
-	"users":    {path: "/user", pointers: pointers{timeOptional: true, times: []string{"/lastModifiedTime"}, ingested: ingested, subjects: subjects}},
+	"sessions": {path: "/session", pointers: pointers{timeOptional: true, times: []string{"/closeTime"},
+		ingested: ingested, subjects: subjects}},
+	"users": {path: "/user", pointers: pointers{timeOptional: true, times: []string{"/lastModifiedTime"},
+		ingested: ingested, subjects: subjects}},
 }
 
 var ingested, subjects = []string{"/systemTimestamp"}, []string{"/userId"}

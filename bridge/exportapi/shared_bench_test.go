@@ -1,8 +1,6 @@
 package exportapi_test
 
 import (
-	"encoding/pem"
-	"net/http/httptest"
 	"runtime"
 	"testing"
 
@@ -15,9 +13,7 @@ import (
 // server's half of the connections.
 func BenchmarkClientMemory(b *testing.B) {
 	const clients = 200
-	server := httptest.NewTLSServer(answer(`{"items":[{"timestamp":1}],"nextCursor":"a"}`))
-	b.Cleanup(server.Close)
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	server, ca := listenTLS(b, answer(`{"items":[{"timestamp":1}],"nextCursor":"a"}`), nil)
 	measure := func(use func(c *exportapi.Client)) func(b *testing.B) {
 		return func(b *testing.B) {
 			for b.Loop() {

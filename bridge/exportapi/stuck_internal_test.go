@@ -56,7 +56,8 @@ func TestPageThatFailsForLong(t *testing.T) {
 				}
 			}
 			<-time.After(time.Minute)
-			if f := fetch(); f.HintCode != tc.advice || (f.Error() == first.Error()) != (tc.advice == "") || tc.advice != "" && f.Hint != "" {
+			if f := fetch(); f.HintCode != tc.advice || (f.Error() == first.Error()) != (tc.advice == "") ||
+				tc.advice != "" && f.Hint != "" {
 				t.Errorf("%s: %v, advice %q", name, f, f.HintCode)
 			}
 		})

@@ -115,8 +115,9 @@ func (e *faults) inPage(at bridge.Position, said string) *bridge.Fault {
 // emptyBody is the fault of a 200 without a body.
 func emptyBody() *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema,
-		Err:  fmt.Errorf("%w: the body is empty", errNoPage),
-		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; otherwise check for a proxy that drops bodies"}
+		Err: fmt.Errorf("%w: the body is empty", errNoPage),
+		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; " +
+			"otherwise check for a proxy that drops bodies"}
 }
 
 // isEmpty reports whether a body has nothing but white space.

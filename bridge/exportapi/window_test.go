@@ -189,7 +189,8 @@ func TestUnboundedAPI(t *testing.T) {
 			vars := map[string]string{"EXPORT_ITEM_TIME": name}
 			maps.Copy(vars, wide)
 			cfg := config(t, vars)
-			if err := cfg.Bounded(); (err == nil) != (bounded || wide == nil) || err != nil && !strings.Contains(err.Error(), "EXPORT_ITEM_TIME") {
+			if err := cfg.Bounded(); (err == nil) != (bounded || wide == nil) ||
+				err != nil && !strings.Contains(err.Error(), "EXPORT_ITEM_TIME") {
 				t.Errorf("items with time %s, %v: %v", name, wide, err)
 			}
 		}
@@ -203,7 +204,8 @@ func TestUnboundedAPI(t *testing.T) {
 		t.Error("without an end there are windows")
 	}
 	cfg.StartParam, cfg.Params = "none", "q={start}..{end}"
-	if cfg.Bounded() != nil || cfg.Starts() != nil || cfg.Refuse(bridge.Position{Start: 1}) == nil || cfg.Refuse(bridge.Position{End: 1, Window: true}) == nil {
+	if cfg.Bounded() != nil || cfg.Starts() != nil || cfg.Refuse(bridge.Position{Start: 1}) == nil ||
+		cfg.Refuse(bridge.Position{End: 1, Window: true}) == nil {
 		t.Error("bounds inside of one value: no windows, or a range with one of them")
 	}
 	if cfg.Params = "from={start}"; cfg.Bounded() == nil || cfg.Starts() != nil || cfg.Refuse(bridge.Position{}) != nil {

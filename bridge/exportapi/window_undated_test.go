@@ -91,7 +91,8 @@ func readWindows(t *testing.T, c *exportapi.Client, from, between, to int64) (it
 		p, err := fetchAll(t, c, at)
 		if err != nil {
 			f := wantFault(t, err)
-			if f.Class != bridge.Permanent || f.Reason != bridge.ReasonMapping || !strings.Contains(f.Error(), "has no readable time") || !strings.Contains(f.Hint, "EXPORT_ITEM_TIME") {
+			if f.Class != bridge.Permanent || f.Reason != bridge.ReasonMapping ||
+				!strings.Contains(f.Error(), "has no readable time") || !strings.Contains(f.Hint, "EXPORT_ITEM_TIME") {
 				t.Errorf("a window stops with %+v", f)
 			}
 			stopped = true

@@ -144,7 +144,8 @@ func (r *Reader) gunzip() (io.Reader, error) {
 func (r *Reader) unzstd() (io.Reader, error) {
 	if r.zstd, _ = decoders.Take(spare.Any); r.zstd == nil {
 		// One thread: no goroutines to own, and a page is small.
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEncoding, err)
 		}

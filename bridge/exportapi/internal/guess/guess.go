@@ -97,8 +97,8 @@ var (
 	laterName = regexp.MustCompile(`(?i)updat|modif|expir|delet|ingest|receiv|until|end`)
 )
 
-// Times returns the members of an item that look like its time, the best first, at most
-// two levels deep.
+// Times returns the members of an item that look like its time, the best first: its own, and
+// those of objects in it, down to the second level.
 func Times(item any) []Time { return timesIn(item, "", 1) }
 
 func timesIn(item any, above string, level int) (found []Time) {

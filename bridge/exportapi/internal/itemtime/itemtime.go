@@ -113,7 +113,8 @@ func thousandths(fraction []byte) (n int64) {
 // be missing.
 func parseRFC3339(b []byte, utc bool) (ms int64, ok bool) {
 	const date = len("2006-01-02T15:04:05")
-	if len(b) < date || b[4] != '-' || b[7] != '-' || b[13] != ':' || b[16] != ':' || b[10] != 'T' && b[10] != 't' && b[10] != ' ' {
+	if len(b) < date || b[4] != '-' || b[7] != '-' || b[13] != ':' || b[16] != ':' ||
+		b[10] != 'T' && b[10] != 't' && b[10] != ' ' {
 		return 0, false
 	}
 	century, ok1 := twoDigits(b, 0)

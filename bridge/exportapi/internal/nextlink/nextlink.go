@@ -47,7 +47,8 @@ func Parse(text string, base *url.URL) (*url.URL, error) {
 	switch {
 	case err != nil:
 		return nil, errors.New("it is not a URL")
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
+	case !utf8.ValidString(text) ||
+		strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
 		return u, errors.New("it has characters that must be escaped")
 	case u.Opaque != "":
 		return u, errors.New("it has no host and path")

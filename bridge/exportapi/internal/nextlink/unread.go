@@ -38,8 +38,10 @@ func Contradicts(name string, ends bool) bool {
 }
 
 // unknownNext is the hint where a page says that more follow, but not where.
-const unknownNext = "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; " +
-	"if the API only numbers its pages, EXPORT_FOLLOW=windows and EXPORT_CURSOR_IN=page-number or offset, with their EXPORT_CURSOR_PARAM"
+const unknownNext = "if it says that more items follow, " +
+	"set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; " +
+	"if the API only numbers its pages, EXPORT_FOLLOW=windows and EXPORT_CURSOR_IN=page-number or offset, " +
+	"with their EXPORT_CURSOR_PARAM"
 
 // maxUnreadDepth bounds how deep a page is searched.
 const maxUnreadDepth = 4
@@ -54,8 +56,10 @@ func Unread(body []byte, h http.Header, items int) bridge.Unread {
 		return bridge.Unread{Where: "header Link with rel=next", Hint: "set EXPORT_CURSOR_IN=link"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if leads.MatchString(name) && !elsewhere.MatchString(name) && !strings.HasPrefix(name, "Access-Control-") && h.Get(name) != "" {
-			return bridge.Unread{Where: "header " + name, Hint: "if it is the next cursor, set EXPORT_CURSOR_IN=header and EXPORT_CURSOR_FIELD=" + name}
+		if leads.MatchString(name) && !elsewhere.MatchString(name) && !strings.HasPrefix(name, "Access-Control-") &&
+			h.Get(name) != "" {
+			return bridge.Unread{Where: "header " + name,
+				Hint: "if it is the next cursor, set EXPORT_CURSOR_IN=header and EXPORT_CURSOR_FIELD=" + name}
 		}
 	}
 	s := search{items: items}
@@ -79,7 +83,8 @@ func (s *search) count(where, name, text string) {
 	case pages.MatchString(name) && n > 1:
 		s.found = bridge.Unread{Where: where, Says: "is " + text, Hint: unknownNext}
 	case totals.MatchString(name) && s.items > 0 && n > s.items:
-		s.found = bridge.Unread{Where: where, Says: fmt.Sprintf("is %s, and it has %d items", text, s.items), Hint: unknownNext}
+		s.found = bridge.Unread{Where: where, Says: fmt.Sprintf("is %s, and it has %d items", text, s.items),
+			Hint: unknownNext}
 	}
 }
 
@@ -139,9 +144,11 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 			"; if it is the number of a page, EXPORT_FOLLOW=windows, EXPORT_CURSOR_IN=page-number and EXPORT_CURSOR_PARAM"}
 	case len(text) > 0 && (v.Kind == scan.String || v.Kind == scan.Escaped):
 		in := ""
-		if plain := strings.ReplaceAll(string(text), `\/`, "/"); strings.Contains(plain, "://") || strings.HasPrefix(plain, "/") {
+		plain := strings.ReplaceAll(string(text), `\/`, "/")
+		if strings.Contains(plain, "://") || strings.HasPrefix(plain, "/") {
 			in = "EXPORT_CURSOR_IN=next-url and "
 		}
-		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set " + in + "EXPORT_CURSOR_FIELD=" + pointer}
+		s.found = bridge.Unread{Where: pointer,
+			Hint: "if it is the next cursor, set " + in + "EXPORT_CURSOR_FIELD=" + pointer}
 	}
 }

@@ -118,17 +118,20 @@ func Parse(text string) (all []Param, err error) {
 		name, errName := url.PathUnescape(strings.TrimSpace(name))
 		value, errValue := url.PathUnescape(text)
 		if !found || name == "" || errName != nil || errValue != nil {
-			return nil, fmt.Errorf("has no percent-encoded name=value as parameter %d, for example include=actor; a comma in a value is %%2C, a percent sign %%25", i+1)
+			return nil, fmt.Errorf("has no percent-encoded name=value as parameter %d, for example include=actor; "+
+				"a comma in a value is %%2C, a percent sign %%25", i+1)
 		}
 		p := Param{Name: name, Value: value, JSON: typed}
 		for _, found := range placeholder.FindAllString(text, -1) {
 			if found != Start && found != End {
-				return nil, fmt.Errorf("has a placeholder in %q that is neither {start} nor {end}; write %%7B for a brace of the value itself", name)
+				return nil, fmt.Errorf("has a placeholder in %q that is neither {start} nor {end}; "+
+					"write %%7B for a brace of the value itself", name)
 			}
 			p.Template = text
 		}
 		if typed && !json.Valid([]byte(p.Fill("1", "1").Value)) {
-			return nil, fmt.Errorf("has %q with := and no JSON value, for example %s:=true or %[1]s:=[7,8]; for text write %[1]s=value, for a name that ends with a colon %[1]s%%3A=value", name, name)
+			return nil, fmt.Errorf("has %q with := and no JSON value, for example %s:=true or %[1]s:=[7,8]; "+
+				"for text write %[1]s=value, for a name that ends with a colon %[1]s%%3A=value", name, name)
 		}
 		all = append(all, p)
 	}
@@ -202,7 +205,8 @@ func CheckName(name string, body bool) error {
 		return nil
 	}
 	if !body {
-		return fmt.Errorf("%q is a JSON pointer into a body, but EXPORT_METHOD=GET sends a query; set EXPORT_METHOD=POST, or a name without / in front", name)
+		return fmt.Errorf("%q is a JSON pointer into a body, but EXPORT_METHOD=GET sends a query; "+
+			"set EXPORT_METHOD=POST, or a name without / in front", name)
 	}
 	if _, err := jsonpointer.Parse(name); err != nil {
 		return fmt.Errorf("%q: %w", name, err)

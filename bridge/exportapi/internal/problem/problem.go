@@ -50,7 +50,8 @@ func Text(body []byte, code int) string {
 // error code or message, ok or success that is false, or a status or code that is
 // one of an error.
 func InPage(object map[string]any) (said string, failed bool) {
-	p := document{Title: object["title"], Error: object["error"], Message: object["message"], Msg: object["msg"], Addition: object["message_detail"], Description: object["error_description"],
+	p := document{Title: object["title"], Error: object["error"], Message: object["message"], Msg: object["msg"],
+		Addition: object["message_detail"], Description: object["error_description"],
 		Detail: object["detail"], Details: object["details"], Violations: object["violations"], Errors: object["errors"]}
 	failed = holds(p.Error) || holds(p.Errors)
 	for name, member := range object {
@@ -99,7 +100,8 @@ func holds(member any) bool {
 func (d *document) text(code int) string {
 	var parts []string
 	// Each violation comes early: the end is cut.
-	for _, member := range []any{d.Title, d.Error, d.Message, d.Msg, d.Violations, d.Errors, d.Description, d.Addition, d.Detail, d.Details} {
+	for _, member := range []any{d.Title, d.Error, d.Message, d.Msg, d.Violations, d.Errors, d.Description,
+		d.Addition, d.Detail, d.Details} {
 		if text := said(member); text != "" && text != http.StatusText(code) && !slices.Contains(parts, text) {
 			parts = append(parts, text)
 		}

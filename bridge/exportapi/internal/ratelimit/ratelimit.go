@@ -120,7 +120,8 @@ func (t *Turns) Wait(ctx context.Context) *bridge.Fault {
 	for _, l := range t.limits {
 		if err := l.Wait(ctx); err != nil {
 			// Wait also refuses when ctx would end before the turn comes.
-			return &bridge.Fault{Code: "timeout", Unsent: true, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"}
+			return &bridge.Fault{Code: "timeout", Unsent: true, Err: errors.New("rate-limit wait exceeds the deadline"),
+				Hint: "check EXPORT_RATE_LIMIT"}
 		}
 	}
 	return t.key.held() // it may have begun

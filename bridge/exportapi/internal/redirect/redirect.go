@@ -27,7 +27,8 @@ func (r *Redirect) Explain() (text, hint string) {
 	switch same := strings.EqualFold(to.Hostname(), asked.Hostname()); {
 	case same && to.Scheme == "http" && asked.Scheme == "https" && to.EscapedPath() != asked.EscapedPath():
 		// Of a server that does not know of TLS in front of it: the path counts.
-	case !same || to.Scheme == asked.Scheme && !nextlink.SameHost(to, asked) || to.Scheme != "http" && to.Scheme != "https":
+	case !same || to.Scheme == asked.Scheme && !nextlink.SameHost(to, asked) ||
+		to.Scheme != "http" && to.Scheme != "https":
 		host := to.Hostname()
 		if to.Port() != "" {
 			host += ":" + to.Port()
@@ -35,13 +36,15 @@ func (r *Redirect) Explain() (text, hint string) {
 		return fmt.Sprintf("%d redirect to host %s not followed, to keep the key from that host", r.Status, r.Clean(host)),
 			"if the API has moved there, set EXPORT_URL to the new address"
 	case upgrade:
-		text, hint = fmt.Sprintf("%d redirect to https on the same host not followed", r.Status), "set EXPORT_URL to its https:// address"
+		text, hint = fmt.Sprintf("%d redirect to https on the same host not followed", r.Status),
+			"set EXPORT_URL to its https:// address"
 		if to.EscapedPath() == asked.EscapedPath() {
 			return text, hint
 		}
 		hint += ", and "
 	case to.Scheme != asked.Scheme:
-		return fmt.Sprintf("%d redirect to plain HTTP on the same host not followed, which would send the key in clear text", r.Status),
+		return fmt.Sprintf("%d redirect to plain HTTP on the same host not followed, "+
+				"which would send the key in clear text", r.Status),
 			"check EXPORT_URL, and whether a proxy in front of the API ends TLS without telling it"
 	case to.EscapedPath() == asked.EscapedPath():
 		return fmt.Sprintf("%d redirect to the same path not followed", r.Status),

@@ -39,7 +39,8 @@ func (o *Order) Backwards(p *bridge.Page) bool {
 			seen.add(e.Time)
 		}
 	}
-	if over := seen.falls - seen.rises; seen.dated >= fewest && seen.last < seen.first && over > 0 && over*over >= 4*(seen.falls+seen.rises) {
+	if over := seen.falls - seen.rises; seen.dated >= fewest && seen.last < seen.first && over > 0 &&
+		over*over >= 4*(seen.falls+seen.rises) {
 		return true
 	}
 	*o = seen

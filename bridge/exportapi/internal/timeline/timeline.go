@@ -85,5 +85,6 @@ func Trim(p *bridge.Page, from, to int64) error {
 type undated struct{ index int }
 
 func (u *undated) Error() string {
-	return fmt.Sprintf("item %d has no readable time, and its neighbours on the page do not tell whether it is in the range", u.index)
+	return fmt.Sprintf("item %d has no readable time, "+
+		"and its neighbours on the page do not tell whether it is in the range", u.index)
 }

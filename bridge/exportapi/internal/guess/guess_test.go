@@ -1,0 +1,43 @@
+package guess
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestTimes: a member whose name is that of a time comes first, one of a later change last,
+// and what is no plausible time is none.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	for item, want := range map[string][]string{
+		`{"id":1,"timestamp":1700000000000}`:                            {"/timestamp ms"},
+		`{"updatedAt":1700000000,"time":1700000000}`:                    {"/time s", "/updatedAt s"},
+		`{"a":{"published":"2026-01-02T03:04:05Z"},"count":1700000000}`: {"/a/published rfc3339"},
+		`{"label":"2026-01-02T03:04:05"}`:                               {"/label rfc3339-utc"},
+		`{"a":{"b":{"time":1700000000}}}`:                               {"/a/b/time s"},
+		`{"a":{"b":{"c":{"time":1700000000}}}}`:                         nil,
+		`{"time":17,"date,x":1700000000}`:                               nil,
+		`[1700000000]`:                                                  nil,
+	} {
+		var got []string
+		for _, found := range Times(Decode([]byte(item))) {
+			got = append(got, found.Pointer+" "+found.Format.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", item, got, want)
+		}
+	}
+}
+
+// TestMemberAt goes through objects and arrays.
+func TestMemberAt(t *testing.T) {
+	t.Parallel()
+	item := Decode([]byte(`{"a":[{"b":"c"}]}`))
+	for pointer, want := range map[string]any{
+		"/a/0/b": "c", "/a/1/b": nil, "/a/-1": nil, "/a/x": nil, "/a/0/b/d": nil, "/z": nil,
+	} {
+		if got := MemberAt(item, pointer); got != want {
+			t.Errorf("%s: got %v, want %v", pointer, got, want)
+		}
+	}
+}
