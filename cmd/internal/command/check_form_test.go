@@ -149,6 +149,12 @@ var listForms = map[string]func(l *formList) formPage{
 		l.all = 1000 - l.first
 		return l.from(l.number(0), `,"nextCursor":"c%d"`)
 	},
+	"no milliseconds": func(l *formList) formPage {
+		if start := l.query.Get("start"); strings.Contains(start, ".") {
+			return formPage{refusal: `{"message":"start is no time: 2026-01-01T00:00:00Z"}`}
+		}
+		return l.from(l.number(0), `,"nextCursor":"c%d"`)
+	},
 	"a day": func(l *formList) formPage { return l.atMost(24*time.Hour, `{"message":"the range is too long"}`) },
 }
 
@@ -262,6 +268,8 @@ func TestCheckForms(t *testing.T) {
 		{name: "bounds in milliseconds", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=s"},
 		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
 		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=rfc3339"},
+		{name: "bounds without milliseconds", form: "no milliseconds", items: 30,
+			args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=rfc3339"},
 		{name: "an empty list", form: "ranges", args: windows},
 		{name: "late events", form: "ranges", items: 80, lateBy: 300_000, args: windows},
 		{name: "events that are not late", form: "ranges", items: 80, lateBy: 30_000, args: windows},

@@ -88,7 +88,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	known := strings.Fields(s.params)
 	switch {
-	case r.Header.Get("Authorization") == "" && (r.Header.Get("X-Auth-Key") != "sesame" || r.Header.Get("X-Auth-Email") == ""):
+	case r.Header.Get("Authorization") == "" && (r.Header.Get("X-Auth-Key") != "sesame" || r.Header.Get("X-Auth-Email") == "") && r.Header.Get("Fastly-Key") == "":
 		refuse(http.StatusUnauthorized, "no key")
 		return
 	case s.then != "" && r.URL.Path == s.then:
@@ -130,7 +130,9 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, v url.Values, ref
 			continue
 		}
 		var err error
-		if *bound, err = instant(v.Get(name)); err != nil || (s.unit == "rfc3339") == !strings.Contains(v.Get(name), "T") {
+		text, rfc := v.Get(name), strings.HasPrefix(s.unit, "rfc3339")
+		fraction := s.unit == "rfc3339 without fractions" && strings.Contains(text, ".")
+		if *bound, err = instant(text); err != nil || rfc != strings.Contains(text, "T") || fraction {
 			refuse(http.StatusBadRequest, "%s must be a time in the format %s", name, s.unit)
 			return
 		}
@@ -334,6 +336,30 @@ var services = map[string]*service{
 			fmt.Fprintf(w, `{"items":%s,"_links":{"next":{"href":"%s?%s","type":"application/json"}}}`, items, r.URL.Path, v.Encode())
 		},
 		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 7 requests"},
+	},
+	// https://www.fastly.com/documentation/reference/api/account/events/
+	"fastly": {
+		curl: `curl 'URL/events?page[size]=50&sort=-created_at' -H 'Fastly-Key: sesame'`,
+		path: "/events", params: "filter[created_at][gte] filter[created_at][lt] page[size] page[number] sort",
+		start: "filter[created_at][gte]", end: "filter[created_at][lt]", unit: "rfc3339 without fractions", seconds: true,
+		newest: true, size: "page[size]", most: 100,
+		at: func(v url.Values) int { n, _ := strconv.Atoi(cmp.Or(v.Get("page[number]"), "1")); return 50 * (n - 1) },
+		item: func(e event) string {
+			return fmt.Sprintf(`{"id":"e%d","type":"event","attributes":{"event_type":%q,"created_at":%q,"user_id":"u%d"}}`,
+				e.n, actions[e.n%4], e.at.Format(time.RFC3339), e.n%7)
+		},
+		page: func(w http.ResponseWriter, r *http.Request, v url.Values, items string, at, n, all int) {
+			links := "{}"
+			if n < all {
+				v.Set("page[number]", strconv.Itoa(at/50+2))
+				links = fmt.Sprintf(`{"next":"http://%s%s?%s"}`, r.Host, r.URL.Path, v.Encode())
+			}
+			fmt.Fprintf(w, `{"data":%s,"links":%s}`, items, links)
+		},
+		want: []string{
+			"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=filter[created_at][gte]", "EXPORT_END_PARAM=filter[created_at][lt]",
+			"EXPORT_TIME_FORMAT=rfc3339-seconds", "EXPORT_ITEM_TYPE=/attributes/event_type",
+		},
 	},
 	// https://docs.sentry.io/api/ (audit logs), newest first without bounds
 	"sentry": {

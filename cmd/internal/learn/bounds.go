@@ -42,25 +42,32 @@ type boundSearch struct {
 	seen  map[string]bool // names in the response or its URLs
 	named map[string]bool // names in the curl command or an error of the API
 	holds map[side]bool   // whether a bound limited the list
-	stem  string          // what the time of an item is called: created of created_at
+	time  string          // what the time of an item is called
+	stem  string          // its first part: created of created_at
 	style style           // how names are written
-	last  error
+	// brackets is set if other parameters have them, such as page[size].
+	brackets bool
+	last     error
 }
+
+// rfc3339 has milliseconds as a bound, which some APIs reject.
+const rfc3339, rfc3339Seconds = "rfc3339", "rfc3339-seconds"
 
 var (
 	// word matches what may be the name of a parameter.
-	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(\[[a-z]+\])?`)
+	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(\[[A-Za-z_]+\])*`)
 	// unknown matches errors about a parameter that the API does not have.
 	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|no such` +
 		`|not (a )?(supported|allowed|valid|permitted)`)
 	// timeSuffix is what follows the stem of a time's name.
 	timeSuffix = regexp.MustCompile(`(_?(at|on|time|date|timestamp)|At|On|Time|Date|Timestamp)$`)
+	sayRFC3339 = regexp.MustCompile(`(?i)iso.?8601|rfc.?3339|date.?time`)
 	// formats are those of bounds, with what errors say of them.
 	formats = []struct {
 		name string
 		said *regexp.Regexp
 	}{
-		{"rfc3339", regexp.MustCompile(`(?i)iso.?8601|rfc.?3339|date.?time`)},
+		{rfc3339, sayRFC3339}, {rfc3339Seconds, sayRFC3339},
 		{"ms", regexp.MustCompile(`(?i)milli`)},
 		{"us", regexp.MustCompile(`(?i)micro`)},
 		{"s", regexp.MustCompile(`(?i)epoch|unix|seconds`)},
@@ -71,10 +78,8 @@ var (
 func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	s := &boundSearch{command: c, seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool)}
 	s.from, s.to, s.room = between(page.sorted())
-	name := last(page.times[0].Pointer)
-	if s.stem = strings.ToLower(timeSuffix.ReplaceAllString(name, "")); s.stem == "" {
-		s.stem = name
-	}
+	s.time = last(page.times[0].Pointer)
+	s.stem = cmp.Or(strings.ToLower(timeSuffix.ReplaceAllString(s.time, "")), s.time)
 	own := []string{p.value("EXPORT_PAGE_SIZE_PARAM")}
 	for _, param := range c.static {
 		if own = append(own, param.last()); !param.isTime() {
@@ -100,7 +105,11 @@ func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	if s.style = styleOf(own); s.style == plain {
 		s.style = styleOf(names)
 	}
-	s.fill(cmp.Or(c.start.format, strings.TrimSuffix(page.times[0].Format, "-utc")))
+	for name := range s.seen {
+		own = append(own, name)
+	}
+	s.brackets = slices.ContainsFunc(own, func(name string) bool { return strings.Contains(name, "[") })
+	s.fill(cmp.Or(p.value("EXPORT_TIME_FORMAT"), strings.TrimSuffix(page.times[0].Format, "-utc")))
 	return s
 }
 
@@ -111,6 +120,9 @@ func (s *boundSearch) fill(format string) {
 		s.add(a)
 	}
 	pairs := s.command.pairs()
+	if s.command.start.name == "" && s.command.end.name == "" {
+		pairs = append(slices.Clone(pairs), [2]string{"filter[" + s.time + "][gte]", "filter[" + s.time + "][lt]"})
+	}
 	for _, pair := range pairs {
 		s.add(attempt{pair[0], pair[1], format})
 	}
@@ -197,7 +209,7 @@ func (s *boundSearch) sort() {
 			switch {
 			case s.named[name]:
 				n += 8
-			case s.seen[last]:
+			case s.seen[last], s.brackets && strings.Contains(name, "["):
 				n += 4
 			case s.stem != "" && strings.HasPrefix(strings.ToLower(last), s.stem):
 				n += 2

@@ -92,6 +92,17 @@ func TestBounds(t *testing.T) {
 			s.start, s.end, s.params = "since", "until", "limit cursor since until"
 		}, "&team=1600000000&org=1700000000",
 			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_PARAMS=org=1700000000,team=1600000000\n", "? org, team: "}},
+		"a start without milliseconds": {func(s *service) {
+			s.start, s.end, s.unit, s.params = "since", "until", "rfc3339 without fractions", "limit cursor since until"
+		}, "&since=2026-01-01T00:00:00Z", []string{
+			"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=rfc3339-seconds", "with 8 requests",
+		}},
+		"both without milliseconds": {func(s *service) {
+			s.start, s.end, s.unit, s.params = "since", "until", "rfc3339 without fractions", "limit cursor since until"
+			s.required = true
+		}, "&since=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z", []string{
+			"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=rfc3339-seconds",
+		}},
 		"only a start": {func(s *service) { s.start = "from" }, "",
 			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. In vain were tried: ", "from and to"}},
 		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",

@@ -253,10 +253,10 @@ func since(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC333
 // milliseconds since the epoch, without the fraction of a second.
 func timeOf(value string) (format string, at int64, ok bool) {
 	if t, err := time.Parse(time.RFC3339, value); err == nil {
-		return "rfc3339", 1000 * t.Unix(), true
+		return rfc3339, 1000 * t.Unix(), true
 	}
 	if ms, err := bridge.ParseInstant(value, time.Now()); err == nil && strings.Count(value, "-") == 2 {
-		return "rfc3339", ms / 1000 * 1000, true
+		return rfc3339, ms / 1000 * 1000, true
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {

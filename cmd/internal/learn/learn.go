@@ -96,18 +96,33 @@ func (l *learner) learn(ctx context.Context) error {
 	return l.findRange(ctx)
 }
 
-// lookFirst requests the first page. Where the API requires the end that the curl command
-// has, it says so: no cursor without an end leads on.
+// lookFirst requests the first page as the curl command does, at last without milliseconds. Where
+// the API requires the end that the command has, it says so: no cursor without an end leads on.
 func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
-	err = l.look(ctx)
+	first := l.look(ctx)
 	start, end := l.command.start, l.command.end
-	if !wrongParam(err) || end.name == "" || start.name == "" {
-		return "", err
+	if !wrongParam(first) || start.name == "" {
+		return "", first
 	}
-	l.profile.set("EXPORT_END_PARAM", end.name, "")
-	l.api.anyOrder, l.required = true, true
-	l.origin = bridge.Position{Start: start.at, End: end.at, Window: true}
-	return fmt.Sprintf(refusesOpen, end.name), l.look(ctx)
+	try := func(format, end string, at bridge.Position) bool {
+		l.profile.set("EXPORT_TIME_FORMAT", format, "")
+		l.profile.set("EXPORT_END_PARAM", cmp.Or(end, none), "")
+		l.origin, l.required, l.api.anyOrder = at, at.Window, at.Window
+		err = l.look(ctx)
+		return !wrongParam(err)
+	}
+	bounded := bridge.Position{Start: start.at, End: end.at, Window: true}
+	switch {
+	case end.name != "" && try(start.format, end.name, bounded):
+	case start.format == rfc3339 && try(rfc3339Seconds, "", bridge.Position{}):
+	case end.name != "" && start.format == rfc3339 && try(rfc3339Seconds, end.name, bounded):
+	default:
+		return "", first
+	}
+	if l.required {
+		required = fmt.Sprintf(refusesOpen, end.name)
+	}
+	return required, err
 }
 
 // look requests the first page, and finds its items.

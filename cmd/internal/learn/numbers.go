@@ -24,6 +24,9 @@ func (s *nextSearch) numberings() (all []param) {
 			all = append(all, param{name: last(at), value: s.page.Text(at)})
 		}
 	}
+	if strings.Contains(s.command.sizeParam, "[") { // page[size]
+		all = append(all, param{name: "page[number]"})
+	}
 	return append(all, param{name: "page"}, param{name: "offset"})
 }
 

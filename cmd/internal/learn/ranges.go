@@ -85,7 +85,7 @@ func (s *boundSearch) describe(p profile) (question string) {
 // proveEnd asks for a range that ends at the time of an item: it is listed, or not.
 func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
 	unit := int64(1) // the smallest difference of two bounds, in milliseconds
-	if p.value("EXPORT_TIME_FORMAT") == "s" {
+	if format := p.value("EXPORT_TIME_FORMAT"); format == "s" || format == rfc3339Seconds {
 		unit = 1000
 	}
 	from, at := slices.Min(l.times[0].Times), l.exactTime(unit)
@@ -107,7 +107,7 @@ func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
 		return not("not proven, the range was empty: set")
 	case slices.ContainsFunc(page.Items, func(item exportapi.SampledItem) bool { return item.Time == at }):
 		p.set("EXPORT_END_INCLUSIVE", "true", "proven: an item at the end itself is listed")
-	case unit < 1000 && wholeSeconds(l.times[0].Times):
+	case p.value("EXPORT_TIME_FORMAT") != "s" && wholeSeconds(l.times[0].Times):
 		return not("not proven: the items have times in whole seconds, and the API may compare their fractions. Set")
 	default:
 		p.set("EXPORT_END_INCLUSIVE", "false", "proven: an item at the end itself is not listed")

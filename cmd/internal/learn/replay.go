@@ -207,12 +207,12 @@ func (h *replay) bound(v url.Values, name string, unset int64) (int64, error) {
 		n *= 1000
 	case "us":
 		n /= 1000
-	case "rfc3339":
+	case rfc3339, rfc3339Seconds:
 		var at time.Time
 		at, err = time.Parse(time.RFC3339, text)
 		n = at.UnixMilli()
 	}
-	if err != nil {
+	if err != nil || h.export.TimeFormat == rfc3339Seconds && strings.Contains(text, ".") {
 		return 0, refused("%s must be a time in the format %s", name, h.export.TimeFormat)
 	}
 	return n, nil

@@ -31,14 +31,19 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	}
 	defer api.Close()
 	client := exportapi.Inspector{Client: api}
-	w := &st.Windows
-	got, err := client.Check(ctx, st.Engine.Origin.End != 0 || w.Windows() && !w.NoStart)
+	bounded := st.Engine.Origin.End != 0 || st.Windows.Windows() && !st.Windows.NoStart
+	got, err := client.Check(ctx, bounded)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return []finding{fail("the export API did not answer in time",
 			"check EXPORT_URL, EXPORT_PROXY and the firewall, or raise --timeout")}
 	case err != nil:
-		return []finding{failedRequest(err)}
+		f := failedRequest(err)
+		if takesSeconds(ctx, st, err, bounded) {
+			f.Text += "; it accepts times without milliseconds"
+			f.Hint = "set EXPORT_TIME_FORMAT=rfc3339-seconds"
+		}
+		return []finding{f}
 	}
 	found := []finding{connectionOf(got, time.Now())}
 	if skew := got.ClockSkew; skew.Abs() > skewLimit {
@@ -60,6 +65,24 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 			"a new stream begins at "+st.Engine.Origin.StartText()+" (EXPORT_START); one that has a checkpoint resumes there"))
 	}
 	return append(found, (&sampler{client: client, st: st, show: show}).look(ctx)...)
+}
+
+// takesSeconds reports whether an API that rejected bounds with milliseconds, with err, accepts
+// them without.
+func takesSeconds(ctx context.Context, st *config.Stream, err error, bounded bool) bool {
+	export := st.Export
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonConfig || export.TimeFormat != "rfc3339" {
+		return false
+	}
+	export.TimeFormat = "rfc3339-seconds"
+	client, err := exportapi.New(export)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	_, err = client.Check(ctx, bounded)
+	return err == nil
 }
 
 // endOf describes the mark of the end of the results.

@@ -104,7 +104,7 @@ func (s *sampler) timeFormat(ctx context.Context, items []exportapi.SampledItem)
 // otherFormat returns the format of bounds, other than the setting's, by which a range lists
 // items, all of them in it; "" if none does.
 func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(exportapi.SampledItem) bool) string {
-	for _, format := range []string{"ms", "s", "rfc3339", "us"} {
+	for _, format := range []string{"ms", "s", "rfc3339", "rfc3339-seconds", "us"} {
 		export := s.st.Export
 		if format == export.TimeFormat {
 			continue
