@@ -174,8 +174,7 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	log := p.log.With(logComponent, componentHTTP)
 	parts := ops.Parts{
 		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs,
-		Log: p.tail, Samples: p.samples,
-		Logger: log, Page: ui.Handler(),
+		Log: p.tail, Samples: p.samples, Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
@@ -238,29 +237,6 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	return s, nil
 }
 
-// redisReports returns the reporter of Redis for the health of each stream. The log
-// has one outage, from the first stream's to the last one's.
-func redisReports(log *slog.Logger, healths map[string]*bridge.Health) func(stream string, err error) {
-	said := logChanges(log, "redis")
-	var mu sync.Mutex // guards away, and orders the log's reports
-	away := make(map[string]struct{})
-	return func(stream string, err error) {
-		health := healths[stream]
-		if health == nil { // a job's
-			return
-		}
-		health.Reporter(bridge.DependencyStore)(err)
-		mu.Lock()
-		defer mu.Unlock()
-		if delete(away, stream); err != nil {
-			away[stream] = struct{}{}
-		}
-		if err != nil || len(away) == 0 {
-			said(err)
-		}
-	}
-}
-
 // observers are several observers.
 type observers []bridge.Observer
 
@@ -268,51 +244,6 @@ type observers []bridge.Observer
 func (all observers) Observe(o bridge.Observation) {
 	for _, each := range all {
 		each.Observe(o)
-	}
-}
-
-// flapping is how soon after a recovery another failure is not logged, unless it
-// lasts longer than that.
-const flapping = 30 * time.Second
-
-// logChanges returns a reporter that logs once when a server fails and once when it
-// recovers. The engine logs failures of the API.
-func logChanges(log *slog.Logger, server string) func(error) {
-	var mu sync.Mutex // guards all below
-	var away, back time.Time
-	var silent bool // the server is flapping
-	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err != nil && (away.IsZero() || silent):
-			if away.IsZero() {
-				away = time.Now()
-				silent = away.Sub(back) < flapping
-			}
-			if silent = silent && time.Since(away) < flapping; silent {
-				return
-			}
-			fields := []any{"server", server, logError, err}
-			fault, ok := errors.AsType[*bridge.Fault](err)
-			if ok && fault.Hint != "" {
-				fields = append(fields, logHint, fault.Hint)
-			}
-			if ok && fault.Class == bridge.Permanent { // it answers: a topic or a right is missing
-				log.Warn("connection rejected; retrying", fields...)
-				return
-			}
-			if errors.Is(err, cursorstore.ErrWrites) {
-				log.Warn("server rejects writes; retrying", fields...)
-				return
-			}
-			log.Warn("server unreachable; retrying", fields...)
-		case err == nil && !away.IsZero():
-			if !silent {
-				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
-			}
-			away, back = time.Time{}, time.Now()
-		}
 	}
 }
 
@@ -372,9 +303,8 @@ func (p *Process) runStreams(ctx context.Context) error {
 func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery",
-			string(st.Engine.Mode),
-			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
+		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version,
+			"delivery", string(st.Engine.Mode), "api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 	}
 	p.warnUnsafe(p.log, "", s.Unsafe())
@@ -413,8 +343,8 @@ func (st *stream) leave(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream,
-			st.name, logError, err)
+		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT",
+			logStream, st.name, logError, err)
 	}
 }
 
