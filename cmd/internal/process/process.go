@@ -304,7 +304,8 @@ func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version,
-			"delivery", string(st.Engine.Mode), "api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
+			"delivery", string(st.Engine.Mode), "api", st.Export.URL, "resource", st.Export.Resource,
+			"topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 	}
 	p.warnUnsafe(p.log, "", s.Unsafe())
