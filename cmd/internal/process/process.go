@@ -116,8 +116,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 		names[i] = s.Streams[i].Name
 	}
 	p.metrics = metrics.New(o.Build, names, p.statuses)
-	p.metrics.Registry().MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
 		p.tail = ops.NewLogTail(to)
@@ -173,8 +172,8 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	controllers, records := p.options.Control(p.redis)
 	log := p.log.With(logComponent, componentHTTP)
 	parts := ops.Parts{
-		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs,
-		Log: p.tail, Samples: p.samples, Logger: log, Page: ui.Handler(),
+		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
+		Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
@@ -223,8 +222,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	owner := st.Kafka.Ownership().Owner()
 	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
 	ports := engine.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink,
-		Observer: observers{p.metrics, p.samples}, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
 	p.followWindows(st, &ports)
@@ -237,6 +235,29 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	return s, nil
 }
 
+// redisReports returns the reporter of Redis for the health of each stream. The log
+// has one outage, from the first stream's to the last one's.
+func redisReports(log *slog.Logger, healths map[string]*bridge.Health) func(stream string, err error) {
+	said := logChanges(log, "redis")
+	var mu sync.Mutex // guards away, and orders the log's reports
+	away := make(map[string]struct{})
+	return func(stream string, err error) {
+		health := healths[stream]
+		if health == nil { // a job's
+			return
+		}
+		health.Reporter(bridge.DependencyStore)(err)
+		mu.Lock()
+		defer mu.Unlock()
+		if delete(away, stream); err != nil {
+			away[stream] = struct{}{}
+		}
+		if err != nil || len(away) == 0 {
+			said(err)
+		}
+	}
+}
+
 // observers are several observers.
 type observers []bridge.Observer
 
@@ -244,6 +265,51 @@ type observers []bridge.Observer
 func (all observers) Observe(o bridge.Observation) {
 	for _, each := range all {
 		each.Observe(o)
+	}
+}
+
+// flapping is how soon after a recovery another failure is not logged, unless it
+// lasts longer than that.
+const flapping = 30 * time.Second
+
+// logChanges returns a reporter that logs once when a server fails and once when it
+// recovers. The engine logs failures of the API.
+func logChanges(log *slog.Logger, server string) func(error) {
+	var mu sync.Mutex // guards all below
+	var away, back time.Time
+	var silent bool // the server is flapping
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil && (away.IsZero() || silent):
+			if away.IsZero() {
+				away = time.Now()
+				silent = away.Sub(back) < flapping
+			}
+			if silent = silent && time.Since(away) < flapping; silent {
+				return
+			}
+			fields := []any{"server", server, logError, err}
+			fault, ok := errors.AsType[*bridge.Fault](err)
+			if ok && fault.Hint != "" {
+				fields = append(fields, logHint, fault.Hint)
+			}
+			if ok && fault.Class == bridge.Permanent { // it answers: a topic or a right is missing
+				log.Warn("connection rejected; retrying", fields...)
+				return
+			}
+			if errors.Is(err, cursorstore.ErrWrites) {
+				log.Warn("server rejects writes; retrying", fields...)
+				return
+			}
+			log.Warn("server unreachable; retrying", fields...)
+		case err == nil && !away.IsZero():
+			if !silent {
+				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
+			}
+			away, back = time.Time{}, time.Now()
+		}
 	}
 }
 
@@ -303,9 +369,8 @@ func (p *Process) runStreams(ctx context.Context) error {
 func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version,
-			"delivery", string(st.Engine.Mode), "api", st.Export.URL, "resource", st.Export.Resource,
-			"topic", st.Kafka.Topic, "owner", st.Engine.Owner)
+		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
+			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 	}
 	p.warnUnsafe(p.log, "", s.Unsafe())
@@ -344,8 +409,7 @@ func (st *stream) leave(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT",
-			logStream, st.name, logError, err)
+		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
 	}
 }
 
