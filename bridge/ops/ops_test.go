@@ -27,8 +27,7 @@ func (f *fakeStream) Status() bridge.Status { return f.status }
 func (f *fakeStream) Alive() bool           { return f.turning }
 
 func metricsOf(s *fakeStream) *metrics.Metrics {
-	return metrics.New(metrics.Build{Version: "1"}, []string{"events"},
-		func() []bridge.Status { return []bridge.Status{s.status} })
+	return metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
 }
 
 // answerOf is the answer of a server of one stream.
@@ -56,27 +55,16 @@ func TestEndpoints(t *testing.T) {
 		body   string
 	}{
 		{"alive", fakeStream{turning: true}, "/livez", 200, "ok"},
-		{"alive though a server is away", fakeStream{bridge.Status{State: bridge.StateBackoff, Dependencies: kafkaDown},
-			true}, "/livez", 200, "ok"},
-		{"alive though blocked", fakeStream{bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, true},
-			"/livez", 200, "ok"},
-		{"dead when the loop stands still", fakeStream{bridge.Status{Stream: "events"}, false}, "/livez", 503,
-			"commit loop stalled"},
+		{"alive though a server is away", fakeStream{bridge.Status{State: bridge.StateBackoff, Dependencies: kafkaDown}, true}, "/livez", 200, "ok"},
+		{"alive though blocked", fakeStream{bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, true}, "/livez", 200, "ok"},
+		{"dead when the loop stands still", fakeStream{bridge.Status{Stream: "events"}, false}, "/livez", 503, "commit loop stalled"},
 		{"ready", fakeStream{bridge.Status{State: bridge.StateIdle}, true}, "/readyz", 200, "ok"},
 		{"ready while retrying", fakeStream{bridge.Status{State: bridge.StateBackoff}, true}, "/readyz", 200, "ok"},
-		{"not ready when blocked",
-			fakeStream{bridge.Status{Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonCycle,
-				Error: "leads back"}, true}, "/readyz", 503, "stream events: blocked (cycle): leads back"},
-		{"not ready when stopped by an error", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped},
-			true}, "/readyz", 503, "stream events: stopped"},
-		{"ready when a window is done",
-			fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped, Ended: "the window ended"}, true},
-			"/readyz?verbose", 200, "stream events: stopped: the window ended"},
-		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200,
-			"stream events: caught up"},
-		{"verbose names who is away",
-			fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true},
-			"/readyz?verbose", 200, "kafka is down since"},
+		{"not ready when blocked", fakeStream{bridge.Status{Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonCycle, Error: "leads back"}, true}, "/readyz", 503, "stream events: blocked (cycle): leads back"},
+		{"not ready when stopped by an error", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped}, true}, "/readyz", 503, "stream events: stopped"},
+		{"ready when a window is done", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped, Ended: "the window ended"}, true}, "/readyz?verbose", 200, "stream events: stopped: the window ended"},
+		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200, "stream events: caught up"},
+		{"verbose names who is away", fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true}, "/readyz?verbose", 200, "kafka is down since"},
 		{"ready by its other name", fakeStream{bridge.Status{State: bridge.StateStandby}, true}, "/ready", 200, "ok"},
 		{"alive by its other name", fakeStream{turning: true}, "/ping", 200, "ok"},
 		{"nothing else", fakeStream{turning: true}, "/", 404, "not found"},
@@ -99,8 +87,7 @@ func TestEndpoints(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{status: bridge.Status{
-		Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
-		Version:  bridge.Version{Epoch: 3},
+		Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Version: bridge.Version{Epoch: 3},
 		Position: time.UnixMilli(1_700_000_000_500), Dependencies: map[string]bridge.Dependency{"kafka": {Up: true}},
 	}, turning: true}
 	m := metricsOf(s)
@@ -161,8 +148,7 @@ func TestConfig(t *testing.T) {
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"https://bridge"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"bridge:8080"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"*.example.com"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
-		{cfg: ops.Config{Addr: "x", AdminToken: " ", AllowedHosts: []string{""}},
-			wrong: []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_ALLOWED_HOSTS"}},
+		{cfg: ops.Config{Addr: "x", AdminToken: " ", AllowedHosts: []string{""}}, wrong: []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_ALLOWED_HOSTS"}},
 	} {
 		err := tc.cfg.Validate()
 		if (err == nil) != (len(tc.wrong) == 0) {
@@ -190,8 +176,7 @@ func TestUnsafe(t *testing.T) {
 		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: short}, []string{"HTTP_ADMIN_TOKEN"}},
 		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
 		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: token, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_SHOW_EVENTS"}},
-		{ops.Config{Addr: "bridge:8080", AdminToken: short, ShowEvents: true},
-			[]string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_SHOW_EVENTS"}},
+		{ops.Config{Addr: "bridge:8080", AdminToken: short, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_SHOW_EVENTS"}},
 		{ops.Config{Addr: "off", AdminToken: short, ShowEvents: true}, nil},
 	} {
 		if got := tc.cfg.Unsafe(); !slices.Equal(got, tc.want) {
@@ -218,9 +203,7 @@ func TestBadCallersAreLetGo(t *testing.T) {
 	f := startFeed(t, still{}, false)
 	for _, tc := range []struct{ name, sent, want string }{
 		{"half a request", "GET /livez HTTP/1.1\r\nHost: localhost\r\n", ""},
-		{"a body that never comes",
-			"POST /api/v1/streams/events/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: " +
-				"application/json\r\nContent-Length: 10\r\n\r\n{", "404"},
+		{"a body that never comes", "POST /api/v1/streams/events/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{", "404"},
 		{"a long header", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", "431"},
 		{"two hosts", "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", "400"},
 		{"no host", "GET /livez HTTP/1.0\r\n\r\n", "421"},
@@ -252,8 +235,7 @@ func TestBadCallersAreLetGo(t *testing.T) {
 func TestStandbyHasNoPosition(t *testing.T) {
 	t.Parallel()
 	body := metricsText(bridge.Status{Stream: "events", State: bridge.StateStandby})
-	if strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body,
-		`exportbridge_stream_owned{stream="events"} 0`+"\n") {
+	if strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_stream_owned{stream="events"} 0`+"\n") {
 		t.Errorf("metrics of a standby:\n%s", body)
 	}
 }

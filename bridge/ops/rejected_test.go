@@ -31,8 +31,7 @@ func TestRejectedRequests(t *testing.T) {
 	s.do(ask{line: "GET /api/v1/status", host: "evil.example"})
 	s.do(ask{line: "GET /api/v1/status", header: map[string]string{"Sec-Fetch-Site": "cross-site"}})
 	s.do(ask{line: "GET /api/v1/status"})
-	if n := strings.Count(log.String(), "request rejected"); n != 34 ||
-		!strings.Contains(log.String(), "caller=10.0.0.19 ") {
+	if n := strings.Count(log.String(), "request rejected"); n != 34 || !strings.Contains(log.String(), "caller=10.0.0.19 ") {
 		t.Errorf("%d rejected requests are logged, want 34:\n%s", n, &log)
 	}
 	const want = `
@@ -43,8 +42,7 @@ exportbridge_http_rejected_total{status="403"} 1
 exportbridge_http_rejected_total{status="421"} 1
 exportbridge_http_rejected_total{status="429"} 2
 `
-	if err := testutil.GatherAndCompare(m.Registry(), strings.NewReader(want),
-		"exportbridge_http_rejected_total"); err != nil {
+	if err := testutil.GatherAndCompare(m.Registry(), strings.NewReader(want), "exportbridge_http_rejected_total"); err != nil {
 		t.Error(err)
 	}
 }

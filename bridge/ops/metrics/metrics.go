@@ -154,8 +154,7 @@ func (m *Metrics) defineSink() {
 	m.tailChanged = m.bounded("tail_items_changed_total",
 		"Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
 	m.late = m.histogram(lateEvents,
-		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows "+
-			"them late.", lateBuckets)
+		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows them late.", lateBuckets)
 	m.latency = m.histogram("event_end_to_end_latency_seconds",
 		"Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
 	m.commits = m.bounded("checkpoint_store_writes_total",
@@ -252,13 +251,13 @@ func (m *Metrics) CountRefused(stream string, refused func() int64) {
 	}, func() float64 { return float64(refused()) }))
 }
 
-// windowStates are the states of the windows of backfills and replays.
-var windowStates = []string{"running", "interrupted", "done", "cancelled"}
+// WindowStates are the states of the windows of backfills and replays.
+var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
 
 // Windows sets the number of windows of a stream's backfills and replays by state, 0 for
 // a state that is absent. A nil map removes the series: the numbers are unknown.
 func (m *Metrics) Windows(stream string, byState map[string]int) {
-	for _, state := range windowStates {
+	for _, state := range WindowStates {
 		if byState == nil {
 			m.windows.DeleteLabelValues(stream, state)
 			continue

@@ -45,7 +45,7 @@ func TestRunbooksNameCommands(t *testing.T) {
 // parsers, and with a call that works or the help.
 func TestWrongFlagValues(t *testing.T) {
 	t.Parallel()
-	internal := regexp.MustCompile(`strconv|ParseInt|ParseBool|ParseFloat|invalid syntax|time:|pflag|invalid argument|parsing "`)
+	internal := regexp.MustCompile(`strconv|Parse(Int|Bool|Float)|invalid syntax|time:|pflag|invalid argument|parsing "`)
 	typed, seen := 0, make(map[string]bool)
 	for _, cmd := range everyCommand(Program.Root()) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")

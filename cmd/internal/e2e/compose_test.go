@@ -361,9 +361,9 @@ func TestComposeTakesRealData(t *testing.T) {
 			}
 		}
 	}
-	if s := wantSettings(t,
-		loadCompose(t, []string{"EXPORT_API_KEY=k"}).Services["bridge"]); s.Streams[0].Export.URL != exportapi.DefaultConfig().URL {
-		t.Errorf("without EXPORT_URL it is %q", s.Streams[0].Export.URL)
+	s = wantSettings(t, loadCompose(t, []string{"EXPORT_API_KEY=k"}).Services["bridge"])
+	if got := s.Streams[0].Export.URL; got != exportapi.DefaultConfig().URL {
+		t.Errorf("without EXPORT_URL it is %q", got)
 	}
 }
 

@@ -116,8 +116,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 		names[i] = s.Streams[i].Name
 	}
 	p.metrics = metrics.New(o.Build, names, p.statuses)
-	p.metrics.Registry().MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
 		p.tail = ops.NewLogTail(to)
@@ -173,8 +172,7 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	controllers, records := p.options.Control(p.redis)
 	log := p.log.With(logComponent, componentHTTP)
 	parts := ops.Parts{
-		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs,
-		Log: p.tail, Samples: p.samples,
+		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
@@ -224,8 +222,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	owner := st.Kafka.Ownership().Owner()
 	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
 	ports := engine.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink,
-		Observer: observers{p.metrics, p.samples}, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
 	p.followWindows(st, &ports)
@@ -372,8 +369,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery",
-			string(st.Engine.Mode),
+		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
 			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 	}
@@ -413,8 +409,7 @@ func (st *stream) leave(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream,
-			st.name, logError, err)
+		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
 	}
 }
 

@@ -26,12 +26,9 @@ func TestSayChanges(t *testing.T) {
 		err  error
 		want string
 	}{
-		"away": {errors.New("connection refused"),
-			`msg="server unreachable; retrying" server=kafka error="connection refused"`},
-		"lost": {&bridge.Fault{Err: errors.New("reset"), Hint: "wait"},
-			`msg="server unreachable; retrying" server=kafka error=reset hint=wait`},
-		"refuses": {&bridge.Fault{Class: bridge.Permanent, Err: errors.New("no topic"), Hint: "create it"},
-			`msg="connection rejected; retrying" server=kafka error="no topic" hint="create it"`},
+		"away":    {errors.New("connection refused"), `msg="server unreachable; retrying" server=kafka error="connection refused"`},
+		"lost":    {&bridge.Fault{Err: errors.New("reset"), Hint: "wait"}, `msg="server unreachable; retrying" server=kafka error=reset hint=wait`},
+		"refuses": {&bridge.Fault{Class: bridge.Permanent, Err: errors.New("no topic"), Hint: "create it"}, `msg="connection rejected; retrying" server=kafka error="no topic" hint="create it"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,8 +83,7 @@ func TestSayOutageAfterBlip(t *testing.T) {
 
 func TestSayWhoMay(t *testing.T) {
 	t.Parallel()
-	const actions, reads, events, token = "HTTP actions restricted to localhost", "setting=HTTP_ADDR",
-		"HTTP_SHOW_EVENTS", "HTTP_ADMIN_TOKEN"
+	const actions, reads, events, token = "HTTP actions restricted to localhost", "setting=HTTP_ADDR", "HTTP_SHOW_EVENTS", "HTTP_ADMIN_TOKEN"
 	const long = "0123456789abcdef"
 	for _, test := range []struct {
 		cfg  ops.Config
@@ -110,8 +106,7 @@ func TestSayWhoMay(t *testing.T) {
 			if !strings.Contains(b.String(), text) {
 				t.Errorf("%+v: says %q, want %q", test.cfg, b.String(), text)
 			}
-			if shown, err := testutil.GatherAndCount(p.metrics.Registry(),
-				"exportbridge_unsafe_setting"); (shown > 0) != (text != actions) && len(test.said) == 1 || err != nil {
+			if shown, err := testutil.GatherAndCount(p.metrics.Registry(), "exportbridge_unsafe_setting"); (shown > 0) != (text != actions) && len(test.said) == 1 || err != nil {
 				t.Errorf("%+v: %d metrics of unsafe settings, %v", test.cfg, shown, err)
 			}
 		}
@@ -132,15 +127,12 @@ func TestRedisReports(t *testing.T) {
 		a, b   bool
 		lines  int
 	}{
-		{"a", nil, true, false, 0}, {"b", nil, true, true, 0}, {"a", cursorstore.ErrWrites, false, true, 1},
-		{"b", nil, false, true, 1},
-		{"b", errors.New("refused"), false, false, 1}, {"a", nil, true, false, 1}, {"a-job", nil, true, false, 1},
-		{"b", nil, true, true, 2},
+		{"a", nil, true, false, 0}, {"b", nil, true, true, 0}, {"a", cursorstore.ErrWrites, false, true, 1}, {"b", nil, false, true, 1},
+		{"b", errors.New("refused"), false, false, 1}, {"a", nil, true, false, 1}, {"a-job", nil, true, false, 1}, {"b", nil, true, true, 2},
 	} {
 		report(step.stream, step.err)
 		if n := strings.Count(out.String(), "\n"); up(a) != step.a || up(b) != step.b || n != step.lines {
-			t.Errorf("after %s reported %v: a is up: %t, b is up: %t, %d lines: %s", step.stream, step.err, up(a), up(b), n,
-				out.String())
+			t.Errorf("after %s reported %v: a is up: %t, b is up: %t, %d lines: %s", step.stream, step.err, up(a), up(b), n, out.String())
 		}
 	}
 }

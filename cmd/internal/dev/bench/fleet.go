@@ -93,8 +93,7 @@ func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	}
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
-	p, err := process.New(ctx, s, command.ProcessOptions(a, s, engine.Limits{},
-		process.NewLogger(line, &s.Process, a.Environ)))
+	p, err := process.New(ctx, s, command.ProcessOptions(a, s, engine.Limits{}, process.NewLogger(line, &s.Process, a.Environ)))
 	if err != nil {
 		return command.RunError(err)
 	}
@@ -185,8 +184,7 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (_ fleetFigur
 		return fleetFigures{}, err
 	}
 	figures := fleetFigures{StartSeconds: time.Since(began).Seconds()}
-	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"),
-		cli.RoundDuration(time.Since(began)))
+	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(time.Since(began)))
 	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
 		return figures, ctx.Err()
 	}
@@ -215,8 +213,7 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (_ fleetFigur
 
 // awaitCaughtUp waits until all streams have caught up.
 func (f *fleet) awaitCaughtUp(ctx context.Context, members []*server) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout, fmt.Errorf("the streams have not caught up within %s",
-		fleetTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout, fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
 	defer cancel()
 	for {
 		caughtUp := 0
