@@ -67,7 +67,7 @@ func showSettings(a *cli.App, s *config.Settings, asJSON bool) error {
 	}
 	table := [][]string{{"VARIABLE", "VALUE", "ORIGIN"}}
 	for _, row := range s.Effective {
-		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
+		table = append(table, []string{row.Variable, row.Shown(), row.Where()})
 	}
 	return a.PrintTable(table)
 }
