@@ -155,7 +155,12 @@ var looksSecret = regexp.MustCompile(`(?i)authorization|bearer|cookie|token|secr
 // open reports whether the value of a setting that may be a secret is none: parameters and
 // headers with harmless names, URLs without credentials.
 func open(v *Variable, text string) bool {
-	return text == "" || slices.Contains(append(openSecrets, "REDIS_URL", "EXPORT_PROXY"), v.Name) && !looksSecret.MatchString(text)
+	return text == "" || mayBeOpen(v) && !looksSecret.MatchString(text)
+}
+
+// mayBeOpen reports whether a secret setting has values that are none.
+func mayBeOpen(v *Variable) bool {
+	return slices.Contains(openSecrets, v.Name) || v.Name == "REDIS_URL" || v.Name == "EXPORT_PROXY"
 }
 
 // Changes are the differences between two settings.
@@ -202,6 +207,15 @@ func (s *Settings) Changes(to *Settings) Changes {
 	}
 	c.Removed = slices.Sorted(maps.Keys(before))
 	return c
+}
+
+// Restarted names the streams that changed, each with the variables that differ.
+func (c *Changes) Restarted() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(c.Changed)) {
+		all = append(all, name+" ("+strings.Join(c.Changed[name], ",")+")")
+	}
+	return strings.Join(all, " ")
 }
 
 // None reports whether there is no difference.

@@ -19,7 +19,7 @@ const (
 	FromEnv     Origin = "env"
 	FromEnvFile Origin = "env-file"
 	FromConfig  Origin = "config" // the file that BRIDGE_CONFIG names
-	FromFile    Origin = "file" // named by <VARIABLE>_FILE
+	FromFile    Origin = "file"   // named by <VARIABLE>_FILE
 	FromProfile Origin = "profile"
 	FromDefault Origin = "default"
 )
