@@ -146,6 +146,10 @@ func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string)
 		l.addAt(v.At, v.Name, v.Name+" takes one value, not a list")
 	case known.Secret && !isFile && !open(known, v.Text):
 		l.addAt(v.At, v.Name, fmt.Sprintf("%s is a secret and has no place in the file; set %s%s to the path of a file with it, or set it in the environment", v.Name, v.Name, FileSuffix))
+	case !isFile: // whether or not a variable takes precedence
+		if _, err := known.parse(v.Text); err != nil {
+			l.addAt(v.At, v.Name, fmt.Sprintf("%s: %v", v.Name, err))
+		}
 	}
 }
 
