@@ -86,10 +86,13 @@ func wrongSettings(err error) string {
 		if given, _, _ := strings.Cut(p.Message, ":"); strings.Contains(given, name) && !strings.Contains(given, " ") {
 			name = given // the variable of a stream or of a file
 		}
+		if at := placed.FindStringSubmatch(p.Message); at != nil {
+			name = at[1]
+		}
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
-		if !missing.MatchString(p.Message) {
+		if !missing.MatchString(p.Message) || placed.MatchString(p.Message) {
 			verb = "correct "
 		}
 	}
@@ -98,6 +101,9 @@ func wrongSettings(err error) string {
 	}
 	return verb + strings.Join(names, ", ")
 }
+
+// placed matches the message of a mistake in the file of BRIDGE_CONFIG, or in a list of it.
+var placed = regexp.MustCompile(`^(\S+):[0-9]+:[0-9]+: `)
 
 // missing matches the message of a setting without a value.
 var missing = regexp.MustCompile(`^\S+ is (not set|required|empty)\b|^\S+: is required`)
