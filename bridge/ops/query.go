@@ -59,11 +59,15 @@ func (h *handler) stream(r *http.Request) (string, error) {
 }
 
 func (h *handler) knowsStream(asked string) error {
-	names := h.names()
-	if slices.Contains(names, asked) {
+	if slices.Contains(h.names(), asked) {
 		return nil
 	}
-	return errorf(http.StatusNotFound, "one of: "+strings.Join(names, ", "), "unknown stream %q", shorten(asked))
+	return h.unknownStream(asked)
+}
+
+func (h *handler) unknownStream(asked string) error {
+	hint := "one of: " + strings.Join(h.names(), ", ")
+	return errorf(http.StatusNotFound, hint, "unknown stream %q", shorten(asked))
 }
 
 // controller returns the controller of a stream, which may have been removed since the
@@ -72,7 +76,7 @@ func (h *handler) controller(stream string) (Controller, error) {
 	if c := h.Controller(stream); c != nil {
 		return c, nil
 	}
-	return nil, errorf(http.StatusNotFound, "one of: "+strings.Join(h.names(), ", "), "unknown stream %q", shorten(stream))
+	return nil, h.unknownStream(stream)
 }
 
 func (h *handler) status(*http.Request) (string, reader, error) {

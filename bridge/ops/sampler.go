@@ -64,7 +64,7 @@ type lane struct {
 // NewSampler returns a Sampler for these streams, with at most five samples a second
 // in total. values exposes the values of events, their ids and hashes of their keys.
 func NewSampler(streams []string, values bool) *Sampler {
-	s := &Sampler{values: values, salt: []byte(rand.Text()), lanes: make(map[string]*lane), followers: make(map[chan Sample]struct{})}
+	s := &Sampler{values: values, salt: []byte(rand.Text()), followers: make(map[chan Sample]struct{})}
 	s.SetStreams(streams)
 	return s
 }

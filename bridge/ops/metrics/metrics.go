@@ -79,8 +79,8 @@ type Build struct {
 // statuses.
 func New(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
-	m.losses = newPerStream("broker_data_losses_total", "Losses of acknowledged records or checkpoints: lost by a broker, "+
-		"or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
+	m.losses = newPerStream("broker_data_losses_total",
+		"Losses of acknowledged records or checkpoints: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
 	m.refused = newPerStream("checkpoints_refused_total",
 		"Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.")
 	m.defineSource()
@@ -112,9 +112,10 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 	}, []string{"stream", "state"})
 	m.reload = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "config_last_reload_successful",
-		Help: "1 if the streams run with the settings in the file of BRIDGE_CONFIG as it is, 0 if the last reload failed.",
+		Help: "1 if the streams run with the file of BRIDGE_CONFIG as it is, 0 if the last reload failed.",
 	}, nil)
-	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, m.reload, m.losses, m.refused, newStatusCollector(build, statuses))
+	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, m.reload, m.losses, m.refused,
+		newStatusCollector(build, statuses))
 	m.forget = append(m.forget, forgetIn(m.unsafe.MetricVec), forgetIn(m.windows.MetricVec))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)

@@ -39,7 +39,6 @@ type reloading struct {
 	log     lines
 	process *process.Process
 	stop    func() error // ends the process
-	reloads int          // as many as the log has
 }
 
 // lines is a log. It may be used concurrently.
@@ -65,19 +64,26 @@ const reloadEvents = 3000
 // startReloading starts a process with the settings in a file. A stream takes seconds.
 func startReloading(t *testing.T, streams string) *reloading {
 	t.Helper()
-	sim, err := exportsim.New(exportsim.Config{Events: reloadEvents, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond})
+	sim, err := exportsim.New(exportsim.Config{
+		Events: reloadEvents, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
 	api := httptest.NewServer(sim)
 	t.Cleanup(api.Close)
-	r := &reloading{t: t, path: filepath.Join(t.TempDir(), "streams.yaml"), kafka: servers.EmbeddedKafka(t, kfake.NumBrokers(1)), now: make(chan os.Signal)}
-	redis := servers.EmbeddedRedis(t)
-	r.app = &cli.App{Stdio: cli.Stdio{Stdout: io.Discard, Stderr: io.Discard}, Given: map[string]string{}, Environ: []string{
-		"BRIDGE_CONFIG=" + r.path, "EXPORT_API_KEY=" + secretKey, "EXPORT_URL=" + api.URL, "EXPORT_RESOURCE=events", "HTTP_ADDR=127.0.0.1:0", "KAFKA_CREATE_TOPICS=true",
-		"KAFKA_BROKERS=" + strings.Join(r.kafka.ListenAddrs(), ","), "KAFKA_PARTITIONS=1", "KAFKA_REPLICATION=1", "REDIS_URL=redis://" + redis.Addr() + "/0",
+	r := &reloading{
+		t: t, path: filepath.Join(t.TempDir(), "streams.yaml"), now: make(chan os.Signal),
+		kafka: servers.EmbeddedKafka(t, kfake.NumBrokers(1)),
+	}
+	r.app = &cli.App{Given: map[string]string{}, Environ: []string{
+		"BRIDGE_CONFIG=" + r.path, "EXPORT_API_KEY=" + secretKey, "EXPORT_URL=" + api.URL, "EXPORT_RESOURCE=events",
+		"HTTP_ADDR=127.0.0.1:0", "KAFKA_BROKERS=" + strings.Join(r.kafka.ListenAddrs(), ","),
+		"KAFKA_CREATE_TOPICS=true", "KAFKA_PARTITIONS=1", "KAFKA_REPLICATION=1",
+		"REDIS_URL=redis://" + servers.EmbeddedRedis(t).Addr() + "/0",
 	}}
+	r.app.Stdout, r.app.Stderr = io.Discard, io.Discard
 	r.write(streams)
 	s, err := r.app.Settings(config.UsesAll, nil)
 	if err != nil {
@@ -143,7 +149,8 @@ func (r *reloading) get(path string) string {
 // metric returns the value of a series, -1 if there is none.
 func (r *reloading) metric(series string) int {
 	r.t.Helper()
-	found := regexp.MustCompile(`(?m)^exportbridge_` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(r.get("/metrics"))
+	line := regexp.MustCompile(`(?m)^exportbridge_` + regexp.QuoteMeta(series) + ` (\S+)$`)
+	found := line.FindStringSubmatch(r.get("/metrics"))
 	if found == nil {
 		return -1
 	}
@@ -160,37 +167,38 @@ func acquired(stream string) string {
 	return `owner_transitions_total{stream="` + stream + `",to="owner"}`
 }
 
+// reader reads what is committed in a topic with one partition.
+func reader(t *testing.T, kafka *servers.Cluster, topic string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	opts = append(opts, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	return servers.Client(t, kafka.ListenAddrs()[0], opts...)
+}
+
 // wantAll waits until a topic has every event, and ends the process. No event may be there
 // twice.
 func (r *reloading) wantAll(streams ...string) {
 	r.t.Helper()
-	found := make(map[string]map[string]int)
-	read := func(stream string, more int) {
-		client := servers.Client(r.t, r.kafka.ListenAddrs()[0], kgo.ConsumeTopics("export."+stream), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-		defer client.Close()
-		ids := make(map[string]int)
-		found[stream] = ids
-		for n := 0; n < reloadEvents+more; {
+	for _, stream := range streams {
+		client := reader(r.t, r.kafka, "export."+stream)
+		events := make(map[string]bool)
+		for n := 0; n < reloadEvents; {
 			ctx, cancel := context.WithTimeout(r.t.Context(), kafkatest.Patience)
 			fetched := client.PollFetches(ctx)
 			cancel()
 			if err := fetched.Err(); err != nil {
-				r.t.Errorf("stream %s: %d different events of %d records: %v", stream, len(ids), n, err)
-				return
+				r.t.Fatalf("stream %s: %d different events in %d records: %v", stream, len(events), n, err)
 			}
-			fetched.EachRecord(func(rec *kgo.Record) { n++; ids[string(rec.Value)]++ })
+			fetched.EachRecord(func(rec *kgo.Record) { n++; events[string(rec.Value)] = true })
 		}
-	}
-	for _, stream := range streams {
-		read(stream, 0)
+		client.Close()
+		if len(events) != reloadEvents {
+			r.t.Errorf("stream %s: %d different events in %d records", stream, len(events), reloadEvents)
+		}
 	}
 	if err := r.stop(); err != nil {
 		r.t.Error(err)
 	}
 	for _, stream := range streams {
-		if len(found[stream]) != reloadEvents {
-			r.t.Errorf("stream %s: %d different events in the first %d records", stream, len(found[stream]), reloadEvents)
-		}
 		if n := committed(r.t, r.kafka, "export."+stream); n != reloadEvents {
 			r.t.Errorf("stream %s: %d records, want %d", stream, n, reloadEvents)
 		}
@@ -200,7 +208,7 @@ func (r *reloading) wantAll(streams ...string) {
 // committed counts the committed records of a topic with one partition.
 func committed(t *testing.T, kafka *servers.Cluster, topic string) (n int) {
 	t.Helper()
-	client := servers.Client(t, kafka.ListenAddrs()[0], kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	client := reader(t, kafka, topic, kgo.KeepControlRecords())
 	defer client.Close()
 	info := kafka.PartitionInfo(topic, 0)
 	for last := int64(-1); last < info.HighWatermark-1; {
@@ -273,10 +281,11 @@ func TestReloadMistake(t *testing.T) {
 	if n := r.metric(reload); n != 1 {
 		t.Errorf("%s is %d at the start", reload, n)
 	}
+	restart := strings.Replace(good, "}", ", HTTP_ALLOWED_HOSTS: example.com}", 1)
 	for bad, want := range map[string]string{
-		"streams:\n  steady: {EXPORT_PAGE_SIZE: many}\n  new:\n": r.path + `:2:30: EXPORT_PAGE_SIZE: \"many\" is not a whole number`,
+		"streams:\n  steady: {EXPORT_PAGE_SIZE: many}\n": r.path + `:2:30: EXPORT_PAGE_SIZE: \"many\" is not`,
 		"streams: [": r.path + ":1:1: is not YAML",
-		strings.Replace(good, "}", ", HTTP_ALLOWED_HOSTS: example.com}", 1): "HTTP_ALLOWED_HOSTS changed, which requires a restart of the process",
+		restart:      "HTTP_ALLOWED_HOSTS changed, which requires a restart of the process",
 		"streams:\n": r.path + ":1:1: names no stream",
 	} {
 		r.reload(bad, "settings not reloaded")

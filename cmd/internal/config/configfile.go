@@ -88,7 +88,7 @@ func (f *streamsFile) valueOf(v *streamsfile.Value) string {
 
 // checkConfig reports the mistakes in the file that BRIDGE_CONFIG names, except for the
 // values of settings. It returns a warning if BRIDGE_STREAMS leaves out streams of it.
-func (l *loader) checkConfig(names []string) (warnings []string) {
+func (l *loader) checkConfig(names []string) []string {
 	f := l.src.config
 	if f == nil {
 		return nil
@@ -115,14 +115,15 @@ func (l *loader) checkConfig(names []string) (warnings []string) {
 	left := f.Names()
 	for _, name := range names {
 		if !slices.Contains(left, name) {
-			l.addf(streamsVariable, "%s: stream %s is not in %s; one of: %s", streamsVariable, name, f.Path, someOf(f.Names()))
+			l.addf(streamsVariable, "%s: stream %s is not in %s; one of: %s",
+				streamsVariable, name, f.Path, someOf(f.Names()))
 		}
 		left = slices.DeleteFunc(left, func(each string) bool { return each == name })
 	}
 	if len(left) > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s leaves out streams of %s: %s", streamsVariable, f.Path, someOf(left)))
+		return []string{fmt.Sprintf("%s leaves out streams of %s: %s", streamsVariable, f.Path, someOf(left))}
 	}
-	return warnings
+	return nil
 }
 
 // checkName reports a value that has no place in the file: of an unknown setting, of one
@@ -145,7 +146,8 @@ func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string)
 	case v.List && (isFile || known.typ.Kind() != reflect.Slice):
 		l.addAt(v.At, v.Name, v.Name+" takes one value, not a list")
 	case known.Secret && !isFile && !open(known, v.Text):
-		l.addAt(v.At, v.Name, fmt.Sprintf("%s is a secret and has no place in the file; set %s%s to the path of a file with it, or set it in the environment", v.Name, v.Name, FileSuffix))
+		l.addAt(v.At, v.Name, fmt.Sprintf("%s is a secret and has no place in the file; "+
+			"set %s%s to the path of a file with it, or set it in the environment", v.Name, v.Name, FileSuffix))
 	case !isFile: // whether or not a variable takes precedence
 		if _, err := known.parse(v.Text); err != nil {
 			l.addAt(v.At, v.Name, fmt.Sprintf("%s: %v", v.Name, err))

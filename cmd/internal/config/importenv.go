@@ -57,7 +57,8 @@ func (s sources) imported(v *Variable, stream string) (value streamsfile.Value, 
 	case from.kind == FromFile:
 		return streamsfile.Value{Name: v.Name + FileSuffix, Text: absolute(from.path)}, ""
 	case v.Secret && !open(v, text):
-		return value, fmt.Sprintf("%s is a secret and stays where it is; to move it, write it to a file and set %s%s", from.name, from.name, FileSuffix)
+		return value, fmt.Sprintf("%s is a secret and stays where it is; to move it, write it to a file and set %s%s",
+			from.name, from.name, FileSuffix)
 	case v.Name == profileVariable && isPath(text):
 		text = absolute(text)
 	}

@@ -8,7 +8,8 @@ import (
 // FileSchema describes the file that BRIDGE_CONFIG names. Secrets are members by their
 // files only.
 func FileSchema(vars []Variable) *jsonSchema {
-	settings, stream := closedObject("settings of the process, and of all its streams"), closedObject("settings of one stream")
+	settings := closedObject("settings of the process, and of all its streams")
+	stream := closedObject("settings of one stream")
 	for i := range vars {
 		v := &vars[i]
 		if v.Name == configVariable || v.Name == streamsVariable {
@@ -29,8 +30,11 @@ func FileSchema(vars []Variable) *jsonSchema {
 	}
 	ref := &jsonSchema{Ref: "#/$defs/stream"}
 	name := &jsonSchema{Type: []string{"string", "integer"}, Pattern: streamName.String()}
-	streams := &jsonSchema{
-		Description: "streams by name, each with settings of its own", Type: []string{"object", "null"}, PropertyNames: &jsonSchema{Pattern: name.Pattern}, AdditionalProperties: ref,
+	byName := func(description string) *jsonSchema {
+		return &jsonSchema{
+			Description: description, Type: []string{"object", "null"},
+			PropertyNames: &jsonSchema{Pattern: name.Pattern}, AdditionalProperties: ref,
+		}
 	}
 	template := closedObject("many streams with the same settings; {name} in a value is the name of the stream")
 	template.Required = []string{"for"}
@@ -40,14 +44,15 @@ func FileSchema(vars []Variable) *jsonSchema {
 			AnyOf:       []*jsonSchema{{Type: []string{"string"}}, {Type: []string{"array"}, Items: name, MinItems: 1}},
 		},
 		"settings":  ref,
-		"overrides": {Description: "further settings of some of the streams, by name", Type: streams.Type, PropertyNames: streams.PropertyNames, AdditionalProperties: ref},
+		"overrides": byName("further settings of some of the streams, by name"),
 	}
 	root := closedObject("the streams of a process; flags and variables take precedence")
 	root.Dialect, root.Title = "https://json-schema.org/draft/2020-12/schema", "Streams of exportbridge"
 	root.Type = []string{"object"}
 	root.Defs = map[string]*jsonSchema{"stream": stream}
 	root.Properties = map[string]*jsonSchema{
-		"settings": settings, "streams": streams, "templates": {Type: []string{"array"}, Items: template},
+		"settings": settings, "streams": byName("streams by name, each with settings of its own"),
+		"templates": {Type: []string{"array"}, Items: template},
 	}
 	return root
 }

@@ -96,7 +96,8 @@ var variables = sync.OnceValue(func() []Variable {
 // streamParts are the structs with the settings of a stream, as they are by default.
 func streamParts() []any {
 	return []any{
-		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(), kafkastream.DefaultConfig(),
+		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(),
+		kafkastream.DefaultConfig(),
 	}
 }
 

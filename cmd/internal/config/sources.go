@@ -62,8 +62,8 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 	}
 	return sources{
 		layers: []layer{
-			{kind: FromFlag, vars: flags}, {kind: FromCommand, vars: preset}, {kind: FromEnv, vars: env}, {kind: FromEnvFile, vars: envFile},
-			{kind: FromConfig},
+			{kind: FromFlag, vars: flags}, {kind: FromCommand, vars: preset},
+			{kind: FromEnv, vars: env}, {kind: FromEnvFile, vars: envFile}, {kind: FromConfig},
 		},
 		files: new(valueFiles),
 	}

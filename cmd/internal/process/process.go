@@ -138,12 +138,13 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	for i := range s.Streams {
 		st, err := p.wire(&s.Streams[i])
 		if err != nil {
+			closeAll(all)
 			return nil, errors.Join(err, p.Close())
 		}
 		all = append(all, st)
-		p.streams.set(slices.Clone(all))
 		p.adopt(st)
 	}
+	p.streams.set(all)
 	if o.Reload != nil {
 		p.metrics.Reloaded(true)
 	}
@@ -167,8 +168,8 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	log := p.log.With(logComponent, componentHTTP)
 	parts := ops.Parts{
-		Version: p.options.Build.Version, Metrics: p.metrics, Records: liveRecords{p}, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
-		Logger: log, Page: ui.Handler(),
+		Version: p.options.Build.Version, Metrics: p.metrics, Records: liveRecords{p}, Jobs: p.jobs,
+		Log: p.tail, Samples: p.samples, Logger: log, Page: ui.Handler(),
 		Controller: func(name string) ops.Controller { return p.operators.Load().controllers[name] },
 		Streams: func() []ops.Stream {
 			var all []ops.Stream

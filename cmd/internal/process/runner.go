@@ -191,8 +191,8 @@ func (r *runner) reload(l loaded) error {
 			r.p.announce(st)
 		}
 	}
-	r.p.log.Info("settings reloaded", "added", strings.Join(changes.Added, ","), "removed", strings.Join(changes.Removed, ","),
-		"restarted", changes.Restarted())
+	r.p.log.Info("settings reloaded", "added", strings.Join(changes.Added, ","),
+		"removed", strings.Join(changes.Removed, ","), "restarted", changes.Restarted())
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,7 @@ type stream struct {
 func (st *stream) Status() bridge.Status {
 	s := st.bridge.Status()
 	if w := st.outdated.Load(); w != nil {
-		s.Warnings = append(s.Warnings[:len(s.Warnings):len(s.Warnings)], *w)
+		s.Warnings = append(slices.Clip(s.Warnings), *w)
 	}
 	return s
 }
@@ -59,24 +60,34 @@ func (st *stream) close() {
 
 // streams are the streams of a process, those that wait for a predecessor included. Only
 // New and runner change them; their methods may be called concurrently.
-type streams struct{ all atomic.Pointer[[]*stream] }
+type streams struct{ now atomic.Pointer[streamSet] }
+
+// streamSet is never changed.
+type streamSet struct {
+	all    []*stream
+	byName map[string]*stream
+}
 
 // list returns the streams. The caller does not change the list.
 func (s *streams) list() []*stream {
-	if all := s.all.Load(); all != nil {
-		return *all
+	if now := s.now.Load(); now != nil {
+		return now.all
 	}
 	return nil
 }
 
-func (s *streams) set(all []*stream) { s.all.Store(&all) }
+func (s *streams) set(all []*stream) {
+	now := &streamSet{slices.Clone(all), make(map[string]*stream, len(all))}
+	for _, st := range all {
+		now.byName[st.name] = st
+	}
+	s.now.Store(now)
+}
 
 // named returns the stream of a name, nil if there is none.
 func (s *streams) named(name string) *stream {
-	for _, st := range s.list() {
-		if st.name == name {
-			return st
-		}
+	if now := s.now.Load(); now != nil {
+		return now.byName[name]
 	}
 	return nil
 }

@@ -113,7 +113,8 @@ func (r *reader) members(n *yaml.Node, of string, known ...string) []member {
 		case key.Kind != yaml.ScalarNode || m.name == "":
 			r.addf(m.at, "a name in %s must be text, not %s", of, kindOf(key))
 		case key.Tag == "!!merge":
-			r.addf(m.at, "merge keys are not supported; write the settings of many streams in %s: or in a template", settingsKey)
+			r.addf(m.at, "merge keys are not supported; write the settings of many streams in %s: or in a template",
+				settingsKey)
 		case twice:
 			r.addf(m.at, "%s is listed twice; see line %d", m.name, before.Line)
 		case len(known) > 0 && !slices.Contains(known, m.name):
@@ -232,7 +233,8 @@ func (r *reader) names(n *yaml.Node) []named {
 			names = append(names, named{item.Value, r.at(item)})
 		}
 	default:
-		r.addf(r.at(n), "%s: must be the path of a file with one name a line, or a list of names, not %s", forKey, kindOf(n))
+		r.addf(r.at(n), "%s: must be the path of a file with one name a line, or a list of names, not %s",
+			forKey, kindOf(n))
 	}
 	return names
 }
