@@ -43,7 +43,7 @@ type reloading struct {
 
 // lines is a log. It may be used concurrently.
 type lines struct {
-	mu   sync.Mutex // guards text
+	mu   sync.Mutex // guards text while the process runs
 	text bytes.Buffer
 }
 
@@ -270,6 +270,26 @@ func TestReload(t *testing.T) {
 		t.Errorf("the steady stream has started %d times", n)
 	}
 	r.wantAll("steady", "changed", "a", "b", "c")
+	r.log.wantHandovers(t, "changed", restarts)
+}
+
+// wantHandovers checks that each run of a stream was released before the next one began.
+func (l *lines) wantHandovers(t *testing.T, stream string, want int) {
+	t.Helper()
+	begun := regexp.MustCompile(`msg="(waiting for ownership|stream released)" stream=` + stream + `\n`)
+	var order []string
+	for _, found := range begun.FindAllStringSubmatch(l.text.String(), -1) {
+		order = append(order, found[1])
+	}
+	for n, what := range order {
+		if (what == "stream released") != (n%2 == 1) {
+			t.Errorf("stream %s: %q", stream, order)
+			break
+		}
+	}
+	if len(order) != 2*want+1 {
+		t.Errorf("stream %s: %q, want %d restarts", stream, order, want)
+	}
 }
 
 // TestReloadMistake: a bad file changes nothing, and is reported until it is mended.
