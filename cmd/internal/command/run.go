@@ -34,9 +34,9 @@ default, events and cursor are committed in one Kafka transaction; Redis keeps a
 copy of the cursor. The command runs until it is stopped; the next start resumes
 at the last commit. Unreachable servers are retried.
 
-With BRIDGE_CONFIG, the settings are reloaded on SIGHUP and when the file changes:
-streams are added and removed, and restarted if their own settings changed. A
-mistake changes nothing and is reported.
+With BRIDGE_CONFIG, SIGHUP or a change of the file reloads the settings: streams
+are added and removed, and restarted if their own settings changed. A mistake
+changes nothing and is reported.
 
 The first SIGTERM or Ctrl-C commits the batch in flight within
 BRIDGE_SHUTDOWN_TIMEOUT, and exits at most 3 s later. The second exits at once.`,
