@@ -4,6 +4,7 @@ package metrics
 import (
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,8 @@ type Metrics struct {
 	// initialise makes the series of a stream exist from the start: a rate over a series
 	// that appears with its first increment misses that increment.
 	initialise []func(stream string)
+	// forget removes the series of a stream.
+	forget []func(stream string)
 
 	requests     bounded
 	request      *prometheus.HistogramVec
@@ -56,7 +59,12 @@ type Metrics struct {
 	unsafe       *prometheus.GaugeVec
 	windows      *prometheus.GaugeVec
 	grown        *prometheus.CounterVec
-	// lost counts the losses that the engine found, by stream. The map never changes.
+	reload       *prometheus.GaugeVec // without a series until the first reload
+	losses       *perStream
+	refused      *perStream
+
+	mu sync.RWMutex // guards lost, and the series of windows of streams that are removed
+	// lost counts the losses that the engine found, by stream.
 	lost map[string]*atomic.Int64
 }
 
@@ -71,6 +79,10 @@ type Build struct {
 // statuses.
 func New(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
+	m.losses = newPerStream("broker_data_losses_total",
+		"Losses of acknowledged records or checkpoints: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
+	m.refused = newPerStream("checkpoints_refused_total",
+		"Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.")
 	m.defineSource()
 	m.defineSink()
 	m.stage = m.histogram("stage_duration_seconds",
@@ -98,18 +110,53 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 	m.windows = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "backfill_windows", Help: "Windows of known backfills and replays, by state.",
 	}, []string{"stream", "state"})
-	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, newStatusCollector(build, statuses))
+	m.reload = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "config_last_reload_successful",
+		Help: "1 if the streams run with the file of BRIDGE_CONFIG as it is, 0 if the last reload failed.",
+	}, nil)
+	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, m.reload, m.losses, m.refused,
+		newStatusCollector(build, statuses))
+	m.forget = append(m.forget, forgetIn(m.unsafe.MetricVec), forgetIn(m.windows.MetricVec))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
 	}
 	for _, stream := range streams {
-		m.lost[stream] = new(atomic.Int64)
-		for _, initialise := range m.initialise {
-			initialise(stream)
-		}
+		m.AddStream(stream)
 	}
 	return m
 }
+
+// AddStream makes the series of a stream exist.
+func (m *Metrics) AddStream(stream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost[stream] != nil {
+		return
+	}
+	m.lost[stream] = new(atomic.Int64)
+	for _, initialise := range m.initialise {
+		initialise(stream)
+	}
+}
+
+// RemoveStream removes the series of a stream, which has ended.
+func (m *Metrics) RemoveStream(stream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.lost, stream)
+	m.losses.set(stream, nil)
+	m.refused.set(stream, nil)
+	for _, forget := range m.forget {
+		forget(stream)
+	}
+}
+
+func forgetIn(v *prometheus.MetricVec) func(stream string) {
+	return func(stream string) { v.DeletePartialMatch(prometheus.Labels{"stream": stream}) }
+}
+
+// Reloaded says whether the last reload of the settings succeeded.
+func (m *Metrics) Reloaded(successful bool) { m.reload.WithLabelValues().Set(boolean(successful)) }
 
 func (m *Metrics) defineSource() {
 	m.requests = m.bounded("source_requests_total",
@@ -203,6 +250,7 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Count
 	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
 	v := prometheus.NewCounterVec(opts, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
+	m.forget = append(m.forget, forgetIn(v.MetricVec))
 	if len(labels) == 0 {
 		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
 	}
@@ -215,6 +263,7 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	}, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
+	m.forget = append(m.forget, forgetIn(v.MetricVec))
 	if len(labels) == 0 && name != lateEvents { // which few streams have
 		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
 	}
@@ -231,32 +280,37 @@ func (m *Metrics) Throttled(stream string) func(time.Duration) {
 // CountLosses adds a counter of a stream's acknowledged records that Kafka lost. Each
 // scrape calls losses, the number that brokers report. It must never fall.
 func (m *Metrics) CountLosses(stream string, losses func() int64) {
-	found := m.lost[stream]
+	found := m.lostOf(stream)
 	if found == nil {
 		found = new(atomic.Int64)
 	}
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Losses of acknowledged records or checkpoints: lost by a broker, " +
-			"or a topic was deleted, recreated, emptied or truncated. Must stay 0.",
-	}, func() float64 { return float64(losses() + found.Load()) }))
+	m.losses.set(stream, func() int64 { return losses() + found.Load() })
+}
+
+func (m *Metrics) lostOf(stream string) *atomic.Int64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.lost[stream]
 }
 
 // CountRefused adds a counter of the checkpoints that a stream rejected. Each scrape
 // calls refused, whose number must never fall.
 func (m *Metrics) CountRefused(stream string, refused func() int64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: namespace, Name: "checkpoints_refused_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.",
-	}, func() float64 { return float64(refused()) }))
+	m.refused.set(stream, refused)
 }
 
 // WindowStates are the states of the windows of backfills and replays.
 var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
 
 // Windows sets the number of windows of a stream's backfills and replays by state, 0 for
-// a state that is absent. A nil map removes the series: the numbers are unknown.
+// a state that is absent. A nil map removes the series: the numbers are unknown. A stream
+// that was removed has none.
 func (m *Metrics) Windows(stream string, byState map[string]int) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.lost[stream] == nil {
+		return
+	}
 	for _, state := range WindowStates {
 		if byState == nil {
 			m.windows.DeleteLabelValues(stream, state)
@@ -272,6 +326,9 @@ func (m *Metrics) Rejected(status int) { m.rejected.WithLabelValues(strconv.Itoa
 // Unsafe exposes an active setting that disables a protection, of the process if stream
 // is empty.
 func (m *Metrics) Unsafe(stream, setting string) { m.unsafe.WithLabelValues(stream, setting).Set(1) }
+
+// Safe removes the unsafe settings of a stream.
+func (m *Metrics) Safe(stream string) { forgetIn(m.unsafe.MetricVec)(stream) }
 
 // Observe implements bridge.Observer.
 func (m *Metrics) Observe(o bridge.Observation) {
@@ -311,7 +368,7 @@ func (m *Metrics) Observe(o bridge.Observation) {
 	case bridge.ObserveStuck:
 		m.stuck.inc(s, o.Code)
 	case bridge.ObserveTopic:
-		if lost := m.lost[s]; o.Code == bridge.TopicGrew {
+		if lost := m.lostOf(s); o.Code == bridge.TopicGrew {
 			m.grown.WithLabelValues(s).Inc()
 		} else if lost != nil {
 			lost.Add(1)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -102,5 +103,74 @@ func TestSimulateStops(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// TestReloadSignals: the program loads its file again on SIGHUP, and when the link to it
+// changes, as that of a ConfigMap does. Servers are not needed for that.
+func TestReloadSignals(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("windows has no SIGHUP")
+	}
+	dir := t.TempDir()
+	current := filepath.Join(dir, "..data")
+	publish := func(version, text string) {
+		folder := filepath.Join(dir, version)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "streams.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(folder, current+version); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(current+version, current); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("1", "streams: {events: }\n")
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args = []string{"exportbridge", "run"}
+	cmd.Env = []string{"BRIDGE_CONFIG=" + current + "/streams.yaml", "EXPORT_API_KEY=any", "KAFKA_BROKERS=127.0.0.1:1", "REDIS_URL=redis://127.0.0.1:1/0", "HTTP_ADDR=off", "BRIDGE_SHUTDOWN_TIMEOUT=1s", "LOG_FORMAT=text"}
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	await := func(text string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		t.Fatalf("the program ended without %q", text)
+	}
+	await("stream starts")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await("settings reloaded")
+	publish("2", "streams: {events: , Users: }\n")
+	await(`settings not reloaded; the streams go on unchanged`)
+	publish("3", "streams: {events: , users: }\n")
+	await("settings reloaded")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, said)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }

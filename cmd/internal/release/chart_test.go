@@ -272,6 +272,37 @@ func TestChartSecrets(t *testing.T) {
 	}
 }
 
+// TestChartConfig: the files of streams are in a ConfigMap, which BRIDGE_CONFIG names where
+// it is mounted as a folder.
+func TestChartConfig(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"streams.yaml": "streams:\n  events:\n", "tenants.txt": "acme\n"}
+	values, err := yaml.Marshal(map[string]any{"config": files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := render(t, string(values), "exportbridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made corev1.ConfigMap
+	if err := yaml.UnmarshalStrict([]byte(rendered["exportbridge/templates/configfiles.yaml"]), &made); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(files, made.Data); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	pod := objects(t, string(values), "exportbridge")["StatefulSet"].(*appsv1.StatefulSet).Spec.Template.Spec
+	mount := pod.Containers[0].VolumeMounts[1]
+	if source := pod.Volumes[0].ConfigMap; source == nil || source.Name != made.Name || mount.Name != pod.Volumes[0].Name || mount.SubPath != "" {
+		t.Errorf("volume %+v, mount %+v", pod.Volumes[0], mount)
+	}
+	want := corev1.EnvVar{Name: "BRIDGE_CONFIG", Value: mount.MountPath + "/streams.yaml"}
+	if !slices.ContainsFunc(pod.Containers[0].Env, func(v corev1.EnvVar) bool { return reflect.DeepEqual(v, want) }) {
+		t.Errorf("nothing sets %v", want)
+	}
+}
+
 // TestChartRefuses: a wrong value is an error that names it.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
@@ -287,6 +318,7 @@ func TestChartRefuses(t *testing.T) {
 		"secrets: {EXPORT_API_KEY_FILE: {name: a, key: b}}":             "EXPORT_API_KEY_FILE",
 		"networkPolicy: {from: []}":                                     "from",
 		"networkPolicy: {ports: [0]}":                                   "ports",
+		"config: {tenants.txt: acme}":                                   "streams.yaml",
 		"replicas: two":                                                 "replicas",
 		"podMonitor: {enabled: true, interval: soon}":                   "interval",
 		"image: {repository: ''}":                                       "repository",

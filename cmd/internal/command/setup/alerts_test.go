@@ -119,6 +119,11 @@ var alertCases = []alertCase{
 	{"a border overflows", map[string]string{`cursor_no_progress_total{stream="events",kind="border_overlap"}`: "0x20 1x1000"}, "10m", []string{"BorderOverlap ticket"}},
 	{"a full page without a next one", map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x600"}, "2h", []string{"Warning ticket"}},
 	{"a full page for half an hour", map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x120 stale"}, "2h", nil},
+	{"a file with a mistake", map[string]string{
+		`config_last_reload_successful{instance="a"}`:                       "1x20 0x1000",
+		`stream_warning{instance="a",stream="events",code="config_reload"}`: "1x600",
+	}, "2h", []string{"ConfigNotReloaded ticket"}},
+	{"a mistake is mended", map[string]string{`config_last_reload_successful{instance="a"}`: "1x20 0x16 1x1000"}, "2h", nil},
 	{"an event is dropped", map[string]string{`events_unaccounted_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsUnaccounted page"}},
 	{"a backfill at work", map[string]string{`backfill_windows{stream="events",state="running"}`: "8x600"}, "1h", nil},
 	{"a backfill was killed", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x1000"}, "25m", []string{"BackfillInterrupted ticket"}},
@@ -274,6 +279,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 	})
 	m.CountLosses("events", func() int64 { return 0 })
 	m.CountRefused("events", func() int64 { return 0 })
+	m.Reloaded(true)
 	m.Windows("events", map[string]int{})
 	families, err := m.Registry().Gather()
 	if err != nil {

@@ -81,7 +81,7 @@ func takesSeconds(ctx context.Context, st *config.Stream, err error, bounded boo
 		return false
 	}
 	defer client.Close()
-	_, err = client.Check(ctx, bounded)
+	_, err = exportapi.Inspector{Client: client}.Check(ctx, bounded)
 	return err == nil
 }
 
