@@ -115,7 +115,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	for i := range s.Streams {
 		names[i] = s.Streams[i].Name
 	}
-	p.metrics = metrics.New(o.Build, names, p.statuses)
+	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
