@@ -25,13 +25,13 @@ var ErrStopping = errors.New("the process is shutting down")
 // stops, its jobs stop at the end of their transactions and can be resumed in any process.
 // All methods may be called concurrently.
 type Host struct {
-	planners []*Planner
-	ended    func(job *Job, err error)
-	starts   chan *hosted
-	stopped  chan struct{} // closed when no job starts any more
+	ended   func(job *Job, err error)
+	starts  chan *hosted
+	stopped chan struct{} // closed when no job starts any more
 
-	mu   sync.Mutex         // guards all below
-	jobs map[string]*hosted // unfinished jobs
+	mu       sync.Mutex         // guards all below
+	planners []*Planner         // never changed, but replaced
+	jobs     map[string]*hosted // unfinished jobs
 
 	troubles []trouble // oldest first
 }
@@ -114,8 +114,21 @@ func (h *Host) Plan(ctx context.Context, stream string, s *Spec) (*Plan, error) 
 	return p.Plan(ctx, &own, time.Now())
 }
 
+// SetPlanners changes the streams. The jobs that run go on as they were planned.
+func (h *Host) SetPlanners(planners []*Planner) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.planners = planners
+}
+
+func (h *Host) all() []*Planner {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.planners
+}
+
 func (h *Host) planner(stream string) (*Planner, error) {
-	for _, p := range h.planners {
+	for _, p := range h.all() {
 		if p.Name() == stream {
 			return p, nil
 		}
@@ -145,7 +158,7 @@ func (h *Host) Start(ctx context.Context, plan *Plan) error {
 // more than HostedWindows windows at a time keeps its plan.
 func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job, err error) {
 	r := &Resumption{ID: id, hasty: true} // an HTTP request cannot wait for another process
-	for _, p := range h.planners {
+	for _, p := range h.all() {
 		if job, err = p.Resumable(ctx, r); isUnknown(err) {
 			continue
 		}
@@ -165,7 +178,7 @@ func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job
 
 // Cancel cancels a job of any process, as Jobs.Cancel does.
 func (h *Host) Cancel(ctx context.Context, c Cancellation, execute bool) (job Job, err error) {
-	for _, p := range h.planners {
+	for _, p := range h.all() {
 		if job, err = p.Jobs.Cancel(ctx, c, execute); !isUnknown(err) {
 			return job, err
 		}

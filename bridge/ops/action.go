@@ -137,7 +137,11 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	}
 	switch {
 	case !req.Execute:
-		m, err := h.Controllers[stream].Plan(ctx, to)
+		c, err := h.controller(stream)
+		if err != nil {
+			return nil, err
+		}
+		m, err := c.Plan(ctx, to)
 		if err != nil {
 			return nil, steered(err)
 		}
@@ -225,8 +229,12 @@ func (h *handler) do(
 	if err := checkReason(by.Reason); err != nil {
 		return nil, err
 	}
+	c, err := h.controller(stream)
+	if err != nil {
+		return nil, err
+	}
 	log := h.Logger.With("stream", stream, "action", action, "who", by.Who, "reason", by.Reason)
-	done, err := change(h.Controllers[stream])
+	done, err := change(c)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
 		return nil, steered(err)

@@ -116,7 +116,7 @@ func newSite(cfg ops.Config, change ...func(*ops.Parts)) *site {
 	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle, Mode: bridge.ExactlyOnce}, turning: true}
 	c, r := &fakeController{epoch: 3}, new(fakeRecords)
 	parts := ops.Parts{
-		Version: "v1", Metrics: metricsOf(s), Streams: []ops.Stream{s}, Controllers: map[string]ops.Controller{"events": c}, Records: r,
+		Version: "v1", Metrics: metricsOf(s), Streams: func() []ops.Stream { return []ops.Stream{s} }, Controller: func(string) ops.Controller { return c }, Records: r,
 	}
 	for _, f := range change {
 		f(&parts)

@@ -94,13 +94,13 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
 	defer ping.Stop()
-	err := s.sendStatus(h.Streams, time.Now())
+	err := s.sendStatus(h.Streams(), time.Now())
 	for err == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-status.C:
-			err = s.sendStatus(h.Streams, now)
+			err = s.sendStatus(h.Streams(), now)
 		case <-ping.C:
 			err = s.write(": ping\n\n")
 		case entry, ok := <-logs:

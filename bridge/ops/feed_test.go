@@ -41,7 +41,7 @@ type feedServer struct {
 func startFeed(t *testing.T, s ops.Stream, values bool) *feedServer {
 	t.Helper()
 	tail, samples := ops.NewLogTail(slog.DiscardHandler), ops.NewSampler([]string{"events"}, values)
-	f := serveFeed(t, ops.Parts{Streams: []ops.Stream{s}, Log: tail, Samples: samples})
+	f := serveFeed(t, ops.Parts{Streams: func() []ops.Stream { return []ops.Stream{s} }, Log: tail, Samples: samples})
 	f.log, f.samples = slog.New(tail), samples
 	return f
 }

@@ -24,11 +24,12 @@ type Stream interface {
 type Parts struct {
 	// Version is the program's, for the web UI.
 	Version string
-	// Metrics and Streams are required.
+	// Metrics and Streams are required. Streams returns the streams of the process, which
+	// may change.
 	Metrics *metrics.Metrics
-	Streams []Stream
-	// Controllers show and change the streams, by name.
-	Controllers map[string]Controller
+	Streams func() []Stream
+	// Controller returns what shows and changes a stream, nil for an unknown one.
+	Controller func(stream string) Controller
 	// Records reads dead letters and jobs.
 	Records Records
 	// Jobs starts, resumes and cancels jobs; it requires Records.
@@ -71,7 +72,7 @@ const denialRate = 100
 //	/readyz   200 unless a stream is blocked; ?verbose lists all streams. Alias:
 //	          /ready.
 //	/metrics  Prometheus.
-//	/api/v1/  Controllers, Records and Jobs as JSON, and server-sent events.
+//	/api/v1/  Controller, Records and Jobs as JSON, and server-sent events.
 //	/debug/pprof/  for localhost, if PProf is set.
 //	/         the web UI.
 //
@@ -110,7 +111,7 @@ func (h *handler) route(mux *http.ServeMux) {
 		mux.HandleFunc("POST /api/v1/jobs/{job}/resume", h.action(jobID, h.resumeJob))
 		mux.HandleFunc("POST /api/v1/jobs/{job}/cancel", h.action(jobID, h.cancelJob))
 	}
-	if h.Controllers != nil {
+	if h.Controller != nil {
 		mux.HandleFunc("GET /api/v1/status", h.query(0, h.status))
 		mux.HandleFunc("GET /api/v1/streams/{stream}/history", h.query(0, h.history))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/pause", h.action(h.stream, h.pause))

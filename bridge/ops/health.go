@@ -13,7 +13,7 @@ import (
 
 // live answers the liveness probe.
 func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
-	for _, s := range h.Streams {
+	for _, s := range h.Streams() {
 		if !s.Alive() {
 			const why = ": commit loop stalled for 1m, or a request to the API that does not end"
 			http.Error(w, "stream "+s.Status().Stream+why, http.StatusServiceUnavailable)
@@ -27,8 +27,8 @@ func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 // ready.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusOK
-	lines := make([]string, 0, len(h.Streams))
-	for _, s := range h.Streams {
+	var lines []string
+	for _, s := range h.Streams() {
 		st := s.Status()
 		if st.State == bridge.StateBlocked || st.State == bridge.StateStopped && st.Ended == "" {
 			code = http.StatusServiceUnavailable

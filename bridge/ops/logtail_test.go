@@ -39,7 +39,7 @@ func TestLogIsKept(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	tail := ops.NewLogTail(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}))
-	f := serveFeed(t, ops.Parts{Streams: []ops.Stream{still{}}, Log: tail})
+	f := serveFeed(t, ops.Parts{Streams: func() []ops.Stream { return []ops.Stream{still{}} }, Log: tail})
 	log := slog.New(tail)
 	log.Debug("debug")
 	for i := range 120 {
@@ -72,7 +72,7 @@ func TestLogIsKept(t *testing.T) {
 func TestSlowCallerIsLetGo(t *testing.T) {
 	t.Parallel()
 	tail := ops.NewLogTail(slog.DiscardHandler)
-	f := serveFeed(t, ops.Parts{Streams: []ops.Stream{still{}}, Log: tail})
+	f := serveFeed(t, ops.Parts{Streams: func() []ops.Stream { return []ops.Stream{still{}} }, Log: tail})
 	feed := f.connect(t)
 	await(t, feed, "status", "")
 	log := slog.New(tail)

@@ -33,7 +33,7 @@ func metricsOf(s *fakeStream) *metrics.Metrics {
 // answerOf is the answer of a server of one stream.
 func answerOf(s *fakeStream, m *metrics.Metrics, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	h := ops.Handler(ops.Config{}, ops.Parts{Metrics: m, Streams: []ops.Stream{s}})
+	h := ops.Handler(ops.Config{}, ops.Parts{Metrics: m, Streams: func() []ops.Stream { return []ops.Stream{s} }})
 	h.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
 	return w
 }

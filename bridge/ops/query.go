@@ -39,15 +39,15 @@ func (h *handler) session(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, http.StatusOK, session{
-		Version: h.Version, Now: time.Now().UTC(), Write: h.Controllers != nil && refused == nil,
+		Version: h.Version, Now: time.Now().UTC(), Write: h.Controller != nil && refused == nil,
 		NeedsToken: h.guard.token != nil, ShowEvents: h.config.ShowEvents, Streams: h.names(),
 	})
 }
 
 func (h *handler) names() []string {
-	names := make([]string, len(h.Streams))
-	for i, s := range h.Streams {
-		names[i] = s.Status().Stream
+	var names []string
+	for _, s := range h.Streams() {
+		names = append(names, s.Status().Stream)
 	}
 	return names
 }
@@ -66,13 +66,27 @@ func (h *handler) knowsStream(asked string) error {
 	return errorf(http.StatusNotFound, "one of: "+strings.Join(names, ", "), "unknown stream %q", shorten(asked))
 }
 
+// controller returns the controller of a stream, which may have been removed since the
+// request arrived.
+func (h *handler) controller(stream string) (Controller, error) {
+	if c := h.Controller(stream); c != nil {
+		return c, nil
+	}
+	return nil, errorf(http.StatusNotFound, "one of: "+strings.Join(h.names(), ", "), "unknown stream %q", shorten(stream))
+}
+
 func (h *handler) status(*http.Request) (string, reader, error) {
 	return "", func(ctx context.Context) (any, error) {
-		names := h.names()
-		all := make([]control.Report, len(names))
+		var known []Controller
+		for _, name := range h.names() {
+			if c := h.Controller(name); c != nil {
+				known = append(known, c)
+			}
+		}
+		all := make([]control.Report, len(known))
 		var asking sync.WaitGroup
-		for i, name := range names {
-			asking.Go(func() { all[i] = h.Controllers[name].Status(ctx) })
+		for i, c := range known {
+			asking.Go(func() { all[i] = c.Status(ctx) })
 		}
 		asking.Wait()
 		return all, nil
@@ -96,7 +110,11 @@ func (h *handler) history(r *http.Request) (string, reader, error) {
 		q.Since = time.UnixMilli(ms).UTC()
 	}
 	return fmt.Sprint(stream, "/", q), func(ctx context.Context) (any, error) {
-		found, err := h.Controllers[stream].History(ctx, q)
+		c, err := h.controller(stream)
+		if err != nil {
+			return nil, err
+		}
+		found, err := c.History(ctx, q)
 		return historyOf(&found), steered(err)
 	}, nil
 }

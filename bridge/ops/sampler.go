@@ -45,8 +45,9 @@ type Sample struct {
 type Sampler struct {
 	values bool // may be shown, as may ids and hashes of keys
 	salt   []byte
-	every  time.Duration
-	lanes  map[string]*lane // by stream; never changed
+
+	lanesMu sync.RWMutex     // guards lanes
+	lanes   map[string]*lane // by stream
 
 	following atomic.Int32
 	mu        sync.Mutex // guards followers
@@ -63,14 +64,30 @@ type lane struct {
 // NewSampler returns a Sampler for these streams, with at most five samples a second
 // in total. values exposes the values of events, their ids and hashes of their keys.
 func NewSampler(streams []string, values bool) *Sampler {
-	s := &Sampler{
-		values: values, salt: []byte(rand.Text()), every: samplePause * time.Duration(max(1, len(streams))),
-		lanes: make(map[string]*lane), followers: make(map[chan Sample]struct{}),
-	}
-	for _, name := range streams {
-		s.lanes[name] = new(lane)
-	}
+	s := &Sampler{values: values, salt: []byte(rand.Text()), lanes: make(map[string]*lane), followers: make(map[chan Sample]struct{})}
+	s.SetStreams(streams)
 	return s
+}
+
+// SetStreams changes the streams.
+func (s *Sampler) SetStreams(streams []string) {
+	s.lanesMu.Lock()
+	defer s.lanesMu.Unlock()
+	before := s.lanes
+	s.lanes = make(map[string]*lane, len(streams))
+	for _, name := range streams {
+		if s.lanes[name] = before[name]; s.lanes[name] == nil {
+			s.lanes[name] = new(lane)
+		}
+	}
+}
+
+// lane returns the lane of a stream, nil for an unknown one, and the minimum time between
+// two of its samples.
+func (s *Sampler) lane(stream string) (l *lane, every time.Duration) {
+	s.lanesMu.RLock()
+	defer s.lanesMu.RUnlock()
+	return s.lanes[stream], samplePause * time.Duration(max(1, len(s.lanes)))
 }
 
 // Offer takes a sample if one is due. Only then it calls make, which leaves Value
@@ -79,14 +96,14 @@ func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
 	if s.following.Load() == 0 {
 		return
 	}
-	l := s.lanes[stream]
+	l, every := s.lane(stream)
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.last) < s.every {
+	if now.Sub(l.last) < every {
 		return
 	}
 	sample := make(s.values)
@@ -128,7 +145,7 @@ func (s *Sampler) Observe(o bridge.Observation) {
 // settle sends the pending sample of a stream, or drops it if its transaction may
 // have been aborted.
 func (s *Sampler) settle(stream string, committed bool) {
-	l := s.lanes[stream]
+	l, _ := s.lane(stream)
 	if l == nil {
 		return
 	}

@@ -69,7 +69,7 @@ func (h *heavy) Status(context.Context) control.Report {
 func heavySite() (*site, *heavy) {
 	h := &heavy{}
 	return newSite(ops.Config{}, func(p *ops.Parts) {
-		p.Records, p.Controllers = h, map[string]ops.Controller{"events": h}
+		p.Records, p.Controller = h, func(string) ops.Controller { return h }
 	}), h
 }
 

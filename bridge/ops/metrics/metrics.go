@@ -4,6 +4,7 @@ package metrics
 import (
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,8 @@ type Metrics struct {
 	// initialise makes the series of a stream exist from the start: a rate over a series
 	// that appears with its first increment misses that increment.
 	initialise []func(stream string)
+	// forget removes the series of a stream.
+	forget []func(stream string)
 
 	requests     bounded
 	request      histogram
@@ -58,9 +61,12 @@ type Metrics struct {
 	unsafe       *prometheus.GaugeVec
 	windows      *prometheus.GaugeVec
 	grown        counter
-	losses       readings
-	refused      readings
-	// lost counts the losses that the engine found, by stream. The map never changes.
+	reload       *prometheus.GaugeVec // without a series until the first reload
+	losses       *readings
+	refused      *readings
+
+	mu sync.RWMutex // guards lost, and the series of windows of streams that are removed
+	// lost counts the losses that the engine found, by stream.
 	lost map[string]*atomic.Int64
 }
 
@@ -74,7 +80,13 @@ type Build struct {
 // New returns the metrics of these streams, in their own registry. Each scrape calls
 // statuses.
 func New(build Build, detail Detail, streams []string, statuses func() []bridge.Status) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), perStream: detail.perStream(len(streams)), lost: make(map[string]*atomic.Int64)}
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), perStream: detail.perStream(len(streams)), lost: make(map[string]*atomic.Int64),
+	}
+	m.losses = newReadings("broker_data_losses_total", "Losses of acknowledged records or checkpoints: lost by a broker, "+
+		"or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
+	m.refused = newReadings("checkpoints_refused_total",
+		"Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.")
 	m.defineSource()
 	m.defineSink()
 	m.stage = m.histogram("stage_duration_seconds",
@@ -102,19 +114,53 @@ func New(build Build, detail Detail, streams []string, statuses func() []bridge.
 	m.windows = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "backfill_windows", Help: "Windows of known backfills and replays, by state.",
 	}, []string{"stream", "state"})
-	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, newStatusCollector(build, m.perStream, statuses))
+	m.reload = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "config_last_reload_successful",
+		Help: "1 if the streams run with the settings in the file of BRIDGE_CONFIG as it is, 0 if the last reload failed.",
+	}, nil)
+	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, m.reload, m.losses, m.refused, newStatusCollector(build, m.perStream, statuses))
+	m.forget = append(m.forget, forgetIn(m.unsafe.MetricVec), forgetIn(m.windows.MetricVec))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
 	}
 	for _, stream := range streams {
-		m.lost[stream] = new(atomic.Int64)
-		for _, initialise := range m.initialise {
-			initialise(stream)
-		}
+		m.AddStream(stream)
 	}
 	m.began = time.Now()
 	return m
 }
+
+// AddStream makes the series of a stream exist.
+func (m *Metrics) AddStream(stream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost[stream] != nil {
+		return
+	}
+	m.lost[stream] = new(atomic.Int64)
+	for _, initialise := range m.initialise {
+		initialise(stream)
+	}
+}
+
+// RemoveStream removes the series of a stream, which has ended.
+func (m *Metrics) RemoveStream(stream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.lost, stream)
+	m.losses.set(stream, nil)
+	m.refused.set(stream, nil)
+	for _, forget := range m.forget {
+		forget(stream)
+	}
+}
+
+func forgetIn(v *prometheus.MetricVec) func(stream string) {
+	return func(stream string) { v.DeletePartialMatch(prometheus.Labels{"stream": stream}) }
+}
+
+// Reloaded says whether the last reload of the settings succeeded.
+func (m *Metrics) Reloaded(successful bool) { m.reload.WithLabelValues().Set(boolean(successful)) }
 
 func (m *Metrics) defineSource() {
 	m.requests = m.bounded(always, "source_requests_total",
@@ -141,11 +187,6 @@ func (m *Metrics) defineSource() {
 }
 
 func (m *Metrics) defineSink() {
-	m.losses = m.readings("broker_data_losses_total",
-		"Losses of acknowledged records or checkpoints: lost by a broker, "+
-			"or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
-	m.refused = m.readings("checkpoints_refused_total",
-		"Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.")
 	m.pages = m.counter(together, "pages_committed_total", "Pages passed by the committed cursor.")
 	m.published = m.counter(always, "events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
 	m.bytes = m.counter(together, "event_bytes_published_total", "Bytes of record values published.")
@@ -218,26 +259,37 @@ func (m *Metrics) Throttled(stream string) func(time.Duration) {
 // CountLosses adds a counter of a stream's acknowledged records that Kafka lost. Each
 // scrape calls losses, the number that brokers report. It must never fall.
 func (m *Metrics) CountLosses(stream string, losses func() int64) {
-	found := m.lost[stream]
+	found := m.lostOf(stream)
 	if found == nil {
 		found = new(atomic.Int64)
 	}
-	m.losses.add(stream, func() int64 { return losses() + found.Load() })
+	m.losses.set(stream, func() int64 { return losses() + found.Load() })
+}
+
+func (m *Metrics) lostOf(stream string) *atomic.Int64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.lost[stream]
 }
 
 // CountRefused adds a counter of the checkpoints that a stream rejected. Each scrape
 // calls refused, whose number must never fall.
 func (m *Metrics) CountRefused(stream string, refused func() int64) {
-	m.refused.add(stream, refused)
+	m.refused.set(stream, refused)
 }
 
 // WindowStates are the states of the windows of backfills and replays.
 var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
 
 // Windows sets the number of windows of a stream's backfills and replays by state, 0 for
-// a state that is absent. A nil map removes the series: the numbers are unknown. In
-// DetailProcess a series of 0 is removed, too.
+// a state that is absent. A nil map removes the series: the numbers are unknown. A stream
+// that was removed has none, and in DetailProcess there is none for 0.
 func (m *Metrics) Windows(stream string, byState map[string]int) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.lost[stream] == nil {
+		return
+	}
 	for _, state := range WindowStates {
 		if byState == nil || !m.perStream && byState[state] == 0 {
 			m.windows.DeleteLabelValues(stream, state)
@@ -253,6 +305,9 @@ func (m *Metrics) Rejected(status int) { m.rejected.WithLabelValues(strconv.Itoa
 // Unsafe exposes an active setting that disables a protection, of the process if stream
 // is empty.
 func (m *Metrics) Unsafe(stream, setting string) { m.unsafe.WithLabelValues(stream, setting).Set(1) }
+
+// Safe removes the unsafe settings of a stream.
+func (m *Metrics) Safe(stream string) { forgetIn(m.unsafe.MetricVec)(stream) }
 
 // Observe implements bridge.Observer.
 func (m *Metrics) Observe(o bridge.Observation) {
@@ -292,7 +347,7 @@ func (m *Metrics) Observe(o bridge.Observation) {
 	case bridge.ObserveStuck:
 		m.stuck.inc(s, o.Code)
 	case bridge.ObserveTopic:
-		if lost := m.lost[s]; o.Code == bridge.TopicGrew {
+		if lost := m.lostOf(s); o.Code == bridge.TopicGrew {
 			m.grown.add(s, 1)
 		} else if lost != nil {
 			lost.Add(1)

@@ -253,3 +253,49 @@ func exposed(m *metrics.Metrics) string {
 	promhttp.HandlerFor(m, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
+
+// TestStreamsComeAndGo: a removed stream has no series, and another one all of its own
+// from the start.
+func TestStreamsComeAndGo(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(metrics.Build{}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return nil })
+	of := func(stream string) (n int) {
+		families, err := m.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, series := range f.GetMetric() {
+				for _, label := range series.GetLabel() {
+					if label.GetName() == "stream" && label.GetValue() == stream {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	use := func(stream string) {
+		m.CountLosses(stream, func() int64 { return 1 })
+		m.CountRefused(stream, func() int64 { return 1 })
+		m.Unsafe(stream, "EXPORT_INSECURE_HTTP")
+		m.Windows(stream, map[string]int{"done": 1})
+		m.Observe(bridge.Observation{Stream: stream, What: bridge.ObserveRetry, Code: "strange"})
+	}
+	use("events")
+	m.AddStream("users")
+	use("users")
+	if of("users") != of("events") || of("users") < 50 {
+		t.Errorf("%d series of an added stream, %d of the first one", of("users"), of("events"))
+	}
+	m.RemoveStream("users")
+	m.Windows("users", map[string]int{"done": 1}) // an answer that comes late
+	if n := of("users"); n > 0 {
+		t.Errorf("%d series of a removed stream", n)
+	}
+	m.AddStream("users")
+	use("users")
+	if of("users") != of("events") {
+		t.Errorf("%d series of a stream that is back, %d of the first one", of("users"), of("events"))
+	}
+}

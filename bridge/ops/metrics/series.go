@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,6 +82,7 @@ func (m *Metrics) counterVec(name, help string, labels ...string) *prometheus.Co
 	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
 	v := prometheus.NewCounterVec(opts, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
+	m.forget = append(m.forget, forgetIn(v.MetricVec))
 	return v
 }
 
@@ -105,6 +105,7 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	}, append([]string{"stream"}, labels...))
 	m.registry.MustRegister(v)
+	m.forget = append(m.forget, forgetIn(v.MetricVec))
 	if len(labels) == 0 && name != lateEvents { // which few streams have
 		m.start(together, func(stream string) { v.WithLabelValues(stream) })
 	}
@@ -113,39 +114,6 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 
 func (h histogram) observe(stream string, value float64) {
 	h.vec.WithLabelValues(h.label(stream)).Observe(value)
-}
-
-// readings are a counter whose value is read at each scrape.
-type readings struct {
-	desc *prometheus.Desc
-	mu   *sync.Mutex // guards of
-	of   map[string]func() int64
-}
-
-func (m *Metrics) readings(name, help string) readings {
-	desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, []string{"stream"}, nil)
-	r := readings{desc, new(sync.Mutex), make(map[string]func() int64)}
-	m.registry.MustRegister(r)
-	return r
-}
-
-// add adds a stream. The number of read must never fall.
-func (r readings) add(stream string, read func() int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.of[stream] = read
-}
-
-// Describe implements prometheus.Collector.
-func (r readings) Describe(out chan<- *prometheus.Desc) { out <- r.desc }
-
-// Collect implements prometheus.Collector.
-func (r readings) Collect(out chan<- prometheus.Metric) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for stream, read := range r.of {
-		out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(read()), stream)
-	}
 }
 
 // newFor is how long a new series of a counter is 0: the longest usual interval between

@@ -52,6 +52,7 @@ type App struct {
 	Environ []string
 	Given   map[string]string // settings from flags, by variable
 	envFile string
+	pipes   config.Pipes // read by Settings, for Reload
 	path    string       // of the command that failed
 	stream  string       // that --stream names, "" for none
 	several bool         // the settings have several streams

@@ -22,14 +22,8 @@ import (
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
 	s, err := config.Load(a.sources(preset), need)
 	if s != nil {
-		a.several = len(s.Streams) > 1
-		for i := range s.Streams {
-			hints := EngineHints
-			if a.several {
-				hints = hintsOf(s.Streams[i].Name)
-			}
-			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = hints, hints
-		}
+		a.several = len(s.Streams) > 1 || s.ConfigFile != ""
+		hint(s)
 		if a.logs && process.LogsJSON(a.Stderr, &s.Process) {
 			a.log = slog.New(slog.NewJSONHandler(a.Stderr, nil))
 		}
@@ -45,9 +39,31 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 	return s, wrong
 }
 
+// hint sets the hints of the streams. They name the stream if there are, or may be, several.
+func hint(s *config.Settings) {
+	for i := range s.Streams {
+		hints := EngineHints
+		if len(s.Streams) > 1 || s.ConfigFile != "" {
+			hints = hintsOf(s.Streams[i].Name)
+		}
+		s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = hints, hints
+	}
+}
+
+// Reload loads all settings again, for a process that runs. It may be called by another
+// goroutine than the command's, by one at a time.
+func (a *App) Reload() (*config.Settings, error) {
+	s, err := config.Load(a.sources(nil), config.UsesAll)
+	if s != nil {
+		hint(s)
+	}
+	return s, err
+}
+
 func (a *App) sources(preset map[string]string) config.Sources {
 	return config.Sources{
 		Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ),
+		Pipes: &a.pipes,
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +33,10 @@ func newRunCommand(a *cli.App) *cobra.Command {
 default, events and cursor are committed in one Kafka transaction; Redis keeps a
 copy of the cursor. The command runs until it is stopped; the next start resumes
 at the last commit. Unreachable servers are retried.
+
+With BRIDGE_CONFIG, the settings are reloaded on SIGHUP and when the file changes:
+streams are added and removed, and restarted if their own settings changed. A
+mistake changes nothing and is reported.
 
 The first SIGTERM or Ctrl-C commits the batch in flight within
 BRIDGE_SHUTDOWN_TIMEOUT, and exits at most 3 s later. The second exits at once.`,
@@ -76,7 +83,14 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engin
 	line := process.NewStatusLine(a.Stderr)
 	log := process.NewLogger(line, &s.Process, a.Environ)
 	defer process.FlushLog(log)
-	p, err := process.New(ctx, s, ProcessOptions(a, s, limits, log))
+	o := ProcessOptions(a, limits, log)
+	if s.ConfigFile != "" && limits == (engine.Limits{}) {
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+		o.Reload = &process.Reload{Load: a.Reload, Now: hangups}
+	}
+	p, err := process.New(ctx, s, o)
 	if err != nil {
 		return RunError(err)
 	}
@@ -85,15 +99,16 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engin
 }
 
 // ProcessOptions are the options of the process of a bridge.
-func ProcessOptions(a *cli.App, s *config.Settings, limits engine.Limits, log *slog.Logger) process.Options {
-	build, own := cli.ReadBuildInfo(), unwatched(s)
+func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.Options {
+	build := cli.ReadBuildInfo()
 	var jobs kafkasink.JobLogs
 	return process.Options{
 		Build:   metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 		Limits:  limits,
 		Log:     log,
 		Environ: a.Environ,
-		Control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records) {
+		Control: func(client *cursorstore.Client, s *config.Settings) (map[string]ops.Controller, ops.Records) {
+			own := unwatched(s)
 			return controllers(client, own), &records{all: own}
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {

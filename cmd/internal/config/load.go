@@ -12,16 +12,27 @@ import (
 	"github.com/sethvargo/go-envconfig"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config/streamsfile"
 )
 
 // loader fills Config structs from the sources and collects every problem on
 // the way, so that all of them are reported at once.
 type loader struct {
 	src      sources
-	memory   int64 // as in Sources
-	streams  int   // that share it
-	problems Problems
+	stream   string // whose settings are loaded, "" for those of all
+	memory   int64  // as in Sources
+	streams  int    // that share it
+	problems []problem
 }
+
+// problem is a problem, and its position in the file that BRIDGE_CONFIG names, if it has
+// one there.
+type problem struct {
+	bridge.Problem
+	at streamsfile.Position
+}
+
+func (p problem) placed() bool { return p.at.Line > 0 }
 
 // fill sets every setting of the struct that target points to, for one stream ("" for
 // none), and returns the origins of the values. A field with an invalid value keeps
@@ -74,9 +85,33 @@ func (p place) describe(variable string) string {
 
 // add records a problem, once.
 func (l *loader) add(variable, message string) {
-	p := bridge.Problem{Variable: variable, Message: maskURLs(message)}
-	if !slices.Contains(l.problems, p) {
-		l.problems = append(l.problems, p)
+	at := l.src.at(variable, l.stream)
+	if at.Line == 0 {
+		at = l.src.config.stream(l.stream)
+	}
+	l.addAt(at, variable, message)
+}
+
+// addAt records a problem at a position, if that has a line. A template has one problem
+// for all its streams.
+func (l *loader) addAt(at streamsfile.Position, variable, message string) {
+	p := problem{bridge.Problem{Variable: variable, Message: maskURLs(message)}, at}
+	if p.placed() {
+		p.Message = at.String() + ": " + p.Message
+	}
+	if l.stream != "" && p.placed() {
+		p.Message = strings.ReplaceAll(p.Message, streamPrefix(l.stream), "") // which no name in a file has
+	}
+	l.take([]problem{p})
+}
+
+func (l *loader) take(problems []problem) {
+	for _, p := range problems {
+		if !slices.ContainsFunc(l.problems, func(known problem) bool {
+			return known == p || p.placed() && p.Variable != "" && known.at == p.at && known.Variable == p.Variable
+		}) {
+			l.problems = append(l.problems, p)
+		}
 	}
 }
 
@@ -91,26 +126,42 @@ func (l *loader) check(found map[string]bridge.Problems) {
 	for _, p := range l.problems {
 		faulty[p.Variable] = true
 	}
-	streams := make(map[bridge.Problem][]string)
+	streams := make(map[problem][]string)
 	for _, stream := range slices.Sorted(maps.Keys(found)) {
 		for _, p := range found[stream] {
-			streams[p] = append(streams[p], stream)
+			placed := problem{p, l.src.at(p.Variable, stream)}
+			streams[placed] = append(streams[placed], stream)
 		}
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(streams), byMessage) {
-		message := p.Message
+		message, at := p.Message, p.at
 		if len(streams[p]) < len(found) {
-			message = fmt.Sprintf("stream %s: %s", strings.Join(streams[p], ", "), message)
+			message = fmt.Sprintf("stream %s: %s", someOf(streams[p]), message)
+			if !p.placed() {
+				at = l.src.config.stream(streams[p][0])
+			}
 		}
 		if p.Variable == "" || !faulty[p.Variable] {
-			l.add(p.Variable, message)
+			l.addAt(at, p.Variable, message)
 		}
 	}
 }
 
-func byMessage(a, b bridge.Problem) int { return cmp.Compare(a.Message, b.Message) }
+func byMessage(a, b problem) int {
+	return cmp.Or(cmp.Compare(a.Message, b.Message), a.at.Compare(b.at))
+}
 
-// err returns all problems in the order of the settings table; nil if there are none.
+// someOf lists the first names, and says how many there are besides.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// err returns all problems in the order of the settings table, then those of the file that
+// BRIDGE_CONFIG names in its order; nil if there are none.
 func (l *loader) err(vars []Variable) error {
 	if len(l.problems) == 0 {
 		return nil
@@ -119,10 +170,17 @@ func (l *loader) err(vars []Variable) error {
 	for i, v := range vars {
 		place[v.Name] = i - len(vars)
 	}
-	slices.SortStableFunc(l.problems, func(a, b bridge.Problem) int {
+	slices.SortStableFunc(l.problems, func(a, b problem) int {
+		if a.placed() || b.placed() {
+			return a.at.Compare(b.at)
+		}
 		return cmp.Compare(place[a.Variable], place[b.Variable])
 	})
-	return l.problems
+	all := make(Problems, len(l.problems))
+	for i, p := range l.problems {
+		all[i] = p.Problem
+	}
+	return all
 }
 
 // Problems are all problems of the settings, in the order of the settings table.
@@ -147,8 +205,16 @@ type Setting struct {
 	Value    string `json:"value"`
 	Origin   Origin `json:"origin"`
 	// From is the file or the profile of a value that came from one.
-	From   string `json:"from,omitempty"`
+	From string `json:"from,omitempty"`
+	// At is the file and line of a value, or of the name of its file, in the file that
+	// BRIDGE_CONFIG names.
+	At     string `json:"at,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
+}
+
+// Where is the origin in a table.
+func (s *Setting) Where() string {
+	return strings.Join(strings.Fields(string(s.Origin)+" "+s.From+" "+s.At), " ")
 }
 
 // Shown is the value in a table: certificates are long.
@@ -185,6 +251,9 @@ func effectiveOf(src sources, vars []Variable, streams []string) []Setting {
 
 func (v *Variable) row(name, text string, from place) Setting {
 	row := Setting{Variable: name, Value: maskURLs(text), Origin: from.kind, From: from.path, Secret: v.Secret}
+	if from.at.Line > 0 {
+		row.At = fmt.Sprintf("%s:%d", from.at.File, from.at.Line)
+	}
 	switch {
 	case from.kind == FromDefault:
 		row.Value = v.def

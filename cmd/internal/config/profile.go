@@ -106,9 +106,14 @@ func inProfile(to map[string]string) func(name, value string) error {
 	}
 }
 
+// isPath reports whether a value of EXPORT_PROFILE is a path, not a name.
+func isPath(named string) bool {
+	return strings.HasSuffix(named, profileEnd) || strings.ContainsAny(named, "/"+string(filepath.Separator))
+}
+
 // profile returns the profile that a value of EXPORT_PROFILE names.
 func (s sources) profile(named string) (profile, error) {
-	if !strings.HasSuffix(named, profileEnd) && !strings.ContainsAny(named, "/"+string(filepath.Separator)) {
+	if !isPath(named) {
 		p, known := profiles()[named]
 		if !known {
 			return p, fmt.Errorf("%q is not one of: %s; a path contains a / or ends with %s",

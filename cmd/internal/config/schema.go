@@ -22,15 +22,19 @@ type jsonSchema struct {
 	AnyOf                []*jsonSchema          `json:"anyOf,omitempty"`
 	Properties           map[string]*jsonSchema `json:"properties,omitempty"`
 	PatternProperties    map[string]*jsonSchema `json:"patternProperties,omitempty"`
-	AdditionalProperties *bool                  `json:"additionalProperties,omitempty"`
+	PropertyNames        *jsonSchema            `json:"propertyNames,omitempty"`
+	AdditionalProperties any                    `json:"additionalProperties,omitempty"` // false, or a schema
 	DependentSchemas     map[string]*jsonSchema `json:"dependentSchemas,omitempty"`
+	Items                *jsonSchema            `json:"items,omitempty"`
+	MinItems             int                    `json:"minItems,omitempty"`
+	Required             []string               `json:"required,omitempty"`
+	Defs                 map[string]*jsonSchema `json:"$defs,omitempty"`
 }
 
 // Schema describes an object with a member for every variable, its
 // _FILE form, and the forms of one stream. Nothing is required: a value may
 // come from elsewhere, and a secret should.
 func Schema(vars []Variable) *jsonSchema {
-	closed := false
 	s := &jsonSchema{
 		Dialect:              "https://json-schema.org/draft/2020-12/schema",
 		Title:                "Settings of exportbridge",
@@ -38,14 +42,14 @@ func Schema(vars []Variable) *jsonSchema {
 		Type:                 []string{"object"},
 		Properties:           make(map[string]*jsonSchema),
 		PatternProperties:    make(map[string]*jsonSchema),
-		AdditionalProperties: &closed,
+		AdditionalProperties: false,
 		DependentSchemas:     make(map[string]*jsonSchema),
 	}
 	for i := range vars {
 		v := &vars[i]
 		inFile := v.Name + FileSuffix
 		s.Properties[v.Name] = v.schema()
-		s.Properties[inFile] = &jsonSchema{Description: "path of a file that holds " + v.Name, Type: []string{"string"}}
+		s.Properties[inFile] = v.fileSchema()
 		s.DependentSchemas[inFile] = notBoth(v.Name, inFile)
 		if v.stream {
 			s.PatternProperties["^STREAM_[A-Z0-9_]+_"+v.Name+"$"] = &jsonSchema{Ref: "#/properties/" + v.Name}
@@ -53,6 +57,10 @@ func Schema(vars []Variable) *jsonSchema {
 		}
 	}
 	return s
+}
+
+func (v *Variable) fileSchema() *jsonSchema {
+	return &jsonSchema{Description: "path of a file that holds " + v.Name, Type: []string{"string"}}
 }
 
 // notBoth lets one of two members be empty or away.

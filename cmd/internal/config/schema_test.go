@@ -9,13 +9,19 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
 )
 
 // compileSchema returns a function that reports what is wrong with settings,
 // after the way through the JSON that people get.
 func compileSchema(t *testing.T, vars []Variable) func(map[string]any) error {
 	t.Helper()
-	text, err := json.Marshal(Schema(vars))
+	return compile(t, Schema(vars))
+}
+
+func compile(t *testing.T, s *jsonSchema) func(map[string]any) error {
+	t.Helper()
+	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,5 +135,34 @@ func TestSchemaMarksSecrets(t *testing.T) {
 	}
 	if text, err := json.Marshal(Schema(nil)); err != nil || !bytes.Contains(text, []byte(`"additionalProperties":false`)) {
 		t.Errorf("%s %v", text, err)
+	}
+}
+
+// TestFileSchema: editors accept what the program accepts, and show most mistakes.
+func TestFileSchema(t *testing.T) {
+	t.Parallel()
+	valid := compile(t, FileSchema(Variables()))
+	check := func(text string) error {
+		var file map[string]any
+		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+			t.Fatal(err)
+		}
+		return valid(file)
+	}
+	for _, text := range []string{
+		"settings:\n  KAFKA_BROKERS: [a:1, b:2]\n  EXPORT_PAGE_SIZE: 500\n  EXPORT_RATE_LIMIT: 5\n  EXPORT_PARAMS: a=b\n  REDIS_URL: redis://redis:6379\nstreams:\n  events:\n  users: {EXPORT_API_KEY_FILE: key}",
+		"templates:\n- for: tenants.txt\n  settings: {EXPORT_URL: 'https://{name}.example.com'}\n  overrides: {acme: {EXPORT_PAGE_SIZE: 7}}\n- for: [a, b]",
+	} {
+		if err := check(text); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+	for _, text := range []string{
+		"setings: {}", "settings: {EXPORT_PAGE_SIZE: many}", "settings: {EXPORT_API_KEY: sesame}", "settings: {BRIDGE_STREAMS: events}", "streams: {events: {HTTP_ADDR: 'off'}}",
+		"streams: {Events: {}}", "templates: [{settings: {}}]", "templates: [{for: []}]", "settings: {KAFKA_TLS_CA: a, KAFKA_TLS_CA_FILE: b}", "settings: {EXPORT_TIMEOUT: [1s]}",
+	} {
+		if check(text) == nil {
+			t.Errorf("valid: %s", text)
+		}
 	}
 }

@@ -27,13 +27,14 @@ import (
 
 // Process has the settings of the process itself.
 type Process struct {
-	StreamNames   []string       `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; a stream named events, sessions or users exports that resource" example:"events,users"`
+	ConfigFile    string         `env:"BRIDGE_CONFIG" desc:"path of a YAML file with settings and streams, which is reloaded when it changes, see below; flags and variables take precedence" example:"/etc/exportbridge/streams.yaml"`
+	StreamNames   []string       `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; a stream named events, sessions or users exports that resource; with BRIDGE_CONFIG, those of its streams that run, by default all" example:"events,users"`
 	InstanceID    string         `env:"BRIDGE_INSTANCE_ID" desc:"unique name of this process that survives restarts: after a restart it gets its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
 	Delivery      bridge.Mode    `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
 	Memory        int64          `env:"BRIDGE_MEMORY" unit:"bytes" desc:"maximum bytes of pages that all streams of the process have in memory together, including their events; a page that is larger than expected may exceed it; by default at most a quarter of the memory limit (GOMEMLIMIT, or 90% of the container's)"`
 	LogLevel      string         `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"minimum log level"`
-	MetricsDetail metrics.Detail `env:"METRICS_DETAIL" values:"auto,stream,process" desc:"series in /metrics: stream has all for each stream, about 260; process has about 20 for each stream, the histograms of all streams together, and counters of rare events once there is one; auto is stream for up to 10 streams, else process"`
 	LogFormat     string         `env:"LOG_FORMAT" values:"auto,text,json" desc:"log format; auto is text on a terminal and json elsewhere"`
+	MetricsDetail metrics.Detail `env:"METRICS_DETAIL" values:"auto,stream,process" desc:"series in /metrics: stream has all for each stream, about 260; process has about 20 for each stream, the histograms of all streams together, and counters of rare events once there is one; auto is stream for a process that starts with up to 10 streams, else process"`
 }
 
 var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, Memory: 128 << 20, LogLevel: "info", LogFormat: "auto", MetricsDetail: metrics.DetailAuto}
@@ -82,10 +83,7 @@ func Variables() []Variable { return slices.Clone(variables()) }
 // variables reads the structs once: each command has a flag for each setting.
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
-	for _, part := range []any{
-		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(), kafkastream.DefaultConfig(), cursorstore.DefaultConfig(),
-		defaultProcess, ops.DefaultConfig(),
-	} {
+	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig()) {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
 	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG"}
@@ -96,6 +94,13 @@ var variables = sync.OnceValue(func() []Variable {
 	})
 	return vars
 })
+
+// streamParts are the structs with the settings of a stream, as they are by default.
+func streamParts() []any {
+	return []any{
+		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(), kafkastream.DefaultConfig(),
+	}
+}
 
 // kafkaOrder is the order in which the settings of Kafka are listed, which
 // belong to several packages: records, topics, then the connection.
@@ -117,6 +122,8 @@ type Settings struct {
 	ClearTraces string
 	Warnings    []string  // unknown variables that look like settings, secrets that all users can read
 	Effective   []Setting // for config show
+
+	src sources // for Changes
 }
 
 // Stream has the settings of one stream.
@@ -138,6 +145,8 @@ type Sources struct {
 	Environ []string          // NAME=VALUE
 	EnvFile string            // path of a file in the form of an environment; "" for none
 	Memory  int64             // limit of the heap in bytes; 0 for none
+	// Pipes keeps what was read from pipes for the next Load; may be nil.
+	Pipes *Pipes
 }
 
 // Load loads the settings that a command needs. If EnvFile cannot be read it returns
@@ -154,16 +163,18 @@ func Load(from Sources, need Uses) (*Settings, error) {
 	return l.load(need, time.Now())
 }
 
-// open reads the environment file.
+// open reads the environment file, and the file that BRIDGE_CONFIG names.
 func (s *Sources) open() (sources, error) {
 	var envFile map[string]string
 	if s.EnvFile != "" {
 		var err error
-		if envFile, err = readEnvFile(s.EnvFile); err != nil {
+		if envFile, err = s.Pipes.readEnvFile(s.EnvFile); err != nil {
 			return sources{}, fmt.Errorf("--env-file: %w", err)
 		}
 	}
-	return newSources(s.Flags, s.Command, s.Environ, envFile), nil
+	src := newSources(s.Flags, s.Command, s.Environ, envFile)
+	src.files.pipes = s.Pipes
+	return src, src.openConfig()
 }
 
 func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
@@ -182,9 +193,11 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	names := l.streamNames(s.StreamNames)
 	l.streams = len(names)
 	vars := Variables()
+	s.src = l.src
+	s.Warnings = append(s.Warnings, l.checkConfig(names)...)
 	voc := newVocabulary(vars, names)
 	voc.checkGiven(l, l.src.layers[0].vars)
-	for _, from := range l.src.layers[2:] {
+	for _, from := range l.src.layers[2:4] {
 		s.Warnings = append(s.Warnings, voc.unknown(from.vars)...)
 	}
 	found := make(map[string]bridge.Problems)
@@ -240,23 +253,19 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	// Records depend on the export's settings, and how items are read on those of
 	// records, so both are always read; their problems count only if the command
 	// uses the export, or Kafka.
-	export := &loader{src: l.src, memory: l.memory, streams: l.streams}
+	export := &loader{src: l.src, stream: name, memory: l.memory, streams: l.streams}
 	request := export.fillExport(&st)
 	export.fillEngine(&st, now)
 	if need&WithoutKey == 0 { // its parameters and headers are secrets, which are not read
 		st.Engine.Origin.Request = request
 	}
 	if need&UsesExport != 0 {
-		for _, p := range export.problems {
-			l.add(p.Variable, p.Message)
-		}
+		l.take(export.problems)
 	}
-	kafka := &loader{src: l.src}
+	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
 	if need&UsesKafka != 0 {
-		for _, p := range kafka.problems {
-			l.add(p.Variable, p.Message)
-		}
+		l.take(kafka.problems)
 	}
 	st.Engine.Stream, st.Kafka.Stream = name, name
 	return st

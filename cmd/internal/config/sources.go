@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"exportbridge/cmd/internal/config/streamsfile"
 )
 
 // Origin is where a setting's value came from.
@@ -16,7 +18,8 @@ const (
 	FromCommand Origin = "command" // set by the command itself, as demo does
 	FromEnv     Origin = "env"
 	FromEnvFile Origin = "env-file"
-	FromFile    Origin = "file" // named by <VARIABLE>_FILE
+	FromConfig  Origin = "config" // the file that BRIDGE_CONFIG names
+	FromFile    Origin = "file"   // named by <VARIABLE>_FILE
 	FromProfile Origin = "profile"
 	FromDefault Origin = "default"
 )
@@ -29,23 +32,27 @@ type place struct {
 	kind Origin
 	name string
 	path string
+	at   streamsfile.Position // in the file that BRIDGE_CONFIG names
 }
 
 // layer is one place where variables are set.
 type layer struct {
 	kind Origin
 	vars map[string]string
+	at   map[string]streamsfile.Position // FromConfig
 }
 
 // sources are all places where variables are set, the strongest first.
 type sources struct {
 	layers []layer
 	files  *valueFiles
+	config *streamsFile // nil without BRIDGE_CONFIG
 }
 
 // newSources orders what was given on the command line, what the command sets
 // itself, the environment and an environment file. Each wins over the next name by
 // name. An empty value counts as unset, and hides the same name in the next ones.
+// withConfig adds the file that BRIDGE_CONFIG names, the last.
 func newSources(flags, preset map[string]string, environ []string, envFile map[string]string) sources {
 	env := make(map[string]string, len(environ))
 	for _, entry := range environ {
@@ -53,27 +60,31 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 			env[name] = value
 		}
 	}
-	return sources{[]layer{{FromFlag, flags}, {FromCommand, preset}, {FromEnv, env}, {FromEnvFile, envFile}}, new(valueFiles)}
+	return sources{
+		layers: []layer{
+			{kind: FromFlag, vars: flags}, {kind: FromCommand, vars: preset}, {kind: FromEnv, vars: env}, {kind: FromEnvFile, vars: envFile},
+			{kind: FromConfig},
+		},
+		files: new(valueFiles),
+	}
 }
 
 // ranks groups layers that are one to the user: naming X in the environment and
 // X_FILE in the environment file is the same mistake as naming both in one.
 func (s sources) ranks() []sources {
-	return []sources{{s.layers[:1], s.files}, {s.layers[1:2], s.files}, {s.layers[2:], s.files}}
+	some := func(from, to int) sources { return sources{layers: s.layers[from:to], files: s.files} }
+	return []sources{some(0, 1), some(1, 2), some(2, 4), some(4, 5)}
 }
 
 // get returns the value of a variable, where it is set, empty or not, and whether it has
 // a value.
-func (s sources) get(name string) (string, Origin, bool) {
+func (s sources) get(name string) (string, place, bool) {
 	for _, l := range s.layers {
-		switch value, given := l.vars[name]; {
-		case value != "":
-			return value, l.kind, true
-		case given:
-			return "", l.kind, false
+		if value, given := l.vars[name]; given {
+			return value, place{kind: l.kind, name: name, at: l.at[name]}, value != ""
 		}
 	}
-	return "", FromDefault, false
+	return "", place{kind: FromDefault}, false
 }
 
 // find returns the text that a variable is set to, or else its value in the
@@ -115,7 +126,7 @@ func (s sources) given(v *Variable, stream string) (string, place, error) {
 		}
 		left = slices.DeleteFunc(left, func(name string) bool {
 			_, emptied, _ := rank.get(name)
-			return emptied != FromDefault
+			return emptied.kind != FromDefault
 		})
 	}
 	return "", place{kind: FromDefault}, nil
@@ -123,13 +134,13 @@ func (s sources) given(v *Variable, stream string) (string, place, error) {
 
 func (s sources) findName(name string) (string, place, error) {
 	fileName := name + FileSuffix
-	text, kind, given := s.get(name)
-	path, _, inFile := s.get(fileName)
+	text, from, given := s.get(name)
+	path, fromFile, inFile := s.get(fileName)
 	switch {
 	case given && inFile:
 		return "", place{}, fmt.Errorf("%s: both %s and %s are set, unset one of them", name, name, fileName)
 	case given:
-		return text, place{kind: kind, name: name}, nil
+		return text, from, nil
 	case !inFile:
 		return "", place{kind: FromDefault}, nil
 	}
@@ -137,7 +148,27 @@ func (s sources) findName(name string) (string, place, error) {
 	if err != nil {
 		return "", place{}, fmt.Errorf("%s: %w", fileName, err)
 	}
-	return text, place{kind: FromFile, name: fileName, path: path}, nil
+	return text, place{kind: FromFile, name: fileName, path: path, at: fromFile.at}, nil
+}
+
+// at returns the position of the value of a variable, for one stream ("" for none), in the
+// file that BRIDGE_CONFIG names; none if the value is from elsewhere.
+func (s sources) at(variable, stream string) (at streamsfile.Position) {
+	if s.config == nil {
+		return at
+	}
+	names := []string{variable, variable + FileSuffix}
+	if stream != "" {
+		names = append([]string{streamPrefix(stream) + names[0], streamPrefix(stream) + names[1]}, names...)
+	}
+	for _, rank := range s.ranks() {
+		for _, name := range names {
+			if _, from, given := rank.get(name); given {
+				return from.at
+			}
+		}
+	}
+	return at
 }
 
 // FileSuffix makes of a variable's name that of a variable which names a file.
@@ -149,8 +180,8 @@ func streamPrefix(stream string) string {
 }
 
 // readEnvFile reads an environment file.
-func readEnvFile(path string) (map[string]string, error) {
-	content, err := readFile(path)
+func (p *Pipes) readEnvFile(path string) (map[string]string, error) {
+	content, err := p.read(path, maxValueFile)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func TestFindNotPerStream(t *testing.T) {
 
 func TestReadEnvFile(t *testing.T) {
 	t.Parallel()
-	got, err := readEnvFile(writeFile(t, ".env", `
+	got, err := new(Pipes).readEnvFile(writeFile(t, ".env", `
 # comment
 A=1
 export B = two words # and a comment
@@ -160,14 +160,14 @@ H=a=b
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, bad := range []string{"A", "=1", "A B=1", `A="x`, "A='x", `A="x" y`, "A='x' y"} {
-		if _, err := readEnvFile(writeFile(t, ".env", "X=1\n"+bad)); err == nil || !strings.Contains(err.Error(), "line 2") {
+		if _, err := new(Pipes).readEnvFile(writeFile(t, ".env", "X=1\n"+bad)); err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	if got, err := readEnvFile(writeFile(t, ".env", "\ufeffA=1\n")); err != nil || got["A"] != "1" {
+	if got, err := new(Pipes).readEnvFile(writeFile(t, ".env", "\ufeffA=1\n")); err != nil || got["A"] != "1" {
 		t.Errorf("a byte order mark: %v, %v", got, err)
 	}
-	if _, err := readEnvFile("none"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := new(Pipes).readEnvFile("none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
 }

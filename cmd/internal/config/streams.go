@@ -24,17 +24,28 @@ func (l *loader) streamNames(names []string) []string {
 		twin, taken := prefixes[streamPrefix(name)]
 		switch {
 		case !streamName.MatchString(name):
-			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name)
+			l.addStream(name, "%q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name)
 		case taken && twin == name:
-			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q is listed twice, for example events,users", name)
+			l.addStream(name, "%q is listed twice, for example events,users", name)
 		case taken:
-			l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name))
+			l.addStream(name, "%q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name))
 		default:
 			prefixes[streamPrefix(name)] = name
 			good = append(good, name)
 		}
 	}
 	return good
+}
+
+// addStream records a problem of a stream: of its name in the file that BRIDGE_CONFIG
+// names, or of BRIDGE_STREAMS.
+func (l *loader) addStream(name, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if at := l.src.config.stream(name); at.Line > 0 {
+		l.addAt(at, "", message)
+		return
+	}
+	l.add("BRIDGE_STREAMS", "BRIDGE_STREAMS: "+message)
 }
 
 // checkTwins rejects two streams that would publish the same events to one topic.
@@ -46,7 +57,7 @@ func (l *loader) checkTwins(streams []Stream, need Uses) {
 		for j := range streams[:i] {
 			a, b := &streams[j], &streams[i]
 			if a.Kafka.Topic == b.Kafka.Topic && a.sameSource(b) {
-				l.addf("BRIDGE_STREAMS", "BRIDGE_STREAMS: streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
+				l.addStream(b.Name, "streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
 					a.Name, b.Name, streamPrefix(b.Name))
 			}
 		}

@@ -29,6 +29,33 @@ const (
 type valueFiles struct {
 	known    map[string]valueFile
 	profiles map[string]profile // by their paths
+	pipes    *Pipes
+}
+
+// Pipes has what was read from pipes, which can be read only once. The zero value has
+// nothing. It is not for concurrent use.
+type Pipes struct{ known map[string]string }
+
+// read reads a file of at most limit bytes. Of a pipe it returns what was read at first.
+func (p *Pipes) read(path string, limit int64) (string, error) {
+	if p == nil {
+		return readFile(path, limit)
+	}
+	if text, ok := p.known[path]; ok {
+		return text, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	text, err := readFile(path, limit)
+	if err == nil && !info.Mode().IsRegular() {
+		if p.known == nil {
+			p.known = make(map[string]string)
+		}
+		p.known[path] = text
+	}
+	return text, err
 }
 
 type valueFile struct {
@@ -40,7 +67,7 @@ func (v *valueFiles) read(path string) (string, error) {
 	if file, ok := v.known[path]; ok {
 		return file.text, file.err
 	}
-	text, err := readValue(path)
+	text, err := v.readValue(path)
 	if v.known == nil {
 		v.known = make(map[string]valueFile)
 	}
@@ -49,8 +76,8 @@ func (v *valueFiles) read(path string) (string, error) {
 }
 
 // readValue reads the value that a file holds, without one trailing newline.
-func readValue(path string) (string, error) {
-	content, err := readFile(path)
+func (v *valueFiles) readValue(path string) (string, error) {
+	content, err := v.pipes.read(path, maxValueFile)
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +91,7 @@ func readValue(path string) (string, error) {
 // readFile reads a small file, a link to one (as Kubernetes mounts secrets), or a pipe,
 // such as /dev/stdin and the <(...) of a shell. A pipe without a writer fails after
 // pipeTimeout; directories, devices and sockets fail at once: they block or never end.
-func readFile(path string) (string, error) {
+func readFile(path string, limit int64) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
@@ -81,30 +108,30 @@ func readFile(path string) (string, error) {
 	defer file.Close()
 	var content []byte
 	if pipe {
-		content, err = readPipe(file)
+		content, err = readPipe(file, limit)
 	} else {
-		content, err = io.ReadAll(io.LimitReader(file, maxValueFile+1))
+		content, err = io.ReadAll(io.LimitReader(file, limit+1))
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "", fmt.Errorf("%s is a pipe that was not written and closed within %s", path, pipeTimeout)
 	case err != nil:
 		return "", err
-	case len(content) > maxValueFile:
-		return "", fmt.Errorf("%s is larger than %s", path, formatBytes(maxValueFile))
+	case int64(len(content)) > limit:
+		return "", fmt.Errorf("%s is larger than %s", path, formatBytes(limit))
 	}
 	return string(content), nil
 }
 
 // readPipe reads a pipe to its end. As long as no process has opened it for writing,
 // it seems to be empty.
-func readPipe(pipe *os.File) ([]byte, error) {
+func readPipe(pipe *os.File, limit int64) ([]byte, error) {
 	deadline := time.Now().Add(pipeTimeout)
 	_ = pipe.SetReadDeadline(deadline) // not supported by all systems
 	poll := time.NewTicker(pipePoll)
 	defer poll.Stop()
 	for {
-		content, err := io.ReadAll(io.LimitReader(pipe, maxValueFile+1))
+		content, err := io.ReadAll(io.LimitReader(pipe, limit+1))
 		if err != nil || len(content) > 0 {
 			return content, err
 		}

@@ -16,19 +16,19 @@ import (
 func TestReadValue(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\n\n", "a\n"}, {" a ", " a "}, {"a\nb\n", "a\nb"}} {
-		if got, err := readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
+		if got, err := new(valueFiles).readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
 			t.Errorf("readValue of %q = %q, %v, want %q", test.content, got, err, test.want)
 		}
 	}
-	if _, err := readValue(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := new(valueFiles).readValue(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
 	for _, content := range []string{"", "\n", strings.Repeat("x", maxValueFile+1)} {
-		if _, err := readValue(writeFile(t, "v", content)); err == nil {
+		if _, err := new(valueFiles).readValue(writeFile(t, "v", content)); err == nil {
 			t.Errorf("a file of %d bytes is accepted", len(content))
 		}
 	}
-	if _, err := readValue(t.TempDir()); err == nil {
+	if _, err := new(valueFiles).readValue(t.TempDir()); err == nil {
 		t.Error("a directory is accepted")
 	}
 }
@@ -57,13 +57,13 @@ func fifo(t *testing.T, content string) string {
 func TestPipes(t *testing.T) {
 	t.Parallel()
 	path := fifo(t, "EXPORT_PAGE_SIZE=7\n")
-	if vars, err := readEnvFile(path); err != nil || vars["EXPORT_PAGE_SIZE"] != "7" {
+	if vars, err := new(Pipes).readEnvFile(path); err != nil || vars["EXPORT_PAGE_SIZE"] != "7" {
 		t.Errorf("environment file: %v, %v", vars, err)
 	}
-	if _, err := readValue(fifo(t, strings.Repeat("x", maxValueFile+2))); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := new(valueFiles).readValue(fifo(t, strings.Repeat("x", maxValueFile+2))); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a long pipe: %v", err)
 	}
-	if _, err := readValue(fifo(t, "")); err == nil || !strings.Contains(err.Error(), "is a pipe that was not written") {
+	if _, err := new(valueFiles).readValue(fifo(t, "")); err == nil || !strings.Contains(err.Error(), "is a pipe that was not written") {
 		t.Errorf("a pipe without a writer: %v", err)
 	}
 	l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + fifo(t, "sesame\n"), "BRIDGE_STREAMS=events,users"}, nil)}
@@ -83,7 +83,7 @@ func TestPipes(t *testing.T) {
 	defer reader.Close()
 	_, _ = writer.WriteString("from a shell\n")
 	writer.Close()
-	if got, err := readValue(fmt.Sprintf("/dev/fd/%d", reader.Fd())); got != "from a shell" || err != nil {
+	if got, err := new(valueFiles).readValue(fmt.Sprintf("/dev/fd/%d", reader.Fd())); got != "from a shell" || err != nil {
 		t.Errorf("<(...): %q, %v", got, err)
 	}
 }
@@ -91,10 +91,10 @@ func TestPipes(t *testing.T) {
 func TestDevicesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/dev/zero", "/dev/null", t.TempDir()} {
-		if _, err := readValue(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := new(valueFiles).readValue(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
-		if _, err := readEnvFile(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := new(Pipes).readEnvFile(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("environment file %s: %v", path, err)
 		}
 	}

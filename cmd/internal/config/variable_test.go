@@ -162,7 +162,7 @@ func TestShownDefaults(t *testing.T) {
 		t.Errorf("the request is %q, and %q without", *a, *b)
 	}
 	*a = *b
-	if diff := cmp.Diff(unset, set, cmpopts.IgnoreUnexported(kafkasink.Config{})); diff != "" {
+	if diff := cmp.Diff(unset, set, cmpopts.IgnoreUnexported(kafkasink.Config{}, Settings{})); diff != "" {
 		t.Errorf("(-unset +set):\n%s", diff)
 	}
 }

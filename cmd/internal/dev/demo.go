@@ -129,7 +129,7 @@ func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Setting
 	log := process.NewLogger(line, &s.Process, a.Environ)
 	defer process.FlushLog(log)
 	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
-	o := command.ProcessOptions(a, s, engine.Limits{}, log)
+	o := command.ProcessOptions(a, engine.Limits{}, log)
 	o.Environ = nil // no service
 	p, err := process.New(ctx, s, o)
 	if err != nil {

@@ -3,6 +3,8 @@ package process
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -27,7 +29,9 @@ func (p *Process) watchJobs(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			for _, st := range p.streams {
+			running := p.streams.list()
+			maps.DeleteFunc(next, func(st *stream, _ time.Time) bool { return !slices.Contains(running, st) })
+			for _, st := range running {
 				due, owned := next[st]
 				switch leads := st.bridge.Status().Leader; {
 				case !leads && owned:

@@ -172,9 +172,9 @@ func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handle
 // WithGroup implements slog.Handler.
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
-// hostJobs wires the jobs that are begun over HTTP. Together their windows hold as many
-// bytes of pages in memory as a stream.
-func (p *Process) hostJobs(s *config.Settings) error {
+// planners wires the jobs of the streams that are begun over HTTP. Together their windows
+// hold as many bytes of pages in memory as a stream. It changes the settings.
+func (p *Process) planners(s *config.Settings) ([]*backfill.Planner, error) {
 	var planners []*backfill.Planner
 	for i := range s.Streams {
 		st := &s.Streams[i]
@@ -184,13 +184,12 @@ func (p *Process) hostJobs(s *config.Settings) error {
 		log := p.log.With(logStream, st.Name)
 		planner, err := JobPlanner(s, st, log)
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", st.Name, err)
+			return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 		}
 		planner.Retrying = func(err error) { log.Warn("job: commit failed; retrying", logError, err) }
 		planners = append(planners, planner)
 	}
-	p.jobs = backfill.NewHost(planners, p.logJob)
-	return nil
+	return planners, nil
 }
 
 // logJob logs how a job ended.
@@ -199,7 +198,7 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows", fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", j.Kind, j.ID)
 	advice := func(text string) string {
-		if len(p.streams) > 1 {
+		if len(p.streams.list()) > 1 {
 			return NameStream(text, j.Stream)
 		}
 		return text

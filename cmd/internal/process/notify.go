@@ -89,7 +89,7 @@ func (n *notifier) run(ctx, stopping context.Context, alive func() bool, status 
 
 // alive reports whether no commit loop has stalled.
 func (p *Process) alive() bool {
-	for _, st := range p.streams {
+	for _, st := range p.streams.list() {
 		if !st.bridge.Alive() {
 			return false
 		}

@@ -50,8 +50,8 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			}
 			p := &Process{
 				options: Options{Describe: func(all []bridge.Status, _ time.Time) string { return string(all[0].State) }},
-				streams: []*stream{{name: "events", bridge: b}},
 			}
+			p.streams.set([]*stream{{name: "events", bridge: b, outdated: &p.outdated}})
 			n := &notifier{conn: ours, log: slog.New(slog.DiscardHandler), watchdog: time.Minute}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -8,11 +8,10 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -22,8 +21,6 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/kafkagroup"
-	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
@@ -58,23 +55,23 @@ type Process struct {
 	server  *ops.Server              // nil if off
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
-	streams []*stream
+	streams streams
 	limits  exportapi.Limits // of the requests of all streams and jobs
 	budget  *engine.Budget   // of the pages of all streams and jobs
-	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams.
-	shutdown time.Duration
+	// settings are those that the streams run with; after New owned by runner.
+	settings *config.Settings
+	// outdated is as in stream, of the process.
+	outdated atomic.Pointer[bridge.Warning]
+	// operators is what operators ask for by HTTP; it follows the settings.
+	operators atomic.Pointer[operators]
+	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams so far.
+	shutdown atomic.Int64
 }
 
-// stream is one stream and its adapters.
-type stream struct {
-	name   string
-	bridge *engine.Engine
-	api    *exportapi.Client
-	sink   *kafkasink.Sink
-	owner  *kafkagroup.Owner
-	store  *cursorstore.Store
-	// windows counts the windows of its jobs by state.
-	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
+// operators are the controllers of the streams, by name, and their records.
+type operators struct {
+	controllers map[string]ops.Controller
+	records     ops.Records
 }
 
 // Options are what a process needs besides its settings.
@@ -85,9 +82,11 @@ type Options struct {
 	// Environ is the environment, with the socket of the service manager; may be
 	// nil.
 	Environ []string
-	// Control returns the controllers of the streams, by name, and their records,
-	// for the HTTP server.
-	Control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records)
+	// Control returns the controllers of the streams of the settings, by name, and their
+	// records, for the HTTP server. It does not change the settings.
+	Control func(*cursorstore.Client, *config.Settings) (map[string]ops.Controller, ops.Records)
+	// Reload, if not nil, is how the streams follow changed settings.
+	Reload *Reload
 	// Windows returns the function that counts the windows of a stream's backfills
 	// and replays by state, at most age old.
 	Windows func(*config.Stream) func(ctx context.Context, age time.Duration) (map[string]int, error)
@@ -109,12 +108,8 @@ func (l *ListenError) Unwrap() error { return l.err }
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
-	p := &Process{options: o, budget: engine.NewBudget(s.Memory)}
-	log := o.Log
-	names := make([]string, len(s.Streams))
-	for i := range s.Streams {
-		names[i] = s.Streams[i].Name
-	}
+	p := &Process{options: o, budget: engine.NewBudget(s.Memory), settings: s}
+	log, names := o.Log, namesOf(s)
 	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
@@ -130,31 +125,32 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 		}
 		p.traces = traces
 	}
-	healths := make(map[string]*bridge.Health, len(names))
-	for _, name := range names {
-		healths[name] = new(bridge.Health)
-	}
 	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
-	s.Cursor.Report = redisReports(log, healths)
+	s.Cursor.Report = redisReports(log, p.healthOf)
 	var err error
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
 	}
-	own := *s // a job's view of Kafka does not count as that of its stream
-	own.Streams = slices.Clone(s.Streams)
 	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
+	own := unwired(s)
+	var all []*stream
 	for i := range s.Streams {
-		st, err := p.wire(&s.Streams[i], healths[names[i]])
+		st, err := p.wire(&s.Streams[i])
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
-		p.streams, p.shutdown = append(p.streams, st), max(p.shutdown, s.Streams[i].Engine.ShutdownTimeout)
+		all = append(all, st)
+		p.streams.set(slices.Clone(all))
+		p.adopt(st)
+	}
+	if o.Reload != nil {
+		p.metrics.Reloaded(true)
 	}
 	if s.HTTP.Off() {
 		return p, nil
 	}
-	if err = p.hostJobs(&own); err == nil {
+	if err = p.operate(own); err == nil {
 		err = p.listen(ctx, s.HTTP)
 	}
 	switch {
@@ -169,14 +165,18 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 
 // listen opens the HTTP server and logs its access control.
 func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
-	controllers, records := p.options.Control(p.redis)
 	log := p.log.With(logComponent, componentHTTP)
 	parts := ops.Parts{
-		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
+		Version: p.options.Build.Version, Metrics: p.metrics, Records: liveRecords{p}, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
-	}
-	for _, st := range p.streams {
-		parts.Streams = append(parts.Streams, st.bridge)
+		Controller: func(name string) ops.Controller { return p.operators.Load().controllers[name] },
+		Streams: func() []ops.Stream {
+			var all []ops.Stream
+			for _, st := range p.streams.list() {
+				all = append(all, st)
+			}
+			return all
+		},
 	}
 	var err error
 	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
@@ -195,185 +195,18 @@ func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 	p.warnUnsafe(log.With(logAddr, cfg.Addr), "", cfg.Unsafe())
 }
 
-// wire makes one stream's adapters and its bridge.
-func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error) {
-	log := p.log.With(logStream, st.Name)
-	st.Export.Limits = &p.limits
-	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
-	st.Export.Warn = warnOnce(log)
-	said, kafka := logChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
-	st.Kafka.Report = func(err error) { said(err); kafka(err) }
-	st.Kafka.Log = log.With(logComponent, "kafka")
-	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
-	st.Engine.Log, st.Engine.Limits, st.Engine.Budget = p.log, p.options.Limits, p.budget
-	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
-	api, err := exportapi.New(st.Export)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
-	}
-	store := p.redis.Stream(st.Name)
-	st.Kafka.Known = store.Load
-	sink, err := st.Kafka.Sink()
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
-	}
-	p.metrics.CountLosses(st.Name, sink.Losses)
-	p.metrics.CountRefused(st.Name, sink.Refused)
-	owner := st.Kafka.Ownership().Owner()
-	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
-	ports := engine.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
-	}
-	p.trace(st, &ports, s)
-	p.followWindows(st, &ports)
-	if p.options.Ports != nil {
-		ports = p.options.Ports(ports)
-	}
-	if s.bridge, err = engine.New(st.Engine, ports); err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
-	}
-	return s, nil
-}
-
-// redisReports returns the reporter of Redis for the health of each stream. The log
-// has one outage, from the first stream's to the last one's.
-func redisReports(log *slog.Logger, healths map[string]*bridge.Health) func(stream string, err error) {
-	said := logChanges(log, "redis")
-	var mu sync.Mutex // guards away, and orders the log's reports
-	away := make(map[string]struct{})
-	return func(stream string, err error) {
-		health := healths[stream]
-		if health == nil { // a job's
-			return
-		}
-		health.Reporter(bridge.DependencyStore)(err)
-		mu.Lock()
-		defer mu.Unlock()
-		if delete(away, stream); err != nil {
-			away[stream] = struct{}{}
-		}
-		if err != nil || len(away) == 0 {
-			said(err)
-		}
-	}
-}
-
-// observers are several observers.
-type observers []bridge.Observer
-
-// Observe implements bridge.Observer.
-func (all observers) Observe(o bridge.Observation) {
-	for _, each := range all {
-		each.Observe(o)
-	}
-}
-
-// flapping is how soon after a recovery another failure is not logged, unless it
-// lasts longer than that.
-const flapping = 30 * time.Second
-
-// logChanges returns a reporter that logs once when a server fails and once when it
-// recovers. The engine logs failures of the API.
-func logChanges(log *slog.Logger, server string) func(error) {
-	var mu sync.Mutex // guards all below
-	var away, back time.Time
-	var silent bool // the server is flapping
-	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err != nil && (away.IsZero() || silent):
-			if away.IsZero() {
-				away = time.Now()
-				silent = away.Sub(back) < flapping
-			}
-			if silent = silent && time.Since(away) < flapping; silent {
-				return
-			}
-			fields := []any{"server", server, logError, err}
-			fault, ok := errors.AsType[*bridge.Fault](err)
-			if ok && fault.Hint != "" {
-				fields = append(fields, logHint, fault.Hint)
-			}
-			if ok && fault.Class == bridge.Permanent { // it answers: a topic or a right is missing
-				log.Warn("connection rejected; retrying", fields...)
-				return
-			}
-			if errors.Is(err, cursorstore.ErrWrites) {
-				log.Warn("server rejects writes; retrying", fields...)
-				return
-			}
-			log.Warn("server unreachable; retrying", fields...)
-		case err == nil && !away.IsZero():
-			if !silent {
-				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
-			}
-			away, back = time.Time{}, time.Now()
-		}
-	}
-}
-
-func (p *Process) statuses() []bridge.Status {
-	all := make([]bridge.Status, len(p.streams))
-	for i, st := range p.streams {
-		all[i] = st.bridge.Status()
-	}
-	return all
-}
-
-// Published counts the events that the process has published.
-func (p *Process) Published() (events int64) {
-	for _, st := range p.streams {
-		events += st.bridge.Status().Published
-	}
-	return events
-}
-
-// runStreams runs all streams until ctx ends or their bounded runs are done. Streams
-// are isolated: the end of one does not affect the others.
-func (p *Process) runStreams(ctx context.Context) error {
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	hosting, stopJobs := context.WithCancel(ctx)
-	var helpers, jobs, streams sync.WaitGroup
-	errs := make([]error, len(p.streams)+1)
-	helpers.Go(func() { returnMemory(background, p.budget) })
-	helpers.Go(func() { p.tell(background) })
-	helpers.Go(func() { p.thin(background) })
-	if p.server != nil {
-		jobs.Go(func() { p.jobs.Run(hosting) })
-		helpers.Go(func() { p.watchJobs(hosting) }) // a shutdown ends its questions first
-		helpers.Go(func() {
-			if errs[len(p.streams)] = p.server.Serve(background); errs[len(p.streams)] != nil {
-				p.log.Error("HTTP server failed", logError, errs[len(p.streams)])
-			}
-		})
-	}
-	for i, st := range p.streams {
-		streams.Go(func() {
-			if errs[i] = st.bridge.Run(ctx); errs[i] != nil {
-				p.log.Error("stream ended", logStream, st.name, logError, errs[i])
-			}
-			st.leave(p.log)
-		})
-	}
-	helpers.Go(func() { p.abandon(ctx, background) })
-	streams.Wait()
-	stopJobs()
-	jobs.Wait()
-	stop()
-	helpers.Wait()
-	return errors.Join(errs...)
-}
-
 // Announce logs the streams and their unsafe settings, once at the start.
 func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
-		st := &s.Streams[i]
-		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
-			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
-		p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
+		p.announce(&s.Streams[i])
 	}
 	p.warnUnsafe(p.log, "", s.Unsafe())
+}
+
+func (p *Process) announce(st *config.Stream) {
+	p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
+		"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
+	p.warnUnsafe(p.log.With(logStream, st.Name), st.Name, st.Unsafe())
 }
 
 // warnUnsafe logs and counts the unsafe settings of a stream, or of the process if stream
@@ -383,33 +216,6 @@ func (p *Process) warnUnsafe(log *slog.Logger, stream string, settings []string)
 		why, remedy := config.UnsafeReason(setting)
 		log.Warn("unsafe setting", "setting", setting, "why", why, logHint, remedy)
 		p.metrics.Unsafe(stream, setting)
-	}
-}
-
-// abandon ends the wait for brokers that do not answer in a shutdown, unless it is over.
-func (p *Process) abandon(ctx, background context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-background.Done():
-	}
-	if bridge.Sleep(background, p.shutdown+endTimeout/2); background.Err() != nil {
-		return
-	}
-	for _, st := range p.streams {
-		st.owner.Abandon()
-	}
-}
-
-// leaveTimeout bounds leaving the group. If that fails, another process takes over
-// after BRIDGE_SESSION_TIMEOUT.
-const leaveTimeout = 3 * time.Second
-
-// leave leaves the group, so that another process takes over at once.
-func (st *stream) leave(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
 	}
 }
 
@@ -436,7 +242,7 @@ func (p *Process) tell(ctx context.Context) {
 // thin thins the histories of the streams.
 func (p *Process) thin(ctx context.Context) {
 	for bridge.Sleep(ctx, thinInterval); ctx.Err() == nil; bridge.Sleep(ctx, thinInterval) {
-		for _, st := range p.streams {
+		for _, st := range p.streams.list() {
 			if _, err := st.store.Thin(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				p.log.Debug("history not thinned", logStream, st.name, logError, err)
 			}
@@ -455,7 +261,8 @@ func (p *Process) Addr() net.Addr {
 // RunAndClose is Run and then Close, for a caller that ends the process afterwards: when
 // ctx ends, both have BRIDGE_SHUTDOWN_TIMEOUT and a little more. What hangs is left.
 func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
-	return endWithin(ctx, p.shutdown+endTimeout, func() error {
+	limit := func() time.Duration { return time.Duration(p.shutdown.Load()) + endTimeout }
+	return endWithin(ctx, limit, func() error {
 		err := p.Run(ctx, line)
 		if err == nil && p.options.Limits != (engine.Limits{}) && ctx.Err() == nil {
 			err = doubts(p.statuses())
@@ -464,8 +271,8 @@ func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
 	})
 }
 
-// endWithin returns the error of run, or ErrShutdown so long after the end of ctx.
-func endWithin(ctx context.Context, limit time.Duration, run func() error) error {
+// endWithin returns the error of run, or ErrShutdown limit after the end of ctx.
+func endWithin(ctx context.Context, limit func() time.Duration, run func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- run() }() // waited for, or ended by the process
 	select {
@@ -473,7 +280,7 @@ func endWithin(ctx context.Context, limit time.Duration, run func() error) error
 		return err
 	case <-ctx.Done():
 	}
-	t := time.NewTimer(limit)
+	t := time.NewTimer(limit())
 	defer t.Stop()
 	select {
 	case err := <-ended:
@@ -487,9 +294,8 @@ func endWithin(ctx context.Context, limit time.Duration, run func() error) error
 func (p *Process) Close() error {
 	var errs []error
 	p.flushTraces()
-	for _, st := range p.streams {
-		st.sink.Close()
-		st.api.Close()
+	for _, st := range p.streams.list() {
+		st.close()
 	}
 	if p.server != nil {
 		if err := p.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

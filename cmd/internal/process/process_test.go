@@ -119,7 +119,8 @@ func TestRedisReports(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a, b := new(bridge.Health), new(bridge.Health)
-	report := redisReports(slog.New(slog.NewTextHandler(&out, nil)), map[string]*bridge.Health{"a": a, "b": b})
+	healths := map[string]*bridge.Health{"a": a, "b": b}
+	report := redisReports(slog.New(slog.NewTextHandler(&out, nil)), func(stream string) *bridge.Health { return healths[stream] })
 	up := func(h *bridge.Health) bool { return h.Snapshot()[bridge.DependencyStore].Up }
 	for _, step := range []struct {
 		stream string
@@ -134,6 +135,22 @@ func TestRedisReports(t *testing.T) {
 		if n := strings.Count(out.String(), "\n"); up(a) != step.a || up(b) != step.b || n != step.lines {
 			t.Errorf("after %s reported %v: a is up: %t, b is up: %t, %d lines: %s", step.stream, step.err, up(a), up(b), n, out.String())
 		}
+	}
+}
+
+// TestRedisReportsOfRemoved: a stream that is removed while Redis is away does not make the
+// outage last.
+func TestRedisReportsOfRemoved(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	healths := map[string]*bridge.Health{"a": new(bridge.Health), "b": new(bridge.Health)}
+	report := redisReports(slog.New(slog.NewTextHandler(&out, nil)), func(stream string) *bridge.Health { return healths[stream] })
+	report("a", errors.New("refused"))
+	report("b", errors.New("refused"))
+	delete(healths, "b")
+	report("a", nil)
+	if !strings.Contains(out.String(), "server recovered") {
+		t.Errorf("said %q", out.String())
 	}
 }
 
@@ -154,7 +171,7 @@ func TestEndWithin(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), c.asked)
 			defer stop()
 			began := time.Now()
-			err := endWithin(ctx, 3*time.Second, func() error {
+			err := endWithin(ctx, func() time.Duration { return 3 * time.Second }, func() error {
 				<-time.After(c.took)
 				return failed
 			})

@@ -25,7 +25,7 @@ func newConfigCommand(a *cli.App) *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a),
-		newConfigProfileCommand(a))
+		newConfigImportCommand(a), newConfigProfileCommand(a))
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func showSettings(a *cli.App, s *config.Settings, asJSON bool) error {
 	}
 	table := [][]string{{"VARIABLE", "VALUE", "ORIGIN"}}
 	for _, row := range s.Effective {
-		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
+		table = append(table, []string{row.Variable, row.Shown(), row.Where()})
 	}
 	return a.PrintTable(table)
 }
@@ -203,17 +203,56 @@ profile, if EXPORT_PROFILE names one. Other settings are not printed.`,
 }
 
 func newConfigSchemaCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	var file bool
+	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of all settings",
 		Long: `Print the JSON Schema (2020-12) of an object with settings as members, for
 editors and deployment tools. A member is named after its variable; an object
-can hold a subset of the settings. "config show" also checks that the settings
-fit together.`,
-		Example: `  exportbridge config schema > exportbridge.schema.json`,
-		Args:    cli.NoArgs,
+can hold a subset of the settings. With --file, print the schema of the file
+that BRIDGE_CONFIG names. "config show" also checks that the settings fit
+together.`,
+		Example: `  exportbridge config schema > exportbridge.schema.json
+  exportbridge config schema --file > streams.schema.json`,
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if file {
+				return cli.PrintJSON(a.Stdout, config.FileSchema(config.Variables()))
+			}
 			return cli.PrintJSON(a.Stdout, config.Schema(config.Variables()))
 		},
 	}
+	cmd.Flags().BoolVar(&file, "file", false, "print the schema of the file of BRIDGE_CONFIG")
+	return cmd
+}
+
+func newConfigImportCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import-env",
+		Short: "Print a file for BRIDGE_CONFIG from variables",
+		Long: `Print a file for BRIDGE_CONFIG with the settings that flags, variables and
+--env-file set. Secrets stay where they are: the file has only the paths of
+their files. Variables take precedence over the file: unset those that it has.`,
+		Example: `  exportbridge config import-env --env-file .env > streams.yaml
+  exportbridge config show --bridge-config streams.yaml`,
+		Args: cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		s, err := a.Settings(config.UsesAll, nil)
+		if err != nil {
+			return err
+		}
+		a.Warn(s)
+		text, stay, err := s.ImportEnv()
+		if err != nil {
+			return cli.WrongUsage("unset BRIDGE_CONFIG", "%w", err)
+		}
+		for _, line := range stay {
+			fmt.Fprintf(a.Stderr, "note: %s\n", line)
+		}
+		_, err = io.WriteString(a.Stdout, text)
+		return err
+	}
+	return cmd
 }

@@ -122,7 +122,7 @@ func measuredBridge(ctx context.Context, a *cli.App, s *config.Settings, limits 
 	}
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
-	o := command.ProcessOptions(a, s, limits, process.NewLogger(line, &s.Process, a.Environ))
+	o := command.ProcessOptions(a, limits, process.NewLogger(line, &s.Process, a.Environ))
 	o.Environ, o.Ports = nil, without.of
 	p, err := process.New(ctx, s, o)
 	if err != nil {

@@ -93,7 +93,7 @@ func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	}
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
-	p, err := process.New(ctx, s, command.ProcessOptions(a, s, engine.Limits{}, process.NewLogger(line, &s.Process, a.Environ)))
+	p, err := process.New(ctx, s, command.ProcessOptions(a, engine.Limits{}, process.NewLogger(line, &s.Process, a.Environ)))
 	if err != nil {
 		return command.RunError(err)
 	}

@@ -1,0 +1,245 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"exportbridge/cmd/internal/config/streamsfile"
+)
+
+const (
+	configVariable  = "BRIDGE_CONFIG"
+	streamsVariable = "BRIDGE_STREAMS"
+)
+
+// maxConfigFile bounds the file that BRIDGE_CONFIG names, in bytes.
+const maxConfigFile = 16 << 20
+
+// streamsFile is the file that BRIDGE_CONFIG names, with its mistakes of form. The methods
+// of nil are those of no file.
+type streamsFile struct {
+	*streamsfile.File
+	problems []streamsfile.Problem
+	// contents are those of the file and of its lists, by path.
+	contents map[string]string
+}
+
+// stream returns the position of a stream's name in the file; none if it is not there.
+func (f *streamsFile) stream(name string) (at streamsfile.Position) {
+	if f == nil {
+		return at
+	}
+	i := slices.IndexFunc(f.Streams, func(st streamsfile.Stream) bool { return st.Name == name })
+	if i < 0 {
+		return at
+	}
+	return f.Streams[i].At
+}
+
+// openConfig reads the file that BRIDGE_CONFIG names, as the last of the sources.
+func (s *sources) openConfig() error {
+	path, from, err := s.findName(configVariable)
+	if err != nil || from.kind == FromDefault {
+		return err
+	}
+	f := &streamsFile{contents: make(map[string]string)}
+	f.File, f.problems, err = streamsfile.Read(path, func(path string) (string, error) {
+		text, err := s.files.pipes.read(path, maxConfigFile)
+		f.contents[path] = text
+		return text, err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", from.describe(configVariable), err)
+	}
+	s.config = f
+	last := &s.layers[len(s.layers)-1]
+	last.vars, last.at = make(map[string]string), make(map[string]streamsfile.Position)
+	set := func(name string, v *streamsfile.Value) {
+		last.vars[name], last.at[name] = f.valueOf(v), v.At
+	}
+	for i := range f.Settings {
+		set(f.Settings[i].Name, &f.Settings[i])
+	}
+	for _, st := range f.Streams {
+		prefix := streamPrefix(st.Name)
+		for i := range st.Values {
+			set(prefix+st.Values[i].Name, &st.Values[i])
+		}
+	}
+	delete(last.vars, configVariable) // which checkConfig reports
+	delete(last.vars, streamsVariable)
+	if len(f.Streams) > 0 {
+		last.vars[streamsVariable], last.at[streamsVariable] = strings.Join(f.Names(), ","), f.Streams[0].At
+	}
+	return nil
+}
+
+// valueOf is the value as a variable has it: paths are relative to the folder of the file.
+func (f *streamsFile) valueOf(v *streamsfile.Value) string {
+	if strings.HasSuffix(v.Name, FileSuffix) || v.Name == profileVariable && isPath(v.Text) {
+		return f.Beside(v.Text)
+	}
+	return v.Text
+}
+
+// checkConfig reports the mistakes in the file that BRIDGE_CONFIG names, except for the
+// values of settings. It returns a warning if BRIDGE_STREAMS leaves out streams of it.
+func (l *loader) checkConfig(names []string) (warnings []string) {
+	f := l.src.config
+	if f == nil {
+		return nil
+	}
+	for _, p := range f.problems {
+		l.addAt(p.At, "", p.Text)
+	}
+	voc := newVocabulary(variables(), nil)
+	for i := range f.Settings {
+		l.checkName(voc, &f.Settings[i], "")
+	}
+	checked := make(map[streamsfile.Position]bool) // those of a template once
+	for _, st := range f.Streams {
+		for i := range st.Values {
+			if v := &st.Values[i]; !checked[v.NameAt] {
+				checked[v.NameAt] = true
+				l.checkName(voc, v, st.Name)
+			}
+		}
+	}
+	if _, from, _ := l.src.get(streamsVariable); from.kind == FromConfig || len(f.Streams) == 0 {
+		return nil
+	}
+	left := f.Names()
+	for _, name := range names {
+		if !slices.Contains(left, name) {
+			l.addf(streamsVariable, "%s: stream %s is not in %s; one of: %s", streamsVariable, name, f.Path, someOf(f.Names()))
+		}
+		left = slices.DeleteFunc(left, func(each string) bool { return each == name })
+	}
+	if len(left) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s leaves out streams of %s: %s", streamsVariable, f.Path, someOf(left)))
+	}
+	return warnings
+}
+
+// checkName reports a value that has no place in the file: of an unknown setting, of one
+// that no stream can have, a secret, a list where text belongs.
+func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string) {
+	known := voc.lookup(v.Name)
+	switch isFile := strings.HasSuffix(v.Name, FileSuffix); {
+	case known == nil:
+		near := ""
+		if !strings.HasPrefix(v.Name, "STREAM_") {
+			near = voc.near(v.Name, nearEnough+1)
+		}
+		l.addAt(v.NameAt, "", suggest(v.Name+" is not a setting", near))
+	case known.Name == configVariable:
+		l.addAt(v.NameAt, "", configVariable+" cannot be set in the file that it names; remove the line")
+	case known.Name == streamsVariable:
+		l.addAt(v.NameAt, "", streamsVariable+" cannot be set in a file; write the names below streams:")
+	case stream != "" && !known.stream:
+		l.addAt(v.NameAt, "", v.Name+" cannot be set per stream; write it in settings: of the file")
+	case v.List && (isFile || known.typ.Kind() != reflect.Slice):
+		l.addAt(v.At, v.Name, v.Name+" takes one value, not a list")
+	case known.Secret && !isFile && !open(known, v.Text):
+		l.addAt(v.At, v.Name, fmt.Sprintf("%s is a secret and has no place in the file; set %s%s to the path of a file with it, or set it in the environment", v.Name, v.Name, FileSuffix))
+	}
+}
+
+// looksSecret matches values that are meant to be hidden.
+var looksSecret = regexp.MustCompile(`(?i)authorization|bearer|cookie|token|secret|passw|api[-_]?key|@`)
+
+// open reports whether the value of a setting that may be a secret is none: parameters and
+// headers with harmless names, URLs without credentials.
+func open(v *Variable, text string) bool {
+	return text == "" || mayBeOpen(v) && !looksSecret.MatchString(text)
+}
+
+// mayBeOpen reports whether a secret setting has values that are none.
+func mayBeOpen(v *Variable) bool {
+	return slices.Contains(openSecrets, v.Name) || v.Name == "REDIS_URL" || v.Name == "EXPORT_PROXY"
+}
+
+// Changes are the differences between two settings.
+type Changes struct {
+	// Process are the variables of the process that differ. They require a restart.
+	Process []string
+	// Added, Removed and Changed are the names of streams; Changed has the variables that
+	// differ.
+	Added, Removed []string
+	Changed        map[string][]string
+}
+
+// Changes compares what was set, not what follows from it: a stream with EXPORT_START=-1d
+// has not changed the next day. A secret whose file is read again while running is
+// compared by the path of the file.
+func (s *Settings) Changes(to *Settings) Changes {
+	c := Changes{Changed: make(map[string][]string)}
+	var ofStreams []Variable
+	for _, part := range streamParts() {
+		ofStreams = append(ofStreams, variablesOf(reflect.ValueOf(part))...)
+	}
+	for _, v := range variables() {
+		mine := slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
+		if !mine && v.Name != streamsVariable && s.src.input(&v, "") != to.src.input(&v, "") {
+			c.Process = append(c.Process, v.Name)
+		}
+	}
+	before := make(map[string]bool)
+	for i := range s.Streams {
+		before[s.Streams[i].Name] = true
+	}
+	for i := range to.Streams {
+		name := to.Streams[i].Name
+		if !before[name] {
+			c.Added = append(c.Added, name)
+			continue
+		}
+		delete(before, name)
+		for _, v := range ofStreams {
+			if s.src.input(&v, name) != to.src.input(&v, name) {
+				c.Changed[name] = append(c.Changed[name], v.Name)
+			}
+		}
+	}
+	c.Removed = slices.Sorted(maps.Keys(before))
+	return c
+}
+
+// Restarted names the streams that changed, each with the variables that differ.
+func (c *Changes) Restarted() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(c.Changed)) {
+		all = append(all, name+" ("+strings.Join(c.Changed[name], ",")+")")
+	}
+	return strings.Join(all, " ")
+}
+
+// None reports whether there is no difference.
+func (c *Changes) None() bool {
+	return len(c.Process)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
+}
+
+// rereadSettings are read again from their files while a stream runs.
+var rereadSettings = []string{keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD"}
+
+// input is what determines the value of a variable for a stream.
+func (s sources) input(v *Variable, stream string) string {
+	text, from, _ := s.find(v, stream) // an error was a problem
+	if slices.Contains(rereadSettings, v.Name) && from.kind == FromFile && from.rereadable() != "" {
+		return "file " + from.path
+	}
+	return text
+}
+
+// Contents are the files that describe the streams: that of BRIDGE_CONFIG and its lists,
+// with what they had when the settings were loaded. It is nil without BRIDGE_CONFIG.
+func (s *Settings) Contents() map[string]string {
+	if s.src.config == nil {
+		return nil
+	}
+	return s.src.config.contents
+}

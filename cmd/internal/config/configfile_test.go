@@ -1,0 +1,177 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestConfigFileWrong: every mistake is reported at once, with its position.
+func TestConfigFileWrong(t *testing.T) {
+	t.Parallel()
+	s, err := loadFile(t, "testdata/wrong.yaml")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	got := err.Error() + "\n" + strings.Join(s.Warnings, "\n")
+	if strings.Contains(got, "sesame") {
+		t.Error("a secret is shown")
+	}
+	compareGolden(t, "testdata/wrong.golden", got)
+}
+
+// loadFile loads settings from a file that BRIDGE_CONFIG names.
+func loadFile(t *testing.T, path string, environ ...string) (*Settings, error) {
+	t.Helper()
+	from := Sources{Environ: append([]string{"BRIDGE_CONFIG=" + path}, environ...)}
+	src, err := from.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&loader{src: src}).load(UsesAll, testNow)
+}
+
+// TestConfigFile: what a file sets is what variables set, and these win.
+func TestConfigFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("tenants.txt", "acme\nglobex\n")
+	key, other := write("acme.key", "sesame\n"), write("globex.key", "other\n")
+	path := write("streams.yaml", `
+settings:
+  EXPORT_PAGE_SIZE: 500
+  KAFKA_BROKERS: [a:1, b:2]
+  EXPORT_START: 2026-11-01
+templates:
+  - for: tenants.txt
+    settings:
+      EXPORT_RESOURCE: users
+      EXPORT_API_KEY_FILE: "{name}.key"
+      EXPORT_URL: https://{name}.example.com
+    overrides:
+      globex: {EXPORT_PAGE_SIZE: 10}
+streams:
+  events: {EXPORT_API_KEY_FILE: acme.key}
+`)
+	s, err := loadFile(t, path, "EXPORT_TIMEOUT=1m", "STREAM_ACME_EXPORT_PAGE_SIZE=7")
+	if err != nil || len(s.Warnings) > 0 {
+		t.Fatal(err, s.Warnings)
+	}
+	want, err := loadFrom(t, UsesAll, "EXPORT_API_KEY=", "BRIDGE_STREAMS=acme,globex,events", "EXPORT_PAGE_SIZE=500", "KAFKA_BROKERS=a:1,b:2", "EXPORT_START=2026-11-01",
+		"EXPORT_TIMEOUT=1m", "STREAM_ACME_EXPORT_PAGE_SIZE=7", "STREAM_GLOBEX_EXPORT_PAGE_SIZE=10", "STREAM_ACME_EXPORT_RESOURCE=users",
+		"STREAM_GLOBEX_EXPORT_RESOURCE=users", "STREAM_ACME_EXPORT_API_KEY_FILE="+key, "STREAM_EVENTS_EXPORT_API_KEY_FILE="+key, "STREAM_GLOBEX_EXPORT_API_KEY_FILE="+other,
+		"STREAM_ACME_EXPORT_URL=https://acme.example.com", "STREAM_GLOBEX_EXPORT_URL=https://globex.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Streams[1].Export.PageSize != 10 || s.Streams[0].Export.APIKey != "sesame" {
+		t.Errorf("page size %d, key %q", s.Streams[1].Export.PageSize, s.Streams[0].Export.APIKey)
+	}
+	compareSettings(t, want, s)
+}
+
+// compareSettings compares settings, but not where they are from.
+func compareSettings(t *testing.T, want, got *Settings) {
+	t.Helper()
+	plain := func(s *Settings) Settings {
+		p := *s
+		p.src, p.Effective, p.ConfigFile, p.Warnings = sources{}, nil, "", nil
+		return p
+	}
+	a, b := plain(want), plain(got)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("want %+v\n got %+v", a, b)
+	}
+}
+
+// TestImportEnv: the file that import-env writes has the settings that were imported.
+func TestImportEnv(t *testing.T) {
+	t.Parallel()
+	key := writeFile(t, "key", "sesame\n")
+	secret := []string{"STREAM_USERS_EXPORT_API_KEY=other", "REDIS_URL=redis://:sesame@redis:1/2"}
+	environ := append([]string{
+		"BRIDGE_STREAMS=events,users,007", "EXPORT_API_KEY=", "EXPORT_API_KEY_FILE=" + key, "EXPORT_PAGE_SIZE=0500", "KAFKA_TLS_ENABLED=true", "EXPORT_PARAMS=include=actor\ntenant=a: b",
+		"STREAM_USERS_EXPORT_PAGE_SIZE=7", "STREAM_007_EXPORT_RESOURCE=events", "STREAM_007_KAFKA_TOPIC=007", "KAFKA_BROKERS=a:1, b:2", "STREAM_EVENTS_EXPORT_START=2026-11-01", "LOG_FORMAT=json",
+	}, secret...)
+	want, err := loadFrom(t, UsesAll, environ...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, stay, err := want.ImportEnv()
+	if err != nil || strings.Contains(text, "sesame") || strings.Contains(text, "other") || len(stay) != 2 {
+		t.Fatalf("%v; stay %q; file:\n%s", err, stay, text)
+	}
+	got, err := loadFile(t, writeFile(t, "streams.yaml", text), secret...)
+	if err != nil {
+		t.Fatalf("%v; file:\n%s", err, text)
+	}
+	compareSettings(t, want, got)
+	if _, _, err := got.ImportEnv(); err == nil {
+		t.Error("a file is imported again")
+	}
+}
+
+// TestChanges compares what was set.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, path := filepath.Join(dir, "key"), filepath.Join(dir, "streams.yaml")
+	load := func(secret, settings, streams string) *Settings {
+		for to, text := range map[string]string{key: secret, path: "settings: {EXPORT_API_KEY_FILE: key, EXPORT_START: -1h" + settings + "}\nstreams:\n" + streams} {
+			if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := loadFile(t, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	base := load("sesame", "", "  events:\n  users: {EXPORT_PAGE_SIZE: 7}\n")
+	for _, test := range []struct {
+		name, secret, settings, streams string
+		want                            Changes
+	}{
+		{"nothing", "sesame", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
+		{"a rotated key", "other", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
+		{"the same in another place", "sesame", ", EXPORT_PAGE_SIZE: 7", "  users:\n  events: {EXPORT_PAGE_SIZE: 1000}\n", Changes{Changed: map[string][]string{"events": {"EXPORT_PAGE_SIZE"}}}},
+		{"streams", "sesame", "", "  users: {EXPORT_PAGE_SIZE: 8}\n  sessions:\n",
+			Changes{Added: []string{"sessions"}, Removed: []string{"events"}, Changed: map[string][]string{"users": {"EXPORT_PAGE_SIZE"}}}},
+		{"the process", "sesame", ", HTTP_ADDR: off", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{Process: []string{"HTTP_ADDR"}}},
+		{"all streams", "sesame", ", KAFKA_CLIENT_ID: x", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n",
+			Changes{Changed: map[string][]string{"events": {"KAFKA_CLIENT_ID"}, "users": {"KAFKA_CLIENT_ID"}}}},
+	} {
+		got := base.Changes(load(test.secret, test.settings, test.streams))
+		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || string(want) != got {
+		t.Errorf("%s (%v): go test -update shows the difference; got:\n%s", path, err, got)
+	}
+}

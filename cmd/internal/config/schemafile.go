@@ -1,0 +1,78 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+)
+
+// FileSchema describes the file that BRIDGE_CONFIG names. Secrets are members by their
+// files only.
+func FileSchema(vars []Variable) *jsonSchema {
+	settings, stream := closedObject("settings of the process, and of all its streams"), closedObject("settings of one stream")
+	for i := range vars {
+		v := &vars[i]
+		if v.Name == configVariable || v.Name == streamsVariable {
+			continue
+		}
+		inFile := v.Name + FileSuffix
+		members := map[string]*jsonSchema{inFile: v.fileSchema()}
+		if !v.Secret || mayBeOpen(v) {
+			members[v.Name] = v.yamlSchema()
+			settings.DependentSchemas[inFile] = notBoth(v.Name, inFile)
+		}
+		for name, member := range members {
+			settings.Properties[name] = member
+			if v.stream {
+				stream.Properties[name] = &jsonSchema{Ref: "#/properties/settings/properties/" + name}
+			}
+		}
+	}
+	ref := &jsonSchema{Ref: "#/$defs/stream"}
+	name := &jsonSchema{Type: []string{"string", "integer"}, Pattern: streamName.String()}
+	streams := &jsonSchema{
+		Description: "streams by name, each with settings of its own", Type: []string{"object", "null"}, PropertyNames: &jsonSchema{Pattern: name.Pattern}, AdditionalProperties: ref,
+	}
+	template := closedObject("many streams with the same settings; {name} in a value is the name of the stream")
+	template.Required = []string{"for"}
+	template.Properties = map[string]*jsonSchema{
+		"for": {
+			Description: "path of a file with one name a line, relative to this file, or a list of names",
+			AnyOf:       []*jsonSchema{{Type: []string{"string"}}, {Type: []string{"array"}, Items: name, MinItems: 1}},
+		},
+		"settings":  ref,
+		"overrides": {Description: "further settings of some of the streams, by name", Type: streams.Type, PropertyNames: streams.PropertyNames, AdditionalProperties: ref},
+	}
+	root := closedObject("the streams of a process; flags and variables take precedence")
+	root.Dialect, root.Title = "https://json-schema.org/draft/2020-12/schema", "Streams of exportbridge"
+	root.Type = []string{"object"}
+	root.Defs = map[string]*jsonSchema{"stream": stream}
+	root.Properties = map[string]*jsonSchema{
+		"settings": settings, "streams": streams, "templates": {Type: []string{"array"}, Items: template},
+	}
+	return root
+}
+
+// closedObject is a mapping without unknown members. Without any member it is null.
+func closedObject(description string) *jsonSchema {
+	return &jsonSchema{
+		Description: description, Type: []string{"object", "null"}, AdditionalProperties: false,
+		Properties: make(map[string]*jsonSchema), DependentSchemas: make(map[string]*jsonSchema),
+	}
+}
+
+// yamlSchema describes the value of a variable in YAML, where text needs no quotes to look
+// like a number, and a list can be one.
+func (v *Variable) yamlSchema() *jsonSchema {
+	s := v.schema()
+	if len(s.Enum) == 0 {
+		for _, kind := range []string{"number", "boolean"} {
+			if v.typ.Kind() == reflect.String && !slices.Contains(s.Type, kind) {
+				s.Type = append(s.Type, kind)
+			}
+		}
+	}
+	if v.typ.Kind() == reflect.Slice {
+		s.Type = append(s.Type, "array")
+	}
+	return s
+}

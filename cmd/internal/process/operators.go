@@ -1,0 +1,73 @@
+package process
+
+import (
+	"context"
+	"slices"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/deadletter"
+	"exportbridge/cmd/internal/config"
+)
+
+func namesOf(s *config.Settings) []string {
+	names := make([]string, len(s.Streams))
+	for i := range s.Streams {
+		names[i] = s.Streams[i].Name
+	}
+	return names
+}
+
+// unwired copies settings: wiring a stream changes them, and a job's or an operator's view
+// of Kafka does not count as that of its stream.
+func unwired(s *config.Settings) *config.Settings {
+	own := *s
+	own.Streams = slices.Clone(s.Streams)
+	return &own
+}
+
+// healthOf returns the health of a stream, nil if there is no such stream.
+func (p *Process) healthOf(name string) *bridge.Health {
+	if st := p.streams.named(name); st != nil {
+		return st.health
+	}
+	return nil
+}
+
+// adopt makes metrics and the limit of a shutdown those of a stream, too.
+func (p *Process) adopt(st *stream) {
+	p.metrics.AddStream(st.name)
+	p.metrics.CountLosses(st.name, st.sink.Losses)
+	p.metrics.CountRefused(st.name, st.sink.Refused)
+	if longest := int64(st.shutdown); longest > p.shutdown.Load() {
+		p.shutdown.Store(longest)
+	}
+}
+
+// operate lets operators ask for the streams of the settings, which have not been wired.
+func (p *Process) operate(s *config.Settings) error {
+	planners, err := p.planners(unwired(s))
+	if err != nil {
+		return err
+	}
+	controllers, records := p.options.Control(p.redis, s)
+	p.operators.Store(&operators{controllers, records})
+	if p.jobs == nil {
+		p.jobs = backfill.NewHost(planners, p.logJob)
+	}
+	p.jobs.SetPlanners(planners)
+	return nil
+}
+
+// liveRecords are the records of the streams that the process has at the time.
+type liveRecords struct{ p *Process }
+
+// DeadLetters implements ops.Records.
+func (l liveRecords) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
+	return l.p.operators.Load().records.DeadLetters(ctx, stream, limit)
+}
+
+// Jobs implements ops.Records.
+func (l liveRecords) Jobs(ctx context.Context) ([]backfill.Listed, error) {
+	return l.p.operators.Load().records.Jobs(ctx)
+}

@@ -1,0 +1,123 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
+)
+
+// configInterval is how often the file of BRIDGE_CONFIG is read. A change counts when it
+// was read twice: an editor may still be writing.
+const configInterval = 2 * time.Second
+
+// Reload is how the streams of a process follow changed settings.
+type Reload struct {
+	// Load loads the settings anew. With an error it may return the settings as far as
+	// they go.
+	Load func() (*config.Settings, error)
+	// Now requests a reload, whether or not a file changed.
+	Now <-chan os.Signal
+}
+
+// loaded are settings that were loaded anew, or why they were not.
+type loaded struct {
+	settings *config.Settings
+	err      error
+}
+
+// run loads the settings on request and when their files changed, until ctx ends.
+func (r *Reload) run(ctx context.Context, w watch, to chan<- loaded) {
+	tick := time.NewTicker(configInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.Now:
+		case <-tick.C:
+			if !w.changed() {
+				continue
+			}
+		}
+		s, err := r.Load()
+		w.tried(s)
+		select {
+		case to <- loaded{s, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watch finds out whether files changed. Links are followed: Kubernetes replaces the one of
+// a ConfigMap.
+type watch struct {
+	contents map[string]string // by path, as they were loaded last
+	seen     map[string]string // as they were read last
+}
+
+// changed reads the files. It returns true if they differ from what was loaded, and have
+// been the same twice.
+func (w *watch) changed() bool {
+	now := readAll(w.contents)
+	settled := maps.Equal(now, w.seen)
+	w.seen = now
+	return settled && !maps.Equal(now, w.contents)
+}
+
+// tried takes what was loaded. Without settings the files are as they were read.
+func (w *watch) tried(s *config.Settings) {
+	if s != nil && s.Contents() != nil {
+		w.contents = s.Contents()
+	} else {
+		w.contents = readAll(w.contents)
+	}
+	w.seen = nil
+}
+
+// readAll reads the files again; what cannot be read twice, as a pipe, is as it was.
+func readAll(before map[string]string) map[string]string {
+	now := make(map[string]string, len(before))
+	for path, text := range before {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			text = ""
+		case info.Mode().IsRegular():
+			content, _ := os.ReadFile(path) // which Load reports
+			text = string(content)
+		}
+		now[path] = text
+	}
+	return now
+}
+
+// errRestart is the error of settings that cannot change while the process runs.
+func errRestart(names []string) error {
+	return fmt.Errorf("%s changed, which requires a restart of the process", strings.Join(names, ", "))
+}
+
+// WarningConfig is the code of the warning that the last reload failed.
+const WarningConfig = "config_reload"
+
+// report tells how a reload ended: in the log, in the status of every stream, in a metric.
+func (p *Process) report(err error) {
+	p.metrics.Reloaded(err == nil)
+	if err == nil {
+		p.outdated.Store(nil)
+		return
+	}
+	const hint = "correct the file; exportbridge config show lists all mistakes"
+	p.log.Error("settings not reloaded; the streams go on unchanged", logError, err, logHint, hint)
+	first, rest, _ := strings.Cut(err.Error(), "\n  ")
+	if rest != "" { // the first line counts the mistakes
+		first, _, _ = strings.Cut(rest, "\n")
+	}
+	p.outdated.Store(&bridge.Warning{Code: WarningConfig, Text: "settings not reloaded: " + first, Hint: hint})
+}

@@ -1,0 +1,272 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
+)
+
+// run is the run of a stream.
+type run struct {
+	started, over bool
+	stop          context.CancelFunc // ends it as a shutdown does; nil until it started
+	err           error              // of a run that is over
+	// after is the stream that this one replaces. It must be over first.
+	after *stream
+}
+
+// runner owns the set of running streams: all that starts, stops and replaces them is its
+// loop. Streams are isolated: the end of one does not affect the others.
+type runner struct {
+	p       *Process
+	ctx     context.Context
+	group   sync.WaitGroup
+	ended   chan *stream
+	running int
+	// leaving are removed streams that are not over yet.
+	leaving []*stream
+}
+
+// runStreams runs all streams until ctx ends or their bounded runs are done.
+func (p *Process) runStreams(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	hosting, stopJobs := context.WithCancel(ctx)
+	var helpers, jobs sync.WaitGroup
+	var serving error
+	helpers.Go(func() { returnMemory(background, p.budget) })
+	helpers.Go(func() { p.tell(background) })
+	helpers.Go(func() { p.thin(background) })
+	if p.server != nil {
+		jobs.Go(func() { p.jobs.Run(hosting) })
+		helpers.Go(func() { p.watchJobs(hosting) }) // a shutdown ends its questions first
+		helpers.Go(func() {
+			if serving = p.server.Serve(background); serving != nil {
+				p.log.Error("HTTP server failed", logError, serving)
+			}
+		})
+	}
+	loaded := make(chan loaded)
+	if p.options.Reload != nil {
+		first := watch{contents: p.settings.Contents()}
+		helpers.Go(func() { p.options.Reload.run(hosting, first, loaded) })
+	}
+	r := &runner{p: p, ctx: ctx, ended: make(chan *stream)}
+	err := r.run(loaded)
+	stopJobs()
+	jobs.Wait()
+	stop()
+	helpers.Wait()
+	return errors.Join(err, serving)
+}
+
+// run runs the streams, and follows the settings that are loaded.
+func (r *runner) run(settings <-chan loaded) error {
+	r.startDue()
+	for r.running > 0 {
+		select {
+		case st := <-r.ended:
+			r.end(st)
+		case l := <-settings:
+			r.p.report(r.reload(l))
+		}
+		r.startDue()
+	}
+	r.group.Wait()
+	var errs []error
+	for _, st := range r.p.streams.list() {
+		errs = append(errs, st.run.err)
+	}
+	return errors.Join(errs...)
+}
+
+// startDue starts the streams that nothing is to end before: those that replace one wait
+// for it, all others for those that are removed, whose topic may be theirs now.
+func (r *runner) startDue() {
+	for _, st := range r.p.streams.list() {
+		switch {
+		case st.run.started:
+		case st.run.after != nil && !st.run.after.run.over:
+		case st.run.after == nil && len(r.leaving) > 0:
+		default:
+			r.start(st)
+		}
+	}
+}
+
+// start runs a stream until the process ends, or it is stopped.
+func (r *runner) start(st *stream) {
+	ctx, stop := context.WithCancel(r.ctx)
+	st.run.started, st.run.stop, st.run.after = true, stop, nil
+	r.p.adopt(st)
+	r.running++
+	finished := make(chan struct{})
+	r.group.Go(func() { abandon(ctx, finished, st) })
+	r.group.Go(func() {
+		err := st.bridge.Run(ctx)
+		if err != nil {
+			r.p.log.Error("stream ended", logStream, st.name, logError, err)
+		}
+		st.leave(r.p.log)
+		close(finished)
+		if st.gone.Load() {
+			r.p.release(st)
+		}
+		stop()
+		st.run.err = err // before the loop receives the stream
+		r.ended <- st
+	})
+}
+
+// release closes a stream that is none of the process any more.
+func (p *Process) release(st *stream) {
+	ctx, cancel := context.WithTimeout(context.Background(), statusInterval)
+	defer cancel()
+	_ = p.redis.PutStatuses(ctx, []bridge.Status{st.bridge.Status()}) // removes it; it would expire in any case
+	st.close()
+	p.log.Info("stream released", logStream, st.name)
+}
+
+// end takes a stream whose run is over.
+func (r *runner) end(st *stream) {
+	r.running--
+	st.run.over = true
+	r.leaving = slices.DeleteFunc(r.leaving, func(each *stream) bool { return each == st })
+	if st.gone.Load() && r.p.streams.named(st.name) == nil {
+		r.p.metrics.RemoveStream(st.name)
+	}
+}
+
+// abandon ends the wait of a stream that is stopped for brokers that do not answer, unless
+// it finished.
+func abandon(ctx context.Context, finished <-chan struct{}, st *stream) {
+	select {
+	case <-ctx.Done():
+	case <-finished:
+		return
+	}
+	late := time.NewTimer(st.shutdown + endTimeout/2)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		st.owner.Abandon()
+	case <-finished:
+	}
+}
+
+// reload makes the streams those of the settings. If it returns an error, nothing has
+// changed. Streams whose own settings are the same go on.
+func (r *runner) reload(l loaded) error {
+	if l.err != nil {
+		return l.err
+	}
+	changes := r.p.settings.Changes(l.settings)
+	if len(changes.Process) > 0 {
+		return errRestart(changes.Process)
+	}
+	pristine := unwired(l.settings)
+	next, err := r.next(l.settings, &changes)
+	if err != nil {
+		return err
+	}
+	if r.p.server != nil {
+		if err := r.p.operate(pristine); err != nil {
+			closeAll(next)
+			return err
+		}
+	}
+	r.replace(next)
+	r.p.settings = pristine
+	for _, line := range l.settings.Warnings {
+		r.p.log.Warn("settings", "warning", line)
+	}
+	for i := range l.settings.Streams {
+		if st := &l.settings.Streams[i]; changed(&changes, st.Name) {
+			r.p.metrics.Safe(st.Name)
+			r.p.announce(st)
+		}
+	}
+	r.p.log.Info("settings reloaded", "added", strings.Join(changes.Added, ","), "removed", strings.Join(changes.Removed, ","),
+		"restarted", changes.Restarted())
+	return nil
+}
+
+func changed(c *config.Changes, name string) bool {
+	return c.Changed[name] != nil || slices.Contains(c.Added, name)
+}
+
+// next returns the streams of the settings: those that go on, and new ones, which are wired.
+func (r *runner) next(s *config.Settings, changes *config.Changes) (all []*stream, err error) {
+	var wired []*stream
+	for i := range s.Streams {
+		name := s.Streams[i].Name
+		if !changed(changes, name) {
+			all = append(all, r.p.streams.named(name))
+			continue
+		}
+		st, err := r.p.wire(&s.Streams[i])
+		if err != nil {
+			closeAll(wired)
+			return nil, err
+		}
+		wired, all = append(wired, st), append(all, st)
+	}
+	return all, nil
+}
+
+func closeAll(streams []*stream) {
+	for _, st := range streams {
+		if !st.run.started {
+			st.close()
+		}
+	}
+}
+
+// replace makes these the streams of the process, and stops those that are not among them:
+// they commit what is in flight, and release the stream.
+func (r *runner) replace(next []*stream) {
+	before := r.p.streams.list()
+	r.p.streams.set(next)
+	names := make([]string, len(next))
+	for i, st := range next {
+		names[i] = st.name
+		r.p.metrics.AddStream(st.name)
+	}
+	r.p.samples.SetStreams(names)
+	for _, old := range before {
+		if slices.Contains(next, old) {
+			continue
+		}
+		successor := r.p.streams.named(old.name)
+		r.stop(old, successor)
+	}
+}
+
+// stop ends a stream, if it runs, before its successor, if there is one.
+func (r *runner) stop(old, successor *stream) {
+	old.gone.Store(true)
+	name := old.name
+	switch {
+	case !old.run.started: // it waited for another one
+		old.close()
+		old = old.run.after
+	case old.run.over:
+		r.p.release(old)
+		old = nil
+	default:
+		old.run.stop()
+	}
+	switch {
+	case successor != nil:
+		successor.run.after = old
+	case old != nil:
+		r.leaving = append(r.leaving, old)
+	default:
+		r.p.metrics.RemoveStream(name)
+	}
+}

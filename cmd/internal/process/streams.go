@@ -1,0 +1,190 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
+)
+
+// stream is one stream, its adapters and its run.
+type stream struct {
+	name   string
+	bridge *engine.Engine
+	health *bridge.Health
+	api    *exportapi.Client
+	sink   *kafkasink.Sink
+	owner  *kafkagroup.Owner
+	store  *cursorstore.Store
+	// windows counts the windows of its jobs by state.
+	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
+	// shutdown is its BRIDGE_SHUTDOWN_TIMEOUT.
+	shutdown time.Duration
+	unsafe   []string
+	// outdated is the warning that the last reload of the settings failed, nil if none did.
+	outdated *atomic.Pointer[bridge.Warning]
+	// gone is true once the stream was removed from those of the process, or replaced.
+	gone atomic.Bool
+
+	run run // owned by runner
+}
+
+// Status returns the status of the stream.
+func (st *stream) Status() bridge.Status {
+	s := st.bridge.Status()
+	if w := st.outdated.Load(); w != nil {
+		s.Warnings = append(s.Warnings[:len(s.Warnings):len(s.Warnings)], *w)
+	}
+	return s
+}
+
+// Alive reports whether the commit loop has not stalled.
+func (st *stream) Alive() bool { return st.bridge.Alive() }
+
+func (st *stream) close() {
+	st.sink.Close()
+	st.api.Close()
+}
+
+// streams are the streams of a process, those that wait for a predecessor included. Only
+// New and runner change them; their methods may be called concurrently.
+type streams struct{ all atomic.Pointer[[]*stream] }
+
+// list returns the streams. The caller does not change the list.
+func (s *streams) list() []*stream {
+	if all := s.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+func (s *streams) set(all []*stream) { s.all.Store(&all) }
+
+// named returns the stream of a name, nil if there is none.
+func (s *streams) named(name string) *stream {
+	for _, st := range s.list() {
+		if st.name == name {
+			return st
+		}
+	}
+	return nil
+}
+
+func (p *Process) statuses() []bridge.Status {
+	running := p.streams.list()
+	all := make([]bridge.Status, len(running))
+	for i, st := range running {
+		all[i] = st.Status()
+	}
+	return all
+}
+
+// Published counts the events that the streams of the process have published.
+func (p *Process) Published() (events int64) {
+	for _, st := range p.streams.list() {
+		events += st.bridge.Status().Published
+	}
+	return events
+}
+
+// wire makes one stream's adapters and its bridge. It contacts no server.
+func (p *Process) wire(st *config.Stream) (*stream, error) {
+	log, health := p.log.With(logStream, st.Name), new(bridge.Health)
+	st.Export.Limits = &p.limits
+	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
+	st.Export.Warn = warnOnce(log)
+	said, kafka := logChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
+	st.Kafka.Report = func(err error) { said(err); kafka(err) }
+	st.Kafka.Log = log.With(logComponent, "kafka")
+	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
+	st.Engine.Log, st.Engine.Limits, st.Engine.Budget = p.log, p.options.Limits, p.budget
+	st.Engine.StrayCursor, st.Engine.LeakInCursor = st.Export.StrayCursor, st.Export.LeakInCursor
+	api, err := exportapi.New(st.Export)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+	}
+	store := p.redis.Stream(st.Name)
+	st.Kafka.Known = store.Load
+	sink, err := st.Kafka.Sink()
+	if err != nil {
+		api.Close()
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+	}
+	owner := st.Kafka.Ownership().Owner()
+	s := &stream{
+		name: st.Name, health: health, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st),
+		shutdown: st.Engine.ShutdownTimeout, unsafe: st.Unsafe(), outdated: &p.outdated,
+	}
+	ports := engine.Ports{
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
+	}
+	p.trace(st, &ports, s)
+	p.followWindows(st, &ports)
+	if p.options.Ports != nil {
+		ports = p.options.Ports(ports)
+	}
+	if s.bridge, err = engine.New(st.Engine, ports); err != nil {
+		s.close()
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+	}
+	return s, nil
+}
+
+// redisReports returns the reporter of Redis for the health of each stream, nil for one
+// that is none of the process. The log has one outage, from the first stream's to the last
+// one's.
+func redisReports(log *slog.Logger, healthOf func(stream string) *bridge.Health) func(stream string, err error) {
+	said := logChanges(log, "redis")
+	var mu sync.Mutex // guards away, and orders the log's reports
+	away := make(map[string]struct{})
+	return func(stream string, err error) {
+		health := healthOf(stream)
+		if health == nil { // a job's
+			return
+		}
+		health.Reporter(bridge.DependencyStore)(err)
+		mu.Lock()
+		defer mu.Unlock()
+		if delete(away, stream); err != nil {
+			away[stream] = struct{}{}
+		}
+		maps.DeleteFunc(away, func(stream string, _ struct{}) bool { return healthOf(stream) == nil }) // removed
+		if err != nil || len(away) == 0 {
+			said(err)
+		}
+	}
+}
+
+// observers are several observers.
+type observers []bridge.Observer
+
+// Observe implements bridge.Observer.
+func (all observers) Observe(o bridge.Observation) {
+	for _, each := range all {
+		each.Observe(o)
+	}
+}
+
+// leaveTimeout bounds leaving the group. If that fails, another process takes over
+// after BRIDGE_SESSION_TIMEOUT.
+const leaveTimeout = 3 * time.Second
+
+// leave leaves the group, so that another process takes over at once.
+func (st *stream) leave(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := st.owner.Close(ctx); err != nil {
+		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
+	}
+}
