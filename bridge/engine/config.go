@@ -61,6 +61,8 @@ type Config struct {
 	Limits Limits
 	// Budget is shared by the streams of a process; nil bounds nothing.
 	Budget *Budget
+	// Starts is shared by the streams of a process; nil bounds nothing.
+	Starts *Starts
 	// Hints maps the engine's hints to texts; one without is shown as its code.
 	Hints map[bridge.Hint]string
 	// Log receives one record per change of state; nil discards them.
