@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
@@ -56,9 +57,10 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams streams
-	limits  exportapi.Limits // of the requests of all streams and jobs
-	budget  *engine.Budget   // of the pages of all streams and jobs
-	starts  *engine.Starts   // of the sessions of all streams
+	limits  exportapi.Limits     // of the requests of all streams and jobs
+	budget  *engine.Budget       // of the pages of all streams and jobs
+	starts  *engine.Starts       // of the sessions of all streams
+	creates kafkaadmin.Creations // of the topics of all streams
 	// settings are those that the streams run with; after New owned by runner.
 	settings *config.Settings
 	// outdated is as in stream, of the process.
