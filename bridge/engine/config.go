@@ -61,13 +61,15 @@ type Config struct {
 	Limits Limits
 	// Budget is shared by the streams of a process; nil bounds nothing.
 	Budget *Budget
+	// Starts is shared by the streams of a process; nil bounds nothing.
+	Starts *Starts
 	// Hints maps the engine's hints to texts; one without is shown as its code.
 	Hints map[bridge.Hint]string
 	// Log receives one record per change of state; nil discards them.
 	Log *slog.Logger
 
 	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"poll interval when caught up"`
-	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"maximum poll interval, reached while no events arrive"`
+	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"maximum poll interval, reached while no events arrive; each stream has its own, at most a quarter shorter, so that streams do not poll in step"`
 	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"maximum number of pages fetched ahead of Kafka"`
 	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"maximum bytes of pages in memory, including their events; two pages are always allowed"`
 	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"maximum retry back-off, with full jitter; Retry-After takes precedence"`

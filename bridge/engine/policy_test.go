@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,52 @@ func TestPollsGrowWhileNothingComes(t *testing.T) {
 	}
 	if got := p.wait(true); got != time.Second {
 		t.Errorf("after news the wait is %v, want the least", got)
+	}
+}
+
+// TestStreamsPollOutOfStep: streams that begin together soon poll at all times, and none
+// more often or more rarely than is set.
+func TestStreamsPollOutOfStep(t *testing.T) {
+	t.Parallel()
+	const streams, most = 1000, 15 * time.Second
+	var perSecond [120]int // in the third and fourth minute
+	for i := range streams {
+		p := newSchedule(&Config{Stream: fmt.Sprintf("s%d", i), PollInterval: time.Second, PollIntervalMax: most}).polls
+		for at := time.Duration(0); at < 4*time.Minute; {
+			wait := p.wait(false)
+			if wait < p.least || wait > most || at > time.Minute && wait < most*3/4 {
+				t.Fatalf("stream %d waits %s after %s", i, wait, at)
+			}
+			if at += wait; at >= 2*time.Minute && at < 4*time.Minute {
+				perSecond[int((at-2*time.Minute)/time.Second)]++
+			}
+		}
+	}
+	if worst := slices.Max(perSecond[:]); worst > 2*streams/13 {
+		t.Errorf("%d of %d streams poll in one second, want about %d", worst, streams, streams/13)
+	}
+}
+
+// TestHeartbeatsOutOfStep: streams at rest do not commit at the same times.
+func TestHeartbeatsOutOfStep(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_700_000_000, 0)
+	times := make(map[time.Time]int)
+	for i := range 100 {
+		s := stream{e: &Engine{cfg: Config{Stream: fmt.Sprintf("s%d", i)}}}
+		s.run.busy, s.run.committed = began, began
+		if wait := s.heartbeatDue().Sub(began); wait != heartbeatInterval {
+			t.Fatalf("the first heartbeat comes after %s", wait)
+		}
+		s.run.committed = began.Add(time.Hour)
+		due := s.heartbeatDue()
+		if wait := due.Sub(s.run.committed); wait > quietHeartbeat || wait < quietHeartbeat*3/4 {
+			t.Errorf("stream %d waits %s", i, wait)
+		}
+		times[due.Truncate(time.Second)]++
+	}
+	if len(times) < 40 {
+		t.Errorf("100 streams commit in %d different seconds", len(times))
 	}
 }
 

@@ -117,6 +117,11 @@ func (s *session) ask(ctx context.Context, confirm func(context.Context) error) 
 		limit = sinkTimeoutExactly
 		k.store, k.storeErr = s.e.loadStored(ctx)
 	}
+	end, err := s.e.cfg.Starts.begin(ctx)
+	if err != nil {
+		return k, err
+	}
+	defer end()
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	k.sink, err = s.e.ports.Sink.Recover(asking, confirm)

@@ -59,7 +59,7 @@ func (s *stream) worthCommit(b batch) bool {
 func (s *stream) heartbeatDue() time.Time {
 	wait := heartbeatInterval
 	if s.at.Cursor == s.committed.Cursor {
-		wait = min(max(wait, s.run.committed.Sub(s.run.busy)), quietHeartbeat)
+		wait = paceOf(s.e.cfg.Stream).of(min(max(wait, s.run.committed.Sub(s.run.busy)), quietHeartbeat), wait)
 	}
 	return s.run.committed.Add(wait)
 }

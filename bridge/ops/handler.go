@@ -98,7 +98,7 @@ func (h *handler) route(mux *http.ServeMux) {
 	mux.HandleFunc("GET /ping", h.live)
 	mux.HandleFunc("GET /readyz", h.ready)
 	mux.HandleFunc("GET /ready", h.ready)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc(apiRoot, h.unknown(mux))
 	mux.HandleFunc("GET /api/v1/session", h.session)
 	mux.HandleFunc("GET /api/v1/events", h.feed)

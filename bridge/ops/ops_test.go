@@ -27,7 +27,7 @@ func (f *fakeStream) Status() bridge.Status { return f.status }
 func (f *fakeStream) Alive() bool           { return f.turning }
 
 func metricsOf(s *fakeStream) *metrics.Metrics {
-	return metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
+	return metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
 }
 
 // answerOf is the answer of a server of one stream.
@@ -94,7 +94,7 @@ func TestMetrics(t *testing.T) {
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveFetch, Code: "429", Took: time.Second})
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit, Pages: 2, Events: 7, Vanished: 1,
 		Receipt: bridge.Receipt{Bytes: 70, DeadLettered: map[bridge.Defect]int{bridge.DefectTooLarge: 1}}})
-	problems, err := testutil.GatherAndLint(m.Registry())
+	problems, err := testutil.GatherAndLint(m)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}

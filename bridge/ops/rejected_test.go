@@ -42,7 +42,7 @@ exportbridge_http_rejected_total{status="403"} 1
 exportbridge_http_rejected_total{status="421"} 1
 exportbridge_http_rejected_total{status="429"} 2
 `
-	if err := testutil.GatherAndCompare(m.Registry(), strings.NewReader(want), "exportbridge_http_rejected_total"); err != nil {
+	if err := testutil.GatherAndCompare(m, strings.NewReader(want), "exportbridge_http_rejected_total"); err != nil {
 		t.Error(err)
 	}
 }

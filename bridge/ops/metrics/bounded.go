@@ -19,6 +19,7 @@ const (
 // bounded is a counter with one label beside the stream, which has a bounded number of
 // values. Its methods may be called concurrently.
 type bounded struct {
+	streams
 	vec  *prometheus.CounterVec
 	seen *seen
 }
@@ -30,12 +31,15 @@ type seen struct {
 	most   int
 }
 
-func (m *Metrics) bounded(name, help, label string, expected ...string) bounded {
-	b := bounded{m.counter(name, help, label), &seen{values: make(map[string]bool), most: len(expected) + mostValues}}
+func (m *Metrics) bounded(s scope, name, help, label string, expected ...string) bounded {
+	b := bounded{m.streams(s), m.counterVec(name, help, label), &seen{values: make(map[string]bool), most: len(expected) + mostValues}}
 	for _, value := range expected {
 		b.seen.values[value] = true
 	}
-	m.initialise = append(m.initialise, func(stream string) {
+	if s == always && !m.perStream {
+		expected = expected[:1]
+	}
+	m.start(s, func(stream string) {
 		for _, value := range expected {
 			b.vec.WithLabelValues(stream, value)
 		}
@@ -45,8 +49,11 @@ func (m *Metrics) bounded(name, help, label string, expected ...string) bounded 
 
 func (b bounded) inc(stream, value string) { b.add(stream, value, 1) }
 
+// add adds n, which makes the series unless n is 0.
 func (b bounded) add(stream, value string, n int) {
-	b.vec.WithLabelValues(stream, b.seen.admit(value)).Add(float64(n))
+	if n != 0 {
+		b.vec.WithLabelValues(b.label(stream), b.seen.admit(value)).Add(float64(n))
+	}
 }
 
 // admit returns the value, or otherValue if it is no word or exceeds the bound.

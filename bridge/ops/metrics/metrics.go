@@ -15,9 +15,11 @@ import (
 
 const namespace = "exportbridge"
 
-// Metrics is a bridge.Observer. All methods may be called concurrently.
+// Metrics is a bridge.Observer and a prometheus.Gatherer. All methods may be called concurrently.
 type Metrics struct {
-	registry *prometheus.Registry
+	registry  *prometheus.Registry
+	began     time.Time // when all series of the start existed
+	perStream bool      // full detail
 	// initialise makes the series of a stream exist from the start: a rate over a series
 	// that appears with its first increment misses that increment.
 	initialise []func(stream string)
@@ -25,43 +27,43 @@ type Metrics struct {
 	forget []func(stream string)
 
 	requests     bounded
-	request      *prometheus.HistogramVec
-	received     *prometheus.CounterVec
-	body         *prometheus.CounterVec
+	request      histogram
+	received     counter
+	body         counter
 	retries      bounded
-	throttled    *prometheus.CounterVec
-	pageEvents   *prometheus.HistogramVec
+	throttled    counter
+	pageEvents   histogram
 	fetched      bounded
 	stuck        bounded
-	pages        *prometheus.CounterVec
-	published    *prometheus.CounterVec
-	bytes        *prometheus.CounterVec
+	pages        counter
+	published    counter
+	bytes        counter
 	dead         bounded
 	dropped      bounded
-	restamped    *prometheus.CounterVec
+	restamped    counter
 	tailChanged  bounded
-	repeated     *prometheus.CounterVec
-	atBorder     *prometheus.CounterVec
-	shared       *prometheus.CounterVec
-	latency      *prometheus.HistogramVec
-	late         *prometheus.HistogramVec
+	repeated     counter
+	atBorder     counter
+	shared       counter
+	latency      histogram
+	late         histogram
 	commits      bounded
-	commit       *prometheus.HistogramVec
+	commit       histogram
 	transactions bounded
-	transaction  *prometheus.HistogramVec
+	transaction  histogram
 	failures     bounded
 	rejections   bounded
 	transitions  bounded
 	resets       bounded
-	stage        *prometheus.HistogramVec
+	stage        histogram
 	logs         *prometheus.CounterVec
 	rejected     *prometheus.CounterVec
 	unsafe       *prometheus.GaugeVec
 	windows      *prometheus.GaugeVec
-	grown        *prometheus.CounterVec
+	grown        counter
 	reload       *prometheus.GaugeVec // without a series until the first reload
-	losses       *perStream
-	refused      *perStream
+	losses       *readings
+	refused      *readings
 
 	mu sync.RWMutex // guards lost, and the series of windows of streams that are removed
 	// lost counts the losses that the engine found, by stream.
@@ -77,19 +79,21 @@ type Build struct {
 
 // New returns the metrics of these streams, in their own registry. Each scrape calls
 // statuses.
-func New(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
-	m.losses = newPerStream("broker_data_losses_total",
-		"Losses of acknowledged records or checkpoints: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
-	m.refused = newPerStream("checkpoints_refused_total",
+func New(build Build, detail Detail, streams []string, statuses func() []bridge.Status) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), perStream: detail.perStream(len(streams)), lost: make(map[string]*atomic.Int64),
+	}
+	m.losses = newReadings("broker_data_losses_total", "Losses of acknowledged records or checkpoints: lost by a broker, "+
+		"or a topic was deleted, recreated, emptied or truncated. Must stay 0.")
+	m.refused = newReadings("checkpoints_refused_total",
 		"Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.")
 	m.defineSource()
 	m.defineSink()
 	m.stage = m.histogram("stage_duration_seconds",
 		"Time per stage: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
-	m.initialise = append(m.initialise, func(stream string) {
+	m.start(together, func(stream string) {
 		for _, stage := range stages {
-			m.stage.WithLabelValues(stream, string(stage))
+			m.stage.vec.WithLabelValues(stream, string(stage))
 		}
 	})
 	m.logs = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -115,7 +119,7 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 		Help: "1 if the streams run with the file of BRIDGE_CONFIG as it is, 0 if the last reload failed.",
 	}, nil)
 	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, m.reload, m.losses, m.refused,
-		newStatusCollector(build, statuses))
+		newStatusCollector(build, m.perStream, statuses))
 	m.forget = append(m.forget, forgetIn(m.unsafe.MetricVec), forgetIn(m.windows.MetricVec))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
@@ -123,6 +127,7 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 	for _, stream := range streams {
 		m.AddStream(stream)
 	}
+	m.began = time.Now()
 	return m
 }
 
@@ -159,23 +164,23 @@ func forgetIn(v *prometheus.MetricVec) func(stream string) {
 func (m *Metrics) Reloaded(successful bool) { m.reload.WithLabelValues().Set(boolean(successful)) }
 
 func (m *Metrics) defineSource() {
-	m.requests = m.bounded("source_requests_total",
+	m.requests = m.bounded(always, "source_requests_total",
 		"Requests to the export API, by HTTP status or kind of failure; 429 is every rate limit.", "code",
 		"200", "401", "403", "429", "500", "502", "503", "504", "timeout", "network", "tls", "decode", "schema", "size")
 	m.request = m.histogram("source_request_duration_seconds",
 		"Duration of requests to the export API, including the body.", latencyBuckets)
-	m.body = m.counter("source_response_bytes_total", "Bytes of pages received, after decompression.")
-	m.received = m.counter("events_received_total", "Events in pages received, before deduplication.")
-	m.retries = m.bounded("source_retries_total",
+	m.body = m.counter(together, "source_response_bytes_total", "Bytes of pages received, after decompression.")
+	m.received = m.counter(always, "events_received_total", "Events in pages received, before deduplication.")
+	m.retries = m.bounded(together, "source_retries_total",
 		"Retries, by kind of failure.", "reason", "429", "500", "502", "503", "504", "timeout", "network", "decode")
-	m.throttled = m.counter("source_throttled_seconds_total",
+	m.throttled = m.counter(seldom, "source_throttled_seconds_total",
 		"Time spent waiting because of 429 responses or EXPORT_RATE_LIMIT.")
 	m.pageEvents = m.histogram("page_events",
 		"Events per page, as received from the API.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
-	m.fetched = m.bounded("pages_fetched_total",
+	m.fetched = m.bounded(together, "pages_fetched_total",
 		"Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.",
 		"kind", "full", "partial", "empty")
-	m.stuck = m.bounded("cursor_no_progress_total",
+	m.stuck = m.bounded(seldom, "cursor_no_progress_total",
 		"Pages without progress: a cursor that was already read (cycle), a full last page that names itself (full-tail), "+
 			"a full page without a next one (full_page_without_next), a last page with older items than before (older_page), "+
 			"or a page that begins with all items kept of the page before (border_overlap).",
@@ -183,45 +188,45 @@ func (m *Metrics) defineSource() {
 }
 
 func (m *Metrics) defineSink() {
-	m.pages = m.counter("pages_committed_total", "Pages passed by the committed cursor.")
-	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
-	m.bytes = m.counter("event_bytes_published_total", "Bytes of record values published.")
-	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
+	m.pages = m.counter(together, "pages_committed_total", "Pages passed by the committed cursor.")
+	m.published = m.counter(always, "events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
+	m.bytes = m.counter(together, "event_bytes_published_total", "Bytes of record values published.")
+	m.dead = m.bounded(seldom, "events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
 		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
 		string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
-	m.dropped = m.bounded("events_unaccounted_total",
+	m.dropped = m.bounded(always, "events_unaccounted_total",
 		"Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
-	m.restamped = m.counter("events_restamped_total",
+	m.restamped = m.counter(seldom, "events_restamped_total",
 		"Events published with the publish time because the topic would not retain their event time.")
-	m.shared = m.counter("events_shared_id_total",
+	m.shared = m.counter(seldom, "events_shared_id_total",
 		"Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
-	m.repeated = m.counter("events_repeated_total", "Items listed twice in one page and published once.")
-	m.atBorder = m.counter("border_repeats_total",
+	m.repeated = m.counter(seldom, "events_repeated_total", "Items listed twice in one page and published once.")
+	m.atBorder = m.counter(seldom, "border_repeats_total",
 		"Items that ended the page before, listed again with the same bytes and dropped.")
-	m.tailChanged = m.bounded("tail_items_changed_total",
+	m.tailChanged = m.bounded(seldom, "tail_items_changed_total",
 		"Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
 	m.late = m.histogram(lateEvents,
 		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows them late.", lateBuckets)
 	m.latency = m.histogram("event_end_to_end_latency_seconds",
 		"Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
-	m.commits = m.bounded("checkpoint_store_writes_total",
+	m.commits = m.bounded(together, "checkpoint_store_writes_total",
 		"Checkpoint writes to Redis, by result.", "result", "ok", "error", "conflict")
 	m.commit = m.histogram("cursor_commit_duration_seconds", "Duration of checkpoint writes to Redis.", latencyBuckets)
-	m.transactions = m.bounded("transactions_total",
+	m.transactions = m.bounded(always, "transactions_total",
 		"Kafka transactions, by result. The next session resolves an unknown result.",
 		"result", "committed", "fenced", "unknown")
 	m.transaction = m.histogram("transaction_duration_seconds", "Duration of Kafka transactions.", latencyBuckets)
-	m.failures = m.bounded("produce_errors_total",
+	m.failures = m.bounded(seldom, "produce_errors_total",
 		"Batches that failed to produce, by error.",
 		"error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
-	m.rejections = m.bounded("fencing_rejections_total",
+	m.rejections = m.bounded(seldom, "fencing_rejections_total",
 		"Commits rejected because another session moved the stream, by rejecting system.",
 		"layer", bridge.DependencySink, bridge.DependencyStore)
-	m.transitions = m.bounded("owner_transitions_total",
+	m.transitions = m.bounded(seldom, "owner_transitions_total",
 		"Ownership acquired (to=owner) or released (to=standby).", "to", "owner", "standby")
-	m.grown = m.counter("topic_partition_changes_total",
+	m.grown = m.counter(seldom, "topic_partition_changes_total",
 		"Partition increases of the topic. Keys map to different partitions afterwards.")
-	m.resets = m.bounded("cursor_resets_total",
+	m.resets = m.bounded(seldom, "cursor_resets_total",
 		"Applied resets, pauses and resumes of operators, and recoveries from a cursor that the API rejected.", "kind",
 		string(bridge.KindReset), string(bridge.KindPause), string(bridge.KindResume), "refused-cursor")
 }
@@ -243,38 +248,13 @@ var stages = []bridge.What{
 	bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint,
 }
 
-// Registry returns the registry, for adapters that have metrics of their own.
-func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
-
-func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
-	v := prometheus.NewCounterVec(opts, append([]string{"stream"}, labels...))
-	m.registry.MustRegister(v)
-	m.forget = append(m.forget, forgetIn(v.MetricVec))
-	if len(labels) == 0 {
-		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
-	}
-	return v
-}
-
-func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
-	}, append([]string{"stream"}, labels...))
-	m.registry.MustRegister(v)
-	m.forget = append(m.forget, forgetIn(v.MetricVec))
-	if len(labels) == 0 && name != lateEvents { // which few streams have
-		m.initialise = append(m.initialise, func(stream string) { v.WithLabelValues(stream) })
-	}
-	return v
-}
+// Registry is for adapters that have metrics of their own.
+func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
 
 // Throttled returns a function that counts the time that a stream's requests wait for
 // EXPORT_RATE_LIMIT.
 func (m *Metrics) Throttled(stream string) func(time.Duration) {
-	waited := m.throttled.WithLabelValues(stream)
-	return func(d time.Duration) { waited.Add(d.Seconds()) }
+	return func(d time.Duration) { m.throttled.add(stream, d.Seconds()) }
 }
 
 // CountLosses adds a counter of a stream's acknowledged records that Kafka lost. Each
@@ -304,7 +284,7 @@ var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
 
 // Windows sets the number of windows of a stream's backfills and replays by state, 0 for
 // a state that is absent. A nil map removes the series: the numbers are unknown. A stream
-// that was removed has none.
+// that was removed has none, and in DetailProcess there is none for 0.
 func (m *Metrics) Windows(stream string, byState map[string]int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -312,7 +292,7 @@ func (m *Metrics) Windows(stream string, byState map[string]int) {
 		return
 	}
 	for _, state := range WindowStates {
-		if byState == nil {
+		if byState == nil || !m.perStream && byState[state] == 0 {
 			m.windows.DeleteLabelValues(stream, state)
 			continue
 		}
@@ -336,28 +316,28 @@ func (m *Metrics) Observe(o bridge.Observation) {
 	switch o.What {
 	case bridge.ObserveFetch:
 		m.requests.inc(s, o.Code)
-		m.request.WithLabelValues(s).Observe(o.Took.Seconds())
-		m.body.WithLabelValues(s).Add(float64(o.Bytes))
+		m.request.observe(s, o.Took.Seconds())
+		m.body.add(s, float64(o.Bytes))
 	case bridge.ObserveDecode:
 		m.fetched.inc(s, o.Code)
-		m.received.WithLabelValues(s).Add(float64(o.Events))
-		m.pageEvents.WithLabelValues(s).Observe(float64(o.Events))
+		m.received.add(s, float64(o.Events))
+		m.pageEvents.observe(s, float64(o.Events))
 	case bridge.ObservePublish:
 		if o.Code != "ok" {
 			m.failures.inc(s, o.Code)
 		}
 	case bridge.ObserveTransaction:
 		m.transactions.inc(s, o.Code)
-		m.transaction.WithLabelValues(s).Observe(o.Took.Seconds())
+		m.transaction.observe(s, o.Took.Seconds())
 	case bridge.ObserveCheckpoint:
 		m.commits.inc(s, o.Code)
-		m.commit.WithLabelValues(s).Observe(o.Took.Seconds())
+		m.commit.observe(s, o.Took.Seconds())
 	case bridge.ObserveCommit:
 		m.committed(o)
 	case bridge.ObserveRetry:
 		m.retries.inc(s, o.Code)
 		if o.Code == "429" {
-			m.throttled.WithLabelValues(s).Add(o.Took.Seconds())
+			m.throttled.add(s, o.Took.Seconds())
 		}
 	case bridge.ObserveReset:
 		m.resets.inc(s, o.Code)
@@ -369,34 +349,34 @@ func (m *Metrics) Observe(o bridge.Observation) {
 		m.stuck.inc(s, o.Code)
 	case bridge.ObserveTopic:
 		if lost := m.lostOf(s); o.Code == bridge.TopicGrew {
-			m.grown.WithLabelValues(s).Inc()
+			m.grown.add(s, 1)
 		} else if lost != nil {
 			lost.Add(1)
 		}
 	}
 	if slices.Contains(stages, o.What) {
-		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
+		m.stage.vec.WithLabelValues(m.stage.label(s), string(o.What)).Observe(o.Took.Seconds())
 	}
 }
 
 func (m *Metrics) committed(o bridge.Observation) {
 	s := o.Stream
-	m.pages.WithLabelValues(s).Add(float64(o.Pages))
-	m.published.WithLabelValues(s).Add(float64(o.Events))
-	m.bytes.WithLabelValues(s).Add(float64(o.Receipt.Bytes))
-	m.restamped.WithLabelValues(s).Add(float64(o.Receipt.Restamped))
-	m.repeated.WithLabelValues(s).Add(float64(o.Repeated))
-	m.atBorder.WithLabelValues(s).Add(float64(o.AtBorder))
-	m.shared.WithLabelValues(s).Add(float64(o.Shared))
+	m.pages.add(s, float64(o.Pages))
+	m.published.add(s, float64(o.Events))
+	m.bytes.add(s, float64(o.Receipt.Bytes))
+	m.restamped.add(s, float64(o.Receipt.Restamped))
+	m.repeated.add(s, float64(o.Repeated))
+	m.atBorder.add(s, float64(o.AtBorder))
+	m.shared.add(s, float64(o.Shared))
 	m.tailChanged.add(s, "vanished", o.Vanished)
 	m.tailChanged.add(s, "mutated", o.Changed)
 	m.dropped.add(s, unaccounted, o.Unaccounted)
 	for defect, n := range o.Receipt.DeadLettered {
 		m.dead.add(s, string(defect), n)
 	}
-	latency, now := m.latency.WithLabelValues(s), time.Now().UnixMilli()
+	latency, now := m.latency.vec.WithLabelValues(m.latency.label(s)), time.Now().UnixMilli()
 	for _, by := range o.Late {
-		m.late.WithLabelValues(s).Observe(by.Seconds())
+		m.late.observe(s, by.Seconds())
 	}
 	for _, at := range o.Times {
 		latency.Observe(max(0, float64(now-at)/1000)) // clients' clocks may be ahead

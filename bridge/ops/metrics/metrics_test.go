@@ -85,7 +85,7 @@ func TestObservedInto(t *testing.T) {
 		{bridge.Observation{What: bridge.ObserveDecode, Code: "full"}, `pages_fetched_total{kind="partial",stream="events"} 0`},
 		{bridge.Observation{What: bridge.ObserveRetry, Code: "429", Took: 1500 * time.Millisecond}, `source_throttled_seconds_total{stream="events"} 1.5`},
 		{bridge.Observation{What: bridge.ObserveRetry, Code: "500", Took: time.Second}, `source_throttled_seconds_total{stream="events"} 0`},
-		{bridge.Observation{What: bridge.ObservePublish, Code: "not_enough_replicas"}, `produce_errors_total{error="not_enough_replicas",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObservePublish, Code: "not_enough_replicas"}, `produce_errors_total{error="not_enough_replicas",stream="events"} 0`},
 		{bridge.Observation{What: bridge.ObservePublish, Code: "ok"}, `produce_errors_total{error="network",stream="events"} 0`},
 		{bridge.Observation{What: bridge.ObserveRejected, Code: "kafka"}, `fencing_rejections_total{layer="kafka",stream="events"} 1`},
 		{bridge.Observation{What: bridge.ObserveOwner, Code: "owner"}, `owner_transitions_total{stream="events",to="owner"} 1`},
@@ -120,7 +120,7 @@ func TestWindows(t *testing.T) {
 			t.Errorf("metrics lack backfill_windows%s, or have others", line)
 		}
 	}
-	if problems, err := testutil.GatherAndLint(m.Registry()); err != nil || len(problems) > 0 {
+	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
 	m.Windows("events", nil)
@@ -147,7 +147,7 @@ func TestLabelValuesAreBounded(t *testing.T) {
 			m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit, Receipt: bridge.Receipt{DeadLettered: map[bridge.Defect]int{bridge.Defect(code): 1}}})
 		}
 	}
-	families, err := m.Registry().Gather()
+	families, err := m.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,8 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(bridge.Status{Stream: "events", Leader: true})
 	m.CountLosses("events", func() int64 { return 0 })
-	before := testutil.CollectAndCount(m.Registry())
+	m.CountRefused("events", func() int64 { return 0 })
+	before := count(t, m)
 	for _, o := range observations() {
 		m.Observe(o)
 	}
@@ -186,7 +187,7 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 		}
 	}
 	slog.New(m.CountLogs(slog.DiscardHandler)).Error("nobody hears this")
-	if after := testutil.CollectAndCount(m.Registry()); after != before {
+	if after := count(t, m); after != before {
 		t.Errorf("%d series at the start, %d later", before, after)
 	}
 }
@@ -227,19 +228,29 @@ func TestCountLosses(t *testing.T) {
 			t.Errorf("metrics lack %s", line)
 		}
 	}
-	if problems, err := testutil.GatherAndLint(m.Registry()); err != nil || len(problems) > 0 {
+	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
 }
 
 func newMetrics(status bridge.Status) *metrics.Metrics {
-	return metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{status} })
+	return metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return []bridge.Status{status} })
+}
+
+// count is the number of series.
+func count(t *testing.T, m *metrics.Metrics) int {
+	t.Helper()
+	n, err := testutil.GatherAndCount(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // exposed is what a scrape gets.
 func exposed(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(m.Registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(m, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 
@@ -247,9 +258,9 @@ func exposed(m *metrics.Metrics) string {
 // from the start.
 func TestStreamsComeAndGo(t *testing.T) {
 	t.Parallel()
-	m := metrics.New(metrics.Build{}, []string{"events"}, func() []bridge.Status { return nil })
+	m := metrics.New(metrics.Build{}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return nil })
 	of := func(stream string) (n int) {
-		families, err := m.Registry().Gather()
+		families, err := m.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,18 +10,19 @@ import (
 
 // statusCollector exposes statuses as gauges at scrape time.
 type statusCollector struct {
-	build    Build
-	statuses func() []bridge.Status
+	build     Build
+	perStream bool
+	statuses  func() []bridge.Status
 	buildInfo, owned, state, blocked, warning, epoch, up, position, lastEvent,
 	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag *prometheus.Desc
 }
 
-func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCollector {
+func newStatusCollector(build Build, perStream bool, statuses func() []bridge.Status) *statusCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
 	return &statusCollector{
-		build: build, statuses: statuses,
+		build: build, perStream: perStream, statuses: statuses,
 		buildInfo: desc("build_info",
 			"1, labeled with version, revision and Go version.", "version", "revision", "goversion"),
 		owned: desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
@@ -55,9 +56,12 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(c.buildInfo, 1, c.build.Version, c.build.Revision, c.build.GoVersion)
+	var prefetched int64
 	for _, s := range c.statuses() {
 		for _, state := range bridge.States {
-			gauge(c.state, boolean(s.State == state), s.Stream, string(state))
+			if c.perStream || s.State == state {
+				gauge(c.state, boolean(s.State == state), s.Stream, string(state))
+			}
 		}
 		if s.State == bridge.StateBlocked {
 			gauge(c.blocked, 1, s.Stream, string(s.Reason))
@@ -80,8 +84,13 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(c.caughtUp, boolean(s.CaughtUp), s.Stream)
 		gauge(c.pages, float64(s.PrefetchedPages), s.Stream)
-		gauge(c.bytes, float64(s.PrefetchedBytes), s.Stream)
+		if prefetched += s.PrefetchedBytes; c.perStream {
+			gauge(c.bytes, float64(s.PrefetchedBytes), s.Stream)
+		}
 		gauge(c.storeLag, float64(s.StoreLagPages), s.Stream, bridge.DependencyStore)
+	}
+	if !c.perStream {
+		gauge(c.bytes, float64(prefetched), "")
 	}
 }
 

@@ -198,6 +198,7 @@ func TestLoads(t *testing.T) {
 	p.sees("#members", "bridge-1")
 	p.sees("#server-api .measured", "request 84 ms · 200: 99.6 % · 429: 0.4 %")
 	p.sees("#stages", "fetch")
+	p.sees("#stages-of", "last minute")
 	p.sees("#history-rows", "bad deploy of the consumer (ada@ops-1)")
 	p.sees("#letters-empty", "No dead letters")
 	p.sees("#jobs-empty", "No backfills")
@@ -207,6 +208,16 @@ func TestLoads(t *testing.T) {
 	if got := read[string](p, "document.title"); got != "Running · events · exportbridge" {
 		t.Errorf("title %q", got)
 	}
+}
+
+// TestAllStreamsTogether: the page says what is measured of all streams of the process.
+func TestAllStreamsTogether(t *testing.T) {
+	f := newFakeBridge(t, running("events"), idle("users"))
+	f.metrics = measuredText("")
+	p := open(t, f, 1280)
+	p.sees("#stages", "fetch")
+	p.sees("#stages-of", "last minute, all streams")
+	p.sees("#server-api .measured", "request 84 ms (all streams)")
 }
 
 func TestFiguresMove(t *testing.T) {

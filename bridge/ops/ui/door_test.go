@@ -91,7 +91,7 @@ func newDoor(t *testing.T, cfg ops.Config) *fakeBridge {
 	t.Helper()
 	d := new(door)
 	server := httptest.NewServer(ops.Handler(cfg, ops.Parts{
-		Version: "v1", Metrics: metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{d.Status()} }),
+		Version: "v1", Metrics: metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return []bridge.Status{d.Status()} }),
 		Streams: func() []ops.Stream { return []ops.Stream{d} }, Controller: func(string) ops.Controller { return doorController{} }, Records: doorRecords{d}, Jobs: d, Page: ui.Handler(),
 	}))
 	t.Cleanup(func() {

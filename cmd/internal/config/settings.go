@@ -20,22 +20,24 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/windows"
 	"exportbridge/cursorstore"
 )
 
 // Process has the settings of the process itself.
 type Process struct {
-	ConfigFile  string      `env:"BRIDGE_CONFIG" desc:"path of a YAML file with settings and streams, which is reloaded when it changes, see below; flags and variables take precedence" example:"/etc/exportbridge/streams.yaml"`
-	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; a stream named events, sessions or users exports that resource; with BRIDGE_CONFIG, those of its streams that run, by default all" example:"events,users"`
-	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"unique name of this process that survives restarts: after a restart it gets its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
-	Delivery    bridge.Mode `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
-	Memory      int64       `env:"BRIDGE_MEMORY" unit:"bytes" desc:"maximum bytes of pages that all streams of the process have in memory together, including their events; a page that is larger than expected may exceed it; by default at most a quarter of the memory limit (GOMEMLIMIT, or 90% of the container's)"`
-	LogLevel    string      `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"minimum log level"`
-	LogFormat   string      `env:"LOG_FORMAT" values:"auto,text,json" desc:"log format; auto is text on a terminal and json elsewhere"`
+	ConfigFile    string         `env:"BRIDGE_CONFIG" desc:"path of a YAML file with settings and streams, which is reloaded when it changes, see below; flags and variables take precedence" example:"/etc/exportbridge/streams.yaml"`
+	StreamNames   []string       `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; a stream named events, sessions or users exports that resource; with BRIDGE_CONFIG, those of its streams that run, by default all" example:"events,users"`
+	InstanceID    string         `env:"BRIDGE_INSTANCE_ID" desc:"unique name of this process that survives restarts: after a restart it gets its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
+	Delivery      bridge.Mode    `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
+	Memory        int64          `env:"BRIDGE_MEMORY" unit:"bytes" desc:"maximum bytes of pages that all streams of the process have in memory together, including their events; a page that is larger than expected may exceed it; by default at most a quarter of the memory limit (GOMEMLIMIT, or 90% of the container's)"`
+	LogLevel      string         `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"minimum log level"`
+	LogFormat     string         `env:"LOG_FORMAT" values:"auto,text,json" desc:"log format; auto is text on a terminal and json elsewhere"`
+	MetricsDetail metrics.Detail `env:"METRICS_DETAIL" values:"auto,stream,process" desc:"series in /metrics: stream has all for each stream, about 260; process has about 20 for each stream, the histograms of all streams together, and counters of rare events once there is one; auto is stream for a process that starts with up to 10 streams, else process"`
 }
 
-var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, Memory: 128 << 20, LogLevel: "info", LogFormat: "auto"}
+var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, Memory: 128 << 20, LogLevel: "info", LogFormat: "auto", MetricsDetail: metrics.DetailAuto}
 
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
@@ -84,7 +86,7 @@ var variables = sync.OnceValue(func() []Variable {
 	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig()) {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
-	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "LOG"}
+	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG"}
 	slices.SortStableFunc(vars, func(a, b Variable) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group())),

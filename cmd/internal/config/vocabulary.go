@@ -12,7 +12,7 @@ import (
 // sharedPrefixes too: an unknown name there is reported only if a setting is near.
 var (
 	ownPrefixes    = [...]string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
-	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "LOG_"}
+	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "METRICS_", "LOG_"}
 )
 
 // nearEnough is the number of typing mistakes up to which a name is taken for

@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
@@ -56,8 +57,10 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams streams
-	exports exportapi.Shared // by the clients of all streams and jobs
-	budget  *engine.Budget   // of the pages of all streams and jobs
+	exports exportapi.Shared     // by the clients of all streams and jobs
+	budget  *engine.Budget       // of the pages of all streams and jobs
+	starts  *engine.Starts       // of the sessions of all streams
+	creates kafkaadmin.Creations // of the topics of all streams
 	// settings are those that the streams run with; after New owned by runner.
 	settings *config.Settings
 	// outdated is as in stream, of the process.
@@ -108,9 +111,9 @@ func (l *ListenError) Unwrap() error { return l.err }
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
-	p := &Process{options: o, budget: engine.NewBudget(s.Memory), settings: s}
+	p := &Process{options: o, budget: engine.NewBudget(s.Memory), starts: engine.NewStarts(), settings: s}
 	log, names := o.Log, namesOf(s)
-	p.metrics = metrics.New(o.Build, names, p.statuses)
+	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {

@@ -97,7 +97,7 @@ func TestSayWhoMay(t *testing.T) {
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, reads, events}},
 	} {
 		var b bytes.Buffer
-		p := &Process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}
+		p := &Process{metrics: metrics.New(metrics.Build{}, metrics.DetailAuto, nil, func() []bridge.Status { return nil })}
 		p.logAccess(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
 		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
 			t.Errorf("%+v: says %q", test.cfg, b.String())
@@ -106,7 +106,7 @@ func TestSayWhoMay(t *testing.T) {
 			if !strings.Contains(b.String(), text) {
 				t.Errorf("%+v: says %q, want %q", test.cfg, b.String(), text)
 			}
-			if shown, err := testutil.GatherAndCount(p.metrics.Registry(), "exportbridge_unsafe_setting"); (shown > 0) != (text != actions) && len(test.said) == 1 || err != nil {
+			if shown, err := testutil.GatherAndCount(p.metrics, "exportbridge_unsafe_setting"); (shown > 0) != (text != actions) && len(test.said) == 1 || err != nil {
 				t.Errorf("%+v: %d metrics of unsafe settings, %v", test.cfg, shown, err)
 			}
 		}

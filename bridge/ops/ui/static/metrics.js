@@ -31,15 +31,20 @@ export class Meter {
 
   get ready() { return this.readings.length > 0; }
 
-  // change is by how much the series of a stream grew, by one of their labels.
+  // whole reports whether a metric is of all streams together, which have no name.
+  whole(name) { return this.readings.at(-1)?.all.get(name)?.[0].labels.stream === ''; }
+
+  // change is by how much the series of a stream grew, by one of their labels, or those
+  // of all streams where the metric is of all together.
   // With a single reading, or after a restart, it is all since the start.
   change(name, stream, by) {
+    const of = this.whole(name) ? '' : stream;
     const last = this.readings.at(-1)?.all;
     const first = this.readings.length > 1 ? this.readings[0].all : undefined;
     const sum = (all) => {
       const totals = new Map();
       for (const { labels, value } of all?.get(name) ?? []) {
-        if (labels.stream !== stream) continue;
+        if (labels.stream !== of) continue;
         const key = by ? labels[by] : '';
         totals.set(key, (totals.get(key) ?? 0) + value);
       }

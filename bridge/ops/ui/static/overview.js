@@ -253,7 +253,12 @@ export function renderServers(meter) {
   }
 }
 
-const mean = (name, seconds) => (seconds === null ? [] : [`${name} ${duration(seconds)}`]);
+// mean is the average of a histogram, and says if it is of all streams together.
+function mean(meter, noun, name) {
+  const seconds = meter.mean(name, model.stream);
+  return seconds === null ? [] : [`${noun} ${duration(seconds)}${meter.whole(`${name}_count`) ? ' (all streams)' : ''}`];
+}
+
 const parts = (...all) => all.flat().join(' · ');
 
 // failed counts failures, where anything was tried.
@@ -269,19 +274,20 @@ const measured = {
     const codes = meter.change('source_requests_total', model.stream, 'code');
     const all = [...codes.values()].reduce((a, b) => a + b, 0);
     const shares = [...codes].filter(([, n]) => n > 0).map(([code, n]) => `${code}: ${((100 * n) / all).toFixed(n === all ? 0 : 1)} %`);
-    return parts(mean('request', meter.mean('source_request_duration_seconds', model.stream)), shares);
+    return parts(mean(meter, 'request', 'source_request_duration_seconds'), shares);
   },
   kafka(meter) {
-    return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), failed(meter, 'transactions_total', ['fenced', 'unknown'], 'transaction'));
+    return parts(mean(meter, 'transaction', 'transaction_duration_seconds'), failed(meter, 'transactions_total', ['fenced', 'unknown'], 'transaction'));
   },
   redis(meter) {
-    return parts(mean('write', meter.mean('cursor_commit_duration_seconds', model.stream)), failed(meter, 'checkpoint_store_writes_total', ['error', 'conflict'], 'write'));
+    return parts(mean(meter, 'write', 'cursor_commit_duration_seconds'), failed(meter, 'checkpoint_store_writes_total', ['error', 'conflict'], 'write'));
   },
 };
 
 export function renderStages(meter) {
   const stages = meter.ready ? meter.stages(model.stream) : [];
   $('stages-empty').hidden = stages.length > 0;
+  setText($('stages-of'), meter.whole('stage_duration_seconds_count') ? 'last minute, all streams' : 'last minute');
   $('stages').replaceChildren(...stages.map(({ stage, mean: seconds, share }) => {
     const bar = el('span', { class: 'bar' });
     bar.style.width = `${Math.max(1, 100 * share)}%`;

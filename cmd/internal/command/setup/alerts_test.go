@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops/metrics"
@@ -152,6 +153,14 @@ var alertCases = []alertCase{
 	}, "20m", nil},
 	{"Redis is away for five minutes", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
 	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"BrokerLostData page"}},
+	{"few series", few(nil), "2h", nil},
+	{"a dead letter, few series", few(map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "_x40 0x4 1x600"}), "14m", []string{"DeadLetters ticket"}},
+	{"paused, few series", few(map[string]string{
+		`state{instance="a",stream="events",state="idle"}`:                "1x40 stale",
+		`state{instance="a",stream="events",state="paused"}`:              "_x40 1x600",
+		`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x600",
+		`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0+15x40 600x600",
+	}), "2h", []string{"PausedLong ticket"}},
 	{"somebody writes a checkpoint", map[string]string{`checkpoints_refused_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"ForgedCheckpoint page"}},
 }
 
@@ -164,6 +173,19 @@ var (
 	}
 	stuck = map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x600"}
 )
+
+// few are the changes to a healthy stream of many in its process: a series is absent in
+// place of 0, unless it must stay 0.
+func few(changes map[string]string) map[string]string {
+	all := make(map[string]string)
+	for series, values := range healthy {
+		if values == "0x600" && !regexp.MustCompile("^(events_unaccounted|broker|checkpoints|cursor_store)").MatchString(series) {
+			all[series] = "_x600"
+		}
+	}
+	maps.Copy(all, changes)
+	return all
+}
 
 // TestAlertRules has promtool check the rules and play the cases.
 func TestAlertRules(t *testing.T) {
@@ -271,7 +293,7 @@ func alertsOf(rules string) []string {
 // Whatever the rules and the dashboard ask for must be there.
 func TestMonitoredMetricsExist(t *testing.T) {
 	t.Parallel()
-	m := metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status {
+	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status {
 		return []bridge.Status{{
 			Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
 			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}}, Warnings: []bridge.Warning{{Code: bridge.StuckFullPage}},
@@ -281,7 +303,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 	m.CountRefused("events", func() int64 { return 0 })
 	m.Reloaded(true)
 	m.Windows("events", map[string]int{})
-	families, err := m.Registry().Gather()
+	families, err := m.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,6 +322,37 @@ func TestMonitoredMetricsExist(t *testing.T) {
 				t.Errorf("%s: there is no metric %s", name, metric)
 			}
 		}
+	}
+}
+
+// TestMonitoringOfManyStreams: a metric that is of all streams together by default is in
+// no rule, and the dashboard shows it for each choice of streams.
+func TestMonitoringOfManyStreams(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailProcess, []string{"events"}, func() []bridge.Status { return nil })
+	families, err := m.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, shown := mustAlertRules(t), 0
+	for _, f := range families {
+		series := f.GetMetric()[0].GetLabel()
+		if !slices.ContainsFunc(series, func(l *dto.LabelPair) bool { return l.GetName() == "stream" && l.GetValue() == "" }) {
+			continue
+		}
+		if strings.Contains(rules, f.GetName()) {
+			t.Errorf("a rule asks for %s, which no stream has by default", f.GetName())
+		}
+		asked := regexp.MustCompile(f.GetName()+`\w*\{([^}]*)\}`).FindAllStringSubmatch(monitoring.Dashboard, -1)
+		for _, match := range asked {
+			if match[1] != `stream=~\"$stream|\"` {
+				t.Errorf("the dashboard asks for %s, which is empty by default", match[0])
+			}
+		}
+		shown += len(asked)
+	}
+	if shown == 0 {
+		t.Error("the dashboard shows no metric of all streams together")
 	}
 }
 
@@ -337,7 +390,7 @@ func TestDashboard(t *testing.T) {
 	}
 	exprs = append(exprs, d.Annotations.List[0].Expr)
 	for _, expr := range exprs {
-		if !strings.Contains(expr, `{stream=~"$stream"`) {
+		if !strings.Contains(expr, `{stream=~"$stream"`) && !strings.Contains(expr, `{stream=~"$stream|"`) {
 			t.Errorf("%s does not go by the stream variable", expr)
 		}
 	}

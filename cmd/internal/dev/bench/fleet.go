@@ -30,6 +30,7 @@ type fleet struct {
 	streams   int
 	processes int
 	rest      time.Duration
+	newTopics bool     // the streams create their topics
 	set       []string // settings of the processes
 }
 
@@ -39,7 +40,8 @@ goroutines and a scrape of the metrics.
 All streams follow the same simulated export, compressed, to topics of their
 own. The figures are taken twice, each time after --rest without new events:
 after the streams have caught up, and after a restart. CPU is measured over
-another --rest. With several processes, memory and counts are sums. Linux only.`
+another --rest. With several processes, memory and counts are sums. Warnings of
+the processes follow each phase. Linux only.`
 
 func newFleetCommand(a *cli.App) *cobra.Command {
 	f := fleet{options: options{delivery: string(bridge.ExactlyOnce)}}
@@ -58,6 +60,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.processes, "processes", 1, "number of processes that share the streams")
 	flags.IntVar(&f.pages, "pages", 20, "pages of 1000 events per stream")
 	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
+	flags.BoolVar(&f.newTopics, "new-topics", false, "have the streams create their topics when they start")
 	flags.StringArrayVar(&f.set, "set", nil, "`SETTING=VALUE` of the measured processes; repeatable")
 	flags.StringVar(&f.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
 	flags.StringVar(&f.redis, "redis", "", "`URL` of a real Redis (default embedded)")
@@ -129,8 +132,10 @@ func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err er
 		topics = append(topics, fleetTopic(name, i))
 	}
 	defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name, topics...)) }()
-	if err := b.backends.create(ctx, name, topics...); err != nil {
-		return nil, err
+	if !f.newTopics {
+		if err := b.backends.create(ctx, name, topics...); err != nil {
+			return nil, err
+		}
 	}
 	env := f.settings(b, name, &apiServer{url: api})
 	head := newReport(&f.options)
@@ -170,6 +175,8 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (_ fleetFigur
 	defer func() {
 		for _, s := range members {
 			err = errors.Join(err, s.stop())
+			_, writeErr := s.stderr.WriteTo(b.progress) // warnings
+			err = errors.Join(err, writeErr)
 		}
 	}()
 	began := time.Now()

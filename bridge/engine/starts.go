@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// mostStarts is how many sessions begin at a time. Each takes some 20 requests over
+	// four connections: 1,000 at once would exceed the descriptors of a process, and run
+	// into time-outs of each other.
+	mostStarts = 16
+	// slowStart is how long a session that begins counts. Those that wait for one
+	// partition, or for a transaction that another producer left open, do not hold up the
+	// others for longer.
+	slowStart = 2 * time.Second
+)
+
+// Starts bounds how many streams of a process begin a session at a time. Those that wait
+// come in turn, for as long as it takes.
+type Starts struct{ slots chan struct{} }
+
+// NewStarts returns the Starts for the streams of a process.
+func NewStarts() *Starts { return &Starts{make(chan struct{}, mostStarts)} }
+
+// begin waits for the stream's turn, whose end must be called. A nil Starts bounds
+// nothing.
+func (s *Starts) begin(ctx context.Context) (end func(), err error) {
+	if s == nil {
+		return func() {}, nil
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait to begin a session: %w", ctx.Err())
+	}
+	free := sync.OnceFunc(func() { <-s.slots })
+	slow := time.AfterFunc(slowStart, free)
+	return func() { slow.Stop(); free() }, nil
+}

@@ -1,0 +1,141 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Detail is how many series a stream has.
+type Detail string
+
+// The details.
+const (
+	// DetailAuto is DetailStream for up to mostDetailed streams, else DetailProcess.
+	DetailAuto Detail = "auto"
+	// DetailStream has every series for each stream.
+	DetailStream Detail = "stream"
+	// DetailProcess has about 20 series for each stream. What takes many series, such as
+	// a histogram, is counted for all streams together, and a counter of something rare
+	// has a series once it happens.
+	DetailProcess Detail = "process"
+)
+
+// mostDetailed is how many streams have every series by default: above it, a scrape
+// exceeds 250 kB.
+const mostDetailed = 10
+
+// perStream reports whether each of n streams has every series.
+func (d Detail) perStream(n int) bool {
+	return d == DetailStream || d != DetailProcess && n <= mostDetailed
+}
+
+// scope says which series a metric has in DetailProcess. In DetailStream, each stream has
+// all of them from the start.
+type scope uint8
+
+const (
+	// always has a series for each stream from the start, that of the first expected value.
+	always scope = iota
+	// seldom has a series for a stream once it counts something.
+	seldom
+	// together has the series of one stream, whose name is empty, for all.
+	together
+)
+
+// start makes the series of a metric, which ensure ensures, exist from the start.
+func (m *Metrics) start(s scope, ensure func(stream string)) {
+	switch {
+	case m.perStream || s == always:
+		m.initialise = append(m.initialise, ensure)
+	case s == together:
+		ensure("")
+	}
+}
+
+// streams is the label stream of a metric.
+type streams struct{ together bool }
+
+func (m *Metrics) streams(s scope) streams { return streams{s == together && !m.perStream} }
+
+func (s streams) label(stream string) string {
+	if s.together {
+		return ""
+	}
+	return stream
+}
+
+// counter counts per stream.
+type counter struct {
+	streams
+	vec *prometheus.CounterVec
+}
+
+func (m *Metrics) counter(s scope, name, help string) counter {
+	c := counter{m.streams(s), m.counterVec(name, help)}
+	m.start(s, func(stream string) { c.vec.WithLabelValues(stream) })
+	return c
+}
+
+func (m *Metrics) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}
+	v := prometheus.NewCounterVec(opts, append([]string{"stream"}, labels...))
+	m.registry.MustRegister(v)
+	m.forget = append(m.forget, forgetIn(v.MetricVec))
+	return v
+}
+
+// add adds n, which makes the series unless n is 0.
+func (c counter) add(stream string, n float64) {
+	if n != 0 {
+		c.vec.WithLabelValues(c.label(stream)).Add(n)
+	}
+}
+
+// histogram is of all streams together in DetailProcess.
+type histogram struct {
+	streams
+	vec *prometheus.HistogramVec
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) histogram {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, append([]string{"stream"}, labels...))
+	m.registry.MustRegister(v)
+	m.forget = append(m.forget, forgetIn(v.MetricVec))
+	if len(labels) == 0 && name != lateEvents { // which few streams have
+		m.start(together, func(stream string) { v.WithLabelValues(stream) })
+	}
+	return histogram{m.streams(together), v}
+}
+
+func (h histogram) observe(stream string, value float64) {
+	h.vec.WithLabelValues(h.label(stream)).Observe(value)
+}
+
+// newFor is how long a new series of a counter is 0: the longest usual interval between
+// two scrapes.
+const newFor = time.Minute
+
+// Gather implements prometheus.Gatherer. The functions rate and increase miss the value
+// that a series begins with, so a series that is new since the start of the process is 0
+// for its first minute.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
+	families, err := m.registry.Gather()
+	newest := time.Now().Add(-newFor)
+	for _, f := range families {
+		if f.GetType() != dto.MetricType_COUNTER {
+			continue
+		}
+		for _, series := range f.Metric {
+			created := series.Counter.CreatedTimestamp.AsTime() // 1970 for one without
+			if created.After(m.began) && created.After(newest) {
+				series.Counter.Value = new(0.0)
+			}
+		}
+	}
+	return families, err
+}
