@@ -176,3 +176,14 @@ func (e *entry) sendLeave(ctx context.Context, id string) error {
 func isNotMember(err error) bool {
 	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.FencedInstanceID)
 }
+
+// beat sends a heartbeat of a member.
+func (e *entry) beat(ctx context.Context, client *kafkaclient.Client, id string, generation int32) error {
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.Generation, req.MemberID, req.InstanceID = e.name, generation, id, e.group.instanceID()
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
+}

@@ -21,6 +21,11 @@ func Answer(encoded []byte, o *Offer, given []bool) Assignment {
 	return Assignment{List: o.list(), Offer: crc32.ChecksumIEEE(encoded), Given: given}
 }
 
+// Answers reports whether the assignment answers an offer of the same units.
+func (a *Assignment) Answers(o *Offer) bool {
+	return a.List == o.list() && len(a.Given) == len(o.Claims)
+}
+
 // Append appends the encoded assignment.
 func (a *Assignment) Append(b []byte) []byte {
 	b = append(append(b, assignmentMagic...), version)

@@ -380,7 +380,8 @@ func (g *group) settle() {
 			g.thaw(p)
 		}
 	}
-	for range 8 {
+	for n := range 8 {
+		changed := n == 0
 		for _, p := range g.all {
 			for u := units.Unit(1); u <= 7 && !p.gone; u++ {
 				if p.running[u] && !p.late[u] && p.state.State(u) != units.Held {
@@ -388,7 +389,12 @@ func (g *group) settle() {
 				}
 			}
 		}
-		g.rebalance()
+		for _, p := range g.all {
+			changed = changed || !p.gone && p.state.Changed()
+		}
+		if changed {
+			g.rebalance()
+		}
 	}
 	var all []units.Offer
 	var load []int

@@ -18,6 +18,7 @@ type Member struct {
 	joined     bool  // there was one
 	sent       Offer // the last one
 	sentSum    uint32
+	given      []bool // the answer to it, nil if there is none yet
 }
 
 // unit is a unit of a member.
@@ -77,17 +78,26 @@ func (m *Member) Offer() []byte {
 	}
 	slices.SortFunc(o.Claims, func(a, b Claim) int { return cmp.Compare(a.Unit, b.Unit) })
 	encoded := o.Append(nil)
-	m.sent, m.sentSum = o, crc32.ChecksumIEEE(encoded)
+	m.sent, m.sentSum, m.given = o, crc32.ChecksumIEEE(encoded), nil
 	return encoded
 }
 
-// Changed reports whether the member would offer something else than it did.
+// Changed reports whether the group should know something that the last Offer did not
+// say, once it is answered. That a unit is held now, or about to be released, it knows.
 func (m *Member) Changed() bool {
 	if len(m.sent.Claims) != len(m.units) {
 		return true
 	}
-	for _, c := range m.sent.Claims {
-		if u := m.units[c.Unit]; u == nil || u.claimed() != c.State {
+	for i, c := range m.sent.Claims {
+		u := m.units[c.Unit]
+		if u == nil {
+			return true
+		}
+		known := c.State
+		if m.given != nil && m.given[i] {
+			known = Held
+		}
+		if now := u.claimed(); now != known && (known != Held || now != Releasing) {
 			return true
 		}
 	}
@@ -108,11 +118,11 @@ type Outcome struct {
 // last Offer's is stale: the static member of a process that has restarted is given
 // the assignment of the process before.
 func (m *Member) Apply(a Assignment, generation int32) (o Outcome) {
-	if a.List != m.sent.list() || len(a.Given) != len(m.sent.Claims) {
+	if !a.Answers(&m.sent) {
 		o.Stale = true
 		return o
 	}
-	m.generation, m.joined = generation, true
+	m.generation, m.joined, m.given = generation, true, a.Given
 	o.Old = a.Offer != m.sentSum
 	for i, c := range m.sent.Claims {
 		u := m.units[c.Unit]
