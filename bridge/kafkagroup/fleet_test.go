@@ -85,7 +85,7 @@ func fleetFixture(t *testing.T, brokers []string, session time.Duration) conform
 func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat {
 	p.t.Helper()
 	cfg := p.cfg
-	cfg.Ownership = kafkagroup.OwnershipGroup
+	cfg.OwnedBy = kafkagroup.OwnedByGroup
 	cfg.InstanceID = instance
 	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
 	f := cfg.Fleet()

@@ -30,7 +30,7 @@ const (
 type Membership struct {
 	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share streams; a stream's consumer group is <group>.<stream>"`
 	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
-	Ownership      string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has a consumer group of its own"`
+	OwnedBy        string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has a consumer group of its own"`
 	// InstanceID makes this process a static member, which gets its streams
 	// back at once after a crash; empty is none.
 	InstanceID string
@@ -39,15 +39,15 @@ type Membership struct {
 	Process, Program string
 }
 
-// The values of Membership.Ownership.
+// The values of Membership.OwnedBy.
 const (
-	OwnershipGroup  = "group"
-	OwnershipStream = "stream"
+	OwnedByGroup  = "group"
+	OwnedByStream = "stream"
 )
 
 // DefaultMembership returns the default of every setting.
 func DefaultMembership() Membership {
-	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second, Ownership: OwnershipStream}
+	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByStream}
 }
 
 const (
@@ -61,8 +61,8 @@ func (m *Membership) Validate() error {
 	p.Check(m.Group != "", "BRIDGE_GROUP", "is empty, for example exportbridge")
 	p.Check(m.SessionTimeout >= minSession && m.SessionTimeout <= maxSession,
 		"BRIDGE_SESSION_TIMEOUT", "must be %s to %s, for example 10s", minSession, maxSession)
-	p.Check(m.Ownership == OwnershipGroup || m.Ownership == OwnershipStream,
-		"BRIDGE_OWNERSHIP", "is %q, not group or stream", m.Ownership)
+	p.Check(m.OwnedBy == OwnedByGroup || m.OwnedBy == OwnedByStream,
+		"BRIDGE_OWNERSHIP", "is %q, not group or stream", m.OwnedBy)
 	return p.Err()
 }
 
@@ -245,7 +245,7 @@ func (g *Group) Grants() string {
 		return g.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + g.GrantPrefix)
 	}
 	grant := "--operation Read --operation Describe --group " + g.Name()
-	if g.Ownership == OwnershipGroup && g.Stream != fleetStream {
+	if g.OwnedBy == OwnedByGroup && g.Stream != fleetStream {
 		grant += " --group " + g.fleetName()
 	}
 	return g.Grant(grant)

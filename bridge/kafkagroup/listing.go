@@ -53,7 +53,7 @@ func (g *Group) fleetName() string { return g.Group + "." + fleetStream }
 // fleet returns the members of the group of all processes with this BRIDGE_GROUP.
 func (g *Group) fleet(ctx context.Context, client *kafkaclient.Client) ([]listed, error) {
 	all, err := membersOf(ctx, client, g.fleetName())
-	if errors.Is(err, kerr.GroupAuthorizationFailed) && g.Ownership != OwnershipGroup {
+	if errors.Is(err, kerr.GroupAuthorizationFailed) && g.OwnedBy != OwnedByGroup {
 		return nil, nil // this user has no Fleet
 	}
 	return all, err

@@ -185,6 +185,9 @@ func (s *Seat) Close(ctx context.Context) error {
 	return f.leave(leaving)
 }
 
+// Abandon is Owner.Abandon for all streams of the Fleet.
+func (s *Seat) Abandon() { s.fleet.Abandon() }
+
 // tenure is a period in which this process owns a stream of a Fleet.
 type tenure struct {
 	seat *Seat

@@ -59,8 +59,9 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
-	limits  exportapi.Limits // of the requests of all streams and jobs
-	budget  *engine.Budget   // of the pages of all streams and jobs
+	fleet   *kafkagroup.Fleet // nil if each stream has a group of its own
+	limits  exportapi.Limits  // of the requests of all streams and jobs
+	budget  *engine.Budget    // of the pages of all streams and jobs
 	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams.
 	shutdown time.Duration
 }
@@ -71,7 +72,7 @@ type stream struct {
 	bridge *engine.Engine
 	api    *exportapi.Client
 	sink   *kafkasink.Sink
-	owner  *kafkagroup.Owner
+	owner  owner
 	store  *cursorstore.Store
 	// windows counts the windows of its jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
@@ -219,7 +220,10 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	}
 	p.metrics.CountLosses(st.Name, sink.Losses)
 	p.metrics.CountRefused(st.Name, sink.Refused)
-	owner := st.Kafka.Ownership().Owner()
+	owner, err := p.ownerOf(st)
+	if err != nil {
+		return nil, err
+	}
 	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
 	ports := engine.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
@@ -383,33 +387,6 @@ func (p *Process) warnUnsafe(log *slog.Logger, stream string, settings []string)
 		why, remedy := config.UnsafeReason(setting)
 		log.Warn("unsafe setting", "setting", setting, "why", why, logHint, remedy)
 		p.metrics.Unsafe(stream, setting)
-	}
-}
-
-// abandon ends the wait for brokers that do not answer in a shutdown, unless it is over.
-func (p *Process) abandon(ctx, background context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-background.Done():
-	}
-	if bridge.Sleep(background, p.shutdown+endTimeout/2); background.Err() != nil {
-		return
-	}
-	for _, st := range p.streams {
-		st.owner.Abandon()
-	}
-}
-
-// leaveTimeout bounds leaving the group. If that fails, another process takes over
-// after BRIDGE_SESSION_TIMEOUT.
-const leaveTimeout = 3 * time.Second
-
-// leave leaves the group, so that another process takes over at once.
-func (st *stream) leave(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
 	}
 }
 
