@@ -48,6 +48,9 @@ func (f *Fleet) Kill() {
 // Shorten sets how long others wait for a Release.
 func (f *Fleet) Shorten(releaseWait time.Duration) { f.releaseWait = releaseWait }
 
+// LookEvery sets how often groups of single streams are looked at.
+func (f *Fleet) LookEvery(d time.Duration) { f.lookEvery = d }
+
 // StaleAfter sets how long it is waited for a member that may be a late request's.
 func (f *Fleet) StaleAfter(d time.Duration) { f.staleAfter = d }
 

@@ -40,7 +40,7 @@ const (
 // of both kinds can run together while one replaces the other.
 type Fleet struct {
 	*entry
-	releaseWait time.Duration // the constant, but for tests
+	releaseWait, lookEvery time.Duration // the constants, but for tests
 
 	ctx  context.Context // ends with the membership
 	kill context.CancelFunc
@@ -59,6 +59,7 @@ type Fleet struct {
 	// rejoin is when to join again; zero is not. force: even if nothing has changed.
 	rejoin time.Time
 	force  bool
+	moving int    // streams that are not released yet
 	stales int    // assignments in a row that answered another list
 	asks   []*ask // calls of Confirm
 	// unsaid were released since the last join, unheard before it.
@@ -73,7 +74,7 @@ func (g *Group) Fleet() *Fleet {
 	own.Stream, own.GrantPrefix, own.Report = fleetStream, "", nil // each Seat reports
 	ctx, kill := context.WithCancel(context.Background())
 	f := &Fleet{
-		entry: newEntry(own), releaseWait: maxReleaseWait,
+		entry: newEntry(own), releaseWait: maxReleaseWait, lookEvery: lookEvery,
 		ctx: ctx, kill: kill, done: make(chan struct{}), kick: make(chan struct{}, 1), seats: make(map[units.Unit]*Seat),
 	}
 	f.state.Process, f.state.Program = g.Process, g.Program
@@ -133,9 +134,9 @@ func (f *Fleet) join() (*fleetMember, error) {
 
 // work serves the streams for one membership, and returns why it ended.
 func (f *Fleet) work(m *fleetMember) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(f.lookEvery)
 	defer tick.Stop()
-	timer := time.NewTimer(lookEvery)
+	timer := time.NewTimer(f.lookEvery)
 	defer timer.Stop()
 	for due := false; ; {
 		f.serve(m, due)
@@ -218,11 +219,9 @@ func (f *Fleet) soon(after time.Duration) {
 
 // changed is soon for a change of a stream. The caller holds mu.
 func (f *Fleet) changed() {
-	for u := range f.seats {
-		if f.state.State(u) == units.Releasing {
-			f.soon(slowDelay)
-			return
-		}
+	if f.moving > 0 {
+		f.soon(slowDelay)
+		return
 	}
 	f.soon(rejoinDelay)
 }
@@ -231,7 +230,7 @@ func (f *Fleet) changed() {
 func (f *Fleet) untilNext(m *fleetMember) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	next := lookEvery
+	next := f.lookEvery
 	if !f.rejoin.IsZero() {
 		next = min(next, time.Until(f.rejoin))
 	}

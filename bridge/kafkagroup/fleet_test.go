@@ -90,6 +90,7 @@ func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat
 	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
 	f := cfg.Fleet()
 	f.StaleAfter(500 * time.Millisecond)
+	f.LookEvery(300 * time.Millisecond)
 	var seats []*kafkagroup.Seat
 	for _, stream := range streams {
 		cfg.Stream = stream
@@ -115,14 +116,8 @@ func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat
 // steerFleet has a member of the test, which runs nothing, decide who gets the stream.
 func (p *processes) steerFleet() func(to bridge.Owner) {
 	p.t.Helper()
-	l := &leader{unit: units.Stream(p.cfg.Stream)}
-	cfg := p.cfg
-	cfg.Stream = "FLEET"
-	client := consumer(p.t, cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.Balancers(l))
-	kafkatest.Eventually(p.t, "have the test lead the group", func() (bool, error) {
-		_, generation := client.GroupMetadata()
-		return generation > 0, nil
-	})
+	l := new(leader)
+	client := p.lead(l)
 	return func(to bridge.Owner) {
 		l.mu.Lock()
 		l.target = p.names[to] + "-"
@@ -131,11 +126,25 @@ func (p *processes) steerFleet() func(to bridge.Owner) {
 	}
 }
 
+// lead joins the group of the fleet as a client that is not a bridge.
+func (p *processes) lead(b kgo.GroupBalancer) *kgo.Client {
+	p.t.Helper()
+	cfg := p.cfg
+	cfg.Stream = "FLEET"
+	client := consumer(p.t, cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.Balancers(b))
+	kafkatest.Eventually(p.t, "have the test lead the group", func() (bool, error) {
+		_, generation := client.GroupMetadata()
+		return generation > 0, nil
+	})
+	return client
+}
+
 // leader leaves the stream where it is until told.
 type leader struct {
-	unit   units.Unit
 	mu     sync.Mutex // guards target
 	target string     // prefix of a member id
+	twist  func(*units.Assignment)
+	raw    []byte // instead of an assignment
 }
 
 func (l *leader) ProtocolName() string { return kafkagroup.UnitsProtocol }
@@ -161,7 +170,6 @@ type steered struct {
 func (s steered) Balance(map[string]int32) kgo.IntoSyncAssignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	holder, best, rank := -1, -1, 0
 	offers, encoded := make([]units.Offer, len(s.members)), make([][]byte, len(s.members))
 	for i := range s.members {
 		var c kmsg.ConsumerMemberMetadata
@@ -169,12 +177,41 @@ func (s steered) Balance(map[string]int32) kgo.IntoSyncAssignment {
 			encoded[i] = c.UserData
 			offers[i], _ = units.DecodeOffer(c.UserData)
 		}
+	}
+	best, holder := s.choose(offers)
+	var all answers
+	for i := range s.members {
+		given := make([]bool, len(offers[i].Claims))
+		for j, c := range offers[i].Claims {
+			given[j] = i == best && (holder < 0 || holder == i && c.State == units.Held)
+		}
+		a := units.Answer(encoded[i], &offers[i], given)
+		if s.twist != nil {
+			s.twist(&a)
+		}
+		c := kmsg.NewConsumerMemberAssignment()
+		if c.UserData = a.Append(nil); s.raw != nil {
+			c.UserData = s.raw
+		}
+		sync := kmsg.NewSyncGroupRequestGroupAssignment()
+		sync.MemberID, sync.MemberAssignment = s.members[i].MemberID, c.AppendTo(nil)
+		all = append(all, sync)
+	}
+	return all
+}
+
+// choose returns who is to have the stream, and who has it: the target of the test, else
+// who has it, else anybody.
+func (s steered) choose(offers []units.Offer) (best, holder int) {
+	best, holder = -1, -1
+	rank := 0
+	for i := range offers {
 		for _, claim := range offers[i].Claims {
-			if claim.State == units.Declined {
-				continue
-			}
 			now := 1
-			if claim.State != units.Can {
+			switch {
+			case claim.State == units.Declined:
+				continue
+			case claim.State != units.Can:
 				holder, now = i, 2
 			}
 			if s.target != "" && strings.HasPrefix(s.members[i].MemberID, s.target) {
@@ -185,20 +222,7 @@ func (s steered) Balance(map[string]int32) kgo.IntoSyncAssignment {
 			}
 		}
 	}
-	var all answers
-	for i := range s.members {
-		given := make([]bool, len(offers[i].Claims))
-		for j, c := range offers[i].Claims {
-			given[j] = i == best && (holder < 0 || holder == i && c.State == units.Held)
-		}
-		a := units.Answer(encoded[i], &offers[i], given)
-		c := kmsg.NewConsumerMemberAssignment()
-		c.UserData = a.Append(nil)
-		sync := kmsg.NewSyncGroupRequestGroupAssignment()
-		sync.MemberID, sync.MemberAssignment = s.members[i].MemberID, c.AppendTo(nil)
-		all = append(all, sync)
-	}
-	return all
+	return best, holder
 }
 
 type answers []kmsg.SyncGroupRequestGroupAssignment

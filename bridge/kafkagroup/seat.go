@@ -146,6 +146,7 @@ func (s *Seat) stop() {
 	}
 	s.tenure.since = time.Now()
 	s.tenure.lose()
+	s.fleet.moving++
 }
 
 // Close revokes the stream, waits for its Release until ctx ends, and takes it off the
@@ -282,6 +283,9 @@ func (t *tenure) release() {
 	s.tenure = nil
 	close(t.released)
 	t.lose()
+	if !t.since.IsZero() {
+		f.moving--
+	}
 	if free {
 		f.state.Want(s.unit, false)
 		s.cleared = false

@@ -19,6 +19,7 @@ type Member struct {
 	sent       Offer // the last one
 	sentSum    uint32
 	given      []bool // the answer to it, nil if there is none yet
+	flags      byte
 }
 
 // unit is a unit of a member.
@@ -69,7 +70,7 @@ func (m *Member) State(u Unit) State {
 
 // Offer returns the encoded offer to join with. Apply expects its answer.
 func (m *Member) Offer() []byte {
-	o := Offer{Generation: -1, Process: m.Process, Program: m.Program, Claims: make([]Claim, 0, len(m.units))}
+	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program, Claims: make([]Claim, 0, len(m.units))}
 	if m.joined {
 		o.Generation = m.generation
 	}
@@ -120,6 +121,7 @@ type Outcome struct {
 func (m *Member) Apply(a Assignment, generation int32) (o Outcome) {
 	if !a.Answers(&m.sent) {
 		o.Stale = true
+		m.flags ^= flagAgain
 		return o
 	}
 	m.generation, m.joined, m.given = generation, true, a.Given

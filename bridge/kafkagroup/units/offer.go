@@ -51,7 +51,7 @@ type Offer struct {
 	// members that claim to hold a unit, the one with the older generation missed
 	// that the unit moved.
 	Generation int32
-	// Flags are for later versions.
+	// Flags has flagAgain. Later versions may set others.
 	Flags byte
 	// Process and Program name the process and its version, for people.
 	Process, Program string
@@ -61,6 +61,10 @@ type Offer struct {
 	// Claims are the member's units, sorted, each once.
 	Claims []Claim
 }
+
+// flagAgain changes when a member was given a stale assignment: the coordinator has the
+// leader plan again only for a member that says something else than before.
+const flagAgain = 1
 
 const (
 	version = 1
