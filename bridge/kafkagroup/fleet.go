@@ -51,6 +51,7 @@ type Fleet struct {
 	state   units.Member
 	seats   map[units.Unit]*Seat
 	member  *fleetMember // nil while this process is not in the group
+	last    *fleetMember // also when it is over
 	started bool         // run was started
 	asked   bool         // a seat waits since the last attempt to join failed for good
 	// reports counts what report was told, the last of which is health.
@@ -189,7 +190,7 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 		m.answer(asks)
 	}
 	if len(look) > 0 {
-		f.report(m.look(look))
+		f.tell(look, m.look(look))
 	}
 	if due && waits {
 		f.report(m.probe())
@@ -260,6 +261,17 @@ func (f *Fleet) report(err error) {
 	f.reported(err)
 }
 
+// tell tells each of these seats its own error.
+func (f *Fleet) tell(seats []*Seat, errs []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, s := range seats {
+		if s.problem = errs[i]; s.problem != nil {
+			poke(s.wake)
+		}
+	}
+}
+
 // reported is report for the holder of mu.
 func (f *Fleet) reported(err error) {
 	f.reports++
@@ -322,15 +334,16 @@ func (f *Fleet) lapse() {
 
 // leave ends the membership in order, at the coordinator too.
 func (f *Fleet) leave(ctx context.Context) error {
-	f.mu.Lock()
-	m, started := f.member, f.started
-	f.mu.Unlock()
 	f.kill()
-	if started {
-		<-f.done
-	}
-	if m == nil {
+	f.mu.Lock()
+	started := f.started
+	f.mu.Unlock()
+	if !started {
 		return nil
 	}
-	return m.leave(ctx)
+	<-f.done
+	if f.last == nil {
+		return nil
+	}
+	return f.last.leave(ctx)
 }

@@ -66,7 +66,7 @@ func (f *Fleet) newFleetMember() (*fleetMember, error) {
 		kill()
 		return nil, fmt.Errorf("join group %s: %w", f.name, err)
 	}
-	m.client, f.member = client, m
+	m.client, f.member, f.last = client, m, m
 	return m, nil
 }
 
@@ -285,18 +285,20 @@ type ask struct {
 // answer answers calls of Confirm, by one heartbeat and one look at the groups of the
 // single streams.
 func (m *fleetMember) answer(asks []*ask) {
+	seats, unknown := make([]*Seat, len(asks)), make([]error, len(asks))
+	for i, a := range asks {
+		seats[i] = a.tenure.seat
+	}
 	err := m.heartbeat()
 	if err == nil {
-		seats := make([]*Seat, len(asks))
-		for i, a := range asks {
-			seats[i] = a.tenure.seat
-		}
-		err = m.look(seats)
+		unknown = m.look(seats)
 	}
-	for _, a := range asks {
+	for i, a := range asks {
 		switch {
 		case err != nil:
 			a.done <- err
+		case unknown[i] != nil:
+			a.done <- unknown[i]
 		case a.tenure.current():
 			a.done <- nil
 		default:
@@ -343,8 +345,9 @@ func closedSoon(ctx context.Context, c <-chan struct{}) bool {
 
 // look asks whether the groups of single streams have members. A stream whose group
 // has none is cleared. From one whose group has, ownership is lost: this process keeps
-// it assigned and waits, since each process of the Fleet would find the same.
-func (m *fleetMember) look(seats []*Seat) error {
+// it assigned and waits, since each process of the Fleet would find the same. It returns
+// a Fault for each stream of which it is not known.
+func (m *fleetMember) look(seats []*Seat) []error {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()
 	groups := make([]*Group, len(seats))
@@ -352,23 +355,22 @@ func (m *fleetMember) look(seats []*Seat) error {
 		groups[i] = &s.group
 	}
 	found, err := singleGroups(ctx, m.client, groups)
-	f := m.fleet
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	unknown := make([]error, len(seats))
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
 	for i, s := range seats {
+		failed := err
 		if err == nil {
-			err = found[i].err
+			failed = found[i].err
 		}
-		if found == nil || found[i].err != nil {
+		if failed != nil {
+			unknown[i] = s.group.fault(failed, m.client)
 			continue
 		}
 		s.clear(found[i].member)
 		poke(s.wake)
 	}
-	if err != nil {
-		return f.group.fault(err, m.client)
-	}
-	return nil
+	return unknown
 }
 
 // probe finds out who owns the streams that this process waits for.

@@ -30,6 +30,7 @@ type Seat struct {
 	// cleared: it has no members. guard names one that it has.
 	looked, cleared bool
 	guard           string
+	problem         error // why that is not known, told once
 }
 
 var _ bridge.Owner = (*Seat)(nil)
@@ -100,6 +101,10 @@ func (s *Seat) take() (t *tenure, fresh bool, err error) {
 	if s.tenure == nil && s.cleared && f.state.State(s.unit) == units.Held {
 		s.tenure = &tenure{seat: s, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 		return s.tenure, false, nil
+	}
+	if err := s.problem; err != nil {
+		s.problem = nil
+		return nil, true, err
 	}
 	fresh, s.seen = s.seen != f.reports, f.reports
 	return nil, fresh, f.health
