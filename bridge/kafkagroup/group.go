@@ -47,7 +47,7 @@ const (
 
 // DefaultMembership returns the default of every setting.
 func DefaultMembership() Membership {
-	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByStream}
+	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByGroup}
 }
 
 const (

@@ -79,7 +79,7 @@ func (s *stage) settle(a, b *program) (holder, other *program, since time.Time) 
 // members counts the processes in the stream's group.
 func (s *stage) members(client *kgo.Client) int {
 	s.t.Helper()
-	groups, err := kadm.NewClient(client).DescribeGroups(s.t.Context(), s.settings["BRIDGE_GROUP"]+".events")
+	groups, err := kadm.NewClient(client).DescribeGroups(s.t.Context(), s.settings["BRIDGE_GROUP"]+".FLEET")
 	if err != nil {
 		return 0 // asked again
 	}
