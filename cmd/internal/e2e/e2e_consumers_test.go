@@ -23,7 +23,7 @@ import (
 // gives their commands.
 var documents = []string{
 	"../../../README.md", "../../exportbridge/docs/operations.md", "../../exportbridge/docs/replay-and-backfill.md", "../../exportbridge/docs/consuming.md", "../../exportbridge/docs/http-api.md",
-	"../../exportbridge/docs/metrics-and-alerts.md", "../../exportbridge/docs/guarantees.md", "../../exportbridge/docs/performance.md", "../../exportbridge/docs/permissions.md", "../../exportbridge/docs/upgrading.md",
+	"../../exportbridge/docs/metrics-and-alerts.md", "../../exportbridge/docs/guarantees.md", "../../exportbridge/docs/performance.md", "../../exportbridge/docs/permissions.md", "../../exportbridge/docs/upgrading.md", "../../exportbridge/docs/many-streams.md",
 	"../../exportbridge/docs/questions.md", "../../exportbridge/docs/settings.md", "../../exportbridge/docs/other-apis.md",
 }
 
