@@ -33,3 +33,29 @@ func Named(b kgo.GroupBalancer, name string) kgo.GroupBalancer { return named{b,
 
 // ProcessName returns the name in a member's metadata.
 func ProcessName(metadata []byte) string { return processName(metadata) }
+
+// Kill ends the process's membership without a word to the coordinator.
+func (f *Fleet) Kill() {
+	f.mu.Lock()
+	started := f.started
+	f.mu.Unlock()
+	f.kill()
+	if started {
+		<-f.done
+	}
+}
+
+// Shorten sets how long others wait for a Release.
+func (f *Fleet) Shorten(releaseWait time.Duration) { f.releaseWait = releaseWait }
+
+// LookEvery sets how often groups of single streams are looked at.
+func (f *Fleet) LookEvery(d time.Duration) { f.lookEvery = d }
+
+// StaleAfter sets how long it is waited for a member that may be a late request's.
+func (f *Fleet) StaleAfter(d time.Duration) { f.staleAfter = d }
+
+// Fleet returns the Fleet of a seat.
+func (s *Seat) Fleet() *Fleet { return s.fleet }
+
+// UnitsProtocol is the name of a Fleet's balancer.
+const UnitsProtocol = unitsProtocol

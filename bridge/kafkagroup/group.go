@@ -30,17 +30,24 @@ const (
 type Membership struct {
 	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share streams; a stream's consumer group is <group>.<stream>"`
 	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
+	OwnedBy        string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has a consumer group of its own"`
 	// InstanceID makes this process a static member, which gets its streams
 	// back at once after a crash; empty is none.
 	InstanceID string
 	// Process is the name of this process, as in its checkpoints, for Members;
-	// empty is none.
-	Process string
+	// empty is none. Program is its version.
+	Process, Program string
 }
+
+// The values of Membership.OwnedBy.
+const (
+	OwnedByGroup  = "group"
+	OwnedByStream = "stream"
+)
 
 // DefaultMembership returns the default of every setting.
 func DefaultMembership() Membership {
-	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second}
+	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByStream}
 }
 
 const (
@@ -54,6 +61,8 @@ func (m *Membership) Validate() error {
 	p.Check(m.Group != "", "BRIDGE_GROUP", "is empty, for example exportbridge")
 	p.Check(m.SessionTimeout >= minSession && m.SessionTimeout <= maxSession,
 		"BRIDGE_SESSION_TIMEOUT", "must be %s to %s, for example 10s", minSession, maxSession)
+	p.Check(m.OwnedBy == OwnedByGroup || m.OwnedBy == OwnedByStream,
+		"BRIDGE_OWNERSHIP", "is %q, not group or stream", m.OwnedBy)
 	return p.Err()
 }
 
@@ -75,8 +84,8 @@ type Group struct {
 // Name returns the group's name.
 func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
-// Members returns the owner of the stream and its standbys. A group without
-// members, or a missing one, means that no process runs the stream. A crashed
+// Members returns the owner of the stream and its standbys, in the stream's own group
+// and in that of a Fleet. No members mean that no process runs the stream. A crashed
 // process is listed until its session times out. Errors are Faults; foreign
 // members are a Permanent one. Unresponsive brokers are not retried. It may be
 // called at any time.
@@ -89,6 +98,11 @@ func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	members, err := g.members(asking, client)
+	if err == nil && !g.ofJob() {
+		var more []bridge.Member
+		more, err = g.inFleet(asking, client)
+		members = append(members, more...)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("describe group %s: %w", g.Name(), ctx.Err())
@@ -100,11 +114,6 @@ func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
 
 func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
 	found, err := describeGroup(ctx, client, g.Name())
-	// A cluster that never had a group makes the place for them first.
-	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
-		bridge.Sleep(ctx, coordinatorRetry)
-		found, err = describeGroup(ctx, client, g.Name())
-	}
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound), err == nil && len(found.Members) == 0:
 		return nil, g.hiddenMembers(ctx, client)
@@ -119,19 +128,33 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]brid
 		if !g.subscribes(m.ProtocolMetadata) {
 			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
 		}
-		found := bridge.Member{
-			Process: processName(m.ProtocolMetadata), ClientID: m.ClientID, Host: m.ClientHost,
-			Owner: g.assigned(m.MemberAssignment),
-		}
-		if m.InstanceID != nil {
-			found.InstanceID = *m.InstanceID
-		}
+		found := memberOf(m, processName(m.ProtocolMetadata))
+		found.Owner = g.assigned(m.MemberAssignment)
 		members = append(members, found)
 	}
 	return members, nil
 }
 
+func memberOf(m *kmsg.DescribeGroupsResponseGroupMember, process string) bridge.Member {
+	found := bridge.Member{Process: process, ClientID: m.ClientID, Host: m.ClientHost}
+	if m.InstanceID != nil {
+		found.InstanceID = *m.InstanceID
+	}
+	return found
+}
+
+// describeGroup describes a group. A cluster that never had a group makes the place for
+// them first.
 func describeGroup(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
+	found, err := describeOnce(ctx, client, name)
+	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
+		bridge.Sleep(ctx, coordinatorRetry)
+		found, err = describeOnce(ctx, client, name)
+	}
+	return found, err
+}
+
+func describeOnce(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{name}
 	resp, err := req.RequestWith(ctx, client)
@@ -211,12 +234,21 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	return f
 }
 
-// Grants returns the command that allows joining and describing the group.
+// ofJob reports whether this is the group of a job, or of a part of one, which no Fleet
+// runs.
+func (g *Group) ofJob() bool { return g.GrantPrefix != "" }
+
+// Grants returns the command that allows joining and describing the group, and that of
+// the Fleet.
 func (g *Group) Grants() string {
-	if g.GrantPrefix != "" {
+	if g.ofJob() {
 		return g.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + g.GrantPrefix)
 	}
-	return g.Grant("--operation Read --operation Describe --group " + g.Name())
+	grant := "--operation Read --operation Describe --group " + g.Name()
+	if g.OwnedBy == OwnedByGroup && g.Stream != fleetStream {
+		grant += " --group " + g.fleetName()
+	}
+	return g.Grant(grant)
 }
 
 // instanceID returns the instance id, nil if there is none.
@@ -243,7 +275,17 @@ func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]strin
 	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
 	var names []string
 	for _, other := range groups.Sorted() {
-		if strings.HasSuffix(other.Group, "."+g.Stream) && other.State != "Empty" && other.State != "Dead" {
+		runs := strings.HasSuffix(other.Group, "."+g.Stream)
+		if other.State == "Empty" || other.State == "Dead" {
+			continue
+		}
+		if strings.HasSuffix(other.Group, "."+fleetStream) {
+			var unknown error
+			if runs, unknown = g.listedIn(ctx, client, other.Group); unknown != nil {
+				err = unknown
+			}
+		}
+		if runs {
 			names = append(names, other.Group)
 		}
 	}
@@ -255,7 +297,7 @@ func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]strin
 func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, error) {
 	names, err := g.others(ctx, client)
 	for _, name := range names {
-		if name == g.Name() {
+		if name == g.Name() || name == g.fleetName() {
 			continue
 		}
 		found, unknown := describeGroup(ctx, client, name)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -415,7 +414,7 @@ func (t *ownership) Confirm(ctx context.Context) error {
 		if id != t.id {
 			return fmt.Errorf("stream %s: %w", m.owner.group.Stream, bridge.ErrNotOwner)
 		}
-		err := m.heartbeat(ctx, id, generation)
+		err := m.owner.beat(ctx, m.client, id, generation)
 		switch {
 		case err == nil || errors.Is(err, kerr.RebalanceInProgress):
 			if id, _, _ = t.membership(); id != t.id {
@@ -458,15 +457,4 @@ func (t *ownership) renewed(ctx context.Context, generation int32, changed <-cha
 	}
 	_, now, _ := t.membership()
 	return now != generation
-}
-
-// heartbeat sends a heartbeat of a member.
-func (m *member) heartbeat(ctx context.Context, id string, generation int32) error {
-	req := kmsg.NewPtrHeartbeatRequest()
-	req.Group, req.Generation, req.MemberID, req.InstanceID = m.owner.name, generation, id, m.owner.group.instanceID()
-	resp, err := req.RequestWith(ctx, m.client)
-	if err != nil {
-		return err
-	}
-	return kerr.ErrorForCode(resp.ErrorCode)
 }

@@ -532,7 +532,7 @@ func acquire(t *testing.T, g *kafkagroup.Owner) bridge.Ownership {
 }
 
 // begin calls Acquire on another goroutine, which ends with the test.
-func begin(t *testing.T, g *kafkagroup.Owner) <-chan bridge.Ownership {
+func begin(t *testing.T, g bridge.Owner) <-chan bridge.Ownership {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	result, done := make(chan bridge.Ownership, 1), make(chan struct{})

@@ -37,15 +37,19 @@ func (b named) JoinGroupMetadata(topics []string, assigned map[string][]int32, g
 	return m.AppendTo(nil)
 }
 
-// processName returns the name in a member's metadata, or nothing. Whoever may
-// join the group can have written it, so it is shortened to maxName bytes of
-// UTF-8 without what misleads on a terminal.
+// processName returns the name in a member's metadata, or nothing.
 func processName(metadata []byte) string {
 	var m kmsg.ConsumerMemberMetadata
 	if m.ReadFrom(metadata) != nil {
 		return ""
 	}
 	_, name, _ := bytes.Cut(m.UserData, []byte(nameMark))
+	return safeName(name)
+}
+
+// safeName shortens a name to maxName bytes of UTF-8 without what misleads on a
+// terminal: whoever may join the group can have written it.
+func safeName(name []byte) string {
 	return strings.Map(func(r rune) rune {
 		if bridge.Misleads(r) {
 			return -1

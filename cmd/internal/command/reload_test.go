@@ -25,6 +25,7 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/kafkagroup"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -232,6 +233,15 @@ func committed(t *testing.T, kafka *servers.Cluster, topic string) (n int) {
 // Nothing is lost or twice, and no other stream restarts. RELOADS makes more changes.
 func TestReload(t *testing.T) {
 	t.Parallel()
+	for _, ownership := range []string{kafkagroup.OwnedByStream, kafkagroup.OwnedByGroup} {
+		t.Run(ownership, func(t *testing.T) {
+			t.Parallel()
+			testReload(t, ownership)
+		})
+	}
+}
+
+func testReload(t *testing.T, ownership string) {
 	changes := 10
 	if text := os.Getenv("RELOADS"); text != "" {
 		var err error
@@ -240,7 +250,8 @@ func TestReload(t *testing.T) {
 		}
 	}
 	describe := func(page int, names ...string) string {
-		text := fmt.Sprintf("settings: {EXPORT_PAGE_SIZE: 10}\nstreams:\n  changed: {EXPORT_PAGE_SIZE: %d}\n", page)
+		text := fmt.Sprintf("settings: {EXPORT_PAGE_SIZE: 10, BRIDGE_OWNERSHIP: %s}\n"+
+			"streams:\n  changed: {EXPORT_PAGE_SIZE: %d}\n", ownership, page)
 		for _, name := range append(names, "steady") {
 			text += "  " + name + ":\n"
 		}

@@ -26,7 +26,7 @@ var documents = []string{
 	"../../exportbridge/docs/consuming.md", "../../exportbridge/docs/http-api.md",
 	"../../exportbridge/docs/metrics-and-alerts.md", "../../exportbridge/docs/guarantees.md",
 	"../../exportbridge/docs/performance.md", "../../exportbridge/docs/permissions.md",
-	"../../exportbridge/docs/upgrading.md",
+	"../../exportbridge/docs/upgrading.md", "../../exportbridge/docs/many-streams.md",
 	"../../exportbridge/docs/questions.md", "../../exportbridge/docs/settings.md",
 	"../../exportbridge/docs/other-apis.md", "../../exportbridge/docs/go-library.md",
 }

@@ -20,14 +20,15 @@ import (
 // trio are the streams of a stage with several, by the path of their resource.
 var trio = map[string]string{"events": "/events", "sessions": "/session", "users": "/user"}
 
-// TestE2EProofStreams shares three streams among processes that come and go.
+// TestE2EProofStreams shares three streams among processes that come and go, as members of
+// one consumer group.
 func TestE2EProofStreams(t *testing.T) {
 	t.Parallel()
 	const key = "right"
 	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: 20_000, Rate: 400,
 		Latency: 5 * time.Millisecond, APIKey: key})
 	s.settings["EXPORT_API_KEY"], s.settings["BRIDGE_SESSION_TIMEOUT"] = key, shortSession.String()
-	s.settings["BRIDGE_STREAMS"] = "events,sessions,users"
+	s.settings["BRIDGE_STREAMS"], s.settings["BRIDGE_OWNERSHIP"] = "events,sessions,users", "group"
 	delete(s.settings, "KAFKA_TOPIC")
 	for stream := range trio {
 		s.settings[streamVariable(stream, "KAFKA_TOPIC")] = s.topicOf(stream)

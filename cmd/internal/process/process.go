@@ -22,6 +22,7 @@ import (
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
@@ -57,6 +58,7 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams streams
+	fleet   *kafkagroup.Fleet    // nil if each stream has a group of its own
 	exports exportapi.Shared     // by the clients of all streams and jobs
 	budget  *engine.Budget       // of the pages of all streams and jobs
 	starts  *engine.Starts       // of the sessions of all streams

@@ -58,6 +58,9 @@ func (p *Process) runStreams(ctx context.Context) error {
 	}
 	r := &runner{p: p, ctx: ctx, ended: make(chan *stream)}
 	err := r.run(loaded)
+	if p.fleet != nil {
+		leave(p.log, p.fleet.Close)
+	}
 	stopJobs()
 	jobs.Wait()
 	stop()

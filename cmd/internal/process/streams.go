@@ -13,7 +13,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -26,7 +25,7 @@ type stream struct {
 	health *bridge.Health
 	api    *exportapi.Client
 	sink   *kafkasink.Sink
-	owner  *kafkagroup.Owner
+	owner  owner
 	store  *cursorstore.Store
 	// windows counts the windows of its jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
@@ -133,7 +132,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		api.Close()
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
-	owner := st.Kafka.Ownership().Owner()
+	owner := p.ownerOf(st)
 	s := &stream{
 		name: st.Name, health: health, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st),
 		shutdown: st.Engine.ShutdownTimeout, unsafe: st.Unsafe(), outdated: &p.outdated,
@@ -185,18 +184,5 @@ type observers []bridge.Observer
 func (all observers) Observe(o bridge.Observation) {
 	for _, each := range all {
 		each.Observe(o)
-	}
-}
-
-// leaveTimeout bounds leaving the group. If that fails, another process takes over
-// after BRIDGE_SESSION_TIMEOUT.
-const leaveTimeout = 3 * time.Second
-
-// leave leaves the group, so that another process takes over at once.
-func (st *stream) leave(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
 	}
 }

@@ -1,0 +1,352 @@
+package kafkagroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup/units"
+)
+
+const (
+	// fleetStream takes the place of the stream in the name of a Fleet's group.
+	// Streams have lower-case names, so no stream's group has this name.
+	fleetStream = "FLEET"
+	// lookEvery is how often a Fleet looks whether groups of single streams still
+	// have members, and who owns the streams that it waits for.
+	lookEvery = 5 * time.Second
+	// rejoinDelay collects the changes of several streams in one rejoin.
+	rejoinDelay = 50 * time.Millisecond
+	// slowDelay is how long a rejoin waits for the release of the other streams that
+	// move. A slow one does not hold up the rest.
+	slowDelay = 500 * time.Millisecond
+	// A second assignment in a row that answers another list is no coincidence: the
+	// rejoins slow down from staleDelay to maxStaleDelay.
+	staleDelay, maxStaleDelay = 5 * time.Second, time.Minute
+)
+
+// Fleet is the membership of this process in the group of all processes with the same
+// BRIDGE_GROUP, for all its streams: one client, one heartbeat. The members say in
+// their metadata which streams they can run, the leader says in the assignments which
+// of them each one owns (package units). The client is assigned no partitions, fetches
+// nothing and commits no offsets.
+//
+// A group of a single stream (Owner) that has members outranks the Fleet: so processes
+// of both kinds can run together while one replaces the other.
+type Fleet struct {
+	*entry
+	releaseWait, lookEvery time.Duration // the constants, but for tests
+
+	ctx  context.Context // ends with the membership
+	kill context.CancelFunc
+	done chan struct{} // closed when run has returned
+	kick chan struct{} // wakes run
+
+	mu      sync.Mutex // guards all below; never held while waiting
+	state   units.Member
+	seats   map[units.Unit]*Seat
+	member  *fleetMember // nil while this process is not in the group
+	last    *fleetMember // also when it is over
+	started bool         // run was started
+	asked   bool         // a seat waits since the last attempt to join failed for good
+	// reports counts what report was told, the last of which is health.
+	reports int
+	health  error
+	// rejoin is when to join again; zero is not. force: even if nothing has changed.
+	rejoin time.Time
+	force  bool
+	moving int    // streams that are not released yet
+	stales int    // assignments in a row that answered another list
+	asks   []*ask // calls of Confirm
+	// unsaid were released since the last join, unheard before it.
+	unsaid, unheard []*tenure
+	owners          map[units.Unit]string // who owns the streams, when last asked
+}
+
+// Fleet returns the membership for all streams of this process, which share g's
+// settings. It does not connect.
+func (g *Group) Fleet() *Fleet {
+	own := *g
+	own.Stream, own.GrantPrefix, own.Report = fleetStream, "", nil // each Seat reports
+	ctx, kill := context.WithCancel(context.Background())
+	f := &Fleet{
+		entry: newEntry(own), releaseWait: maxReleaseWait, lookEvery: lookEvery,
+		ctx: ctx, kill: kill, done: make(chan struct{}), kick: make(chan struct{}, 1), seats: make(map[units.Unit]*Seat),
+	}
+	f.state.Process, f.state.Program = g.Process, g.Program
+	return f
+}
+
+// Owner returns the bridge.Owner of a stream. Each stream has one; the caller closes
+// it, and may then take another one.
+func (f *Fleet) Owner(g *Group) (*Seat, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &Seat{fleet: f, group: *g, unit: units.Stream(g.Stream), wake: make(chan struct{}, 1)}
+	if !f.state.Add(s.unit) {
+		return nil, fmt.Errorf("streams %s and %s have the same hash: rename one", f.seats[s.unit].group.Stream, g.Stream)
+	}
+	f.seats[s.unit] = s
+	return s, nil
+}
+
+// run keeps this process in the group until the Fleet ends.
+func (f *Fleet) run() {
+	defer close(f.done)
+	for try := 0; f.ctx.Err() == nil; try++ {
+		m, err := f.join()
+		if err == nil {
+			try = 0
+			err = f.work(m)
+		}
+		switch {
+		case f.ctx.Err() != nil:
+		case kafkaclient.IsPermanent(err):
+			f.awaitAsked(err)
+		default:
+			f.report(err)
+			bridge.Sleep(f.ctx, kafkaclient.Backoff(try))
+		}
+	}
+	f.drop(nil)
+}
+
+func (f *Fleet) join() (*fleetMember, error) {
+	f.mu.Lock()
+	size := len(f.state.Offer())
+	f.mu.Unlock()
+	if size > units.MaxOffer {
+		return nil, &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "fleet_size",
+			Hint: "run some of the streams in another process, or set BRIDGE_OWNERSHIP=stream",
+			Err:  fmt.Errorf("group %s: the list of this process's streams has %d bytes, which exceeds %d", f.name, size, units.MaxOffer),
+		}
+	}
+	if err := f.admit(f.ctx); err != nil {
+		return nil, err
+	}
+	return f.newFleetMember()
+}
+
+// work serves the streams for one membership, and returns why it ended.
+func (f *Fleet) work(m *fleetMember) error {
+	tick := time.NewTicker(f.lookEvery)
+	defer tick.Stop()
+	timer := time.NewTimer(f.lookEvery)
+	defer timer.Stop()
+	for due := false; ; {
+		f.serve(m, due)
+		timer.Reset(f.untilNext(m))
+		select {
+		case <-m.ctx.Done():
+			err := m.ended()
+			f.drop(m)
+			return err
+		case <-f.kick:
+			due = false
+		case <-timer.C:
+			due = false
+		case <-tick.C:
+			due = true
+		}
+	}
+}
+
+// serve does what is due, and what is due every lookEvery.
+func (f *Fleet) serve(m *fleetMember, due bool) {
+	f.mu.Lock()
+	asks := f.asks
+	f.asks = nil
+	if f.overdue() {
+		f.soon(0)
+	}
+	if left, away := m.session(); away && left <= 0 {
+		f.lapse() // others may have the streams by now
+	}
+	rejoin := !f.rejoin.IsZero() && time.Until(f.rejoin) <= 0
+	if rejoin {
+		f.rejoin = time.Time{}
+		rejoin = f.force || f.state.Changed()
+	}
+	var look []*Seat
+	waits := false
+	for _, s := range f.seats {
+		held := f.state.State(s.unit) == units.Held
+		if held && !s.cleared && (due || !s.looked) {
+			look, s.looked = append(look, s), true
+		}
+		waits = waits || s.waiting && !held
+	}
+	f.mu.Unlock()
+	if rejoin {
+		m.client.ForceRebalance()
+	}
+	if len(asks) > 0 {
+		m.answer(asks)
+	}
+	if len(look) > 0 {
+		f.tell(look, m.look(look))
+	}
+	if due && waits {
+		f.report(m.probe())
+	}
+}
+
+// overdue gives up the wait for streams that are not released in time. It reports
+// whether there are any. The caller holds mu.
+func (f *Fleet) overdue() (any bool) {
+	for u, s := range f.seats {
+		if s.tenure != nil && f.state.State(u) == units.Releasing && time.Since(s.tenure.since) >= f.releaseWait {
+			f.state.Overdue(u)
+			any = true
+		}
+	}
+	return any
+}
+
+// soon has this process join again after a while, or earlier if it was about to. The
+// caller holds mu.
+func (f *Fleet) soon(after time.Duration) {
+	if at := time.Now().Add(after); f.rejoin.IsZero() || at.Before(f.rejoin) {
+		f.rejoin = at
+		f.wakeRun()
+	}
+}
+
+// changed is soon for a change of a stream. The caller holds mu.
+func (f *Fleet) changed() {
+	if f.moving > 0 {
+		f.soon(slowDelay)
+		return
+	}
+	f.soon(rejoinDelay)
+}
+
+// untilNext returns how long nothing is due.
+func (f *Fleet) untilNext(m *fleetMember) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := f.lookEvery
+	if !f.rejoin.IsZero() {
+		next = min(next, time.Until(f.rejoin))
+	}
+	if left, away := m.session(); away && left > 0 {
+		next = min(next, left)
+	}
+	return next
+}
+
+func (f *Fleet) wakeRun() { poke(f.kick) }
+
+// poke wakes who waits for a channel of capacity 1.
+func poke(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// report tells the seats how the brokers are.
+func (f *Fleet) report(err error) {
+	if errors.Is(err, errInstanceIDConflict) || f.ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reported(err)
+}
+
+// tell tells each of these seats its own error.
+func (f *Fleet) tell(seats []*Seat, errs []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, s := range seats {
+		if s.problem = errs[i]; s.problem != nil {
+			poke(s.wake)
+		}
+	}
+}
+
+// reported is report for the holder of mu.
+func (f *Fleet) reported(err error) {
+	f.reports++
+	f.health = err
+	f.wakeSeats()
+}
+
+// wakeSeats wakes the calls of Acquire. The caller holds mu.
+func (f *Fleet) wakeSeats() {
+	for _, s := range f.seats {
+		poke(s.wake)
+	}
+}
+
+// awaitAsked reports an error that waiting does not resolve, and waits for the next
+// Acquire.
+func (f *Fleet) awaitAsked(err error) {
+	f.mu.Lock()
+	f.asked = false
+	f.mu.Unlock()
+	f.report(err)
+	bridge.Sleep(f.ctx, kafkaclient.Backoff(0))
+	for {
+		f.mu.Lock()
+		asked := f.asked
+		f.mu.Unlock()
+		if asked {
+			return
+		}
+		select {
+		case <-f.kick:
+		case <-f.ctx.Done():
+			return
+		}
+	}
+}
+
+// drop ends a membership, nil is none, without a word to the coordinator: all streams
+// are lost.
+func (f *Fleet) drop(m *fleetMember) {
+	if m != nil {
+		m.stop()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.member, f.rejoin, f.force = nil, time.Time{}, false
+	f.lapse()
+	for _, t := range slices.Concat(f.unsaid, f.unheard) {
+		close(t.ended)
+	}
+	f.unsaid, f.unheard, f.asks = nil, nil, nil
+}
+
+// lapse loses all streams. The caller holds mu.
+func (f *Fleet) lapse() {
+	for _, u := range f.state.Lapse() {
+		f.seats[u].stop()
+	}
+}
+
+// Close leaves the group within a few seconds, or when ctx ends, so that other processes
+// take over at once. The caller has closed all Owners.
+func (f *Fleet) Close(ctx context.Context) error {
+	f.kill()
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	f.mu.Lock()
+	started := f.started
+	f.mu.Unlock()
+	if !started {
+		return nil
+	}
+	<-f.done
+	if f.last == nil {
+		return nil
+	}
+	return f.last.leave(ctx)
+}

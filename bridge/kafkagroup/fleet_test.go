@@ -1,0 +1,235 @@
+package kafkagroup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/conformance"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkagroup/units"
+)
+
+func TestFleetConformance(t *testing.T) {
+	t.Parallel()
+	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
+		srv := kafkatest.NewServer(t)
+		f := fleetFixture(t, srv.Addr, session)
+		f.Break = func() func() {
+			srv.Stop()
+			return srv.Start
+		}
+		return f
+	})
+}
+
+// TestFleetConformanceOnKafka is as TestOwnerConformanceOnKafka.
+func TestFleetConformanceOnKafka(t *testing.T) {
+	if !servers.Real(t) {
+		t.Skip("run with make test-real")
+	}
+	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
+		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
+			return fleetFixture(t, kafkatest.Brokers(t), session)
+		}
+		kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
+		f := fleetFixture(t, kafka.Addrs(), session)
+		f.Break = func() func() {
+			if err := kafka.Pause(0); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := kafka.Continue(0); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return f
+	})
+}
+
+func fleetFixture(t *testing.T, brokers []string, session time.Duration) conformance.OwnerFixture {
+	t.Helper()
+	p := newProcesses(t, brokers, staying)
+	p.cfg.SessionTimeout = session
+	return conformance.OwnerFixture{
+		Open: func(instance string) bridge.Owner { return p.fleet(instance, p.cfg.Stream)[0] },
+		Elsewhere: func() bridge.Owner {
+			other := *p
+			other.cfg.Group += "-other"
+			return other.fleet("", p.cfg.Stream)[0]
+		},
+		Stop: func(o bridge.Owner) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // what is not released by now is lost
+			s := o.(*kafkagroup.Seat)
+			if err := errors.Join(s.Close(ctx), s.Fleet().Close(context.Background())); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		},
+		Kill:  func(o bridge.Owner) { o.(*kafkagroup.Seat).Fleet().Kill() },
+		Steer: p.steerFleet,
+	}
+}
+
+// fleet starts a process with these streams. Those that are left at the end of the test
+// leave.
+func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat {
+	p.t.Helper()
+	cfg := p.cfg
+	cfg.OwnedBy = kafkagroup.OwnedByGroup
+	cfg.InstanceID = instance
+	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
+	f := cfg.Fleet()
+	f.StaleAfter(500 * time.Millisecond)
+	f.LookEvery(300 * time.Millisecond)
+	var seats []*kafkagroup.Seat
+	for _, stream := range streams {
+		cfg.Stream = stream
+		s, err := f.Owner(&cfg)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.names[s] = cfg.ClientID
+		seats = append(seats, s)
+	}
+	p.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // wait for no release
+		for _, s := range seats {
+			if err := s.Close(ctx); err != nil {
+				p.t.Errorf("close: %v", err)
+			}
+		}
+		if err := f.Close(context.Background()); err != nil {
+			p.t.Errorf("leave: %v", err)
+		}
+	})
+	return seats
+}
+
+// steerFleet has a member of the test, which runs nothing, decide who gets the stream.
+func (p *processes) steerFleet() func(to bridge.Owner) {
+	p.t.Helper()
+	l := new(leader)
+	client := p.lead(l)
+	return func(to bridge.Owner) {
+		l.mu.Lock()
+		l.target = p.names[to] + "-"
+		l.mu.Unlock()
+		client.ForceRebalance()
+	}
+}
+
+// lead joins the group of the fleet as a client that is not a bridge.
+func (p *processes) lead(b kgo.GroupBalancer) *kgo.Client {
+	p.t.Helper()
+	cfg := p.cfg
+	cfg.Stream = "FLEET"
+	client := consumer(p.t, cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.Balancers(b))
+	kafkatest.Eventually(p.t, "have the test lead the group", func() (bool, error) {
+		_, generation := client.GroupMetadata()
+		return generation > 0, nil
+	})
+	return client
+}
+
+// leader leaves the stream where it is until told.
+type leader struct {
+	mu     sync.Mutex // guards target
+	target string     // prefix of a member id
+	twist  func(*units.Assignment)
+	raw    []byte // instead of an assignment
+}
+
+func (l *leader) ProtocolName() string { return kafkagroup.UnitsProtocol }
+func (l *leader) IsCooperative() bool  { return true }
+
+func (l *leader) JoinGroupMetadata(topics []string, _ map[string][]int32, _ int32) []byte {
+	c := kmsg.NewConsumerMemberMetadata()
+	c.Topics, c.UserData = topics, new(units.Member).Offer()
+	return c.AppendTo(nil)
+}
+
+func (l *leader) ParseSyncAssignment([]byte) (map[string][]int32, error) { return nil, nil }
+
+func (l *leader) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+	return steered{l, members}, map[string]struct{}{}, nil
+}
+
+type steered struct {
+	*leader
+	members []kmsg.JoinGroupResponseMember
+}
+
+func (s steered) Balance(map[string]int32) kgo.IntoSyncAssignment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	offers, encoded := make([]units.Offer, len(s.members)), make([][]byte, len(s.members))
+	for i := range s.members {
+		var c kmsg.ConsumerMemberMetadata
+		if c.ReadFrom(s.members[i].ProtocolMetadata) == nil {
+			encoded[i] = c.UserData
+			offers[i], _ = units.DecodeOffer(c.UserData)
+		}
+	}
+	best, holder := s.choose(offers)
+	var all answers
+	for i := range s.members {
+		given := make([]bool, len(offers[i].Claims))
+		for j, c := range offers[i].Claims {
+			given[j] = i == best && (holder < 0 || holder == i && c.State == units.Held)
+		}
+		a := units.Answer(encoded[i], &offers[i], given)
+		if s.twist != nil {
+			s.twist(&a)
+		}
+		c := kmsg.NewConsumerMemberAssignment()
+		if c.UserData = a.Append(nil); s.raw != nil {
+			c.UserData = s.raw
+		}
+		sync := kmsg.NewSyncGroupRequestGroupAssignment()
+		sync.MemberID, sync.MemberAssignment = s.members[i].MemberID, c.AppendTo(nil)
+		all = append(all, sync)
+	}
+	return all
+}
+
+// choose returns who is to have the stream, and who has it: the target of the test, else
+// who has it, else anybody.
+func (s steered) choose(offers []units.Offer) (best, holder int) {
+	best, holder = -1, -1
+	rank := 0
+	for i := range offers {
+		for _, claim := range offers[i].Claims {
+			now := 1
+			switch {
+			case claim.State == units.Declined:
+				continue
+			case claim.State != units.Can:
+				holder, now = i, 2
+			}
+			if s.target != "" && strings.HasPrefix(s.members[i].MemberID, s.target) {
+				now = 3
+			}
+			if now > rank {
+				best, rank = i, now
+			}
+		}
+	}
+	return best, holder
+}
+
+type answers []kmsg.SyncGroupRequestGroupAssignment
+
+func (a answers) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment { return a }

@@ -1,0 +1,370 @@
+package kafkagroup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkagroup/units"
+)
+
+const manyStreams = 30
+
+// board shows which process runs which stream, and fails the test where two do.
+type board struct {
+	t    *testing.T
+	mu   sync.Mutex        // guards runs
+	runs map[string]string // processes by stream
+}
+
+func (b *board) begin(stream, process string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if other := b.runs[stream]; other != "" {
+		b.t.Errorf("process %s begins stream %s, which %s runs", process, stream, other)
+	}
+	b.runs[stream] = process
+}
+
+func (b *board) end(stream, process string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.runs[stream] == process {
+		delete(b.runs, stream)
+	}
+}
+
+// kill takes note of a process that ends without a word.
+func (b *board) kill(process string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for stream, by := range b.runs {
+		if by == process {
+			delete(b.runs, stream)
+		}
+	}
+}
+
+// loads returns the number of streams that each process runs, in order.
+func (b *board) loads() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	loads := make(map[string]int)
+	for _, by := range b.runs {
+		loads[by]++
+	}
+	var all []string
+	for by, n := range loads {
+		all = append(all, fmt.Sprint(by, "=", n))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (b *board) want(loads string) {
+	b.t.Helper()
+	kafkatest.Eventually(b.t, "have the loads "+loads, func() (bool, error) { return b.loads() == loads, nil })
+}
+
+// follow runs a stream like the engine, until the returned function is called.
+func (b *board) follow(o bridge.Owner, stream, process string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			grant, err := o.Acquire(ctx)
+			if err != nil {
+				if ctx.Err() == nil {
+					b.t.Errorf("process %s, stream %s: %v", process, stream, err)
+				}
+				return
+			}
+			if err := grant.Confirm(ctx); err == nil {
+				b.begin(stream, process)
+				select {
+				case <-grant.Lost():
+				case <-ctx.Done():
+				}
+				b.end(stream, process)
+			}
+			grant.Release()
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// crew is a process of the test that follows many streams.
+type crew struct {
+	b     *board
+	name  string
+	seats []*kafkagroup.Seat
+	stops []func()
+}
+
+func (p *processes) crew(b *board, name string, streams []string) *crew {
+	p.t.Helper()
+	c := &crew{b: b, name: name, seats: p.fleet("", streams...)}
+	for i, s := range c.seats {
+		c.stops = append(c.stops, b.follow(s, streams[i], name))
+	}
+	p.t.Cleanup(c.stop)
+	return c
+}
+
+func (c *crew) stop() {
+	var stopping sync.WaitGroup
+	for _, stop := range c.stops {
+		stopping.Go(stop)
+	}
+	stopping.Wait()
+}
+
+// leave ends the process in order.
+func (c *crew) leave() {
+	c.b.t.Helper()
+	c.stop()
+	for _, s := range c.seats {
+		if err := s.Close(context.Background()); err != nil {
+			c.b.t.Errorf("close: %v", err)
+		}
+	}
+	if err := c.seats[0].Fleet().Close(context.Background()); err != nil {
+		c.b.t.Errorf("leave: %v", err)
+	}
+}
+
+// kill ends the process without a word to the coordinator.
+func (c *crew) kill() {
+	c.b.kill(c.name)
+	c.seats[0].Fleet().Kill()
+	c.stop()
+}
+
+func streamNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("s", i)
+	}
+	return names
+}
+
+// fleetTest returns processes on servers of kfake or, with TEST_REAL, Apache Kafka.
+func fleetTest(t *testing.T, session time.Duration) (*processes, *board) {
+	t.Helper()
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
+	p.cfg.SessionTimeout = session
+	return p, &board{t: t, runs: make(map[string]string)}
+}
+
+// TestFleetSharesStreams: who joins gets a share of the streams, and who leaves hands
+// its own over at once.
+func TestFleetSharesStreams(t *testing.T) {
+	t.Parallel()
+	p, b := fleetTest(t, 2*time.Minute) // which nothing waits for
+	streams := streamNames(manyStreams)
+	a := p.crew(b, "a", streams)
+	b.want("a=30")
+	p.crew(b, "b", streams)
+	b.want("a=15 b=15")
+	p.crew(b, "c", streams)
+	b.want("a=10 b=10 c=10")
+	began := time.Now()
+	a.leave()
+	b.want("b=15 c=15")
+	t.Logf("handed over after %s", time.Since(began).Round(time.Millisecond))
+	p.crew(b, "d", streams[:6]) // knows some only
+	b.want("b=12 c=12 d=6")
+}
+
+// TestFleetReplacesTheDead: the streams of a killed process move to the others after its
+// session.
+func TestFleetReplacesTheDead(t *testing.T) {
+	t.Parallel()
+	const session = 6 * time.Second
+	p, b := fleetTest(t, session)
+	streams := streamNames(manyStreams)
+	p.crew(b, "a", streams)
+	b.want("a=30")
+	dead := p.crew(b, "b", streams)
+	b.want("a=15 b=15")
+	p.crew(b, "c", streams)
+	b.want("a=10 b=10 c=10")
+	dead.kill()
+	began := time.Now()
+	b.want("a=15 c=15")
+	took := time.Since(began).Round(time.Millisecond)
+	t.Logf("replaced after %s, with a session of %s", took, session)
+	if servers.Real(t) && took > session+3*time.Second {
+		t.Errorf("replaced after %s", took)
+	}
+}
+
+// TestFleetBesideOwner: an old process's group outranks, whoever is first. The other
+// streams go on.
+func TestFleetBesideOwner(t *testing.T) {
+	t.Parallel()
+	p, b := fleetTest(t, 2*time.Minute)
+	streams := streamNames(3)
+	old := func(stream string) (end func()) {
+		p.cfg.Stream = stream
+		o := p.open("")
+		stop := b.follow(o, stream, "old")
+		return func() { stop(); closeGroup(t, o) }
+	}
+	stopOld := old(streams[0])
+	b.want("old=1")
+	seats := p.fleet("", streams...)
+	for i, s := range seats[1:] {
+		t.Cleanup(b.follow(s, streams[i+1], "new"))
+	}
+	b.want("new=2 old=1")
+	waiting := begin(t, seats[0])
+	select {
+	case <-waiting:
+		t.Error("a stream begins that an old process runs")
+	case <-time.After(time.Second): // it is looked at a few times
+	}
+	stopOld()
+	grant := kafkatest.Receive(t, waiting, "the stream of the old process")
+	if err := grant.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm: %v", err)
+	}
+	stopOld = old(streams[0])
+	b.want("new=2 old=1")
+	if err := grant.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm beside an old process: %v", err)
+	}
+	kafkatest.Receive(t, grant.Lost(), "the loss")
+	grant.Release()
+	waiting = begin(t, seats[0])
+	stopOld()
+	kafkatest.Receive(t, waiting, "the stream of the second old process").Release()
+	b.want("new=2")
+}
+
+// TestFleetMembers: whoever asks sees the owners of both kinds of groups.
+func TestFleetMembers(t *testing.T) {
+	t.Parallel()
+	p, b := fleetTest(t, 2*time.Minute)
+	want := func(stream, want string) {
+		t.Helper()
+		kafkatest.Eventually(t, "see "+want, func() (bool, error) {
+			cfg := p.cfg
+			cfg.Stream = stream
+			members, err := cfg.Members(t.Context())
+			var have []string
+			for _, m := range members {
+				have = append(have, fmt.Sprintf("%s:%t", m.Process, m.Owner))
+			}
+			slices.Sort(have)
+			return strings.Join(have, " ") == want, err
+		})
+	}
+	p.cfg.Process = "pod-1"
+	p.crew(b, "a", []string{"s0", "s1"})
+	b.want("a=2")
+	want("s0", "pod-1:true")
+	want("s9", "")
+	p.cfg.Process = "pod-2"
+	p.crew(b, "b", []string{"s1"})
+	b.want("a=1 b=1")
+	want("s0", "pod-1:true")
+	want("s1", "pod-1:false pod-2:true")
+	p.cfg.Process, p.cfg.Stream = "old", "s0"
+	begin(t, p.open(""))
+	want("s0", "old:true pod-1:true")
+}
+
+// TestFleetForeignLeader: what another program writes is no assignment.
+func TestFleetForeignLeader(t *testing.T) {
+	t.Parallel()
+	p, _ := fleetTest(t, 2*time.Minute)
+	p.lead(&leader{raw: []byte("something else")})
+	_, err := p.fleet("", p.cfg.Stream)[0].Acquire(t.Context())
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || fault.Code != "foreign_group" || fault.Class != bridge.Permanent || !strings.Contains(fault.Hint, "BRIDGE_GROUP") {
+		t.Errorf("acquire in a group of another program: %v", err)
+	}
+}
+
+// TestFleetStaleAssignment: an answer to another list is not applied, and the next join
+// brings the right one.
+func TestFleetStaleAssignment(t *testing.T) {
+	t.Parallel()
+	p, _ := fleetTest(t, 2*time.Minute)
+	stale := 2
+	p.lead(&leader{twist: func(a *units.Assignment) {
+		if len(a.Given) > 0 && stale > 0 {
+			a.List++
+			stale--
+		}
+	}})
+	waiting := begin(t, p.fleet("", p.cfg.Stream)[0])
+	kafkatest.Receive(t, waiting, "the stream").Release()
+	if stale > 0 {
+		t.Error("no assignment was stale")
+	}
+}
+
+// TestFleetCoordinatorAway: the streams are this process's for a session, whatever
+// happens to the coordinator, and come back with it.
+func TestFleetCoordinatorAway(t *testing.T) {
+	t.Parallel()
+	srv := kafkatest.NewServer(t)
+	p := newProcesses(t, srv.Addr, staying)
+	p.cfg.SessionTimeout = 6 * time.Second
+	seats := p.fleet("", "s0", "s1")
+	grant := kafkatest.Receive(t, begin(t, seats[0]), "the stream")
+	srv.Stop()
+	began := time.Now()
+	kafkatest.Receive(t, grant.Lost(), "the loss")
+	if away := time.Since(began); away < p.cfg.SessionTimeout/2 {
+		t.Errorf("lost after %s, with a session of %s", away, p.cfg.SessionTimeout)
+	}
+	grant.Release()
+	waiting := begin(t, seats[0])
+	srv.Start()
+	kafkatest.Receive(t, waiting, "the stream again").Release()
+}
+
+// TestFleetSize: more streams than Kafka carries are refused, with what to do.
+func TestFleetSize(t *testing.T) {
+	t.Parallel()
+	p := &processes{t: t, cfg: kafkagroup.Group{Config: kafkaclient.DefaultConfig(), Membership: kafkagroup.DefaultMembership()}, names: make(map[bridge.Owner]string)}
+	_, err := p.fleet("", streamNames(7000)...)[0].Acquire(t.Context())
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || fault.Code != "fleet_size" || fault.Class != bridge.Permanent || !strings.Contains(fault.Hint, "BRIDGE_OWNERSHIP") {
+		t.Errorf("acquire: %v", err)
+	}
+	f := p.cfg.Fleet()
+	if _, err := f.Owner(&p.cfg); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Owner(&p.cfg); err == nil {
+		t.Error("two streams of one hash are accepted")
+	}
+}
+
+// TestFleetGrants: a missing right is an error that names both groups.
+func TestFleetGrants(t *testing.T) {
+	t.Parallel()
+	cfg := kafkagroup.Group{Config: kafkaclient.DefaultConfig(), Membership: kafkagroup.DefaultMembership(), Stream: "events"}
+	cfg.OwnedBy = kafkagroup.OwnedByGroup
+	if grant := cfg.Grants(); !strings.Contains(grant, "--group exportbridge.events") || !strings.Contains(grant, "--group exportbridge.FLEET") {
+		t.Errorf("grant: %s", grant)
+	}
+	cfg.OwnedBy = kafkagroup.OwnedByStream
+	if grant := cfg.Grants(); strings.Contains(grant, "FLEET") {
+		t.Errorf("grant: %s", grant)
+	}
+}

@@ -1,0 +1,144 @@
+package kafkagroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup/units"
+)
+
+// listed is a member of a Fleet's group.
+type listed struct {
+	bridge.Member
+	id    string
+	offer units.Offer
+	given []bool // the claims whose units are assigned; nil if that is not known
+	// unknown: its data cannot be read, as during a rebalance.
+	unknown bool
+}
+
+// claim returns the number of the claim of a unit.
+func (l *listed) claim(u units.Unit) (i int, lists bool) {
+	return slices.BinarySearchFunc(l.offer.Claims, u, func(c units.Claim, u units.Unit) int { return int(int64(c.Unit) - int64(u)) })
+}
+
+// lists reports whether the member can run a unit. One whose data cannot be read may.
+func (l *listed) lists(u units.Unit) bool {
+	_, lists := l.claim(u)
+	return lists || l.unknown
+}
+
+// owns reports whether the member runs the unit of claim number i.
+func (l *listed) owns(i int) bool {
+	state := l.offer.Claims[i].State
+	return state == units.Held || state == units.Releasing || l.given != nil && l.given[i]
+}
+
+// wants reports whether the member says that it would run a unit.
+func (l *listed) wants(u units.Unit) bool {
+	i, lists := l.claim(u)
+	return lists && l.offer.Claims[i].State != units.Declined
+}
+
+// fleetName is the name of the group of all processes with the same BRIDGE_GROUP.
+func (g *Group) fleetName() string { return g.Group + "." + fleetStream }
+
+// fleet returns the members of the group of all processes with this BRIDGE_GROUP.
+func (g *Group) fleet(ctx context.Context, client *kafkaclient.Client) ([]listed, error) {
+	all, err := membersOf(ctx, client, g.fleetName())
+	if errors.Is(err, kerr.GroupAuthorizationFailed) && g.OwnedBy != OwnedByGroup {
+		return nil, nil // this user has no Fleet
+	}
+	return all, err
+}
+
+// membersOf returns the members of the group of a Fleet.
+func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]listed, error) {
+	found, err := describeGroup(ctx, client, name)
+	switch {
+	case errors.Is(err, kerr.GroupIDNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("describe group %s: %w", name, err)
+	}
+	all := make([]listed, len(found.Members))
+	for i := range found.Members {
+		m := &found.Members[i]
+		offer, _, err := readOffer(m.ProtocolMetadata)
+		all[i] = listed{id: m.MemberID, offer: offer, unknown: err != nil}
+		all[i].Member = memberOf(m, safeName([]byte(offer.Process)))
+		if a, err := readAssignment(m.MemberAssignment); err == nil && a.Answers(&offer) {
+			all[i].given = a.Given
+		}
+	}
+	return all, nil
+}
+
+// inFleet returns the members of the Fleet that list the stream.
+func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
+	all, err := g.fleet(ctx, client)
+	var members []bridge.Member
+	for i := range all {
+		at, lists := all[i].claim(units.Stream(g.Stream))
+		if lists || all[i].unknown {
+			all[i].Owner = lists && all[i].owns(at)
+			members = append(members, all[i].Member)
+		}
+	}
+	return members, err
+}
+
+// listedIn reports whether a member of the group of a Fleet lists the stream.
+func (g *Group) listedIn(ctx context.Context, client *kafkaclient.Client, name string) (bool, error) {
+	all, err := membersOf(ctx, client, name)
+	return slices.ContainsFunc(all, func(l listed) bool { return l.lists(units.Stream(g.Stream)) }), err
+}
+
+// single is what is known of the group of a single stream.
+type single struct {
+	member string // one that it has, empty if it has none
+	err    error
+}
+
+// singleGroups asks by one request which groups of single streams have members.
+func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) ([]single, error) {
+	found := make([]single, len(groups))
+	index := make(map[string]int, len(groups))
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	for i, g := range groups {
+		index[g.Name()] = i
+		req.Groups = append(req.Groups, g.Name())
+		found[i].err = fmt.Errorf("the brokers' answer lacks group %s", g.Name())
+	}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("describe the groups of single streams: %w", err)
+	}
+	for i := range resp.Groups {
+		r := &resp.Groups[i]
+		at, asked := index[r.Group]
+		if !asked {
+			continue
+		}
+		found[at] = single{}
+		err := kerr.ErrorForCode(r.ErrorCode)
+		switch {
+		case errors.Is(err, kerr.GroupIDNotFound):
+		case errors.Is(err, kerr.GroupAuthorizationFailed):
+			found[at].err = groups[at].fault(err, client)
+		case err != nil:
+			found[at].err = fmt.Errorf("describe group %s: %w", r.Group, err)
+		case len(r.Members) > 0:
+			m := memberOf(&r.Members[0], processName(r.Members[0].ProtocolMetadata))
+			found[at].member = fmt.Sprintf("%s in group %s", m, r.Group)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,177 @@
+package units
+
+import (
+	"cmp"
+	"hash/crc32"
+	"maps"
+	"slices"
+)
+
+// Member is the state of one member of a group: its units, and which of them it
+// holds. The zero value has no units and was never assigned any. The caller guards it.
+type Member struct {
+	// Process and Program are as in Offer.
+	Process, Program string
+
+	units      map[Unit]*unit
+	generation int32 // of the last assignment
+	joined     bool  // there was one
+	sent       Offer // the last one
+	sentSum    uint32
+	given      []bool // the answer to it, nil if there is none yet
+	flags      byte
+}
+
+// unit is a unit of a member.
+type unit struct {
+	unwanted bool
+	state    State // Can, Held or Releasing
+	overdue  bool  // Releasing for too long: others do not wait any more
+}
+
+func (u *unit) claimed() State {
+	if u.state == Can && u.unwanted || u.overdue {
+		return Declined
+	}
+	return u.state
+}
+
+// Add adds a unit that the member can run, and wants. It reports false if the member
+// has it already.
+func (m *Member) Add(u Unit) bool {
+	if m.units[u] != nil {
+		return false
+	}
+	if m.units == nil {
+		m.units = make(map[Unit]*unit)
+	}
+	m.units[u] = new(unit)
+	return true
+}
+
+// Remove removes a unit. Whoever holds a unit stops and ends it before.
+func (m *Member) Remove(u Unit) { delete(m.units, u) }
+
+// Want says whether the member wants a unit that it does not hold.
+func (m *Member) Want(u Unit, want bool) {
+	if unit := m.units[u]; unit != nil {
+		unit.unwanted = !want
+	}
+}
+
+// State returns the state of a unit; Declined if it is not wanted, not the member's, or
+// released too slowly.
+func (m *Member) State(u Unit) State {
+	if unit := m.units[u]; unit != nil {
+		return unit.claimed()
+	}
+	return Declined
+}
+
+// Offer returns the encoded offer to join with. Apply expects its answer.
+func (m *Member) Offer() []byte {
+	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program, Claims: make([]Claim, 0, len(m.units))}
+	if m.joined {
+		o.Generation = m.generation
+	}
+	for hash, u := range m.units {
+		o.Claims = append(o.Claims, Claim{hash, u.claimed()})
+	}
+	slices.SortFunc(o.Claims, func(a, b Claim) int { return cmp.Compare(a.Unit, b.Unit) })
+	encoded := o.Append(nil)
+	m.sent, m.sentSum, m.given = o, crc32.ChecksumIEEE(encoded), nil
+	return encoded
+}
+
+// Changed reports whether the group should know something that the last Offer did not
+// say, once it is answered. That a unit is held now, or about to be released, it knows.
+func (m *Member) Changed() bool {
+	if len(m.sent.Claims) != len(m.units) {
+		return true
+	}
+	for i, c := range m.sent.Claims {
+		u := m.units[c.Unit]
+		if u == nil {
+			return true
+		}
+		known := c.State
+		if m.given != nil && m.given[i] {
+			known = Held
+		}
+		if now := u.claimed(); now != known && (known != Held || now != Releasing) {
+			return true
+		}
+	}
+	return false
+}
+
+// Outcome is what an assignment changes.
+type Outcome struct {
+	// Start are held from now on, Stop are to be ended: Ended says when.
+	Start, Stop []Unit
+	// Stale: the assignment answers another list of units, and changed nothing. Old:
+	// it answers another offer of this list, of the process before this one. After
+	// both the member joins again.
+	Stale, Old bool
+}
+
+// Apply applies the assignment of a generation. The answer to another list than the
+// last Offer's is stale: the static member of a process that has restarted is given
+// the assignment of the process before.
+func (m *Member) Apply(a Assignment, generation int32) (o Outcome) {
+	if !a.Answers(&m.sent) {
+		o.Stale = true
+		m.flags ^= flagAgain
+		return o
+	}
+	m.generation, m.joined, m.given = generation, true, a.Given
+	o.Old = a.Offer != m.sentSum
+	for i, c := range m.sent.Claims {
+		u := m.units[c.Unit]
+		switch {
+		case u == nil:
+		case a.Given[i] && u.state == Can && !u.unwanted:
+			u.state = Held
+			o.Start = append(o.Start, c.Unit)
+		case !a.Given[i] && u.state == Held:
+			u.state = Releasing
+			o.Stop = append(o.Stop, c.Unit)
+		}
+	}
+	return o
+}
+
+// Lapse takes everything away, since the group goes on without this member. It returns
+// what is to be ended.
+func (m *Member) Lapse() (stop []Unit) {
+	for _, u := range slices.Sorted(maps.Keys(m.units)) {
+		if m.Stop(u) {
+			stop = append(stop, u)
+		}
+	}
+	return stop
+}
+
+// Stop begins to release a unit. It reports whether the unit was held.
+func (m *Member) Stop(u Unit) bool {
+	unit := m.units[u]
+	if unit == nil || unit.state != Held {
+		return false
+	}
+	unit.state = Releasing
+	return true
+}
+
+// Ended says that a unit is released.
+func (m *Member) Ended(u Unit) {
+	if unit := m.units[u]; unit != nil {
+		unit.state, unit.overdue = Can, false
+	}
+}
+
+// Overdue says that others are not to wait any longer for the end of a unit.
+func (m *Member) Overdue(u Unit) {
+	if unit := m.units[u]; unit != nil && unit.state == Releasing {
+		unit.overdue = true
+	}
+}
