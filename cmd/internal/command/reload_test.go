@@ -34,6 +34,7 @@ import (
 // reloading is a process with the file of BRIDGE_CONFIG that it follows.
 type reloading struct {
 	t       *testing.T
+	events  int
 	path    string
 	app     *cli.App
 	kafka   *servers.Cluster
@@ -61,13 +62,12 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-const reloadEvents = 3000
-
-// startReloading starts a process with the settings in a file. A stream takes seconds.
-func startReloading(t *testing.T, streams string) *reloading {
+// startReloading starts a process with the settings in a file, whose streams each publish
+// so many events. A thousand take about half a second.
+func startReloading(t *testing.T, events int, streams string) *reloading {
 	t.Helper()
 	sim, err := exportsim.New(exportsim.Config{
-		Events: reloadEvents, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond,
+		Events: events, Seed: 1, APIKey: secretKey, Latency: 2 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func startReloading(t *testing.T, streams string) *reloading {
 	api := httptest.NewServer(sim)
 	t.Cleanup(api.Close)
 	r := &reloading{
-		t: t, path: filepath.Join(t.TempDir(), "streams.yaml"), now: make(chan os.Signal),
+		t: t, events: events, path: filepath.Join(t.TempDir(), "streams.yaml"), now: make(chan os.Signal),
 		kafka: servers.EmbeddedKafka(t, kfake.NumBrokers(1)),
 	}
 	r.app = &cli.App{Given: map[string]string{}, Environ: []string{
@@ -182,27 +182,27 @@ func (r *reloading) wantAll(streams ...string) {
 	r.t.Helper()
 	for _, stream := range streams {
 		client := reader(r.t, r.kafka, "export."+stream)
-		events := make(map[string]bool)
-		for n := 0; n < reloadEvents; {
+		found := make(map[string]bool)
+		for n := 0; n < r.events; {
 			ctx, cancel := context.WithTimeout(r.t.Context(), kafkatest.Patience)
 			fetched := client.PollFetches(ctx)
 			cancel()
 			if err := fetched.Err(); err != nil {
-				r.t.Fatalf("stream %s: %d different events in %d records: %v", stream, len(events), n, err)
+				r.t.Fatalf("stream %s: %d different events in %d records: %v", stream, len(found), n, err)
 			}
-			fetched.EachRecord(func(rec *kgo.Record) { n++; events[string(rec.Value)] = true })
+			fetched.EachRecord(func(rec *kgo.Record) { n++; found[string(rec.Value)] = true })
 		}
 		client.Close()
-		if len(events) != reloadEvents {
-			r.t.Errorf("stream %s: %d different events in %d records", stream, len(events), reloadEvents)
+		if len(found) != r.events {
+			r.t.Errorf("stream %s: %d different events in %d records", stream, len(found), r.events)
 		}
 	}
 	if err := r.stop(); err != nil {
 		r.t.Error(err)
 	}
 	for _, stream := range streams {
-		if n := committed(r.t, r.kafka, "export."+stream); n != reloadEvents {
-			r.t.Errorf("stream %s: %d records, want %d", stream, n, reloadEvents)
+		if n := committed(r.t, r.kafka, "export."+stream); n != r.events {
+			r.t.Errorf("stream %s: %d records, want %d", stream, n, r.events)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func testReload(t *testing.T, ownership string) {
 		}
 		return text
 	}
-	r := startReloading(t, describe(10, "a", "b"))
+	r := startReloading(t, 400*changes, describe(10, "a", "b"))
 	restarts := 0
 	for n := range changes {
 		r.await("the streams to publish", func() bool { return r.metric(published("steady")) > 0 })
@@ -309,7 +309,7 @@ func (l *lines) wantHandovers(t *testing.T, stream string) {
 func TestReloadMistake(t *testing.T) {
 	t.Parallel()
 	const good = "settings: {EXPORT_PAGE_SIZE: 10}\nstreams:\n  steady:\n  other:\n"
-	r := startReloading(t, good)
+	r := startReloading(t, 1000, good)
 	const reload = "config_last_reload_successful"
 	if n := r.metric(reload); n != 1 {
 		t.Errorf("%s is %d at the start", reload, n)
