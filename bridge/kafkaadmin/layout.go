@@ -14,9 +14,6 @@ type Layout struct {
 	CreateTopics bool   `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at startup"`
 	Partitions   int32  `env:"KAFKA_PARTITIONS" stream:"yes" desc:"partitions of created topics"`
 	Replication  int16  `env:"KAFKA_REPLICATION" stream:"yes" desc:"replication factor of created topics; -1 for the brokers' default"`
-
-	// Creations, if not nil, is shared by streams of one cluster.
-	Creations *Creations
 }
 
 // DefaultLayout returns the default of every setting.

@@ -151,30 +151,13 @@ func (m *maker) make(ctx context.Context, names ...string) error {
 // create creates those topics that do not exist and waits until the brokers
 // know them.
 func (m *maker) create(ctx context.Context, topics []PlannedTopic) error {
-	missing := slices.DeleteFunc(slices.Clone(topics), func(t PlannedTopic) bool { return t.Exists })
-	found, err := m.layout.Creations.create(ctx, m, missing)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for i := range missing {
-		name := missing[i].Name
-		if result := found[name]; result != nil {
-			if err := m.createError(result); err != nil {
-				return err
-			}
-		}
-		names = append(names, name)
-	}
-	return awaitTopics(ctx, m.client, names)
-}
-
-// request asks the brokers to create topics, and returns the result of each.
-func (m *maker) request(ctx context.Context, topics []PlannedTopic) (results, error) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(createTimeout.Milliseconds())
 	var names []string
 	for i := range topics {
+		if topics[i].Exists {
+			continue
+		}
 		names = append(names, topics[i].Name)
 		t := kmsg.NewCreateTopicsRequestTopic()
 		t.Topic, t.NumPartitions, t.ReplicationFactor = topics[i].Name, topics[i].Partitions, topics[i].Replication
@@ -187,13 +170,14 @@ func (m *maker) request(ctx context.Context, topics []PlannedTopic) (results, er
 	}
 	resp, err := req.RequestWith(ctx, m.client)
 	if err != nil {
-		return nil, fmt.Errorf("create topics %v: %w", names, err)
+		return fmt.Errorf("create topics %v: %w", names, err)
 	}
-	found := make(results)
 	for i := range resp.Topics {
-		found[resp.Topics[i].Topic] = &resp.Topics[i]
+		if err := m.createError(&resp.Topics[i]); err != nil {
+			return err
+		}
 	}
-	return found, nil
+	return awaitTopics(ctx, m.client, names)
 }
 
 // createError returns the fault of a topic that was not created.

@@ -21,7 +21,6 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -58,11 +57,10 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams streams
-	fleet   *kafkagroup.Fleet    // nil if each stream has a group of its own
-	exports exportapi.Shared     // by the clients of all streams and jobs
-	budget  *engine.Budget       // of the pages of all streams and jobs
-	starts  *engine.Starts       // of the sessions of all streams
-	creates kafkaadmin.Creations // of the topics of all streams
+	fleet   *kafkagroup.Fleet // nil if each stream has a group of its own
+	exports exportapi.Shared  // by the clients of all streams and jobs
+	budget  *engine.Budget    // of the pages of all streams and jobs
+	starts  *engine.Starts    // of the sessions of all streams
 	// settings are those that the streams run with; after New owned by runner.
 	settings *config.Settings
 	// outdated is as in stream, of the process.
