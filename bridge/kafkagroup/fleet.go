@@ -124,7 +124,7 @@ func (f *Fleet) join() (*fleetMember, error) {
 		return nil, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "fleet_size",
 			Hint: "run some of the streams in another process, or set BRIDGE_OWNERSHIP=stream",
-			Err:  fmt.Errorf("group %s: the list of this process's streams has %d bytes, which exceeds %d", f.name, size, units.MaxOffer),
+			Err:  fmt.Errorf("group %s: the list of streams has %d bytes, which exceeds %d", f.name, size, units.MaxOffer),
 		}
 	}
 	if err := f.admit(f.ctx); err != nil {

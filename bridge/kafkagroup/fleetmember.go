@@ -190,14 +190,17 @@ func (m *fleetMember) session() (left time.Duration, away bool) {
 
 // MemberBalancer implements kgo.GroupBalancer. A member whose data cannot be read gets
 // nothing: others may run what it lists.
-func (m *fleetMember) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+func (m *fleetMember) MemberBalancer(
+	members []kmsg.JoinGroupResponseMember,
+) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	p := &fleetPlan{members: members, offers: make([]units.Offer, len(members)), encoded: make([][]byte, len(members))}
 	for i := range members {
 		offer, encoded, err := readOffer(members[i].ProtocolMetadata)
 		if err != nil {
 			offer = units.Offer{Generation: -1}
 			if log := m.fleet.group.Log; log != nil {
-				log.Warn("a member of the consumer group gets no streams", "group", m.fleet.name, "member", members[i].MemberID, "error", err.Error())
+				log.Warn("a member of the consumer group gets no streams", "group", m.fleet.name,
+					"member", members[i].MemberID, "error", err.Error())
 			}
 		}
 		p.offers[i], p.encoded[i] = offer, encoded

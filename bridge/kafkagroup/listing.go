@@ -1,6 +1,7 @@
 package kafkagroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type listed struct {
 
 // claim returns the number of the claim of a unit.
 func (l *listed) claim(u units.Unit) (i int, lists bool) {
-	return slices.BinarySearchFunc(l.offer.Claims, u, func(c units.Claim, u units.Unit) int { return int(int64(c.Unit) - int64(u)) })
+	return slices.BinarySearchFunc(l.offer.Claims, u, func(c units.Claim, u units.Unit) int { return cmp.Compare(c.Unit, u) })
 }
 
 // lists reports whether the member can run a unit. One whose data cannot be read may.

@@ -132,8 +132,8 @@ func (s *Seat) whyWaiting() error {
 // holds fleet.mu.
 func (s *Seat) clear(member string) {
 	if s.guard != member && member != "" && s.group.Log != nil {
-		s.group.Log.Info("the stream waits until its own consumer group has no members", "group", s.group.Name(), "member", member,
-			"hint", "end or upgrade the processes with BRIDGE_OWNERSHIP=stream")
+		s.group.Log.Info("the stream waits until its own consumer group has no members",
+			"group", s.group.Name(), "member", member, "hint", "end or upgrade the processes with BRIDGE_OWNERSHIP=stream")
 	}
 	if s.guard = member; member != "" && s.tenure != nil {
 		s.tenure.lose()
@@ -264,9 +264,7 @@ func (t *tenure) Shared(ctx context.Context) bool {
 
 // Rival implements bridge.Ownership: a group of another BRIDGE_GROUP.
 func (t *tenure) Rival(ctx context.Context) (string, error) {
-	return kafkaclient.With(ctx, &t.seat.group.Config, "", func(ctx context.Context, client *kafkaclient.Client) (string, error) {
-		return t.seat.group.rival(ctx, client)
-	})
+	return kafkaclient.With(ctx, &t.seat.group.Config, "", t.seat.group.rival)
 }
 
 // Release implements bridge.Ownership.

@@ -70,7 +70,8 @@ func (m *Member) State(u Unit) State {
 
 // Offer returns the encoded offer to join with. Apply expects its answer.
 func (m *Member) Offer() []byte {
-	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program, Claims: make([]Claim, 0, len(m.units))}
+	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program}
+	o.Claims = make([]Claim, 0, len(m.units))
 	if m.joined {
 		o.Generation = m.generation
 	}

@@ -2,6 +2,7 @@ package units_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,12 +13,14 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
+func byUnit(a, b units.Claim) int { return cmp.Compare(a.Unit, b.Unit) }
+
 func offer() units.Offer {
 	o := units.Offer{Generation: 7, Flags: 1, Process: "pod-2", Program: "1.2.3", Capacity: 3, Load: 400}
 	for i := range 9 {
 		o.Claims = append(o.Claims, units.Claim{Unit: units.Stream(fmt.Sprint("s", i)), State: units.State(i % 4)})
 	}
-	slices.SortFunc(o.Claims, func(a, b units.Claim) int { return int(int64(a.Unit) - int64(b.Unit)) })
+	slices.SortFunc(o.Claims, byUnit)
 	return o
 }
 
@@ -104,7 +107,7 @@ func FuzzOffer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(o.Claims) > len(b) || !slices.IsSortedFunc(o.Claims, func(a, b units.Claim) int { return int(int64(a.Unit) - int64(b.Unit)) }) {
+		if len(o.Claims) > len(b) || !slices.IsSortedFunc(o.Claims, byUnit) {
 			t.Fatalf("read %+v", o)
 		}
 		again, err := units.DecodeOffer(o.Append(nil))
