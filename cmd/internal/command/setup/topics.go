@@ -70,8 +70,8 @@ func newTopicsCreateCommand(a *cli.App) *cobra.Command {
 		Long: `Create missing topics with KAFKA_PARTITIONS, KAFKA_REPLICATION and
 KAFKA_RETENTION. Existing topics stay as they are.
 
-Without --execute, the command is a dry run. With --wait, it waits for brokers that
-are still starting.`,
+Without --execute, the command is a dry run. With --wait, it waits for brokers
+that are still starting.`,
 		Example: `  exportbridge topics create
   exportbridge topics create --execute
   exportbridge topics create --execute --wait 1m
@@ -79,7 +79,8 @@ are still starting.`,
 		Args: cli.NoArgs,
 	}
 	o.take(a, cmd)
-	cmd.Flags().DurationVar(&o.wait, "wait", 0, "how long to wait for Kafka while no broker answers")
+	wait := cli.Parsed(&o.wait, bridge.ParseDuration, "DURATION")
+	cmd.Flags().Var(wait, "wait", "how long to wait until a broker answers")
 	cli.TakeExecute(cmd, &o.execute)
 	return cmd
 }
