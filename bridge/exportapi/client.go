@@ -98,7 +98,7 @@ func TrimMemory() {
 }
 
 // Close gives up what the client shares, and closes connections that no other client has.
-// No other call may be running.
+// It is the last call, once, and no other may be running.
 func (c *Client) Close() {
 	c.http.Leave()
 	c.tokens.Leave()
