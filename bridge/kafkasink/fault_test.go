@@ -207,7 +207,11 @@ func TestChangedLimit(t *testing.T) {
 	alterTopic(t, cfg, "max.message.bytes", "50000")
 	ev := event("big", "u")
 	ev.Raw = []byte(strings.Repeat("x", 100_000))
-	_, err := tryPublish(t, s, page(ev))
+	var err error
+	kafkatest.Eventually(t, "apply the limit, which a broker does after it answers", func() (bool, error) {
+		_, err = tryPublish(t, s, page(ev))
+		return err != nil, nil
+	})
 	kafkatest.AsFault(t, err, bridge.Transient, "")
 	restart(t, s)
 	if r := publish(t, s, page(ev)); r.DeadLettered[bridge.DefectTooLarge] != 1 {
