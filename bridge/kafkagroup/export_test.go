@@ -57,5 +57,8 @@ func (f *Fleet) StaleAfter(d time.Duration) { f.staleAfter = d }
 // Fleet returns the Fleet of a seat.
 func (s *Seat) Fleet() *Fleet { return s.fleet }
 
+// Rename gives a seat's stream another name.
+func (s *Seat) Rename(name string) { s.group.Stream = name }
+
 // UnitsProtocol is the name of a Fleet's balancer.
 const UnitsProtocol = unitsProtocol

@@ -82,16 +82,16 @@ func (g *Group) Fleet() *Fleet {
 	return f
 }
 
-// Owner returns the bridge.Owner of a stream. Each stream has one; the caller closes
-// it, and may then take another one.
+// Owner returns the bridge.Owner of a stream, which the caller closes. A second Owner of a
+// stream may Acquire once the first one is closed.
 func (f *Fleet) Owner(g *Group) (*Seat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &Seat{fleet: f, group: *g, unit: units.Stream(g.Stream), wake: make(chan struct{}, 1)}
-	if !f.state.Add(s.unit) {
-		return nil, fmt.Errorf("streams %s and %s have the same hash: rename one", f.seats[s.unit].group.Stream, g.Stream)
+	if first := f.seats[s.unit]; first != nil && first.group.Stream != g.Stream {
+		return nil, fmt.Errorf("streams %s and %s have the same hash: rename one", first.group.Stream, g.Stream)
 	}
-	f.seats[s.unit] = s
+	s.sit()
 	return s, nil
 }
 

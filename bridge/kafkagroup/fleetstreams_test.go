@@ -352,9 +352,12 @@ func TestFleetSize(t *testing.T) {
 		t.Errorf("acquire: %v", err)
 	}
 	f := p.cfg.Fleet()
-	if _, err := f.Owner(&p.cfg); err != nil {
-		t.Error(err)
+	p.cfg.Stream = "events"
+	first, err := f.Owner(&p.cfg)
+	if err != nil {
+		t.Fatal(err)
 	}
+	first.Rename("others") // as if it had the hash of events
 	if _, err := f.Owner(&p.cfg); err == nil {
 		t.Error("two streams of one hash are accepted")
 	}

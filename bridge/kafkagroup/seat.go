@@ -2,6 +2,7 @@ package kafkagroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -35,6 +36,8 @@ type Seat struct {
 
 var _ bridge.Owner = (*Seat)(nil)
 
+var errSeatTaken = errors.New("another Owner of the stream in this process is not closed")
+
 // Acquire implements bridge.Owner. It reports the brokers' health to Config.Report.
 // Permanent faults are those of Owner.Acquire, for the group of the Fleet.
 func (s *Seat) Acquire(ctx context.Context) (bridge.Ownership, error) {
@@ -64,6 +67,15 @@ func (s *Seat) acquire(ctx context.Context) (bridge.Ownership, error) {
 	}
 }
 
+// sit puts the stream on the list of the process, and reports whether it is there: another
+// Owner of the stream may not be closed yet. The caller holds fleet.mu.
+func (s *Seat) sit() bool {
+	if s.fleet.state.Add(s.unit) {
+		s.fleet.seats[s.unit] = s
+	}
+	return s.fleet.seats[s.unit] == s
+}
+
 // ask says that this process wants the stream.
 func (s *Seat) ask() error {
 	f := s.fleet
@@ -71,6 +83,9 @@ func (s *Seat) ask() error {
 	defer f.mu.Unlock()
 	if s.closed {
 		return errGroupClosed
+	}
+	if !s.sit() {
+		return errSeatTaken
 	}
 	s.waiting, s.seen, f.asked = true, f.reports, true
 	if f.state.Want(s.unit, true); !f.started {
@@ -166,6 +181,10 @@ func (s *Seat) Close(ctx context.Context) error {
 	}
 	s.closed = true
 	poke(s.wake)
+	if f.seats[s.unit] != s {
+		f.mu.Unlock()
+		return nil
+	}
 	t := s.tenure
 	if f.state.Stop(s.unit) {
 		s.stop()
@@ -184,6 +203,10 @@ func (s *Seat) Close(ctx context.Context) error {
 	f.changed()
 	return nil
 }
+
+// Abandon does nothing: the other streams need the membership, and Release waits for
+// brokers a few seconds at most.
+func (s *Seat) Abandon() {}
 
 // tenure is a period in which this process owns a stream of a Fleet.
 type tenure struct {

@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -19,60 +18,19 @@ type owner interface {
 }
 
 // ownerOf returns the Owner of a stream.
-func (p *Process) ownerOf(st *config.Stream) owner {
+func (p *Process) ownerOf(st *config.Stream) (owner, error) {
 	st.Kafka.Program = p.options.Build.Version
 	group := st.Kafka.Ownership()
 	if st.Kafka.OwnedBy != kafkagroup.OwnedByGroup {
-		return group.Owner()
+		return group.Owner(), nil
 	}
 	if p.fleet == nil {
 		shared := *group
 		shared.Log = p.log.With(logComponent, "kafka")
 		p.fleet = shared.Fleet()
 	}
-	return &seatOwner{fleet: p.fleet, group: group}
+	return p.fleet.Owner(group)
 }
-
-// seatOwner takes its seat in the Fleet with the first Acquire: a stream that replaces
-// another one waits until that one has left the same seat.
-type seatOwner struct {
-	fleet *kafkagroup.Fleet
-	group *kafkagroup.Group
-
-	mu   sync.Mutex // guards seat
-	seat *kafkagroup.Seat
-}
-
-// Acquire implements bridge.Owner.
-func (o *seatOwner) Acquire(ctx context.Context) (bridge.Ownership, error) {
-	seat, err := o.sit()
-	if err != nil {
-		return nil, err
-	}
-	return seat.Acquire(ctx)
-}
-
-func (o *seatOwner) sit() (_ *kafkagroup.Seat, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.seat == nil {
-		o.seat, err = o.fleet.Owner(o.group)
-	}
-	return o.seat, err
-}
-
-// Close leaves the seat. The process stays in the group.
-func (o *seatOwner) Close(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.seat == nil {
-		return nil
-	}
-	return o.seat.Close(ctx)
-}
-
-// Abandon does nothing: the other streams need the membership. The process ends it.
-func (o *seatOwner) Abandon() {}
 
 // leaveTimeout bounds leaving a group. If that fails, another process takes over after
 // BRIDGE_SESSION_TIMEOUT.

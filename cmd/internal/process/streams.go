@@ -53,6 +53,7 @@ func (st *stream) Status() bridge.Status {
 func (st *stream) Alive() bool { return st.bridge.Alive() }
 
 func (st *stream) close() {
+	_ = st.owner.Close(context.Background()) // it has left, unless it never ran
 	st.sink.Close()
 	st.api.Close()
 }
@@ -131,7 +132,12 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		api.Close()
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
-	owner := p.ownerOf(st)
+	owner, err := p.ownerOf(st)
+	if err != nil {
+		api.Close()
+		sink.Close()
+		return nil, err
+	}
 	s := &stream{
 		name: st.Name, health: health, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st),
 		shutdown: st.Engine.ShutdownTimeout, unsafe: st.Unsafe(), outdated: &p.outdated,
