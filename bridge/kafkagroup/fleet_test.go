@@ -15,48 +15,17 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
-	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkagroup/units"
 )
 
 func TestFleetConformance(t *testing.T) {
 	t.Parallel()
-	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
-		srv := kafkatest.NewServer(t)
-		f := fleetFixture(t, srv.Addr, session)
-		f.Break = func() func() {
-			srv.Stop()
-			return srv.Start
-		}
-		return f
-	})
+	testConformance(t, fleetFixture)
 }
 
 // TestFleetConformanceOnKafka is as TestOwnerConformanceOnKafka.
-func TestFleetConformanceOnKafka(t *testing.T) {
-	if !servers.Real(t) {
-		t.Skip("run with make test-real")
-	}
-	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
-		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
-			return fleetFixture(t, kafkatest.Brokers(t), session)
-		}
-		kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
-		f := fleetFixture(t, kafka.Addrs(), session)
-		f.Break = func() func() {
-			if err := kafka.Pause(0); err != nil {
-				t.Fatal(err)
-			}
-			return func() {
-				if err := kafka.Continue(0); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		return f
-	})
-}
+func TestFleetConformanceOnKafka(t *testing.T) { testConformanceOnKafka(t, fleetFixture) }
 
 func fleetFixture(t *testing.T, brokers []string, session time.Duration) conformance.OwnerFixture {
 	t.Helper()

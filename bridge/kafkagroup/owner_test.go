@@ -24,9 +24,18 @@ func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
 
 func TestOwnerConformance(t *testing.T) {
 	t.Parallel()
+	testConformance(t, ownerFixture)
+}
+
+// TestOwnerConformanceOnKafka runs the suite on Apache Kafka.
+func TestOwnerConformanceOnKafka(t *testing.T) { testConformanceOnKafka(t, ownerFixture) }
+
+type fixture func(t *testing.T, brokers []string, session time.Duration) conformance.OwnerFixture
+
+func testConformance(t *testing.T, of fixture) {
 	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
 		srv := kafkatest.NewServer(t)
-		f := ownerFixture(t, srv.Addr, session)
+		f := of(t, srv.Addr, session)
 		f.Break = func() func() {
 			srv.Stop()
 			return srv.Start
@@ -35,19 +44,18 @@ func TestOwnerConformance(t *testing.T) {
 	})
 }
 
-// TestOwnerConformanceOnKafka runs the suite on Apache Kafka, which is
-// unreachable while its process is stopped: for all cases at once, so that
-// those which need it have a server of their own.
-func TestOwnerConformanceOnKafka(t *testing.T) {
+// testConformanceOnKafka: Kafka is unreachable while its process is stopped, for all
+// cases at once, so that those which need it have a server of their own.
+func testConformanceOnKafka(t *testing.T, of fixture) {
 	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
 	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
 		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
-			return ownerFixture(t, kafkatest.Brokers(t), session)
+			return of(t, kafkatest.Brokers(t), session)
 		}
 		kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
-		f := ownerFixture(t, kafka.Addrs(), session)
+		f := of(t, kafka.Addrs(), session)
 		f.Break = func() func() {
 			if err := kafka.Pause(0); err != nil {
 				t.Fatal(err)
