@@ -99,7 +99,7 @@ func (p *Process) alive() bool {
 
 // statusText is the status of all streams in one line.
 func (p *Process) statusText() string {
-	return strings.ReplaceAll(p.options.Describe(p.statuses(), time.Now()), "\n", " ")
+	return strings.ReplaceAll(p.options.Describe(p.streams.statuses(), time.Now()), "\n", " ")
 }
 
 // notified runs the process and notifies the service manager.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/cmd/internal/config"
@@ -24,14 +23,6 @@ func unwired(s *config.Settings) *config.Settings {
 	own := *s
 	own.Streams = slices.Clone(s.Streams)
 	return &own
-}
-
-// healthOf returns the health of a stream, nil if there is no such stream.
-func (p *Process) healthOf(name string) *bridge.Health {
-	if st := p.streams.named(name); st != nil {
-		return st.health
-	}
-	return nil
 }
 
 // adopt makes metrics and the limit of a shutdown those of a stream, too.

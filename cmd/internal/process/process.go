@@ -113,7 +113,7 @@ func (l *ListenError) Unwrap() error { return l.err }
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	p := &Process{options: o, budget: engine.NewBudget(s.Memory), starts: engine.NewStarts(), settings: s}
 	log, names := o.Log, namesOf(s)
-	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.statuses)
+	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.streams.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
@@ -130,7 +130,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	}
 	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
-	s.Cursor.Report = redisReports(log, p.healthOf)
+	s.Cursor.Report = redisReports(log, p.streams.healthOf)
 	var err error
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
@@ -231,11 +231,11 @@ func (p *Process) tell(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusInterval)
-			_ = p.redis.PutStatuses(last, p.statuses()) // removes them; they would expire in any case
+			_ = p.redis.PutStatuses(last, p.streams.statuses()) // removes them; they would expire in any case
 			cancel()
 			return
 		case <-tick.C:
-			owned := slices.DeleteFunc(p.statuses(), func(s bridge.Status) bool {
+			owned := slices.DeleteFunc(p.streams.statuses(), func(s bridge.Status) bool {
 				return s.State == bridge.StateStandby // the owner writes it
 			})
 			_ = p.redis.PutStatuses(ctx, owned) // the next ones follow in a second
@@ -269,7 +269,7 @@ func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
 	return endWithin(ctx, limit, func() error {
 		err := p.Run(ctx, line)
 		if err == nil && p.options.Limits != (engine.Limits{}) && ctx.Err() == nil {
-			err = doubts(p.statuses())
+			err = doubts(p.streams.statuses())
 		}
 		return errors.Join(err, p.Close())
 	})

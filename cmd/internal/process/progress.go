@@ -106,9 +106,9 @@ func (p *Process) show(ctx context.Context, line *StatusLine) {
 	line.Keep(ctx, func(now time.Time) string {
 		running := now.Sub(began)
 		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60,
-			p.options.Describe(p.statuses(), now))
+			p.options.Describe(p.streams.statuses(), now))
 	}, func(now time.Time) {
-		all := p.statuses()
+		all := p.streams.statuses()
 		if len(all) > 1 {
 			for i := range all {
 				p.plain.Debug("stream progress", progressOf(&all[i])...)

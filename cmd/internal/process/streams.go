@@ -92,8 +92,16 @@ func (s *streams) named(name string) *stream {
 	return nil
 }
 
-func (p *Process) statuses() []bridge.Status {
-	running := p.streams.list()
+// healthOf returns the health of a stream, nil if there is no such stream.
+func (s *streams) healthOf(name string) *bridge.Health {
+	if st := s.named(name); st != nil {
+		return st.health
+	}
+	return nil
+}
+
+func (s *streams) statuses() []bridge.Status {
+	running := s.list()
 	all := make([]bridge.Status, len(running))
 	for i, st := range running {
 		all[i] = st.Status()
