@@ -44,6 +44,7 @@ type Lister struct {
 	size    int64          // of the next window
 	learned bool           // the API's time is known, and that it takes bounds
 	deep    time.Time      // when the range of Late was listed, zero if it is due
+	looked  bool           // something was listed since held
 
 	older, olderLate, future map[bridge.ItemKey]struct{} // of the last complete listings, see walk
 
@@ -83,7 +84,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 			"the position is no watermark of a list that is followed by windows")
 	case at.Held != l.held: // a new session, or what was given out was dropped
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
-		l.pending, l.listed, l.deep, l.gap = nil, 0, time.Time{}, false
+		l.pending, l.listed, l.deep, l.gap, l.looked = nil, 0, time.Time{}, false, false
 		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
 	case at.Cursor != l.next:
 		return nil, fault(bridge.Transient, "window", "", "", "the window at "+at.Cursor+" is to be listed again")
@@ -120,15 +121,19 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 					"exportbridge cursor reset --to-datetime TIME",
 				fmt.Sprintf("the watermark %s is ahead of the API's clock, which is at %s", w.Cursor(),
 					now.UTC().Format(time.RFC3339)))
-		case w.At >= limit || l.listed != 0 && w.At == l.listed:
+		case w.At >= limit && l.looked || l.listed != 0 && w.At == l.listed:
 			l.listed = 0
 			l.rest(at, w.At)
 			return nil
 		}
+		// At first even the look-back alone: the session before may have ended before an
+		// event appeared there, and a bounded run ends with this listing.
+		limit = max(limit, w.At)
 		to, items, err := l.window(ctx, at.Floor, w.At, limit)
 		if err != nil {
 			return err
 		}
+		l.looked = true
 		// A clock that was set since the last response has put the limit ahead.
 		to = max(w.At, min(to, l.settled()))
 		end := to == limit

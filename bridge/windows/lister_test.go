@@ -200,6 +200,32 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// TestListsAtStart: an event that appears behind the watermark just after it was listed is
+// there at the end of a session that begins at once, as "run --once" does.
+func TestListsAtStart(t *testing.T) {
+	for _, late := range []string{"", "3h/15m"} {
+		for _, ahead := range []time.Duration{0, 30 * time.Second} { // of a clock that was set back since
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now().Truncate(time.Second)
+				l := &list{page: 5}
+				cfg := settings(time.Minute)
+				cfg.Late = late
+				x := begin(t, began.Add(-time.Hour), l, cfg)
+				x.at.Cursor = bridge.Watermark{At: began.Add(ahead - cfg.Settle).UnixMilli()}.Cursor()
+				x.commit()
+				l.put("late", began.Add(-cfg.Settle-30*time.Second))
+				x = x.begin(windows.New(l, cfg))
+				x.drain()
+				x.want(1)
+				n := l.requests
+				if x.drain(); l.requests != n {
+					t.Errorf("%d requests for a list whose end is not settled", l.requests-n)
+				}
+			})
+		}
+	}
+}
+
 // TestPlaced: an API selects by the time of arrival and shows the time of clients. Each
 // item is published, whatever its time.
 func TestPlaced(t *testing.T) {
