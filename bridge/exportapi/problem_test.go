@@ -91,7 +91,7 @@ func TestHiddenParts(t *testing.T) {
 		_, err := fetchAll(t, c, bridge.Position{Cursor: tc.cursor})
 		f := wantFault(t, err)
 		if !strings.Contains(f.Error(), "Unauthorized: "+tc.want) || strings.Contains(f.Error(), "SECRET") ||
-			strings.Contains(f.Error(), "s3cr") || strings.Contains(f.Error(), "9007") {
+			strings.Contains(f.Error(), "s3cr") || strings.Contains(f.Error(), "90071992") {
 			t.Errorf("%s: got %q, want %q", name, f, tc.want)
 		}
 	}
