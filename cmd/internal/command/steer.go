@@ -137,11 +137,16 @@ func (c *change) flags(cmd *cobra.Command) {
 
 // open connects to the servers of the stream to change.
 func (c *change) open() (*streamHandle, error) {
+	c.sign()
+	return openStream(c.app, config.UsesExport, c.stream)
+}
+
+// sign completes the request with who makes it, and says what it waits for.
+func (c *change) sign() {
 	c.by.Who = operator()
 	c.by.Waiting = func(err error) {
 		fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint)
 	}
-	return openStream(c.app, config.UsesExport, c.stream)
 }
 
 // leastTimeout is the shortest time within which a bridge answers.
