@@ -5,6 +5,7 @@ package ui_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -86,7 +87,11 @@ func visit(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
 		reading.Wait()
 	})
 	p.resize(width, 900)
-	p.do(chromedp.Navigate(f.URL + "/"))
+	address := f.URL + "/"
+	if len(f.reports) > 0 {
+		address += "#" + url.PathEscape(f.reports[0].Stream)
+	}
+	p.do(chromedp.Navigate(address))
 	return p
 }
 

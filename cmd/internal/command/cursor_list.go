@@ -52,7 +52,7 @@ Redis holds under CURSOR_PREFIX.`,
 }
 
 func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
-	client, streams, err := openStreams(a, "")
+	client, streams, err := openStreams(a, 0, "")
 	if err != nil {
 		return nil, err
 	}

@@ -23,23 +23,28 @@ type shownPause struct {
 }
 
 func newPauseCommand(a *cli.App) *cobra.Command {
-	c := newChange(a)
 	var length time.Duration
+	p := &pausing{change: newChange(a), kind: bridge.KindPause}
+	p.act = func(ctx context.Context, c *control.Controller) (control.Done, error) {
+		return c.Pause(ctx, p.by, length)
+	}
 	cmd := &cobra.Command{
 		Use:   "pause",
-		Short: "Pause a stream",
+		Short: "Pause a stream, or many",
 		Long: `Pause a stream. The command acts at once: it has no dry run and needs no
---execute. The bridge commits the batch in flight, then stops calling the API.
+--execute. With --all or --match, it is a dry run without --execute; it goes on
+after a failure, and names the streams that failed. The bridge commits the batch in flight, then stops calling the API.
 The pause lasts until "exportbridge resume", or for --duration, and survives
 restarts and failovers. A bounded run (--once, --max-events, --until or
 EXPORT_END) of a paused stream is rejected. Without a running bridge, the
 command applies the pause itself.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
-  exportbridge pause`,
+  exportbridge pause
+  exportbridge pause --match 'acme-*' --reason "vendor migration" --execute`,
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
 	}
-	c.flags(cmd)
+	p.flags(cmd)
 	flag := cli.Parsed(&length, bridge.ParseDuration, "DURATION")
 	cmd.Flags().Var(flag, "duration", "resume after `DURATION`, such as 30m")
 	cli.Renamed(cmd, "for", "duration")
@@ -47,36 +52,34 @@ command applies the pause itself.`,
 		if cmd.Flags().Changed("duration") && length < time.Second {
 			return cli.WrongUsage("--duration 30m", "--duration %s is less than a second", length)
 		}
-		return c.pause(cmd.Context(), bridge.KindPause, func(ctx context.Context, h *streamHandle) (control.Done, error) {
-			return h.Pause(ctx, c.by, length)
-		})
+		return p.run(cmd)
 	})
 	return cmd
 }
 
 func newResumeCommand(a *cli.App) *cobra.Command {
-	c := newChange(a)
+	p := &pausing{change: newChange(a), kind: bridge.KindResume}
+	p.act = func(ctx context.Context, c *control.Controller) (control.Done, error) { return c.Resume(ctx, p.by) }
 	cmd := &cobra.Command{
 		Use:   "resume",
-		Short: "Resume a stream",
+		Short: "Resume a stream, or many",
 		Long: `Resume a paused stream at its position; a stream that is not paused is left as
-it is. Without a running bridge, the command applies the change itself.`,
-		Example: "  exportbridge resume",
+it is. Without a running bridge, the command applies the change itself. With
+--all or --match, it is a dry run without --execute; it goes on after a failure,
+and names the streams that failed.`,
+		Example: `  exportbridge resume
+  exportbridge resume --all --execute`,
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
 	}
-	c.flags(cmd)
-	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		return c.pause(cmd.Context(), bridge.KindResume, func(ctx context.Context, h *streamHandle) (control.Done, error) {
-			return h.Resume(ctx, c.by)
-		})
-	})
+	p.flags(cmd)
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error { return p.run(cmd) })
 	return cmd
 }
 
 // pause pauses or resumes a stream, and prints the result.
 func (c *change) pause(
-	ctx context.Context, kind bridge.Kind, act func(context.Context, *streamHandle) (control.Done, error),
+	ctx context.Context, kind bridge.Kind, act func(context.Context, *control.Controller) (control.Done, error),
 ) error {
 	h, err := c.open()
 	if err != nil {
@@ -84,7 +87,7 @@ func (c *change) pause(
 	}
 	defer h.close()
 	asked := time.Now()
-	done, err := act(ctx, h)
+	done, err := act(ctx, h.Controller)
 	refused, _ := errors.AsType[*control.RefusedError](err)
 	running := refused != nil && refused.NotPaused() // there is nothing to resume
 	switch {
@@ -100,13 +103,18 @@ func (c *change) pause(
 		_, err = fmt.Fprintf(c.app.Stdout, "  stream %s is not paused\n", h.Stream())
 		return err
 	}
-	what, then := "resumed", ""
-	if kind == bridge.KindPause {
-		what, then = pauseText(done.PausedUntil, time.Now()), resumeText(done.PausedUntil)
-	}
-	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s%s\n", what, done.Answer.By,
-		cli.RoundDuration(time.Since(asked)), done.Answer.Version, c.app.Advice(then, ""))
+	_, err = fmt.Fprintf(c.app.Stdout, "  %s%s\n", doneText(kind, done, asked), c.app.Advice(resumeText(done.PausedUntil), ""))
 	return err
+}
+
+// doneText describes a pause or a resume that was applied.
+func doneText(kind bridge.Kind, done control.Done, asked time.Time) string {
+	what := "resumed"
+	if kind == bridge.KindPause {
+		what = pauseText(done.PausedUntil, time.Now())
+	}
+	return fmt.Sprintf("%s, acknowledged by %s in %s, now at entry %s", what, done.Answer.By,
+		cli.RoundDuration(time.Since(asked)), done.Answer.Version)
 }
 
 // pauseText describes a pause.

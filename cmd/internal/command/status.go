@@ -34,6 +34,9 @@ func newStatusCommand(a *cli.App) *cobra.Command {
 bridge or, without one, as read from Redis and Kafka. The command is read-only.
 It exits with 1 if Redis or Kafka does not answer.
 
+More than three streams are a table, the worst first; --stream shows one of them
+in full. With --watch the table fits the height of the terminal.
+
 In JSON, checkpoint.events counts the events up to the committed cursor: from
 the stream's start, or from where its last reset began. live.published counts
 those that the reporting process has published since it started. They differ
@@ -51,7 +54,7 @@ after a rewind or a restart.`,
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		for {
-			all, err := statusOfAll(ctx, a, stream)
+			all, err := statusOfAll(ctx, a, stream, *asJSON)
 			switch {
 			case watch && ctx.Err() != nil:
 				return nil
@@ -72,16 +75,19 @@ after a rewind or a restart.`,
 	return cmd
 }
 
-func statusOfAll(ctx context.Context, a *cli.App, name string) ([]streamStatus, error) {
-	client, streams, err := openStreams(a, name)
+// statusOfAll asks for the statuses, for a table only what it shows.
+func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]streamStatus, error) {
+	client, streams, err := openStreams(a, 0, name)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	all := make([]streamStatus, len(streams))
-	for i, c := range streams {
-		all[i] = streamStatus{c.Status(ctx)}
+	look := (*control.Controller).Status
+	if !full && len(streams) > mostInFull {
+		look = (*control.Controller).Glance
 	}
+	all := make([]streamStatus, len(streams))
+	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{look(c, ctx)} })
 	return all, ctx.Err() // an interrupted lookup is no error of a server
 }
 
@@ -110,6 +116,17 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 	terminal := a.Columns > 0
 	if watch && terminal {
 		text.WriteString("\x1b[H\x1b[2J")
+	}
+	if len(all) > mostInFull {
+		if watch && !terminal {
+			text.WriteString("\n")
+		}
+		height := 0
+		if watch {
+			_, height = process.Size(a.Stdout)
+		}
+		text.WriteString(statusTable(a, all, height))
+		all = nil
 	}
 	for i := range all {
 		if i > 0 || watch && !terminal {

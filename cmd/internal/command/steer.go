@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,8 +54,10 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 
 // openStreams connects to the servers of the named stream, or of all. The caller closes
 // the client.
-func openStreams(a *cli.App, name string) (*cursorstore.Client, []*control.Controller, error) {
-	s, err := a.Settings(config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
+func openStreams(
+	a *cli.App, need config.Uses, name string,
+) (*cursorstore.Client, []*control.Controller, error) {
+	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,6 +78,23 @@ func openStreams(a *cli.App, name string) (*cursorstore.Client, []*control.Contr
 		all[i] = controllerOf(client, s, &s.Streams[i])
 	}
 	return client, all, nil
+}
+
+// atOnce is how many streams a command asks at a time.
+const atOnce = 16
+
+// eachOf calls do for each stream, for some at a time.
+func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)) {
+	var asking sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i, c := range streams {
+		places <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-places }()
+			do(i, c)
+		})
+	}
+	asking.Wait()
 }
 
 // controllerOf wires the controller of a stream. It connects to no server.
@@ -117,11 +137,16 @@ func (c *change) flags(cmd *cobra.Command) {
 
 // open connects to the servers of the stream to change.
 func (c *change) open() (*streamHandle, error) {
+	c.sign()
+	return openStream(c.app, config.UsesExport, c.stream)
+}
+
+// sign completes the request with who makes it, and says what it waits for.
+func (c *change) sign() {
 	c.by.Who = operator()
 	c.by.Waiting = func(err error) {
 		fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint)
 	}
-	return openStream(c.app, config.UsesExport, c.stream)
 }
 
 // leastTimeout is the shortest time within which a bridge answers.

@@ -94,6 +94,12 @@ func IsTerminal(w io.Writer) bool { return Columns(w) > 0 }
 
 // Columns returns the width of the terminal w, 0 if w is none.
 func Columns(w io.Writer) int {
+	columns, _ := Size(w)
+	return columns
+}
+
+// Size returns the width and the height of the terminal w, 0 if w is none.
+func Size(w io.Writer) (columns, rows int) {
 	for {
 		over, ok := w.(interface{ beneath() io.Writer })
 		if !ok {
@@ -103,12 +109,12 @@ func Columns(w io.Writer) int {
 	}
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return 0
+		return 0, 0
 	}
-	if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
-		return columns
+	if columns, rows, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 && rows > 0 {
+		return columns, rows
 	}
-	return 80
+	return 80, 24
 }
 
 // Cut shortens a text to n columns; the last one is then an ellipsis.

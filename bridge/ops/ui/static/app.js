@@ -12,6 +12,7 @@ import { Meter } from './metrics.js';
 import { model, now, refreshed, report } from './model.js';
 import * as overview from './overview.js';
 import { Letters, Log, Samples } from './panels.js';
+import { Streams } from './streams.js';
 
 const meter = new Meter();
 const series = new Map();
@@ -22,6 +23,7 @@ const charts = [
 const samples = new Samples();
 const log = new Log();
 const letters = new Letters();
+const streams = new Streams();
 const actions = new Actions({ refreshed: refreshAll, signedIn });
 const jobs = new Jobs(actions);
 const history = new History((entry) => actions.move(entry));
@@ -35,9 +37,19 @@ function render() {
   if (!model.session) return;
   overview.renderStreams(select);
   renderSession();
-  $('empty').hidden = model.stream !== '';
-  $('page').hidden = $('footer').hidden = model.stream === '';
-  if (model.stream === '') return;
+  const none = model.session.streams.length === 0;
+  const all = model.stream === '';
+  $('empty').hidden = !none;
+  $('page').hidden = $('footer').hidden = none;
+  if (none) return;
+  $('page').classList.toggle('overview', all);
+  $('guarantee').parentElement.hidden = all;
+  if (all) {
+    streams.render();
+    jobs.follow();
+    return;
+  }
+  streams.trouble();
   overview.renderState((action) => actions[action]());
   overview.renderFigures();
   overview.renderServers(meter);
@@ -72,9 +84,9 @@ function renderLink() {
 }
 
 function select(stream) {
-  if (stream === model.stream) return;
+  if (stream === model.stream || (stream === '' && model.session.streams.length === 1)) return;
   model.stream = stream;
-  window.history.replaceState(null, '', `#${encodeURIComponent(stream)}`);
+  if (stream !== chosenStream(model.session.streams)) window.history.pushState(null, '', `#${encodeURIComponent(stream)}`);
   history.clear();
   letters.clear();
   samples.render();
@@ -87,7 +99,8 @@ function chosenStream(streams) {
   try {
     wanted = decodeURIComponent(location.hash.slice(1));
   } catch { /* somebody's hand-made address */ }
-  return streams.includes(wanted) ? wanted : (streams[0] ?? '');
+  if (streams.includes(wanted)) return wanted;
+  return streams.length === 1 ? streams[0] : '';
 }
 
 async function loadSession() {
@@ -134,6 +147,7 @@ let seen = {};
 // loadChanged reads lists sooner than their time where the status says that
 // they are others now.
 function loadChanged() {
+  if (model.stream === '') return;
   const { live } = report(model.stream);
   const was = seen;
   seen = { stream: model.stream, epoch: live?.place.epoch, dead: live?.dead_lettered };
@@ -172,6 +186,7 @@ async function loadJobs() {
 }
 
 async function loadMetrics() {
+  if (model.stream === '') return;
   try {
     meter.add(await getText('metrics'), Date.now());
     overview.renderStages(meter);
@@ -241,29 +256,41 @@ function restyle() {
   history.drawBars();
 }
 
-const shortcuts = {
+function search() {
+  select('');
+  $('streams-search').focus();
+}
+
+const everywhere = {
   '?': () => actions.help(),
+  t: toggleTheme,
+  o: () => select(''),
+  '/': search,
+  '[': () => neighbour(-1),
+  ']': () => neighbour(1),
+};
+
+const shortcuts = {
+  ...everywhere,
   p: () => ($('resume').hidden ? actions.pause() : actions.resume()),
   m: () => actions.move(history.chosen ? history.current() : null),
   h: () => $('slider').focus(),
   f: () => $('samples-type').focus(),
   e: () => samples.hold(!samples.held),
-  t: toggleTheme,
-  '[': () => neighbour(-1),
-  ']': () => neighbour(1),
 };
 
 function neighbour(by) {
-  const { streams } = model.session;
-  select(streams[(streams.indexOf(model.stream) + by + streams.length) % streams.length]);
+  const { streams: all } = model.session;
+  if (all.length > 0) select(all[(Math.max(all.indexOf(model.stream), by < 0 ? 0 : -1) + by + all.length) % all.length]);
 }
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
   if (event.target.closest('input:not([type=range]):not([type=checkbox]), textarea, select')) return;
-  if (!model.session || !model.stream || !Object.hasOwn(shortcuts, event.key)) return;
+  const keys = model.stream ? shortcuts : everywhere;
+  if (!model.session?.streams.length || !Object.hasOwn(keys, event.key)) return;
   event.preventDefault();
-  shortcuts[event.key]();
+  keys[event.key]();
 }
 
 function start() {
@@ -277,6 +304,7 @@ function start() {
   });
   $('letters-refresh').addEventListener('click', loadLetters);
   document.addEventListener('keydown', onKey);
+  window.addEventListener('popstate', () => select(chosenStream(model.session.streams)));
   document.addEventListener('visibilitychange', () => { if (!document.hidden) refreshAll(); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', restyle);
   for (const [name, load] of [['history', loadHistory], ['letters', loadLetters], ['jobs', loadJobs]]) $(`${name}-retry`).addEventListener('click', load);

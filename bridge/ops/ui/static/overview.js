@@ -24,7 +24,7 @@ const healthy = (state) => ['running', 'idle'].includes(state);
 
 // look is how a state is shown: in amber while events flow without one of the
 // servers, or with a warning.
-function look(stream) {
+export function look(stream) {
   const r = report(stream);
   const state = stateOf(r);
   const behind = state === 'running' && r.lag > 60;
@@ -67,21 +67,27 @@ function atRest(r) {
 
 let shownStreams = '';
 
+// mostTabs is how many streams have a button each: more are in the table only.
+const mostTabs = 6;
+
 // renderStreams builds the buttons anew only when one of them changes: a click
 // on one that is replaced meanwhile would be lost.
 export function renderStreams(select) {
-  const streams = model.session.streams.map((stream) => ({ stream, ...look(stream) }));
+  const { streams: all } = model.session;
+  const names = all.length > mostTabs ? all.filter((stream) => stream === model.stream) : all;
+  const streams = names.map((stream) => ({ stream, ...look(stream) }));
   const key = JSON.stringify([model.stream, streams]);
   if (key === shownStreams) return;
   shownStreams = key;
-  fill($('streams'), streams.map(({ stream, css, name }) => {
+  const overview = el('button', { type: 'button', class: 'stream', 'data-key': '', 'aria-current': model.stream === '' ? 'true' : null, onclick: () => select('') }, 'All streams');
+  fill($('streams'), [...(all.length > 1 ? [overview] : []), ...streams.map(({ stream, css, name }) => {
     const button = el('button', {
       type: 'button', class: `stream is-${css}`, 'data-key': stream, 'aria-current': stream === model.stream ? 'true' : null,
       'aria-label': `Stream ${stream}: ${name}`,
     }, el('span', { class: 'dot', 'aria-hidden': 'true' }), el('span', { class: 'name' }, stream));
     button.addEventListener('click', () => select(stream));
     return button;
-  }));
+  })]);
 }
 
 export function renderState(act) {

@@ -1,0 +1,152 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Conditions of a stream that are no bridge.State.
+const (
+	// StateDegraded is a healthy state with a reason to doubt it.
+	StateDegraded bridge.State = "degraded"
+	// StateBehind is a running stream more than a minute behind.
+	StateBehind bridge.State = "behind"
+	// StateNone means that no process runs the stream, StateUnknown that this is not known.
+	StateNone    bridge.State = "not running"
+	StateUnknown bridge.State = "unknown"
+	// StateEnded is a bounded run or a window that is done.
+	StateEnded bridge.State = "ended"
+)
+
+// Conditions lists the conditions of a stream, worst first.
+var Conditions = []bridge.State{
+	bridge.StateBlocked, bridge.StateStopped, StateNone, bridge.StateBackoff, StateUnknown, StateDegraded, StateBehind,
+	bridge.StatePaused, bridge.StateStarting, bridge.StateRunning, bridge.StateStandby, bridge.StateIdle, StateEnded,
+}
+
+// Brief is a stream in one line.
+type Brief struct {
+	Stream string
+	// Condition is one of Conditions, Reason that of a blocked stream, Why explains it.
+	Condition bridge.State
+	Reason    bridge.Reason
+	Why       string
+	// Lag is the age of the position: 0 when caught up, negative if unknown. Rate is events
+	// a second.
+	Lag  time.Duration
+	Rate float64
+	// Owner is the process that reports; empty if none does.
+	Owner string
+}
+
+// Compare orders briefs, the worst first: by condition, then by lag, then by name.
+func (b Brief) Compare(other Brief) int {
+	return cmp.Or(cmp.Compare(slices.Index(Conditions, b.Condition), slices.Index(Conditions, other.Condition)),
+		cmp.Compare(other.Lag, b.Lag), strings.Compare(b.Stream, other.Stream))
+}
+
+// Glance is Status for one line of a list: it reads no changes, and asks Kafka for members
+// only if no process reports.
+func (c *Controller) Glance(ctx context.Context) Report {
+	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
+	defer cancel()
+	r := NewReport(c.Stream(), c.cfg.Mode)
+	live, alive, err := c.Live(ctx)
+	if err != nil {
+		r.Unreachable = append(r.Unreachable, bridge.DependencyStore)
+		r.Notes = append(r.Notes, "live status unknown: "+cut(err.Error(), 160))
+	}
+	if alive {
+		r.Live = &live
+	}
+	if p, err := c.Position(ctx); err == nil {
+		r.Checkpoint = Mask(&p.Checkpoint)
+	} else if !alive {
+		r.Notes = append(r.Notes, "no checkpoint: "+cut(err.Error(), 160))
+	}
+	if !alive {
+		r.Members, err = c.ports.Group.Members(ctx)
+		if r.MembersKnown = err == nil; err != nil {
+			r.Unreachable = append(r.Unreachable, bridge.DependencySink)
+		}
+	}
+	r.Measure(time.Now())
+	return r
+}
+
+// Brief returns the report in one line.
+func (r *Report) Brief(now time.Time) Brief {
+	b := Brief{Stream: r.Stream, Lag: time.Duration(r.LagSeconds * float64(time.Second))}
+	paused := r.Checkpoint != nil && r.Checkpoint.Paused(now)
+	l := r.Live
+	switch {
+	case l == nil && paused:
+		b.Condition = bridge.StatePaused
+		if r.MembersKnown && len(r.Members) == 0 {
+			b.Why = "not running"
+		}
+	case l == nil && r.MembersKnown && len(r.Members) == 0:
+		b.Condition, b.Why = StateNone, strings.Join(r.Notes, "; ")
+	case l == nil:
+		b.Condition, b.Why = StateUnknown, strings.Join(r.Notes, "; ")
+		if len(r.Members) > 0 && b.Why == "" {
+			b.Why = r.Members[0].String() + " runs it, this Redis has no status of it"
+		}
+	default:
+		b.Rate, b.Owner = l.Rate, l.Owner
+		b.Condition, b.Why = conditionOf(l, b.Lag)
+		if paused && l.Version.Compare(r.Checkpoint.Version) < 0 { // its next report will say so
+			b.Condition, b.Why = bridge.StatePaused, ""
+		}
+		if b.Condition == bridge.StateBlocked {
+			b.Reason = l.Reason
+		}
+	}
+	return b
+}
+
+// conditionOf returns the condition of a stream that a process reports, and why.
+func conditionOf(s *bridge.Status, lag time.Duration) (condition bridge.State, why string) {
+	healthy := s.State == bridge.StateIdle || s.State == bridge.StateRunning
+	doubts := Doubts(s)
+	switch {
+	case s.State == bridge.StateStopped && s.Ended != "":
+		return StateEnded, s.Ended
+	case healthy && len(doubts) > 0:
+		return StateDegraded, strings.Join(doubts, "; ")
+	case !healthy:
+		return s.State, s.Error
+	case s.CaughtUp:
+		return bridge.StateIdle, ""
+	case s.State == bridge.StateRunning && lag > time.Minute:
+		return StateBehind, ""
+	}
+	return s.State, ""
+}
+
+// manyDead is the share of dead letters that is a doubt.
+const manyDead = 0.01
+
+// Doubts are the reasons to doubt a healthy state: servers that are not up, many dead
+// letters, and warnings.
+func Doubts(s *bridge.Status) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if d := s.Dependencies[name]; !d.Up {
+			all = append(all, name+" "+cmp.Or(d.Trouble, "is down"))
+		}
+	}
+	if s.DeadShare() >= manyDead {
+		all = append(all, "many dead letters")
+	}
+	for _, w := range s.Warnings {
+		all = append(all, w.Text)
+	}
+	return all
+}

@@ -1,0 +1,102 @@
+// All streams at a glance: how many are in each state, and a table of them, those in trouble
+// first.
+
+import { $, el, fill, setText } from './dom.js';
+import { count, duration, plural, rate } from './format.js';
+import { model, report } from './model.js';
+import { look } from './overview.js';
+
+// ranks are the looks of a state, the worst first; those before mild are trouble.
+const ranks = ['blocked', 'stopped', 'none', 'backoff', 'unknown', 'degraded', 'behind', 'paused', 'starting', 'running', 'standby', 'idle'];
+const mild = ranks.indexOf('behind');
+const grave = ranks.indexOf('backoff');
+const words = { none: 'not running', backoff: 'retrying', degraded: 'in doubt', idle: 'caught up' };
+const word = (css) => words[css] ?? css;
+
+const step = 100; // rows
+
+// Each order is by what comes first; equal ones are by name.
+const orders = {
+  state: (a, b) => a.rank - b.rank || b.lag - a.lag,
+  stream: () => 0,
+  lag: (a, b) => b.lag - a.lag,
+  rate: (a, b) => b.rate - a.rate,
+  owner: (a, b) => a.owner.localeCompare(b.owner),
+};
+
+function rowOf(stream) {
+  const { css, name } = look(stream);
+  const { live, lag } = report(stream);
+  return { stream, css, name, rank: ranks.indexOf(css), lag, rate: live?.rate ?? 0, owner: live?.owner ?? '', why: (['blocked', 'backoff'].includes(css) && live?.error) || '' };
+}
+
+export class Streams {
+  order = 'state';
+  state = ''; // the only one that is shown
+  most = step;
+  shown = ''; // as it is drawn: what has not changed is not drawn again
+
+  constructor() {
+    $('streams-search').addEventListener('input', () => this.change({ most: step }));
+    $('streams-more').addEventListener('click', () => this.change({ most: this.most + step }));
+    for (const button of document.querySelectorAll('#streams-table [data-order]')) button.addEventListener('click', () => this.change({ order: button.dataset.order }));
+    $('streams-rows').addEventListener('keydown', (event) => this.walk(event));
+  }
+
+  change(to) {
+    Object.assign(this, to);
+    this.render();
+  }
+
+  walk(event) {
+    const links = [...$('streams-rows').querySelectorAll('a')];
+    const to = links.indexOf(event.target) + ({ ArrowDown: 1, ArrowUp: -1 }[event.key] ?? NaN);
+    if (!links[to]) return;
+    event.preventDefault();
+    links[to].focus();
+  }
+
+  // trouble says in the title and the icon how many streams are in trouble, and returns the rows.
+  trouble() {
+    const all = model.session.streams.map(rowOf);
+    const bad = all.filter((r) => r.rank < mild).length;
+    const icon = all.some((r) => r.rank < grave) ? 'favicon-bad.svg' : bad > 0 ? 'favicon-warn.svg' : 'favicon.svg';
+    if ($('icon').getAttribute('href') !== icon) $('icon').href = icon;
+    if (model.stream === '') document.title = `${bad > 0 ? `${count(bad)} of ${plural(all.length, 'stream')} in trouble` : plural(all.length, 'stream')} · exportbridge`;
+    return all;
+  }
+
+  render() {
+    const all = this.trouble();
+    const text = $('streams-search').value.trim().toLowerCase();
+    const found = all.filter((r) => (!this.state || r.css === this.state) && [r.stream, r.owner, r.name, r.why].some((s) => s.toLowerCase().includes(text)))
+      .sort((a, b) => orders[this.order](a, b) || a.stream.localeCompare(b.stream));
+    const rows = found.slice(0, this.most).map((r) => [r.stream, r.css, r.name, r.lag < 0 ? '–' : r.lag < 1 ? '0 s' : duration(r.lag), rate(r.rate), r.owner, r.why]);
+    const counts = ranks.map((css) => [css, all.filter((r) => r.css === css).length]).filter(([css, n]) => n > 0 || css === this.state);
+    const key = JSON.stringify([rows, counts, this.state, this.order]);
+    setText($('streams-total'), `${count(rows.length)} of ${count(all.length)}`);
+    $('streams-more').hidden = rows.length === found.length;
+    $('streams-none').hidden = rows.length > 0;
+    if (key === this.shown || $('streams-rows').matches(':active')) return; // a click on what is replaced meanwhile would be lost
+    this.shown = key;
+    for (const button of document.querySelectorAll('#streams-table [data-order]')) button.closest('th').setAttribute('aria-sort', button.dataset.order === this.order ? 'other' : 'none');
+    fill($('states'), counts.map(([css, n]) => el('button', {
+      type: 'button', class: `tile is-${css}`, 'data-key': `state ${css}`, 'aria-pressed': String(css === this.state), onclick: () => this.change({ state: css === this.state ? '' : css, most: step }),
+    }, el('span', { class: 'dot', 'aria-hidden': 'true' }), el('strong', null, count(n)), ` ${word(css)}`)));
+    fill($('streams-rows'), rows.map(([stream, css, name, lag, speed, owner, why]) => el('tr', null,
+      el('td', { class: 'job' }, el('a', { href: `#${encodeURIComponent(stream)}`, 'data-key': `stream ${stream}` }, stream)),
+      el('td', { class: 'job' }, el('span', { class: `chip is-${css}` }, el('span', { class: 'dot', 'aria-hidden': 'true' }), name), why ? el('div', { class: 'dim' }, why) : null),
+      el('td', { class: 'num' }, lag), el('td', { class: 'num wide' }, speed), el('td', { class: 'wide cut dim', title: owner || null }, owner))));
+    this.processes(all);
+  }
+
+  // processes counts the streams of each owner.
+  processes(all) {
+    const owners = Object.entries(Object.groupBy(all.filter((r) => r.owner && r.css !== 'standby'), (r) => r.owner)).sort();
+    $('processes-empty').hidden = owners.length > 0;
+    fill($('processes'), owners.map(([owner, rows]) => {
+      const bad = rows.filter((r) => r.rank < mild).length;
+      return el('li', null, el('span', { class: 'mono' }, owner), el('span', { class: 'dim' }, plural(rows.length, 'stream')), bad > 0 ? el('span', { class: 'badge is-error' }, `${count(bad)} in trouble`) : null);
+    }));
+  }
+}
