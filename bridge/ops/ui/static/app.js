@@ -9,7 +9,7 @@ import { compact, duration, explain, rate, span } from './format.js';
 import { History } from './history.js';
 import { Jobs } from './jobs.js';
 import { Meter } from './metrics.js';
-import { model, now, refreshed, report } from './model.js';
+import { mayRead, model, now, refreshed, report } from './model.js';
 import * as overview from './overview.js';
 import { Letters, Log, Samples } from './panels.js';
 
@@ -35,7 +35,7 @@ function render() {
   if (!model.session) return;
   overview.renderStreams(select);
   renderSession();
-  $('empty').hidden = model.stream !== '';
+  $('empty').hidden = model.stream !== '' || !mayRead();
   $('page').hidden = $('footer').hidden = model.stream === '';
   if (model.stream === '') return;
   overview.renderState((action) => actions[action]());
@@ -113,7 +113,7 @@ function takeSession(session) {
 
 function signedIn(session) {
   if (session) takeSession(session);
-  else loadSession().catch(() => {}); // the link says that nobody answers
+  else loadSession().then(() => { if (!mayRead()) location.reload(); }).catch(() => {}); // the link says that nobody answers
 }
 
 async function loadStatus() {
@@ -293,6 +293,11 @@ function start() {
 async function begin() {
   try {
     await loadSession();
+    if (!mayRead()) {
+      $('loading-text').textContent = 'Reading requires a token. Reload the page to enter it.';
+      actions.unlock(begin);
+      return;
+    }
     start();
     refreshAll();
   } catch (error) {
