@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/ops/door"
 )
 
 const (
@@ -39,10 +40,15 @@ func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTimeout + writeTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
-		name, body, err := h.authorize(w, r, object)
+		who, err := h.guard.mayAct(r)
+		var name string
+		var body []byte
 		var done any
 		if err == nil {
-			done, err = act(ctx, name, "http:"+callerOf(r), body)
+			name, body, err = read(w, r, object)
+		}
+		if err == nil {
+			done, err = act(ctx, name, recorded(who, r), body)
 		}
 		if err != nil {
 			h.fail(w, r, err)
@@ -52,13 +58,16 @@ func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 	}
 }
 
-// authorize returns the object and the body of an authorized request.
-func (h *handler) authorize(
-	w http.ResponseWriter, r *http.Request, object objectOf,
-) (name string, body []byte, err error) {
-	if err := h.guard.mayAct(r); err != nil {
-		return "", nil, err
+// recorded is the caller as history and log record it: http:NAME@ADDRESS, or http:ADDRESS.
+func recorded(who door.Identity, r *http.Request) string {
+	if who.Name == "" {
+		return "http:" + callerOf(r)
 	}
+	return "http:" + who.Name + "@" + callerOf(r)
+}
+
+// read returns the object and the body of a request.
+func read(w http.ResponseWriter, r *http.Request, object objectOf) (name string, body []byte, err error) {
 	if name, err = object(r); err != nil {
 		return "", nil, err
 	}

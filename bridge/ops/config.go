@@ -6,15 +6,20 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops/door"
 )
 
 // Config is the address of the server and its access control.
 type Config struct {
 	// Addr is host:port, or "off".
 	Addr string `env:"HTTP_ADDR" desc:"listen address of web UI, API, metrics and probes, or off"`
-	// AdminToken authorizes actions. Without one, actions are restricted to
+	// AdminToken authorizes actions. Without it and Tokens, actions are restricted to
 	// localhost.
-	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if empty, actions are restricted to localhost"`
+	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; without tokens, actions are restricted to localhost"`
+	// Tokens are lines for door.Parse. With them, reading takes a token too.
+	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not"`
+	// TokensFile is where Tokens comes from, empty for none: each request reads it again.
+	TokensFile string
 	// AllowedHosts are the accepted Host names besides localhost, IP addresses and
 	// the host of Addr. Web pages of these names may act even if a proxy changes
 	// Host.
@@ -35,21 +40,15 @@ func (c Config) Off() bool { return c.Addr == "off" }
 // Local reports whether the server listens on localhost only.
 func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 
-// minToken is the length below which a token can be guessed.
-const minToken = 16
-
-// Unsafe lists the settings that disable a protection. HTTP_ADDR is one unless it is on
-// localhost: reading takes no token.
+// Unsafe lists the settings that disable a protection. HTTP_ADDR is one beyond localhost if
+// reading takes no token.
 func (c Config) Unsafe() []string {
 	if c.Off() {
 		return nil
 	}
 	var list []string
-	if !c.Local() {
+	if !c.Local() && c.Tokens == "" {
 		list = append(list, "HTTP_ADDR")
-	}
-	if token := c.AdminToken.Reveal(); token != "" && len(token) < minToken {
-		list = append(list, "HTTP_ADMIN_TOKEN")
 	}
 	if c.ShowEvents && !c.Local() {
 		list = append(list, "HTTP_SHOW_EVENTS")
@@ -66,8 +65,18 @@ func (c Config) Validate() error {
 	if _, port, err := net.SplitHostPort(c.Addr); !c.Off() && (err != nil || port == "") {
 		add("HTTP_ADDR", "%q is not an address, for example 127.0.0.1:8080, or off", c.Addr)
 	}
-	if token := c.AdminToken.Reveal(); strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	token := c.AdminToken.Reveal()
+	switch {
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		add("HTTP_ADMIN_TOKEN", "must be printable ASCII without spaces, for example from: openssl rand -hex 32")
+	case token != "" && len(token) < door.MinToken:
+		add("HTTP_ADMIN_TOKEN", "has %d characters and can be guessed; create one of %d or more: openssl rand -hex 32",
+			len(token), door.MinToken)
+	}
+	if named, err := door.Parse(c.Tokens.Reveal()); err != nil {
+		add("HTTP_TOKENS", "%v; create a line: exportbridge token NAME", err)
+	} else if c.Tokens != "" && len(named) == 0 {
+		add("HTTP_TOKENS", "has no token; create a line: exportbridge token NAME")
 	}
 	for _, name := range c.AllowedHosts {
 		if name == "" || strings.ContainsAny(name, "/:*@ ") {

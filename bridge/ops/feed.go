@@ -86,15 +86,15 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h.tell(ctx, s, logs, samples)
+	h.tell(r.WithContext(ctx), s, logs, samples)
 }
 
-// tell sends events until the feed ends.
-func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
+// tell sends events until the feed ends, or its client may not read any more.
+func (h *handler) tell(r *http.Request, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
 	defer ping.Stop()
-	err := s.sendStatus(h.Streams(), time.Now())
+	ctx, err := r.Context(), s.sendStatus(h.Streams(), time.Now())
 	for err == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -102,7 +102,9 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 		case now := <-status.C:
 			err = s.sendStatus(h.Streams(), now)
 		case <-ping.C:
-			err = s.write(": ping\n\n")
+			if err = h.guard.mayRead(r); err == nil {
+				err = s.write(": ping\n\n")
+			}
 		case entry, ok := <-logs:
 			if !ok {
 				return // the client is too slow; it gets the last entries again when it reconnects

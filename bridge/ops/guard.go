@@ -1,9 +1,8 @@
 package ops
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,24 +10,38 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops/door"
 )
 
 const localhost = "localhost"
 
 // guard authorizes requests.
 type guard struct {
-	token *[sha256.Size]byte // the hash of the token; nil without one
-	short bool               // the token can be guessed: see minToken
-	names []string           // HTTP_ALLOWED_HOSTS, in lower case
-	own   string             // the host of HTTP_ADDR, as healthcheck names it
+	tokens door.Tokens // those that do not change while the process runs
+	file   string      // of the other tokens: each request reads it again; may be empty
+	locked bool        // actions require a token, even from this machine
+	login  bool        // reading requires one too
+	names  []string    // HTTP_ALLOWED_HOSTS, in lower case
+	own    string      // the host of HTTP_ADDR, as healthcheck names it
+	log    *slog.Logger
 	guesses
 }
 
-func newGuard(cfg Config) *guard {
-	g := new(guard)
+// admin is the name of HTTP_ADMIN_TOKEN.
+const admin = "admin"
+
+func newGuard(cfg Config, log *slog.Logger) *guard {
+	g := &guard{
+		tokens: make(door.Tokens), file: cfg.TokensFile, log: log,
+		locked: cfg.AdminToken != "" || cfg.Tokens != "", login: cfg.Tokens != "",
+	}
+	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file == "" { // Validate returns the error
+		g.tokens = named
+	}
 	if token := cfg.AdminToken.Reveal(); token != "" {
-		hash := sha256.Sum256([]byte(token))
-		g.token, g.short = &hash, len(token) < minToken
+		g.tokens.Add(token, door.Identity{Name: admin, Role: door.Act})
 	}
 	for _, name := range cfg.AllowedHosts {
 		g.names = append(g.names, strings.ToLower(name))
@@ -53,43 +66,82 @@ func (g *guard) knowsHost(header string) bool {
 	return host != "" && host == g.own || slices.Contains(g.names, host)
 }
 
-// mayAct returns nil if the caller may execute actions.
-func (g *guard) mayAct(r *http.Request) error {
-	switch {
-	case g.token == nil && isLocal(r):
+// mayRead returns nil if the caller may read.
+func (g *guard) mayRead(r *http.Request) error {
+	if !g.login {
 		return nil
-	case g.token == nil:
+	}
+	_, err := g.identify(r)
+	return err
+}
+
+// mayAct returns the caller if he may execute actions.
+func (g *guard) mayAct(r *http.Request) (door.Identity, error) {
+	who, err := g.identify(r)
+	if err == nil && who.Role != door.Act {
+		err = errorf(http.StatusForbidden, "use a token with the role "+string(door.Act),
+			"the token of %s has the role %s, which may not act", who.Name, who.Role)
+	}
+	return who, err
+}
+
+// identify returns who the caller is.
+func (g *guard) identify(r *http.Request) (door.Identity, error) {
+	switch {
+	case !g.locked && isLocal(r):
+		return door.Identity{Role: door.Act}, nil
+	case !g.locked:
 		from := callerOf(r)
 		if by := proxied(r); by != "" {
 			from += ", by a proxy: it has " + by
 		}
-		return errorf(http.StatusForbidden, "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
+		return door.Identity{}, errorf(http.StatusForbidden, "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
 			"actions are restricted to localhost without a token; the request is from %s", from)
 	}
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
-		return unauthorized("the admin token is required")
+		return door.Identity{}, unauthorized("a token is required")
 	}
 	scheme, given, _ := strings.Cut(authorization, " ")
-	// A comparison in constant time requires equal lengths.
-	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
-	right := strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1
-	allowed := right && !g.short || g.allow(peerOf(r), time.Now(), right)
+	who, err := g.find(strings.TrimSpace(given))
 	switch {
-	case allowed && right:
-		return nil
-	case allowed:
-		return unauthorized("the admin token is wrong")
-	case g.short: // the answer does not reveal whether the token is right
-		hint := fmt.Sprintf("retry in a second; set a token of %d characters or more, which is accepted at once", minToken)
-		return errorf(http.StatusTooManyRequests, hint, "too many wrong tokens from %s", callerOf(r))
+	case err != nil:
+		return door.Identity{}, err
+	case who.Name != "" && strings.EqualFold(scheme, "Bearer"):
+		return who, nil
+	case g.allow(peerOf(r), time.Now()):
+		return door.Identity{}, unauthorized("the token is wrong")
 	}
-	return errorf(http.StatusTooManyRequests, "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
-		"the admin token is wrong; too many wrong tokens from %s", callerOf(r))
+	return door.Identity{}, errorf(http.StatusTooManyRequests, "send a right token, which is accepted at once",
+		"the token is wrong; too many wrong tokens from %s", callerOf(r))
+}
+
+// find returns the owner of a token, with an empty name for a wrong one. If the file cannot
+// be read, no token in it is accepted: a removed line must not stay valid.
+func (g *guard) find(token string) (door.Identity, error) {
+	if who, ok := g.tokens.Find(token); ok {
+		return who, nil
+	}
+	if g.file == "" {
+		return door.Identity{}, nil
+	}
+	text, err := bridge.ReadSecretFile(g.file)
+	var named door.Tokens
+	if err == nil {
+		named, err = door.Parse(text)
+	}
+	if err != nil {
+		g.log.Error("HTTP_TOKENS_FILE unreadable", "error", err.Error(), "hint", "correct the file; it is read again")
+		return door.Identity{}, errorf(http.StatusServiceUnavailable, "check the log of the process", "the tokens cannot be read")
+	}
+	if who, ok := named.Find(token); ok {
+		return who, nil
+	}
+	return door.Identity{}, nil
 }
 
 func unauthorized(text string) error {
-	return errorf(http.StatusUnauthorized, "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>", "%s", text)
+	return errorf(http.StatusUnauthorized, "Authorization: Bearer <token>", "%s", text)
 }
 
 // direct are the headers of browsers and HTTP clients, besides those that begin with Sec-.

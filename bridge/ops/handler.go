@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -77,15 +78,16 @@ const denialRate = 100
 //	/         the web UI.
 //
 // Unknown Host names get 421, requests of other sites' pages 403, but for links to the
-// web UI. Actions require the token; without a token they are restricted to localhost.
+// web UI. Actions require a token; without one they are restricted to localhost. With named
+// tokens, reading requires one too, but for probes, metrics and the files of the web UI.
 // An address that sends wrong tokens gets 429 for all but one of them a second; a right
-// token of 16 characters or more is accepted at once.
+// token is accepted at once.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &handler{
-		Parts: parts, config: cfg, guard: newGuard(cfg),
+		Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger),
 		denials: rate.NewLimiter(denialRate, denialRate),
 	}
 	mux := http.NewServeMux()
@@ -150,8 +152,20 @@ func (h *handler) secure(next *http.ServeMux) http.Handler {
 			h.fail(w, r, err)
 			return
 		}
+		if !slices.Contains(withoutLogin, pattern) {
+			if err := h.guard.mayRead(r); err != nil {
+				h.fail(w, r, err)
+				return
+			}
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// withoutLogin are the patterns that never require a token: the files of the web UI have no
+// data, and session tells it whether to ask for a token. No pattern is a 404 or 405.
+var withoutLogin = []string{
+	"", "GET /livez", "GET /ping", "GET /readyz", "GET /ready", "GET /metrics", "GET /api/v1/session", pageRoot,
 }
 
 func onlyLocal(next http.HandlerFunc) http.HandlerFunc {

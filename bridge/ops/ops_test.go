@@ -140,10 +140,13 @@ func TestConfig(t *testing.T) {
 	}{
 		{cfg: ops.Config{Addr: "off"}},
 		{cfg: ops.Config{Addr: ":8080"}},
-		{cfg: ops.Config{Addr: "127.0.0.1:0", AdminToken: "0123", AllowedHosts: []string{"bridge.example.com", "bridge"}}},
+		{cfg: ops.Config{Addr: "127.0.0.1:0", AdminToken: "0123456789abcdef", AllowedHosts: []string{"bridge.example.com", "bridge"}}},
 		{cfg: ops.Config{Addr: "8080"}, wrong: []string{"HTTP_ADDR"}},
 		{cfg: ops.Config{Addr: "localhost"}, wrong: []string{"HTTP_ADDR"}},
 		{cfg: ops.Config{Addr: "off", AdminToken: "two words"}, wrong: []string{"HTTP_ADMIN_TOKEN"}},
+		{cfg: ops.Config{Addr: "off", AdminToken: "0123456789abcde"}, wrong: []string{"HTTP_ADMIN_TOKEN"}},
+		{cfg: ops.Config{Addr: "off", Tokens: "alice act"}, wrong: []string{"HTTP_TOKENS"}},
+		{cfg: ops.Config{Addr: "off", Tokens: "# nobody"}, wrong: []string{"HTTP_TOKENS"}},
 		{cfg: ops.Config{Addr: "off", AdminToken: "line\n"}, wrong: []string{"HTTP_ADMIN_TOKEN"}},
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"https://bridge"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"bridge:8080"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
@@ -164,7 +167,7 @@ func TestConfig(t *testing.T) {
 
 func TestUnsafe(t *testing.T) {
 	t.Parallel()
-	const token, short = "0123456789abcdef", "0123456789abcde"
+	const token = "0123456789abcdef"
 	for _, tc := range []struct {
 		cfg  ops.Config
 		want []string
@@ -173,11 +176,11 @@ func TestUnsafe(t *testing.T) {
 		{ops.Config{Addr: "localhost:8080"}, nil},
 		{ops.Config{Addr: ":8080"}, []string{"HTTP_ADDR"}},
 		{ops.Config{Addr: ":8080", AdminToken: token}, []string{"HTTP_ADDR"}},
-		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: short}, []string{"HTTP_ADMIN_TOKEN"}},
+		{ops.Config{Addr: ":8080", Tokens: "alice read 00"}, nil},
 		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
 		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: token, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_SHOW_EVENTS"}},
-		{ops.Config{Addr: "bridge:8080", AdminToken: short, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_SHOW_EVENTS"}},
-		{ops.Config{Addr: "off", AdminToken: short, ShowEvents: true}, nil},
+		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_SHOW_EVENTS"}},
+		{ops.Config{Addr: "off", AdminToken: token, ShowEvents: true}, nil},
 	} {
 		if got := tc.cfg.Unsafe(); !slices.Equal(got, tc.want) {
 			t.Errorf("%+v: %v, want %v", tc.cfg, got, tc.want)

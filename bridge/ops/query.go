@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/ops/door"
 )
 
 const (
@@ -23,25 +24,32 @@ const (
 
 // session is the first query of the web UI.
 type session struct {
-	Version string    `json:"version"`
-	Now     time.Time `json:"now"`
-	// Write is true if this client may execute actions.
+	Now time.Time `json:"now"`
+	// Read is true if this client may read: if not, the fields after NeedsToken are empty.
+	// Write is true if he may execute actions.
+	Read       bool     `json:"read"`
 	Write      bool     `json:"write"`
 	NeedsToken bool     `json:"needs_token"`
+	Name       string   `json:"name,omitempty"` // of the token
+	Version    string   `json:"version"`
 	ShowEvents bool     `json:"show_events"`
 	Streams    []string `json:"streams"`
 }
 
 func (h *handler) session(w http.ResponseWriter, r *http.Request) {
-	refused := h.guard.mayAct(r)
-	if e, ok := errors.AsType[*Error](refused); ok && e.Status == http.StatusTooManyRequests {
+	who, refused := h.guard.identify(r)
+	if e, ok := errors.AsType[*Error](refused); ok && e.Status >= http.StatusTooManyRequests { // or 503
 		h.fail(w, r, refused)
 		return
 	}
-	reply(w, http.StatusOK, session{
-		Version: h.Version, Now: time.Now().UTC(), Write: h.Controller != nil && refused == nil,
-		NeedsToken: h.guard.token != nil, ShowEvents: h.config.ShowEvents, Streams: h.names(),
-	})
+	s := session{
+		Now: time.Now().UTC(), NeedsToken: h.guard.locked, Name: who.Name, Read: !h.guard.login || refused == nil,
+		Write: h.Controller != nil && refused == nil && who.Role == door.Act,
+	}
+	if s.Read {
+		s.Version, s.ShowEvents, s.Streams = h.Version, h.config.ShowEvents, h.names()
+	}
+	reply(w, http.StatusOK, s)
 }
 
 func (h *handler) names() []string {

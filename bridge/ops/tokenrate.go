@@ -18,24 +18,20 @@ const (
 )
 
 // guesses limits the rate of wrong tokens per address; an IPv6 address counts as its /64
-// network, the smallest that is assigned. A token of minToken characters cannot be
-// guessed: the right one always passes, since clients behind a proxy share an address, and
-// the limit only spares the log. A shorter token has the limit of wrong ones.
+// network, the smallest that is assigned. A token cannot be guessed: a right one always
+// passes, since clients behind a proxy share an address, and the limit only spares the log.
 type guesses struct {
 	mu    sync.Mutex // guards wrong
 	wrong map[netip.Addr]*rate.Limiter
 }
 
-// allow reports whether an address may learn if its token is right.
-func (g *guesses) allow(from netip.Addr, now time.Time, right bool) bool {
+// allow reports whether an address may learn that its token is wrong.
+func (g *guesses) allow(from netip.Addr, now time.Time) bool {
 	from = clientOf(from)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	limit := g.wrong[from]
-	switch {
-	case right:
-		return limit == nil || limit.TokensAt(now) >= 1
-	case limit == nil:
+	if limit == nil {
 		limit = g.add(from)
 	}
 	return limit.AllowN(now, 1)

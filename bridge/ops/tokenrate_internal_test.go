@@ -14,15 +14,15 @@ func TestGuessersAreBounded(t *testing.T) {
 	ip := netip.MustParseAddr("10.0.0.0")
 	for range 5 * maxGuessers {
 		ip = ip.Next()
-		g.allow(ip, now, false)
+		g.allow(ip, now)
 	}
 	if n := len(g.wrong); n > maxGuessers || n < maxGuessers/2 {
 		t.Errorf("%d addresses are stored, want at most %d", n, maxGuessers)
 	}
 	for range 2 * guessBurst {
-		g.allow(ip, now, false)
+		g.allow(ip, now)
 	}
-	if g.allow(ip, now, false) {
+	if g.allow(ip, now) {
 		t.Error("the last address is not slowed")
 	}
 }

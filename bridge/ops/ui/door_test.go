@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/ops"
+	roles "exportbridge/bridge/ops/door"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
 )
@@ -166,4 +167,25 @@ func TestTimeForms(t *testing.T) {
 		}
 		p.wait(fmt.Sprintf(`import('./dialogs.js').then((m) => { window.utcOf = m.utc(%q); }) && window.utcOf === %q`, text, want))
 	}
+}
+
+// Where reading requires a token, the page asks for one first, and the live connection
+// sends it. A token that may only read unlocks no action.
+func TestLogin(t *testing.T) {
+	reader, line, err := roles.New(roles.Identity{Name: "bob", Role: roles.Read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := visit(t, newDoor(t, ops.Config{Tokens: bridge.Secret(line)}), 1280, "status of 401")
+	p.write("#token", "wrong")
+	p.click("#token-dialog [type=submit]")
+	p.sees("#token-dialog .problem", "Invalid token.")
+	p.set("#token", reader)
+	p.click("#token-dialog [type=submit]")
+	p.sees("#link", "Live")
+	p.sees("#state-name", "Running")
+	p.click("#pause")
+	p.set("#token", reader)
+	p.click("#token-dialog [type=submit]")
+	p.sees("#token-dialog .problem", "This token may only read.")
 }

@@ -186,7 +186,7 @@ func (f *fakeBridge) session(w http.ResponseWriter, r *http.Request) {
 			streams = append(streams, f.reports[i].Stream)
 		}
 		return object{
-			"version": "v1.4.2", "now": time.Now(), "write": f.mayAct(r), "needs_token": f.token != "",
+			"version": "v1.4.2", "now": time.Now(), "read": true, "write": f.mayAct(r), "needs_token": f.token != "",
 			"show_events": f.showEvents, "streams": streams,
 		}
 	})

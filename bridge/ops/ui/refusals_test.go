@@ -20,14 +20,14 @@ var refusals = []struct {
 	answer
 	says string
 }{
-	{answer{401, object{"error": "the admin token is wrong",
-		"hint": "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}}, "The admin token is wrong."},
+	{answer{401, object{"error": "the token is wrong",
+		"hint": "Authorization: Bearer <token>"}}, "The token is wrong."},
 	{answer{403, object{"error": "cross-site request", "hint": "add ops.example.com to HTTP_ALLOWED_HOSTS"}},
 		"Cross-site request. Add ops.example.com to HTTP_ALLOWED_HOSTS."},
 	{answer{421, object{"error": "unknown Host name", "hint": "add it to HTTP_ALLOWED_HOSTS, or use the IP address"}},
 		"Unknown Host name. Add it to HTTP_ALLOWED_HOSTS, or use the IP address."},
-	{answer{429, object{"error": "the admin token is wrong; too many wrong tokens from 10.0.0.7",
-		"hint": "send the right one"}}, "The admin token is wrong; too many wrong tokens from 10.0.0.7."},
+	{answer{429, object{"error": "the token is wrong; too many wrong tokens from 10.0.0.7",
+		"hint": "send the right one"}}, "The token is wrong; too many wrong tokens from 10.0.0.7."},
 	{answer{503, object{"error": "Redis does not answer", "hint": "redis-cli ping"}},
 		"Redis does not answer. Run redis-cli ping."},
 	{answer{400, object{"error": "datetime: 2030-01-01T00:00:00Z is in the future", "hint": `"latest": true`}},
@@ -167,7 +167,7 @@ func TestSlowedAddress(t *testing.T) {
 		p.click("#token-dialog [type=submit]")
 		p.wait(`!document.querySelector('#token-dialog').hasAttribute('aria-busy')`)
 		return strings.HasPrefix(read[string](p, `document.querySelector('#token-dialog .problem').innerText`),
-			"The admin token is wrong; too many wrong tokens from 127.0.0.1.")
+			"The token is wrong; too many wrong tokens from 127.0.0.1.")
 	})
 	p.set("#token", right)
 	p.click("#token-dialog [type=submit]")

@@ -183,7 +183,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	if places := l.fill(&s.Process, ""); places[memoryVariable].kind == FromDefault {
 		s.Memory = memoryOf(l.memory)
 	}
-	l.fill(&s.HTTP, "")
+	s.HTTP.TokensFile = l.fill(&s.HTTP, "")["HTTP_TOKENS"].rereadable()
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
 		l.fill(&s.Cursor, "")

@@ -105,7 +105,7 @@ func TestDevicesAreRejected(t *testing.T) {
 func TestReadableSecrets(t *testing.T) {
 	t.Parallel()
 	file := func(mode os.FileMode) string {
-		path := writeFile(t, "key", "sesame")
+		path := writeFile(t, "key", "sesame-sesame-sesame")
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

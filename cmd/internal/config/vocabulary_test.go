@@ -26,7 +26,7 @@ func TestUnknown(t *testing.T) {
 		{"KAFKA_BOOTSTRAP_SERVERS", "x", "KAFKA_BOOTSTRAP_SERVERS is not a setting; did you mean KAFKA_BROKERS?"},
 		{"KAFKA_PASSWORD_FILE", "x", "KAFKA_PASSWORD_FILE is not a setting; did you mean KAFKA_SASL_PASSWORD_FILE?"},
 		{"KAFKA_SECURITY_PROTOCOL", "x", "KAFKA_SECURITY_PROTOCOL is not a setting; did you mean KAFKA_TLS_ENABLED?"},
-		{"HTTP_TOKEN", "x", "HTTP_TOKEN is not a setting; did you mean HTTP_ADMIN_TOKEN?"},
+		{"HTTP_TOKEN", "x", "HTTP_TOKEN is not a setting; did you mean HTTP_TOKENS?"},
 		{"EXPORT_KEY_FILE", "x", "EXPORT_KEY_FILE is not a setting; did you mean EXPORT_API_KEY_FILE?"},
 		{"REDIS_DB", "1", "REDIS_DB is not a setting; did you mean REDIS_URL?"},
 		{"STREAM_EVENTS_KAFKA_BOOTSTRAP_SERVERS", "x", "STREAM_EVENTS_KAFKA_BOOTSTRAP_SERVERS is not a setting of stream events; did you mean KAFKA_BROKERS?"},

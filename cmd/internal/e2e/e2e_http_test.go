@@ -182,8 +182,8 @@ func (s *stage) wantInHistory() {
 		Who, Reason string
 	}
 	want := []change{
-		{bridge.KindRewind, "http:127.0.0.1", "bad deploy"}, {bridge.KindResume, "http:127.0.0.1", "it is done"},
-		{bridge.KindPause, "http:127.0.0.1", "the vendor migrates"},
+		{bridge.KindRewind, "http:admin@127.0.0.1", "bad deploy"}, {bridge.KindResume, "http:admin@127.0.0.1", "it is done"},
+		{bridge.KindPause, "http:admin@127.0.0.1", "the vendor migrates"},
 	}
 	changes := func(all []*bridge.Change) (list []change) {
 		for _, c := range all {

@@ -192,7 +192,7 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 
 // logAccess logs what clients of the HTTP server may do.
 func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
-	if cfg.AdminToken == "" && !cfg.Local() {
+	if cfg.AdminToken == "" && cfg.Tokens == "" && !cfg.Local() {
 		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint,
 			"set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}

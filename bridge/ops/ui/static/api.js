@@ -23,7 +23,8 @@ export class ApiError extends Error {
 const readTimeout = 15_000;
 const actTimeout = 60_000; // the stream's owner acknowledges between two batches
 
-async function send(path, options) {
+// send is fetch with the token; an answer that is none of success is an ApiError.
+export async function send(path, options) {
   const headers = { ...options.headers };
   const secret = options.token ?? token.get();
   if (secret) headers.Authorization = `Bearer ${secret}`;
@@ -55,19 +56,6 @@ async function problem(response) {
   } catch { /* a proxy's page, not an answer of ours */ }
   const hint = foreign[status] ?? (status >= 500 ? 'check that the bridge runs and that the proxy reaches it' : 'check the proxy');
   return new ApiError(status, `HTTP status ${status}, not from the bridge`, hint, false);
-}
-
-// refusal is why a path is not answered; null if it is.
-export async function refusal(path) {
-  const stop = new AbortController();
-  try {
-    await send(path, { signal: stop.signal });
-    return null;
-  } catch (error) {
-    return error;
-  } finally {
-    stop.abort();
-  }
 }
 
 export async function getJSON(path, secret) {

@@ -9,7 +9,7 @@ import { compact, duration, explain, rate, span } from './format.js';
 import { History } from './history.js';
 import { Jobs } from './jobs.js';
 import { Meter } from './metrics.js';
-import { model, now, refreshed, report } from './model.js';
+import { mayRead, model, now, refreshed, report } from './model.js';
 import * as overview from './overview.js';
 import { Letters, Log, Samples } from './panels.js';
 import { Streams } from './streams.js';
@@ -39,7 +39,7 @@ function render() {
   renderSession();
   const none = model.session.streams.length === 0;
   const all = model.stream === '';
-  $('empty').hidden = !none;
+  $('empty').hidden = !none || !mayRead();
   $('page').hidden = $('footer').hidden = none;
   if (none) return;
   $('page').classList.toggle('overview', all);
@@ -126,7 +126,7 @@ function takeSession(session) {
 
 function signedIn(session) {
   if (session) takeSession(session);
-  else loadSession().catch(() => {}); // the link says that nobody answers
+  else loadSession().then(() => { if (!mayRead()) location.reload(); }).catch(() => {}); // the link says that nobody answers
 }
 
 async function loadStatus() {
@@ -321,6 +321,11 @@ function start() {
 async function begin() {
   try {
     await loadSession();
+    if (!mayRead()) {
+      $('loading-text').textContent = 'Reading requires a token. Reload the page to enter it.';
+      actions.unlock(begin);
+      return;
+    }
     start();
     refreshAll();
   } catch (error) {

@@ -4,7 +4,7 @@
 import { ApiError, getJSON, post, streamPath, token } from './api.js';
 import { $, name, setText, toast } from './dom.js';
 import { again, clock, instant, place, plural, sentence } from './format.js';
-import { mayAct, model, now, whyNot } from './model.js';
+import { mayAct, mayRead, model, now, whyNot } from './model.js';
 import { ask, Steps } from './steps.js';
 
 // Actions are the dialogs. refreshed is called after anything that changed the
@@ -38,7 +38,7 @@ export class Actions {
     input.value = '';
     ask($('token-dialog'), async () => {
       const session = await getJSON('api/v1/session', input.value.trim());
-      if (!session.write) throw new ApiError(401, 'invalid token', 'paste the content of HTTP_ADMIN_TOKEN_FILE');
+      if (!session.read || (mayRead() && !session.write)) throw new ApiError(401, session.name ? 'this token may only read' : 'invalid token', 'paste your token, or the content of HTTP_ADMIN_TOKEN_FILE');
       token.set(input.value.trim());
       input.value = '';
       $('token-dialog').close();

@@ -52,6 +52,8 @@ function head({ live: l, checkpoint: c }) {
   return { epoch: c.epoch, seq: c.seq, kind: 'data', at: c.written_at, events: c.events, pages: c.pages, cursor_hash: c.cursor_hash, position: c.position_time };
 }
 
+export const mayRead = () => model.session?.read ?? true;
+
 export const mayAct = () => Boolean(model.session?.write);
 
 export const serverNames = { api: 'the export API', kafka: 'Kafka', redis: 'Redis' };

@@ -16,6 +16,7 @@ func Commands(a *cli.App) []*cobra.Command {
 		newTopicsCommand(a),
 		newAlertsCommand(a),
 		newDashboardCommand(a),
+		newTokenCommand(a),
 		NewHealthcheckCommand(a),
 	}
 }

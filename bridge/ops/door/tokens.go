@@ -1,0 +1,97 @@
+// Package door knows the tokens of the HTTP server: whom each belongs to, and what he may
+// do.
+package door
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Role is what the owner of a token may do.
+type Role string
+
+// The roles. Act includes Read.
+const (
+	Read Role = "read"
+	Act  Role = "act"
+)
+
+// MinToken is the length in bytes below which a token can be guessed: none is accepted.
+const MinToken = 16
+
+// Identity is who sends a request. Name is empty for a client on this machine that needs no
+// token.
+type Identity struct {
+	Name string
+	Role Role
+}
+
+// Tokens are identities by the SHA-256 of their tokens. A token is random, so that neither
+// its hash nor the time of a lookup tells how to guess it. Nobody may change Tokens in use.
+type Tokens map[[sha256.Size]byte]Identity
+
+// namePattern keeps names from breaking lines of logs, and from looking like an address.
+var namePattern = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9._-]{0,63}$`)
+
+// Add adds a token of MinToken bytes or more.
+func (t Tokens) Add(token string, who Identity) { t[sha256.Sum256([]byte(token))] = who }
+
+// Find returns the owner of a token.
+func (t Tokens) Find(token string) (Identity, bool) {
+	who, ok := t[sha256.Sum256([]byte(token))]
+	return who, ok && len(token) >= MinToken
+}
+
+// Parse reads lines of the form NAME ROLE HASH, with the hash in hexadecimal digits. Empty
+// lines and those that begin with # are ignored. A name may have several tokens, so that
+// the old one is valid until the new one is in use.
+func Parse(text string) (Tokens, error) {
+	tokens := make(Tokens)
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("line %d has %d fields, want NAME ROLE HASH", n, len(fields))
+		}
+		who := Identity{fields[0], Role(fields[1])}
+		if err := who.check(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		hash, err := hex.DecodeString(fields[2])
+		if err != nil || len(hash) != sha256.Size {
+			return nil, fmt.Errorf("line %d: the hash is not a SHA-256 in %d hexadecimal digits", n, 2*sha256.Size)
+		}
+		if other, ok := tokens[[sha256.Size]byte(hash)]; ok {
+			return nil, fmt.Errorf("line %d: the hash is that of %s too", n, other.Name)
+		}
+		tokens[[sha256.Size]byte(hash)] = who
+	}
+	return tokens, lines.Err()
+}
+
+func (i Identity) check() error {
+	switch {
+	case !namePattern.MatchString(i.Name):
+		return fmt.Errorf("name %.64q is not a letter, then up to 63 letters, digits, and . _ -", i.Name)
+	case i.Role != Read && i.Role != Act:
+		return fmt.Errorf("role %.64q is not %s or %s", i.Role, Read, Act)
+	}
+	return nil
+}
+
+// New returns a random token, and its line for Parse.
+func New(who Identity) (token, line string, err error) {
+	if err := who.check(); err != nil {
+		return "", "", err
+	}
+	token = rand.Text() + rand.Text()
+	return token, fmt.Sprintf("%s %s %x", who.Name, who.Role, sha256.Sum256([]byte(token))), nil
+}
