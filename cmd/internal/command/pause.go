@@ -32,12 +32,14 @@ func newPauseCommand(a *cli.App) *cobra.Command {
 		Use:   "pause",
 		Short: "Pause a stream, or many",
 		Long: `Pause a stream. The command acts at once: it has no dry run and needs no
---execute. With --all or --match, it is a dry run without --execute; it goes on
-after a failure, and names the streams that failed. The bridge commits the batch in flight, then stops calling the API.
+--execute. The bridge commits the batch in flight, then stops calling the API.
 The pause lasts until "exportbridge resume", or for --duration, and survives
 restarts and failovers. A bounded run (--once, --max-events, --until or
 EXPORT_END) of a paused stream is rejected. Without a running bridge, the
-command applies the pause itself.`,
+command applies the pause itself.
+
+With --all or --match, the command is a dry run without --execute. It goes on
+after a failure, and names the streams that failed.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause
   exportbridge pause --match 'acme-*' --reason "vendor migration" --execute`,

@@ -28,10 +28,11 @@ var documentCodes = map[string]int{
 	`exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`:                      1, // not so old
 	"exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8 --execute": 1,
 	// the stream's own
-	"exportbridge backfill --resume k3xq7a --execute": 1,
-	"exportbridge backfill cancel k3xq7a --execute":   1,
-	"exportbridge dlq show 0:17":                      1,
-	"exportbridge dlq retry 0:17 2:4":                 1,
+	"exportbridge backfill --resume k3xq7a --execute":                           1,
+	"exportbridge backfill cancel k3xq7a --execute":                             1,
+	"exportbridge dlq show 0:17":                                                1,
+	`exportbridge pause --match 'acme-*' --reason "vendor migration" --execute`: 2,
+	"exportbridge dlq retry 0:17 2:4":                                           1,
 }
 
 // documentFiles are the files that the documents' commands write and read.
