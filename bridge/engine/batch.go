@@ -32,7 +32,7 @@ type sizer struct {
 	items   int           // of the last page
 }
 
-// begin notes that the next page follows none.
+// begin resets the sizer before the first page.
 func (s *sizer) begin(pageSize int) { s.items, s.waiting = pageSize, 0 }
 
 // short notes a page, and reports whether it is probably the end for now: it has at

@@ -185,7 +185,7 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
 	case cmd.BaseEpoch != j.committed.Epoch && (cmd.Kind != bridge.KindReset || j.rival.Zero() ||
 		cmd.BaseEpoch != j.rival.Epoch):
-		// Of two histories who asks can only have seen the store's.
+		// If two histories exist, whoever sent the command has seen that of the store.
 		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d",
 			j.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
@@ -250,8 +250,8 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 	return c
 }
 
-// acceptTopics has an operator's reset accept the topics as they are, and says what it
-// accepts with them: it may have been asked for before anybody knew.
+// acceptTopics makes an operator's reset accept the topics as they are. It returns what
+// is lost there: the operator may not have known when he sent the command.
 func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd bridge.Command,
 	losses *incidents) (string, error) {
 	if cmd.Kind != bridge.KindReset || s.topics != nil || !s.open {
@@ -271,11 +271,11 @@ func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd b
 	return fault.Error(), nil
 }
 
-// answer tells who asked. A lost answer is no fault: the command stays in the
-// inbox, is offered again, and is recognised by its id. What was not applied is
-// answered only once that is recorded: until then another session may apply it.
-// What was applied is said, whatever is recorded. A refusal that does not count
-// leaves the answer to another session: for Apply that is ErrFenced.
+// answer answers a command. A lost answer is no fault: the command stays in the inbox, is
+// offered again, and is recognised by its id. A refusal is answered only once it is
+// recorded: until then another session may apply the command. An applied command is
+// answered in any case. A refusal that does not count leaves the answer to another
+// session: for Apply that is ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
 	a.By, a.At = r.e.cfg.Owner, time.Now().UnixMilli()
 	first, err := r.e.ports.Inbox.Answer(ctx, cmd, by, a)

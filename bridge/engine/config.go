@@ -47,13 +47,13 @@ type Config struct {
 	// EndExplicit is set if a member of each page says whether more pages follow: a
 	// full page without a next one is then the end of the results.
 	EndExplicit bool
-	// LookBack is how far before its watermark an item may be listed again of a stream
-	// whose Origin.Follow is bridge.FollowWindows. ChangedIsNew is set if an item with a known id and time,
-	// and other bytes, is another event there.
+	// LookBack is how far before its watermark a stream whose Origin.Follow is
+	// bridge.FollowWindows may list an item again. ChangedIsNew is set if an item with a
+	// known id and time, but other bytes, is another event there.
 	LookBack     time.Duration
 	ChangedIsNew bool
-	// KeyPointer is where the key of an item was set to be, for a warning if it is
-	// nowhere; empty if items need no key.
+	// KeyPointer is the setting for the key of an item, for a warning if no item has one
+	// there; empty if items need no key.
 	KeyPointer string
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string

@@ -101,9 +101,9 @@ func (pf *prefetcher) stop() {
 	pf.load.bytes.Store(0)
 }
 
-func (l fetchResult) release() {
-	if l.page != nil {
-		l.page.Release()
+func (f fetchResult) release() {
+	if f.page != nil {
+		f.page.Release()
 	}
 }
 

@@ -20,12 +20,12 @@ const (
 	mirrorForeign = 30 * time.Second
 )
 
-// mirror copies the sink's committed checkpoints to the store, concurrently
-// with the commit loop: exactly once the store is a copy, and an unreachable
-// store must not delay the data. Of several commits only the newest is written,
-// and always the first of each epoch, which the history needs.
+// mirror copies the sink's committed checkpoints to the store, concurrently with the
+// commit loop: in exactly-once mode the store is a copy, and an unreachable store must
+// not delay the data. Of several commits only the newest is written, and always the
+// first of each epoch, which the history needs.
 //
-// At least once there is no mirror: the commit loop itself stores each
+// In at-least-once mode there is no mirror: the commit loop itself stores each
 // checkpoint before it goes on.
 type mirror struct {
 	e    *Engine

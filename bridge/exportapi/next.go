@@ -108,12 +108,12 @@ func (r *pageReader) init(cfg *Config, requests *requests, faults *faults, decod
 	r.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
 }
 
-// lookout looks at a decoded page before its decoder goes on.
+// lookout inspects a page between decoding and the reuse of its decoder.
 type lookout func(d *pageDecoder)
 
-// next sets the cursor of a page: of a simple one by its end if that tells it. A first
-// page that ends the results may say otherwise elsewhere. If the page had to be decoded,
-// look, unless nil, looks at it.
+// next sets the cursor of a page. For a simple page the end of the body has the cursor,
+// except on a first page that ends the results: it may have the cursor elsewhere. If the
+// page had to be decoded, next passes it to look, unless look is nil.
 func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lookout) *bridge.Fault {
 	if r.simple {
 		if cursor, ok := scan.TailCursor(p.Body, r.name, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {

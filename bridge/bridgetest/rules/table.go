@@ -140,7 +140,7 @@ var All = []Rule{
  	return nil
  }
 
- // sift takes the page's items out of what is left of the tail, leaves in the
+ // sift removes the page's items from t.left, leaves in the
 `}},
 	},
 	{

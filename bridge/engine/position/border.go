@@ -12,7 +12,7 @@ import (
 // leastHold is the least number of items that are kept of the page before.
 const leastHold = 16
 
-// Repeats is what a page has of the page before.
+// Repeats counts what a page repeats of the page before.
 type Repeats struct {
 	// Items counts the items that ended the page before, by id and bytes.
 	Items int
@@ -21,14 +21,15 @@ type Repeats struct {
 	// Same is true if it has as many items as the page before, more than one, and
 	// ends as that did: the API ignored the cursor.
 	Same bool
-	// Full is true if all items that were kept of the page before are there: more
-	// may be, which were not.
+	// Full is true if the page has all items that were kept of the page before. It may
+	// repeat earlier ones too, which were not kept.
 	Full bool
 }
 
-// MarkBorder marks the items of a page, as listed, that are in the border of the
-// position it was fetched at. Only items with an id are: others may be equal by
-// chance. One pass over the ids finds the few whose bytes are worth a hash.
+// MarkBorder marks the items of a page that are in the border of the position the page
+// was fetched at. The page must be as listed. Items without an id are never marked: they
+// may be equal by chance. One pass over the ids finds the few items whose bytes are worth
+// a hash.
 func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	border := before.Items
 	if len(border) == 0 {
@@ -56,10 +57,10 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	return r
 }
 
-// markInclusiveEnd marks all items of a page that has the items of the page before, where
-// it is the end of the results of an API that lists from its cursor on, inclusive: it
-// names its own cursor and is no full page, so that the API holds nothing back. Only
-// items with an id tell pages apart.
+// markInclusiveEnd is for APIs that list from the cursor's item on, inclusive. It marks
+// all items of a page that repeats the page before at the end of the results: the page
+// names its own cursor and is not full, so that the API holds nothing back. Only items
+// with an id tell pages apart.
 func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 	noID := func(e bridge.Event) bool { return e.ID == nil }
 	if !p.Tail() || len(p.Events) == 0 || p.Items >= pageSize || slices.ContainsFunc(p.Events, noID) {
@@ -71,8 +72,9 @@ func markInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
 	*r = Repeats{Items: len(p.Events), Whole: true}
 }
 
-// nextBorder returns the border after a page, of which nothing is dropped yet. While
-// the cursor stays, and over a page without other items, that of the page before stays.
+// nextBorder returns the border after a page of which nothing is dropped yet. The border
+// stays as it is while the cursor stays, and over a page that has only items of the page
+// before.
 func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) bridge.Border {
 	b, r := at.Border, found.Repeats
 	if rules.Listing {
@@ -111,14 +113,14 @@ func dropBorder(p *bridge.Page) (dropped int) {
 	return listed - len(p.Events)
 }
 
-// Hold is how many items to keep of a page after an overlap, where a page has so
-// many items at most: twice the largest overlap so far.
+// Hold returns how many items to keep of a page after an overlap: twice the largest
+// overlap so far, at most a page.
 func Hold(held int, r Repeats, page int) int {
 	return max(held, leastHold, min(2*r.Items, max(page, leastHold)))
 }
 
-// KeepItems makes the last items of a page, as listed, that have an id those of its
-// border.
+// KeepItems puts the last items of a page that have an id into its border. The page must
+// be as listed.
 func KeepItems(b *bridge.Border, p *bridge.Page, hold int) {
 	last := p.Events[max(0, len(p.Events)-hold):]
 	b.Items, b.Of = make(bridge.BorderItems, 0, len(last)), len(p.Events)
@@ -132,8 +134,8 @@ func KeepItems(b *bridge.Border, p *bridge.Page, hold int) {
 	}
 }
 
-// isFirstPage reports whether a page at a later cursor is the first page: it leads
-// where that one led. An API that has forgotten a cursor may answer so.
+// isFirstPage reports whether a page at a later cursor is the first page, since both lead
+// to the same cursor. An API that has forgotten a cursor may answer so.
 func isFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 	return first != bridge.CursorDigest{} && p.At.Cursor != "" && !p.Tail() && p.Items > 0 &&
 		bridge.DigestCursor(p.Next) == first
@@ -142,8 +144,8 @@ func isFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 // seed is that of all hashes that only this process knows.
 var seed = maphash.MakeSeed()
 
-// FirstItems returns a hash of the first items of a page, as listed, which tells
-// within a process whether two pages begin with the same ones.
+// FirstItems returns a hash of the first items of a page as listed. Within a process,
+// equal hashes mean that two pages begin with the same items.
 func FirstItems(p *bridge.Page) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -170,8 +172,8 @@ func times(p *bridge.Page) (least, greatest int64, ok bool) {
 	return least, greatest, len(p.Events) > 0
 }
 
-// tailFrom returns the least time of the tail after a page that ends the results,
-// where from was that of the tail before: 0 if it is unknown.
+// tailFrom returns the least time of the tail after a page that ends the results, 0 if it
+// is unknown. The least time of the tail before was from.
 func tailFrom(p *bridge.Page, from int64, empty bool) int64 {
 	least, _, ok := times(p)
 	switch {

@@ -7,29 +7,28 @@ import (
 )
 
 const (
-	// CodeOlder is the code of the fault of a page that may be another one than the
-	// cursor's.
+	// CodeOlder is the code of the fault of a page that may not belong to the cursor.
 	CodeOlder = "older-page"
 	// CodeCycle is the code of the fault of a page that leads nowhere.
 	CodeCycle = "cycle"
 )
 
-// Dead letters are for exceptions. Where all items are unreadable, what reads
-// them is wrong, and the stream stops before it fills their topic.
+// Dead letters are for exceptions. If all items are unreadable, the settings are wrong,
+// and the stream stops before it fills the topic of dead letters.
 const (
-	// mappingPage is from how many items on the first page of a stream is
-	// judged by itself: a few may all be exceptions.
+	// mappingPage is how many items the first page must have to stop the stream by
+	// itself: a few may all be exceptions.
 	mappingPage = 10
-	// mappingFirst is how many items a stream may have from its beginning on of
-	// which none could be read, mappingLast how many later in a row.
+	// mappingFirst is how many unreadable items a stream may begin with, mappingLast how
+	// many it may have in a row later.
 	mappingFirst = 100
 	mappingLast  = 1000
 )
 
-// checkOlder suspects a page that lists nothing of the tail, but only items older than
-// it by more than Rules.Overlap: an API that has forgotten the cursor may answer with
-// another page. It is refused only where the request without a cursor begins with the
-// same items. An unknown time says nothing.
+// checkOlder suspects a page that lists no item of the tail, and only items older than
+// the tail by more than Rules.Overlap: an API that has forgotten the cursor may answer
+// with another page. The engine refuses the page only if the request without a cursor
+// begins with the same items. A page with an unknown time is not suspected.
 func (at *Position) checkOlder(p *bridge.Page, rules *Rules, found *Findings) error {
 	from := at.Border.TailFrom
 	if at.Carried > 0 || len(at.Tail) == 0 || from == 0 {
@@ -83,7 +82,7 @@ func (at *Position) checkSource(got bridge.SourceIdentity) error {
 		return nil
 	}
 	if *have == (bridge.SourceIdentity{}) {
-		if news := at.RewindEnd; news != nil && news.Source != (bridge.SourceIdentity{}) && news.Source != got {
+		if end := at.RewindEnd; end != nil && end.Source != (bridge.SourceIdentity{}) && end.Source != got {
 			at.RewindEnd = nil
 		}
 		*have = got
@@ -92,9 +91,9 @@ func (at *Position) checkSource(got bridge.SourceIdentity) error {
 	return have.Conflict(got)
 }
 
-// checkReadable counts the unreadable items in a row and refuses a page that makes them
-// too many. The count goes with the checkpoint: pages that are read again count
-// once, and restarts do not begin anew.
+// checkReadable counts the unreadable items in a row, and refuses a page with which they
+// are too many. The checkpoint has the count: a page that is read again counts once, and
+// a restart keeps the count.
 func (at *Position) checkReadable(p *bridge.Page, rules *Rules) error {
 	row, none := at.Unreadable, at.Unreadable == at.Events
 	first := -1
@@ -118,8 +117,8 @@ func (at *Position) checkReadable(p *bridge.Page, rules *Rules) error {
 	return nil
 }
 
-// mappingFault says of a page that its items cannot be read, with one of them
-// as a sample, never what is in it.
+// mappingFault is the fault of a page whose items cannot be read. It describes one of
+// them, never its content.
 func mappingFault(p *bridge.Page, sample int, row int64) *bridge.Fault {
 	e, page := &p.Events[sample], "first page"
 	if p.At.Cursor != "" {

@@ -20,24 +20,23 @@ func cursorDigest(cursor string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// Visited is the last cursors that the stream went through. It is a value: one with
-// a cursor added leaves the other as it was, up to cycleMemory cursors behind. Those
-// made of one value share a memory, and of two that went apart only the later one
-// counts. The zero value is no cursor. Not for concurrent use.
+// Visited holds the last cursors that the stream went through. It is a value: adding a
+// cursor leaves the old value valid, for the next cycleMemory cursors. Values made from
+// one value share memory; if two of them add different cursors, only the later one is
+// right. The zero value has no cursor. Not for concurrent use.
 type Visited struct {
 	memory *cursorMemory
 	n      int // how many were added
 }
 
-// cursorMemory holds the cursors of one value and of those it was made of: the cursor
-// that was added as the nth is in ring[n%len]. It is twice as large as what one value
-// remembers.
+// cursorMemory holds the cursors of a value and of the values it was made from. The nth
+// added cursor is in ring[n%len]. The ring is twice as large as what one value remembers.
 type cursorMemory struct {
 	known map[uint64]int
 	ring  []uint64
 }
 
-// recentVisited is the memory of a checkpoint that this process has not written.
+// recentVisited returns the cursors in a checkpoint that another process wrote.
 func recentVisited(t bridge.RecentCursors) (v Visited) {
 	for _, digest := range t {
 		v = v.add(digest)

@@ -1,4 +1,4 @@
-// Package position is the position of a stream as a value, and how a page changes
-// it: what was published of a page before, which cursors were read, and what an
-// empty page says. It has no clock, no context, no log and no I/O.
+// Package position has the position of a stream as a value, and how a page changes it:
+// which items of earlier pages are published, which cursors were read, and what an empty
+// page means. It uses no clock, context, log or I/O.
 package position

@@ -9,23 +9,22 @@ import (
 const (
 	// EmptyAllowance is how many empty pages in a row are followed at once.
 	EmptyAllowance = 3
-	// emptyPatience is how many empty pages that lead on are followed where
-	// nothing tells them from the end of the results.
+	// emptyPatience is how many empty pages with a new cursor are followed if nothing
+	// tells them from the end of the results.
 	emptyPatience = 2000
-	// emptyStep is how much longer the wait is behind each of them.
+	// emptyStep is by how much each of them lengthens the wait.
 	emptyStep = 200 * time.Microsecond
-	// recentEvent is how old the newest event is at most where a stream was at
-	// the end of an export.
+	// recentEvent is the maximum age of the newest event of a stream that is at the end
+	// of the results.
 	recentEvent = time.Minute
 	// gained is how far the position must gain on the clock within gainWindow
 	// to show that the stream catches up.
 	gained, gainWindow = 10 * time.Second, time.Minute
 )
 
-// EmptyRun is how the stream stands with empty pages that lead on to a new cursor.
-// They can be a part of the export where nothing matches, or the end of the
-// results of an API that hands out a new cursor with each answer. The API's
-// answers look the same, so this is the rule:
+// EmptyRun counts empty pages with a new cursor. They can be a part of the export where
+// nothing matches, or the end of the results of an API that hands out a new cursor with
+// each answer. Both look the same, so this is the rule:
 //
 //   - Where the API marks its end otherwise, by no cursor, the same one twice in
 //     a row (once may be chance), or a circle, such pages are not the end.
@@ -36,10 +35,10 @@ const (
 //     with each page, up to the poll interval. So 1,000 pages take two minutes,
 //     and an API that is misread is asked once a poll interval in the end.
 //
-// Events alone do not begin the count anew: an export that lists its events
-// hours late, one at a time, would be asked without pause. They do when the
-// position gains on the clock, as it does while the stream catches up. A stream
-// begins with EmptyRun{Allowance: EmptyAllowance}.
+// An event alone does not reset the count: an export that lists its events hours late,
+// one at a time, would be asked without pause. An event resets it while the position
+// gains on the clock, as it does while the stream catches up. A stream begins with
+// EmptyRun{Allowance: EmptyAllowance}.
 type EmptyRun struct {
 	Allowance int  // empty pages that are still followed at once
 	Empties   int  // empty pages in a row
@@ -52,7 +51,7 @@ type EmptyRun struct {
 	at     time.Time // when that was so
 }
 
-// filled notes a page with items.
+// filled counts a page with items.
 func (p *EmptyRun) filled(page *bridge.Page, newest int64) {
 	p.Empties, p.Allowance = 0, EmptyAllowance
 	p.look(page, newest)
@@ -65,7 +64,7 @@ func (p *EmptyRun) filled(page *bridge.Page, newest int64) {
 	p.newest, p.at = newest, page.RequestedAt
 }
 
-// Skipped notes an empty page that leads on.
+// Skipped counts an empty page with a new cursor.
 func (p *EmptyRun) Skipped(page *bridge.Page, newest int64) {
 	if p.spent == 0 {
 		p.look(page, newest)
@@ -75,7 +74,7 @@ func (p *EmptyRun) Skipped(page *bridge.Page, newest int64) {
 	p.Allowance = max(0, p.Allowance-1)
 }
 
-// look compares the newest event with the server's clock, if it tells.
+// look compares the newest event with the server's clock, if the page has its time.
 func (p *EmptyRun) look(page *bridge.Page, newest int64) {
 	p.recent = page.Time().Sub(time.UnixMilli(newest)).Abs() <= recentEvent
 }
@@ -91,7 +90,7 @@ func (p *EmptyRun) Continues(marksEnd bool) bool {
 	return !p.Ended() && (marksEnd || !p.recent && p.spent < emptyPatience)
 }
 
-// Wait is how long to wait before the next page.
+// Wait returns how long to wait before the next page.
 func (p *EmptyRun) Wait(poll time.Duration) time.Duration {
 	if p.Allowance > 0 {
 		return 0

@@ -7,19 +7,19 @@ import (
 	"exportbridge/bridge"
 )
 
-// Position is where a stream is, and what is remembered of the way there. It is a
-// value: Take returns the next one and leaves this one as it was, so that going back
-// is an assignment. Values made of one share what they look things up in, so all of
-// them are for one goroutine.
+// Position is where a stream is, and what it remembers of the way there. It is a value:
+// Take returns the next one and leaves this one as it was, so that going back is an
+// assignment. Values made from one value share lookup tables, so all of them belong to
+// one goroutine.
 type Position struct {
 	// Checkpoint is what a commit at the position writes. What only the commit knows,
-	// such as version and writer, is that of the one before.
+	// such as version and writer, is still that of the commit before.
 	bridge.Checkpoint
-	// Empty goes with the checkpoint: a restart reads pages once more, and must not
-	// count them twice.
+	// Empty goes back with the checkpoint: pages that are read again must not count
+	// twice.
 	Empty EmptyRun
-	// Trusted is FirstItems of a page that lists only items from before the tail of
-	// its cursor, and yet is not the first page; 0 is none.
+	// Trusted is FirstItems of a page that checkOlder suspected and that is not the first
+	// page; 0 is none.
 	Trusted uint64
 
 	left         uint64 // of the last page with items that was left behind
@@ -30,7 +30,7 @@ type Position struct {
 	scratch      *scratch
 }
 
-// Rules are the engine's settings that say how pages are taken.
+// Rules are the engine's settings for Take.
 type Rules struct {
 	PageSize, EmptyPages    int
 	TailLimit               int   // how many items a tail has at most
@@ -44,19 +44,20 @@ type Rules struct {
 
 func (r *Rules) window() bool { return r.End != 0 }
 
-// Known is what the topic holds already, loaded before a page is taken.
+// Known is what the topic already holds. It is loaded before Take.
 type Known struct {
-	// Published is needed while Overlaps: all that was published since Overlap.From.
+	// Published has all events published since Overlap.From. It is required while
+	// Overlaps.
 	Published bridge.PublishedIndex
-	// Marks is needed from where MarksFrom says so: a part of what was published
-	// before a rewind, nil if nothing is known.
+	// Marks has events published before a rewind, perhaps not all; nil if none is known.
+	// It is required once MarksFrom returns ok.
 	Marks bridge.PublishedIndex
 }
 
-// Findings is what was found on a page, besides the position after it.
+// Findings is what Take found on a page.
 type Findings struct {
-	// Repeats is what the page has of the page before. AtBorder of its items were
-	// dropped for it.
+	// Repeats counts what the page repeats of the page before. AtBorder items were
+	// dropped because of that.
 	Repeats
 	AtBorder int
 	Repeated int // dropped: the same bytes under the same id came earlier in the page
@@ -64,11 +65,11 @@ type Findings struct {
 	Vanished int // in the tail, but the API does not list it any more
 	Changed  int // in the tail, and came back with other bytes
 	Keyless  int // events without a key
-	// Widened is how many items of a page are kept from now on where the page had all
-	// those kept of the page before: earlier ones may be published twice. 0 elsewhere.
+	// Widened is how many items of a page are kept from now on, if the page repeats all
+	// that were kept: earlier ones may be published twice. Otherwise it is 0.
 	Widened int
-	// FullEnd is true if the page was full, and named no other page; Unread is what it
-	// had in place of a next page.
+	// FullEnd is true if the page was full and named no next page. Unread is what it had
+	// in place of one.
 	FullEnd bool
 	Unread  bridge.Unread
 	// Mark is how the page marked the end of the results, ContractUnknown if it did not.
@@ -77,8 +78,8 @@ type Findings struct {
 	Suspect uint64
 }
 
-// Begin goes on from c with nothing else remembered: the zero Checkpoint is a stream
-// of which nothing is known.
+// Begin returns the position at c with an empty memory. The zero Checkpoint is the
+// beginning of a new stream.
 func Begin(c bridge.Checkpoint) Position {
 	return Position{
 		Checkpoint: c, Empty: EmptyRun{Allowance: EmptyAllowance},
@@ -86,9 +87,8 @@ func Begin(c bridge.Checkpoint) Position {
 	}
 }
 
-// Rejoin goes on from a checkpoint that may come from another process: where it is
-// not the one that this process was at, the way to it is another's too, and so are
-// the items that were seen there.
+// Rejoin returns the position at a checkpoint that may come from another process. In that
+// case it forgets the cursors and items that this process has seen.
 func (at Position) Rejoin(c bridge.Checkpoint) Position {
 	if c.Version != at.Version || c.Cursor != at.Cursor || c.Session != at.Session {
 		at.visited, at.emptyCursors = recentVisited(c.RecentCursors), Visited{}
@@ -111,8 +111,8 @@ func (at *Position) Continues(rules *Rules) bool { return at.Empty.Continues(at.
 // Overlaps reports whether the stream is reading an overlap.
 func (at *Position) Overlaps() bool { return at.Overlap != nil && !at.Overlap.Done }
 
-// Shows reports whether a page lists an item that the checkpoint knows to be
-// published.
+// Shows reports whether a page lists an item that is published according to the
+// checkpoint.
 func (at *Position) Shows(p *bridge.Page) bool {
 	return p.At.Cursor == at.Cursor && MarkBorder(p, &at.Border).Items > 0 || at.listsTail(p)
 }
@@ -208,7 +208,8 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
 }
 
-// newest is behind the latest item of a page, and at most as of when it was listed.
+// newest returns the millisecond behind the latest item of a page, at most the time of
+// the listing.
 func newest(p *bridge.Page) (ms int64) {
 	for i := range p.Events {
 		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime {
@@ -245,10 +246,10 @@ func (at *Position) advance(p *bridge.Page, digest uint64, rules *Rules, found *
 	at.noteEmpty(p, rules, found)
 }
 
-// noteEmpty notes an empty page that leads on. One that leads back to an empty page
-// is the end of the results, since nothing lies between: some APIs hand out two
-// cursors in turn there. The stream follows it all the same, because what comes
-// next may be listed under either.
+// noteEmpty notes an empty page with a new cursor. A cursor that leads back to an empty
+// page is the end of the results, since nothing lies between: some APIs hand out two
+// cursors in turn there. The stream follows the cursor all the same, because the next
+// item may be listed under either.
 func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 	at.Empty.Circles = at.emptyCursors.Has(p.Next)
 	at.emptyCursors = at.emptyCursors.Add(p.At.Cursor)
@@ -268,9 +269,9 @@ func (at *Position) noteEmpty(p *bridge.Page, rules *Rules, found *Findings) {
 	}
 }
 
-// endIsFinal reports whether the end of the results at p is final for what the
-// stream exports. A window that lies partly in the future is not over before
-// its end has passed, by the server's clock if it tells.
+// endIsFinal reports whether nothing can follow the end of the results at p. A window
+// that ends in the future is not over before its end has passed, by the server's clock if
+// the page has its time.
 func (r *Rules) endIsFinal(p *bridge.Page) bool {
 	return !r.window() || !p.Time().Before(time.UnixMilli(r.End))
 }

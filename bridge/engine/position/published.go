@@ -15,8 +15,8 @@ func (at *Position) dropPublished(p *bridge.Page, known Known) {
 	}
 	o := *at.Overlap // the value before keeps its own
 	o.Dropped += drop(p, known.Published.Match)
-	// The index of the marks goes further back. Which equal events without an id are
-	// dropped already it cannot tell.
+	// Marks goes further back, but cannot tell which equal events without an id are
+	// already dropped.
 	if known.Marks != nil {
 		o.Dropped += drop(p, func(e *bridge.Event) bool { return e.ID != nil && known.Marks.Match(e) })
 	}
@@ -47,8 +47,8 @@ func drop(p *bridge.Page, which func(*bridge.Event) bool) (dropped int64) {
 // never marked, since consumers may ignore marked ones. Some republished events
 // stay unmarked: if there are too many for memory, or Kafka is too slow.
 func (at *Position) markRepublished(p *bridge.Page, known Known) {
-	news := at.RewindEnd
-	if news == nil {
+	end := at.RewindEnd
+	if end == nil {
 		return
 	}
 	marked := 0
@@ -59,15 +59,15 @@ func (at *Position) markRepublished(p *bridge.Page, known Known) {
 			marked++
 		}
 	}
-	at.passed = at.passed || bridge.CursorHash(p.At.Cursor) == news.CursorHash
+	at.passed = at.passed || bridge.CursorHash(p.At.Cursor) == end.CursorHash
 	if p.Tail() || at.passed && marked < len(p.Events) {
 		at.RewindEnd = nil
 	}
 }
 
-// MarksFrom returns since when the topic is to be read for Known.Marks, and from which
-// source, for a page to be the first one with events that may be in it; ok is false if
-// none may. An overlap drops its own.
+// MarksFrom returns the time from which the topic must be read for Known.Marks, and the
+// source, so that Marks covers the events of a page. It returns false if the page has no
+// event that can be marked. Events of an overlap are dropped, not marked.
 func (at Position) MarksFrom(p *bridge.Page) (from time.Time, source bridge.SourceIdentity, ok bool) {
 	if at.RewindEnd == nil || at.checkSource(p.Source) != nil || at.RewindEnd == nil { // another source ends the rewind
 		return time.Time{}, source, false

@@ -13,26 +13,26 @@ import (
 // TailFactor bounds a tail, and how long a carried one is kept, in pages.
 const TailFactor = 4
 
-// form is an item with an id as it stands: its identity and a hash of its bytes.
+// form is the identity of an item with an id, and a hash of its bytes.
 type form struct {
 	id  bridge.Identity
 	sum uint64
 }
 
-// forms are those of the tail's items, to notice items that changed and to tell items
-// of one id apart. Only this process knows them; a restart forgets, and takes what it
-// sees first for what was published. It is a value: its maps never change, a trimming
-// clones them before it learns.
+// forms are the forms of the tail's items. They show which items changed, and tell items
+// of one id apart. Only this process knows them: after a restart the form seen first is
+// assumed to be the published one. It is a value: its maps never change, and a trimming
+// clones them before it adds to them.
 type forms struct {
 	known map[form]struct{}
 	units map[bridge.Identity]int // how many of them an id has
 	// mutants are the other forms that came back under an id, each counted once.
 	mutants map[bridge.Identity]uint64
-	// missing counts the tail items that the last look at the tail missed.
+	// missing counts the tail's items that the last page at the cursor did not list.
 	missing int
 }
 
-// scratch is memory for one call of trim after the other.
+// scratch is memory that the calls of trim reuse.
 type scratch struct {
 	slots []int32
 	left  map[bridge.Identity]int // of the tail
@@ -110,9 +110,9 @@ func (at *Position) trim(p *bridge.Page, rules *Rules, r *Findings) error {
 	return nil
 }
 
-// sift takes the page's items out of what is left of the tail, leaves in the
-// page what was not in it, and returns the identities of all. What is carried does not
-// hold the items of the border: the page before listed them, and took them out of it.
+// sift removes the page's items from t.left, leaves in the
+// page the items that were not in it, and returns the identities of all. A carried tail has
+// no items of the border: the page before listed and removed them.
 func (t *trimming) sift(p *bridge.Page, divert bool, r *Findings) bridge.Tail {
 	var known, taken map[string]bool
 	var units map[bridge.Identity]int // of the tail
@@ -163,8 +163,8 @@ func formOf(id bridge.Identity, e *bridge.Event) form {
 	return form{id, maphash.Bytes(seed, e.Raw)}
 }
 
-// recognize takes from what is left of the tail the items that share their id
-// and whose forms are known to be in it. It returns their bytes.
+// recognize removes the page's items that share their id from t.left, if their forms are
+// known to be in the tail. It returns their bytes.
 func (t *trimming) recognize(p *bridge.Page) map[string]bool {
 	known := make(map[string]bool)
 	for i := range p.Events {
@@ -215,9 +215,9 @@ func (t *trimming) learn(is form) {
 	}
 }
 
-// changed notices an item of the tail that came back with other bytes. The tail
-// has so many items of its id, 0 or 1 if it is alone: as many forms as are seen
-// first are taken for theirs.
+// changed reports whether an item of the tail came back with other bytes. The tail has
+// units items of its id, 0 or 1 for a single one. The first units forms seen are assumed
+// to be theirs.
 func (t *trimming) changed(is form, units int) bool {
 	if t.units[is.id] < max(1, units) {
 		t.learn(is)
@@ -231,7 +231,7 @@ func (t *trimming) changed(is form, units int) bool {
 	return true
 }
 
-// own makes the maps of forms its own.
+// own clones the maps of forms before the first change.
 func (t *trimming) own() {
 	if t.owned {
 		return
