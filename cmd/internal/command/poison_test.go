@@ -178,7 +178,7 @@ func TestPoison(t *testing.T) {
 		}
 	}
 	// Their output is this program's own, or for programs.
-	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "cursor export"}
+	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "token", "cursor export"}
 	for _, cmd := range everyCommand(Program.Root()) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 		tested := !cmd.Runnable() || cmd.HasSubCommands()

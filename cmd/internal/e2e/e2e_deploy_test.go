@@ -198,11 +198,11 @@ func TestE2EKubernetes(t *testing.T) {
 	pod := set.Spec.Template.Spec
 	main := pod.Containers[0]
 	backends := startServers(t, owned{kafka: true, redis: true})
-	s := newStage(t, backends, exportsim.Config{Events: n, APIKey: "sesame"})
+	s := newStage(t, backends, exportsim.Config{Events: n, APIKey: "open-sesame-open-sesame"})
 	s.simulate()
 	secrets := t.TempDir()
 	for _, key := range []string{"api-key", "admin-token"} {
-		if err := os.WriteFile(filepath.Join(secrets, key), []byte("sesame"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(secrets, key), []byte("open-sesame-open-sesame"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
