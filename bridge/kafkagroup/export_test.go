@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -56,6 +57,19 @@ func (f *Fleet) StaleAfter(d time.Duration) { f.staleAfter = d }
 
 // Fleet returns the Fleet of a seat.
 func (s *Seat) Fleet() *Fleet { return s.fleet }
+
+// Answer confirms an ownership by the answer alone, like a Confirm that has not noticed
+// the loss yet.
+func Answer(o bridge.Ownership) error {
+	t := o.(*tenure)
+	f := t.seat.fleet
+	a := &ask{tenure: t, done: make(chan error, 1)}
+	f.mu.Lock()
+	f.asks = append(f.asks, a)
+	f.wakeRun()
+	f.mu.Unlock()
+	return <-a.done
+}
 
 // Rename gives a seat's stream another name.
 func (s *Seat) Rename(name string) { s.group.Stream = name }

@@ -51,6 +51,30 @@ func fleetFixture(t *testing.T, brokers []string, session time.Duration) conform
 	}
 }
 
+// TestFleetConfirmsTheAssignment: a heartbeat that succeeds confirms no stream that the last
+// assignment took away, whether or not its loss was noticed.
+func TestFleetConfirmsTheAssignment(t *testing.T) {
+	t.Parallel()
+	p, _ := fleetTest(t, 2*time.Minute)
+	to := p.steerFleet()
+	a, b := p.fleet("", p.cfg.Stream)[0], p.fleet("", p.cfg.Stream)[0]
+	to(a)
+	grant := kafkatest.Receive(t, begin(t, a), "the stream")
+	if err := kafkagroup.Answer(grant); err != nil {
+		t.Errorf("the owner is answered %v", err)
+	}
+	begin(t, b)
+	to(b)
+	kafkatest.Receive(t, grant.Lost(), "the loss")
+	if err := kafkagroup.Answer(grant); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("a member without the stream is answered %v", err)
+	}
+	if err := grant.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm: %v", err)
+	}
+	grant.Release()
+}
+
 // fleet starts a process with these streams. Those that are left at the end of the test
 // leave.
 func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat {

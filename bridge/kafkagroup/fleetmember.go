@@ -194,6 +194,9 @@ func (m *fleetMember) MemberBalancer(
 	members []kmsg.JoinGroupResponseMember,
 ) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	p := &fleetPlan{members: members, offers: make([]units.Offer, len(members)), encoded: make([][]byte, len(members))}
+	m.fleet.mu.Lock()
+	_, p.generation = m.client.GroupMetadata()
+	m.fleet.mu.Unlock()
 	for i := range members {
 		offer, encoded, err := readOffer(members[i].ProtocolMetadata)
 		if err != nil {
@@ -228,9 +231,10 @@ func readAssignment(assignment []byte) (units.Assignment, error) {
 
 // fleetPlan is the leader's plan for the offers of all members.
 type fleetPlan struct {
-	members []kmsg.JoinGroupResponseMember
-	offers  []units.Offer
-	encoded [][]byte
+	members    []kmsg.JoinGroupResponseMember
+	offers     []units.Offer
+	encoded    [][]byte
+	generation int32
 }
 
 // Balance implements kgo.GroupMemberBalancer.
@@ -238,6 +242,7 @@ func (p *fleetPlan) Balance(map[string]int32) kgo.IntoSyncAssignment {
 	all := make(assignments, len(p.members))
 	for i, given := range units.Plan(p.offers) {
 		a := units.Answer(p.encoded[i], &p.offers[i], given)
+		a.Generation, a.Planned = p.generation, time.Now().Unix()
 		c := kmsg.NewConsumerMemberAssignment()
 		c.UserData = a.Append(nil)
 		all[i] = kmsg.NewSyncGroupRequestGroupAssignment()

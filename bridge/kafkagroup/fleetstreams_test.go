@@ -289,6 +289,75 @@ func TestFleetMembers(t *testing.T) {
 	want("s0", "old:true pod-1:true")
 }
 
+// TestOverview: Kafka alone knows the processes, their streams, and who waits for what.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	p, b := fleetTest(t, 2*time.Minute)
+	p.cfg.Program = "1.2.3"
+	groups := func() (all []*kafkagroup.Group) {
+		for _, name := range []string{"s0", "s1", "s2", "s3"} {
+			g := p.cfg
+			g.Stream = name
+			all = append(all, &g)
+		}
+		return all
+	}
+	look := func() kafkagroup.Overview {
+		t.Helper()
+		o, err := p.cfg.Overview(t.Context(), groups())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	want := func(o kafkagroup.Overview, processes, streams string) bool {
+		var have []string
+		for _, each := range o.Processes {
+			have = append(have, fmt.Sprintf("%s %s %d/%d", each.Name, each.Version, each.Owned, each.Listed))
+		}
+		if got := strings.Join(have, ", "); got != processes {
+			return false
+		}
+		have = nil
+		for _, s := range o.Streams {
+			have = append(have, fmt.Sprintf("%s:%s+%s-%s", s.Stream, s.Owner, strings.Join(s.Standby, ","), strings.Join(s.Declined, ",")))
+		}
+		return strings.Join(have, " ") == streams
+	}
+	await := func(processes, streams string) (o kafkagroup.Overview) {
+		t.Helper()
+		kafkatest.Eventually(t, "see "+processes+"; "+streams, func() (bool, error) {
+			o = look()
+			return want(o, processes, streams), nil
+		})
+		return o
+	}
+	await("", "s0:+- s1:+- s2:+- s3:+-")
+	p.cfg.Process = "pod-1"
+	p.crew(b, "a", []string{"s0", "s1", "s9"})
+	b.want("a=3")
+	first := await("pod-1 1.2.3 3/3", "s0:pod-1+- s1:pod-1+- s2:+- s3:+-")
+	if first.Generation <= 0 || time.Since(first.Planned) > kafkatest.Patience || time.Until(first.Planned) > time.Second {
+		t.Errorf("generation %d, planned %s", first.Generation, first.Planned)
+	}
+	p.cfg.Process = "pod-2"
+	second := p.crew(b, "b", []string{"s1", "s2"})
+	b.want("a=2 b=2")
+	o := await("pod-1 1.2.3 2/3, pod-2 1.2.3 2/2", "s0:pod-1+- s1:pod-2+pod-1- s2:pod-2+- s3:+-")
+	if o.Generation <= first.Generation {
+		t.Errorf("generation %d after %d", o.Generation, first.Generation)
+	}
+	// A stream that its process cannot run.
+	second.stops[1]()
+	await("pod-1 1.2.3 2/3, pod-2 1.2.3 1/2", "s0:pod-1+- s1:pod-2+pod-1- s2:+-pod-2 s3:+-")
+	// A process with a group for each stream.
+	p.cfg.Process, p.cfg.Stream = "old", "s3"
+	begin(t, p.open(""))
+	kafkatest.Eventually(t, "see the group of the stream", func() (bool, error) {
+		return strings.HasPrefix(look().Streams[3].OwnGroup, "old at "), nil
+	})
+}
+
 // TestFleetForeignLeader: what another program writes is no assignment.
 func TestFleetForeignLeader(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,9 @@ type listed struct {
 	id    string
 	offer units.Offer
 	given []bool // the claims whose units are assigned; nil if that is not known
+	// generation and planned are as in units.Assignment.
+	generation int32
+	planned    int64
 	// unknown: its data cannot be read, as during a rebalance.
 	unknown bool
 }
@@ -75,8 +78,11 @@ func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]
 		offer, _, err := readOffer(m.ProtocolMetadata)
 		all[i] = listed{id: m.MemberID, offer: offer, unknown: err != nil}
 		all[i].Member = memberOf(m, safeName([]byte(offer.Process)))
-		if a, err := readAssignment(m.MemberAssignment); err == nil && a.Answers(&offer) {
-			all[i].given = a.Given
+		if a, err := readAssignment(m.MemberAssignment); err == nil {
+			all[i].generation, all[i].planned = a.Generation, a.Planned
+			if a.Answers(&offer) {
+				all[i].given = a.Given
+			}
 		}
 	}
 	return all, nil

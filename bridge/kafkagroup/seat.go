@@ -248,20 +248,15 @@ func (t *tenure) Confirm(ctx context.Context) error {
 	f := t.seat.fleet
 	a := &ask{tenure: t, done: make(chan error, 1)}
 	f.mu.Lock()
-	held := t.held()
-	if held {
-		f.asks = append(f.asks, a)
-		f.wakeRun()
-	}
+	f.asks = append(f.asks, a)
+	f.wakeRun()
 	f.mu.Unlock()
 	err := bridge.ErrNotOwner
-	if held {
-		select {
-		case err = <-a.done:
-		case <-t.lost:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	select {
+	case err = <-a.done:
+	case <-t.lost: // the membership may have ended, with nobody to answer
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", t.seat.group.Stream, err)

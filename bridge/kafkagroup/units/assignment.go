@@ -12,6 +12,10 @@ type Assignment struct {
 	List, Offer uint32
 	// Given says for each claim whether the member is to hold its unit.
 	Given []bool
+	// Generation is the group's, and Planned when the leader answered, in seconds since
+	// 1970 by its clock, for people. Both are 0 if the leader does not say.
+	Generation int32
+	Planned    int64
 }
 
 const bitsPerByte = 8
@@ -38,7 +42,8 @@ func (a *Assignment) Append(b []byte) []byte {
 		}
 	}
 	b = binary.AppendUvarint(b, 1)
-	return appendClass(b, append(binary.AppendUvarint(nil, uint64(len(a.Given))), bits...))
+	b = appendClass(b, append(binary.AppendUvarint(nil, uint64(len(a.Given))), bits...))
+	return binary.AppendUvarint(binary.BigEndian.AppendUint32(b, uint32(a.Generation)), uint64(a.Planned))
 }
 
 // DecodeAssignment decodes an Assignment, as DecodeOffer an Offer.
@@ -54,6 +59,9 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 	}
 	if r.broken || part.broken {
 		return Assignment{}, errBroken
+	}
+	if len(r.rest) > 0 {
+		a.Generation, a.Planned = int32(r.uint32()), int64(r.uvarint()) //nolint:gosec // as they were encoded
 	}
 	return a, nil
 }

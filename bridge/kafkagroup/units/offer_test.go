@@ -91,9 +91,16 @@ func TestAssignmentIsReadBack(t *testing.T) {
 	t.Parallel()
 	o := offer()
 	want := units.Answer(o.Append(nil), &o, []bool{true, false, true, true, false, false, false, false, true})
+	want.Generation, want.Planned = 1<<30, 1_800_000_000
 	got, err := units.DecodeAssignment(append(want.Append(nil), "later"...))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("read back %+v, %v; want %+v", got, err, want)
+	}
+	const since2 = 4 + 5 // the bytes of Generation and Planned, which the first version did not write
+	encoded := want.Append(nil)
+	want.Generation, want.Planned = 0, 0
+	if got, err = units.DecodeAssignment(encoded[:len(encoded)-since2]); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("of an earlier leader: %+v, %v; want %+v", got, err, want)
 	}
 }
 

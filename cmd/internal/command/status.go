@@ -26,7 +26,7 @@ type streamStatus struct{ control.Report }
 
 func newStatusCommand(a *cli.App) *cobra.Command {
 	var stream string
-	var watch bool
+	var watch, group bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show stream status",
@@ -40,9 +40,14 @@ in full. With --watch the table fits the height of the terminal.
 In JSON, checkpoint.events counts the events up to the committed cursor: from
 the stream's start, or from where its last reset began. live.published counts
 those that the reporting process has published since it started. They differ
-after a rewind or a restart.`,
+after a rewind or a restart.
+
+With --group it shows what Kafka knows of the processes with this BRIDGE_GROUP:
+their versions, the streams that each owns, and which streams wait for what.
+Redis and the processes are not asked.`,
 		Example: `  exportbridge status
   exportbridge status --watch
+  exportbridge status --group
   exportbridge status --json | jq '.[].live.state'`,
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
@@ -51,8 +56,15 @@ after a rewind or a restart.`,
 	asJSON := cli.TakeJSON(cmd)
 	cmd.Flags().StringVar(&stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
 	cmd.Flags().BoolVar(&watch, "watch", false, "refresh every second; with --json, one line per refresh")
+	cmd.Flags().BoolVar(&group, "group", false, "show the processes of the consumer group and their streams")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
+		switch {
+		case group && watch:
+			return cli.WrongUsage("exportbridge status --group", "--group and --watch are not combined")
+		case group:
+			return showGroup(ctx, a, stream, *asJSON)
+		}
 		for {
 			all, err := statusOfAll(ctx, a, stream, *asJSON)
 			switch {

@@ -1,0 +1,124 @@
+package kafkagroup
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup/units"
+)
+
+// Overview is what the coordinator knows of the processes with the same BRIDGE_GROUP and
+// of their streams. No process is asked.
+type Overview struct {
+	// Group is the name of the group that shares the streams.
+	Group string `json:"group"`
+	// Generation is the group's and Planned when its leader assigned the streams, by the
+	// leader's clock. Both are zero if that is not known, as in a group without members.
+	Generation int32     `json:"generation"`
+	Planned    time.Time `json:"planned,omitzero"`
+	// Processes are the members of the group, by name, Streams those that were asked for.
+	Processes []GroupProcess `json:"processes"`
+	Streams   []GroupStream  `json:"streams"`
+}
+
+// GroupProcess is a member of the group.
+type GroupProcess struct {
+	Name       string `json:"name"`
+	Host       string `json:"host"`
+	InstanceID string `json:"instance_id,omitempty"`
+	Version    string `json:"version,omitempty"`
+	// Capacity and Load are what the process says of itself; 0 is unknown.
+	Capacity uint64 `json:"capacity"`
+	Load     uint64 `json:"load"`
+	// Owned and Listed count the streams that it owns and those that it can run, whether
+	// or not they were asked for.
+	Owned  int `json:"owned"`
+	Listed int `json:"listed"`
+	// Unknown: its data cannot be read, as during a rebalance.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+// GroupStream is a stream in the group. Processes are named as in GroupProcess.
+type GroupStream struct {
+	Stream string `json:"stream"`
+	Owner  string `json:"owner,omitempty"`
+	// Releasing: the owner ends its work, so that another process can begin.
+	Releasing bool `json:"releasing,omitempty"`
+	// Standby can run the stream, Declined release it because they cannot run it now.
+	Standby  []string `json:"standby,omitempty"`
+	Declined []string `json:"declined,omitempty"`
+	// OwnGroup is a member of the stream's own group, which runs it: all others wait.
+	OwnGroup string `json:"own_group,omitempty"`
+	// Error is why it is not known whether its own group has members.
+	Error string `json:"error,omitempty"`
+}
+
+// Overview describes the group of all processes with g's BRIDGE_GROUP, and which of the
+// streams wait for what. Errors are Faults; unresponsive brokers are not
+// retried. It may be called at any time.
+func (g *Group) Overview(ctx context.Context, streams []*Group) (Overview, error) {
+	return kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (Overview, error) {
+		ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
+		defer cancel()
+		members, err := g.fleet(ctx, client)
+		var found []single
+		if err == nil {
+			found, err = singleGroups(ctx, client, streams)
+		}
+		if err != nil {
+			return Overview{}, g.fault(err, client)
+		}
+		o := Overview{Group: g.fleetName(), Processes: []GroupProcess{}}
+		for i := range members {
+			o.add(&members[i])
+		}
+		slices.SortFunc(o.Processes, func(a, b GroupProcess) int { return strings.Compare(a.Name, b.Name) })
+		for i, s := range streams {
+			stream := streamOf(s.Stream, members)
+			if stream.OwnGroup = found[i].member; found[i].err != nil {
+				stream.Error = found[i].err.Error()
+			}
+			o.Streams = append(o.Streams, stream)
+		}
+		return o, nil
+	})
+}
+
+func (o *Overview) add(m *listed) {
+	if m.generation > o.Generation {
+		o.Generation, o.Planned = m.generation, time.Unix(m.planned, 0).UTC()
+	}
+	p := GroupProcess{
+		Name: m.Name(), Host: m.Host, InstanceID: m.InstanceID, Version: safeName([]byte(m.offer.Program)),
+		Capacity: m.offer.Capacity, Load: m.offer.Load, Listed: len(m.offer.Claims), Unknown: m.unknown,
+	}
+	for i := range m.offer.Claims {
+		if m.owns(i) {
+			p.Owned++
+		}
+	}
+	o.Processes = append(o.Processes, p)
+}
+
+func streamOf(name string, members []listed) GroupStream {
+	s := GroupStream{Stream: name}
+	for i := range members {
+		m := &members[i]
+		at, lists := m.claim(units.Stream(name))
+		if !lists {
+			continue
+		}
+		switch state := m.offer.Claims[at].State; {
+		case m.owns(at):
+			s.Owner, s.Releasing = m.Name(), m.given != nil && !m.given[at]
+		case state == units.Declined:
+			s.Declined = append(s.Declined, m.Name())
+		default:
+			s.Standby = append(s.Standby, m.Name())
+		}
+	}
+	return s
+}

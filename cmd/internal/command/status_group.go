@@ -1,0 +1,138 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+)
+
+// groupOf asks Kafka for the processes that share the streams, or only one of these.
+func groupOf(ctx context.Context, a *cli.App, name string) (kafkagroup.Overview, error) {
+	s, err := a.Settings(config.UsesKafka|config.WithoutKey, nil)
+	if err != nil {
+		return kafkagroup.Overview{}, err
+	}
+	a.Warn(s)
+	if name != "" {
+		st, err := cli.StreamNamed(s, name)
+		if err != nil {
+			return kafkagroup.Overview{}, err
+		}
+		s.Streams = []config.Stream{*st}
+	}
+	groups := make([]*kafkagroup.Group, len(s.Streams))
+	for i := range s.Streams {
+		groups[i] = s.Streams[i].Kafka.Ownership()
+	}
+	o, err := groups[0].Overview(ctx, groups)
+	if err != nil {
+		return o, cli.Explain(err)
+	}
+	return o, nil
+}
+
+func showGroup(ctx context.Context, a *cli.App, name string, asJSON bool) error {
+	o, err := groupOf(ctx, a, name)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return cli.PrintJSON(a.Stdout, &o)
+	}
+	return printGroup(a, &o)
+}
+
+func printGroup(a *cli.App, o *kafkagroup.Overview) error {
+	rows := [][2]string{{"group", o.Group + ", " + generationText(o, time.Now())}}
+	for i := range o.Processes {
+		name := ""
+		if i == 0 {
+			name = "processes"
+		}
+		rows = append(rows, [2]string{name, processText(&o.Processes[i], o.Streams)})
+	}
+	rows = append(rows, waitingRows(o.Streams)...)
+	var text strings.Builder
+	_ = cli.PrintFields(&text, rows, a.Columns) // into memory
+	_, err := io.WriteString(process.Exact(a.Stdout), text.String())
+	return err
+}
+
+func generationText(o *kafkagroup.Overview, now time.Time) string {
+	switch {
+	case len(o.Processes) == 0 && slices.ContainsFunc(o.Streams, func(s kafkagroup.GroupStream) bool { return s.OwnGroup != "" }):
+		return "no processes: the streams have groups of their own (BRIDGE_OWNERSHIP=stream)"
+	case len(o.Processes) == 0:
+		return "no processes"
+	case o.Generation == 0:
+		return "generation unknown: a rebalance is in progress, or the leader has an older version"
+	}
+	age := cli.RoundDuration(max(0, now.Sub(o.Planned)))
+	return fmt.Sprintf("generation %d, assigned %s ago", o.Generation, age)
+}
+
+// processText is a process and the streams that it owns.
+func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) string {
+	text := p.Name + " at " + p.Host
+	if p.Version != "" {
+		text += ", version " + p.Version
+	}
+	if p.Unknown {
+		return text + ": its streams are unknown, as during a rebalance"
+	}
+	if p.Capacity > 0 || p.Load > 0 {
+		text += fmt.Sprintf(", load %d of %d", p.Load, p.Capacity)
+	}
+	var names []string
+	for i := range streams {
+		if streams[i].Owner == p.Name {
+			names = append(names, streams[i].Stream)
+		}
+	}
+	if other := p.Owned - len(names); other > 0 {
+		names = append(names, fmt.Sprintf("%d not asked for", other))
+	}
+	text += fmt.Sprintf(", owns %d of %s", p.Owned, cli.Counted(p.Listed, "stream"))
+	if len(names) > 0 {
+		text += ": " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+// waitingRows are the streams that do not run, or not yet where they are assigned.
+func waitingRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
+	for i := range streams {
+		s := &streams[i]
+		text := ""
+		switch {
+		case s.Error != "":
+			text = "unknown: " + s.Error
+		case s.OwnGroup != "":
+			text = "owned by " + s.OwnGroup + "; all others wait until it has left"
+		case s.Releasing:
+			text = "the others wait until " + s.Owner + " has released it"
+		case s.Owner != "":
+			continue
+		case len(s.Standby) > 0:
+			text = "not assigned yet; can run in " + strings.Join(s.Standby, ", ")
+		case len(s.Declined) > 0:
+			text = "declined by " + strings.Join(s.Declined, ", ") + ", which are blocked or ask again later"
+		default:
+			text = "no process lists it"
+		}
+		name := ""
+		if len(rows) == 0 {
+			name = "waiting"
+		}
+		rows = append(rows, [2]string{name, s.Stream + ": " + text})
+	}
+	return rows
+}

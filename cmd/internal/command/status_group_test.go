@@ -1,0 +1,111 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkastream"
+	"exportbridge/cmd/internal/cli"
+)
+
+// TestStatusOfTheGroup: without Redis, and without asking a process.
+func TestStatusOfTheGroup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	delete(w.env, "REDIS_URL")
+	w.env["BRIDGE_STREAMS"] = "events,users"
+	show := func(args ...string) string {
+		t.Helper()
+		got := runProgram(t, w.env, append([]string{"status", "--group"}, args...)...)
+		if got.code != cli.ExitOK || got.stderr != "" {
+			t.Fatalf("status --group: %+v", got)
+		}
+		return got.stdout
+	}
+	wantLines(t, show(), []string{
+		`^  group      exportbridge.FLEET, no processes$`, `^  waiting    events: no process lists it$`,
+		`^             users: no process lists it$`,
+	})
+	cfg := kafkastream.DefaultConfig()
+	cfg.Brokers, cfg.OwnedBy = strings.Split(w.env["KAFKA_BROKERS"], ","), kafkagroup.OwnedByGroup
+	cfg.Process, cfg.Program = "pod-1", "1.2.3"
+	cfg.Stream = "events"
+	fleet := cfg.Ownership().Fleet()
+	t.Cleanup(func() { _ = fleet.Close(context.Background()) })
+	for _, name := range []string{"events", "others"} {
+		cfg.Stream = name
+		seat, err := fleet.Owner(cfg.Ownership())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = seat.Close(context.Background()) })
+		grant, err := seat.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(grant.Release)
+	}
+	want := regexp.MustCompile(`(?m)^  group      exportbridge.FLEET, generation \d+, assigned \S+ ago
+  processes  pod-1 at \S+, version 1.2.3, owns 2 of 2 streams: events, 1 not asked for
+  waiting    users: no process lists it
+$`)
+	kafkatest.Eventually(t, "show the process", func() (bool, error) { return want.MatchString(show()), nil })
+	var o kafkagroup.Overview
+	if err := json.Unmarshal([]byte(show("--json", "--stream", "events")), &o); err != nil || len(o.Streams) != 1 ||
+		o.Streams[0].Owner != "pod-1" || len(o.Processes) != 1 {
+		t.Errorf("as JSON: %+v, %v", o, err)
+	}
+	if got := runProgram(t, w.env, "status", "--group", "--watch"); got.code != cli.ExitUsage {
+		t.Errorf("with --watch: %+v", got)
+	}
+}
+
+// TestWaitingRows names who waits for what.
+func TestWaitingRows(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]kafkagroup.GroupStream{
+		"": {Owner: "a", Standby: []string{"b"}},
+		"owned by old at 10.0.0.1 in group g.s; all others wait until it has left": {
+			Owner: "a", OwnGroup: "old at 10.0.0.1 in group g.s"},
+		"the others wait until a has released it":                {Owner: "a", Releasing: true},
+		"not assigned yet; can run in a, b":                      {Standby: []string{"a", "b"}, Declined: []string{"c"}},
+		"declined by a, b, which are blocked or ask again later": {Declined: []string{"a", "b"}},
+		"no process lists it":                                    {},
+		"unknown: group g.s: denied":                             {Owner: "a", Error: "group g.s: denied"},
+	} {
+		s.Stream = "s"
+		got := ""
+		for _, row := range waitingRows([]kafkagroup.GroupStream{s}) {
+			got += row[1]
+		}
+		if want != "" {
+			want = "s: " + want
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestGenerationText says whether the group is of the other kind.
+func TestGenerationText(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
+	one := []kafkagroup.GroupProcess{{Name: "a"}}
+	for want, o := range map[string]kafkagroup.Overview{
+		"no processes: the streams have groups of their own (BRIDGE_OWNERSHIP=stream)": {
+			Streams: []kafkagroup.GroupStream{{OwnGroup: "old"}}},
+		"generation 7, assigned 1m0s ago": {Processes: one, Generation: 7, Planned: now.Add(-time.Minute)},
+		"generation unknown: a rebalance is in progress, or the leader has an older version": {Processes: one},
+	} {
+		if got := generationText(&o, now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
