@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -117,13 +118,23 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	if err := store.Advance(ctx, was, now); err != nil {
 		t.Fatal(err)
 	}
-	return w, func() {
-		t.Helper()
-		status := bridge.Status{
+	put := func() error {
+		return store.PutStatus(ctx, bridge.Status{
 			Stream: "events", Owner: poison, State: bridge.StateBlocked, Reason: poison, Error: poison, Hint: poison,
 			Leader: true, Version: now.Version, Contract: poison,
+		})
+	}
+	var refreshing sync.WaitGroup // a status expires within cursorstore.StatusTTL
+	refreshing.Go(func() {
+		for ctx.Err() == nil {
+			_ = put() // the next command that does not see it fails
+			bridge.Sleep(ctx, cursorstore.StatusTTL/10)
 		}
-		if err := store.PutStatus(ctx, status); err != nil {
+	})
+	t.Cleanup(refreshing.Wait)
+	return w, func() {
+		t.Helper()
+		if err := put(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -83,7 +83,8 @@ func startReloading(t *testing.T, events int, streams string) *reloading {
 		"BRIDGE_CONFIG=" + r.path, "EXPORT_API_KEY=" + secretKey, "EXPORT_URL=" + api.URL, "EXPORT_RESOURCE=events",
 		"HTTP_ADDR=127.0.0.1:0", "KAFKA_BROKERS=" + strings.Join(r.kafka.ListenAddrs(), ","),
 		"KAFKA_CREATE_TOPICS=true", "KAFKA_PARTITIONS=1", "KAFKA_REPLICATION=1",
-		"BRIDGE_SESSION_TIMEOUT=1m", // a stalled machine must not restart a stream
+		// A stalled machine must neither restart a stream nor fail a shutdown.
+		"BRIDGE_SESSION_TIMEOUT=1m", "BRIDGE_SHUTDOWN_TIMEOUT=1m",
 		"REDIS_URL=redis://" + servers.EmbeddedRedis(t).Addr() + "/0",
 	}}
 	r.app.Stdout, r.app.Stderr = io.Discard, io.Discard
