@@ -60,16 +60,7 @@ func (s *Seat) Fleet() *Fleet { return s.fleet }
 
 // Answer confirms an ownership by the answer alone, like a Confirm that has not noticed
 // the loss yet.
-func Answer(o bridge.Ownership) error {
-	t := o.(*tenure)
-	f := t.seat.fleet
-	a := &ask{tenure: t, done: make(chan error, 1)}
-	f.mu.Lock()
-	f.asks = append(f.asks, a)
-	f.wakeRun()
-	f.mu.Unlock()
-	return <-a.done
-}
+func Answer(o bridge.Ownership) error { return <-o.(*tenure).ask() }
 
 // Rename gives a seat's stream another name.
 func (s *Seat) Rename(name string) { s.group.Stream = name }

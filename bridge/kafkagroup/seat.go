@@ -245,15 +245,9 @@ func (t *tenure) held() bool {
 // the call, and by the last assignment. During a rebalance the stream is still
 // assigned. It also looks whether the stream's own group has members, which outrank.
 func (t *tenure) Confirm(ctx context.Context) error {
-	f := t.seat.fleet
-	a := &ask{tenure: t, done: make(chan error, 1)}
-	f.mu.Lock()
-	f.asks = append(f.asks, a)
-	f.wakeRun()
-	f.mu.Unlock()
 	err := bridge.ErrNotOwner
 	select {
-	case err = <-a.done:
+	case err = <-t.ask():
 	case <-t.lost: // the membership may have ended, with nobody to answer
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -262,6 +256,18 @@ func (t *tenure) Confirm(ctx context.Context) error {
 		return fmt.Errorf("stream %s: %w", t.seat.group.Stream, err)
 	}
 	return nil
+}
+
+// ask asks the goroutine of the Fleet for the answer of a Confirm. None comes once the
+// membership has ended.
+func (t *tenure) ask() <-chan error {
+	f := t.seat.fleet
+	a := &ask{tenure: t, done: make(chan error, 1)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asks = append(f.asks, a)
+	f.wakeRun()
+	return a.done
 }
 
 // Shared implements bridge.Ownership: another member of the group wants the stream.
