@@ -79,34 +79,37 @@ and names the streams that failed.`,
 	return cmd
 }
 
-// pause pauses or resumes a stream, and prints the result.
-func (c *change) pause(
-	ctx context.Context, kind bridge.Kind, act func(context.Context, *control.Controller) (control.Done, error),
-) error {
-	h, err := c.open()
+// runOne pauses or resumes one stream, and prints the result.
+func (p *pausing) runOne(ctx context.Context) error {
+	h, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	asked := time.Now()
-	done, err := act(ctx, h.Controller)
-	refused, _ := errors.AsType[*control.RefusedError](err)
-	running := refused != nil && refused.NotPaused() // there is nothing to resume
+	done, same, err := p.do(ctx, h.Controller)
 	switch {
-	case running:
-		done.Answer = bridge.Answer{Detail: refused.Detail, By: refused.By}
 	case err != nil:
 		return err
+	case *p.json:
+		return cli.PrintJSON(p.app.Stdout, shownPause{h.Stream(), p.kind, done.PausedUntil, done.Answer})
+	case same:
+		_, err = fmt.Fprintf(p.app.Stdout, "  stream %s is not paused\n", h.Stream())
+	default:
+		_, err = fmt.Fprintf(p.app.Stdout, "  %s%s\n", doneText(p.kind, done, asked),
+			p.app.Advice(resumeText(done.PausedUntil), ""))
 	}
-	if *c.json {
-		return cli.PrintJSON(c.app.Stdout, shownPause{h.Stream(), kind, done.PausedUntil, done.Answer})
-	}
-	if running {
-		_, err = fmt.Fprintf(c.app.Stdout, "  stream %s is not paused\n", h.Stream())
-		return err
-	}
-	_, err = fmt.Fprintf(c.app.Stdout, "  %s%s\n", doneText(kind, done, asked), c.app.Advice(resumeText(done.PausedUntil), ""))
 	return err
+}
+
+// do changes a stream. If there is nothing to resume, same is true, and the answer says why.
+func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.Done, same bool, err error) {
+	done, err = p.act(ctx, c)
+	if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.NotPaused() {
+		done.Answer = bridge.Answer{Detail: refused.Detail, By: refused.By}
+		return done, true, nil
+	}
+	return done, false, err
 }
 
 // doneText describes a pause or a resume that was applied.

@@ -63,7 +63,7 @@ func (p *pausing) run(cmd *cobra.Command) error {
 		return cli.WrongUsage(example, "--execute and --dry-run require --all or --match: "+
 			"the %s of one stream takes effect at once", p.kind)
 	}
-	return p.pause(cmd.Context(), p.kind, p.act)
+	return p.runOne(cmd.Context())
 }
 
 func (p *pausing) runMany(ctx context.Context) error {
@@ -120,17 +120,16 @@ func (p *pausing) apply(ctx context.Context, streams []*control.Controller) erro
 	results := make([]pausedOfMany, len(streams))
 	eachOf(streams, func(i int, c *control.Controller) {
 		asked := time.Now()
-		done, err := control.Done{}, ctx.Err()
+		done, same, err := control.Done{}, false, ctx.Err()
 		if err == nil {
-			done, err = p.act(ctx, c)
+			done, same, err = p.do(ctx, c)
 		}
-		refused, _ := errors.AsType[*control.RefusedError](err)
 		mu.Lock()
 		defer mu.Unlock()
 		results[i] = pausedOfMany{Stream: c.Stream(), Kind: p.kind}
 		switch {
-		case refused != nil && refused.NotPaused(): // there is nothing to resume
-			results[i].Answer = &bridge.Answer{Detail: refused.Detail, By: refused.By}
+		case same:
+			results[i].Answer = &done.Answer
 		case err != nil:
 			results[i].Error = err.Error()
 			failed = append(failed, c.Stream())
