@@ -22,7 +22,7 @@ IMAGE     ?= exportbridge
 EPOCH     ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check lint docs up down test-real test-compose browser model broken explore poison proof soak bench bench-fleet peers pgo image release release-test release-check rename recording
+.PHONY: help demo build test check lint docs up down test-real test-kafka test-compose browser model broken explore poison proof soak bench bench-fleet peers pgo image release release-test release-check rename recording
 
 # A line "##@ name" starts a group.
 help:
@@ -79,6 +79,14 @@ down: ## stop the containers and delete their data
 # Packages that test on no server are those of `make test`.
 test-real: ## run the tests on real Apache Kafka and Redis
 	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./cmd/internal/e2e $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/bridgetest\/(servers|kafkatest)/ { print $$1 }')
+
+KAFKA_VERSIONS = 3.9.1 4.0.1 4.1.1 4.2.0 4.3.1 4.3.1/transaction.version=1
+
+test-kafka: ## conformance, crash test on each of VERSIONS; KILLS=20
+	@for version in $(or $(VERSIONS),$(KAFKA_VERSIONS)); do echo "== Apache Kafka $$version"; \
+	TEST_REAL=1 TEST_KAFKA_VERSION=$$version E2E_CHAOS=1 E2E_KILLS=$(or $(KILLS),20) \
+	$(GO) test $(PLAIN) -count=1 -timeout 40m -run 'TestRealKafka|TestConformanceOnKafka|TestE2EProofChaos|TestE2EKafkaVersion' \
+	./bridge/bridgetest/servers ./bridge/kafkasink ./cmd/internal/e2e || exit 1; done
 
 # Without Docker: podman, and stand-ins for the images, on Debian as root.
 test-compose: ## start the compose project in containers, kill each

@@ -64,10 +64,12 @@ func TestConformanceOnKafka(t *testing.T) {
 		t.Skip("run with make test-real")
 	}
 	kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
+	byName := producesByName(t, kafka.Addrs())
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			conformance.TestSink(t, func(t *testing.T) conformance.SinkFixture {
 				f := sinkFixture(t, config(t, kafka.Addrs(), inMode(mode)))
+				f.ByName = byName
 				f.Break = func() func() {
 					// Killed, not paused: a paused broker carries out later
 					// what a session has asked for that has given up since,
@@ -85,6 +87,28 @@ func TestConformanceOnKafka(t *testing.T) {
 			})
 		})
 	}
+}
+
+// producesByName reports whether the brokers are older than Kafka 4.1, the first
+// in which a produce request names topics by their ids.
+func producesByName(t *testing.T, brokers []string) bool {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range versions.ApiKeys {
+		if k := &versions.ApiKeys[i]; k.ApiKey == int16(kmsg.Produce) {
+			return k.MaxVersion < 13
+		}
+	}
+	t.Fatal("the broker takes no produce request")
+	return false
 }
 
 // recreate deletes a topic and makes it again.

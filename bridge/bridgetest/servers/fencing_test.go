@@ -150,7 +150,13 @@ func testFencing(t *testing.T, p *proxied) {
 		for slow.state(t).State != "Empty" && slow.state(t).State != "CompleteAbort" {
 			<-time.After(10 * time.Millisecond)
 		}
-		wantErr(t, "commit", slow.end(t, true), kerr.InvalidTxnState)
+		late := kerr.InvalidTxnState
+		if i := slices.IndexFunc(apiVersions(t, p).ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool {
+			return k.ApiKey == int16(kmsg.EndTxn) && k.MaxVersion < 5
+		}); i >= 0 {
+			late = kerr.ProducerFenced // before Kafka 4
+		}
+		wantErr(t, "commit", slow.end(t, true), late)
 		wantErr(t, "produce", slow.ProduceSync(t.Context(), kgo.StringRecord("late")).FirstErr(), kerr.InvalidProducerEpoch)
 	})
 	wantCommitted(t, p, "newer", "committed")

@@ -68,6 +68,7 @@ type Kafka struct {
 	ports   *portBlock
 	java    string
 	jars    string
+	feature string // see kafkaRelease
 	dir     string
 	ownsDir bool
 }
@@ -111,6 +112,9 @@ func (k *Kafka) launch(ctx context.Context) error {
 // prepare finds the programs, takes ports and formats the brokers' folders.
 func (k *Kafka) prepare(ctx context.Context) (err error) {
 	if k.java, err = findProgram("java"); err != nil {
+		return err
+	}
+	if _, k.feature, err = kafkaRelease(); err != nil {
 		return err
 	}
 	if k.jars, err = KafkaJars(ctx); err != nil {
@@ -164,6 +168,9 @@ func (k *Kafka) formatBroker(ctx context.Context, b *broker, cluster string) err
 	}
 	args := []string{"-XX:TieredStopAtLevel=1", "-cp", filepath.Join(k.jars, "*"), "kafka.tools.StorageTool", "format",
 		"-t", cluster, "-c", file}
+	if k.feature != "" {
+		args = append(args, "--feature", k.feature)
+	}
 	if k.options.SASL {
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
 			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, KafkaUser, KafkaPassword))

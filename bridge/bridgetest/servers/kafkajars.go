@@ -7,15 +7,43 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 )
 
-// kafkaVersion is the Apache Kafka that tests run. 4.4.0 cannot be resolved:
-// one of its artifacts is missing from Maven Central.
-const kafkaVersion = "4.3.1"
+// defaultKafka is the Apache Kafka that tests run where TEST_KAFKA_VERSION is
+// not set. 4.4.0 cannot be resolved: one of its artifacts is missing from Maven
+// Central.
+const defaultKafka = "4.3.1"
 
-// The binding is for slf4j 1.7, which this Kafka uses; the slf4j2 one would
-// be ignored and Kafka would not log.
+// kafkaRelease returns the version of Apache Kafka that tests run, and the
+// feature that its storage is formatted with; empty is Kafka's default.
+// TEST_KAFKA_VERSION holds both: 4.3.1 or 4.3.1/transaction.version=1.
+func kafkaRelease() (version, feature string, err error) {
+	set := os.Getenv("TEST_KAFKA_VERSION")
+	if set == "" {
+		return defaultKafka, "", nil
+	}
+	if !releaseForm.MatchString(set) {
+		return "", "", fmt.Errorf("TEST_KAFKA_VERSION is %q: write 4.3.1 or 4.3.1/transaction.version=1", set)
+	}
+	version, feature, _ = strings.Cut(set, "/")
+	return version, feature, nil
+}
+
+// SharedEpochs reports whether all transactions of a producer session have the same
+// epoch on the Kafka that tests run: it is below transaction.version 2.
+func SharedEpochs() bool {
+	version, feature, err := kafkaRelease()
+	return err == nil && (strings.HasPrefix(version, "3.") || feature == "transaction.version=0" ||
+		feature == "transaction.version=1")
+}
+
+var releaseForm = regexp.MustCompile(`^[0-9]+(\.[0-9]+){2}(/[a-z.]+=[0-9]+)?$`)
+
+// The binding is for slf4j 1.7, which Kafka uses; the slf4j2 one would be
+// ignored and Kafka would not log.
 const kafkaPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>exportbridge</groupId>
@@ -25,7 +53,7 @@ const kafkaPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
     <dependency>
       <groupId>org.apache.kafka</groupId>
       <artifactId>kafka_2.13</artifactId>
-      <version>` + kafkaVersion + `</version>
+      <version>%s</version>
     </dependency>
     <dependency>
       <groupId>org.apache.logging.log4j</groupId>
@@ -52,11 +80,15 @@ func findProgram(name string) (string, error) {
 // KafkaJars returns the folder with Kafka's jars in the user's cache, and
 // fills it from Maven Central the first time. Several may call it at once.
 func KafkaJars(ctx context.Context) (string, error) {
+	version, _, err := kafkaRelease()
+	if err != nil {
+		return "", err
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find a cache for Kafka's jars: %w", err)
 	}
-	home := filepath.Join(cache, "exportbridge", "kafka-"+kafkaVersion)
+	home := filepath.Join(cache, "exportbridge", "kafka-"+version)
 	if present(home) {
 		return home, nil
 	}
@@ -71,15 +103,15 @@ func KafkaJars(ctx context.Context) (string, error) {
 	if present(home) { // the other one has brought it
 		return home, nil
 	}
-	if err := downloadKafka(ctx, home); err != nil && !present(home) {
-		return "", fmt.Errorf("download Kafka %s: %w", kafkaVersion, err)
+	if err := downloadKafka(ctx, version, home); err != nil && !present(home) {
+		return "", fmt.Errorf("download Kafka %s: %w", version, err)
 	}
 	return home, nil
 }
 
 // downloadKafka fills a folder beside home and then renames it, so that home
 // is complete whenever it exists.
-func downloadKafka(ctx context.Context, home string) error {
+func downloadKafka(ctx context.Context, version, home string) error {
 	maven, err := findProgram("mvn")
 	if err != nil {
 		return err
@@ -89,7 +121,8 @@ func downloadKafka(ctx context.Context, home string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), []byte(kafkaPOM), 0o600); err != nil {
+	pom := fmt.Sprintf(kafkaPOM, version)
+	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), []byte(pom), 0o600); err != nil {
 		return err
 	}
 	lib := filepath.Join(dir, "lib")

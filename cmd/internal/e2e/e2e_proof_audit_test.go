@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -74,23 +75,29 @@ func (l *ledger) addCheckpoint(r *kgo.Record) {
 }
 
 // judge wants checkpoints that rise, and each with exactly the events that it
-// counts in its own transaction.
+// counts in its own transaction. Below transaction.version 2, all transactions of a
+// session have one producer epoch. There, judge wants the events of each session.
 func (l *ledger) judge() {
 	seen := make(map[transaction]bool)
+	var before bridge.Checkpoint // what the transaction of the entry follows
 	for i := range l.entries {
 		e := &l.entries[i]
+		first := i == 0
+		if !first && e.Version.Compare(l.entries[i-1].Version) <= 0 {
+			l.errorf("checkpoint %s follows %s in the log", e.Version, l.entries[i-1].Version)
+		}
+		if servers.SharedEpochs() && i+1 < len(l.entries) && l.entries[i+1].in == e.in {
+			if first || e.Epoch != before.Epoch {
+				before = e.Checkpoint // it begins an epoch: the session's events follow it
+			}
+			continue
+		}
 		if seen[e.in] {
 			l.errorf("checkpoint %s shares its transaction with another one", e.Version)
 		}
 		seen[e.in] = true
-		var before bridge.Checkpoint
-		if i > 0 {
-			before = l.entries[i-1].Checkpoint
-			if e.Version.Compare(before.Version) <= 0 {
-				l.errorf("checkpoint %s follows %s in the log", e.Version, before.Version)
-			}
-		}
-		l.judgeStep(e, before, i == 0)
+		l.judgeStep(e, before, first)
+		before = e.Checkpoint
 	}
 	for i := 1; i < len(l.mirrors); i++ {
 		if l.mirrors[i].Version.Compare(l.mirrors[i-1].Version) <= 0 {

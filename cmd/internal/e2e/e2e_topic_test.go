@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -219,4 +221,24 @@ func TestE2EJobTopicMadeAgain(t *testing.T) {
 		!strings.Contains(said, "backfill cancel "+id) {
 		t.Errorf("replay --resume says\n%s", tail(resumed.stderr()))
 	}
+}
+
+// TestE2EKafkaVersion wants check to say which promise the brokers allow.
+func TestE2EKafkaVersion(t *testing.T) {
+	t.Parallel()
+	if !servers.Real(t) {
+		t.Skip("run with make test-real or make test-kafka")
+	}
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 100})
+	s.simulate()
+	s.finish()
+	p, _ := s.command(0, "check", "--only", "kafka")
+	want := "transaction.version 2"
+	if servers.SharedEpochs() {
+		want = "after a crash a late EndTxn may duplicate events; none are lost"
+	}
+	if !bytes.Contains(p.stdout(), []byte(want)) {
+		t.Errorf("check says\n%s\nwant %q in it", p.stdout(), want)
+	}
+	t.Logf("e2e: check on Apache Kafka %s:\n%s", os.Getenv("TEST_KAFKA_VERSION"), p.stdout())
 }
