@@ -301,8 +301,9 @@ func (c *crowd) stop() {
 	}
 }
 
-// publishedOf finds how much a process has published of a stream.
-var publishedOf = regexp.MustCompile(`(?m)^exportbridge_events_published_total\{.*stream="([^"]+)".*\} (\S+)$`)
+// newestOf finds the time of the newest event that a process knows of a stream. (A counter
+// of a stream that a reload has added says 0 for a minute.)
+var newestOf = regexp.MustCompile(`(?m)^exportbridge_last_event_timestamp_seconds\{.*stream="([^"]+)".*\} (\S+)$`)
 
 // awaitFlow waits until each stream that some process lists has published more. A process
 // that was to die at a point and did is started again.
@@ -317,23 +318,23 @@ func (c *crowd) awaitFlow() {
 				c.ways["dead at a point"]++
 				c.end(i, syscall.SIGKILL)
 				c.start(i)
-				clear(had) // its metrics begin again
 			}
 			_, scraped := get(p.run.ops, "/metrics")
 			for _, name := range p.listed {
 				now[name] += 0
 			}
-			for _, found := range publishedOf.FindAllSubmatch(scraped, -1) {
-				if n, err := strconv.ParseFloat(string(found[2]), 64); err == nil && slices.Contains(p.listed, string(found[1])) {
-					now[string(found[1])] += n
+			for _, found := range newestOf.FindAllSubmatch(scraped, -1) {
+				name := string(found[1])
+				if at, err := strconv.ParseFloat(string(found[2]), 64); err == nil && slices.Contains(p.listed, name) {
+					now[name] = max(now[name], at)
 				}
 			}
 		}
 		all := true
-		for name, n := range now {
-			was, known := had[name]
-			had[name] = n
-			flows[name] = flows[name] || known && n > was
+		for name, at := range now {
+			was := had[name]
+			had[name] = max(was, at)
+			flows[name] = flows[name] || was > 0 && at > was
 			all = all && flows[name]
 		}
 		return all
