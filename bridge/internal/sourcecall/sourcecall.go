@@ -80,7 +80,8 @@ func (c *Calls) Ended(ctx context.Context) error {
 	if !Overdue(ctx) {
 		return ctx.Err()
 	}
-	return &bridge.Fault{Code: "timeout", Err: fmt.Errorf("fetch a page: no result within %s", c.timeout), HintCode: bridge.HintOverdue}
+	return &bridge.Fault{Code: "timeout", HintCode: bridge.HintOverdue,
+		Err: fmt.Errorf("fetch a page: no result within %s", c.timeout)}
 }
 
 // Alive reports whether no call takes longer than limit. It may be called concurrently.
