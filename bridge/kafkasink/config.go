@@ -146,11 +146,11 @@ func (c *Config) Validate() error {
 		"%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
 	p.Add(c.Config.Validate())
 	c.validateDelivery(p)
-	kafkaclient.CheckOneOf(p, "KAFKA_TIMESTAMP", c.Timestamp, timestamps)
-	kafkaclient.CheckOneOf(p, "KAFKA_COMPRESSION", c.Compression, compressions)
-	kafkaclient.CheckOneOf(p, "BRIDGE_HEADERS", c.Headers, headerModes)
-	kafkaclient.CheckOneOf(p, "BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents)
-	kafkaclient.CheckOneOf(p, "BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds)
+	p.OneOf("KAFKA_TIMESTAMP", c.Timestamp, timestamps...)
+	p.OneOf("KAFKA_COMPRESSION", c.Compression, compressions...)
+	p.OneOf("BRIDGE_HEADERS", c.Headers, headerModes...)
+	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents...)
+	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds...)
 	return p.Err()
 }
 
@@ -162,7 +162,7 @@ const (
 )
 
 func (c *Config) validateDelivery(p *bridge.Problems) {
-	kafkaclient.CheckOneOf(p, "KAFKA_DELIVERY", string(c.Mode), deliveries)
+	p.OneOf("KAFKA_DELIVERY", string(c.Mode), deliveries...)
 	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
 		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
 }

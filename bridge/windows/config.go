@@ -2,7 +2,6 @@ package windows
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -104,14 +103,12 @@ const maxLookBack = 7 * 24 * time.Hour
 // Validate reports everything that is wrong with the settings.
 func (c *Config) Validate() error {
 	var p bridge.Problems
-	p.Check(slices.Contains([]string{followCursor, bridge.FollowWindows}, c.Follow), "EXPORT_FOLLOW",
-		"%q is not one of: cursor, windows", c.Follow)
+	p.OneOf("EXPORT_FOLLOW", c.Follow, followCursor, bridge.FollowWindows)
 	p.Check(c.LookBack >= 0 && c.LookBack <= maxLookBack, "EXPORT_LOOK_BACK", "must be from 0 to 168h, for example 2m")
 	p.Check(c.Settle >= 0 && c.Settle <= maxLookBack, "EXPORT_SETTLE", "must be from 0 to 168h, for example 1m")
 	_, _, err := c.late()
 	p.Check(err == nil, "EXPORT_LATE", "must be a range and an interval, for example 3h/15m: %v", err)
 	p.Check(c.MaxWindow >= time.Minute, "EXPORT_MAX_WINDOW", "must be at least 1m, for example 24h")
-	p.Check(slices.Contains([]string{changedIgnore, changedPublish}, c.OnChanged), "EXPORT_ON_CHANGED",
-		"%q is not one of: ignore, publish", c.OnChanged)
+	p.OneOf("EXPORT_ON_CHANGED", c.OnChanged, changedIgnore, changedPublish)
 	return p.Err()
 }
