@@ -31,8 +31,8 @@ type Config struct {
 	// keep the record: its memory is reused.
 	Sampled func(*kgo.Record)
 	// Known, if not nil, returns the stream's checkpoint stored outside of Kafka, or
-	// bridge.ErrNoCheckpoint. It is called when a topic is missing, and after another
-	// error that topic is not created.
+	// bridge.ErrNoCheckpoint. It is called when a topic is missing. After any other error
+	// the topic is not created.
 	Known func(context.Context) (bridge.Checkpoint, error)
 	// TimePointer is where an item's time is, for the messages of dead letters.
 	TimePointer string
@@ -70,19 +70,19 @@ func DefaultConfig() Config {
 	}
 }
 
-// Cluster is what sessions ask of the cluster beside the stream's own records. of is
-// the stream, or its job, whose session asks. It is called concurrently.
+// Cluster tells sessions of the cluster's topics and of the processes of the streams. of
+// is the stream, or the job, of the session. It is called concurrently.
 type Cluster interface {
 	// Ready returns the topics of the stream once they can take its records. It
-	// creates missing ones if that is allowed, and if neither Known nor published
-	// shows that they were lost. Otherwise a missing one is a Permanent fault.
+	// creates missing topics if that is allowed, and if neither Known nor published
+	// shows that they were lost. Otherwise a missing topic is a Permanent fault.
 	Ready(
 		ctx context.Context, client *kafkaclient.Client, of *Config, published *kafkarecord.Published,
 	) (kafkaclient.Described, error)
 	// MakeJobTopic creates the missing topic of the stream's jobs.
 	MakeJobTopic(ctx context.Context, client *kafkaclient.Client, of *Config) error
-	// MayRun reports whether a process runs the stream, or may run it unseen. After
-	// an error that is unknown.
+	// MayRun reports whether a process runs the stream, or may run it unseen. After an
+	// error the answer is unknown.
 	MayRun(ctx context.Context, of *Config) (bool, error)
 }
 
@@ -95,7 +95,7 @@ type Part struct {
 	Stream, Origin string
 }
 
-// The values of the settings that are words.
+// Values of settings.
 const (
 	timestampPublish   = "publish"
 	headersCloudEvents = "cloudevents"
@@ -216,7 +216,7 @@ func (c *Config) naming() kafkarecord.Naming {
 	return n
 }
 
-// exactly reports whether events and checkpoints share transactions.
+// exactly reports whether each batch and its checkpoint share a transaction.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
 
 // Topics returns the stream's topics by role.

@@ -13,7 +13,7 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// copyInterval is the minimum interval of copies: whoever loses the store goes back to
+// copyInterval is the minimum interval of copies. A stream whose store is lost resumes at
 // the last copy.
 const copyInterval = 5 * time.Second
 
@@ -33,7 +33,7 @@ type copier struct {
 	err     error         // of the copy; written before over and failed are closed
 
 	turn turn           // held while a copy is written; guards kept
-	kept bridge.Version // of the newest copy
+	kept bridge.Version // the version of the newest copy
 
 	mu   sync.Mutex // guards next
 	next bridge.Checkpoint
@@ -141,9 +141,9 @@ func (c *copier) run(ctx context.Context) {
 	}
 }
 
-// fail ends the session: at once if another session has the stream, otherwise between
-// two batches. The end of a session within a batch makes the events of the batch
-// duplicates, which a missing copy is no reason for.
+// fail ends the session: at once if another session has the stream, otherwise between two
+// batches. The end of a session within a batch makes the events of the batch duplicates,
+// which a missing copy does not justify.
 func (c *copier) fail(err error) {
 	c.err = err
 	if errors.Is(err, bridge.ErrFenced) {

@@ -67,7 +67,7 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	}
 	headers = append(headers, b.eventHeaders(l.event)...)
 	if b.cfg.Headers == headersNone {
-		headers = append(headers, b.constants.stream) // says whose it is, as Holds asks
+		headers = append(headers, b.constants.stream) // by which Holds finds the stream's letters
 	}
 	value := l.event.Raw
 	if value == nil {

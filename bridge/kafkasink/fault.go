@@ -27,7 +27,7 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which "+
 			"is 15m by default")
 	case kerr.InvalidTimestamp:
-		if topic == c.CheckpointTopic { // its records have the time of now
+		if topic == c.CheckpointTopic { // its records have the present time
 			block(bridge.ReasonConfig, "set the clock of this host, which shows "+instant(time.Now().UnixMilli())+
 				", or those of the brokers: they refuse a record of that time")
 		}

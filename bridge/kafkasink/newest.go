@@ -21,12 +21,11 @@ const (
 	keptRecords = 64
 )
 
-// checkpointReader reads the stream's position back. It lives as long as the
-// Sink, and remembers what was read.
+// checkpointReader reads the stream's newest checkpoint. It lives as long as the Sink.
 type checkpointReader struct {
 	scanned scannedRange
-	refused atomic.Int64 // ignored checkpoints
-	// refusedBelow is the offset below which they are counted.
+	refused atomic.Int64 // how many checkpoints were ignored
+	// refusedBelow is the offset below which ignored checkpoints are counted already.
 	refusedBelow int64
 }
 
@@ -78,8 +77,8 @@ func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 	}
 }
 
-// awaitEnd returns the end of the log for this session, and the offset down to
-// which it was read meanwhile.
+// awaitEnd returns the end of the log for this session, and the offset from which the log
+// was read already. Without a barrier that is the end.
 func awaitEnd(
 	ctx context.Context, s *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult,
 ) (end, low int64, err error) {
@@ -91,14 +90,14 @@ func awaitEnd(
 	return all.To, all.To, err
 }
 
-// scannedRange is a part of one topic's log without a checkpoint of the stream. The start
-// after an interrupted one skips it.
+// scannedRange is a part of one topic's log without a checkpoint of the stream. The next
+// search for the checkpoint skips it.
 type scannedRange struct {
 	topic    [16]byte
 	from, to int64 // from inclusive, to exclusive
 }
 
-// skip returns the offset to continue at, downwards from high.
+// skip returns the offset from which a search that has come down to high continues.
 func (s *scannedRange) skip(high int64) int64 {
 	if s.from < high && high <= s.to {
 		return s.from
@@ -173,7 +172,8 @@ func (k *keyRecords) add(r *kgo.Record) {
 }
 
 // choose returns the newest checkpoint. Each writer fences all others and continues from
-// the newest checkpoint, so that versions rise in the log. Others are logged.
+// the newest checkpoint, so that versions rise in the log. If they do not, it logs an
+// error.
 func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	data, err := s.data.decode(cfg.Stream)
 	if err != nil {
@@ -203,8 +203,8 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	return newest, nil
 }
 
-// decode returns the checkpoints of a key. If the newest is unreadable, a newer
-// program has continued from it.
+// decode returns the checkpoints of a key. It returns a fault if the newest one is
+// unreadable, but not if a readable one follows an unreadable one.
 func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	var all []bridge.Checkpoint
 	var foreign error

@@ -21,18 +21,18 @@ const maxHeaders = 9
 type builder struct {
 	cfg       Config
 	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
-	typeOf    string // ce_type, or what goes before the event's type
+	typeOf    string // ce_type, or its part before the event's type
 	naming    kafkarecord.Naming
 
-	to    *inflightPage    // what is being filled
-	trace kgo.RecordHeader // of the page, without a key where it is not traced
+	to    *inflightPage    // the page that build fills
+	trace kgo.RecordHeader // of the page, without a key if the page is not traced
 	times bridge.EventTimes
 
 	source     bridge.SourceIdentity
 	sourceText []byte
 }
 
-// builtPage is what a builder makes of one page.
+// builtPage is the state of building one page.
 type builtPage struct {
 	topics  *kafkaclient.Described
 	now     time.Time
@@ -42,7 +42,7 @@ type builtPage struct {
 
 func newBuilder(cfg Config) builder {
 	origin := "live"
-	if cfg.Part != nil { // an event is named as if the stream itself had published it
+	if cfg.Part != nil { // an event has the headers that the stream itself would have given it
 		cfg.Stream, origin = cfg.Part.Stream, cfg.Part.Origin
 	}
 	b := builder{cfg: cfg, naming: cfg.naming()}
@@ -83,8 +83,8 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	return made.receipt, nil
 }
 
-// headersPerEvent bounds the headers per record of the page, and sets the
-// common one.
+// headersPerEvent returns the maximum number of headers of a record of the page, and sets
+// b.trace.
 func (b *builder) headersPerEvent(page *bridge.Page) int {
 	b.trace = kgo.RecordHeader{}
 	if b.cfg.Headers == headersNone {
@@ -103,7 +103,7 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 	return most
 }
 
-// textOf bounds the bytes of the header values that are built for the page.
+// textOf returns the maximum bytes of the header values that are built for the page.
 func (b *builder) textOf(page *bridge.Page) (bytes int) {
 	const idAndTime = 64
 	for i := range page.Events {
@@ -249,8 +249,8 @@ const (
 )
 
 // recordSize returns the maximum size of a batch with only this record, before
-// compression. The producer measures the same, brokers after compression: a
-// record that fits here always fits.
+// compression. The producer limits that size too, the brokers limit the size after
+// compression: a record that fits here always fits.
 func recordSize(r *kgo.Record) int {
 	n := batchOverhead + len(r.Key) + len(r.Value)
 	for i := range r.Headers {

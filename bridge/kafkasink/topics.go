@@ -20,7 +20,7 @@ const settingsAge = 30 * time.Second
 type topics struct {
 	kafkaclient.Described
 	client *kafkaclient.Client // asks the brokers
-	read   time.Time           // when they were described
+	read   time.Time           // when the topics were last described
 	// reaches are the known ends of the topics of events and dead letters.
 	reaches reaches
 }
@@ -55,16 +55,16 @@ func (t *topics) batchLimit(name string) int32 {
 	return kafkaclient.MinMessage
 }
 
-// checkpointLog reads the stream's partition of the checkpoint topic,
-// read_committed, at any offset. A consumer would prefetch, and restart at
-// every step backwards.
+// checkpointLog returns the stream's partition of the checkpoint topic, to be read
+// read_committed at any offset. A consumer would prefetch, and restart at every step
+// backwards.
 func (t *topics) checkpointLog(cfg *Config) *kafkaclient.PartitionLog {
 	l := t.client.Partition(t.Checkpoints, cfg.partition())
 	l.Waiting = cfg.Report
 	return l
 }
 
-// states are the topics of events and dead letters as far as is known.
+// states returns what is known of the topics of events and dead letters.
 func (t *topics) states() []bridge.TopicState {
 	states := make([]bridge.TopicState, len(t.reaches))
 	for i, r := range t.reaches {
@@ -133,8 +133,8 @@ func (t *topics) measure(ctx context.Context) error {
 	return nil
 }
 
-// refresh returns an error if the topics have changed, and looks where they end.
-// Unresponsive brokers are no error.
+// refresh returns an error if the topics have changed, and updates their known ends. It
+// asks the brokers every settingsAge at most. Unresponsive brokers are no error.
 func (t *topics) refresh(ctx context.Context) error {
 	if time.Since(t.read) < settingsAge {
 		return nil
