@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -115,19 +116,10 @@ func (r reaches) of(topic string) *reach {
 // is never sent.
 const pinPartition = -1
 
-// pinned reports whether the client knows the ids of all topics.
-func (r reaches) pinned() bool {
-	for _, t := range r {
-		if !t.pinned.Load() {
-			return false
-		}
-	}
-	return true
-}
-
 // pin makes a client load the session's topics, once.
 func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
-	if r.pinned() {
+	unpinned := func(t *reach) bool { return !t.pinned.Load() }
+	if !slices.ContainsFunc(r, unpinned) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
@@ -141,10 +133,8 @@ func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	for range r {
 		errs = append(errs, <-results) // Produce heeds ctx until the topic is known
 	}
-	for _, t := range r {
-		if !t.pinned.Load() {
-			return fmt.Errorf("load metadata of topic %s: %w", t.topic.Name, errors.Join(errs...))
-		}
+	if i := slices.IndexFunc(r, unpinned); i >= 0 {
+		return fmt.Errorf("load metadata of topic %s: %w", r[i].topic.Name, errors.Join(errs...))
 	}
 	return nil
 }
