@@ -43,8 +43,8 @@ func isTopicGone(err error) bool {
 	return cut || kafkaclient.IsMissing(err) || errors.Is(err, kerr.UnknownTopicID)
 }
 
-// goneTopic is the fault of such a topic. The next session determines the
-// consequences.
+// goneTopic is the fault of a topic that was deleted or recreated. The next session
+// determines the consequences.
 func goneTopic(err error) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: err}
 }

@@ -102,16 +102,10 @@ func (t *topics) identify(ctx context.Context) error {
 func (t *topics) same(found []kafkaclient.Topic) error {
 	for i := range found {
 		if f := &found[i]; f.ID != t.named(f.Name).ID || !f.Exists {
-			return changed(f.Name)
+			return goneTopic(fmt.Errorf("topic %s was recreated", f.Name))
 		}
 	}
 	return nil
-}
-
-// changed is the fault of a recreated topic. The next session determines the
-// consequences.
-func changed(topic string) *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s was recreated", topic)}
 }
 
 // measure reads the bounds of the topics of events and dead letters.
