@@ -148,6 +148,6 @@ func (s *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
 		return nil, err
 	}
 	all := slices.Concat(data, mirror)
-	slices.SortStableFunc(all, func(a, b bridge.Checkpoint) int { return a.Version.Compare(b.Version) })
+	slices.SortStableFunc(all, byVersion)
 	return all, nil
 }

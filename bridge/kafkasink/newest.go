@@ -190,18 +190,15 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	var newest bridge.Checkpoint
-	for _, c := range slices.Concat(data, mirror) {
-		if newest.Zero() || c.Version.Compare(newest.Version) > 0 {
-			newest = c
-		}
-	}
-	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w",
+	all := slices.Concat(data, mirror)
+	if len(all) == 0 {
+		return bridge.Checkpoint{}, fmt.Errorf("partition %d of %s, stream %s: %w",
 			cfg.partition(), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
 	}
-	return newest, nil
+	return slices.MaxFunc(all, byVersion), nil
 }
+
+func byVersion(a, b bridge.Checkpoint) int { return a.Version.Compare(b.Version) }
 
 // decode returns the checkpoints of a key. It returns a fault if the newest one is
 // unreadable, but not if a readable one follows an unreadable one.
