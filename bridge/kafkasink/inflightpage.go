@@ -53,17 +53,12 @@ func (p *inflightPage) keep(r *kgo.Record, err error) {
 	d := p.delivery
 	d.settle(r, err)
 	if p.left.Add(-1) == 0 {
-		p.show(r, err)
+		if err == nil && p.home != nil && p.home.sampled != nil {
+			p.home.sampled(r)
+		}
 		p.finish() // before the delivery can be done: then no page is in use
 	}
 	d.leave()
-}
-
-// show passes a record of the page to Config.Sampled.
-func (p *inflightPage) show(r *kgo.Record, err error) {
-	if err == nil && p.home != nil && p.home.sampled != nil {
-		p.home.sampled(r)
-	}
 }
 
 // finish releases the page and reuses its memory.
