@@ -105,15 +105,6 @@ const (
 	divertAll          = "dlq-all"
 )
 
-var (
-	deliveries   = []string{string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}
-	timestamps   = []string{"event", timestampPublish}
-	compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
-	headerModes  = []string{headersCloudEvents, headersMinimal, headersNone}
-	onBadEvents  = []string{"dlq", divertAll, stopStream}
-	onExpireds   = []string{"publish-time", stopStream}
-)
-
 // keyPattern matches a JSON pointer (RFC 6901) or none.
 var keyPattern = regexp.MustCompile(`^(none|(/([^/~]|~[01])*)+)$`)
 
@@ -145,12 +136,14 @@ func (c *Config) Validate() error {
 	p.Check(c.TypePrefix == "" || typePattern.MatchString(c.TypePrefix), "KAFKA_CE_TYPE_PREFIX",
 		"%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
 	p.Add(c.Config.Validate())
-	c.validateDelivery(p)
-	p.OneOf("KAFKA_TIMESTAMP", c.Timestamp, timestamps...)
-	p.OneOf("KAFKA_COMPRESSION", c.Compression, compressions...)
-	p.OneOf("BRIDGE_HEADERS", c.Headers, headerModes...)
-	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents...)
-	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds...)
+	p.OneOf("KAFKA_DELIVERY", string(c.Mode), string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
+	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
+		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
+	p.OneOf("KAFKA_TIMESTAMP", c.Timestamp, "event", timestampPublish)
+	p.OneOf("KAFKA_COMPRESSION", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
+	p.OneOf("BRIDGE_HEADERS", c.Headers, headersCloudEvents, headersMinimal, headersNone)
+	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, "dlq", divertAll, stopStream)
+	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, "publish-time", stopStream)
 	return p.Err()
 }
 
@@ -160,12 +153,6 @@ const (
 	minTransaction = 5 * time.Second
 	maxTransaction = 15 * time.Minute
 )
-
-func (c *Config) validateDelivery(p *bridge.Problems) {
-	p.OneOf("KAFKA_DELIVERY", string(c.Mode), deliveries...)
-	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
-		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
-}
 
 // TransactionGrant returns the command that grants the stream's transactional id.
 func (c *Config) TransactionGrant() string {
