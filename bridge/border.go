@@ -53,11 +53,7 @@ type BorderItems []BorderItem
 
 // MarshalText encodes the items as one base64 string.
 func (b BorderItems) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, len(b)*len(BorderItem{}))
-	for i := range b {
-		raw = append(raw, b[i][:]...)
-	}
-	return base64.StdEncoding.AppendEncode(nil, raw), nil
+	return encodeBlocks(b, len(BorderItem{}), func(to []byte, i BorderItem) []byte { return append(to, i[:]...) })
 }
 
 // UnmarshalText decodes what MarshalText encoded.
