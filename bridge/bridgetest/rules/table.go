@@ -259,10 +259,10 @@ var All = []Rule{
 		Name: "list-keeps-memory", Without: "what was given out counts as published after it was dropped",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--	case at.Held != l.held: // a new session, or what was given out was dropped
+-	case at.Held != l.held: // a new session, or the engine dropped pages
 +	case at.Held != l.held && protocol.Broken("list-keeps-memory") && l.held != nil:
 +		l.held, l.pending, l.listed = at.Held, nil, 0
-+	case at.Held != l.held: // a new session, or what was given out was dropped
++	case at.Held != l.held: // a new session, or the engine dropped pages
 `}},
 	},
 	{
@@ -320,7 +320,7 @@ var All = []Rule{
 		Name: "list-below-floor", Without: "a listing begins before its floor",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--	if start <= lowest { // else what is below it is not listed for the unit alone
+-	if start <= lowest { // nothing earlier is listed, so that items of the unit before it are dropped
 +	if start <= lowest && !protocol.Broken("list-below-floor") {
 `}},
 	},
