@@ -147,8 +147,7 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan bridge.Command
-	// A command makes a blocked stream retry, unless another bridge blocks it: the retry
-	// would fence that bridge.
+	// A command makes a blocked stream retry, but must not fence another bridge.
 	blocked := !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
 	if blocked || f.canApply(&f.session) {
 		commands = f.commands
