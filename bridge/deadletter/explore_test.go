@@ -178,7 +178,7 @@ func (p retryPlan) run(t *testing.T) (first []string, broken string) {
 		})
 		r.Source, r.Publisher, r.Events = failingSource{x.source, x}, failingPublisher{x.publisher, x}, failingEvents{x.events, x}
 		if err := r.Run(t.Context(), places); x.failed != errors.Is(err, bridgetest.ErrDown) || err != nil && !x.failed &&
-			!strings.Contains(err.Error(), "made again") || err == nil && reported != len(places) {
+			!strings.Contains(err.Error(), "recreated meanwhile") || err == nil && reported != len(places) {
 			x.broken = append(x.broken, fmt.Sprintf("round %d ends with %v after %d letters", x.round, err, reported))
 		}
 	}

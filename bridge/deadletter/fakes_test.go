@@ -166,7 +166,7 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 		return bridge.Receipt{}, bridgetest.ErrDown
 	}
 	if p.topicNow() != p.topicID {
-		return bridge.Receipt{}, errors.New("the topic was made again meanwhile")
+		return bridge.Receipt{}, errors.New("the topic was recreated meanwhile")
 	}
 	if there := p.marks[mark]; string(there) == string(value) {
 		p.t.Errorf("mark %s is put again", mark)

@@ -20,8 +20,8 @@ type TopicPlan struct {
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
-	// Name is the topic's name; Exists tells whether it exists. Role is
-	// "events", "dead letters", "checkpoints" or "jobs".
+	// Name is the topic's name. Role is "events", "dead letters", "checkpoints" or
+	// "jobs".
 	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`

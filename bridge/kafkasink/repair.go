@@ -180,7 +180,7 @@ func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 	var err error
 	switch {
 	case r.sink.session.topics.Events.ID != r.topic:
-		err = fmt.Errorf("topic %s was made again meanwhile: repeat the command", r.sink.cfg.Topic)
+		err = fmt.Errorf("topic %s was recreated meanwhile: repeat the command", r.sink.cfg.Topic)
 	case !maps.EqualFunc(known, found, bytes.Equal):
 		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published",
 			bridge.ErrFenced)

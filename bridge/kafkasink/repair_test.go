@@ -351,7 +351,7 @@ func TestRepairOtherTopic(t *testing.T) {
 	}
 	recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions)
 	for range 2 {
-		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was made again meanwhile") {
+		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was recreated meanwhile") {
 			t.Errorf("published: %v", err)
 		}
 	}

@@ -68,7 +68,7 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 func (c *comparison) keep(ctx context.Context) error {
 	kept, err := c.Topic.Kept(ctx)
 	if err == nil && kept.ID != c.kept.ID {
-		err = reject(TopicMade, "topic %s was made again meanwhile", c.Topic.Topic())
+		err = reject(TopicMade, "topic %s was recreated meanwhile", c.Topic.Topic())
 	}
 	c.kept = kept
 	return err
