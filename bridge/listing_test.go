@@ -21,7 +21,8 @@ func TestWatermark(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "w1:", "2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01.5Z", "w1:2026-11-26T10:00:01+01:00", "w1:2026-11-26T10:00:01Z+0",
+		"", "w1:", "2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01.5Z", "w1:2026-11-26T10:00:01+01:00",
+		"w1:2026-11-26T10:00:01Z+0",
 		"w1:2026-11-26T10:00:01Z+-1", "w1:2026-11-26T10:00:01Z+01", "w2:2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01Z ",
 	} {
 		if w, ok := bridge.ParseWatermark(text); ok {
@@ -56,7 +57,8 @@ func TestListing(t *testing.T) {
 				t.Fatalf("seed %d: read from offset %d, the window from %d to %d was published from %d on", seed, got,
 					done[i].from, done[i].to, done[i].end)
 			}
-			early := slices.IndexFunc(done, func(w window) bool { return w.from >= at.At-lookBack.Milliseconds()*5/4-bridge.ListingMargin-longest })
+			early := slices.IndexFunc(done,
+				func(w window) bool { return w.from >= at.At-lookBack.Milliseconds()*5/4-bridge.ListingMargin-longest })
 			if got < done[early].end && early > 0 {
 				t.Fatalf("seed %d: read from offset %d, what was published before %d is long past", seed, got, done[early].end)
 			}

@@ -38,7 +38,9 @@ func TestBorderIsCarried(t *testing.T) {
 		"an entry": {func(r *harness, c bridge.Checkpoint) {
 			r.command("1", (&bridge.Entry{Checkpoint: c}).Target())
 		}, 5},
-		"the cursor of an entry": {func(r *harness, c bridge.Checkpoint) { r.command("1", bridge.Target{Cursor: c.Cursor}) }, 6},
+		"the cursor of an entry": {
+			func(r *harness, c bridge.Checkpoint) { r.command("1", bridge.Target{Cursor: c.Cursor}) }, 6,
+		},
 	} {
 		rowInModes(t, name, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
 			n := 9

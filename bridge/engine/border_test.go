@@ -53,31 +53,32 @@ func TestInclusiveBorder(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"none", "same", "fresh"} {
 		for _, overlap := range []int{1, 3} {
-			rowInModes(t, fmt.Sprintf("%s/%d", end, overlap), bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
-				n := 12
-				r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
-				want := 0
-				for range 2 {
-					r.startFor(2 * time.Minute)
-					if n += 3; want == 0 {
-						n -= 3
+			rowInModes(t, fmt.Sprintf("%s/%d", end, overlap), bridgetest.Export{PageSize: 5, Latency: time.Millisecond},
+				func(r *harness) {
+					n := 12
+					r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
+					want := 0
+					for range 2 {
+						r.startFor(2 * time.Minute)
+						if n += 3; want == 0 {
+							n -= 3
+						}
+						r.after(2 * time.Minute)
+						r.end()
+						want = n
 					}
-					r.after(2 * time.Minute)
-					r.end()
-					want = n
-				}
-				got := r.values()
-				slices.Sort(got)
-				if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
-					r.t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
-				}
-				if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
-					r.t.Errorf("%d requests in 16 minutes", r.source.Requests())
-				}
-				if s := r.bridge.Status(); s.State == bridge.StateBlocked {
-					r.t.Errorf("blocked: %s", s.Error)
-				}
-			})
+					got := r.values()
+					slices.Sort(got)
+					if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
+						r.t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
+					}
+					if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
+						r.t.Errorf("%d requests in 16 minutes", r.source.Requests())
+					}
+					if s := r.bridge.Status(); s.State == bridge.StateBlocked {
+						r.t.Errorf("blocked: %s", s.Error)
+					}
+				})
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// TestClaimerOnItsWay: at least once, the change of who claimed a command may
+// TestClaimerOnItsWay: in at-least-once mode, the change of who claimed a command may
 // still be on its way to the store when another process answers that the
 // command expired. It must not arrive.
 func TestClaimerOnItsWay(t *testing.T) {
@@ -105,7 +105,8 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 // taken the claim over.
 type overtaken struct{ *bridgetest.Inbox }
 
-func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim,
+	a bridge.Answer) (bridge.Answer, error) {
 	if _, err := o.Claim(ctx, c, bridge.Claim{Owner: "other", Session: "other", Over: by.Session}); err != nil {
 		return bridge.Answer{}, err
 	}
@@ -120,10 +121,12 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 		cmd := reset("a", 0, bridge.Target{})
 		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
-		if a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(overtaken{r.inbox}), cmd); !errors.Is(err, bridge.ErrFenced) {
+		a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(overtaken{r.inbox}), cmd)
+		if !errors.Is(err, bridge.ErrFenced) {
 			t.Errorf("the operator reads %+v, %v; want to wait for the other", a, err)
 		}
-		if log := r.log.String(); strings.Contains(log, "command refused") || !strings.Contains(log, "command answer rejected") {
+		if log := r.log.String(); strings.Contains(log, "command refused") ||
+			!strings.Contains(log, "command answer rejected") {
 			t.Error("the log says that the refusal counts")
 		}
 		if a, ok := r.inbox.AnswerTo("a"); ok {
@@ -139,7 +142,8 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 // refused is an Inbox that has recorded a refusal when an answer comes.
 type refused struct{ *bridgetest.Inbox }
 
-func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim,
+	a bridge.Answer) (bridge.Answer, error) {
 	if _, err := x.Inbox.Answer(ctx, c, by, bridge.ExpiredAnswer("said by an older version")); err != nil {
 		return bridge.Answer{}, err
 	}

@@ -46,7 +46,8 @@ func (p *process) Claim(ctx context.Context, cmd bridge.Command, by bridge.Claim
 }
 
 // Answer implements bridge.Inbox.
-func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Claim,
+	a bridge.Answer) (bridge.Answer, error) {
 	w := p.w
 	var first bridge.Answer
 	give := func() (err error) {
@@ -123,7 +124,8 @@ func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) 
 	late := time.Now().UnixMilli() > cmd.Deadline
 	switch {
 	case a.answer != nil: // who asked reads the first one
-	case with.Applied, waits && a.claimed != "" && a.claimed == by.Session, waits && late && (a.claimed == "" || a.claimed == by.Over):
+	case with.Applied, waits && a.claimed != "" && a.claimed == by.Session, waits && late &&
+		(a.claimed == "" || a.claimed == by.Over):
 		w.answerIsTrue(cmd, with)
 		a.answer = &with
 	default:
@@ -142,7 +144,7 @@ func (w *world) expire() {
 	}
 }
 
-// TestWorldCopied: exactly once, a reset that is in the newest copy of the topic is in
+// TestWorldCopied: in exactly-once mode, a reset that is in the newest copy of the topic is in
 // force, though the store has not got it.
 func TestWorldCopied(t *testing.T) {
 	t.Parallel()

@@ -205,7 +205,8 @@ func (w *world) config(who int) engine.Config {
 	cfg := engine.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 3, Owner: owners[who],
 		PollInterval: 10 * time.Second, PollIntervalMax: 10 * time.Second, PrefetchPages: 4, PrefetchBytes: 1 << 20,
-		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: cmp.Or(w.plan.refused, "stop"), OnSharedID: "publish", Overlap: time.Hour,
+		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: cmp.Or(w.plan.refused, "stop"), OnSharedID: "publish",
+		Overlap:          time.Hour,
 		OnCheckpointLoss: cmp.Or(w.plan.loss, "kafka"), ShutdownTimeout: 5 * time.Second,
 	}
 	w.follow(&cfg)

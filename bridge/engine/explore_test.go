@@ -123,8 +123,10 @@ func (x *explorer) explore(t *testing.T) {
 		}
 	})
 	took := time.Since(began)
-	t.Logf("explore: %d schedules (%d single faults, %d pairs, %d by seed from %d), %d distinct, %d events marked, %.1f s, %.0f distinct a minute",
-		x.total, x.counts["single"], x.counts["pair"], x.counts["random"], x.random, len(x.seen), x.marked, took.Seconds(), float64(len(x.seen))/took.Minutes())
+	t.Logf("explore: %d schedules (%d single faults, %d pairs, %d by seed from %d), %d distinct, %d events marked, "+
+		"%.1f s, %.0f distinct a minute",
+		x.total, x.counts["single"], x.counts["pair"], x.counts["random"], x.random, len(x.seen), x.marked, took.Seconds(),
+		float64(len(x.seen))/took.Minutes())
 }
 
 // TestExplore explores both deliveries, the same schedules each time.

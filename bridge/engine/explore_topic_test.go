@@ -103,7 +103,8 @@ func (w *world) whole(p *process, last, c bridge.Checkpoint, items []int) {
 	case len(c.Topics) > 0 && c.Topics[0].ID != was.ID, len(items) > 0 && was.ID != e.id():
 		w.fail(ruleTopic, "%s goes on from %s in a topic that was made again, with %v", c.Version, last.Version, items)
 	case len(items) > 0 && was.KeepsAll && was.Start < p.start:
-		w.fail(ruleTopic, "%s publishes %v; the topic begins %d offsets later than %s says", c.Version, items, p.start-was.Start, last.Version)
+		w.fail(ruleTopic, "%s publishes %v; the topic begins %d offsets later than %s says", c.Version, items,
+			p.start-was.Start, last.Version)
 	}
 	if e.noticed != nil && e.noticed != p {
 		e.lost, e.noticed, w.hidden = nil, nil, true

@@ -327,12 +327,15 @@ func TestWorldRevived(t *testing.T) {
 		answer bridge.Answer
 		passes bool
 	}{
-		{what: "a reset, by the settings of a bridge", kind: bridge.KindReset, answer: bridge.Answer{Version: at(1)}, passes: true},
+		{what: "a reset, by the settings of a bridge", kind: bridge.KindReset, answer: bridge.Answer{Version: at(1)},
+			passes: true},
 		{what: "a reset that is out of date", kind: bridge.KindReset, answer: bridge.Answer{Version: at(2)}},
-		{what: "a reset that is out of date, by one of two", kind: bridge.KindReset, free: true, answer: bridge.Answer{Version: at(2)}},
+		{what: "a reset that is out of date, by one of two", kind: bridge.KindReset, free: true,
+			answer: bridge.Answer{Version: at(2)}},
 		{what: "a reset that expired", kind: bridge.KindReset, answer: bridge.ExpiredAnswer("late")},
 		{what: "a pause", kind: bridge.KindPause, answer: bridge.Answer{Version: at(1)}},
-		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true, answer: bridge.Answer{Version: at(1)}, passes: true},
+		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true,
+			answer: bridge.Answer{Version: at(1)}, passes: true},
 	} {
 		w := newWorld(plan{free: test.free})
 		cmd := bridge.Command{ID: "r1", Kind: test.kind, BaseEpoch: 1}

@@ -51,7 +51,8 @@ func newHarness(t *testing.T, x bridgetest.Export) *harness {
 	}
 	r.store.Acknowledged = r.topic.Acknowledged
 	r.cfg = engine.Config{
-		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize, Owner: "me",
+		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize,
+		Owner:        "me",
 		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour,
 		OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,

@@ -20,7 +20,8 @@ var gone = &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("
 // storeHistory is a bridge.History over a store without branches.
 type storeHistory struct{ store *bridgetest.Store }
 
-func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint,
+	matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	for _, h := range slices.Backward(p.store.History()) {
 		if h.Version.Compare(c.Version) < 0 && matches(&h) {
 			return h, nil
@@ -35,7 +36,8 @@ type publishedIn struct {
 	asked *[]time.Time
 }
 
-func (h publishedIn) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (h publishedIn) Index(_ context.Context, since bridge.Since,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	*h.asked = append(*h.asked, since.Time)
 	end := -1
 	if was := bridge.FindTopic(since.Topics, "events"); was != nil && len(was.Ends) > 0 {
@@ -44,7 +46,8 @@ func (h publishedIn) Index(_ context.Context, since bridge.Since, _ bridge.Sourc
 	return publishedSince(h.topic, since.Time, end), nil
 }
 
-func (h publishedIn) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (h publishedIn) PartialIndex(_ context.Context, from time.Time,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	return publishedSince(h.topic, from, -1), nil
 }
 
@@ -116,7 +119,8 @@ func leavesCursor(r *harness, policy string) {
 	r.after(5 * time.Second)
 	before := r.store.Checkpoint()
 	r.expire(before.Cursor, func(at bridge.Position) bool {
-		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" && at.Cursor != before.Cursor
+		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" &&
+			at.Cursor != before.Cursor
 	})
 	r.source.Grow(30)
 	r.wantIdleAfter(5 * time.Minute)
@@ -126,7 +130,8 @@ func leavesCursor(r *harness, policy string) {
 		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
 	}
 	for _, h := range r.store.History() {
-		if h.Version == (bridge.Version{Epoch: 1}) && (h.RewindEnd == nil || h.RewindEnd.CursorHash != bridge.CursorHash(before.Cursor)) {
+		if h.Version == (bridge.Version{Epoch: 1}) &&
+			(h.RewindEnd == nil || h.RewindEnd.CursorHash != bridge.CursorHash(before.Cursor)) {
 			r.t.Errorf("marks end at %+v, want the refused cursor", h.RewindEnd)
 		}
 	}

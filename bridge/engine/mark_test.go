@@ -23,7 +23,8 @@ func TestEventWithoutTimeIsMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !p.Events[0].Republished || !p.Events[1].Republished || p.Events[2].Republished {
-		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished, p.Events[2].Republished)
+		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished,
+			p.Events[2].Republished)
 	}
 	if h.from.UnixMilli() != 5 {
 		t.Errorf("the topic is read from %v on, want the only time there is", h.from)
@@ -37,7 +38,8 @@ type fixedTopic struct {
 	from  time.Time
 }
 
-func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	h.from = from
 	return h, nil
 }

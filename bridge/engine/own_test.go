@@ -83,7 +83,8 @@ func (p *proc) result() error {
 func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
 	p.r.t.Helper()
 	if s := p.bridge.Status(); s.State != state || s.Reason != reason || s.Leader != leader {
-		p.r.t.Errorf("process is %s %s, leader %v: %q; want %s %s, leader %v", s.State, s.Reason, s.Leader, s.Error, state, reason, leader)
+		p.r.t.Errorf("process is %s %s, leader %v: %q; want %s %s, leader %v", s.State, s.Reason, s.Leader, s.Error, state,
+			reason, leader)
 	}
 }
 
@@ -185,7 +186,8 @@ func TestIntruderEnds(t *testing.T) {
 			ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
 			ours.Rivals(theirs)
 			a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
-			for began := time.Now(); time.Since(began) < lasts || a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
+			for began := time.Now(); time.Since(began) < lasts ||
+				a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
 				r.source.Grow(3)
 				if b.bridge.Status().State == bridge.StateBlocked {
 					a, b = b, a

@@ -25,7 +25,8 @@ func TestPageRefused(t *testing.T) {
 		r.wantState(bridge.StateBlocked, bridge.ReasonEvent)
 		r.wantEvents(30)
 		if c := r.store.Checkpoint(); !strings.HasPrefix(c.Cursor, "c+30/") || c.Events != 30 || c.Pages != 3 {
-			r.t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events, c.Pages)
+			r.t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events,
+				c.Pages)
 		}
 		if n := strings.Count(r.log.String(), "level=ERROR"); n > 1 {
 			r.t.Errorf("it is said %d times", n)

@@ -20,7 +20,8 @@ import (
 func (r *harness) wantMarked(want int, when string) {
 	r.t.Helper()
 	if got := int(r.again.Swap(0)); got != want {
-		r.t.Errorf("%s: %d events are marked as published again, want %d; the topic holds %d records", when, got, want, len(r.values()))
+		r.t.Errorf("%s: %d events are marked as published again, want %d; the topic holds %d records", when, got, want,
+			len(r.values()))
 	}
 }
 
@@ -160,7 +161,8 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
-		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0, Latency: 5 * time.Millisecond}
+		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0,
+			Latency: 5 * time.Millisecond}
 		exactRow(t, fmt.Sprintf("%d %s", seed, x.End), x, func(r *harness) {
 			r.start()
 			for i := range 12 {
@@ -178,7 +180,8 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 				case 2:
 					r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
 				case 3:
-					r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
+					r.command(fmt.Sprint("entry", i),
+						bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
 				}
 			}
 			r.after(time.Minute)

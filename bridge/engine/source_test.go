@@ -57,7 +57,8 @@ func TestRequestChanged(t *testing.T) {
 		}
 		at := r.store.Checkpoint()
 		stay := stay(at)
-		if a := r.command("r1", stay); a.Applied || !strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
+		if a := r.command("r1", stay); a.Applied ||
+			!strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
 			r.t.Errorf("a reset that names nothing is answered %+v", a)
 		}
 		if a := r.accept("r2", stay, "12345678"); a.Applied {
@@ -169,7 +170,8 @@ func TestRequestInHistory(t *testing.T) {
 // lostHistory is a history that cannot be asked.
 type lostHistory struct{ bridge.History }
 
-func (lostHistory) Before(context.Context, bridge.Checkpoint, func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (lostHistory) Before(context.Context, bridge.Checkpoint,
+	func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	return bridge.Checkpoint{}, errors.New("connection refused")
 }
 

@@ -125,7 +125,8 @@ func TestSameCursorByChance(t *testing.T) {
 			fmt.Sscanf(at.Cursor, "e%d", &n)
 			switch {
 			case at.Cursor == "":
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`, time.Now().UnixMilli())}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`,
+					time.Now().UnixMilli())}
 			case n == 50 && chance.CompareAndSwap(false, true):
 				return answer("e50")
 			}
@@ -259,7 +260,8 @@ func TestEmptyPagesEnd(t *testing.T) {
 			}
 			r.mustRun()
 			if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
-				r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
+				r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended,
+					c.events, c.cut)
 			}
 			requests, ended := r.source.Requests(), r.bridge.Status().Ended
 			r.mustRun()

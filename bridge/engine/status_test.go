@@ -19,15 +19,16 @@ func TestPace(t *testing.T) {
 		after     time.Duration
 		want      float64
 	}{
-		"nothing":                {nil, 0, 0},
-		"one":                    {[]int64{100}, 0, 0},
-		"as fast as time":        {[]int64{100, 101, 102}, 0, 1},
-		"catches up":             {[]int64{100, 160, 220}, 0, 60},
-		"a gap":                  {[]int64{100, 0, 0, 130}, 0, 10},
-		"went back":              {[]int64{1000, 1010, 100}, 0, 0},
-		"long ago":               {[]int64{100, 160}, time.Minute, 0},
-		"more than ten seconds":  {[]int64{1, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110}, 0, 1},
-		"the ring has turned":    {[]int64{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37}, 0, 2},
+		"nothing":               {nil, 0, 0},
+		"one":                   {[]int64{100}, 0, 0},
+		"as fast as time":       {[]int64{100, 101, 102}, 0, 1},
+		"catches up":            {[]int64{100, 160, 220}, 0, 60},
+		"a gap":                 {[]int64{100, 0, 0, 130}, 0, 10},
+		"went back":             {[]int64{1000, 1010, 100}, 0, 0},
+		"long ago":              {[]int64{100, 160}, time.Minute, 0},
+		"more than ten seconds": {[]int64{1, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110}, 0, 1},
+		"the ring has turned": {[]int64{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35,
+			37}, 0, 2},
 		"only unknown positions": {[]int64{0, 0}, 0, 0},
 	} {
 		var r rate

@@ -375,7 +375,8 @@ func TestTopicMovedByOneReset(t *testing.T) {
 		inTopic(t, func(r *harness) {
 			r.end()
 			old := r.store.Checkpoint()
-			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30, KeepsAll: true}}
+			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30,
+				KeepsAll: true}}
 			r.rewrite(old)
 			r.topic.Recreate()
 			r.cfg.Topic = "events"
@@ -421,24 +422,41 @@ func TestTopicsLost(t *testing.T) {
 		found []bridge.TopicState
 		lost  string
 	}{
-		"as before":                      {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
-		"more":                           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
-		"another id":                     {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters}, "topic events was deleted"},
-		"another id, after a rewind":     {bridge.Checkpoint{Topics: known}, []bridge.TopicState{with(events, fresh), letters}, "topic events was deleted"},
-		"a server without ids":           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID = "" }), letters}, ""},
-		"letters made again":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, "topic dlq was deleted"},
-		"letters deleted":                {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, func(s *bridge.TopicState) { s.Start = 10 })}, ""},
-		"letters not in use":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events}, ""},
-		"letters new":                    {bridge.Checkpoint{Topics: known[:1], Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, ""},
-		"nothing published yet":          {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}}, []bridge.TopicState{with(events, fresh)}, ""},
-		"killed after the first commit":  {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}, Events: 5}, []bridge.TopicState{with(events, fresh)}, "topic events was deleted"},
-		"another topic by configuration": {bridge.Checkpoint{Topics: known, Events: 50, Topic: "events"}, []bridge.TopicState{{Name: "other", ID: "c"}}, ""},
-		"old, empty":                     {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh)}, "always been empty"},
-		"old, full":                      {bridge.Checkpoint{Events: 50}, []bridge.TopicState{events}, ""},
-		"old, all of it dead letters":    {bridge.Checkpoint{Events: 10}, []bridge.TopicState{with(events, fresh), letters}, ""},
-		"old, some of it dead letters":   {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh), letters}, "always been empty"},
-		"old, nothing published":         {bridge.Checkpoint{}, []bridge.TopicState{with(events, fresh)}, ""},
-		"a purge, then for ever":         {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.KeepsAll = false })}, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.Start = 90 })}, ""},
+		"as before": {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
+		"more": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
+		"another id": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters},
+			"topic events was deleted"},
+		"another id, after a rewind": {bridge.Checkpoint{Topics: known},
+			[]bridge.TopicState{with(events, fresh), letters}, "topic events was deleted"},
+		"a server without ids": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID = "" }), letters}, ""},
+		"letters made again": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{events, with(letters, fresh)}, "topic dlq was deleted"},
+		"letters deleted": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{events, with(letters, func(s *bridge.TopicState) { s.Start = 10 })}, ""},
+		"letters not in use": {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events}, ""},
+		"letters new": {bridge.Checkpoint{Topics: known[:1], Events: 50},
+			[]bridge.TopicState{events, with(letters, fresh)}, ""},
+		"nothing published yet": {bridge.Checkpoint{Topics: []bridge.TopicState{with(events,
+			func(s *bridge.TopicState) { s.End = 0 })}}, []bridge.TopicState{with(events, fresh)}, ""},
+		"killed after the first commit": {bridge.Checkpoint{Topics: []bridge.TopicState{with(events,
+			func(s *bridge.TopicState) { s.End = 0 })}, Events: 5}, []bridge.TopicState{with(events, fresh)},
+			"topic events was deleted"},
+		"another topic by configuration": {bridge.Checkpoint{Topics: known, Events: 50, Topic: "events"},
+			[]bridge.TopicState{{Name: "other", ID: "c"}}, ""},
+		"old, empty": {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh)},
+			"always been empty"},
+		"old, full": {bridge.Checkpoint{Events: 50}, []bridge.TopicState{events}, ""},
+		"old, all of it dead letters": {bridge.Checkpoint{Events: 10}, []bridge.TopicState{with(events, fresh), letters},
+			""},
+		"old, some of it dead letters": {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh), letters},
+			"always been empty"},
+		"old, nothing published": {bridge.Checkpoint{}, []bridge.TopicState{with(events, fresh)}, ""},
+		"a purge, then for ever": {bridge.Checkpoint{Topics: []bridge.TopicState{with(events,
+			func(s *bridge.TopicState) { s.KeepsAll = false })}, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.Start = 90 })}, ""},
 	} {
 		got := ""
 		if fault := bridge.TopicsLost(c.have, c.found); fault != nil {

@@ -146,8 +146,9 @@ func TestConfigValidate(t *testing.T) {
 		"not PEM": {func(c *settings) {
 			c.TLSEnabled, c.TLSCA, c.TLSCert = true, "/etc/ca.pem", "x"
 		}, "KAFKA_TLS_CA_FILE,KAFKA_TLS_KEY"},
-		"checkpoints in events":  {func(c *settings) { c.CheckpointTopic = c.Topic }, "KAFKA_CHECKPOINT_TOPIC must differ"},
-		"checkpoints in DLQ":     {func(c *settings) { c.CheckpointTopic = "dlq." + c.Topic }, "_CHECKPOINT_TOPIC must differ"},
+		"checkpoints in events": {func(c *settings) { c.CheckpointTopic = c.Topic }, "KAFKA_CHECKPOINT_TOPIC must differ"},
+		"checkpoints in DLQ": {func(c *settings) { c.CheckpointTopic = "dlq." + c.Topic },
+			"_CHECKPOINT_TOPIC must differ"},
 		"a transaction for ever": {func(c *settings) { c.TransactionTimeout = time.Hour }, "KAFKA_TRANSACTION_TIMEOUT"},
 		"same topic twice":       {func(c *settings) { c.DLQTopic = c.Topic }, "KAFKA_DLQ_TOPIC must differ"},
 	} {

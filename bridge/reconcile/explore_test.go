@@ -61,11 +61,13 @@ func newExplored(t *testing.T, plan repairPlan) *explored {
 	if plan.undated {
 		all[4].ingested = 0
 	}
-	x := &explored{world: newWorld(t, all, nil), plan: plan, pending: make(map[string]bool), holds: map[string]bool{"e0": true}}
+	x := &explored{world: newWorld(t, all, nil), plan: plan, pending: make(map[string]bool),
+		holds: map[string]bool{"e0": true}}
 	for id := range strings.FieldsSeq(plan.pending) {
 		x.pending[id] = true
 	}
-	x.topic.Append(1, fakelog.Record(time.UnixMilli(second(-10)), "{}"), fakelog.Record(time.UnixMilli(second(-5)), "{}"), all[0].record())
+	x.topic.Append(1, fakelog.Record(time.UnixMilli(second(-10)), "{}"),
+		fakelog.Record(time.UnixMilli(second(-5)), "{}"), all[0].record())
 	x.dead.Append(0, all[1].record())
 	x.live.trail = []bridge.Checkpoint{atEnd(5, second(1000))}
 	x.repair.marks["old"] = []byte(`{"v":1,"at":1,"ids":""}`)

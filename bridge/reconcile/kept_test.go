@@ -17,9 +17,12 @@ import (
 func TestRepairTopicMade(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*world){
-		"made again":                   func(w *world) { w.topic.Remake("second") },
-		"truncated":                    func(w *world) { w.topic.Delete(0, 10) },
-		"made again, with a retention": func(w *world) { w.topic.Remake("second"); w.topic.Expire(10 * 365 * 24 * time.Hour) },
+		"made again": func(w *world) { w.topic.Remake("second") },
+		"truncated":  func(w *world) { w.topic.Delete(0, 10) },
+		"made again, with a retention": func(w *world) {
+			w.topic.Remake("second")
+			w.topic.Expire(10 * 365 * 24 * time.Hour)
+		},
 		"made again, and expired": func(w *world) {
 			w.topic.Remake("second")
 			w.topic.Expire(10 * 365 * 24 * time.Hour)

@@ -301,7 +301,8 @@ func TestHighestOffset(t *testing.T) {
 			cfg.Numbered, cfg.Overlaps, cfg.PageSize = true, true, 40
 			p, err := windows.NewRange(l, cfg).Fetch(t.Context(),
 				bridge.Position{Start: from.UnixMilli(), End: from.Add(40 * time.Minute).UnixMilli(), Window: true})
-			if lists && (err != nil || p.Items != 30) || !lists && (err == nil || bridge.FaultOf(err).Class != bridge.Transient) {
+			if lists && (err != nil || p.Items != 30) || !lists &&
+				(err == nil || bridge.FaultOf(err).Class != bridge.Transient) {
 				t.Errorf("events %s apart: %+v, %v", apart, p, err)
 			}
 		})

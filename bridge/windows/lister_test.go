@@ -93,7 +93,8 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 			}
 		}
 	}
-	for i := 0; l.arrival && !future && i < 2*3*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
+	for i := 0; l.arrival && !future && i < 2*3*l.page &&
+		len(l.all) > 0; { // twice, old items are imported behind a new one
 		imported := l.all[rng.IntN(len(l.all))].visible.Add(time.Millisecond)
 		for range 3 * l.page { // two whole pages at least
 			at := start.Add(-time.Hour - within(rng, time.Hour)).Truncate(time.Millisecond)
@@ -143,7 +144,8 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	got := counts(s.records)
 	for raw, n := range want {
 		if got[raw] > n || got[raw] < n-gone[raw] {
-			return fmt.Sprintf("%s is %d times in the topic, want %d (form %d, look-back %s, late %q)", raw, got[raw], n, form, lookBack, cfg.Late)
+			return fmt.Sprintf("%s is %d times in the topic, want %d (form %d, look-back %s, late %q)", raw, got[raw], n, form,
+				lookBack, cfg.Late)
 		}
 	}
 	if len(got) > len(want) || len(got) < len(want)-len(gone) {

@@ -154,7 +154,8 @@ func TestUnboundedLate(t *testing.T) {
 			x.drain()
 		}
 		if got := counts(x.records); got[late.raw()] != 1 || len(x.records) != 7 {
-			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()], len(x.records))
+			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()],
+				len(x.records))
 		}
 	})
 }

@@ -48,7 +48,8 @@ func (h held) Match(e *bridge.Event) bool { return strings.Contains(string(h), s
 
 // frozen is a position with a copy of all that it could share with another one.
 func frozen(at Position) Position {
-	at.forms.known, at.forms.units, at.forms.mutants = maps.Clone(at.forms.known), maps.Clone(at.forms.units), maps.Clone(at.forms.mutants)
+	at.forms.known, at.forms.units, at.forms.mutants = maps.Clone(at.forms.known), maps.Clone(at.forms.units),
+		maps.Clone(at.forms.mutants)
 	at.Tail, at.Border.Items = slices.Clone(at.Tail), slices.Clone(at.Border.Items)
 	if at.Overlap != nil {
 		o := *at.Overlap
@@ -79,7 +80,8 @@ func TestTakeIsAFunction(t *testing.T) {
 		return known
 	}
 	same := func(t *rapid.T, what string, a, b Position) {
-		if !reflect.DeepEqual(frozen(a), frozen(b)) || !reflect.DeepEqual(cursors(&a), cursors(&b)) || !slices.Equal(a.Recent(), b.Recent()) {
+		if !reflect.DeepEqual(frozen(a), frozen(b)) || !reflect.DeepEqual(cursors(&a), cursors(&b)) ||
+			!slices.Equal(a.Recent(), b.Recent()) {
 			t.Fatalf("%s:\n%+v\n%+v", what, frozen(a), frozen(b))
 		}
 	}
@@ -113,7 +115,8 @@ func TestTakeIsAFunction(t *testing.T) {
 			again, foundAgain, failedAgain, leftAgain := take(*page)
 			same(t, "the same page leads elsewhere", next, again)
 			if failed != failedAgain || !reflect.DeepEqual(found, foundAgain) || !reflect.DeepEqual(left, leftAgain) {
-				t.Fatalf("the same page: %+v %q %d events\nthen %+v %q %d events", found, failed, len(left), foundAgain, failedAgain, len(leftAgain))
+				t.Fatalf("the same page: %+v %q %d events\nthen %+v %q %d events", found, failed, len(left), foundAgain,
+					failedAgain, len(leftAgain))
 			}
 			if !reflect.DeepEqual(frozen(at), before) || !reflect.DeepEqual(cursors(&at), beforeCursors) {
 				t.Fatalf("the position changed:\n%+v\n%+v", before, frozen(at))
