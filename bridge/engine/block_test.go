@@ -18,10 +18,6 @@ import (
 // once a minute, takes commands, and goes on by itself when the reason ends.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
-	fault := func(f bridge.Fault) func(bridge.Position) error {
-		f.Err = errors.New("refused")
-		return func(bridge.Position) error { return &f }
-	}
 	withCursor := func(f bridge.Fault) func(bridge.Position) error {
 		f.Err = errors.New("refused")
 		return func(at bridge.Position) error {
@@ -39,13 +35,13 @@ func TestBlocked(t *testing.T) {
 		// perProbe is how many requests a probe takes.
 		perProbe int
 	}{
-		"401": {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}),
+		"401": {always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}),
 			bridge.ReasonAuth, 1, 1},
-		"a redirect": {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig}),
+		"a redirect": {always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig}),
 			bridge.ReasonConfig, 1, 1},
-		"a body too large": {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonSize}),
+		"a body too large": {always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonSize}),
 			bridge.ReasonSize, 1, 1},
-		"items is not an array": {fault(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}),
+		"items is not an array": {always(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}),
 			bridge.ReasonSchema, 3, 1},
 		"the cursor is gone": {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
 	} {

@@ -318,15 +318,10 @@ func TestResetInEveryState(t *testing.T) {
 	for name, state := range map[string]func(r *harness){
 		"idle": func(*harness) {},
 		"blocked": func(r *harness) {
-			r.source.Refuse(func(bridge.Position) error {
-				return &bridge.Fault{Class: bridge.Permanent,
-					Reason: bridge.ReasonAuth}
-			})
+			r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		},
 		"long retry": func(r *harness) {
-			r.source.Refuse(func(bridge.Position) error {
-				return &bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}
-			})
+			r.source.Refuse(always(bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}))
 		},
 	} {
 		row(t, name, bridgetest.Export{}, func(r *harness) {

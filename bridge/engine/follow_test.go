@@ -189,10 +189,7 @@ func TestStartIsRestated(t *testing.T) {
 		items := r.source.Grow(50)
 		r.after(time.Hour)
 		r.cfg.Origin.Start = timeOf(r, items[20])
-		r.source.Refuse(func(bridge.Position) error {
-			return &bridge.Fault{Class: bridge.Permanent,
-				Reason: bridge.ReasonAuth}
-		})
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		r.cfg.Limits.Once = true
 		wantBlocked(t, r.run(), bridge.ReasonAuth)
 		r.source.Refuse(nil)
@@ -208,10 +205,7 @@ func TestStartIsRestated(t *testing.T) {
 		said := len(r.log.String())
 		r.cfg.RelativeStart = true
 		r.cfg.Origin.Start = timeOf(r, items[40])
-		r.source.Refuse(func(bridge.Position) error {
-			return &bridge.Fault{Class: bridge.Permanent,
-				Reason: bridge.ReasonAuth}
-		})
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		_ = r.run()
 		if strings.Contains(r.log.String()[said:], "configured start ignored") {
 			t.Error("warned of a start that moves by itself")
@@ -220,10 +214,7 @@ func TestStartIsRestated(t *testing.T) {
 	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)
 		r.cfg.Origin.Start = timeOf(r, items[20])
-		r.source.Refuse(func(bridge.Position) error {
-			return &bridge.Fault{Class: bridge.Permanent,
-				Reason: bridge.ReasonAuth}
-		})
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		r.cfg.Limits.Once = true
 		wantBlocked(t, r.run(), bridge.ReasonAuth)
 		r.source.Refuse(nil)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -461,4 +462,10 @@ func wantBlocked(t *testing.T, err error, reason bridge.Reason) {
 	if !ok || blocked.Reason != reason {
 		t.Errorf("run ended with %v, want blocked (%s)", err, reason)
 	}
+}
+
+// always returns a function for Source.Refuse that refuses each request with a fault.
+func always(f bridge.Fault) func(bridge.Position) error {
+	f.Err = cmp.Or(f.Err, errors.New("refused"))
+	return func(bridge.Position) error { return &f }
 }

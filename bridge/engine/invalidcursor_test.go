@@ -301,9 +301,7 @@ func TestOutageMovesNothing(t *testing.T) {
 			r.source.Grow(95)
 			r.startRecovering(policy)
 			r.after(5 * time.Second)
-			r.source.Refuse(func(bridge.Position) error {
-				return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
-			})
+			r.source.Refuse(always(bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}))
 			r.grow(30, 3*time.Minute)
 			r.source.Refuse(nil)
 			r.wantIdleAfter(3 * time.Minute)
