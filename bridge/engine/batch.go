@@ -78,6 +78,6 @@ func (s *sizer) committed(pages int, took time.Duration, err error) {
 	case err != nil || took > slowBatch:
 		s.breadth = max(1, pages/2)
 	default:
-		s.breadth = max(1, min(mostPages, 2*s.breadth))
+		s.breadth = min(mostPages, 2*s.breadth)
 	}
 }

@@ -104,7 +104,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	background.Add(1)
 	unneeded := context.AfterFunc(ctx, func() {
 		defer background.Done()
-		e.enforceShutdown(abandon, finished)
+		late := time.NewTimer(e.cfg.ShutdownTimeout)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			abandon(ErrShutdown)
+		case <-finished:
+		}
 	})
 	commands := make(chan bridge.Command)
 	if e.ports.Inbox != nil {
@@ -123,17 +129,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		err = fmt.Errorf("stream %s: %w", e.cfg.Stream, ErrShutdown)
 	}
 	return err
-}
-
-// enforceShutdown abandons what is in flight after Config.ShutdownTimeout.
-func (e *Engine) enforceShutdown(abandon context.CancelCauseFunc, finished <-chan struct{}) {
-	t := time.NewTimer(e.cfg.ShutdownTimeout)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		abandon(ErrShutdown)
-	case <-finished:
-	}
 }
 
 // readInbox passes commands to the loop. A command stays in the inbox until it
