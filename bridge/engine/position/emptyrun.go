@@ -85,7 +85,7 @@ func (p *EmptyRun) Tail() { p.AtTail, p.Circles, p.spent = true, false, 0 }
 // Ended reports whether the last page was the end of the results for certain.
 func (p *EmptyRun) Ended() bool { return p.AtTail || p.Circles }
 
-// Continues reports whether the export goes on behind the last page.
+// Continues reports whether the export goes on after the last page.
 func (p *EmptyRun) Continues(marksEnd bool) bool {
 	return !p.Ended() && (marksEnd || !p.recent && p.spent < emptyPatience)
 }
