@@ -171,9 +171,6 @@ func (c *Config) DeadTopic() string {
 	return "dlq." + c.Topic
 }
 
-// diverts reports whether unpublishable events become dead letters.
-func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
-
 // DivertsAll reports whether events become dead letters even if all are
 // unpublishable; see engine.Config.DivertAll.
 func (c *Config) DivertsAll() bool { return c.OnBadEvent == divertAll }
@@ -211,7 +208,7 @@ func (c *Config) Topics() kafkaclient.Topics {
 	t := kafkaclient.Topics{Checkpoints: c.CheckpointTopic}
 	if c.Topic != c.CheckpointTopic { // else it holds nothing but the plans of jobs
 		t.Events = c.Topic
-		if c.diverts() {
+		if c.OnBadEvent != stopStream {
 			t.DeadLetters = c.DeadTopic()
 		}
 	}

@@ -74,7 +74,9 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	defer func() { b.to = nil }() // it holds the page
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
 	made := builtPage{topics: topics, now: now, span: keptBy(&topics.Events.Settings, now)}
-	b.setSource(page.Source)
+	if page.Source != b.source {
+		b.source, b.sourceText = page.Source, []byte(b.naming.Of(page.Source))
+	}
 	for i := range page.Events {
 		if err := b.add(&made, page, &page.Events[i]); err != nil {
 			return bridge.Receipt{}, err
@@ -233,12 +235,6 @@ func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.Record
 	from := len(b.to.text)
 	b.to.text = appendValue(b.to.text)
 	return kgo.RecordHeader{Key: key, Value: b.to.text[from:len(b.to.text):len(b.to.text)]}
-}
-
-func (b *builder) setSource(id bridge.SourceIdentity) {
-	if id != b.source {
-		b.source, b.sourceText = id, []byte(b.naming.Of(id))
-	}
 }
 
 // Sizes of the record batch format, rounded up: that of a batch with one

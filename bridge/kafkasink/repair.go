@@ -272,23 +272,17 @@ func (r *Repair) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	marks, err := r.takeOver(ctx, s)
+	l, b, _, err := s.takeJob(ctx, new(scanResult))
+	var marks map[string][]byte
+	if err == nil {
+		marks, err = r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
+	}
 	if err != nil {
 		s.close()
 		return s.explain(err)
 	}
 	sink.session, r.marks = s, marks
 	return nil
-}
-
-// takeOver fences earlier sessions of the job and reads its marks, in the order
-// of session.takeOver and for the same reason.
-func (r *Repair) takeOver(ctx context.Context, s *session) (map[string][]byte, error) {
-	l, b, _, err := s.takeJob(ctx, new(scanResult))
-	if err != nil {
-		return nil, err
-	}
-	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
 }
 
 // visibleMarks reads the committed marks.
