@@ -272,10 +272,3 @@ func timeOf(e *bridge.Event) time.Time {
 	}
 	return time.UnixMilli(e.Time).UTC()
 }
-
-// waiting reports why the comparison waits.
-func (c *comparison) waiting(why error) {
-	if c.Waiting != nil {
-		c.Waiting(why)
-	}
-}
