@@ -31,12 +31,11 @@ type checkpointReader struct {
 
 // newest waits until the barrier is readable and returns the stream's newest
 // checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards: other
-// streams of the partition may have written millions of records. Without a
-// barrier it ends at the last stable offset.
+// streams of the partition may have written millions of records.
 func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (bridge.Checkpoint, error) {
 	l := s.topics.checkpointLog(s.cfg)
 	found := s.cfg.scan()
-	end, low, err := awaitEnd(ctx, s, l, b, &found)
+	low, err := b.await(ctx, &s.txn, l, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -48,7 +47,7 @@ func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (
 		next := r.scanned.stop(max(0, high-step), high)
 		start, err := l.Scan(ctx, kafkaclient.Span{From: next, To: high}, found.add)
 		if err != nil {
-			r.scanned.join(low, end)
+			r.scanned.join(low, b.offset+1)
 			return bridge.Checkpoint{}, err
 		}
 		if low = next; start >= next {
@@ -56,7 +55,7 @@ func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (
 		}
 	}
 	if found.none() {
-		r.scanned.join(low, end)
+		r.scanned.join(low, b.offset+1)
 	}
 	r.refuse(s.cfg, found.forged)
 	return found.choose(s.cfg)
@@ -75,19 +74,6 @@ func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 			"hint", "check which principals may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+
 				"; the stream continues from its own last checkpoint")
 	}
-}
-
-// awaitEnd returns the end of the log for this session, and the offset from which the log
-// was read already. Without a barrier that is the end.
-func awaitEnd(
-	ctx context.Context, s *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult,
-) (end, low int64, err error) {
-	if b != nil {
-		low, err = b.await(ctx, &s.txn, l, found)
-		return b.offset + 1, low, err
-	}
-	all, err := l.Bounds(ctx)
-	return all.To, all.To, err
 }
 
 // scannedRange is a part of one topic's log without a checkpoint of the stream. The next
