@@ -24,7 +24,7 @@ type Budget struct {
 	first []*loan   // requests of streams without pages, oldest first
 	more  []*loan   // requests of streams with pages, oldest first
 	moved time.Time // when bytes last came back or were granted
-	busy  time.Time // when a stream with pages was last granted another
+	busy  time.Time // when a stream with pages was last granted bytes
 }
 
 // loan is a stream's request for bytes.
@@ -48,7 +48,7 @@ func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) erro
 	}
 	b.mu.Lock()
 	more := held.Load() != 0
-	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // as for most pages: allocates nothing
+	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // the usual case: allocates nothing
 		b.charge(bytes, more)
 		b.mu.Unlock()
 		return nil

@@ -153,7 +153,7 @@ func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 	case got.Late:
 		return false, &by, nil
 	case got.By == "":
-		return false, nil, nil // withdrawn meanwhile
+		return false, nil, nil // the command was withdrawn meanwhile
 	}
 	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id}
 	if got.By == s.id || !s.open {

@@ -237,7 +237,6 @@ func (pf *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.
 	return p, err
 }
 
-// decodePage decodes a page.
 func (pf *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 	began := time.Now()
 	err := pf.e.watchdog.source.Decode(pf.e.ports.Source, p)

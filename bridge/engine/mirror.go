@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// mirrorTimeout bounds one try to reach the store, and the last ones when
-	// an ownership ends.
+	// mirrorTimeout bounds one call of the store, and all calls at the end of an
+	// ownership.
 	mirrorTimeout = 2 * time.Second
 	// mirrorForeign is the wait before the store is tried again while it holds a
 	// foreign value.

@@ -73,8 +73,8 @@ func (o *ownerLoop) forget() {
 	o.progress, o.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&o.e.cfg)
 }
 
-// errLetGo ends an ownership, not the run. errYield ends it because another process
-// may be able to run the stream, which this one cannot.
+// errLetGo ends an ownership, not the run. So does errYield, if this process cannot run
+// the stream, but another one may be able to.
 var (
 	errLetGo = errors.New("ownership released")
 	errYield = errors.New("ownership yielded")

@@ -24,8 +24,7 @@ type Starts struct{ slots chan struct{} }
 // NewStarts returns the Starts for the streams of a process.
 func NewStarts() *Starts { return &Starts{make(chan struct{}, mostStarts)} }
 
-// begin waits for the stream's turn, whose end must be called. A nil Starts bounds
-// nothing.
+// begin waits for the stream's turn. The caller calls end. A nil Starts bounds nothing.
 func (s *Starts) begin(ctx context.Context) (end func(), err error) {
 	if s == nil {
 		return func() {}, nil

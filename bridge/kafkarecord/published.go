@@ -227,8 +227,8 @@ func (p *Published) spansAfterEnds(
 	return spans, nil
 }
 
-// spansAfter returns the spans of a topic from a record time to its current end. To read
-// them is to wait for the end of open transactions.
+// spansAfter returns the spans of a topic from a record time to its current end. Reading
+// them waits for open transactions.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
 	starts, err := l.After(ctx, from.UnixMilli())
 	ends, errEnds := l.Ends(ctx)

@@ -95,7 +95,7 @@ type Part struct {
 	Stream, Origin string
 }
 
-// Values of settings.
+// The words of settings.
 const (
 	timestampPublish   = "publish"
 	headersCloudEvents = "cloudevents"

@@ -23,7 +23,7 @@ type deadLetter struct {
 	page   *bridge.Page
 	event  *bridge.Event
 	defect bridge.Defect
-	size   int // of the record, where that is the defect
+	size   int // of the record, if it is too large
 }
 
 // divert builds a dead letter, or rejects the page.

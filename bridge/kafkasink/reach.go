@@ -168,8 +168,9 @@ func (p *eventPartitioner) Partition(r *kgo.Record, n int) int {
 	return id
 }
 
-// keyTo records that a key went to partition id of n. A record without a key has no such
-// id: it has an index among the partitions with a leader, which may change with a batch.
+// keyTo records that a key went to partition id of n. For a record without a key that is
+// unknown: the client gives it an index among the partitions with a leader, which may
+// change with a batch.
 func (r *reach) keyTo(id, n int) {
 	if int(r.keyed.Load()) != n {
 		r.keyed.Store(int32(n))

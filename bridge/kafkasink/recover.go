@@ -32,7 +32,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		if bridge.FaultOf(err).Code == bridge.CodeStoreNeeded { // Kafka answers
+		if bridge.FaultOf(err).Code == bridge.CodeStoreNeeded { // not Kafka, but the store is down
 			s.cfg.Tell(nil)
 			return bridge.Checkpoint{}, err
 		}

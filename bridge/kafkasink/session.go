@@ -156,7 +156,7 @@ func (s *session) target(client *kafkaclient.Client, what string) target {
 	return target{cfg: s.cfg, client: client, what: what, topics: &s.topics}
 }
 
-// explain returns the fault of an error of the clients, nil of none.
+// explain returns the fault of an error of the clients, nil for nil.
 func (s *session) explain(err error) error {
 	if err == nil {
 		return nil

@@ -26,7 +26,7 @@ type collector struct {
 	memory *memory
 	floor  int64                       // where the listing begins if nothing earlier is listed, else NoTime
 	to     int64                       // end of the window
-	most   int64                       // bytes
+	most   int64                       // maximum of bytes
 	walk   *walk                       // of a list without an end, else nil
 	share  *share                      // of a part of a range, else nil
 	keys   map[bridge.ItemKey]struct{} // of all listed items, nil if they are not needed
@@ -34,7 +34,7 @@ type collector struct {
 	again  int64                       // items from this time on are listed by other windows too
 	listed digest                      // of the items before again, and of all without an id
 	items  []item
-	bytes  int64
+	bytes  int64 // the cost of items
 }
 
 // digest is equal for two listings of the same items, in any order.
