@@ -119,8 +119,8 @@ func TestCommitsOldAtTheTail(t *testing.T) {
 	}
 }
 
-// TestCommitsLastOfSparse: where pages are partly empty, the one that has less
-// than the last one with items does not wait for more.
+// TestCommitsLastOfSparse: if pages are partly empty, a page with fewer items than the
+// last page with items does not wait for more.
 func TestCommitsLastOfSparse(t *testing.T) {
 	t.Parallel()
 	const latency = 150 * time.Millisecond

@@ -294,7 +294,7 @@ func TestPassingSchemaErrors(t *testing.T) {
 	})
 }
 
-// A sink that fails after each good Recover is asked ever more rarely.
+// If a sink fails after each good Recover, the retries become rarer and rarer.
 func TestPublishFailsForEver(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		for n := 1; n < 5000; n++ {

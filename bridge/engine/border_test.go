@@ -134,7 +134,7 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 }
 
 // TestFullPageWithoutNext: a full page that names no next page, or itself, may hide
-// items. The stream says so, once a day in its log.
+// items. The stream warns about it, once a day in its log.
 func TestFullPageWithoutNext(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -170,9 +170,10 @@ func TestFullPageWithoutNext(t *testing.T) {
 	}
 }
 
-// TestOlderPage: the last page, read again, lists only items from before its own. It is
-// a refused cursor where it is the first page, else a warning; and nothing where the
-// items are within the overlap, or one of its own is still there.
+// TestOlderPage: the last page is read again, and lists only items older than its own. If
+// it is the first page, the cursor counts as rejected; if it is another one, the stream
+// warns. If the items are within the overlap, or one of the page's own is still there,
+// nothing happens.
 func TestOlderPage(t *testing.T) {
 	t.Parallel()
 	item := func(n int) string { return sparseItem(fmt.Sprint(n), n) }

@@ -26,8 +26,8 @@ func (r *harness) claimed(id string) bridge.Command {
 	return cmd
 }
 
-// TestClaimEndsWithItsSession: who claimed a command was killed. Within the
-// deadline the next session applies it, later it does not.
+// TestClaimEndsWithItsSession: a process claims a command and is killed. Within the
+// deadline the next session applies the command, later it does not.
 func TestClaimEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
@@ -54,9 +54,9 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// TestClaimerOnItsWay: in at-least-once mode, the change of who claimed a command may
-// still be on its way to the store when another process answers that the
-// command expired. It must not arrive.
+// TestClaimerOnItsWay: in at-least-once mode, the claimer's write may still be on its way
+// to the store when another process answers that the command expired. The write must not
+// arrive.
 func TestClaimerOnItsWay(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.ran(50, 5*time.Second)
@@ -150,8 +150,8 @@ func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim,
 	return x.Inbox.Answer(ctx, c, by, a)
 }
 
-// TestAppliedIsSaid: a change that is committed is reported as applied, whatever
-// is recorded.
+// TestAppliedIsSaid: a committed change is reported as applied, even if the inbox has
+// recorded another answer.
 func TestAppliedIsSaid(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.ran(50, 5*time.Second)

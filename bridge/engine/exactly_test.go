@@ -34,7 +34,7 @@ func TestExactlyUnknownOutcome(t *testing.T) {
 	}
 }
 
-// Redis is a copy: whatever happens to it, the events flow at once and once.
+// Redis is a copy: in any state of Redis, events are published at once, and each once.
 func TestExactlyWithoutStore(t *testing.T) {
 	t.Parallel()
 	trouble := map[string]func(r *harness) (heal func()){
@@ -300,8 +300,8 @@ func TestExactlyStoreAhead(t *testing.T) {
 	})
 }
 
-// A store that is ahead, and never there when a session begins, is no reason to
-// begin one after the other.
+// A store that is ahead, but unreachable whenever a session begins, does not make the
+// stream begin one session after the other.
 func TestExactlyStoreAheadUnseen(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(20, 5*time.Second)
@@ -356,7 +356,7 @@ func TestExactlyReset(t *testing.T) {
 	}
 }
 
-// A command applies itself where nobody runs the stream, in both modes.
+// In both modes, Apply applies a command while no process runs the stream.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
@@ -441,8 +441,8 @@ func TestEpochIntroduced(t *testing.T) {
 	})
 }
 
-// A batch that is given up when the store shows somebody else's checkpoint does
-// not become visible with the command that comes next.
+// A batch that is dropped because the store shows another process's checkpoint does not
+// become visible with the next command.
 func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 	t.Parallel()
 	for n := range 10 {

@@ -55,7 +55,7 @@ func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Clai
 		return err
 	}
 	c := &call{op: opAnswer, note: cmd.ID, run: func(f fate) error {
-		// The engine says that it is applied whatever becomes of the call.
+		// The engine reports an applied command as applied, even if the call fails.
 		if a.Applied {
 			w.answerIsTrue(cmd, a)
 		}
@@ -137,7 +137,7 @@ func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) 
 	return *a.answer, nil
 }
 
-// expire answers for the owner what nobody claimed in time.
+// expire answers, for the owner, the commands that no session claimed in time.
 func (w *world) expire() {
 	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
 		_, _ = w.answer(a.cmd, bridge.Claim{}, bridge.ExpiredAnswer("nobody claimed it"))

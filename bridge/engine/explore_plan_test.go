@@ -100,7 +100,7 @@ type plan struct {
 	exactly  bool
 	contract byte
 	ids      bool
-	// free lets both instances run the stream, as nobody says whose it is.
+	// free lets both instances run the stream: there is no owner.
 	free bool
 	// order 0 runs the calls in the order in which they come, any other is
 	// the seed of a random one; an even one lets an instance go on for longer.

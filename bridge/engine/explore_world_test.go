@@ -142,8 +142,8 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Version,
 			c.Kind, c.PausedUntil)
 	case a.cmd.Kind != bridge.KindReset && !w.exactly && w.contested() && reached(c) < reached(last):
-		// At least once, of two that run the stream the one that is behind may
-		// be who pauses it: what the other one has published comes again.
+		// In at-least-once mode, if two bridges run the stream, the one that is behind may
+		// pause it: the events that the other has published are then published again.
 	case a.cmd.Kind != bridge.KindReset && (w.lossy || w.switched):
 		w.goesOn(c)
 	default:
@@ -161,10 +161,9 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	w.accepted(c)
 }
 
-// expired checks an epoch that takes the change id from under whoever had claimed
-// a command that expired: the stream goes on where it was. Where the delivery has
-// changed, that is where the topic has it, if the store is behind. A store that
-// fell back is put right on the way, to where it was.
+// expired checks an epoch whose new change id invalidates the write of the claimer of an
+// expired command: the stream goes on where it was. If the delivery mode has changed and
+// the store is behind, that is the topic's position. A store that fell back is corrected.
 func (w *world) expired(last, c bridge.Checkpoint) {
 	for _, k := range w.topic.log {
 		if k.Version.Compare(last.Version) > 0 && k.Version.Compare(c.Version) < 0 {
@@ -177,9 +176,8 @@ func (w *world) expired(last, c bridge.Checkpoint) {
 	}
 }
 
-// overdue reports whether a change says that a command expired which is past its
-// deadline, was claimed, and is not applied, or came back: in at-least-once mode it takes the change
-// id from under whoever had claimed it.
+// overdue reports whether a change expires a claimed command that is past its deadline and
+// was not applied, or came back: in at-least-once mode it invalidates the claimer's write.
 func (w *world) overdue(change *bridge.Change) bool {
 	return change != nil && slices.ContainsFunc(w.inbox.all, func(a *asked) bool {
 		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && (a.applied == 0 || a.answer != nil) &&
@@ -234,7 +232,7 @@ func (w *world) goesOn(c bridge.Checkpoint) {
 	}
 }
 
-// answerIsTrue checks what who asked is about to read.
+// answerIsTrue checks the answer that the requester is about to read.
 func (w *world) answerIsTrue(cmd bridge.Command, with bridge.Answer) {
 	a := w.inbox.of(cmd.ID)
 	if a == nil || a.forgotten || a.answer != nil {
@@ -303,10 +301,10 @@ func (w *world) passed(p *process, last, to bridge.Checkpoint) {
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Version, to.Kind)
 	}
-	// A process that knows of no later checkpoint may begin the stream again: it
-	// found the store fallen back that far, or empty with an old copy in Kafka, which
-	// Kafka may have lost since. So may a request that was on its way when all
-	// checkpoints were lost. Then all events come again.
+	// A process that knows no later checkpoint may begin the stream again: it found a
+	// store that had fallen back so far, or an empty store and an old copy in Kafka, which
+	// Kafka may have lost since. A write that was on its way when all checkpoints were lost
+	// may do so too. Then all events are published again.
 	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && !w.contested() && !w.belated &&
 		!p.restarts() {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
@@ -334,10 +332,9 @@ func (w *world) passed(p *process, last, to bridge.Checkpoint) {
 	}
 }
 
-// repairs reports whether a blocked stream needs the operator, and lets the
-// operator do what the hint says: when nobody holds a checkpoint any more, or
-// when the truth lost an epoch that somebody had begun, and then another one of
-// the same number was begun.
+// repairs reports whether a blocked stream needs the operator, and lets the operator do
+// what the hint says. That is so if no checkpoint is left, or if an epoch was lost from the
+// authoritative side and another epoch of the same number has begun.
 func (w *world) repairs(s bridge.Status) bool {
 	why, needed := s.Reason, false
 	switch why {
@@ -443,8 +440,8 @@ func (w *world) judge() {
 			w.fail(ruleReset, "%s was answered with %+v and applied %d times", a.cmd.ID, a.answer, a.applied)
 		}
 	}
-	// In at-least-once mode, each checkpoint was checked against what was
-	// acknowledged; with both deliveries, a cut may be noticed by nobody.
+	// In at-least-once mode, each checkpoint was checked against the acknowledged events;
+	// with both delivery modes, a cut may remain unnoticed.
 	if w.exactly && !w.switched && !w.hidden {
 		w.judgeTopic()
 	}
@@ -456,8 +453,8 @@ func (w *world) judge() {
 	}
 }
 
-// TestWorldExpired: a command that expired takes the stream to where the store
-// had it, whatever was lost.
+// TestWorldExpired: an expired command moves the stream to the store's position, in spite of
+// any loss.
 func TestWorldExpired(t *testing.T) {
 	t.Parallel()
 	for _, was := range []bool{true, false} {

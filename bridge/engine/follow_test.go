@@ -37,8 +37,8 @@ func TestEachContractOnce(t *testing.T) {
 	}
 }
 
-// TestQuietExportIsNotHammered: a poll a second that slows down to one in
-// fifteen seconds, whatever the API says at its end.
+// TestQuietExportIsNotHammered: polls slow down from one a second to one in fifteen
+// seconds, at every kind of end of the results.
 func TestQuietExportIsNotHammered(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {

@@ -51,8 +51,8 @@ func (h publishedIn) PartialIndex(_ context.Context, from time.Time,
 	return publishedSince(h.topic, from, -1), nil
 }
 
-// publishedSince returns what a topic holds from the first record of a time on, in the
-// order of its log, and what is behind an end. Each key has a partition of its own.
+// publishedSince returns the records of a topic from the first one of a time on, in the
+// order of its log, and those after an end. Each key has a partition of its own.
 func publishedSince(topic *bridgetest.Topic, from time.Time, end int) topicIndex {
 	held, begun := make(topicIndex), make(map[string]bool)
 	for i, r := range topic.Records() {
@@ -267,7 +267,7 @@ func TestRefusedWithinARewind(t *testing.T) {
 	})
 }
 
-// A crash in the middle of an overlap is no reason to publish it again.
+// After a crash in the middle of an overlap, the overlap is not published again.
 func TestOverlapOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
@@ -312,7 +312,7 @@ func TestOutageMovesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be left is told as before.
+// A rejected cursor that the stream cannot leave blocks it as before.
 func TestRefusedCursorStays(t *testing.T) {
 	t.Parallel()
 	rowInModes(t, "no history", bridgetest.Export{}, func(r *harness) {
@@ -354,7 +354,7 @@ func TestRefusedCursorStays(t *testing.T) {
 	})
 }
 
-// Whoever wants to leave refused cursors needs to say who knows the rest.
+// A policy that leaves rejected cursors requires the ports History and Published.
 func TestRecoveryNeedsPorts(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnInvalidCursor = "time"
@@ -365,7 +365,7 @@ func TestRecoveryNeedsPorts(t *testing.T) {
 	})
 }
 
-// Who asked for the change before may still wait for the answer.
+// The requester of the previous change may still wait for its answer.
 func TestDetourRemembersTheRequestBefore(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {

@@ -93,8 +93,7 @@ func TestAllItemsUnreadable(t *testing.T) {
 	}
 }
 
-// TestWaysOutOfMapping: the items can be made dead letters all the same, or be
-// passed over.
+// TestWaysOutOfMapping: the operator can make the items dead letters, or skip them.
 func TestWaysOutOfMapping(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
 		appendUnreadable(r, 2000)

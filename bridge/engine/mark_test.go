@@ -46,8 +46,8 @@ func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time,
 
 func (h *fixedTopic) Match(e *bridge.Event) bool { return strings.Contains(h.holds, string(e.Raw)) }
 
-// TestForgetsWhatATopicHeld: what another process does to the stream meanwhile
-// may include a topic that was made anew, and a circle that is none any more.
+// TestForgetsWhatATopicHeld: while another process runs the stream, the topic may be
+// recreated, and a cycle of cursors may end.
 func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Engine{}, nil)

@@ -19,8 +19,8 @@ func (r *harness) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
 	return r.await(id)
 }
 
-// A pause takes effect at once, nothing is asked for while it lasts, also after
-// a restart, and afterwards the stream goes on where it was.
+// A pause takes effect at once. No request is sent while it lasts, also after a restart.
+// Afterwards the stream goes on where it was.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
@@ -158,8 +158,8 @@ func TestPausesRefused(t *testing.T) {
 	})
 }
 
-// A checkpoint that was away when a process started, and then is there again,
-// is a position like any other: a paused stream can be resumed.
+// A checkpoint that was missing when a process started, and has come back, is a position
+// like any other: a paused stream can be resumed.
 func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(20, 5*time.Second)

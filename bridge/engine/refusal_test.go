@@ -13,9 +13,8 @@ import (
 	"exportbridge/bridge/engine"
 )
 
-// A page that must not be published blocks the stream behind the pages before
-// it, which are committed once, however often it is tried again. That is said
-// once.
+// A page that must not be published blocks the stream. The pages before it are committed
+// once, however often the page is tried again. One record in the log reports it.
 func TestPageRefused(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
@@ -34,7 +33,7 @@ func TestPageRefused(t *testing.T) {
 	})
 }
 
-// A page of an overlap that was refused is compared with the topic anew: events
+// A refused page of an overlap is compared with the topic again from the start: events
 // without ids match once for each copy.
 func TestPageRefusedInOverlap(t *testing.T) {
 	t.Parallel()

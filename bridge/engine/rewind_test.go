@@ -25,8 +25,8 @@ func (r *harness) wantMarked(want int, when string) {
 	}
 }
 
-// Whatever was published before is marked: on the last page too, after several
-// moves, from the beginning, and by a process that has not published it.
+// All events that were published before are marked: on the last page too, after several
+// moves, from the beginning, and by a process that has not published them.
 func TestRewindMarksAll(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
@@ -59,8 +59,8 @@ func TestRewindMarksAll(t *testing.T) {
 	}
 }
 
-// An API that hands out new cursors, lists an event late on an old page, and
-// has deleted others: what is marked was published all the same, and no more.
+// An API hands out new cursors, lists an event late on an old page, and has deleted others.
+// Only events that were published before are marked.
 func TestRewindMarksNoNews(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
@@ -88,7 +88,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 	})
 }
 
-// Where the topic cannot be read back, or was made anew, nothing is marked.
+// If the topic cannot be read back, or was recreated, no event is marked.
 func TestRewindMarksNothingUnknown(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
@@ -108,7 +108,7 @@ func (unreadableTopic) PartialIndex(context.Context, time.Time, bridge.SourceIde
 	return nil, errors.New("not authorized")
 }
 
-// replacedMeanwhile is a sink whose stream somebody replaces before a publish.
+// replacedMeanwhile is a sink whose stream another process replaces before a publish.
 type replacedMeanwhile struct {
 	bridge.Sink
 	at      bridge.Version
@@ -122,8 +122,8 @@ func (s replacedMeanwhile) Publish(ctx context.Context, b bridge.Batch) (bridge.
 	return s.Sink.Publish(ctx, b)
 }
 
-// Everything is deleted during a rewind, and another process begins the stream
-// anew and rewinds it as far: what the first one knows of the topic is void.
+// During a rewind everything is deleted, and another process begins the stream again and
+// rewinds it as far. What the first process knows of the topic then counts no more.
 func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
@@ -154,9 +154,9 @@ func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
 	})
 }
 
-// Whatever an operator and the processes do, no event is marked that was not
-// published before (the harness's sink checks that), and exactly once every other
-// one is.
+// With any actions of an operator and of the processes, no event is marked that was not
+// published before (the harness's sink checks that). In exactly-once mode every other
+// event is marked.
 func TestRewindsMarkedAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

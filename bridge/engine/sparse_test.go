@@ -213,8 +213,7 @@ func TestCycleOverRestarts(t *testing.T) {
 	})
 }
 
-// What an operator goes back to is no cycle, nor is a pause, whoever runs the
-// stream next.
+// A rewind is no cycle, nor is a pause, in the same process and in another one.
 func TestRewindIsNoCycle(t *testing.T) {
 	bubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.follow(100, 5*time.Second)
@@ -230,8 +229,8 @@ func TestRewindIsNoCycle(t *testing.T) {
 	})
 }
 
-// Empty pages end a bounded run only where the API has never marked the end of its
-// results, and then the run says so.
+// Empty pages end a bounded run only if the API has never marked the end of its results,
+// and the run then reports it.
 func TestEmptyPagesEnd(t *testing.T) {
 	t.Parallel()
 	end := func(string) string { return "" }

@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// The pace is how fast the position moves, whatever is committed in between.
+// The pace is how fast the position moves, by the first and the last commit.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
@@ -76,8 +76,8 @@ func TestCaughtUpSince(t *testing.T) {
 	})
 }
 
-// Who stands by does not ask the API, and must not wait for it for ever because
-// it was away at the end of the last ownership.
+// A standby does not use the API. It must not show the API as down for ever because the API
+// was down at the end of the last ownership.
 func TestStandbySuffersNoSource(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

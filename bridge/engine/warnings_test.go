@@ -9,9 +9,9 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// TestUnreadCursor: a first page with what looks like a next cursor is not the end of
-// the results. The stream says so, its position stays at its last event, and nothing
-// takes it for drained.
+// TestUnreadCursor: a first page with a part that looks like a next cursor is not the end of
+// the results. The stream warns, its position stays at its last event, and the stream does
+// not count as drained.
 func TestUnreadCursor(t *testing.T) {
 	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		event := time.Now().Add(-time.Hour)
