@@ -197,8 +197,8 @@ func (p retryPlan) run(t *testing.T) (first []string, broken string) {
 	return first, fmt.Sprintf("%+v:\n%s\n%s", p, strings.Join(x.broken, "\n"), strings.Join(x.trace, " "))
 }
 
-// TestExploreRetry: whatever fails and whatever happens meanwhile, the topic gets the event
-// of each letter once.
+// TestExploreRetry: after any failures and events, the topic has the event of each letter
+// once.
 func TestExploreRetry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

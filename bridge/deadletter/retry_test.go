@@ -17,8 +17,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// TestRetry: letters are published with a mark each, in the order that was asked
-// for, and a rehearsal only says so. Nothing is published twice.
+// TestRetry: letters are published with a mark each, in the requested order, and a rehearsal
+// only reports that. Nothing is published twice.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestRetryOtherTopic: a topic of another name, and one that was made anew, have
-// other letters at the same places.
+// TestRetryOtherTopic: a topic of another name, and a recreated one, have other letters at the
+// same places.
 func TestRetryOtherTopic(t *testing.T) {
 	t.Parallel()
 	old := newWorld(t)
@@ -123,8 +123,8 @@ func TestRetryDuplicates(t *testing.T) {
 	w.must([]deadletter.Place{w.letter("a"), w.letter("b")}, deadletter.Duplicate, deadletter.Published)
 }
 
-// TestRetryFromCursor: the page of a letter that holds only the item's position
-// is asked for again.
+// TestRetryFromCursor: the page of a letter that holds only the item's position is fetched
+// again.
 func TestRetryFromCursor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestRetryWindow(t *testing.T) {
 	}
 }
 
-// TestRetryRefused: what still cannot be published is said with the reason, stays
-// without a mark, and does not hold back the others.
+// TestRetryRefused: a letter that still cannot be published is reported with the reason, gets
+// no mark, and does not stop the others.
 func TestRetryRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,8 +312,8 @@ func TestRetryOtherSource(t *testing.T) {
 	}
 }
 
-// TestRetryOtherRequest: settings that request another list fetch no page; the bytes of
-// a whole letter are the stream's all the same.
+// TestRetryOtherRequest: settings that request another list fetch no page. The bytes of a
+// whole letter are published: they are the stream's.
 func TestRetryOtherRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -386,8 +386,7 @@ func TestRetrySourceHangs(t *testing.T) {
 	})
 }
 
-// TestRetryAsksOnce: what the topic keeps is asked for once, not for each letter: each
-// time is a connection.
+// TestRetryAsksOnce: Kept is called once, not for each letter: each call is a connection.
 func TestRetryAsksOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

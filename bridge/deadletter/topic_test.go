@@ -120,8 +120,8 @@ func TestCutReading(t *testing.T) {
 	}
 }
 
-// TestLoad: a letter is shown as it is, and one that is not there, or not the
-// stream's, is said to be missing.
+// TestLoad: a letter is shown as it is. One that does not exist, or is not the stream's, is
+// reported as missing.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -67,8 +67,8 @@ func TestCompare(t *testing.T) {
 	})
 }
 
-// TestCompareForms: events without ids are told apart by their bytes, and a copy
-// counts; records without headers say by themselves what they are.
+// TestCompareForms: events without ids are distinguished by their bytes, and each copy
+// counts. Records without headers are identified by their values.
 func TestCompareForms(t *testing.T) {
 	t.Parallel()
 	nameless := item{at: second(1), form: "a"}
@@ -129,8 +129,8 @@ func TestCompareUnmarkedRecords(t *testing.T) {
 	})
 }
 
-// TestCompareDeadLetters: a letter without the item's bytes, and one without
-// the header, are told by what they say.
+// TestCompareDeadLetters: a letter without the item's bytes, and one without the header, are
+// identified by the rest of them.
 func TestCompareDeadLetters(t *testing.T) {
 	all := append(items(4), item{at: second(4), form: "no id"})
 	inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
@@ -181,8 +181,8 @@ func TestCompareInParts(t *testing.T) {
 	})
 }
 
-// TestCompareOpenTransaction: what an open transaction hides is not missing, and
-// nobody guesses when it stays open.
+// TestCompareOpenTransaction: events that an open transaction hides are not missing. If it
+// stays open, the comparison fails.
 func TestCompareOpenTransaction(t *testing.T) {
 	all := items(6)
 	inOwnWorld(t, all, all[:4], func(t *testing.T, w *world) {

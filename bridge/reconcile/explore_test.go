@@ -54,7 +54,7 @@ type explored struct {
 }
 
 // newExplored returns a topic with e0, a dead letter e1, e2 that the stream has passed
-// by far, e3 close to its position, and e4 behind it or undated.
+// by far, e3 close to its position, and e4 after it or undated.
 func newExplored(t *testing.T, plan repairPlan) *explored {
 	all := items(5)
 	all[3].ingested, all[4].ingested = second(900), second(1000)
@@ -180,8 +180,8 @@ func (p repairPlan) run(t *testing.T) (first []string, broken string) {
 	return first, fmt.Sprintf("%+v:\n%s\n%s", p, strings.Join(x.broken, "\n"), strings.Join(x.trace, " "))
 }
 
-// TestExploreRepair: whatever fails and whatever happens meanwhile, each event is once in
-// the topic in the end, and a repair leaves to the stream what that may publish.
+// TestExploreRepair: after any failures and events, each event is once in the topic in the
+// end, and a repair leaves to the stream the events that the stream may publish.
 func TestExploreRepair(t *testing.T) {
 	t.Parallel()
 	for _, base := range []repairPlan{

@@ -12,8 +12,8 @@ import (
 	"exportbridge/bridge/reconcile"
 )
 
-// TestRepairTopicMade: what a repair published into a topic that was made again, or was
-// truncated although it keeps everything, is missing and is published again.
+// TestRepairTopicMade: if a topic was recreated, or was truncated although it keeps
+// everything, the events of an earlier repair are missing and are published again.
 func TestRepairTopicMade(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*world){
@@ -65,8 +65,8 @@ func TestRetriedLetter(t *testing.T) {
 	})
 }
 
-// TestExpired: what retention may have deleted is not missing, and is not repaired. What
-// is missing behind it is.
+// TestExpired: events that retention may have deleted are not missing, and not repaired.
+// Later missing ones are.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

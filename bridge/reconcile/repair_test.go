@@ -52,8 +52,8 @@ func TestQuietStream(t *testing.T) {
 	}
 }
 
-// TestRepairRefused: nothing is published of a range that the stream, or a
-// backfill, may still publish, and what is said is no time of 1970.
+// TestRepairRefused: nothing is published of a range that the stream, or a backfill, may still
+// publish, and no error shows a time of 1970.
 func TestRepairRefused(t *testing.T) {
 	t.Parallel()
 	moved := atEnd(0, 0)
@@ -374,8 +374,8 @@ func TestRepairWithoutIngestion(t *testing.T) {
 	})
 }
 
-// TestRepairWithoutIngestionClockAhead: nobody knows when such events were published, so
-// the whole topic is looked through before they are.
+// TestRepairWithoutIngestionClockAhead: the record time of such events is unknown, so the
+// whole topic is read before they are published.
 func TestRepairWithoutIngestionClockAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -436,8 +436,8 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 	}
 }
 
-// TestRepairWithoutIngestionInParts: each part is read later than the one before, so each
-// wants an end of its own.
+// TestRepairWithoutIngestionInParts: each part is read later than the previous one, so that
+// the stream must reach the end of the export again for each.
 func TestRepairWithoutIngestionInParts(t *testing.T) {
 	inOwnWorld(t, withoutIngestion(items(40)), nil, func(t *testing.T, w *world) {
 		w.cfg.Batch, w.cfg.To = 25, second(40)

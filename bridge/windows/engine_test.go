@@ -274,8 +274,8 @@ func TestEngineRewindIntoWindow(t *testing.T) {
 	})
 }
 
-// TestEngineResetAccepts: a reset that accepts another list, or a topic that lost events, begins
-// anew: what is listed again from before it would not be recognized.
+// TestEngineResetAccepts: a reset that accepts another list, or a topic that lost events,
+// begins a new listing: earlier items that are listed again would not be recognized.
 func TestEngineResetAccepts(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"nothing":      func(*world) {},
@@ -390,8 +390,8 @@ func TestEngineResetTwice(t *testing.T) {
 	}
 }
 
-// TestEngineGap: a list without bounds that has nothing known when a session begins may be
-// cut off. The status says so, over restarts too, until an operator resets the stream.
+// TestEngineGap: a list without bounds that has no known item when a session begins may be
+// cut off. The status has a warning, after restarts too, until an operator resets the stream.
 func TestEngineGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, time.Minute)

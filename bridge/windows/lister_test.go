@@ -229,7 +229,7 @@ func TestListsAtStart(t *testing.T) {
 }
 
 // TestPlaced: an API selects by the time of arrival and shows the time of clients. Each
-// item is published, whatever its time.
+// item is published, with any time.
 func TestPlaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -317,7 +317,7 @@ func TestNumberIgnoredMore(t *testing.T) {
 	})
 }
 
-// TestOrder: a window is published oldest first, whatever the order of its list.
+// TestOrder: a window is published oldest first, in every order of its list.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, want := time.Now(), make([]string, 50)
@@ -372,8 +372,8 @@ func TestSharedID(t *testing.T) {
 	})
 }
 
-// TestSharedIDMoves: items of one id and time are told apart in whatever order the API lists
-// them, and if it shows one of them later.
+// TestSharedIDMoves: items of one id and time are distinguished in any order of the list, and
+// if the API shows one of them later.
 func TestSharedIDMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now()

@@ -63,8 +63,9 @@ func frozen(at Position) Position {
 	return at
 }
 
-// TestTakeIsAFunction: the same page at the same position leads to the same one and
-// finds the same, and leaves the position as it was, whatever was taken from it since.
+// TestTakeIsAFunction: the same page at the same position leads to the same position with the
+// same findings. It leaves the old position unchanged, also after other pages were taken from
+// there.
 func TestTakeIsAFunction(t *testing.T) {
 	t.Parallel()
 	cursors := func(at *Position) (known [2][]string) {

@@ -17,7 +17,7 @@ import (
 type export struct {
 	items   []string
 	withIDs bool
-	// eager gives a full last page a next cursor before anything is behind it.
+	// eager gives a full last page a next cursor before any item follows.
 	eager bool
 }
 
