@@ -52,7 +52,7 @@ const (
 	twistLoop   twist = "loop"   // each page of the export leads back to the one before it
 	twistForget twist = "forget" // the topic and the store lose all checkpoints, and the topic every session
 	twistHalt   twist = "halt"   // an operator pauses the stream without an end, and resumes it the next time
-	// a command is claimed; then the claimer dies at its change, which comes late, and the deadline passes
+	// A command is claimed; then the claimer dies at its change, which comes late, and the deadline passes.
 	twistOrphan twist = "orphan"
 	twistRemake twist = "remake" // the topic of the events is deleted and made again
 	twistCut    twist = "cut"    // it loses its end
