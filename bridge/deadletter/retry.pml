@@ -13,7 +13,7 @@
  *     its records deleted by retention (FINITE).
  *
  * Which function carries which step (file in bridge, functions, step)
- *   kafkasink/repair.go      attempt, takeOver          open: fence, then read the marks
+ *   kafkasink/repair.go      attempt, scanMarks         open: fence, then read the marks
  *   kafkasink/repair.go      Publish                    transact, doubt
  *   deadletter/mark.go       readMarks, find            which marks count, what the topic holds
  *   deadletter/retry.go      one                        each letter
