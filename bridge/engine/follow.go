@@ -301,7 +301,9 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	}
 	tries := &f.schedule.fetches
 	if doubt {
-		f.incidents.noteCut(err)
+		if cut, ok := errors.AsType[*bridge.CutOffError](err); ok {
+			f.incidents.cut, f.incidents.cutAt = cut, time.Now()
+		}
 		tries = &f.schedule.sessions
 		f.stale = f.stale || errors.Is(err, bridge.ErrConflict)
 		switch {

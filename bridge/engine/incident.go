@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -98,13 +97,6 @@ func (i *incidents) countLoss(e *Engine, fault *bridge.Fault) {
 	}
 	i.lost = fault.Error()
 	e.observe(bridge.Observation{What: bridge.ObserveTopic, Code: bridge.TopicLost})
-}
-
-// noteCut notes that a topic lost its end, if that is what err says.
-func (i *incidents) noteCut(err error) {
-	if cut, ok := errors.AsType[*bridge.CutOffError](err); ok {
-		i.cut, i.cutAt = cut, time.Now()
-	}
 }
 
 // onStoreAhead handles a store that is ahead: its error begins a new session, which

@@ -126,7 +126,8 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	m.mu.Lock()
 	switch n := len(m.queue); {
 	case m.suspended:
-	case n > 0 && m.queue[n-1].Epoch == c.Epoch && replaceable(m.queue[n-1].Kind):
+	case n > 0 && m.queue[n-1].Epoch == c.Epoch && // a later commit replaces these two kinds
+		(m.queue[n-1].Kind == bridge.KindData || m.queue[n-1].Kind == bridge.KindHeartbeat):
 		m.queue[n-1] = c
 	case n > 0:
 		m.queue = append(m.queue, c)
@@ -140,9 +141,6 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	default:
 	}
 }
-
-// replaceable reports whether a commit of this kind may be left out.
-func replaceable(k bridge.Kind) bool { return k == bridge.KindData || k == bridge.KindHeartbeat }
 
 // flush waits until the queue is written, for mirrorTimeout at most, and not at
 // all if the store is unreachable.
@@ -267,7 +265,7 @@ func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration 
 		return 0 // the next commit is after it
 	}
 	// The store fell back to an older checkpoint of the stream, or an earlier
-	// owner wrote its last ones late.
+	// owner wrote its last checkpoints late.
 	m.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
 		"stored", stored.Version.String(), "checkpoint", c.Version.String())
 	m.stored = stored
