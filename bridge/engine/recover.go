@@ -55,8 +55,8 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	if err == nil {
 		c, err = s.resume(ctx, rec, to)
 	}
-	// What contradicts here contradicts in the next session too; after another error the
-	// next session may get further.
+	// A contradiction is still there in the next session; after another error the next
+	// session may get further.
 	contradict := err != nil && rec.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent
 	s.session.restored = err == nil || contradict
 	if err != nil {

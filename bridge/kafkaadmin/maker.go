@@ -229,7 +229,7 @@ func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (
 	}
 	own := make(map[string]string)
 	for _, c := range described.Configs {
-		// The throttled replicas are named by partitions of that topic.
+		// The settings of throttled replicas name partitions of that topic.
 		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil &&
 			!strings.HasSuffix(c.Key, "throttled.replicas") {
 			own[c.Key] = *c.Value

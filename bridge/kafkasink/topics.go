@@ -128,7 +128,7 @@ func (t *topics) measure(ctx context.Context) error {
 }
 
 // refresh returns an error if the topics have changed, and updates their known ends. It
-// asks the brokers every settingsAge at most. Unresponsive brokers are no error.
+// asks the brokers at most once per settingsAge. Unresponsive brokers are no error.
 func (t *topics) refresh(ctx context.Context) error {
 	if time.Since(t.read) < settingsAge {
 		return nil

@@ -48,7 +48,7 @@ type EmptyRun struct {
 	recent    bool // the newest event was recent when it was read
 
 	newest int64     // the newest event's time
-	at     time.Time // when that was so
+	at     time.Time // when newest was noted
 }
 
 // filled counts a page with items.

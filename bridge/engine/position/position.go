@@ -197,7 +197,7 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	at.MarksEnd = at.MarksEnd || p.Next == "" || at.Empty.AtTail
 	at.Drained, at.EndedEmpty = rules.endIsFinal(p) && p.Unread.Where == "", 0
 	at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
-	if p.Unread.Where != "" { // what is missing is not known to be published
+	if p.Unread.Where != "" { // items that are not published may follow
 		at.PositionTime = min(at.LastEventTime, at.PositionTime)
 	}
 	at.Empty.Tail()
