@@ -9,7 +9,7 @@ import (
 )
 
 // Border describes the page before the cursor of a checkpoint, and the first page. It
-// belongs to the cursor: a move of the stream replaces it. It is zero, which is unknown,
+// belongs to the cursor: a move of the stream replaces it. Its zero value is unknown, as
 // for a cursor that an operator sets, and in checkpoints of older versions.
 type Border struct {
 	// Items are the last items of the page before, in its order. In JSON they are one
@@ -17,12 +17,12 @@ type Border struct {
 	Items BorderItems `json:"items,omitempty"`
 	// Of is the number of items of that page, 0 if unknown.
 	Of int `json:"of,omitempty"`
-	// Hold is the number of items to keep of a page; 0 is the least number.
+	// Hold is the number of items to keep of a page; 0 is the minimum.
 	Hold int `json:"hold,omitempty"`
 	// FirstNext is the digest of the first page's next cursor, zero if unknown.
 	FirstNext CursorDigest `json:"first_next,omitzero"`
-	// TailFrom is the least time of the items in the checkpoint's Tail, in milliseconds
-	// since the epoch, 0 if unknown.
+	// TailFrom is the earliest time of the items in the checkpoint's Tail, in
+	// milliseconds since the epoch, 0 if unknown.
 	TailFrom int64 `json:"tail_from,omitempty"`
 }
 
@@ -53,11 +53,7 @@ type BorderItems []BorderItem
 
 // MarshalText encodes the items as one base64 string.
 func (b BorderItems) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, len(b)*len(BorderItem{}))
-	for i := range b {
-		raw = append(raw, b[i][:]...)
-	}
-	return base64.StdEncoding.AppendEncode(nil, raw), nil
+	return encodeBlocks(b, len(BorderItem{}), func(to []byte, i BorderItem) []byte { return append(to, i[:]...) })
 }
 
 // UnmarshalText decodes what MarshalText encoded.

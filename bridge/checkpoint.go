@@ -75,7 +75,7 @@ type Origin struct {
 func (o Origin) Same(p Origin) bool {
 	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.Follow == p.Follow && o.End == p.End &&
 		slices.Equal(o.Events, p.Events) &&
-		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
+		(o.End == 0 || o.Start == p.Start) // another start is another window
 }
 
 // Format is the version of the format of a stream's checkpoints.
@@ -216,15 +216,15 @@ type Checkpoint struct {
 	// events again.
 	Change    *Change    `json:"change,omitempty"`
 	RewindEnd *RewindEnd `json:"news_after,omitempty"`
-	// KnownFrom is of older versions and is ignored.
+	// KnownFrom is written by older versions, and ignored.
 	KnownFrom int64 `json:"known_from,omitempty"`
 	// Overlap is set while an overlap is read again, and afterwards.
 	Overlap *Overlap `json:"overlap,omitempty"`
-	// OverlapTopics are the topics when the overlap begins: later events are behind
-	// their ends. Nil if unknown, or if the overlap is done.
+	// OverlapTopics are the topics as the overlap began: later events are after their
+	// ends. Nil if unknown, or if the overlap is done.
 	OverlapTopics []TopicState `json:"overlap_topics,omitempty"`
-	// Listing is set where Origin.Follow is FollowWindows, from the first window of an
-	// epoch that lists anew.
+	// Listing is set if Origin.Follow is FollowWindows, from the first commit of a new
+	// listing on.
 	Listing *Listing `json:"listing,omitempty"`
 	// Owner and Session name the process and the session that wrote the checkpoint.
 	Owner   string `json:"owner,omitempty"`
@@ -249,8 +249,8 @@ func (c *Checkpoint) Continues(other *Checkpoint) bool {
 	return c.Pages == other.Pages && (c.Events == other.Events || c.Overlap != nil) && c.SamePosition(other)
 }
 
-// PositionKnown reports whether PositionTime is known. At the start it is: nothing is
-// published. PositionTime is 0 until the next page after a reset to a cursor, an import
+// PositionKnown reports whether PositionTime is known. It is at the start, where nothing
+// is published. PositionTime is 0 until the next page after a reset to a cursor, an import
 // of another export or an accepted change of settings, and for events without a time.
 func (c *Checkpoint) PositionKnown() bool {
 	return c.PositionTime != 0 || c.Cursor == "" && c.Events == 0
@@ -310,8 +310,8 @@ func (c *Checkpoint) LastCommand() string {
 	return c.ChangeID()
 }
 
-// Applied reports whether c includes the command with this id, also below later changes
-// of the program's own.
+// Applied reports whether c includes the command with this id, even if the program itself
+// has changed the stream since.
 func (c *Checkpoint) Applied(id string) bool {
 	return c.Change != nil && (c.Change.ID == id || c.Change.After == id)
 }

@@ -21,14 +21,16 @@ func full() bridge.Checkpoint {
 		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 9007199254740993},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData,
 		Cursor: "a+b/c=d%2Be&#? \u00e9\u2028<>\x00", Tail: bridge.Tail{{1, 2, 3}, {255}}, Carried: 7,
-		Origin: bridge.Origin{Resource: "events", Events: []string{"orderPlaced", "a b"}, Start: 1700000000000, End: 1800000000000},
+		Origin: bridge.Origin{Resource: "events", Events: []string{"orderPlaced", "a b"}, Start: 1700000000000,
+			End: 1800000000000},
 		Source: bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"},
 		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
 		Drained: true, EndedEmpty: 3, PausedUntil: bridge.Forever,
 		Change: &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy",
 			From: bridge.Version{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
-		RewindEnd: &bridge.RewindEnd{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
-		Topic:     "export.events", KnownFrom: 1690000000000,
+		RewindEnd: &bridge.RewindEnd{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002,
+			Source: bridge.SourceIdentity{Organization: "acme"}},
+		Topic: "export.events", KnownFrom: 1690000000000,
 		Overlap: &bridge.Overlap{From: 1690000000001, Until: 1690000000002, Dropped: 3, Done: true},
 		Owner:   "host-1", Session: "ABCDEF", WrittenAt: 1700000000003,
 	}
@@ -39,14 +41,16 @@ func TestCheckpointGolden(t *testing.T) {
 	for name, c := range map[string]bridge.Checkpoint{
 		"full": full(),
 		"trail": {
-			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
+			Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
 			MarksEnd: true, RecentCursors: bridge.RecentCursors{1, 0x0102030405060708},
 		},
 		"topics": {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
 			Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
 			Topics: []bridge.TopicState{
-				{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000, End: 1234600, Start: 7, KeepsAll: true},
+				{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000,
+					End: 1234600, Start: 7, KeepsAll: true},
 				{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", DeadLetters: true, Partitions: 6},
 			},
 			Events: 1234567, Pages: 1235, WrittenAt: 1700000000003,
@@ -59,7 +63,8 @@ func TestCheckpointGolden(t *testing.T) {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Cursor: "c2",
 			Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
 			Border: bridge.Border{
-				Items: bridge.BorderItems{bridge.NewBorderItem(&bridge.Event{ID: []byte("e1"), Raw: []byte(`{"id":"e1"}`)}), {255}}, Of: 100, Hold: 40,
+				Items: bridge.BorderItems{bridge.NewBorderItem(&bridge.Event{ID: []byte("e1"), Raw: []byte(`{"id":"e1"}`)}),
+					{255}}, Of: 100, Hold: 40,
 				FirstNext: bridge.DigestCursor("c1"), TailFrom: 1700000000000,
 			},
 		},
@@ -68,11 +73,13 @@ func TestCheckpointGolden(t *testing.T) {
 			Origin: bridge.Origin{Resource: "events", Start: 1, End: 2},
 			Events: 617, Pages: 7, Outside: 417, WrittenAt: 1,
 		},
-		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
+		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart,
+			Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 		"listing": {
 			Format: bridge.ListingFormat, Stream: "audit", Version: bridge.Version{Epoch: 2, Seq: 9}, Mode: bridge.ExactlyOnce,
 			Kind:   bridge.KindData,
-			Cursor: bridge.Watermark{At: 1795687201000, Part: 2}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
+			Cursor: bridge.Watermark{At: 1795687201000, Part: 2}.Cursor(),
+			Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
 			Listing: &bridge.Listing{
 				Floor: 1795680000000, Reach: 180000, Marks: []bridge.ListingMark{{At: 1795687000000, Topics: topicsTo(77)}},
 				Again: 1795687100000, Behind: topicsTo(80),
@@ -81,8 +88,10 @@ func TestCheckpointGolden(t *testing.T) {
 		},
 		"gap": {
 			Format: bridge.ListingFormat, Stream: "audit", Mode: bridge.ExactlyOnce, Kind: bridge.KindData,
-			Cursor: bridge.Watermark{At: 1795687201000}.Cursor(), Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
-			Listing:   &bridge.Listing{Floor: 1795680000000, Marks: []bridge.ListingMark{{At: 1795687000000}}, Gap: 1795687000000},
+			Cursor: bridge.Watermark{At: 1795687201000}.Cursor(),
+			Origin: bridge.Origin{Resource: "events", Follow: bridge.FollowWindows},
+			Listing: &bridge.Listing{Floor: 1795680000000, Marks: []bridge.ListingMark{{At: 1795687000000}},
+				Gap: 1795687000000},
 			WrittenAt: 1795687300000,
 		},
 	} {
@@ -136,8 +145,10 @@ func TestDecodeCheckpointRefuses(t *testing.T) {
 		"outside wraps":  `{"v":1,"stream":"s","outside_range":9223372036854775807}`,
 		"unreadable":     `{"v":1,"stream":"s","unreadable":9223372036854775807}`,
 		"topic's end":    `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":9223372036854775807}]}`,
-		"topic's growth": `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":1,"grew_at":-9223372036854775808}]}`,
-		"change wraps":   `{"v":1,"stream":"s","change":{"id":"a","kind":"reset","from":{"epoch":9223372036854775807,"seq":0},"at":1}}`,
+		"topic's growth": `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":1,` +
+			`"grew_at":-9223372036854775808}]}`,
+		"change wraps": `{"v":1,"stream":"s","change":{"id":"a","kind":"reset","from":{"epoch":9223372036854775807,` +
+			`"seq":0},"at":1}}`,
 		"dropped wraps":  `{"v":1,"stream":"s","overlap":{"from":1,"until":2,"dropped":9223372036854775807}}`,
 		"pause wraps":    `{"v":1,"stream":"s","paused_until":9223372036854775807}`,
 		"written wraps":  `{"v":1,"stream":"s","written_at":-9223372036854775808}`,
@@ -202,7 +213,8 @@ func TestPlaceOrder(t *testing.T) {
 // gave is bounded, not refused.
 func TestDecodeClampsEventTimes(t *testing.T) {
 	t.Parallel()
-	c, err := bridge.DecodeCheckpoint([]byte(`{"v":1,"stream":"s","last_event_time":9223372036854775807,"news_after":{"event_time":-9223372036854775808}}`))
+	c, err := bridge.DecodeCheckpoint([]byte(`{"v":1,"stream":"s","last_event_time":9223372036854775807,` +
+		`"news_after":{"event_time":-9223372036854775808}}`))
 	if err != nil || c.LastEventTime != bridge.MaxNumber || c.RewindEnd.EventTime != -bridge.MaxNumber {
 		t.Errorf("read %+v, %v", c, err)
 	}

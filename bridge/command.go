@@ -155,7 +155,8 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	return c
 }
 
-// SameList reports whether an origin lists what that of c does, as far as is known.
+// SameList reports whether an origin lists the same events as that of c, as far as is
+// known.
 func (c *Checkpoint) SameList(origin *Origin) bool {
 	return origin.Same(c.Origin) && len(c.Origin.Request.Changed(origin.Request, c.Cursor).Other) == 0
 }
@@ -170,16 +171,16 @@ func GoBack(from Checkpoint, to Target, since int64, topics []TopicState) Checkp
 	return c
 }
 
-// keepPublished keeps what a checkpoint says of published events: they are not published
-// again.
+// keepPublished copies what from says of published events: they are not published again.
 func (c *Checkpoint) keepPublished(from *Checkpoint) {
 	c.Source, c.Topic, c.Topics = from.Source, from.Topic, from.Topics
 	c.Events, c.Unreadable = from.Events, from.Unreadable
 	c.LastEventTime, c.AdvanceTime = from.LastEventTime, from.AdvanceTime
 }
 
-// FollowedUntil is from where on a stream at c can be followed otherwise, in milliseconds
-// since the epoch: what is older is published, if the stream has caught up.
+// FollowedUntil is the time, in milliseconds since the epoch, from which a stream at c can
+// be followed in the other way, by windows or by its cursor. If the stream has caught up,
+// older events are published.
 func (c *Checkpoint) FollowedUntil() int64 {
 	since := min(c.LastEventTime, c.AdvanceTime)
 	switch {
@@ -194,9 +195,9 @@ func (c *Checkpoint) FollowedUntil() int64 {
 	return max(since, c.Origin.Start)
 }
 
-// FollowOtherwise completes the checkpoint c of a reset from a stream that went on by
-// cursor or by windows, and goes on the other way: what its topic holds of the events
-// since c.Origin.Start is dropped. Windows list again from lookBack before that on.
+// FollowOtherwise completes c, the checkpoint of a reset that changes the stream from its
+// cursor to windows, or back. Events since c.Origin.Start that the topic holds are
+// dropped. Windows begin to list at lookBack before c.Origin.Start.
 func (c *Checkpoint) FollowOtherwise(from *Checkpoint, lookBack time.Duration) {
 	c.keepPublished(from)
 	if c.Origin.Follow != FollowWindows {

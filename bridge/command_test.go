@@ -28,10 +28,12 @@ func TestResetKeepsTheRewindEnd(t *testing.T) {
 func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 	t.Parallel()
 	from := bridge.Checkpoint{
-		Format: 1, Stream: "s", Version: bridge.Version{Epoch: 3, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Drained: true, MarksEnd: true,
+		Format: 1, Stream: "s", Version: bridge.Version{Epoch: 3, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}},
+		Drained: true, MarksEnd: true,
 		Origin: bridge.Origin{Resource: "events", Start: 5}, Source: bridge.SourceIdentity{Workspace: "w"}, Topic: "t",
 		Topics: []bridge.TopicState{{Name: "t", ID: "1"}},
-		Events: 90, Pages: 9, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 940, PausedUntil: bridge.Forever,
+		Events: 90, Pages: 9, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 940,
+		PausedUntil:   bridge.Forever,
 		RecentCursors: bridge.RecentCursors{1}, Overlap: &bridge.Overlap{From: 100, Until: 800, Dropped: 4},
 	}
 	got := bridge.GoBack(from, bridge.Target{Cursor: "c4", Pages: 4, Start: 3, PositionTime: 400}, 300,
@@ -40,11 +42,13 @@ func TestGoBackKeepsWhatWasPublished(t *testing.T) {
 	origin := from.Origin
 	origin.Start = 3
 	want := bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: "s", Kind: bridge.KindReset, Version: bridge.Version{Epoch: 4}, Cursor: "c4", MarksEnd: true,
+		Format: bridge.CheckpointFormat, Stream: "s", Kind: bridge.KindReset, Version: bridge.Version{Epoch: 4},
+		Cursor: "c4", MarksEnd: true,
 		Origin: origin, Source: from.Source, Topic: "t", Topics: from.Topics,
-		Events: 90, Pages: 4, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 400, PausedUntil: bridge.Forever,
-		RewindEnd: &bridge.RewindEnd{CursorHash: bridge.CursorHash("c9"), Source: from.Source},
-		Overlap:   &bridge.Overlap{From: 100, Until: 900, Dropped: 4}, OverlapTopics: got.OverlapTopics,
+		Events: 90, Pages: 4, Unreadable: 2, LastEventTime: 900, AdvanceTime: 950, PositionTime: 400,
+		PausedUntil: bridge.Forever,
+		RewindEnd:   &bridge.RewindEnd{CursorHash: bridge.CursorHash("c9"), Source: from.Source},
+		Overlap:     &bridge.Overlap{From: 100, Until: 900, Dropped: 4}, OverlapTopics: got.OverlapTopics,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -5,15 +5,15 @@ import "time"
 const dayMillis = 24 * 60 * 60 * 1000
 
 // EventTimes writes event times in the form of ce_time: RFC 3339 in milliseconds, UTC. It
-// caches the text of the last day, which most events share. The zero value is ready; its
-// method must not be called concurrently.
+// caches the text of the last day, which most events share. The zero value is ready. It
+// is not for concurrent use.
 type EventTimes struct {
 	day  int64
 	text string // with the T that goes before the time; empty where the day has no RFC 3339 form
 }
 
-// Append appends the exact time of an event. ok is false for one without a time, or whose
-// time has no RFC 3339 form, which CloudEvents requires.
+// Append appends the exact time of an event. ok is false if the event has no time, or a
+// time without an RFC 3339 form, which CloudEvents requires.
 func (d *EventTimes) Append(to []byte, e *Event) (text []byte, ok bool) {
 	if e.Time == NoTime || e.Defect == DefectTime || e.Defect == DefectNotObject {
 		return to, false

@@ -84,10 +84,10 @@ type Fault struct {
 	// RetryAfter is the wait that the server asked for, or that the fault needs; 0 if
 	// none.
 	RetryAfter time.Duration
-	// Unsent: no request was sent, since it would have been too early.
+	// Unsent is set if no request was sent, since it would have been too early.
 	Unsent bool
-	// Hint tells the operator what to check or which command helps. A fault without
-	// that text has the HintCode of one.
+	// Hint tells the operator what to check or which command helps. If it is empty,
+	// HintCode stands for such a text.
 	Hint     string
 	HintCode Hint
 	Err      error

@@ -9,8 +9,10 @@ import (
 func TestFingerprintChanged(t *testing.T) {
 	t.Parallel()
 	base := []RequestPart{
-		{Name: PartHost, Value: "api.example.com"}, {Name: PartPath, Value: "/v1/items"}, {Name: PartMethod, Value: "GET", Preset: true},
-		{Name: PartPageSize, Value: "100"}, {Name: PartParam + "tenant id", Value: "acme"}, {Name: PartParam + "api_key", Value: "s1", Credential: true},
+		{Name: PartHost, Value: "api.example.com"}, {Name: PartPath, Value: "/v1/items"},
+		{Name: PartMethod, Value: "GET", Preset: true},
+		{Name: PartPageSize, Value: "100"}, {Name: PartParam + "tenant id", Value: "acme"},
+		{Name: PartParam + "api_key", Value: "s1", Credential: true},
 	}
 	with := func(change RequestPart) []RequestPart {
 		parts := slices.Clone(base)
@@ -30,21 +32,27 @@ func TestFingerprintChanged(t *testing.T) {
 		other    []string
 		unproven []string
 	}{
-		"nothing":              {parts: base},
-		"another order":        {parts: []RequestPart{base[3], base[5], base[0], base[4], base[2], base[1]}},
-		"path":                 {parts: with(RequestPart{Name: PartPath, Value: "/v2/items"}), other: []string{"path"}},
-		"host":                 {parts: with(RequestPart{Name: PartHost, Value: "eu.example.com"}), unproven: []string{"host"}},
-		"parameter":            {parts: with(RequestPart{Name: PartParam + "tenant id", Value: "other"}), other: []string{"parameter tenant id"}},
-		"parameter removed":    {parts: without(PartParam + "tenant id"), other: []string{"parameter tenant id"}},
-		"parameter added":      {parts: with(RequestPart{Name: PartParam + "filter", Value: "x"}), other: []string{"parameter filter"}},
-		"header":               {parts: with(RequestPart{Name: PartHeader + "X-Org", Value: "x"}), other: []string{"header X-Org"}},
-		"credential's value":   {parts: with(RequestPart{Name: PartParam + "api_key", Value: "s2", Credential: true})},
-		"credential removed":   {parts: without(PartParam + "api_key"), unproven: []string{"parameter api_key"}},
-		"page size":            {parts: with(RequestPart{Name: PartPageSize, Value: "50"}), cursor: "abc12"},
-		"page size, by number": {parts: with(RequestPart{Name: PartPageSize, Value: "50"}), cursor: "12", other: []string{"page size"}},
-		"preset":               {parts: with(RequestPart{Name: PartMethod, Value: "POST", Preset: true}), unproven: []string{"method"}},
-		"preset set":           {parts: with(RequestPart{Name: PartMethod, Value: "POST"}), other: []string{"method"}},
-		"preset, same value":   {parts: with(RequestPart{Name: PartMethod, Value: "GET"})},
+		"nothing":       {parts: base},
+		"another order": {parts: []RequestPart{base[3], base[5], base[0], base[4], base[2], base[1]}},
+		"path":          {parts: with(RequestPart{Name: PartPath, Value: "/v2/items"}), other: []string{"path"}},
+		"host": {parts: with(RequestPart{Name: PartHost, Value: "eu.example.com"}),
+			unproven: []string{"host"}},
+		"parameter": {parts: with(RequestPart{Name: PartParam + "tenant id", Value: "other"}),
+			other: []string{"parameter tenant id"}},
+		"parameter removed": {parts: without(PartParam + "tenant id"), other: []string{"parameter tenant id"}},
+		"parameter added": {parts: with(RequestPart{Name: PartParam + "filter", Value: "x"}),
+			other: []string{"parameter filter"}},
+		"header": {parts: with(RequestPart{Name: PartHeader + "X-Org", Value: "x"}),
+			other: []string{"header X-Org"}},
+		"credential's value": {parts: with(RequestPart{Name: PartParam + "api_key", Value: "s2", Credential: true})},
+		"credential removed": {parts: without(PartParam + "api_key"), unproven: []string{"parameter api_key"}},
+		"page size":          {parts: with(RequestPart{Name: PartPageSize, Value: "50"}), cursor: "abc12"},
+		"page size, by number": {parts: with(RequestPart{Name: PartPageSize, Value: "50"}), cursor: "12",
+			other: []string{"page size"}},
+		"preset": {parts: with(RequestPart{Name: PartMethod, Value: "POST", Preset: true}),
+			unproven: []string{"method"}},
+		"preset set":         {parts: with(RequestPart{Name: PartMethod, Value: "POST"}), other: []string{"method"}},
+		"preset, same value": {parts: with(RequestPart{Name: PartMethod, Value: "GET"})},
 	} {
 		got := f.Changed(NewFingerprint(c.parts), c.cursor)
 		if !slices.Equal(got.Other, c.other) || !slices.Equal(got.Unproven, c.unproven) {

@@ -24,7 +24,7 @@ type Entry struct {
 
 // CheckpointLog is the log of a stream's checkpoints.
 type CheckpointLog interface {
-	// Walk shows the committed checkpoints to visit, newest first, until it
+	// Walk calls visit with the committed checkpoints, newest first, until visit
 	// returns false. It starts no session.
 	Walk(ctx context.Context, visit func(Checkpoint) bool) error
 }

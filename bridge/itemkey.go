@@ -2,9 +2,9 @@ package bridge
 
 import "crypto/sha256"
 
-// ItemKey identifies an item where the API lists it again: by the id of its record and
-// its time. With the id alone, a wrong EXPORT_ITEM_ID would take different items for one;
-// a changed item has both.
+// ItemKey identifies an item that the API may list again, by the id of its record and its
+// time. A changed item keeps both. By the id alone, different items would count as one if
+// EXPORT_ITEM_ID is wrong.
 type ItemKey [16]byte
 
 // ItemKeyOf returns the key of a record with this ce_id and ce_time, which may be empty.

@@ -52,13 +52,14 @@ func ParseWatermark(cursor string) (w Watermark, ok bool) {
 // RangePrefix begins the cursors of ranges of a list that is followed by windows.
 const RangePrefix = "r1:"
 
-// Listed reports whether a cursor is of a list that is followed by windows, not of its API.
+// Listed reports whether a cursor is a Watermark or the cursor of a range, not an API's.
 func Listed(cursor string) bool {
 	_, ok := ParseWatermark(cursor)
 	return ok || strings.HasPrefix(cursor, RangePrefix)
 }
 
-// Watermark is where a stream that follows windows goes on from p.
+// Watermark returns the watermark of p, for a stream that follows windows. ok is false if
+// the cursor is none.
 func (p *Position) Watermark() (w Watermark, ok bool) {
 	if p.Cursor == "" {
 		return Watermark{At: p.Start - p.Start%1000}, true
@@ -66,7 +67,7 @@ func (p *Position) Watermark() (w Watermark, ok bool) {
 	return ParseWatermark(p.Cursor)
 }
 
-// CheckTarget returns why a stream cannot be reset to t, nil if it can: a cursor is of one
+// CheckTarget returns why a stream cannot be reset to t, or nil. A cursor belongs to one
 // way to follow an API, and windows begin at a time.
 func (o *Origin) CheckTarget(t Target) error {
 	windows := o.Follow == FollowWindows
@@ -81,26 +82,28 @@ func (o *Origin) CheckTarget(t Target) error {
 	return nil
 }
 
-// Listing is what a stream that follows windows knows of the topic. It begins anew with
-// a reset, after which everything is published again.
+// Listing is what a stream that follows windows knows of the topic. A reset that publishes
+// everything again begins a new one.
 type Listing struct {
 	// Floor is the watermark at which the listing began, in milliseconds since the
 	// epoch. Nothing before it is listed.
 	Floor int64 `json:"floor"`
-	// Reach is how old an item may be, by the watermark, that is listed again, in
-	// milliseconds; 0 before the first window.
+	// Reach is how far before the watermark items may be listed again, in milliseconds;
+	// 0 before the first window.
 	Reach int64 `json:"reach,omitempty"`
 	// Marks are earlier watermarks, oldest first, at least one.
 	Marks []ListingMark `json:"marks"`
-	// Ahead is behind the latest item that was published of a window without its rest,
-	// in milliseconds since the epoch: the window may be listed again as shorter ones.
+	// Ahead is set while only a part of a window is published: a time after the latest
+	// item of that part, in milliseconds since the epoch. The window may be listed again
+	// as shorter ones.
 	Ahead int64 `json:"ahead,omitempty"`
-	// Gap is the watermark behind which events may be missing, in milliseconds since the
+	// Gap is the watermark from which events may be missing, in milliseconds since the
 	// epoch, until a reset; 0 for none. See Page.Gap.
 	Gap int64 `json:"gap,omitempty"`
-	// Again is set after a reset within the look-back: an item from this time on, in
-	// milliseconds since the epoch, counts as published only behind the ends of Behind,
-	// the topics at the reset. Earlier items may be listed late, and count as before.
+	// Again is set after a reset within the look-back. An item of this time, in
+	// milliseconds since the epoch, or of a later one counts as published only if its
+	// record is after the ends of Behind, the topics at the reset. Earlier items, which
+	// may be listed late, count as before.
 	Again  int64        `json:"again,omitempty"`
 	Behind []TopicState `json:"behind,omitempty"`
 }
@@ -114,21 +117,21 @@ type ListingMark struct {
 	Topics []TopicState `json:"topics,omitempty"`
 }
 
-// BeginListing returns the Listing of a stream at a watermark, which has published
-// nothing behind topics that counts.
+// BeginListing returns the Listing of a stream that begins to list at a watermark. Only
+// records after the ends of topics count as published.
 func BeginListing(at int64, topics []TopicState) *Listing {
 	return &Listing{Floor: at, Marks: []ListingMark{{At: at, Topics: Extents(topics)}}}
 }
 
-// Reset returns the Listing of a stream that is reset from one watermark to another, nil
-// if nothing before that one is listed any more, if l begins behind it, or if the reset
-// leaves out what is not published yet, behind position in milliseconds since the epoch:
-// a new Listing begins then. Behind is not known yet.
+// Reset returns the Listing of a stream that is reset from one watermark to another. It is
+// nil, so that a new Listing begins, if nothing before to is listed any more, if l begins
+// after to, or if to is after position, in milliseconds since the epoch: events that are
+// not published yet would be left out. Behind is not known yet.
 func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Duration) *Listing {
 	if l == nil || to.At > max(from.At, position) {
 		return nil
 	}
-	first := l.first(from.At, lookBack) // knows nothing of what is older
+	first := l.first(from.At, lookBack) // older marks are not needed
 	next := &Listing{Floor: max(l.Floor, from.At-lookBack.Milliseconds()), Marks: l.Marks[first : first+1], Again: to.At}
 	if to.At <= max(l.Lowest(), next.Lowest()) {
 		return nil
@@ -136,8 +139,8 @@ func (l *Listing) Reset(from, to Watermark, position int64, lookBack time.Durati
 	return next
 }
 
-// WithGap returns the Listing with a Gap at a watermark, or at an earlier one; 0 removes it.
-// l may be nil.
+// WithGap returns the Listing with a Gap at a watermark, unless it has a Gap already; 0
+// removes the Gap. l may be nil.
 func (l *Listing) WithGap(at int64) *Listing {
 	if l == nil {
 		return nil
@@ -152,13 +155,13 @@ func (l *Listing) WithGap(at int64) *Listing {
 const (
 	// marksPerLookBack bounds the marks that a checkpoint holds.
 	marksPerLookBack = 4
-	// ListingMargin is what rounding to whole seconds, of the windows, their bounds and
-	// the API's clock, may add to a look-back, in milliseconds.
+	// ListingMargin is how much a look-back may grow, in milliseconds, because windows,
+	// their bounds and the API's clock are rounded to whole seconds.
 	ListingMargin = 5000
 )
 
-// Moved returns the Listing of a stream that goes from one watermark to the next with the
-// items of a page, which are before newest. topics are the topics before it.
+// Moved returns the Listing of a stream that a page takes from one watermark to the next.
+// The page's items are before newest. topics are the topics before the page.
 func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, lookBack time.Duration) *Listing {
 	next := *l
 	if to.Part > 0 {
@@ -166,7 +169,8 @@ func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, l
 	}
 	next.Reach = lookBack.Milliseconds()
 	gap := max(1, lookBack.Milliseconds()/marksPerLookBack)
-	// Unknown topics would be read whole, and a mark must have nothing published from there on.
+	// Without known topics the whole topic would be read. A mark also requires that
+	// nothing of its window is published.
 	begins := from.Part == 0 && from.At >= l.Ahead
 	if begins && len(topics) > 0 && from.At-next.Marks[len(next.Marks)-1].At >= gap {
 		next.Marks = append(slices.Clip(next.Marks), ListingMark{At: from.At, Topics: Extents(topics)})
@@ -181,9 +185,9 @@ func (l *Listing) Moved(from, to Watermark, newest int64, topics []TopicState, l
 	return &next
 }
 
-// Lowest is where listings begin at the earliest, in milliseconds since the epoch: what
-// was published before the first mark is not known. A look-back that was raised grows to
-// its length.
+// Lowest is the earliest time from which windows list, in milliseconds since the epoch:
+// records before the first mark are not known. After the look-back was raised, windows
+// reach its whole length only once the watermark has moved on.
 func (l *Listing) Lowest() int64 {
 	if first := l.Marks[0].At; first > l.Floor {
 		return first + ListingMargin
@@ -191,9 +195,9 @@ func (l *Listing) Lowest() int64 {
 	return l.Floor
 }
 
-// Since returns what the topic may hold of the items that are listed from a watermark
-// on: what was published since the newest mark that is a look-back older. An item is
-// published by the first window that ends behind its place in the list.
+// Since returns where to read the topic for the items that windows may list again from a
+// watermark on: from the newest mark that is a look-back older. An item was published by
+// the first window that ended after its place in the list.
 func (l *Listing) Since(at int64, lookBack time.Duration) Since {
 	mark := l.Marks[l.first(at, lookBack)]
 	if len(mark.Topics) == 0 {
@@ -202,8 +206,8 @@ func (l *Listing) Since(at int64, lookBack time.Duration) Since {
 	return Since{Topics: mark.Topics, EndsOnly: true}
 }
 
-// AsFound returns the Listing with the extents of the topics found, which have lost records:
-// what is published from there on must be read back. l may be nil.
+// AsFound returns the Listing with the extents of the topics found, which have lost
+// records: later records must be read back. l may be nil.
 func (l *Listing) AsFound(found []TopicState) *Listing {
 	if l == nil {
 		return nil
@@ -238,7 +242,7 @@ func (l *Listing) first(at int64, lookBack time.Duration) int {
 	return i
 }
 
-// Extents are the topics without what a mark does not need.
+// Extents returns the topics with only the fields that a mark needs.
 func Extents(topics []TopicState) []TopicState {
 	var all []TopicState
 	for _, t := range topics {

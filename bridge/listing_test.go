@@ -21,7 +21,8 @@ func TestWatermark(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "w1:", "2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01.5Z", "w1:2026-11-26T10:00:01+01:00", "w1:2026-11-26T10:00:01Z+0",
+		"", "w1:", "2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01.5Z", "w1:2026-11-26T10:00:01+01:00",
+		"w1:2026-11-26T10:00:01Z+0",
 		"w1:2026-11-26T10:00:01Z+-1", "w1:2026-11-26T10:00:01Z+01", "w2:2026-11-26T10:00:01Z", "w1:2026-11-26T10:00:01Z ",
 	} {
 		if w, ok := bridge.ParseWatermark(text); ok {
@@ -30,9 +31,9 @@ func TestWatermark(t *testing.T) {
 	}
 }
 
-// TestListing moves a Listing at random, and compares what it says with a list of all
-// windows: whatever a window of the look-back published is behind the ends that Since
-// returns, few marks are kept, and what is long past is not read.
+// TestListing moves a Listing at random, and compares it with a list of all windows. All
+// records of the windows of the look-back are after the ends that Since returns, few marks
+// are kept, and records of long ago are not read.
 func TestListing(t *testing.T) {
 	t.Parallel()
 	const lookBack, longest = time.Minute, 29 * 9 * 1000
@@ -56,7 +57,8 @@ func TestListing(t *testing.T) {
 				t.Fatalf("seed %d: read from offset %d, the window from %d to %d was published from %d on", seed, got,
 					done[i].from, done[i].to, done[i].end)
 			}
-			early := slices.IndexFunc(done, func(w window) bool { return w.from >= at.At-lookBack.Milliseconds()*5/4-bridge.ListingMargin-longest })
+			early := slices.IndexFunc(done,
+				func(w window) bool { return w.from >= at.At-lookBack.Milliseconds()*5/4-bridge.ListingMargin-longest })
 			if got < done[early].end && early > 0 {
 				t.Fatalf("seed %d: read from offset %d, what was published before %d is long past", seed, got, done[early].end)
 			}
@@ -71,8 +73,8 @@ func topicsTo(end int64) []bridge.TopicState {
 	return []bridge.TopicState{{Name: "events", Partitions: 1, End: end, Ends: bridge.EncodeEnds([]int64{end})}}
 }
 
-// TestListingResetToStart: a Listing that is no older than the target of a reset begins
-// anew: what it does not know of is listed then, and all that it knows comes again.
+// TestListingResetToStart: a new Listing begins if the old one is no older than the target of
+// a reset: items that it does not know are listed then, and all that it knows again.
 func TestListingResetToStart(t *testing.T) {
 	t.Parallel()
 	const lookBack = time.Minute
@@ -117,9 +119,9 @@ func TestListingShorter(t *testing.T) {
 	}
 }
 
-// TestListingReset: within the look-back the Listing goes on, and says from when on items
-// count anew until everything that is read back is behind the reset; elsewhere it begins
-// anew.
+// TestListingReset: within the look-back the Listing continues, with the time from which
+// items count only if published after the reset, until all records that are read back are
+// after the reset. Elsewhere a new Listing begins.
 func TestListingReset(t *testing.T) {
 	t.Parallel()
 	const lookBack = time.Minute
@@ -181,8 +183,8 @@ func TestListingAsFound(t *testing.T) {
 	}
 }
 
-// TestListingResetBelow: a reset to before what is listed begins anew: a Listing that goes
-// on would list nothing from there to its lowest time, in silence.
+// TestListingResetBelow: a reset to before the listed range begins a new Listing: the old
+// one would silently list nothing between there and its lowest time.
 func TestListingResetBelow(t *testing.T) {
 	t.Parallel()
 	const lookBack = time.Minute

@@ -21,9 +21,9 @@ type Position struct {
 	Start, End int64
 	// Window marks a stateless window: every cursor is sent with the same bounds.
 	Window bool
-	// Floor and Held are for a Source that follows windows: see Listing.Lowest, and what
-	// the topic holds of the items that it may list. Another Held than before means
-	// that whatever the Source remembers of published items is out of date.
+	// Floor and Held are for a Source that follows windows. Floor is Listing.Lowest. Held
+	// has the items that the topic holds and the Source may list again; when it changes,
+	// whatever the Source remembers of published items is out of date.
 	Floor int64
 	Held  PublishedIndex
 }
@@ -49,8 +49,8 @@ type Event struct {
 	Shared bool
 	// Republished marks an event that a rewind publishes once more.
 	Republished bool
-	// Late is how long after the event its window was listed, if an earlier one ended
-	// behind its time: the API showed it late, or nobody listed. 0 otherwise.
+	// Late is how long after the event its window was listed, if an earlier window ended
+	// after the event: the API showed the event late, or no process listed. Otherwise 0.
 	Late time.Duration
 	// AtBorder marks an item that ended the page before, with the same bytes.
 	AtBorder bool

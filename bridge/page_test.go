@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// A page that comes again is told from one that looks like it.
+// A repeated page is distinguished from a similar one.
 func TestPageDigest(t *testing.T) {
 	t.Parallel()
 	page := func(next string, ids bool, items ...string) *bridge.Page {

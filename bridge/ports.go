@@ -188,11 +188,11 @@ type Target struct {
 	Entry *Version `json:"entry,omitempty"`
 	// Request is the fingerprint of the API request that returned Cursor, if known.
 	Request Fingerprint `json:"request,omitempty"`
-	// FollowOtherwise is set if a stream goes on by windows from Start that was followed
-	// by its cursor, or the other way round: what its topic holds is dropped.
+	// FollowOtherwise is set if the stream changes at Start from its cursor to windows,
+	// or back: events that its topic holds are dropped.
 	FollowOtherwise bool `json:"follow_otherwise,omitempty"`
-	// Stay is set if the stream keeps its position, which a later commit of the epoch of
-	// Entry takes further.
+	// Stay is set if the stream keeps its position: that of Entry, or of a later commit
+	// of the same epoch.
 	Stay bool `json:"stay,omitempty"`
 }
 

@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,13 @@ func (p *Problems) Check(ok bool, variable, format string, args ...any) {
 	if !ok {
 		*p = append(*p, Problemf(variable, format, args...))
 	}
+}
+
+// OneOf adds a problem unless value is one of the allowed ones. An empty allowed one is
+// not listed in the problem.
+func (p *Problems) OneOf(variable, value string, allowed ...string) {
+	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
+	p.Check(slices.Contains(allowed, value), variable, "%q is not one of: %s", value, words)
 }
 
 // Add adds the Problems or the Problem in err, or err as a Problem without a variable.

@@ -39,4 +39,10 @@ func TestProblems(t *testing.T) {
 	if got := all.Error(); got != "EXPORT_TIMEOUT must be above 0\nstream has no name\nX is wrong\nother" {
 		t.Errorf("error %q", got)
 	}
+	all = nil
+	all.OneOf("KAFKA_HUE", "", "", "red", "blue")
+	all.OneOf("KAFKA_HUE", "green", "", "red", "blue")
+	if got, want := all.Error(), `KAFKA_HUE "green" is not one of: red, blue`; got != want {
+		t.Errorf("error %q, want %q", got, want)
+	}
 }

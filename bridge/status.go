@@ -17,7 +17,7 @@ const (
 	StateStarting State = "starting"
 	StateStandby  State = "standby" // another process runs the stream
 	StateRunning  State = "running"
-	StateIdle     State = "idle"    // caught up, waiting to ask again
+	StateIdle     State = "idle"    // caught up, waiting for the next poll
 	StateBackoff  State = "backoff" // waiting to retry
 	StatePaused   State = "paused"
 	StateBlocked  State = "blocked" // needs an operator; retried at NextTry
@@ -105,7 +105,7 @@ type Status struct {
 	Warnings []Warning `json:"warnings,omitempty"`
 	Requests int64     `json:"requests"`
 	Failures int64     `json:"consecutive_failures"`
-	// Rate is events a second, averaged over the last ten seconds.
+	// Rate is events per second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
 	// Pace is seconds of the export per second, averaged likewise: above 1, a stream
 	// that is behind catches up.
@@ -153,7 +153,7 @@ const (
 
 // Warning is a reason to doubt a healthy State.
 type Warning struct {
-	// Code is one of a few words, Text what was seen, Hint what to do.
+	// Code is stable, Text says what was seen, Hint what to do.
 	Code string `json:"code"`
 	Text string `json:"text"`
 	Hint string `json:"hint,omitempty"`
@@ -174,7 +174,7 @@ func (s *Status) ApplyDependencies() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if name == DependencyStore && s.Mode == ExactlyOnce {
-			continue // a copy and the commands; the events flow without it
+			continue // the store has a copy and the commands; events flow without it
 		}
 		if d := s.Dependencies[name]; !d.Up {
 			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false

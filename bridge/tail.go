@@ -12,17 +12,22 @@ type Tail []Identity
 
 // MarshalText encodes the tail as one base64 string.
 func (t Tail) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, len(t)*len(Identity{}))
-	for _, id := range t {
-		raw = append(raw, id[:]...)
-	}
-	return base64.StdEncoding.AppendEncode(nil, raw), nil
+	return encodeBlocks(t, len(Identity{}), func(to []byte, id Identity) []byte { return append(to, id[:]...) })
 }
 
 // UnmarshalText decodes what MarshalText encoded.
 func (t *Tail) UnmarshalText(text []byte) (err error) {
 	*t, err = decodeBlocks("tail", text, len(Identity{}), func(b []byte) Identity { return Identity(b) })
 	return err
+}
+
+// encodeBlocks returns the base64 form of values of size bytes each.
+func encodeBlocks[V any](all []V, size int, appendValue func([]byte, V) []byte) ([]byte, error) {
+	raw := make([]byte, 0, size*len(all))
+	for _, v := range all {
+		raw = appendValue(raw, v)
+	}
+	return base64.StdEncoding.AppendEncode(nil, raw), nil
 }
 
 // decodeBlocks decodes the base64 form of values of size bytes each.
@@ -47,11 +52,7 @@ type RecentCursors []uint64
 
 // MarshalText encodes the cursors.
 func (c RecentCursors) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, 8*len(c))
-	for _, h := range c {
-		raw = binary.BigEndian.AppendUint64(raw, h)
-	}
-	return base64.StdEncoding.AppendEncode(nil, raw), nil
+	return encodeBlocks(c, 8, binary.BigEndian.AppendUint64)
 }
 
 // UnmarshalText decodes what MarshalText encoded.

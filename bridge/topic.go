@@ -152,7 +152,7 @@ func CarryOver(was, found []TopicState) (next, grown []TopicState) {
 			continue
 		}
 		if t.DeadLetters {
-			continue // their order does not matter
+			continue // the order of dead letters does not matter
 		}
 		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
 		grown = append(grown, *t)

@@ -6,8 +6,9 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestCarryOverKeepsTheEnd: a broker that lags behind does not lower what is known of a
-// topic, or the loss of a log's end would not be noticed. Another topic starts anew.
+// TestCarryOverKeepsTheEnd: a broker that lags behind does not lower the known end of a
+// topic: otherwise the loss of a log's end would go unnoticed. A recreated topic has new
+// ends.
 func TestCarryOverKeepsTheEnd(t *testing.T) {
 	t.Parallel()
 	was := []bridge.TopicState{{Name: "x", ID: "a", Partitions: 3, End: 30}}

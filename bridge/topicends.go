@@ -49,9 +49,8 @@ func (e Ends) Offsets() (offsets []int64) {
 type Since struct {
 	Time   time.Time
 	Topics []TopicState
-	// EndsOnly leaves Time out: of a topic that is not in Topics, or whose Ends are
-	// unknown, all is read. Records that were deleted behind the ends are a Permanent
-	// Fault.
+	// EndsOnly ignores Time: a topic that is not in Topics, or whose Ends are unknown,
+	// is read whole. Records that were deleted after the ends are a Permanent Fault.
 	EndsOnly bool
 	// ByKey matches events by their ItemKey in place of their bytes, so that a changed
 	// item is no other event.

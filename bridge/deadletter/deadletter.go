@@ -88,7 +88,7 @@ type DeadLetter struct {
 	CursorLost bool
 	SHA256     string
 
-	index string // the header
+	index string // the header HeaderIndex
 }
 
 // Read reads a record of the dead-letter topic. Missing values stay empty.
@@ -117,7 +117,7 @@ func Read(r *kgo.Record) DeadLetter {
 			l.index = value
 		}
 	}
-	l.Index, _ = strconv.Atoi(l.index) // 0 if it is not ours
+	l.Index, _ = strconv.Atoi(l.index) // 0 if another program wrote the record
 	sub, ok := kafkarecord.ReadSubstitute(r)
 	if !ok {
 		l.Whole, l.Item = true, r.Value
@@ -128,7 +128,7 @@ func Read(r *kgo.Record) DeadLetter {
 	return l
 }
 
-// openHeaders are the headers of a record without personal data, each cut to 256 bytes.
+// openHeaders returns a record's headers that have no personal data, each cut to 256 bytes.
 func openHeaders(r *kgo.Record) map[string]string {
 	open := make(map[string]string)
 	described := []string{kafkarecord.HeaderType, kafkarecord.HeaderTime, kafkarecord.HeaderSource,

@@ -55,7 +55,8 @@ func newWorld(t *testing.T) *world {
 // add writes a dead letter and returns its place. Headers are pairs.
 func (w *world) add(value string, headers ...string) deadletter.Place {
 	partition := int32(w.letters % 2)
-	r := fakelog.Record(written.Add(time.Duration(w.letters)*time.Second), value, append([]string{"eb-stream", stream}, headers...)...)
+	r := fakelog.Record(written.Add(time.Duration(w.letters)*time.Second), value,
+		append([]string{"eb-stream", stream}, headers...)...)
 	w.letters++
 	w.log.Append(partition, r)
 	return deadletter.Place{Partition: partition, Offset: r.Offset}
@@ -63,7 +64,8 @@ func (w *world) add(value string, headers ...string) deadletter.Place {
 
 // whole writes a letter that holds its item.
 func (w *world) whole(item string, reason bridge.Defect) deadletter.Place {
-	return w.add(item, "eb-reason", string(reason), "eb-cursor-hash", bridge.CursorHash("c"), "eb-index", fmt.Sprint(w.letters))
+	return w.add(item, "eb-reason", string(reason), "eb-cursor-hash", bridge.CursorHash("c"), "eb-index",
+		fmt.Sprint(w.letters))
 }
 
 // letter writes a letter of an event with a wrong time.
@@ -166,7 +168,7 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 		return bridge.Receipt{}, bridgetest.ErrDown
 	}
 	if p.topicNow() != p.topicID {
-		return bridge.Receipt{}, errors.New("the topic was made again meanwhile")
+		return bridge.Receipt{}, errors.New("the topic was recreated meanwhile")
 	}
 	if there := p.marks[mark]; string(there) == string(value) {
 		p.t.Errorf("mark %s is put again", mark)

@@ -44,7 +44,8 @@ func TestRetryListed(t *testing.T) {
 		}
 		cfg := windows.DefaultConfig()
 		cfg.PageSize, cfg.Numbered, cfg.MaxBytes, cfg.Timeout = 2, true, 1<<20, time.Minute
-		place := w.position(numberedItem(ms), fmt.Sprint("at", ms), cursor, 1, "ce_time", time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
+		place := w.position(numberedItem(ms), fmt.Sprint("at", ms), cursor, 1, "ce_time",
+			time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
 		var all []deadletter.Retried
 		r := w.retrying(func(one deadletter.Retried) error { all = append(all, one); return nil })
 		r.Source, r.Ranges, r.Live = source, windows.NewRange(source, cfg), live

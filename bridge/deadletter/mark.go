@@ -108,7 +108,7 @@ func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
 	}
 	return r.Events.Read(ctx, spans, func(record *kgo.Record) error {
 		id := Read(record).ID
-		if id == "" { // without headers
+		if id == "" { // the record has no headers
 			if page, err := r.Source.DecodeItem(record.Value); err == nil {
 				id = string(page.Events[0].AppendRecordID(nil))
 				page.Release()
@@ -132,7 +132,7 @@ func itemsOf(marks map[string][]byte) map[string]string {
 			continue
 		}
 		if m.Item == "" && m.ID != "" && len(m.ID) <= mostMarkedID {
-			m.Item = itemName("id " + m.ID) // of an older version
+			m.Item = itemName("id " + m.ID) // the mark is of an older version
 		}
 		items[m.Item] = strings.Replace(name, "/", ":", 1) + ", at " + time.UnixMilli(m.At).UTC().Format(timeLayout)
 	}

@@ -40,8 +40,7 @@ type Publisher interface {
 // output.
 type Outcome string
 
-// The outcomes. A Duplicate holds an event that is published from another dead
-// letter.
+// The outcomes. The event of a Duplicate is published from another dead letter.
 const (
 	Published       Outcome = "published"
 	WouldPublish    Outcome = "would be published"
@@ -65,7 +64,7 @@ type Retried struct {
 type Retry struct {
 	Topic  *Topic
 	Source Source
-	// Ranges reads ranges of a Source that is no cursor; else it is nil.
+	// Ranges reads ranges of a Source without a lasting cursor; nil for any other Source.
 	Ranges    bridge.Source
 	Publisher Publisher
 	// Events is the topic of the events. An event that an earlier retry published and
@@ -87,8 +86,8 @@ type Retry struct {
 	// Done is called with each result. Its error ends the retry.
 	Done func(Retried) error
 
-	topicID string            // of Events
-	marks   map[string][]byte // of this retry, and of earlier ones whose events are in the topic
+	topicID string            // the id of the topic of Events
+	marks   map[string][]byte // of this retry, and of earlier retries whose events are in the topic
 	items   map[string]string // the dead letter of each published event, by itemOf
 }
 
@@ -226,13 +225,13 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	return page, note, nil
 }
 
-// listed returns a page with the item of a stream that follows windows: it lists the
-// second around the item's time.
+// listed returns a page with the item of a stream that follows windows: it lists a second
+// before and after the item's time.
 func (r *Retry) listed(ctx context.Context, l *DeadLetter) (*bridge.Page, error) {
 	if l.EventTime == bridge.NoTime {
 		return nil, &unusable{"it has no time to list it by"}
 	}
-	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // the stream may follow its cursor by now
+	ranges := cmp.Or(r.Ranges, bridge.Source(r.Source)) // nil if the stream follows its cursor since
 	at := bridge.Position{Start: l.EventTime - 1000, End: l.EventTime + 1000, Window: true}
 	for range mostListed {
 		page, err := pageread.Fetch(ctx, ranges, at, r.FetchTimeout)

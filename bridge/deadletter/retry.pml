@@ -7,24 +7,24 @@
  * What is modelled
  *   - two letters, of one event (SAME) or of two; two processes, RUNS commands;
  *   - Kafka: one transactional.id, fencing by "last InitProducerID wins", EndTxn
- *     whose request or reply is lost, an open transaction of somebody else that
- *     hides what was committed behind it;
- *   - the events' topic: made again under another id, truncated (unless FINITE),
+ *     whose request or reply is lost, an open transaction of another producer
+ *     that hides the commits after it;
+ *   - the events' topic: recreated under another id, truncated (unless FINITE),
  *     its records deleted by retention (FINITE).
  *
  * Which function carries which step (file in bridge, functions, step)
- *   kafkasink/repair.go      attempt, takeOver          open: fence, then read the marks
+ *   kafkasink/repair.go      attempt, scanMarks         open: fence, then read the marks
  *   kafkasink/repair.go      Publish                    transact, doubt
  *   deadletter/mark.go       readMarks, find            which marks count, what the topic holds
  *   deadletter/retry.go      one                        each letter
  *
- * Not modelled: where an item comes from (its bytes or a page), what the topic
- * rejects, and marks of older versions.
+ * Not modelled: the source of an item (its bytes or a page), events that the
+ * topic rejects, and marks of older versions.
  *
  * Assertions
- *   ONCE   an event is published once into a topic with one id, truncation apart
+ *   ONCE   an event is published once into a topic with one id, unless truncated
  *   THERE  an event that is reported as published, before or now, was published
- *          into the topic as it was when the retry looked
+ *          into the topic that existed when the retry read its marks
  *
  * Variants. Each takes one rule away and must be found: they are the test of
  * this model. TestModel reads this list.

@@ -17,8 +17,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// TestRetry: letters are published with a mark each, in the order that was asked
-// for, and a rehearsal only says so. Nothing is published twice.
+// TestRetry: letters are published with a mark each, in the requested order, and a rehearsal
+// only reports that. Nothing is published twice.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,8 @@ func TestRetry(t *testing.T) {
 		}
 		w.publisher.rehearsal = false
 		all := w.must(places, deadletter.Published, deadletter.Published)
-		want := deadletter.Retried{Letter: "0:0", Reason: bridge.DefectTime, ID: "a", From: "bytes", Result: deadletter.Published}
+		want := deadletter.Retried{Letter: "0:0", Reason: bridge.DefectTime, ID: "a", From: "bytes",
+			Result: deadletter.Published}
 		if all[0] != want {
 			t.Errorf("%+v, want %+v", all[0], want)
 		}
@@ -46,7 +47,8 @@ func TestRetry(t *testing.T) {
 			t.Errorf("an error would name item %d, want 7", w.publisher.indexes[1])
 		}
 		// The form of a mark is kept for ever.
-		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a","item":"afe677844772d1ddf499f5c03eab22b1","into":"first","at":%d,"by":"a test"}`,
+		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a",`+
+			`"item":"afe677844772d1ddf499f5c03eab22b1","into":"first","at":%d,"by":"a test"}`,
 			written.UnixMilli(), time.Now().UnixMilli())
 		if got := string(w.publisher.marks["0/0"]); got != mark {
 			t.Errorf("its mark is\n%s, want\n%s", got, mark)
@@ -59,8 +61,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestRetryOtherTopic: a topic of another name, and one that was made anew, have
-// other letters at the same places.
+// TestRetryOtherTopic: a topic of another name, and a recreated one, have other letters at the
+// same places.
 func TestRetryOtherTopic(t *testing.T) {
 	t.Parallel()
 	old := newWorld(t)
@@ -100,7 +102,8 @@ func TestRetryDuplicates(t *testing.T) {
 	}
 	w := newWorld(t)
 	first, again := w.letter("a"), w.letter("a")
-	if all := w.must([]deadletter.Place{first, again}, deadletter.Published, deadletter.Duplicate); all[1].Detail != "of dead letter 0:0" {
+	if all := w.must([]deadletter.Place{first, again}, deadletter.Published,
+		deadletter.Duplicate); all[1].Detail != "of dead letter 0:0" {
 		t.Errorf("%+v", all[1])
 	}
 	later := w.must([]deadletter.Place{again, w.letter("a")}, deadletter.Duplicate, deadletter.Duplicate)
@@ -120,8 +123,8 @@ func TestRetryDuplicates(t *testing.T) {
 	w.must([]deadletter.Place{w.letter("a"), w.letter("b")}, deadletter.Duplicate, deadletter.Published)
 }
 
-// TestRetryFromCursor: the page of a letter that holds only the item's position
-// is asked for again.
+// TestRetryFromCursor: the page of a letter that holds only the item's position is fetched
+// again.
 func TestRetryFromCursor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +162,10 @@ func TestRetryFromCursor(t *testing.T) {
 			all[1].Detail != "its cursor was too long to be kept" {
 			t.Errorf("%+v", all)
 		}
-		w.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Err: bridgetest.ErrDown} })
+		w.source.Refuse(func(bridge.Position) error {
+			return &bridge.Fault{Class: bridge.Permanent,
+				Err: bridgetest.ErrDown}
+		})
 		if all, err := w.retry(w.position(item("f"), "f", cursor, 0)); !errors.Is(err, bridgetest.ErrDown) ||
 			!strings.Contains(err.Error(), "letter ") || len(all) > 0 {
 			t.Errorf("an API that is away: %+v, %v", all, err)
@@ -179,13 +185,14 @@ func TestRetryWindow(t *testing.T) {
 	}
 }
 
-// TestRetryRefused: what still cannot be published is said with the reason, stays
-// without a mark, and does not hold back the others.
+// TestRetryRefused: a letter that still cannot be published is reported with the reason, gets
+// no mark, and does not stop the others.
 func TestRetryRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publisher.tooLarge = "large"
-	places := []deadletter.Place{w.whole(item("large"), bridge.DefectTooLarge), w.whole(`not JSON`, bridge.DefectNotObject), w.letter("b")}
+	places := []deadletter.Place{w.whole(item("large"), bridge.DefectTooLarge),
+		w.whole(`not JSON`, bridge.DefectNotObject), w.letter("b")}
 	all := w.must(places, deadletter.Refused, deadletter.Refused, deadletter.Published)
 	if all[0].Detail != "large is too large" || !strings.HasPrefix(all[1].Detail, "its bytes are not an item: ") ||
 		len(w.publisher.marks) != 1 {
@@ -251,7 +258,8 @@ func TestRetryFails(t *testing.T) {
 	w := newWorld(t)
 	stop := errors.New("nobody reads")
 	r := w.retrying(func(deadletter.Retried) error { return stop })
-	if err := r.Run(t.Context(), []deadletter.Place{w.letter("a"), w.letter("b")}); !errors.Is(err, stop) || len(w.publisher.published) != 1 {
+	if err := r.Run(t.Context(), []deadletter.Place{w.letter("a"), w.letter("b")}); !errors.Is(err, stop) ||
+		len(w.publisher.published) != 1 {
 		t.Errorf("%v, published %v", err, w.publisher.published)
 	}
 }
@@ -277,7 +285,8 @@ func TestRead(t *testing.T) {
 		r := fakelog.Record(written, test.value, "eb-stream", stream, "eb-index", test.index, "eb-cursor-hash", test.hash,
 			"ce_source", "not ours", "ce_id", strings.Repeat("i", 300))
 		l := deadletter.Read(r)
-		if l.Whole != test.whole || test.whole && string(l.Item) != test.value || l.Stream != stream || l.Source != (bridge.SourceIdentity{}) {
+		if l.Whole != test.whole || test.whole && string(l.Item) != test.value || l.Stream != stream ||
+			l.Source != (bridge.SourceIdentity{}) {
 			t.Errorf("%s: %+v", name, l)
 		}
 		if test.whole && (len(l.ID) != 256 || l.Size != len(test.value)) {
@@ -303,8 +312,8 @@ func TestRetryOtherSource(t *testing.T) {
 	}
 }
 
-// TestRetryOtherRequest: settings that request another list fetch no page; the bytes of
-// a whole letter are the stream's all the same.
+// TestRetryOtherRequest: settings that request another list fetch no page. The bytes of a
+// whole letter are published: they are the stream's.
 func TestRetryOtherRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -327,12 +336,13 @@ func TestRetryTopicMade(t *testing.T) {
 		change func(*world)
 		want   deadletter.Outcome
 	}{
-		"the same topic":   {func(*world) {}, deadletter.PublishedBefore},
-		"made again":       {func(w *world) { w.events.Remake("second") }, deadletter.Published},
-		"truncated":        {func(w *world) { w.events.Delete(0, 1) }, deadletter.Published},
-		"truncated before": {func(w *world) { w.events.Append(0, w.publisher.last()); w.events.Delete(0, 1) }, deadletter.PublishedBefore},
-		"expired":          {func(w *world) { w.events.Expire(time.Hour); w.events.Delete(0, 1) }, deadletter.PublishedBefore},
-		"an older mark":    {func(w *world) { w.publisher.forgetTopics() }, deadletter.PublishedBefore},
+		"the same topic": {func(*world) {}, deadletter.PublishedBefore},
+		"made again":     {func(w *world) { w.events.Remake("second") }, deadletter.Published},
+		"truncated":      {func(w *world) { w.events.Delete(0, 1) }, deadletter.Published},
+		"truncated before": {func(w *world) { w.events.Append(0, w.publisher.last()); w.events.Delete(0, 1) },
+			deadletter.PublishedBefore},
+		"expired":       {func(w *world) { w.events.Expire(time.Hour); w.events.Delete(0, 1) }, deadletter.PublishedBefore},
+		"an older mark": {func(w *world) { w.publisher.forgetTopics() }, deadletter.PublishedBefore},
 		"an older mark, made again": {func(w *world) {
 			w.publisher.forgetTopics()
 			w.events.Remake("second")
@@ -376,8 +386,7 @@ func TestRetrySourceHangs(t *testing.T) {
 	})
 }
 
-// TestRetryAsksOnce: what the topic keeps is asked for once, not for each letter: each
-// time is a connection.
+// TestRetryAsksOnce: Kept is called once, not for each letter: each call is a connection.
 func TestRetryAsksOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -30,7 +30,7 @@ type Log interface {
 // EventLog is the Log of the stream's topic.
 type EventLog interface {
 	Log
-	// Kept says which of its records the topic still has.
+	// Kept returns which of its records the topic still has.
 	Kept(ctx context.Context) (kafkaclient.Kept, error)
 }
 

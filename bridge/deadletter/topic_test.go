@@ -46,8 +46,9 @@ func TestList(t *testing.T) {
 		"the newest of all": {deadletter.Query{Limit: 1}, []string{"0:5"}},
 		"of a reason":       {deadletter.Query{Limit: 50, Reason: "too-large"}, []string{"0:5", "1:1", "0:0"}},
 		"since a time":      {deadletter.Query{Limit: 50, Since: written.UnixMilli() + 4000}, []string{"0:5", "1:2", "0:2"}},
-		"of both":           {deadletter.Query{Limit: 50, Since: written.UnixMilli() + 1, Reason: "too-large"}, []string{"0:5", "1:1"}},
-		"of none":           {deadletter.Query{Limit: 50, Since: written.UnixMilli() + 60_000}, nil},
+		"of both": {deadletter.Query{Limit: 50, Since: written.UnixMilli() + 1, Reason: "too-large"},
+			[]string{"0:5", "1:1"}},
+		"of none": {deadletter.Query{Limit: 50, Since: written.UnixMilli() + 60_000}, nil},
 	} {
 		all, err := w.topic.List(t.Context(), test.q)
 		if got := placesOf(all); err != nil || !slices.Equal(got, test.want) {
@@ -71,14 +72,17 @@ func TestList(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.log.Append(1, fakelog.Record(written, item("a"), "eb-stream", w.topic.Stream, "eb-reason", "bad-timestamp", "ce_type", "orderPlaced\xff",
-		"ce_id", "an-id", "ce_subject", "somebody", "of-others", "somebody", "__dlq.errors.message", strings.Repeat("m", 300)))
+	w.log.Append(1, fakelog.Record(written, item("a"), "eb-stream", w.topic.Stream, "eb-reason", "bad-timestamp",
+		"ce_type", "orderPlaced\xff",
+		"ce_id", "an-id", "ce_subject", "somebody", "of-others", "somebody", "__dlq.errors.message",
+		strings.Repeat("m", 300)))
 	all, err := w.topic.List(t.Context(), deadletter.Query{Limit: 1})
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
 	want := map[string]string{
-		"eb-stream": w.topic.Stream, "eb-reason": "bad-timestamp", "ce_type": "orderPlaced\uFFFD", "__dlq.errors.message": strings.Repeat("m", 256),
+		"eb-stream": w.topic.Stream, "eb-reason": "bad-timestamp", "ce_type": "orderPlaced\uFFFD",
+		"__dlq.errors.message": strings.Repeat("m", 256),
 	}
 	if diff := cmp.Diff(want, all[0].Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
@@ -116,8 +120,8 @@ func TestCutReading(t *testing.T) {
 	}
 }
 
-// TestLoad: a letter is shown as it is, and one that is not there, or not the
-// stream's, is said to be missing.
+// TestLoad: a letter is shown as it is. One that does not exist, or is not the stream's, is
+// reported as missing.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

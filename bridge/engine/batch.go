@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// batch is what was taken since the last commit. Its events are on their way:
-// the sink sends them while the next page is fetched.
+// batch counts the pages taken since the last commit. The sink sends their events
+// while the next page is fetched.
 type batch struct {
 	pages, events int
 	began         time.Time // when the first page was taken
@@ -16,20 +16,19 @@ const (
 	growMost = 200 * time.Millisecond
 	// growShare: a batch waits for pages at most a tenth of how far the stream is behind.
 	growShare = 10
-	// A commit that takes longer than slowBatch is too large for the brokers as
-	// they are: at their transaction time-out all of it would have to be sent
-	// again.
+	// A commit that takes longer than slowBatch is too large for the brokers' present
+	// speed: after their transaction timeout all of it would have to be sent again.
 	slowBatch = 2 * time.Second
 	mostPages = 1024 // in one batch
 )
 
-// sizer is how large a batch grows, learnt from how pages come and commits go.
-// Owned by the commit loop.
+// sizer decides how large a batch grows, by the waits for pages and the durations of
+// commits. Owned by the commit loop.
 type sizer struct {
-	breadth int           // pages in one batch at most
-	gap     time.Duration // how long a page is waited for: a running mean
-	waiting time.Duration // for the page that is waited for, so far
-	items   int           // of the last page
+	breadth int           // maximum pages of a batch
+	gap     time.Duration // running mean of the wait for a page
+	waiting time.Duration // the wait for the next page so far
+	items   int           // of the last page that had some
 }
 
 // begin resets the sizer before the first page.
@@ -50,20 +49,20 @@ func (s *sizer) full(b batch) bool {
 	return b.pages >= s.breadth || time.Since(b.began) >= growMost
 }
 
-// ripe returns when a batch, which has pages, is to be committed although no
-// further one is ready. While a stream is behind, nobody waits for its events
-// within milliseconds, and each commit costs the brokers as much as a thousand
-// events. So the batch waits for more pages, in proportion to the age of its
-// events. At the end of the results, and on a slow API, none would come in time.
+// ripe returns when to commit a batch that has pages, although no further page is
+// ready. While a stream is behind, consumers do not need its events within
+// milliseconds, and a commit costs the brokers as much as a thousand events. The batch
+// then waits for more pages, in proportion to the age of its events. At the end of the
+// results, and on a slow API, no page would come in time.
 func (s *sizer) ripe(b batch) time.Time {
 	if b.short || s.gap >= growMost {
 		return b.began
 	}
-	behind := time.Since(time.UnixMilli(b.position)) // far, where no event has said a time
+	behind := time.Since(time.UnixMilli(b.position)) // since 1970 if no event had a time
 	return b.began.Add(min(growMost, behind/growShare))
 }
 
-// arrived ends the wait for a page, and returns how long it was in all.
+// arrived ends the wait for a page, and returns its whole length.
 func (s *sizer) arrived(waited time.Duration) time.Duration {
 	waited += s.waiting
 	s.waiting = 0
@@ -71,14 +70,14 @@ func (s *sizer) arrived(waited time.Duration) time.Duration {
 	return waited
 }
 
-// committed makes the next batches smaller after one that was slow or failed,
-// and larger again after each other one.
+// committed makes the next batches smaller after a slow or failed one, and larger
+// again after each other one.
 func (s *sizer) committed(pages int, took time.Duration, err error) {
 	switch {
 	case pages == 0:
 	case err != nil || took > slowBatch:
 		s.breadth = max(1, pages/2)
 	default:
-		s.breadth = max(1, min(mostPages, 2*s.breadth))
+		s.breadth = min(mostPages, 2*s.breadth)
 	}
 }

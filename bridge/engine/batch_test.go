@@ -18,7 +18,8 @@ func TestCommitsBehind(t *testing.T) {
 	t.Parallel()
 	const pages, latency = 100, 20 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
-		r.source.Append(fmt.Sprintf(`{"eventId":"x","userId":"u","timestamp":%d,"payload":{}}`, time.Now().AddDate(5, 0, 0).UnixMilli()))
+		r.source.Append(fmt.Sprintf(`{"eventId":"x","userId":"u","timestamp":%d,"payload":{}}`,
+			time.Now().AddDate(5, 0, 0).UnixMilli()))
 		r.grow(10*pages-1, time.Hour)
 		r.startFor(time.Second)
 		early := len(r.topic.Kept())
@@ -89,7 +90,8 @@ func TestCommitsAtTheTail(t *testing.T) {
 func TestCommitsOldAtTheTail(t *testing.T) {
 	t.Parallel()
 	const latency = 150 * time.Millisecond
-	for _, end := range []bridgetest.End{bridgetest.EndEmptyItems, bridgetest.EndFreshCursor} { // the others mark the last page
+	for _, end := range []bridgetest.End{bridgetest.EndEmptyItems,
+		bridgetest.EndFreshCursor} { // the others mark the last page
 		for _, tc := range []struct {
 			events    int
 			age, wait time.Duration
@@ -117,8 +119,8 @@ func TestCommitsOldAtTheTail(t *testing.T) {
 	}
 }
 
-// TestCommitsLastOfSparse: where pages are partly empty, the one that has less
-// than the last one with items does not wait for more.
+// TestCommitsLastOfSparse: if pages are partly empty, a page with fewer items than the
+// last page with items does not wait for more.
 func TestCommitsLastOfSparse(t *testing.T) {
 	t.Parallel()
 	const latency = 150 * time.Millisecond
@@ -249,14 +251,15 @@ func TestCursorsOnce(t *testing.T) {
 // that gives a new cursor with each poll, and has just committed.
 func atRest(t *testing.T, test func(r *harness)) {
 	t.Helper()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: bridgetest.EndFreshCursor, Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
-		r.follow(25, 5*time.Minute)
-		for n := len(r.topic.Kept()); len(r.topic.Kept()) == n; {
-			r.after(time.Second)
-		}
-		test(r)
-	})
+	exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: bridgetest.EndFreshCursor, Latency: 20 * time.Millisecond},
+		func(r *harness) {
+			r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
+			r.follow(25, 5*time.Minute)
+			for n := len(r.topic.Kept()); len(r.topic.Kept()) == n; {
+				r.after(time.Second)
+			}
+			test(r)
+		})
 }
 
 // TestNothingWaitsForABatch: while a batch grows, a command and the end of the

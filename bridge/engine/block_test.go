@@ -18,10 +18,6 @@ import (
 // once a minute, takes commands, and goes on by itself when the reason ends.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
-	fault := func(f bridge.Fault) func(bridge.Position) error {
-		f.Err = errors.New("refused")
-		return func(bridge.Position) error { return &f }
-	}
 	withCursor := func(f bridge.Fault) func(bridge.Position) error {
 		f.Err = errors.New("refused")
 		return func(at bridge.Position) error {
@@ -39,11 +35,15 @@ func TestBlocked(t *testing.T) {
 		// perProbe is how many requests a probe takes.
 		perProbe int
 	}{
-		"401":                   {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}), bridge.ReasonAuth, 1, 1},
-		"a redirect":            {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig}), bridge.ReasonConfig, 1, 1},
-		"a body too large":      {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonSize}), bridge.ReasonSize, 1, 1},
-		"items is not an array": {fault(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}), bridge.ReasonSchema, 3, 1},
-		"the cursor is gone":    {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
+		"401": {always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}),
+			bridge.ReasonAuth, 1, 1},
+		"a redirect": {always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig}),
+			bridge.ReasonConfig, 1, 1},
+		"a body too large": {always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonSize}),
+			bridge.ReasonSize, 1, 1},
+		"items is not an array": {always(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}),
+			bridge.ReasonSchema, 3, 1},
+		"the cursor is gone": {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
 	} {
 		row(t, name, bridgetest.Export{}, func(r *harness) {
 			r.follow(35, time.Second)
@@ -86,7 +86,8 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 		r.follow(35, time.Second)
 		r.source.Refuse(func(at bridge.Position) error {
 			if at.Cursor == "" {
-				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Hint: "check the path", Err: errors.New("404")}
+				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Hint: "check the path",
+					Err: errors.New("404")}
 			}
 			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Reason: bridge.ReasonCursor,
 				HintCode: bridge.HintCursorRejected, Err: errors.New("404")}
@@ -135,7 +136,8 @@ func TestUnsentIsNoRequest(t *testing.T) {
 			Err: errors.New("wait")})
 		r.startFor(2 * time.Minute)
 		r.wantOnce()
-		if n, waits := len(r.observed(bridge.ObserveFetch, "429")), len(r.observed(bridge.ObserveRetry, "429")); n != 0 || waits != 1 {
+		if n, waits := len(r.observed(bridge.ObserveFetch, "429")), len(r.observed(bridge.ObserveRetry, "429")); n != 0 ||
+			waits != 1 {
 			t.Errorf("%d requests and %d waits observed, want only a wait", n, waits)
 		}
 	})
@@ -145,7 +147,8 @@ func TestCycle(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		serve := func(next map[string]string) {
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"at %s","timestamp":946684800000}],"nextCursor":%q}`, at.Cursor, next[at.Cursor])}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"at %s","timestamp":946684800000}],`+
+					`"nextCursor":%q}`, at.Cursor, next[at.Cursor])}
 			})
 		}
 		serve(map[string]string{"": "a", "a": "b", "b": "c", "c": "b"})
@@ -200,7 +203,8 @@ func TestTailTooLarge(t *testing.T) {
 func TestAnotherTenant(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		page := func(org, id, next string) bridgetest.Answer {
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],"nextCursor":%q,"metadata":{"organization":{"slug":%q}}}`, id, next, org)}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],`+
+				`"nextCursor":%q,"metadata":{"organization":{"slug":%q}}}`, id, next, org)}
 		}
 		org := "acme"
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
@@ -280,7 +284,8 @@ func TestPassingSchemaErrors(t *testing.T) {
 		r.source.Grow(400)
 		for n := 2; n < 40; n += 3 {
 			for _, m := range []int{n, n + 1} {
-				r.source.FailRequest(m, &bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema, Err: errors.New("items is missing")})
+				r.source.FailRequest(m, &bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema,
+					Err: errors.New("items is missing")})
 			}
 		}
 		r.cfg.Limits.Once = true // would return a BlockedError
@@ -289,7 +294,7 @@ func TestPassingSchemaErrors(t *testing.T) {
 	})
 }
 
-// A sink that fails after each good Recover is asked ever more rarely.
+// If a sink fails after each good Recover, the retries become rarer and rarer.
 func TestPublishFailsForEver(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		for n := 1; n < 5000; n++ {

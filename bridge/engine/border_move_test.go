@@ -38,7 +38,9 @@ func TestBorderIsCarried(t *testing.T) {
 		"an entry": {func(r *harness, c bridge.Checkpoint) {
 			r.command("1", (&bridge.Entry{Checkpoint: c}).Target())
 		}, 5},
-		"the cursor of an entry": {func(r *harness, c bridge.Checkpoint) { r.command("1", bridge.Target{Cursor: c.Cursor}) }, 6},
+		"the cursor of an entry": {
+			func(r *harness, c bridge.Checkpoint) { r.command("1", bridge.Target{Cursor: c.Cursor}) }, 6,
+		},
 	} {
 		rowInModes(t, name, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
 			n := 9
@@ -122,8 +124,9 @@ func TestBorderInOverlap(t *testing.T) {
 	}
 }
 
-// TestWideBorder: of an overlap that is longer than what is kept, the first items come
-// twice once, which is said; from then on enough is kept, over restarts too.
+// TestWideBorder: if pages overlap by more items than are kept, the first items are
+// published twice once, with a warning. From then on enough items are kept, after restarts
+// too.
 func TestWideBorder(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{PageSize: 40}, func(r *harness) {

@@ -53,31 +53,32 @@ func TestInclusiveBorder(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"none", "same", "fresh"} {
 		for _, overlap := range []int{1, 3} {
-			rowInModes(t, fmt.Sprintf("%s/%d", end, overlap), bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
-				n := 12
-				r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
-				want := 0
-				for range 2 {
-					r.startFor(2 * time.Minute)
-					if n += 3; want == 0 {
-						n -= 3
+			rowInModes(t, fmt.Sprintf("%s/%d", end, overlap), bridgetest.Export{PageSize: 5, Latency: time.Millisecond},
+				func(r *harness) {
+					n := 12
+					r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
+					want := 0
+					for range 2 {
+						r.startFor(2 * time.Minute)
+						if n += 3; want == 0 {
+							n -= 3
+						}
+						r.after(2 * time.Minute)
+						r.end()
+						want = n
 					}
-					r.after(2 * time.Minute)
-					r.end()
-					want = n
-				}
-				got := r.values()
-				slices.Sort(got)
-				if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
-					r.t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
-				}
-				if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
-					r.t.Errorf("%d requests in 16 minutes", r.source.Requests())
-				}
-				if s := r.bridge.Status(); s.State == bridge.StateBlocked {
-					r.t.Errorf("blocked: %s", s.Error)
-				}
-			})
+					got := r.values()
+					slices.Sort(got)
+					if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
+						r.t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
+					}
+					if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
+						r.t.Errorf("%d requests in 16 minutes", r.source.Requests())
+					}
+					if s := r.bridge.Status(); s.State == bridge.StateBlocked {
+						r.t.Errorf("blocked: %s", s.Error)
+					}
+				})
 		}
 	}
 }
@@ -133,7 +134,7 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 }
 
 // TestFullPageWithoutNext: a full page that names no next page, or itself, may hide
-// items. The stream says so, once a day in its log.
+// items. The stream warns about it, once a day in its log.
 func TestFullPageWithoutNext(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -169,9 +170,10 @@ func TestFullPageWithoutNext(t *testing.T) {
 	}
 }
 
-// TestOlderPage: the last page, read again, lists only items from before its own. It is
-// a refused cursor where it is the first page, else a warning; and nothing where the
-// items are within the overlap, or one of its own is still there.
+// TestOlderPage: the last page is read again, and lists only items older than its own. If
+// it is the first page, the cursor counts as rejected; if it is another one, the stream
+// warns. If the items are within the overlap, or one of the page's own is still there,
+// nothing happens.
 func TestOlderPage(t *testing.T) {
 	t.Parallel()
 	item := func(n int) string { return sparseItem(fmt.Sprint(n), n) }

@@ -18,10 +18,14 @@ func TestBoundedRuns(t *testing.T) {
 		events int
 		why    string
 	}{
-		"once":                        {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true} }, 95, "drained"},
-		"max events, rounded to page": {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 31} }, 40, string(bridge.HintMaxEvents)},
-		"max events, exact":           {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 30} }, 30, string(bridge.HintMaxEvents)},
-		"more than there is":          {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true, MaxEvents: 1000} }, 95, "drained"},
+		"once": {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true} }, 95,
+			"drained"},
+		"max events, rounded to page": {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 31} }, 40,
+			string(bridge.HintMaxEvents)},
+		"max events, exact": {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 30} }, 30,
+			string(bridge.HintMaxEvents)},
+		"more than there is": {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true, MaxEvents: 1000} },
+			95, "drained"},
 		"until": {func(r *harness, items [][]byte) engine.Limits {
 			return engine.Limits{Until: timeOf(r, items[42])}
 		}, 50, string(bridge.HintUntil)},

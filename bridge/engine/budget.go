@@ -11,44 +11,44 @@ import (
 // Budget bounds the bytes of pages that all streams of a process have in memory together.
 // Its methods may be called concurrently.
 //
-// A stream asks before it requests a page, with the size of its last one, and corrects the
-// size once the page is here: it never waits with a page at hand, so pages that are larger
-// than expected exceed the budget, and delay the next ones. Pages are returned by the
-// brokers' acknowledgements, whoever waits. A stream without pages, as at the end of the
-// results, comes first, and may take the quarter that no other may.
+// Before a stream requests a page, it takes the size of its last page. It corrects that
+// size once the page has arrived, without a wait: pages that are larger than expected
+// exceed the budget, and delay the next ones. The brokers' acknowledgements return pages,
+// whichever stream waits. A stream without pages, as at the end of the results, comes
+// first, and only such a stream may take the last quarter.
 type Budget struct {
 	limit int64 // bytes
 
 	mu    sync.Mutex // guards all below
 	used  int64
-	first []*loan   // of streams without pages, in the order in which they came
-	more  []*loan   // of streams that have some
+	first []*loan   // requests of streams without pages, oldest first
+	more  []*loan   // requests of streams with pages, oldest first
 	moved time.Time // when bytes last came back or were granted
-	busy  time.Time // when a stream with pages was last granted another
+	busy  time.Time // when a stream with pages was last granted bytes
 }
 
-// loan is a request for bytes of a stream that holds so many.
+// loan is a stream's request for bytes.
 type loan struct {
 	bytes   int64
-	held    *atomic.Int64
+	held    *atomic.Int64 // bytes that the stream has
 	granted chan struct{}
 }
 
-// stalled is how long no page may come back before a stream without pages exceeds the
-// budget: brokers that do not answer to others must not stop it.
+// stalled is the time without returned bytes after which a stream without pages exceeds
+// the budget: brokers that do not answer other streams must not stop it.
 const stalled = time.Second
 
 // NewBudget returns a Budget of so many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
 
-// take waits for so many bytes for a stream that holds so many. The error is that of ctx.
+// take waits for bytes for a stream that has held. The error is that of ctx.
 func (b *Budget) take(ctx context.Context, bytes int64, held *atomic.Int64) error {
 	if b == nil {
 		return nil
 	}
 	b.mu.Lock()
 	more := held.Load() != 0
-	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // as for most pages: allocates nothing
+	if len(b.first)+len(b.more) == 0 && b.fits(bytes, more) { // the usual case: allocates nothing
 		b.charge(bytes, more)
 		b.mu.Unlock()
 		return nil
@@ -118,7 +118,7 @@ func (b *Budget) Busy() time.Time {
 	return b.busy
 }
 
-// add corrects what a stream has, or returns it: it never waits.
+// add corrects what a stream has taken; a negative number returns bytes. It never waits.
 func (b *Budget) add(bytes int64) {
 	if b == nil || bytes == 0 {
 		return
@@ -141,9 +141,9 @@ func (b *Budget) grant() {
 	}
 }
 
-// fits reports whether so many bytes may be granted, to a stream that has more pages or
-// none. Where nothing is used anything fits: a page may be larger than the budget. The
-// caller holds mu.
+// fits reports whether bytes may be granted to a stream; more says that it has pages. An
+// unused budget grants any size: a page may be larger than the budget. The caller holds
+// mu.
 func (b *Budget) fits(bytes int64, more bool) bool {
 	limit := b.limit
 	if more {

@@ -44,9 +44,9 @@ func (s *borrower) page(ctx context.Context, expected, bytes int64, later time.D
 	return nil
 }
 
-// TestBudgetNeverStops: whatever the pages' sizes, the streams' number and the order of
-// everything, all streams come to their end, some of them being stopped, and everything
-// comes back. A deadlock ends the bubble.
+// TestBudgetNeverStops: with any sizes of pages, number of streams and order of calls, all
+// streams end, although some are stopped, and all bytes are returned. A deadlock ends the
+// bubble.
 func TestBudgetNeverStops(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -74,7 +74,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// A window over a sparse export publishes all of it, whatever fails on the way.
+// A window over a sparse export publishes all of it in spite of any failures.
 func TestWindowChaos(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
@@ -112,7 +112,7 @@ func TestWindowChaos(t *testing.T) {
 }
 
 // A run to the end of the results ends after EXPORT_EMPTY_PAGES empty pages in a
-// row, and the next one goes on behind them.
+// row, and the next run continues after them.
 func TestOnceSparse(t *testing.T) {
 	bubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Limits.Once = true

@@ -26,8 +26,8 @@ func (r *harness) claimed(id string) bridge.Command {
 	return cmd
 }
 
-// TestClaimEndsWithItsSession: who claimed a command was killed. Within the
-// deadline the next session applies it, later it does not.
+// TestClaimEndsWithItsSession: a process claims a command and is killed. Within the
+// deadline the next session applies the command, later it does not.
 func TestClaimEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
@@ -54,9 +54,9 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// TestClaimerOnItsWay: at least once, the change of who claimed a command may
-// still be on its way to the store when another process answers that the
-// command expired. It must not arrive.
+// TestClaimerOnItsWay: in at-least-once mode, the claimer's write may still be on its way
+// to the store when another process answers that the command expired. The write must not
+// arrive.
 func TestClaimerOnItsWay(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.ran(50, 5*time.Second)
@@ -105,7 +105,8 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 // taken the claim over.
 type overtaken struct{ *bridgetest.Inbox }
 
-func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim,
+	a bridge.Answer) (bridge.Answer, error) {
 	if _, err := o.Claim(ctx, c, bridge.Claim{Owner: "other", Session: "other", Over: by.Session}); err != nil {
 		return bridge.Answer{}, err
 	}
@@ -120,10 +121,12 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 		cmd := reset("a", 0, bridge.Target{})
 		cmd.Kind = bridge.KindResume
 		r.inbox.Push(cmd)
-		if a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(overtaken{r.inbox}), cmd); !errors.Is(err, bridge.ErrFenced) {
+		a, err := engine.Apply(r.t.Context(), r.cfg, r.portsOf(overtaken{r.inbox}), cmd)
+		if !errors.Is(err, bridge.ErrFenced) {
 			t.Errorf("the operator reads %+v, %v; want to wait for the other", a, err)
 		}
-		if log := r.log.String(); strings.Contains(log, "command refused") || !strings.Contains(log, "command answer rejected") {
+		if log := r.log.String(); strings.Contains(log, "command refused") ||
+			!strings.Contains(log, "command answer rejected") {
 			t.Error("the log says that the refusal counts")
 		}
 		if a, ok := r.inbox.AnswerTo("a"); ok {
@@ -139,15 +142,16 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 // refused is an Inbox that has recorded a refusal when an answer comes.
 type refused struct{ *bridgetest.Inbox }
 
-func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim,
+	a bridge.Answer) (bridge.Answer, error) {
 	if _, err := x.Inbox.Answer(ctx, c, by, bridge.ExpiredAnswer("said by an older version")); err != nil {
 		return bridge.Answer{}, err
 	}
 	return x.Inbox.Answer(ctx, c, by, a)
 }
 
-// TestAppliedIsSaid: a change that is committed is reported as applied, whatever
-// is recorded.
+// TestAppliedIsSaid: a committed change is reported as applied, even if the inbox has
+// recorded another answer.
 func TestAppliedIsSaid(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.ran(50, 5*time.Second)

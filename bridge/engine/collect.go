@@ -17,11 +17,11 @@ const warnCursor = 2 << 10
 
 // handleFetched adds a fetched page to the batch, commits a full batch, and
 // schedules what follows the last page.
-func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
+func (f *follower) handleFetched(hard context.Context, r fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
-	if f.schedule.probing() && l.err == nil { // only whether it came matters
-		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(f.e, l.page)
-		l.release()
+	if f.schedule.probing() && r.err == nil { // the page only shows that the API works
+		trusted := f.schedule.suspect.Code == position.CodeOlder && f.trustOlder(f.e, r.page)
+		r.release()
 		if trusted {
 			f.discard()
 			f.schedule.suspect, f.schedule.due = nil, time.Now()
@@ -29,23 +29,23 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		}
 		return f.confirmBadCursor(hard)
 	}
-	if err := f.add(hard, l); err != nil {
+	if err := f.add(hard, r); err != nil {
 		if _, over := errors.AsType[*sessionError](err); over {
 			return err
 		}
-		return cmp.Or(f.commit(hard, true), err) // first the pages before it: an API may accept a cursor only once
+		return cmp.Or(f.commit(hard, true), err) // keep the pages before it: an API may accept a cursor only once
 	}
-	l.last = l.last || f.repeatsEnd(f.e)
-	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.Checkpoint) == "" && !f.sizer.full(f.batch) {
+	r.last = r.last || f.repeatsEnd(f.e)
+	if !r.last && f.run.limitReached(f.e.cfg.Limits, f.at.Checkpoint) == "" && !f.sizer.full(f.batch) {
 		return nil
 	}
 	if err := f.commit(hard, false); err != nil {
 		return err
 	}
-	if l.last {
+	if r.last {
 		f.stopFetching()
 	}
-	f.finish(l.last)
+	f.finish(r.last)
 	return nil
 }
 
@@ -59,41 +59,40 @@ func (f *follower) stopFetching() {
 
 // add takes a page and sends its events. A page that must not be published leaves batch
 // and position unchanged.
-func (f *follower) add(hard context.Context, l fetchResult) error {
-	if l.err != nil {
-		return l.err
+func (f *follower) add(hard context.Context, r fetchResult) error {
+	if r.err != nil {
+		return r.err
 	}
 	before, foundBefore := f.at, f.found
-	if err := f.session.identify(l.page, &f.committed); err != nil {
-		l.release()
+	if err := f.session.identify(r.page, &f.committed); err != nil {
+		r.release()
 		return err
 	}
-	if err := f.take(hard, l.page); err != nil {
-		l.release()
+	if err := f.take(hard, r.page); err != nil {
+		r.release()
 		return err
 	}
-	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil && (f.run.fullLogged.IsZero() ||
-		time.Since(f.run.fullLogged) >= 24*time.Hour) {
+	if w := f.e.cfg.doubtfulEnd(&f.last); w != nil && time.Since(f.run.fullLogged) >= 24*time.Hour {
 		f.run.fullLogged = time.Now()
-		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", l.page.Items,
+		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", r.page.Items,
 			"page_size", f.e.cfg.PageSize, "hint", w.Hint)
 	}
 	f.run.contract = cmp.Or(f.last.Mark, f.run.contract)
 	if f.batch.pages == 0 {
 		f.batch.began = time.Now()
 	}
-	f.batch.short = f.sizer.short(l.page.Items) && (l.page.Items > 0 || !f.at.Continues(&f.e.rules))
-	events := len(l.page.Events)
+	f.batch.short = f.sizer.short(r.page.Items) && (r.page.Items > 0 || !f.at.Continues(&f.e.rules))
+	events := len(r.page.Events)
 	if events == 0 {
-		l.release()
+		r.release()
 		f.batch.pages++
 		return nil
 	}
 	if f.state == bridge.StateIdle {
-		f.setState(bridge.StateRunning, nil) // not caught up, however long Kafka takes
+		f.setState(bridge.StateRunning, nil) // not caught up until the sink has the page
 	}
 	f.e.watchdog.wait()
-	err := f.e.ports.Sink.Send(hard, l.page)
+	err := f.e.ports.Sink.Send(hard, r.page)
 	f.e.watchdog.work()
 	switch {
 	case errors.Is(err, bridge.ErrRejected):
@@ -112,24 +111,24 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 // finish decides what follows a committed batch: the end of a bounded run, the
 // next poll, or nothing while fetching continues.
 func (f *follower) finish(last bool) {
-	l := f.e.cfg.Limits
-	switch enough := f.run.limitReached(l, f.committed.Checkpoint); {
+	limits := f.e.cfg.Limits
+	switch enough := f.run.limitReached(limits, f.committed.Checkpoint); {
 	case enough != "":
 		f.run.ended = f.e.cfg.words(enough)
 	case !last:
 		f.setState(bridge.StateRunning, nil)
 	case f.e.cfg.window() && f.at.Drained:
 		f.run.end(f.e, "the window ended", f.at.EndedEmpty)
-	case l.Once && f.at.Empty.Ended():
+	case limits.Once && f.at.Empty.Ended():
 		f.run.end(f.e, "drained", 0)
-	case l.Once && !f.at.KnowsEnd(&f.e.rules) && f.at.Empty.Empties >= f.e.cfg.EmptyPages:
+	case limits.Once && !f.at.KnowsEnd(&f.e.rules) && f.at.Empty.Empties >= f.e.cfg.EmptyPages:
 		f.run.end(f.e, "drained", f.at.Empty.Empties)
 	case f.at.Continues(&f.e.rules):
 		f.schedule.due = time.Now().Add(f.at.Empty.Wait(f.e.cfg.PollInterval))
 		f.setState(bridge.StateRunning, nil)
 	default:
 		if f.run.contract == bridge.ContractUnknown {
-			f.run.contract = bridge.ContractEmptyItems // only empty pages end it without a tail
+			f.run.contract = bridge.ContractEmptyItems // no page marked the end: empty pages did
 		}
 		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.newEvents))
 		f.schedule.newEvents = false
@@ -137,8 +136,8 @@ func (f *follower) finish(last bool) {
 	}
 }
 
-// end ends the run at the end of the results, which so many empty pages in a row may
-// only seem to be.
+// end ends the run at the end of the results. empties is how many consecutive empty
+// pages were taken for the end, 0 if the API marked it.
 func (r *run) end(e *Engine, what string, empties int) {
 	how := "on its last page"
 	if empties > 0 {

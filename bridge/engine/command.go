@@ -14,22 +14,22 @@ import (
 type requests struct {
 	e        *Engine
 	wokenBy  string         // the command that made a blocked stream retry
-	claimed  seenClaim      // the last one of a command
-	answered *bridge.Answer // the last one given
+	claimed  seenClaim      // the last claim of a command
+	answered *bridge.Answer // the last answer given
 }
 
 // applyCommand applies an operator's command, or refuses it with an answer. The
 // command takes effect when its checkpoint is committed.
 func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error {
 	r := &f.requests
-	if !r.e.applying && !f.canApply(&f.session) { // it is offered again
+	if !r.e.applying && !f.canApply(&f.session) { // the inbox offers it again
 		if r.wokenBy != cmd.ID {
 			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
 		}
 		return nil
 	}
 	if f.ownership.doubted == cmd.ID && !f.session.restored {
-		return nil // still looking; it is offered again
+		return nil // the new session is not there yet; the inbox offers the command again
 	}
 	if cmd.BaseEpoch > f.committed.Epoch && f.ownership.doubted != cmd.ID {
 		// The operator saw a later epoch: the stream was moved. Recover first.
@@ -41,7 +41,7 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 	if f.committed.Applied(cmd.ID) { // applied before, and the answer got lost
 		return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Version: f.committed.Version})
 	}
-	// A refusal requires the claim too: another session may be applying it.
+	// A refusal requires the claim too: another session may be applying the command.
 	mine, late, err := r.claim(hard, &f.session, cmd, by)
 	switch {
 	case late != nil:
@@ -64,10 +64,10 @@ func (f *follower) applyCommand(hard context.Context, cmd bridge.Command) error 
 	return f.carryOut(hard, cmd, by)
 }
 
-// carryOut applies a command that is this session's.
+// carryOut applies a valid command that this session has claimed.
 func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
 	r := &f.requests
-	if cmd.Kind != bridge.KindReset { // resumes from here: an API may accept a cursor only once
+	if cmd.Kind != bridge.KindReset { // the stream resumes from here: an API may accept a cursor only once
 		if err := f.commit(hard, f.session.ready); err != nil {
 			return err
 		}
@@ -86,14 +86,14 @@ func (f *follower) carryOut(hard context.Context, cmd bridge.Command, by bridge.
 	f.log.Info("command applied", "id", cmd.ID, "kind", next.Change.Kind, "who", cmd.Who, "reason", cmd.Reason,
 		"from", was.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: string(cmd.Kind)})
-	f.mirror.flush(hard) // so that the requester finds it there
+	f.mirror.flush(hard) // so that the requester finds the checkpoint in the store
 	return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Detail: note, Version: f.committed.Version})
 }
 
 // fence returns the checkpoint that begins a new epoch before a command expires, and
 // whether one must begin. In exactly-once mode the session that claimed the command is
-// fenced. In at-least-once mode its change of the store may still arrive: a new change
-// id invalidates that write. A store that holds no checkpoint of ours has no change id:
+// fenced. In at-least-once mode its write may still reach the store: a new change id
+// invalidates that write. A store without a checkpoint of this stream has no change id:
 // there the operator moves the stream in any case.
 func (r *requests) fence(s *session, at *progress, cmd bridge.Command, by bridge.Claim) (bridge.Checkpoint, bool) {
 	if by.Over == "" || r.e.cfg.exactlyOnce() || r.claimed.fenced || at.committed.Zero() || !at.rival.Zero() {
@@ -133,11 +133,11 @@ type seenClaim struct {
 	fenced       bool // the store has a change that the claimer does not know
 }
 
-// claim makes the command this session's to decide about, and reports whether
-// it is. The claim of another session counts until a session has begun after
-// the claim was seen: that one has fenced the claimer, and its checkpoint shows
-// what the claimer committed. A claim of a command that is too late is returned: under it
-// the command expires.
+// claim claims a command for this session, and reports whether the session may decide
+// about it. The claim of another session counts until a session begins after the claim
+// was seen: the new session has fenced the claimer, and its checkpoint shows what the
+// claimer committed. For a command past its deadline, late is the claim under which it
+// expires.
 func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 	by bridge.Claim) (mine bool, late *bridge.Claim, err error) {
 	if last := r.claimed; last.id == cmd.ID && last.by != s.id {
@@ -149,11 +149,11 @@ func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 	got, err := r.e.ports.Inbox.Claim(hard, cmd, by)
 	switch {
 	case err != nil:
-		return false, nil, nil // the store is away: it comes again if it still counts
+		return false, nil, nil // the store is unreachable; a command that still counts is offered again
 	case got.Late:
 		return false, &by, nil
 	case got.By == "":
-		return false, nil, nil // withdrawn meanwhile
+		return false, nil, nil // the command was withdrawn meanwhile
 	}
 	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: s.id}
 	if got.By == s.id || !s.open {
@@ -163,7 +163,7 @@ func (r *requests) claim(hard context.Context, s *session, cmd bridge.Command,
 		got.By)}
 }
 
-// judge is the stream as a command is judged by: a copy, for one command.
+// judge validates one command, with a copy of what it is validated against.
 type judge struct {
 	e         *Engine
 	session   session
@@ -172,7 +172,7 @@ type judge struct {
 	blockedOn bridge.Reason
 }
 
-// validateCommand says why a command cannot be applied, or nothing.
+// validateCommand returns why a command cannot be applied, or "".
 func (j *judge) validateCommand(cmd bridge.Command) string {
 	invalid, leak := cmd.Validate(), ""
 	if find := j.e.cfg.LeakInCursor; cmd.Kind == bridge.KindReset && find != nil {
@@ -185,7 +185,7 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
 	case cmd.BaseEpoch != j.committed.Epoch && (cmd.Kind != bridge.KindReset || j.rival.Zero() ||
 		cmd.BaseEpoch != j.rival.Epoch):
-		// If two histories exist, whoever sent the command has seen that of the store.
+		// If two histories exist, the requester has seen the store's.
 		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d",
 			j.committed.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
@@ -211,7 +211,7 @@ func (j *judge) validateCommand(cmd bridge.Command) string {
 	return ""
 }
 
-// validatePause says why the stream can be neither paused nor resumed, or nothing.
+// validatePause returns why the stream cannot be paused or resumed, or "".
 func (j *judge) validatePause(cmd bridge.Command) string {
 	now := time.Now()
 	switch {
@@ -226,8 +226,8 @@ func (j *judge) validatePause(cmd bridge.Command) string {
 	return ""
 }
 
-// derive derives the checkpoint that a command asks for: a new epoch. A reset is
-// also how a changed origin or source is accepted.
+// derive returns the checkpoint of a command, in a new epoch. A reset also accepts a
+// changed origin or source.
 func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Checkpoint {
 	var c bridge.Checkpoint
 	if cmd.Kind == bridge.KindReset {
@@ -243,7 +243,7 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 	}
 	c = s.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
 	if cmd.Kind == bridge.KindReset && s.topics == nil {
-		if c.Topics = s.found; s.found == nil { // not seen: they are compared when they are
+		if c.Topics = s.found; s.found == nil { // unknown topics are compared once they are known
 			c.Topics = was.Topics
 		}
 	}
@@ -251,13 +251,13 @@ func (s *session) derive(was bridge.Checkpoint, cmd bridge.Command) bridge.Check
 }
 
 // acceptTopics makes an operator's reset accept the topics as they are. It returns what
-// is lost there: the operator may not have known when he sent the command.
+// they lost, which the operator may not have known.
 func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd bridge.Command,
 	losses *incidents) (string, error) {
 	if cmd.Kind != bridge.KindReset || s.topics != nil || !s.open {
 		return "", nil
 	}
-	if s.found == nil { // the session came to something else first
+	if s.found == nil { // another error came first
 		if _, err := s.findTopics(ctx); err != nil {
 			return "", &sessionError{err}
 		}
@@ -272,10 +272,10 @@ func (s *session) acceptTopics(ctx context.Context, was bridge.Checkpoint, cmd b
 }
 
 // answer answers a command. A lost answer is no fault: the command stays in the inbox, is
-// offered again, and is recognised by its id. A refusal is answered only once it is
-// recorded: until then another session may apply the command. An applied command is
-// answered in any case. A refusal that does not count leaves the answer to another
-// session: for Apply that is ErrFenced.
+// offered again, and is recognised by its id. A refusal counts only once the inbox has
+// recorded it: until then another session may apply the command. That an applied command
+// was applied always counts. If a refusal does not count, another session answers: Apply
+// then returns ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
 	a.By, a.At = r.e.cfg.Owner, time.Now().UnixMilli()
 	first, err := r.e.ports.Inbox.Answer(ctx, cmd, by, a)

@@ -83,7 +83,8 @@ func (r *harness) wantApplied(id string) {
 func TestResetThatStays(t *testing.T) {
 	t.Parallel()
 	from := bridge.Checkpoint{
-		Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Origin: bridge.Origin{Resource: "events", Start: 5},
+		Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}},
+		Origin: bridge.Origin{Resource: "events", Start: 5},
 		Events: 90, Pages: 9, LastEventTime: 100, PositionTime: 200, AdvanceTime: 300, Drained: true,
 	}
 	at := bridge.Version{Epoch: 2, Seq: 3} // the same position, before some heartbeats
@@ -97,7 +98,8 @@ func TestResetThatStays(t *testing.T) {
 		origin bridge.Origin
 		keeps  bool
 	}{
-		"stays": {stay, from.Origin, true}, "goes back": {back, from.Origin, false}, "by cursor": {unknown, from.Origin, false},
+		"stays": {stay, from.Origin, true}, "goes back": {back, from.Origin, false},
+		"by cursor":      {unknown, from.Origin, false},
 		"another export": {stay, elsewhere, false},
 	} {
 		got := bridge.Reset(from, c.origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: c.to})
@@ -114,7 +116,8 @@ func TestResetThatStays(t *testing.T) {
 func TestRewindIsKnown(t *testing.T) {
 	t.Parallel()
 	origin := bridge.Origin{Resource: "events"}
-	from := bridge.Checkpoint{Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Origin: origin, Events: 90, PositionTime: 200}
+	from := bridge.Checkpoint{Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Origin: origin, Events: 90,
+		PositionTime: 200}
 	entry := bridge.Entry{Checkpoint: bridge.Checkpoint{Version: bridge.Version{Epoch: 1, Seq: 3}, Cursor: "c3",
 		Origin: origin, Events: 30, PositionTime: 100}}
 	users := origin
@@ -182,7 +185,8 @@ func TestResetWhileDataFlows(t *testing.T) {
 		}
 		c := r.store.Checkpoint()
 		if c.Epoch != 1 || c.Events != int64(len(items)) || c.Pages != 99 {
-			t.Errorf("the checkpoint counts %d events and %d pages in epoch %d, want %d and 99 in 1", c.Events, c.Pages, c.Epoch, len(items))
+			t.Errorf("the checkpoint counts %d events and %d pages in epoch %d, want %d and 99 in 1", c.Events, c.Pages,
+				c.Epoch, len(items))
 		}
 	})
 }
@@ -314,12 +318,10 @@ func TestResetInEveryState(t *testing.T) {
 	for name, state := range map[string]func(r *harness){
 		"idle": func(*harness) {},
 		"blocked": func(r *harness) {
-			r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+			r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		},
 		"long retry": func(r *harness) {
-			r.source.Refuse(func(bridge.Position) error {
-				return &bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}
-			})
+			r.source.Refuse(always(bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}))
 		},
 	} {
 		row(t, name, bridgetest.Export{}, func(r *harness) {
@@ -402,7 +404,8 @@ func TestCommandWithoutASession(t *testing.T) {
 	for name, away := range map[string]func(*harness){
 		"blocked": func(r *harness) {
 			for n := 2; n < 100; n++ {
-				r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Err: errors.New("no topic")})
+				r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic,
+					Err: errors.New("no topic")})
 			}
 		},
 		"Kafka is away": func(r *harness) { r.topic.Break() },

@@ -15,7 +15,7 @@ import (
 // before the first step ends repeats at most these pages, a crash between the steps
 // repeats exactly these pages, a crash after the second step repeats nothing.
 //
-// moved commits a cursor too that only moved over empty pages.
+// With moved, commit also saves a cursor that only moved over empty pages.
 func (f *follower) commit(hard context.Context, moved bool) error {
 	b := f.batch
 	f.batch = batch{}

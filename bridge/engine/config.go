@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -30,30 +29,30 @@ type Config struct {
 	TopicID string
 	// PageSize is the number of items requested per page; it bounds the tail.
 	PageSize int
-	// FetchTimeout is how long a call of Source.Fetch or Decode may take, without its
-	// waits on purpose (bridge.Waiting): longer than any time-out of the Source, which
-	// it is the last resort for. 0 is ten minutes.
+	// FetchTimeout bounds a call of Source.Fetch or Decode, without its deliberate
+	// waits (bridge.Waiting). It is a last resort: set it longer than any timeout of
+	// the Source. 0 is ten minutes.
 	FetchTimeout time.Duration
-	// RelativeStart is set if Origin.Start was counted from now: it moves.
+	// RelativeStart is set if Origin.Start is relative to now: each run has another.
 	RelativeStart bool
-	// StrayCursor returns why a stored cursor cannot be of the request of these
-	// settings, or nil; nil where cursors say nothing about it.
+	// StrayCursor returns why a stored cursor cannot belong to the request of these
+	// settings, or nil; a nil StrayCursor is no check.
 	StrayCursor func(cursor string) error
 	// LeakInCursor names the credential that a cursor contains, or ""; nil for no check.
 	LeakInCursor func(cursor string) string
-	// MarksEnd is set if the API is known to mark the end of its results, by the live
-	// stream of a window: then empty pages end nothing. See Checkpoint.MarksEnd.
+	// MarksEnd is set for a window whose live stream has seen the API mark the end of
+	// its results. Empty pages then do not end it. See Checkpoint.MarksEnd.
 	MarksEnd bool
 	// EndExplicit is set if a member of each page says whether more pages follow: a
 	// full page without a next one is then the end of the results.
 	EndExplicit bool
-	// LookBack is how far before its watermark a stream whose Origin.Follow is
-	// bridge.FollowWindows may list an item again. ChangedIsNew is set if an item with a
-	// known id and time, but other bytes, is another event there.
+	// LookBack is how far before its watermark a stream may list an item again, if its
+	// Origin.Follow is bridge.FollowWindows. ChangedIsNew then makes an item with a
+	// known id and time, but other bytes, a new event.
 	LookBack     time.Duration
 	ChangedIsNew bool
-	// KeyPointer is the setting for the key of an item, for a warning if no item has one
-	// there; empty if items need no key.
+	// KeyPointer is where an item's key is, for a warning if no item has a key there;
+	// empty if items need no key.
 	KeyPointer string
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
@@ -119,8 +118,8 @@ type Limits struct {
 
 func (l Limits) bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
 
-// usualPage is the API's largest page. It bounds a tail even if the configured
-// page is smaller: the tail may have been read with a larger one.
+// usualPage is the API's largest page. It bounds a tail even if the configured page
+// is smaller: the tail may come from a run with larger pages.
 const usualPage = 1000
 
 // rules are the settings that say how pages are taken.
@@ -163,13 +162,10 @@ func (c *Config) Validate() error {
 	p.Check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES", "must be above 0, for example 16MiB")
 	p.Check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL", "must be at least 1s, for example 30s")
 	p.Check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES", "must be at least 1, for example 5")
-	p.Check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor),
-		"EXPORT_ON_INVALID_CURSOR", "%q is not one of: stop, previous, time", c.OnInvalidCursor)
-	p.Check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID",
-		"%q is not one of: publish, bad-event", c.OnSharedID)
+	p.OneOf("EXPORT_ON_INVALID_CURSOR", c.OnInvalidCursor, invalidStop, invalidPrevious, invalidTime)
+	p.OneOf("BRIDGE_ON_SHARED_ID", c.OnSharedID, sharedPublish, sharedBadEvent)
 	p.Check(c.Overlap >= 0, "EXPORT_OVERLAP", "must not be below 0, for example 1h")
-	p.Check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS",
-		"%q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
+	p.OneOf("BRIDGE_ON_CHECKPOINT_LOSS", c.OnCheckpointLoss, lossKafka, lossRedis, lossStop)
 	p.Check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT", "must be above 0, for example 25s")
 	return p.Err()
 }

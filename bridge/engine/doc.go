@@ -10,7 +10,7 @@
 //	own           acquires and releases ownership of the stream
 //	follow        recovers, then takes one input after the other
 //	next          waits for the next input
-//	step          begins a session, or to fetch at the position
+//	step          begins a session, or begins to fetch at the position
 //	fetch         asks at the cursor, while earlier pages are decoded and published
 //	handleFetched adds the page to a batch, and commits a full one
 //	add           takes the page, and sends its events

@@ -23,7 +23,7 @@ type Ports struct {
 	// Store keeps the checkpoint and its history. It may be nil in exactly-once mode,
 	// in which the Sink's checkpoint is authoritative. A nil Store has no history.
 	Store bridge.Store
-	// Owner decides which process runs the stream; nil means this one, always.
+	// Owner decides which process runs the stream; with nil this process always does.
 	Owner bridge.Owner
 	// History and Published are used when the API permanently rejects the
 	// cursor; they may be nil if Config.OnInvalidCursor is stop. Published is
@@ -47,7 +47,7 @@ type Engine struct {
 	load     load
 	view     atomic.Pointer[view] // written by the commit loop
 	watchdog watchdog
-	applying bool // by Apply: the run is for one command
+	applying bool // set by Apply: the engine applies one command
 }
 
 // New returns an engine that Run starts.
@@ -104,7 +104,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	background.Add(1)
 	unneeded := context.AfterFunc(ctx, func() {
 		defer background.Done()
-		e.enforceShutdown(abandon, finished)
+		late := time.NewTimer(e.cfg.ShutdownTimeout)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			abandon(ErrShutdown)
+		case <-finished:
+		}
 	})
 	commands := make(chan bridge.Command)
 	if e.ports.Inbox != nil {
@@ -112,7 +118,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	owner := ownerLoop{follower: newFollower(e, commands), asking: retries{max: e.cfg.RetryMax}}
 	err := owner.own(soft, hard)
-	e.watchdog.wait() // what has ended does not hang: other streams of the process go on
+	e.watchdog.wait() // a run that has ended is no stalled loop
 	cancel()
 	close(finished)
 	if unneeded() {
@@ -123,17 +129,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		err = fmt.Errorf("stream %s: %w", e.cfg.Stream, ErrShutdown)
 	}
 	return err
-}
-
-// enforceShutdown abandons what is in flight after Config.ShutdownTimeout.
-func (e *Engine) enforceShutdown(abandon context.CancelCauseFunc, finished <-chan struct{}) {
-	t := time.NewTimer(e.cfg.ShutdownTimeout)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		abandon(ErrShutdown)
-	case <-finished:
-	}
 }
 
 // readInbox passes commands to the loop. A command stays in the inbox until it
@@ -152,8 +147,7 @@ func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) 
 		offer, cancel := context.WithTimeout(ctx, time.Second)
 		select {
 		case commands <- cmd:
-			// The answer is on its way; until then Next returns the same
-			// command.
+			// Next returns the same command until it is answered.
 			bridge.Sleep(ctx, 100*time.Millisecond)
 		case <-offer.Done():
 		}

@@ -13,9 +13,9 @@
  *   spin -a -DNPOS=1 -DNRESET=1 -DLIVE=1 -DOFFLINE -DNO_REDIS_FAIL exactly_once.pml
  *   gcc -O2 -DNFAIR=5 -DCOLLAPSE -DMEMLIM=4000 -o pan pan.c
  *   ./pan -a -f -m3000000 -w24
- * Others are made of the same by the -D of the lists below. After an error,
- * "spin -t -p -g" with the same -D and the file prints its steps.
- * Larger than what TestModel runs, and without an error:
+ * Other runs use the -D options of the lists below. After an error, "spin -t -p -g"
+ * with the same options and the file prints the steps that led to it.
+ * Runs that are larger than those of TestModel, and have no error:
  *   -DNPOS=2 -DNRESET=1                              11 million states
  *   -DNPOS=1 -DNRESET=1 -DNO_OWNER -DOFFLINE          9 million
  *   -DNPOS=0 -DNRESET=2 -DNO_OWNER -DOFFLINE         21 million
@@ -31,13 +31,13 @@
  *     offset; Kafka loses nothing that it committed;
  *   - the group coordinator, which may give the stream away at any moment and
  *     tell the old owner late or never;
- *   - Redis: the mirror, written at any later time by anybody who ever knew a
- *     checkpoint; one request; an asynchronous replica; fail-over to it
- *     (roll-back) and FLUSHALL at any moment;
+ *   - Redis: the mirror, written at any later time by any process that ever knew
+ *     a checkpoint; one request; an asynchronous replica; fail-over to the
+ *     replica (roll-back) and FLUSHALL at any moment;
  *   - two processes, each of which can crash at every step; a pause is an
  *     arbitrarily long gap between two steps, so SIGSTOP needs no code;
- *   - an operator who asks for NRESET resets, and with -DOFFLINE a command
- *     that applies one itself when nobody is in the stream's group.
+ *   - an operator who requests NRESET resets, and with -DOFFLINE a command
+ *     that applies a reset itself when the stream's group is empty.
  *
  * Which function carries which step (file in bridge, functions, step)
  *   engine/own.go            acquire, serve, confirm    group: ownership, asked again after init_producer
@@ -60,33 +60,33 @@
  *   engine/command.go        validateCommand            requests that are refused
  *   command.go               Reset, Pause               requests to move, pause and resume
  *   engine/command.go        claim, expire              DEADLINE: claims, and who answers expired
- *   engine/invalidcursor.go  recoverInvalidCursor       a new epoch that nobody asked for, as beginEpoch
- *   engine/follow.go         handleError, step          unknown: throw the session away
+ *   engine/invalidcursor.go  recoverInvalidCursor       a new epoch without a request, as beginEpoch
+ *   engine/follow.go         handleError, step          unknown: discard the session
  *   engine/apply.go          Apply                      Command
- *   kafkagroup/group.go      Members                    Command: nobody runs the stream
- *   engine/stream.go         advance                    at least once: compare and set in Redis
- *   kafkasink/copier.go      offer, copy                at least once: keep
+ *   kafkagroup/group.go      Members                    Command: no process runs the stream
+ *   engine/stream.go         advance                    at-least-once mode: compare and set in Redis
+ *   kafkasink/copier.go      offer, copy                at-least-once mode: keep
  *
- * Not modelled: what is inside a page (the tail set has property tests), other
+ * Not modelled: the inside of a page (the tail set has property tests), other
  * streams except as holders of the last stable offset, lost Kafka data,
  * deleted topics, more than two processes, producer epochs that roll over,
- * requests that are refused for the settings of a bridge: when Redis falls back
- * they are as withdrawn ones (WITHDRAW).
+ * requests that are refused because of a bridge's settings: when Redis falls
+ * back they are like withdrawn ones (WITHDRAW).
  *
  * Assertions
  *   NOLOSS   a committed record never skips a position of its epoch, and a
  *            checkpoint is never ahead of its records
  *   NODUP    a committed record never repeats a position of its epoch
  *   ORDER    checkpoints rise in Kafka's log: the audit may rely on it
- *   MIRROR   what goes to Redis is committed in Kafka (R <= K), so that R > K
- *            at a start is proof of lost data and no false alarm
- *   CLAIM    past its deadline a request is applied by nobody but the session
- *            whose claim stood then; what was answered expired never happens,
- *            and what happened is never answered so
+ *   MIRROR   a checkpoint in Redis is committed in Kafka (R <= K), so that R > K
+ *            at a start proves lost data
+ *   CLAIM    past its deadline a request is applied only by the session whose
+ *            claim stood then; a request that was answered "expired" is never
+ *            applied, and an applied one is never answered so
  *   RESET    an acknowledged reset is in force for the owner, is applied at
  *            most once, and only a request that is out of date is refused
- *   SWITCH   a session that begins is never behind what an earlier session
- *            has delivered exactly once
+ *   SWITCH   a session that begins is never behind the events that an earlier
+ *            session has delivered in exactly-once mode
  *
  * Variants. Each takes one rule away and must be found: they are the test of
  * this model. TestModel reads this list.
@@ -97,7 +97,7 @@
  *   NO_BASE         a request carries no base epoch
  *   LAST_RID        as NO_BASE, but the last applied request id is remembered
  *   SAME_EPOCH      a request (a pause, say) is applied without a new epoch
- *   NO_PROOF        an owner refuses a request of a later epoch without a look
+ *   NO_PROOF        an owner refuses a request of a later epoch without recovering
  *   TV1             transaction.version < 2: a late EndTxn may end a later
  *                   transaction
  *   CKPT_FIRST      with TV1: the checkpoint is produced before the records
@@ -109,11 +109,11 @@
  *   NO_OWNER        (liveness) no ownership: two sessions fence each other
  *   NO_HEARTBEAT    (liveness) an idle owner never asks whether it is fenced
  *   OFFLINE_FIGHT   (liveness) a command that was fenced tries again without
- *                   another look at the group
- *   CLAIM_OUTLIVES  with DEADLINE: whoever comes next takes over what a session
- *                   has claimed, whenever
- *   EXPIRE_LIVE     with DEADLINE: an owner answers expired, and has not fenced
- *                   the claimer
+ *                   checking the group again
+ *   CLAIM_OUTLIVES  with DEADLINE: the next session takes over a claimed request
+ *                   at any time
+ *   EXPIRE_LIVE     with DEADLINE: an owner answers "expired" without having
+ *                   fenced the claimer
  *   OFFLINE_REBASE  a command that tries again takes the epoch it finds then
  *   WITHDRAW        a request is withdrawn, and then Redis falls back: no rule
  *                   of ours prevents it, the deadline bounds it

@@ -34,7 +34,7 @@ func TestExactlyUnknownOutcome(t *testing.T) {
 	}
 }
 
-// Redis is a copy: whatever happens to it, the events flow at once and once.
+// Redis is a copy: in any state of Redis, events are published at once, and each once.
 func TestExactlyWithoutStore(t *testing.T) {
 	t.Parallel()
 	trouble := map[string]func(r *harness) (heal func()){
@@ -98,15 +98,22 @@ func TestMerge(t *testing.T) {
 	for _, m := range []mergeCase{
 		{name: "kafka only", before: func(r *harness) { r.store.Wipe() }},
 		{name: "redis behind", before: func(r *harness) { r.store.RollBack(1) }},
-		{name: "both gone, events there", before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
-		{name: "kafka behind, kafka", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, again: -1, losses: 1},
-		{name: "kafka behind, redis", policy: "redis", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1, losses: 1},
-		{name: "kafka behind, stop", policy: "stop", before: func(r *harness) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint, losses: 1},
+		{name: "both gone, events there",
+			before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() },
+			reason: bridge.ReasonCheckpointLost},
+		{name: "kafka behind, kafka", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, again: -1,
+			losses: 1},
+		{name: "kafka behind, redis", policy: "redis", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1,
+			lost: -1, losses: 1},
+		{name: "kafka behind, stop", policy: "stop", before: func(r *harness) { r.topic.Forget("events", 3) },
+			reason: bridge.ReasonCheckpoint, losses: 1},
 		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint, losses: 1},
 		{name: "kafka of another history, kafka", before: rival, epoch: 1, losses: 1},
 		{name: "redis only", before: func(r *harness) { r.forgetCheckpoints() }, epoch: 1, losses: 1},
-		{name: "redis only, and behind", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1, losses: 1},
-		{name: "redis only, and behind, redis", policy: "redis", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1, losses: 1},
+		{name: "redis only, and behind", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1,
+			losses: 1},
+		{name: "redis only, and behind, redis", policy: "redis",
+			before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1, losses: 1},
 		{name: "both behind, redis", policy: "redis", before: func(r *harness) {
 			rollBackEvents(r)
 			c := r.store.Checkpoint()
@@ -116,12 +123,16 @@ func TestMerge(t *testing.T) {
 				}
 			}
 		}, epoch: 1, losses: 1},
-		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint, losses: 1},
-		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
-		{name: "becomes at least once", mode: bridge.AtLeastOnce, epoch: 1},
-		{name: "was at least once, redis lost", first: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1, again: -1},
-		{name: "becomes at least once, redis lost", mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1},
-		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, again: -1},
+		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() },
+			reason: bridge.ReasonCheckpoint, losses: 1},
+		{name: "was at-least-once", first: bridge.AtLeastOnce, epoch: 1},
+		{name: "becomes at-least-once", mode: bridge.AtLeastOnce, epoch: 1},
+		{name: "was at-least-once, redis lost", first: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() },
+			epoch: 1, again: -1},
+		{name: "becomes at-least-once, redis lost", mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() },
+			epoch: 1},
+		{name: "at-least-once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce,
+			before: func(r *harness) { r.store.Wipe() }, again: -1},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			exactBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
@@ -289,8 +300,8 @@ func TestExactlyStoreAhead(t *testing.T) {
 	})
 }
 
-// A store that is ahead, and never there when a session begins, is no reason to
-// begin one after the other.
+// A store that is ahead, but unreachable whenever a session begins, does not make the
+// stream begin one session after the other.
 func TestExactlyStoreAheadUnseen(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(20, 5*time.Second)
@@ -345,7 +356,7 @@ func TestExactlyReset(t *testing.T) {
 	}
 }
 
-// A command applies itself where nobody runs the stream, in both modes.
+// In both modes, Apply applies a command while no process runs the stream.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
@@ -430,8 +441,8 @@ func TestEpochIntroduced(t *testing.T) {
 	})
 }
 
-// A batch that is given up when the store shows somebody else's checkpoint does
-// not become visible with the command that comes next.
+// A batch that is dropped because the store shows another process's checkpoint does not
+// become visible with the next command.
 func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 	t.Parallel()
 	for n := range 10 {
@@ -470,7 +481,8 @@ func TestIgnoredCursor(t *testing.T) {
 			n := 0
 			r.source.Serve(func(bridge.Position) bridgetest.Answer {
 				n++
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b",`+
+					`"timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
 			})
 			r.startFor(10 * time.Minute)
 			r.wantState(bridge.StateBlocked, bridge.ReasonCycle)

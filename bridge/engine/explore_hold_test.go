@@ -15,10 +15,12 @@ func (w *world) held(last, c bridge.Checkpoint, items []int) {
 	switch {
 	case !last.Paused(now):
 	case len(items) > 0:
-		w.fail(rulePaused, "%s publishes %v at %d, %s says paused until %d", c.Version, items, now.UnixMilli(), last.Version, last.PausedUntil)
+		w.fail(rulePaused, "%s publishes %v at %d, %s says paused until %d", c.Version, items, now.UnixMilli(),
+			last.Version, last.PausedUntil)
 	case c.Kind == bridge.KindPause || c.Kind == bridge.KindResume || c.Epoch != last.Epoch && (w.lossy || w.switched):
 	case c.PausedUntil != last.PausedUntil:
-		w.fail(rulePaused, "%s is paused until %d, %s before it until %d", c.Version, c.PausedUntil, last.Version, last.PausedUntil)
+		w.fail(rulePaused, "%s is paused until %d, %s before it until %d", c.Version, c.PausedUntil, last.Version,
+			last.PausedUntil)
 	}
 }
 

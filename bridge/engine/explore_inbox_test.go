@@ -46,7 +46,8 @@ func (p *process) Claim(ctx context.Context, cmd bridge.Command, by bridge.Claim
 }
 
 // Answer implements bridge.Inbox.
-func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Claim,
+	a bridge.Answer) (bridge.Answer, error) {
 	w := p.w
 	var first bridge.Answer
 	give := func() (err error) {
@@ -54,7 +55,7 @@ func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Clai
 		return err
 	}
 	c := &call{op: opAnswer, note: cmd.ID, run: func(f fate) error {
-		// The engine says that it is applied whatever becomes of the call.
+		// The engine reports an applied command as applied, even if the call fails.
 		if a.Applied {
 			w.answerIsTrue(cmd, a)
 		}
@@ -123,7 +124,8 @@ func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) 
 	late := time.Now().UnixMilli() > cmd.Deadline
 	switch {
 	case a.answer != nil: // who asked reads the first one
-	case with.Applied, waits && a.claimed != "" && a.claimed == by.Session, waits && late && (a.claimed == "" || a.claimed == by.Over):
+	case with.Applied, waits && a.claimed != "" && a.claimed == by.Session, waits && late &&
+		(a.claimed == "" || a.claimed == by.Over):
 		w.answerIsTrue(cmd, with)
 		a.answer = &with
 	default:
@@ -135,14 +137,14 @@ func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) 
 	return *a.answer, nil
 }
 
-// expire answers for the owner what nobody claimed in time.
+// expire answers, for the owner, the commands that no session claimed in time.
 func (w *world) expire() {
 	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
 		_, _ = w.answer(a.cmd, bridge.Claim{}, bridge.ExpiredAnswer("nobody claimed it"))
 	}
 }
 
-// TestWorldCopied: exactly once, a reset that is in the newest copy of the topic is in
+// TestWorldCopied: in exactly-once mode, a reset that is in the newest copy of the topic is in
 // force, though the store has not got it.
 func TestWorldCopied(t *testing.T) {
 	t.Parallel()

@@ -194,7 +194,8 @@ func (w *world) rewound(last, c bridge.Checkpoint) {
 		case e.at >= to:
 			w.list.before[n] = w.topic.holds[n]
 			w.topic.waived[n] = false
-		case w.copies(n) == 0 && (to > was || last.Zero() || w.repeats() && (w.contested() || w.lossy)): // who applies it may be behind
+		case w.copies(n) == 0 && (to > was || last.Zero() || w.repeats() &&
+			(w.contested() || w.lossy)): // who applies it may be behind
 			w.topic.waived[n] = true
 		}
 	}

@@ -67,8 +67,8 @@ func (w *world) unreadable(last, c bridge.Checkpoint, items []int, defects map[i
 	}
 }
 
-// corrects reports whether the stream needs the operator to correct how items
-// are read, who does it.
+// corrects reports whether the stream needs the operator to correct how items are read, and
+// makes the correction.
 func (w *world) corrects(s bridge.Status) bool {
 	if s.State != bridge.StateBlocked || s.Reason != bridge.ReasonMapping || w.unreadableFrom.Load() == readable {
 		return false

@@ -52,7 +52,8 @@ const (
 	twistLoop   twist = "loop"   // each page of the export leads back to the one before it
 	twistForget twist = "forget" // the topic and the store lose all checkpoints, and the topic every session
 	twistHalt   twist = "halt"   // an operator pauses the stream without an end, and resumes it the next time
-	twistOrphan twist = "orphan" // a command is claimed; then the claimer dies at its change, which comes late, and the deadline passes
+	// A command is claimed; then the claimer dies at its change, which comes late, and the deadline passes.
+	twistOrphan twist = "orphan"
 	twistRemake twist = "remake" // the topic of the events is deleted and made again
 	twistCut    twist = "cut"    // it loses its end
 	twistTrim   twist = "trim"   // or its beginning
@@ -99,7 +100,7 @@ type plan struct {
 	exactly  bool
 	contract byte
 	ids      bool
-	// free lets both instances run the stream, as nobody says whose it is.
+	// free lets both instances run the stream: there is no owner.
 	free bool
 	// order 0 runs the calls in the order in which they come, any other is
 	// the seed of a random one; an even one lets an instance go on for longer.
@@ -167,7 +168,8 @@ func parsePlan(text string) (plan, error) {
 		return plan{}, fmt.Errorf("plan %q has %d words, at least 5 are needed", text, len(words))
 	}
 	order, err := strconv.ParseUint(words[4], 10, 64)
-	p := plan{exactly: words[0] == "once", contract: words[1][0], ids: words[2] == "ids", free: words[3] == "free", order: order}
+	p := plan{exactly: words[0] == "once", contract: words[1][0], ids: words[2] == "ids", free: words[3] == "free",
+		order: order}
 	for _, word := range words[5:] {
 		if i := slices.IndexFunc(settings, func(s setting) bool { return s.word == word }); i >= 0 {
 			settings[i].set(&p)
@@ -261,7 +263,8 @@ func idle(o op, t twist) bool {
 // random order of calls.
 func randomPlan(seed uint64, windows bool) plan {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	p := plan{windows: windows, exactly: rnd.IntN(3) > 0, contract: "AABC"[rnd.IntN(4)], ids: rnd.IntN(2) == 0, free: rnd.IntN(4) == 0}
+	p := plan{windows: windows, exactly: rnd.IntN(3) > 0, contract: "AABC"[rnd.IntN(4)], ids: rnd.IntN(2) == 0,
+		free: rnd.IntN(4) == 0}
 	if rnd.IntN(4) > 0 {
 		p.order = 1 + rnd.Uint64N(1<<20)
 	}

@@ -39,7 +39,8 @@ const (
 )
 
 var opNames = [...]string{
-	"fetch", "recover:init", "recover:read", "topics", "holds", "before", "held", "send", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer", "known",
+	"fetch", "recover:init", "recover:read", "topics", "holds", "before", "held", "send", "publish", "load", "advance",
+	"acquire", "confirm", "release", "next", "claim", "answer", "known",
 }
 
 // fate is what becomes of a call.
@@ -49,7 +50,7 @@ const (
 	fateOK   fate = iota
 	fateFail      // an error, and nothing happened
 	fateLost      // an error, and it happened all the same
-	fateLate      // an error, and it happens some time later; of a batch delivered at least once, half of it
+	fateLate      // an error, and it happens some time later; of a batch in at-least-once mode, half of it
 )
 
 var (
@@ -413,14 +414,15 @@ type ownership struct {
 func (p *process) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	w := p.w
 	t := &ownership{p: p, lost: make(chan struct{})}
-	err := p.ask(ctx, &call{op: opAcquire, ready: func() bool { return w.owner == p.who || w.owner < 0 }, run: func(f fate) error {
-		if f != fateOK {
-			return errExplored
-		}
-		w.owner = p.who
-		p.ownership = t
-		return nil
-	}})
+	err := p.ask(ctx, &call{op: opAcquire, ready: func() bool { return w.owner == p.who || w.owner < 0 },
+		run: func(f fate) error {
+			if f != fateOK {
+				return errExplored
+			}
+			w.owner = p.who
+			p.ownership = t
+			return nil
+		}})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,8 @@ func (w *world) lostTrack() {
 
 // Before implements bridge.History, as cursorstore.Store does: along the branch
 // that leads to what is stored.
-func (p *process) Before(ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (p *process) Before(ctx context.Context, c bridge.Checkpoint,
+	matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	var found bridge.Checkpoint
 	err := p.ask(ctx, &call{op: opBefore, note: c.Cursor, run: func(f fate) error {
 		if f != fateOK {
@@ -74,7 +75,8 @@ func (s *copyStore) before(c bridge.Checkpoint, matches func(*bridge.Checkpoint)
 	at := s.value
 	for _, e := range slices.Backward(s.history) {
 		switch {
-		case e.Version.Compare(at.Version) > 0, e.Epoch != at.Epoch && (at.Seq != 0 || e.Cursor != at.Cursor || len(e.Tail) != len(at.Tail)):
+		case e.Version.Compare(at.Version) > 0, e.Epoch != at.Epoch &&
+			(at.Seq != 0 || e.Cursor != at.Cursor || len(e.Tail) != len(at.Tail)):
 			continue // of another branch
 		case e.Version.Compare(c.Version) < 0 && matches(&e):
 			return e
@@ -85,7 +87,8 @@ func (s *copyStore) before(c bridge.Checkpoint, matches func(*bridge.Checkpoint)
 }
 
 // Index implements bridge.PublishedEvents. All items are recent.
-func (p *process) Index(ctx context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *process) Index(ctx context.Context, since bridge.Since,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	var found *publishedItems
 	err := p.ask(ctx, &call{op: opHeld, run: func(f fate) error {
 		if f != fateOK {
@@ -121,7 +124,8 @@ func (h *publishedItems) Match(e *bridge.Event) bool {
 }
 
 // PartialIndex implements bridge.PublishedEvents.
-func (p *process) PartialIndex(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *process) PartialIndex(ctx context.Context, _ time.Time,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	held := publishedBytes{}
 	err := p.ask(ctx, &call{op: opKnown, run: func(f fate) error {
 		if f == fateFail {

@@ -205,7 +205,8 @@ func (w *world) config(who int) engine.Config {
 	cfg := engine.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 3, Owner: owners[who],
 		PollInterval: 10 * time.Second, PollIntervalMax: 10 * time.Second, PrefetchPages: 4, PrefetchBytes: 1 << 20,
-		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: cmp.Or(w.plan.refused, "stop"), OnSharedID: "publish", Overlap: time.Hour,
+		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: cmp.Or(w.plan.refused, "stop"), OnSharedID: "publish",
+		Overlap:          time.Hour,
 		OnCheckpointLoss: cmp.Or(w.plan.loss, "kafka"), ShutdownTimeout: 5 * time.Second,
 	}
 	w.follow(&cfg)
@@ -293,7 +294,7 @@ func (w *world) settle() {
 	}
 }
 
-// turn takes one step, or reports that nobody waits for one.
+// turn takes one step, or reports that no call waits for one.
 func (w *world) turn() bool {
 	w.settle()
 	due := w.due()
@@ -336,7 +337,7 @@ func (w *world) turn() bool {
 	return true
 }
 
-// draw chooses who goes on.
+// draw chooses the call that goes on.
 func (w *world) draw(due []*call) *call {
 	if w.plan.order%2 == 0 && w.rnd.IntN(8) > 0 {
 		i := slices.IndexFunc(due, func(c *call) bool { return c.proc.who == w.favourite })
@@ -390,9 +391,9 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
-// pass lets time pass until somebody calls, and a little more: whoever waits
-// for a time that is drawn by lot then calls too, and the plan decides who
-// goes first. It reports false when nobody came.
+// pass lets time pass until a process calls, and a little more: processes that wait for a
+// random time then call too, and the plan decides which goes first. It reports false if no
+// process called.
 func (w *world) pass() bool {
 	thawed := false
 	for _, p := range w.procs {
@@ -411,7 +412,7 @@ func (w *world) pass() bool {
 	return true
 }
 
-// wait waits until somebody calls, and reports whether somebody did.
+// wait waits until a process calls, and reports whether one did.
 func (w *world) wait(most time.Duration) bool {
 	t := time.NewTimer(most)
 	defer t.Stop()

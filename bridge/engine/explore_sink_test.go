@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// sent is one batch in a topic that is delivered at least once.
+// sent is one batch in a topic in at-least-once mode.
 type sent struct {
 	place     bridge.Version
 	session   string
@@ -22,19 +22,19 @@ type sent struct {
 
 // topicOf is the topic with its checkpoints.
 type topicOf struct {
-	log     []bridge.Checkpoint // exactly once: one per commit
-	copied  bridge.Checkpoint   // at least once: what the last session kept of its checkpoints
+	log     []bridge.Checkpoint // in exactly-once mode, one per commit
+	copied  bridge.Checkpoint   // in at-least-once mode, what the last session kept of its checkpoints
 	session int                 // the newest one begun
-	items   [][]int             // exactly once, by entry of log: what was committed with it
+	items   [][]int             // in exactly-once mode, by entry of log: what was committed with it
 	gone    []bridge.Checkpoint // of the log, lost
 	holds   map[int]int         // how often it has each item
 	waived  map[int]bool        // the items that it need not have
 	taken   map[int]bool        // the items that it had, and somebody took off it
 	records int
-	next    int // exactly once: the item that comes next
+	next    int // in exactly-once mode, the item that comes next
 	batches []*sent
 	events  events
-	ends    []loss       // exactly once, by entry of log: where the events ended after it
+	ends    []loss       // in exactly-once mode, by entry of log: where the events ended after it
 	ever    map[int]bool // what it holds, or has held
 	// acked holds, by history, the items that were acknowledged in it or lie
 	// before its beginning.
@@ -230,7 +230,7 @@ func (x *topicOf) ackedIn(c bridge.Checkpoint) map[int]bool {
 }
 
 // Recover implements bridge.Sink. The newest session that was begun counts,
-// exactly once; at least once it only keeps others from writing copies.
+// in exactly-once mode; in at-least-once mode it only keeps others from writing copies.
 func (p *process) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	w := p.w
 	p.sent = nil
@@ -380,7 +380,8 @@ func (w *world) judgeRepeats() {
 	}
 	for key, n := range copies {
 		if n-unsure[key] > 1 {
-			w.fail(ruleRepeats, "%s is published %d times, only %d times in a batch whose outcome was unknown", key, n, unsure[key])
+			w.fail(ruleRepeats, "%s is published %d times, only %d times in a batch whose outcome was unknown", key, n,
+				unsure[key])
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// The explorer runs two real bridges on one topic and one store, and decides
-// at every call of a port who goes on and what becomes of the call. A plan
-// says where it departs from the usual course; it prints as one line, from
-// which the same schedule can be run again:
+// The explorer runs two real bridges on one topic and one store. At every call of a port
+// it decides which bridge goes on and how the call ends. A plan says where a schedule
+// departs from the usual course. It prints as one line, from which the same schedule can
+// be run again:
 //
 //	EXPLORE_SCHEDULES  schedules to run, 4,000 if not set
 //	EXPLORE_SECONDS    time to spend instead
@@ -123,8 +123,10 @@ func (x *explorer) explore(t *testing.T) {
 		}
 	})
 	took := time.Since(began)
-	t.Logf("explore: %d schedules (%d single faults, %d pairs, %d by seed from %d), %d distinct, %d events marked, %.1f s, %.0f distinct a minute",
-		x.total, x.counts["single"], x.counts["pair"], x.counts["random"], x.random, len(x.seen), x.marked, took.Seconds(), float64(len(x.seen))/took.Minutes())
+	t.Logf("explore: %d schedules (%d single faults, %d pairs, %d by seed from %d), %d distinct, %d events marked, "+
+		"%.1f s, %.0f distinct a minute",
+		x.total, x.counts["single"], x.counts["pair"], x.counts["random"], x.random, len(x.seen), x.marked, took.Seconds(),
+		float64(len(x.seen))/took.Minutes())
 }
 
 // TestExplore explores both deliveries, the same schedules each time.
@@ -164,9 +166,9 @@ func exploreFrom(t *testing.T, bases []plan, start, schedules int64) {
 	}
 }
 
-// TestExploreMarks: each variant marks what comes again after a reset to the beginning, so
-// the explorer does try the rule of marks. A few schedules by seed may have no reset behind
-// a published event: they cannot show that.
+// TestExploreMarks: each variant marks the events that are published again after a reset to
+// the beginning: the explorer does test the rule of marks. A few random schedules may have
+// no reset after a published event, and cannot show that.
 func TestExploreMarks(t *testing.T) {
 	t.Parallel()
 	for _, base := range slices.Concat(variants(), listVariants()) {

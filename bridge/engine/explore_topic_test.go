@@ -15,8 +15,8 @@ type events struct {
 	start int64 // offset of the first entry
 	log   []int // items, or unseen
 	lost  []loss
-	// noticed is who saw that the end was cut off, and has hidden it from others
-	// by what it had sent: they cannot know if it dies, or is slower than they.
+	// noticed is the process that saw that the end was cut off, and has hidden that from
+	// others by the records it had sent: if it dies, or is slower, they cannot know.
 	noticed *process
 }
 
@@ -24,7 +24,7 @@ type events struct {
 // end of one.
 const unseen = -1
 
-// loss is where a log ended: when it was cut off, until somebody accepts it, or
+// loss is where a log ended: when it was cut off, until an operator accepts that, or
 // after a commit.
 type loss struct {
 	id  string
@@ -103,7 +103,8 @@ func (w *world) whole(p *process, last, c bridge.Checkpoint, items []int) {
 	case len(c.Topics) > 0 && c.Topics[0].ID != was.ID, len(items) > 0 && was.ID != e.id():
 		w.fail(ruleTopic, "%s goes on from %s in a topic that was made again, with %v", c.Version, last.Version, items)
 	case len(items) > 0 && was.KeepsAll && was.Start < p.start:
-		w.fail(ruleTopic, "%s publishes %v; the topic begins %d offsets later than %s says", c.Version, items, p.start-was.Start, last.Version)
+		w.fail(ruleTopic, "%s publishes %v; the topic begins %d offsets later than %s says", c.Version, items,
+			p.start-was.Start, last.Version)
 	}
 	if e.noticed != nil && e.noticed != p {
 		e.lost, e.noticed, w.hidden = nil, nil, true
@@ -123,8 +124,8 @@ func (w *world) accepted(c bridge.Checkpoint) {
 	}
 }
 
-// unlearn drops the cuts that last, now the newest checkpoint, does not tell of:
-// those that did were lost too, so nobody can know.
+// unlearn drops the cuts that last, now the newest checkpoint, does not record: the
+// checkpoints that did were lost too, so no process can know.
 func (w *world) unlearn(last bridge.Checkpoint) {
 	e := &w.topic.events
 	kept := slices.DeleteFunc(slices.Clone(e.lost), func(cut loss) bool {
@@ -145,7 +146,7 @@ func (x *topicOf) drop(items []int) {
 	}
 }
 
-// take notes that the topic had an item that somebody took off it.
+// take notes that the topic had an item that was deleted.
 func (x *topicOf) take(n int) {
 	x.taken[n] = true
 }
@@ -214,8 +215,7 @@ func (w *world) trim() {
 	w.damaged = true
 }
 
-// judgeTopic checks that the topic has every item, but for those that somebody
-// was told of.
+// judgeTopic checks that the topic has every item, except those whose loss was reported.
 func (w *world) judgeTopic() {
 	if w.plan.windows {
 		return // judge has looked for each item

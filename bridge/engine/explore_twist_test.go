@@ -267,10 +267,10 @@ func (w *world) revive() {
 	}
 }
 
-// passes reports whether a command was refused for a reason that may pass, and that
-// no checkpoint tells. A reset is refused for the settings of a bridge, which the next
-// one need not have. Where nobody says whose the stream is, one refuses for want of a
-// position what the other can apply. What is out of date, or expired, remains so.
+// passes reports whether a command was refused for a reason that may pass, and that no
+// checkpoint shows. A reset is refused for the settings of a bridge, which the next bridge
+// may not have. Without an owner, one bridge refuses for want of a position what the other
+// can apply. A command that is out of date, or expired, remains so.
 func (w *world) passes(a *asked) bool {
 	refused := !a.answer.Applied && !a.answer.Expired() && a.answer.Version.Epoch <= a.cmd.BaseEpoch
 	return refused && (w.plan.free || a.cmd.Kind == bridge.KindReset)
@@ -284,8 +284,8 @@ func (w *world) request(item int) {
 	w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: w.store.value.Epoch, Target: w.target(item)})
 }
 
-// hold is an operator's pause, made for the epoch that the store shows, or the
-// end of one. An operator who sees nothing asks all the same.
+// hold is an operator's pause or resume, made for the epoch that the store shows. An
+// operator who sees no checkpoint makes it too.
 func (w *world) hold(until int64) {
 	now := w.store.value
 	if w.inbox.pending != nil || now.Zero() && !w.forgot {
@@ -327,12 +327,15 @@ func TestWorldRevived(t *testing.T) {
 		answer bridge.Answer
 		passes bool
 	}{
-		{what: "a reset, by the settings of a bridge", kind: bridge.KindReset, answer: bridge.Answer{Version: at(1)}, passes: true},
+		{what: "a reset, by the settings of a bridge", kind: bridge.KindReset, answer: bridge.Answer{Version: at(1)},
+			passes: true},
 		{what: "a reset that is out of date", kind: bridge.KindReset, answer: bridge.Answer{Version: at(2)}},
-		{what: "a reset that is out of date, by one of two", kind: bridge.KindReset, free: true, answer: bridge.Answer{Version: at(2)}},
+		{what: "a reset that is out of date, by one of two", kind: bridge.KindReset, free: true,
+			answer: bridge.Answer{Version: at(2)}},
 		{what: "a reset that expired", kind: bridge.KindReset, answer: bridge.ExpiredAnswer("late")},
 		{what: "a pause", kind: bridge.KindPause, answer: bridge.Answer{Version: at(1)}},
-		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true, answer: bridge.Answer{Version: at(1)}, passes: true},
+		{what: "a pause, by one of two for want of a position", kind: bridge.KindPause, free: true,
+			answer: bridge.Answer{Version: at(1)}, passes: true},
 	} {
 		w := newWorld(plan{free: test.free})
 		cmd := bridge.Command{ID: "r1", Kind: test.kind, BaseEpoch: 1}

@@ -16,24 +16,27 @@ type violation struct{ rule, detail string }
 // The rules. Each is checked at the step that would break it, so that a trace
 // ends where it went wrong.
 const (
-	ruleOnce     = "exactly-once: the next item follows the last one, none is missing and none comes twice"
-	ruleStep     = "exactly-once: a checkpoint says how far the items are that were committed with it and before it"
-	ruleRising   = "the log of committed checkpoints rises, and only a reset begins an epoch"
-	ruleReset    = "a reset is applied once, where it was asked for, and never after it was withdrawn, refused or expired"
-	ruleClaim    = "exactly once: a command is applied by the session whose claim stands, and claimed before its deadline"
-	ruleAnswer   = "an answer is true when it is given"
-	ruleBatch    = "at least once: a batch holds exactly the items between where it comes from and its checkpoint"
-	ruleMarked   = "only what was published before is marked as published again"
-	ruleCovered  = "at least once: the cursor passes only events that are acknowledged"
-	ruleRepeats  = "at least once: only what was in flight at a fault comes again"
-	ruleMixed    = "exactly once: a session that finds the store ahead of the topic does not go on in the topic's epoch"
-	rulePaused   = "a paused stream publishes nothing until the pause is over, or an operator resumes it"
-	ruleTopic    = "nothing is published after a hole: a topic that lacks what the checkpoint says blocks the stream until an operator accepts it"
-	ruleMapping  = "a stream of which nothing can be read stops after few items, however often it begins anew"
-	ruleDetour   = "a stream leaves a cursor by itself only where the export refuses it, and publishes what is missing, and only that"
-	ruleSource   = "no event of another list is published, whatever the settings say"
-	ruleLost     = "every item is published"
-	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
+	ruleOnce    = "exactly-once mode: the next item follows the last one, none is missing and none comes twice"
+	ruleStep    = "exactly-once mode: a checkpoint says how far the items are that were committed with it and before it"
+	ruleRising  = "the log of committed checkpoints rises, and only a reset begins an epoch"
+	ruleReset   = "a reset is applied once, where it was asked for, and never after it was withdrawn, refused or expired"
+	ruleClaim   = "exactly-once mode: the session whose claim stands applies a command, which was claimed in time"
+	ruleAnswer  = "an answer is true when it is given"
+	ruleBatch   = "at-least-once mode: a batch holds exactly the items between where it comes from and its checkpoint"
+	ruleMarked  = "only what was published before is marked as published again"
+	ruleCovered = "at-least-once mode: the cursor passes only events that are acknowledged"
+	ruleRepeats = "at-least-once mode: only what was in flight at a fault comes again"
+	ruleMixed   = "exactly-once mode: a session with the store ahead of the topic does not go on in the topic's epoch"
+	rulePaused  = "a paused stream publishes nothing until the pause is over, or an operator resumes it"
+	ruleTopic   = "nothing is published after a hole: a topic that lacks what the checkpoint says blocks the " +
+		"stream until an operator accepts it"
+	ruleMapping = "a stream of which nothing can be read stops after few items, however often it begins anew"
+	ruleDetour  = "a stream leaves a cursor by itself only where the export refuses it, and publishes what is " +
+		"missing, and only that"
+	ruleSource = "no event of another list is published, whatever the settings say"
+	ruleLost   = "every item is published"
+	ruleStuck  = "when the faults are over, the owner is idle and caught up, the other stands by, the store has " +
+		"the newest checkpoint, and every command has an answer"
 	ruleContract = "the engine keeps the contracts of its ports"
 	ruleEnds     = "a process ends when it is stopped, and not before"
 	ruleFloor    = "nothing before the start is published, but after a reset to there"
@@ -112,14 +115,16 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	}
 	// A pause accepts nothing, unless an operator's process comes by the policy on
 	// its way to it.
-	if byPolicy := w.lost && w.plan.loss == "redis"; w.exactly && (c.Kind == bridge.KindReset || c.Kind == bridge.KindStart || byPolicy) {
+	if byPolicy := w.lost && w.plan.loss == "redis"; w.exactly &&
+		(c.Kind == bridge.KindReset || c.Kind == bridge.KindStart || byPolicy) {
 		w.waive(c)
 	}
 	switch {
 	case a == nil && w.mints(c):
 		w.minted(c)
 		return
-	case a == nil && c.Mode == bridge.AtLeastOnce && w.overdue(c.Change): // it may come late, after the delivery has changed
+	case a == nil && c.Mode == bridge.AtLeastOnce &&
+		w.overdue(c.Change): // it may come late, after the delivery has changed
 		w.expired(last, c)
 		return
 	case a == nil:
@@ -134,10 +139,11 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	case !last.Zero() && !w.lossy && !w.switched && (a.cmd.BaseEpoch != last.Epoch || c.Epoch != last.Epoch+1):
 		w.fail(ruleReset, "%s was made for epoch %d and is applied to %s", a.cmd.ID, a.cmd.BaseEpoch, last.Version)
 	case c.Kind != a.cmd.Kind || c.PausedUntil != a.cmd.PausedUntil && a.cmd.Kind != bridge.KindReset:
-		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Version, c.Kind, c.PausedUntil)
+		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Version,
+			c.Kind, c.PausedUntil)
 	case a.cmd.Kind != bridge.KindReset && !w.exactly && w.contested() && reached(c) < reached(last):
-		// At least once, of two that run the stream the one that is behind may
-		// be who pauses it: what the other one has published comes again.
+		// In at-least-once mode, if two bridges run the stream, the one that is behind may
+		// pause it: the events that the other has published are then published again.
 	case a.cmd.Kind != bridge.KindReset && (w.lossy || w.switched):
 		w.goesOn(c)
 	default:
@@ -155,24 +161,23 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	w.accepted(c)
 }
 
-// expired checks an epoch that takes the change id from under whoever had claimed
-// a command that expired: the stream goes on where it was. Where the delivery has
-// changed, that is where the topic has it, if the store is behind. A store that
-// fell back is put right on the way, to where it was.
+// expired checks an epoch whose new change id invalidates the write of the claimer of an
+// expired command: the stream goes on where it was. If the delivery mode has changed and
+// the store is behind, that is the topic's position. A store that fell back is corrected.
 func (w *world) expired(last, c bridge.Checkpoint) {
 	for _, k := range w.topic.log {
 		if k.Version.Compare(last.Version) > 0 && k.Version.Compare(c.Version) < 0 {
 			last = k
 		}
 	}
-	if n := reached(c) - reached(last); n > 0 && !w.store.been[reached(c)] || (n < 0 || n > 0 && !w.lossy) && !w.contested() {
+	if n := reached(c) - reached(last); n > 0 && !w.store.been[reached(c)] || (n < 0 || n > 0 && !w.lossy) &&
+		!w.contested() {
 		w.fail(ruleReset, "%s, and took the stream from item %d to %d", c.Change.Reason, reached(last), reached(c))
 	}
 }
 
-// overdue reports whether a change says that a command expired which is past its
-// deadline, was claimed, and is not applied, or came back: at least once it takes the change
-// id from under whoever had claimed it.
+// overdue reports whether a change expires a claimed command that is past its deadline and
+// was not applied, or came back: in at-least-once mode it invalidates the claimer's write.
 func (w *world) overdue(change *bridge.Change) bool {
 	return change != nil && slices.ContainsFunc(w.inbox.all, func(a *asked) bool {
 		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && (a.applied == 0 || a.answer != nil) &&
@@ -227,7 +232,7 @@ func (w *world) goesOn(c bridge.Checkpoint) {
 	}
 }
 
-// answerIsTrue checks what who asked is about to read.
+// answerIsTrue checks the answer that the requester is about to read.
 func (w *world) answerIsTrue(cmd bridge.Command, with bridge.Answer) {
 	a := w.inbox.of(cmd.ID)
 	if a == nil || a.forgotten || a.answer != nil {
@@ -238,7 +243,8 @@ func (w *world) answerIsTrue(cmd bridge.Command, with bridge.Answer) {
 	newest := w.topic.newest()
 	inForce := w.exactly && with.Applied && newest.ChangeID() == cmd.ID
 	if with.Applied != (a.applied > 0) && !inForce {
-		w.fail(ruleAnswer, "%s is answered with applied %v %q, and was applied %d times", cmd.ID, with.Applied, with.Detail, a.applied)
+		w.fail(ruleAnswer, "%s is answered with applied %v %q, and was applied %d times", cmd.ID, with.Applied, with.Detail,
+			a.applied)
 	}
 }
 
@@ -249,7 +255,8 @@ func (w *world) answerStands(cmd bridge.Command, said bridge.Answer) {
 	switch {
 	case a.forgotten:
 	case said.Applied && a.applied == 0, !said.Applied && (a.applied > 0 || a.answer == nil || *a.answer != said):
-		w.fail(ruleAnswer, "the operator reads that %s is answered with %+v, and it was applied %d times and answered with %+v", cmd.ID, said, a.applied, a.answer)
+		w.fail(ruleAnswer, "the operator reads that %s is answered with %+v, and it was applied %d times and answered "+
+			"with %+v", cmd.ID, said, a.applied, a.answer)
 	}
 }
 
@@ -294,11 +301,12 @@ func (w *world) passed(p *process, last, to bridge.Checkpoint) {
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Version, to.Kind)
 	}
-	// A process that knows of no later checkpoint may begin the stream again: it
-	// found the store fallen back that far, or empty with an old copy in Kafka, which
-	// Kafka may have lost since. So may a request that was on its way when all
-	// checkpoints were lost. Then all events come again.
-	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && !w.contested() && !w.belated && !p.restarts() {
+	// A process that knows no later checkpoint may begin the stream again: it found a
+	// store that had fallen back so far, or an empty store and an old copy in Kafka, which
+	// Kafka may have lost since. A write that was on its way when all checkpoints were lost
+	// may do so too. Then all events are published again.
+	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && !w.contested() && !w.belated &&
+		!p.restarts() {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
@@ -324,10 +332,9 @@ func (w *world) passed(p *process, last, to bridge.Checkpoint) {
 	}
 }
 
-// repairs reports whether a blocked stream needs the operator, and lets the
-// operator do what the hint says: when nobody holds a checkpoint any more, or
-// when the truth lost an epoch that somebody had begun, and then another one of
-// the same number was begun.
+// repairs reports whether a blocked stream needs the operator, and lets the operator do
+// what the hint says. That is so if no checkpoint is left, or if an epoch was lost from the
+// authoritative side and another epoch of the same number has begun.
 func (w *world) repairs(s bridge.Status) bool {
 	why, needed := s.Reason, false
 	switch why {
@@ -360,7 +367,8 @@ func (w *world) repairs(s bridge.Status) bool {
 			epoch = s.Version.Epoch
 		}
 		to := w.target(0)
-		if at := w.store.value; (why == bridge.ReasonSource || why == bridge.ReasonTopic && w.plan.order%2 == 1) && !at.Zero() { // --to-current
+		if at := w.store.value; (why == bridge.ReasonSource || why == bridge.ReasonTopic && w.plan.order%2 == 1) &&
+			!at.Zero() { // --to-current
 			to = stay(at)
 		}
 		w.push(w.accepting(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: to}))
@@ -417,7 +425,8 @@ func (w *world) judge() {
 	if w.exactly {
 		newest = w.topic.last()
 		if newest.Version != w.store.value.Version {
-			w.fail(ruleStuck, "at the end the store is at %s, the newest checkpoint is %s", w.store.value.Version, newest.Version)
+			w.fail(ruleStuck, "at the end the store is at %s, the newest checkpoint is %s", w.store.value.Version,
+				newest.Version)
 		}
 	}
 	if behind := w.behind(newest); behind != "" {
@@ -431,8 +440,8 @@ func (w *world) judge() {
 			w.fail(ruleReset, "%s was answered with %+v and applied %d times", a.cmd.ID, a.answer, a.applied)
 		}
 	}
-	// Delivered at least once, each checkpoint was checked against what was
-	// acknowledged; with both deliveries, a cut may be noticed by nobody.
+	// In at-least-once mode, each checkpoint was checked against the acknowledged events;
+	// with both delivery modes, a cut may remain unnoticed.
 	if w.exactly && !w.switched && !w.hidden {
 		w.judgeTopic()
 	}
@@ -444,8 +453,8 @@ func (w *world) judge() {
 	}
 }
 
-// TestWorldExpired: a command that expired takes the stream to where the store
-// had it, whatever was lost.
+// TestWorldExpired: an expired command moves the stream to the store's position, in spite of
+// any loss.
 func TestWorldExpired(t *testing.T) {
 	t.Parallel()
 	for _, was := range []bool{true, false} {
@@ -473,7 +482,8 @@ func TestWorldExpiredBehind(t *testing.T) {
 		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}, claimed: "gone"}}
 		w.store.been[0] = true
 		w.topic.log = []bridge.Checkpoint{
-			{}, {Version: bridge.Version{Seq: 1}, Tail: make(bridge.Tail, 2)}, {Version: bridge.Version{Epoch: 2}, Tail: make(bridge.Tail, 1)},
+			{}, {Version: bridge.Version{Seq: 1}, Tail: make(bridge.Tail, 2)},
+			{Version: bridge.Version{Epoch: 2}, Tail: make(bridge.Tail, 1)},
 		}
 		w.moved(w.topic.log[0], bridge.Checkpoint{
 			Version: bridge.Version{Epoch: 1}, Mode: bridge.AtLeastOnce, Kind: bridge.KindReset, Tail: make(bridge.Tail, to),

@@ -20,24 +20,15 @@ import (
 // Each request sends the cursor that decoding confirms, or the page is rejected, which
 // ends the prefetcher. Pages fetched after a rejected page are dropped.
 type prefetcher struct {
-	source   bridge.Source
-	observe  func(bridge.Observation)
+	e        *Engine
 	results  chan fetchResult // decoded pages, in order
 	fetched  chan fetchResult // pages as they arrived, in order
 	freed    chan struct{}    // one for each released page
-	buffered atomic.Int64     // bytes that the pages take which are not released
+	buffered atomic.Int64     // bytes of the pages that are not released
 	decoded  atomic.Int64     // pages decoded
 	progress chan struct{}    // filled when decoded has grown
 	cancel   context.CancelCauseFunc
 	done     sync.WaitGroup
-	calls    *sourcecall.Calls
-
-	maxPages int
-	maxBytes int64
-	pageSize int
-	budget   *Budget
-	load     *load
-	listing  bool // the source observes its requests: a page takes several, or none
 }
 
 // fetchResult is a page, or the error that ended prefetching.
@@ -54,9 +45,9 @@ type fetchResult struct {
 // mirror writes lagPages.
 type load struct {
 	pages, bytes, requests atomic.Int64
-	lagPages               atomic.Int64 // pages that the store does not know of yet
+	lagPages               atomic.Int64 // pages after the store's checkpoint
 	lastPoll               atomic.Int64 // milliseconds since the epoch
-	page                   atomic.Int64 // what the last page took, in bytes
+	page                   atomic.Int64 // bytes of the last page
 }
 
 // prefetchStart is where and how a prefetcher begins.
@@ -65,40 +56,36 @@ type prefetchStart struct {
 	// empties is how many empty pages it follows at first, refill how
 	// many in a row after a page with items.
 	empties, refill int
-	// single ends it after one page, whatever it says.
+	// single ends it after one page, even if that names a next one.
 	single bool
 }
 
 // startPrefetch begins to fetch. The caller takes results until one has an error or
-// is the last, releases every page sooner or later, and calls c.stop.
+// is the last, releases every page, and calls stop.
 func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher {
 	ctx, cancel := e.watchdog.source.Bound(ctx, e.cfg.FetchTimeout)
 	depth := e.cfg.PrefetchPages
-	c := &prefetcher{
-		source: e.ports.Source, observe: e.observe,
-		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1),
-		freed:    make(chan struct{}, 2*depth+2),
-		progress: make(chan struct{}, 1),
-		cancel:   cancel, calls: &e.watchdog.source, maxPages: depth, maxBytes: e.cfg.PrefetchBytes,
-		pageSize: e.cfg.PageSize, budget: e.cfg.Budget, load: &e.load, listing: e.cfg.listing(),
+	pf := &prefetcher{
+		e: e, results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1),
+		freed: make(chan struct{}, 2*depth+2), progress: make(chan struct{}, 1), cancel: cancel,
 	}
-	c.done.Go(func() { c.fetch(ctx, s) })
-	c.done.Go(func() { c.decode(ctx, s) })
-	return c
+	pf.done.Go(func() { pf.fetch(ctx, s) })
+	pf.done.Go(func() { pf.decode(ctx, s) })
+	return pf
 }
 
 // stop ends the prefetcher, waits for its goroutines and releases what nobody took.
 func (pf *prefetcher) stop() {
 	pf.cancel(nil)
 	pf.done.Wait()
-	for l := range pf.fetched {
-		l.release()
+	for r := range pf.fetched {
+		r.release()
 	}
-	for l := range pf.results {
-		l.release()
+	for r := range pf.results {
+		r.release()
 	}
-	pf.load.pages.Store(0)
-	pf.load.bytes.Store(0)
+	pf.e.load.pages.Store(0)
+	pf.e.load.bytes.Store(0)
 }
 
 func (f fetchResult) release() {
@@ -107,34 +94,35 @@ func (f fetchResult) release() {
 	}
 }
 
-// charge counts the page in the budgets until it is released; lent is what it has taken of
-// the process's. It returns the charged size, which recharge updates.
+// charge counts the page in the budgets of the stream and of the process until the page
+// is released. lent is what the process's budget has granted for it. It returns the
+// charged size, which recharge updates.
 func (pf *prefetcher) charge(p *bridge.Page, lent int64) *int64 {
 	size, recycle := new(int64), p.Recycle
-	pf.recharge(p, max(p.Items, pf.pageSize), size) // the items are not known yet
-	pf.budget.add(-lent)
+	pf.recharge(p, max(p.Items, pf.e.cfg.PageSize), size) // the items are not known yet
+	pf.e.cfg.Budget.add(-lent)
 	p.Recycle = func(p *bridge.Page) {
 		if recycle != nil {
 			recycle(p)
 		}
 		pf.buffered.Add(-*size)
-		pf.budget.add(-*size)
-		pf.freed <- struct{}{} // has room for all pages that there are
+		pf.e.cfg.Budget.add(-*size)
+		pf.freed <- struct{}{} // never waits: it has room for all pages
 	}
 	return size
 }
 
-// itemCost is what an item takes in memory beside its bytes: the event, and in
-// the Sink a record of 160 bytes, nine headers of 40 and some text. An item may
-// be two bytes.
+// itemCost is the memory of an item beside its bytes: the event, and in the Sink a
+// record of 160 bytes, nine headers of 40 bytes and some text. It counts most where
+// items are small: an item may have two bytes.
 const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 
 // recharge updates the charged size once the items are known.
 func (pf *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
 	now := int64(len(p.Body)) + p.Extra + int64(items)*itemCost
-	pf.load.bytes.Store(pf.buffered.Add(now - *size))
-	pf.budget.add(now - *size)
-	pf.load.page.Store(now)
+	pf.e.load.bytes.Store(pf.buffered.Add(now - *size))
+	pf.e.cfg.Budget.add(now - *size)
+	pf.e.load.page.Store(now)
 	*size = now
 }
 
@@ -145,7 +133,7 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 	handed := int64(0) // pages handed over to be decoded
 	var pages int
 	for {
-		for pages >= 2 && (pages >= pf.maxPages || pf.buffered.Load() >= pf.maxBytes) {
+		for pages >= 2 && (pages >= pf.e.cfg.PrefetchPages || pf.buffered.Load() >= pf.e.cfg.PrefetchBytes) {
 			select {
 			case <-pf.freed:
 				pages--
@@ -155,13 +143,13 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 				return
 			}
 		}
-		lent := pf.load.page.Load()
-		if pf.budget.take(ctx, lent, &pf.buffered) != nil {
+		lent := pf.e.load.page.Load()
+		if pf.e.cfg.Budget.take(ctx, lent, &pf.buffered) != nil {
 			return
 		}
 		p, err := pf.request(ctx, at)
 		if err != nil {
-			pf.budget.add(-lent)
+			pf.e.cfg.Budget.add(-lent)
 			pf.fetched <- fetchResult{err: err}
 			return
 		}
@@ -169,9 +157,9 @@ func (pf *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 		pages = pf.collectFreed(pages + 1)
 		pf.note(pages)
 		last := p.Tail() || s.single
-		at.Cursor = p.Next // before the page is handed over: it is not ours then
-		// Whether a small page is empty is to be known before the next request,
-		// or a run of them would be followed further than the rules allow.
+		at.Cursor = p.Next // read before decode gets the page, which may then be released
+		// A small page may be empty. It is decoded before the next request: otherwise a
+		// run of empty pages would be followed further than the rules allow.
 		small := len(p.Body) < bridge.SmallBody
 		pf.fetched <- fetchResult{page: p, charged: charged, last: last}
 		handed++
@@ -197,7 +185,7 @@ func (pf *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
 	return true
 }
 
-// collectFreed takes what has been released meanwhile without waiting for more.
+// collectFreed subtracts the pages released meanwhile, without waiting.
 func (pf *prefetcher) collectFreed(pages int) int {
 	for {
 		select {
@@ -210,8 +198,8 @@ func (pf *prefetcher) collectFreed(pages int) int {
 }
 
 func (pf *prefetcher) note(pages int) {
-	pf.load.pages.Store(int64(pages))
-	pf.load.bytes.Store(pf.buffered.Load())
+	pf.e.load.pages.Store(int64(pages))
+	pf.e.load.bytes.Store(pf.buffered.Load())
 }
 
 // errNoPage is the error of a Source that violates its contract.
@@ -219,7 +207,7 @@ var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
 
 func (pf *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	began := time.Now()
-	p, err := pf.calls.Fetch(ctx, pf.source, at)
+	p, err := pf.e.watchdog.source.Fetch(ctx, pf.e.ports.Source, at)
 	if p == nil && err == nil {
 		err = &bridge.Fault{Class: bridge.Permanent, Code: "no-page", Reason: bridge.ReasonConfig, Err: errNoPage}
 	}
@@ -227,42 +215,37 @@ func (pf *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.
 		if p != nil {
 			p.Release()
 		}
-		return nil, pf.calls.Ended(ctx)
+		return nil, pf.e.watchdog.source.Ended(ctx)
 	}
 	if err != nil && bridge.FaultOf(err).Unsent {
 		return nil, err
 	}
-	pf.load.requests.Add(1)
+	pf.e.load.requests.Add(1)
 	if err == nil {
-		pf.load.lastPoll.Store(time.Now().UnixMilli())
+		pf.e.load.lastPoll.Store(time.Now().UnixMilli())
 	}
-	if !pf.listing {
-		pf.observeFetch(p, time.Since(began), err)
+	if pf.e.cfg.listing() { // the source observes its requests: a page takes several, or none
+		return p, err
 	}
-	return p, err
-}
-
-// observeFetch observes a request that has ended.
-func (pf *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error) {
-	o := bridge.Observation{What: bridge.ObserveFetch, Took: took, Code: "200"}
+	o := bridge.Observation{What: bridge.ObserveFetch, Took: time.Since(began), Code: "200"}
 	if err != nil {
 		o.Code = bridge.FaultOf(err).Code
 	} else {
 		o.Bytes = int64(len(p.Body))
 	}
-	pf.observe(o)
+	pf.e.observe(o)
+	return p, err
 }
 
-// decodePage decodes a page.
 func (pf *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 	began := time.Now()
-	err := pf.calls.Decode(pf.source, p)
+	err := pf.e.watchdog.source.Decode(pf.e.ports.Source, p)
 	if ctx.Err() != nil && err != nil {
-		return pf.calls.Ended(ctx)
+		return pf.e.watchdog.source.Ended(ctx)
 	}
 	if err == nil {
-		pf.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items,
-			Code: fullness(p.Items, pf.pageSize)})
+		pf.e.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items,
+			Code: fullness(p.Items, pf.e.cfg.PageSize)})
 	}
 	return err
 }
@@ -278,33 +261,33 @@ func fullness(items, size int) string {
 	return "full"
 }
 
-// decode splits the pages in order and ends the prefetcher after too many empty ones.
+// decode decodes the pages in order and ends the prefetcher after too many empty ones.
 func (pf *prefetcher) decode(ctx context.Context, s prefetchStart) {
 	defer close(pf.results)
 	defer pf.cancel(nil) // ends fetching too
 	left := s.empties
-	for l := range pf.fetched {
-		if l.err != nil {
-			pf.results <- l
+	for r := range pf.fetched {
+		if r.err != nil {
+			pf.results <- r
 			return
 		}
 		if ctx.Err() != nil {
-			l.release()
+			r.release()
 			break
 		}
-		if err := pf.decodePage(ctx, l.page); err != nil {
-			l.release()
+		if err := pf.decodePage(ctx, r.page); err != nil {
+			r.release()
 			pf.results <- fetchResult{err: err}
 			return
 		}
-		pf.recharge(l.page, l.page.Items, l.charged)
-		if l.page.Items > 0 {
+		pf.recharge(r.page, r.page.Items, r.charged)
+		if r.page.Items > 0 {
 			left = s.refill
 		} else if left--; left < 0 {
-			l.last = true
+			r.last = true
 		}
-		pf.results <- l
-		if l.last {
+		pf.results <- r
+		if r.last {
 			return
 		}
 		pf.decoded.Add(1)
@@ -313,7 +296,7 @@ func (pf *prefetcher) decode(ctx context.Context, s prefetchStart) {
 		default:
 		}
 	}
-	if sourcecall.Overdue(ctx) { // else whoever ended it knows
-		pf.results <- fetchResult{err: pf.calls.Ended(ctx)}
+	if sourcecall.Overdue(ctx) { // else the loop ended it, and needs no error
+		pf.results <- fetchResult{err: pf.e.watchdog.source.Ended(ctx)}
 	}
 }

@@ -30,14 +30,16 @@ func (s *malformed) Decode(p *bridge.Page) error {
 // successors are there already is the end of what is published.
 func TestNothingBehindARefusedPage(t *testing.T) {
 	t.Parallel()
-	bad := &bridge.Fault{Class: bridge.Malformed, Code: "schema", Reason: bridge.ReasonSchema, Err: errors.New("member twice")}
-	exactlyInBubble(t, bridgetest.Export{PageSize: 5, Pad: bridge.SmallBody, Latency: 20 * time.Millisecond}, func(r *harness) {
-		r.cfg.Limits.Once = true
-		r.source.Grow(50)
-		err := r.runWith(engine.Ports{Source: &malformed{Source: r.source, from: 4, with: bad}, Inbox: r.inbox})
-		wantBlocked(t, err, bridge.ReasonSchema)
-		r.wantEvents(15)
-	})
+	bad := &bridge.Fault{Class: bridge.Malformed, Code: "schema", Reason: bridge.ReasonSchema,
+		Err: errors.New("member twice")}
+	exactlyInBubble(t, bridgetest.Export{PageSize: 5, Pad: bridge.SmallBody, Latency: 20 * time.Millisecond},
+		func(r *harness) {
+			r.cfg.Limits.Once = true
+			r.source.Grow(50)
+			err := r.runWith(engine.Ports{Source: &malformed{Source: r.source, from: 4, with: bad}, Inbox: r.inbox})
+			wantBlocked(t, err, bridge.ReasonSchema)
+			r.wantEvents(15)
+		})
 }
 
 // TestBudgetCountsItems: what an item takes beside its bytes counts too.
@@ -83,7 +85,8 @@ func TestBudgetCountsTexts(t *testing.T) {
 		r.after(time.Second)
 		r.topic.SetLatency(30 * time.Minute)
 		r.grow(20*5, 20*time.Minute)
-		if pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes; pages < 2 || pages > 4 || bytes < int64(pages-1)*extra {
+		if pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes; pages < 2 || pages > 4 ||
+			bytes < int64(pages-1)*extra {
 			t.Errorf("%d pages are in memory and counted as %d bytes, want at most 4 of %d", pages, bytes, extra)
 		}
 		r.topic.SetLatency(0)

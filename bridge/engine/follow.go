@@ -12,9 +12,9 @@ import (
 // follower is the commit loop: one goroutine that owns everything below.
 // External input reaches it only through next and through the ports' results.
 type follower struct {
-	// One assignment resets each of these: session at the next recovery,
-	// progress and schedule when the stream is moved, all of them and ownership
-	// when it is lost. The others last as long as Run.
+	// One assignment resets each of four parts: session at the next recovery, progress
+	// and schedule when the stream is moved, these three and ownership when ownership
+	// is lost. The other fields last as long as Run.
 	stream
 	schedule  schedule
 	ownership ownership
@@ -26,8 +26,8 @@ type follower struct {
 	state                   bridge.State
 	fault                   *bridge.Fault // why, for StateBackoff and StateBlocked
 	since                   time.Time
-	alarms                  [2]alarm  // of next
-	idleSince, readingSince time.Time // of setState
+	alarms                  [2]alarm  // used by next
+	idleSince, readingSince time.Time // used by setState
 }
 
 func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
@@ -43,14 +43,14 @@ func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
 	return f
 }
 
-// move makes a checkpoint durable that moves the stream, and resumes from it.
+// move moves the stream: it makes c durable and resumes from it.
 func (f *follower) move(ctx context.Context, c bridge.Checkpoint) error {
 	if f.session.open {
 		if _, err := f.publish(ctx, bridge.Batch{Checkpoint: c, From: f.committed.Checkpoint}, 0); err != nil {
 			return err
 		}
 	}
-	stored := f.committed.Checkpoint // as far as known
+	stored := f.committed.Checkpoint // what the store holds, as far as known
 	if !f.rival.Zero() {
 		stored = f.rival
 	}
@@ -77,19 +77,19 @@ type input struct {
 type inputKind int
 
 const (
-	inputStop      inputKind = iota // the run is to end
-	inputDue                        // time to recover, or to ask again
-	inputFetched                    // the prefetcher brought a page or its end
-	inputRipe                       // the batch at hand is to be committed
-	inputCommand                    // an operator wants something
-	inputHeartbeat                  // nothing was committed for a while
-	inputRival                      // time to look whether another bridge is gone
-	inputAhead                      // the store shows that somebody else moved the stream
+	inputStop      inputKind = iota // the run, or the ownership, is to end
+	inputDue                        // time to recover or to fetch
+	inputFetched                    // the prefetcher brought a page or an error
+	inputRipe                       // time to commit the batch
+	inputCommand                    // an operator's command arrived
+	inputHeartbeat                  // time for a heartbeat
+	inputRival                      // time to check whether the other bridge is gone
+	inputAhead                      // the store shows that another process moved the stream
 )
 
 // follow runs the stream. Start and restart are the same code: after any error
 // the loop drops what is in flight and recovers. soft ends with the run or the
-// ownership, hard when what is in flight must be abandoned.
+// ownership. hard ends when what is in flight must be abandoned.
 func (f *follower) follow(soft, hard context.Context) error {
 	for f.run.ended == "" {
 		var err error
@@ -147,7 +147,7 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan bridge.Command
-	// A command makes a blocked stream retry. A retry would fence another bridge.
+	// A command makes a blocked stream retry, but must not fence another bridge.
 	blocked := !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
 	if blocked || f.canApply(&f.session) {
 		commands = f.commands
@@ -163,8 +163,8 @@ func (f *follower) next(ctx context.Context) input {
 		results = f.fetching.results
 		if f.batch.pages > 0 {
 			select {
-			case l, open := <-results:
-				return f.e.fetchedInput(l, open, f.sizer.arrived(0))
+			case r, open := <-results:
+				return f.e.fetchedInput(r, open, f.sizer.arrived(0))
 			default:
 			}
 			ripe = f.alarms[0].at(f.sizer.ripe(f.batch))
@@ -195,26 +195,26 @@ func (f *follower) next(ctx context.Context) input {
 	case <-ripe:
 		f.sizer.waiting += time.Since(waited)
 		return input{kind: inputRipe}
-	case l, open := <-results:
-		return f.e.fetchedInput(l, open, f.sizer.arrived(time.Since(waited)))
+	case r, open := <-results:
+		return f.e.fetchedInput(r, open, f.sizer.arrived(time.Since(waited)))
 	}
 }
 
 // fetchedInput turns a fetch result into an input.
-func (e *Engine) fetchedInput(l fetchResult, open bool, waited time.Duration) input {
-	if !open { // cut off: the run is to stop
+func (e *Engine) fetchedInput(r fetchResult, open bool, waited time.Duration) input {
+	if !open { // ctx ended the prefetcher: the run is to stop
 		return input{kind: inputStop}
 	}
 	e.observe(bridge.Observation{What: bridge.ObserveWait, Took: waited})
-	return input{kind: inputFetched, result: l}
+	return input{kind: inputFetched, result: r}
 }
 
 // step runs when the schedule is due: it recovers, or starts fetching at the
 // position.
 func (f *follower) step(ctx context.Context) error {
 	if !f.session.ready {
-		// Whoever is not the owner any more must not begin a session: it would
-		// fence the one who is.
+		// A process that has lost ownership must not begin a session: it would fence
+		// the new owner.
 		if f.session.id != "" {
 			if err := f.ownership.confirm(ctx); err != nil {
 				return &sessionError{err}
@@ -224,7 +224,7 @@ func (f *follower) step(ctx context.Context) error {
 	}
 	if pause, until := f.e.checkPaused(&f.committed.Checkpoint); pause != nil {
 		f.schedule.due = until
-		if f.e.cfg.bounded() { // it has nothing to wait for
+		if f.e.cfg.bounded() { // such a run does not wait for the end of a pause
 			return f.e.blocked(pause)
 		}
 		if f.state != bridge.StatePaused {
@@ -238,7 +238,7 @@ func (f *follower) step(ctx context.Context) error {
 		return nil
 	}
 	if was := f.committed.PausedUntil; was != 0 {
-		f.at.PausedUntil = 0 // with the next commit
+		f.at.PausedUntil = 0 // durable with the next commit
 		if f.state == bridge.StatePaused {
 			f.log.Info("pause expired", "was_until", describeInstant(was))
 		}
@@ -287,7 +287,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		return errLetGo
 	}
 	if soft.Err() != nil && errors.Is(err, soft.Err()) {
-		return nil // next will see that the run is to stop
+		return nil // next returns inputStop
 	}
 	fault := bridge.FaultOf(err)
 	if f.schedule.probing() && !fault.Unsent {
@@ -301,7 +301,9 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	}
 	tries := &f.schedule.fetches
 	if doubt {
-		f.incidents.noteCut(err)
+		if cut, ok := errors.AsType[*bridge.CutOffError](err); ok {
+			f.incidents.cut, f.incidents.cutAt = cut, time.Now()
+		}
 		tries = &f.schedule.sessions
 		f.stale = f.stale || errors.Is(err, bridge.ErrConflict)
 		switch {

@@ -37,8 +37,8 @@ func TestEachContractOnce(t *testing.T) {
 	}
 }
 
-// TestQuietExportIsNotHammered: a poll a second that slows down to one in
-// fifteen seconds, whatever the API says at its end.
+// TestQuietExportIsNotHammered: polls slow down from one a second to one in fifteen
+// seconds, at every kind of end of the results.
 func TestQuietExportIsNotHammered(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
@@ -189,7 +189,7 @@ func TestStartIsRestated(t *testing.T) {
 		items := r.source.Grow(50)
 		r.after(time.Hour)
 		r.cfg.Origin.Start = timeOf(r, items[20])
-		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		r.cfg.Limits.Once = true
 		wantBlocked(t, r.run(), bridge.ReasonAuth)
 		r.source.Refuse(nil)
@@ -205,7 +205,7 @@ func TestStartIsRestated(t *testing.T) {
 		said := len(r.log.String())
 		r.cfg.RelativeStart = true
 		r.cfg.Origin.Start = timeOf(r, items[40])
-		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		_ = r.run()
 		if strings.Contains(r.log.String()[said:], "configured start ignored") {
 			t.Error("warned of a start that moves by itself")
@@ -214,7 +214,7 @@ func TestStartIsRestated(t *testing.T) {
 	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)
 		r.cfg.Origin.Start = timeOf(r, items[20])
-		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.source.Refuse(always(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}))
 		r.cfg.Limits.Once = true
 		wantBlocked(t, r.run(), bridge.ReasonAuth)
 		r.source.Refuse(nil)
@@ -443,7 +443,8 @@ func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 // A restart soon after the store was rolled back goes on where it was.
 func TestRollbackThenGracefulStop(t *testing.T) {
 	t.Parallel()
-	for _, lose := range []func(s *bridgetest.Store){(*bridgetest.Store).Wipe, func(s *bridgetest.Store) { s.RollBack(1) }} {
+	for _, lose := range []func(s *bridgetest.Store){(*bridgetest.Store).Wipe,
+		func(s *bridgetest.Store) { s.RollBack(1) }} {
 		inBubble(t, bridgetest.Export{}, func(r *harness) {
 			r.follow(95, 2*time.Second)
 			lose(r.store)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ func newHarness(t *testing.T, x bridgetest.Export) *harness {
 	}
 	r.store.Acknowledged = r.topic.Acknowledged
 	r.cfg = engine.Config{
-		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize, Owner: "me",
+		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize,
+		Owner:        "me",
 		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour,
 		OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,
@@ -460,4 +462,10 @@ func wantBlocked(t *testing.T, err error, reason bridge.Reason) {
 	if !ok || blocked.Reason != reason {
 		t.Errorf("run ended with %v, want blocked (%s)", err, reason)
 	}
+}
+
+// always returns a function for Source.Refuse that refuses each request with a fault.
+func always(f bridge.Fault) func(bridge.Position) error {
+	f.Err = cmp.Or(f.Err, errors.New("refused"))
+	return func(bridge.Position) error { return &f }
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,36 +13,34 @@ import (
 // bridge on the stream. They outlive sessions and ownerships. Owned by the
 // commit loop.
 type incidents struct {
-	fences           int            // how often newer sessions began, each soon after the last
-	resumed          time.Time      // when the wait because of the last one is over
-	rival            string         // who runs the stream too, as far as known
-	looked           time.Time      // when rival was looked for
-	conflict         time.Time      // the last time somebody else moved the stream
-	ahead            bridge.Version // where the store was ahead of us, when it was
-	cursorRecoveries []time.Time    // when the stream left a refused cursor, lately
+	fences           int            // how often newer sessions fenced this process, each soon after the last
+	resumed          time.Time      // end of the wait after the last fencing
+	rival            string         // the other bridge on the stream, if known
+	looked           time.Time      // when rival was last looked for
+	conflict         time.Time      // when another process last moved the stream
+	ahead            bridge.Version // of the store, when it was last ahead of this process
+	cursorRecoveries []time.Time    // when the stream left rejected cursors, within cursorRecoveryWindow
 	lost             string         // the loss of a topic that was counted last
-	// cut is a topic that lost its end, as was seen at cutAt, until a checkpoint
-	// says so.
+	// cut is a topic that lost its end, seen at cutAt. It is kept until a checkpoint
+	// records it.
 	cut   *bridge.CutOffError
 	cutAt time.Time
 }
 
 const (
-	// fenceWindow is how long a session lasts at least that ends a series of
-	// fences.
+	// fenceWindow is how long a session must last to end a series of fences.
 	fenceWindow = 2 * time.Minute
 	// fenceWait is the wait after the second fence in a row, which may be due to
 	// a late request of our own. It doubles with each further one: two bridges
 	// that tried again at once would fence each other for ever.
 	fenceWait, maxFenceWait = 10 * time.Second, 5 * time.Minute
-	// rivalInterval is how often a blocked stream looks whether the other
+	// rivalInterval is how often a blocked stream checks whether the other
 	// bridge is gone.
 	rivalInterval = 3 * time.Second
 )
 
-// onFenced classifies fencing by a newer session. Once is a new owner, a
-// command, or a delayed request of our own; three times in a row is a second
-// bridge.
+// onFenced classifies fencing by a newer session. One fencing is due to a new owner, a
+// command, or a delayed request of our own; three in a row are due to a second bridge.
 func (i *incidents) onFenced(ctx context.Context, e *Engine, grant bridge.Ownership, err error) *bridge.Fault {
 	if time.Since(i.resumed) > fenceWindow {
 		i.fences = 0
@@ -62,8 +59,8 @@ func (i *incidents) onFenced(ctx context.Context, e *Engine, grant bridge.Owners
 	return f
 }
 
-// findRival looks for another bridge on the stream, and reports whether the one
-// that was found before is gone.
+// findRival looks for another bridge on the stream, and reports whether the bridge that
+// it found before is gone.
 func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Ownership) (gone bool) {
 	if i.looked = time.Now(); grant == nil {
 		return false
@@ -79,8 +76,8 @@ func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Owner
 	return gone
 }
 
-// onConflict classifies a conflict in the store: once is a command or a new
-// owner, twice within a minute is a second bridge.
+// onConflict classifies a conflict in the store. One conflict is due to a command or a
+// new owner, two within a minute are due to a second bridge.
 func (i *incidents) onConflict(err error) *bridge.Fault {
 	fault := &bridge.Fault{Class: bridge.Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
@@ -102,15 +99,8 @@ func (i *incidents) countLoss(e *Engine, fault *bridge.Fault) {
 	e.observe(bridge.Observation{What: bridge.ObserveTopic, Code: bridge.TopicLost})
 }
 
-// noteCut notes that a topic lost its end, if that is what err says.
-func (i *incidents) noteCut(err error) {
-	if cut, ok := errors.AsType[*bridge.CutOffError](err); ok {
-		i.cut, i.cutAt = cut, time.Now()
-	}
-}
-
-// onStoreAhead handles a store that is ahead: a new session shows whether this
-// process still owns the stream, and what the sink has.
+// onStoreAhead handles a store that is ahead: its error begins a new session, which
+// shows whether this process still owns the stream, and what the sink has.
 func (i *incidents) onStoreAhead(stored bridge.Checkpoint, ours bridge.Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {

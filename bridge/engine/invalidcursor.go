@@ -22,11 +22,12 @@ const (
 // observeRefused is the code of the program's own ObserveReset.
 const observeRefused = "refused-cursor"
 
-// More than so many rejected cursors within cursorRecoveryWindow block the stream.
+// One more rejected cursor than maxCursorRecoveries, within cursorRecoveryWindow, blocks
+// the stream.
 const maxCursorRecoveries, cursorRecoveryWindow = 5, time.Hour
 
-// mayRecover reports whether Config.OnInvalidCursor applies to a rejected cursor. Too
-// many rejected cursors are added to the fault.
+// mayRecover reports whether the stream may leave a rejected cursor by
+// Config.OnInvalidCursor. If too many were rejected, it adds their number to the fault.
 func (i *incidents) mayRecover(cfg *Config, fault *bridge.Fault) bool {
 	if cfg.OnInvalidCursor == invalidStop || cfg.window() {
 		return false
@@ -43,7 +44,7 @@ func (i *incidents) mayRecover(cfg *Config, fault *bridge.Fault) bool {
 // recoverInvalidCursor returns the checkpoint of a new epoch at another position, by
 // Config.OnInvalidCursor. Events already in the topic are dropped from there on. If there
 // is no such position it returns the zero checkpoint, and adds the cause to the fault.
-// bound is the limit of the guarantee from then on.
+// bound says what is not guaranteed from then on.
 func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoint,
 	fault *bridge.Fault) (next bridge.Checkpoint, bound string, err error) {
 	policy := s.e.cfg.OnInvalidCursor
@@ -56,7 +57,7 @@ func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoin
 		if before.Zero() {
 			return before, "", err
 		}
-		// Pages is the entry's: the history is searched by it.
+		// Pages is that of the history's entry: the history is searched by it.
 		to = bridge.Target{
 			Cursor: before.Cursor, Tail: before.Tail, Carried: before.Carried, Border: before.Border, Start: before.Origin.Start,
 			Pages: before.Pages, PositionTime: before.PositionTime,
@@ -69,8 +70,8 @@ func (s *session) recoverInvalidCursor(ctx context.Context, was bridge.Checkpoin
 	return next, bound, nil
 }
 
-// previousCursor returns the checkpoint before the refused cursor, the zero one with the
-// cause in the fault if there is none.
+// previousCursor returns the checkpoint before the rejected cursor. If there is none, it
+// returns the zero one and adds the cause to the fault.
 func (e *Engine) previousCursor(ctx context.Context, was bridge.Checkpoint,
 	fault *bridge.Fault) (bridge.Checkpoint, error) {
 	before, err := e.ports.History.Before(ctx, was, func(p *bridge.Checkpoint) bool { return p.Cursor != was.Cursor })
@@ -99,8 +100,8 @@ func (e *Engine) overlapStart(c, to *bridge.Checkpoint) int64 {
 	return max(c.Origin.Start, t-e.cfg.Overlap.Milliseconds(), 0)
 }
 
-// trustOlder goes on from a suspect page that is not the first one, given the first
-// one. It reports false if it is.
+// trustOlder accepts the suspect page, which lists older items than before, unless the
+// API has started over with the first page. It reports whether it did.
 func (s *progress) trustOlder(e *Engine, first *bridge.Page) bool {
 	if position.FirstItems(first) == s.suspectItems {
 		return false

@@ -20,7 +20,8 @@ var gone = &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("
 // storeHistory is a bridge.History over a store without branches.
 type storeHistory struct{ store *bridgetest.Store }
 
-func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint,
+	matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	for _, h := range slices.Backward(p.store.History()) {
 		if h.Version.Compare(c.Version) < 0 && matches(&h) {
 			return h, nil
@@ -35,7 +36,8 @@ type publishedIn struct {
 	asked *[]time.Time
 }
 
-func (h publishedIn) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (h publishedIn) Index(_ context.Context, since bridge.Since,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	*h.asked = append(*h.asked, since.Time)
 	end := -1
 	if was := bridge.FindTopic(since.Topics, "events"); was != nil && len(was.Ends) > 0 {
@@ -44,12 +46,13 @@ func (h publishedIn) Index(_ context.Context, since bridge.Since, _ bridge.Sourc
 	return publishedSince(h.topic, since.Time, end), nil
 }
 
-func (h publishedIn) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (h publishedIn) PartialIndex(_ context.Context, from time.Time,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	return publishedSince(h.topic, from, -1), nil
 }
 
-// publishedSince returns what a topic holds from the first record of a time on, in the
-// order of its log, and what is behind an end. Each key has a partition of its own.
+// publishedSince returns the records of a topic from the first one of a time on, in the
+// order of its log, and those after an end. Each key has a partition of its own.
 func publishedSince(topic *bridgetest.Topic, from time.Time, end int) topicIndex {
 	held, begun := make(topicIndex), make(map[string]bool)
 	for i, r := range topic.Records() {
@@ -116,7 +119,8 @@ func leavesCursor(r *harness, policy string) {
 	r.after(5 * time.Second)
 	before := r.store.Checkpoint()
 	r.expire(before.Cursor, func(at bridge.Position) bool {
-		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" && at.Cursor != before.Cursor
+		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" &&
+			at.Cursor != before.Cursor
 	})
 	r.source.Grow(30)
 	r.wantIdleAfter(5 * time.Minute)
@@ -126,7 +130,8 @@ func leavesCursor(r *harness, policy string) {
 		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
 	}
 	for _, h := range r.store.History() {
-		if h.Version == (bridge.Version{Epoch: 1}) && (h.RewindEnd == nil || h.RewindEnd.CursorHash != bridge.CursorHash(before.Cursor)) {
+		if h.Version == (bridge.Version{Epoch: 1}) &&
+			(h.RewindEnd == nil || h.RewindEnd.CursorHash != bridge.CursorHash(before.Cursor)) {
 			r.t.Errorf("marks end at %+v, want the refused cursor", h.RewindEnd)
 		}
 	}
@@ -262,7 +267,7 @@ func TestRefusedWithinARewind(t *testing.T) {
 	})
 }
 
-// A crash in the middle of an overlap is no reason to publish it again.
+// After a crash in the middle of an overlap, the overlap is not published again.
 func TestOverlapOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
@@ -296,9 +301,7 @@ func TestOutageMovesNothing(t *testing.T) {
 			r.source.Grow(95)
 			r.startRecovering(policy)
 			r.after(5 * time.Second)
-			r.source.Refuse(func(bridge.Position) error {
-				return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
-			})
+			r.source.Refuse(always(bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}))
 			r.grow(30, 3*time.Minute)
 			r.source.Refuse(nil)
 			r.wantIdleAfter(3 * time.Minute)
@@ -309,7 +312,7 @@ func TestOutageMovesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be left is told as before.
+// A rejected cursor that the stream cannot leave blocks it as before.
 func TestRefusedCursorStays(t *testing.T) {
 	t.Parallel()
 	rowInModes(t, "no history", bridgetest.Export{}, func(r *harness) {
@@ -351,7 +354,7 @@ func TestRefusedCursorStays(t *testing.T) {
 	})
 }
 
-// Whoever wants to leave refused cursors needs to say who knows the rest.
+// A policy that leaves rejected cursors requires the ports History and Published.
 func TestRecoveryNeedsPorts(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnInvalidCursor = "time"
@@ -362,7 +365,7 @@ func TestRecoveryNeedsPorts(t *testing.T) {
 	})
 }
 
-// Who asked for the change before may still wait for the answer.
+// The requester of the previous change may still wait for its answer.
 func TestDetourRemembersTheRequestBefore(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {

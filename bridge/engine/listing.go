@@ -36,8 +36,8 @@ func (e *Engine) readPublished(ctx context.Context, since bridge.Since,
 }
 
 // loadListing reads back what the topic holds of the items that the next windows may
-// list. A listing begins, and a reset is placed, with the topics as they are: nothing
-// was published since.
+// list. A new listing, and one after a reset, count from the present ends of the topics:
+// nothing was published since they were made.
 func (s *progress) loadListing(ctx context.Context, e *Engine,
 	topics []bridge.TopicState) (bridge.PublishedIndex, error) {
 	at := s.at.Position()
@@ -67,9 +67,9 @@ func (s *progress) loadListing(ctx context.Context, e *Engine,
 	return &resetIndex{from: l.Again, before: held, again: again}, err
 }
 
-// listingAfter is the Listing after a reset that leads to next. It begins anew where the
-// reset accepts another list, or a topic that lacks events: of what would be listed again
-// from before next, the topic does not tell what is published.
+// listingAfter returns the Listing after a reset that leads to next. It is nil, and a new
+// listing begins, if the reset accepts another list, or a topic that lacks events: such a
+// topic does not tell which of the items before next were published.
 func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 	from, to := was.Position(), next.Position()
 	before, known := from.Watermark()
@@ -78,15 +78,15 @@ func (s *session) listingAfter(was, next bridge.Checkpoint) *bridge.Listing {
 		s.topics == nil && bridge.TopicsLost(was, s.found) != nil {
 		return nil
 	}
-	if was.Cursor != "" && was.Cursor == next.Cursor { // what is published from the watermark on stays so
+	if was.Cursor != "" && was.Cursor == next.Cursor { // what the topic holds still counts
 		return was.Listing.WithGap(0)
 	}
-	// The stream is ahead of its checkpoint by a heartbeat.
+	// The stream may be ahead of its checkpoint, by a heartbeat at most.
 	return was.Listing.Reset(before, after, was.PositionTime+2*heartbeatInterval.Milliseconds(), s.e.cfg.LookBack)
 }
 
-// resetIndex is what a topic holds after a reset: of the items from a time on only what
-// was published since.
+// resetIndex is what a topic holds after a reset. Items from a time on count only if they
+// were published since the reset.
 type resetIndex struct {
 	from          int64 // milliseconds since the epoch
 	before, again bridge.PublishedIndex

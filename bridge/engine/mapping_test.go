@@ -44,20 +44,22 @@ func TestAllItemsUnreadable(t *testing.T) {
 		list     func(r *harness)
 		letters  int // committed before the stream blocks; -1 if it does not block
 	}{
-		"the first page":               {50, func(r *harness) { appendUnreadable(r, 500) }, 0},
-		"the first page is the last":   {50, func(r *harness) { appendUnreadable(r, 30) }, 0},
-		"one item":                     {50, func(r *harness) { appendUnreadable(r, 1) }, -1},
-		"a few":                        {50, func(r *harness) { appendUnreadable(r, 9) }, -1},
-		"few a page from the start":    {5, func(r *harness) { appendUnreadable(r, 500) }, 95},
-		"one can be read on the first": {50, func(r *harness) { appendUnreadable(r, 40); r.source.Grow(1); appendUnreadable(r, 900) }, -1},
-		"a thousand later":             {50, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 2000) }, 980},
+		"the first page":             {50, func(r *harness) { appendUnreadable(r, 500) }, 0},
+		"the first page is the last": {50, func(r *harness) { appendUnreadable(r, 30) }, 0},
+		"one item":                   {50, func(r *harness) { appendUnreadable(r, 1) }, -1},
+		"a few":                      {50, func(r *harness) { appendUnreadable(r, 9) }, -1},
+		"few a page from the start":  {5, func(r *harness) { appendUnreadable(r, 500) }, 95},
+		"one can be read on the first": {50,
+			func(r *harness) { appendUnreadable(r, 40); r.source.Grow(1); appendUnreadable(r, 900) }, -1},
+		"a thousand later": {50, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 2000) }, 980},
 		"less than a thousand later": {50, func(r *harness) {
 			r.source.Grow(20)
 			appendUnreadable(r, 999)
 			r.source.Grow(1)
 			appendUnreadable(r, 999)
 		}, -1},
-		"within one long page": {5000, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 1500); r.source.Grow(20) }, 0},
+		"within one long page": {5000, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 1500); r.source.Grow(20) },
+			0},
 	} {
 		rowInModes(t, name, bridgetest.Export{PageSize: tc.pageSize}, func(r *harness) {
 			r.cfg.PageSize = tc.pageSize
@@ -91,8 +93,7 @@ func TestAllItemsUnreadable(t *testing.T) {
 	}
 }
 
-// TestWaysOutOfMapping: the items can be made dead letters all the same, or be
-// passed over.
+// TestWaysOutOfMapping: the operator can make the items dead letters, or skip them.
 func TestWaysOutOfMapping(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
 		appendUnreadable(r, 2000)
@@ -151,7 +152,8 @@ func TestEventsWithoutTime(t *testing.T) {
 		r.after(time.Hour)
 		r.wantState(bridge.StateIdle, "")
 		if c := r.store.Checkpoint(); c.LastEventTime != 0 || c.Unreadable != 0 || c.Events != 2000 {
-			t.Errorf("last event time %d, %d unreadable, %d events; want none, none, 2000", c.LastEventTime, c.Unreadable, c.Events)
+			t.Errorf("last event time %d, %d unreadable, %d events; want none, none, 2000", c.LastEventTime, c.Unreadable,
+				c.Events)
 		}
 		r.grow(20, time.Hour)
 		last := r.store.Checkpoint().LastEventTime

@@ -23,7 +23,8 @@ func TestEventWithoutTimeIsMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !p.Events[0].Republished || !p.Events[1].Republished || p.Events[2].Republished {
-		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished, p.Events[2].Republished)
+		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished,
+			p.Events[2].Republished)
 	}
 	if h.from.UnixMilli() != 5 {
 		t.Errorf("the topic is read from %v on, want the only time there is", h.from)
@@ -37,15 +38,16 @@ type fixedTopic struct {
 	from  time.Time
 }
 
-func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	h.from = from
 	return h, nil
 }
 
 func (h *fixedTopic) Match(e *bridge.Event) bool { return strings.Contains(h.holds, string(e.Raw)) }
 
-// TestForgetsWhatATopicHeld: what another process does to the stream meanwhile
-// may include a topic that was made anew, and a circle that is none any more.
+// TestForgetsWhatATopicHeld: while another process runs the stream, the topic may be
+// recreated, and a cycle of cursors may end.
 func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Engine{}, nil)

@@ -31,7 +31,7 @@ func (rec *recovered) newest() bridge.Checkpoint {
 type resumption struct {
 	bridge.Checkpoint
 	newEpoch string         // why a new epoch begins at the checkpoint; empty if none does
-	newest   bridge.Version // the new epoch is later
+	newest   bridge.Version // the new epoch is after it
 	lost     error          // what Kafka lost
 	overlap  bool           // the topic may hold events after the checkpoint
 }
@@ -91,7 +91,7 @@ func (rec recovered) mergeAhead(policy string) (to resumption, err error) {
 		return resumption{lost: lost}, &bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint,
 			Err: lost, HintCode: bridge.HintCheckpointBehind}
-	case policy == lossRedis && bridge.Diverged(rec.sink, rec.store): // the store's would undo later commands
+	case policy == lossRedis && bridge.Diverged(rec.sink, rec.store): // Redis' checkpoint would undo later commands
 		return resumption{lost: lost}, bridge.DivergedFault(rec.sink, rec.store)
 	case policy == lossRedis || rec.sink.Zero():
 		to = rec.resumeAt(rec.store, "Kafka lost its checkpoint")
@@ -130,9 +130,9 @@ func (rec recovered) mergeAtLeast(cfg *Config, r *run, committed bridge.Checkpoi
 	return resumption{Checkpoint: c}, nil
 }
 
-// forReset returns the checkpoint that a reset resumes from while nothing is decided:
-// the newest one, or the sink's if the histories diverged; the zero one if committed
-// is it.
+// forReset returns the checkpoint that a reset starts from while the session cannot
+// resume: the newest one, or the sink's if the histories diverged. The zero one means
+// that committed is the newest.
 func (rec recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
 	newest := rec.newest()
 	switch {
@@ -145,33 +145,33 @@ func (rec recovered) forReset(committed bridge.Checkpoint) bridge.Checkpoint {
 }
 
 // resume makes the checkpoint durable that the session resumes from, and returns it.
-func (s *stream) resume(ctx context.Context, k recovered, to resumption) (bridge.Checkpoint, error) {
+func (s *stream) resume(ctx context.Context, rec recovered, to resumption) (bridge.Checkpoint, error) {
 	c := to.Checkpoint
 	switch {
 	case c.Zero():
 		return s.startStream(ctx)
 	case to.newEpoch != "":
-		return s.beginEpoch(ctx, k.store, to)
+		return s.beginEpoch(ctx, rec.store, to)
 	case s.e.cfg.exactlyOnce():
 		return c, nil
-	case k.store.Zero():
+	case rec.store.Zero():
 		s.log.Warn("the store lost the checkpoint; rewriting it", "checkpoint", c.Version.String())
-	case c.Version != k.store.Version:
+	case c.Version != rec.store.Version:
 		s.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
-			"stored", k.store.Version.String(), "checkpoint", c.Version.String())
+			"stored", rec.store.Version.String(), "checkpoint", c.Version.String())
 	}
-	// Each epoch is in the sink, under its fencing, before it counts. Otherwise a fenced
-	// session could begin an epoch in the store, and a later exactly-once session would
-	// take that for the newest.
-	if k.sink.Zero() || k.sink.Epoch != c.Epoch {
+	// An epoch counts only once the sink has it, because the sink fences. Otherwise a
+	// fenced session could begin an epoch in the store, and a later exactly-once session
+	// would take that epoch for the newest.
+	if rec.sink.Zero() || rec.sink.Epoch != c.Epoch {
 		if _, err := s.publish(ctx, bridge.Batch{Checkpoint: c, From: c}, 0); err != nil {
 			return c, err
 		}
 	}
-	if c.Version == k.store.Version {
+	if c.Version == rec.store.Version {
 		return c, nil
 	}
-	return c, s.advance(ctx, k.store, c)
+	return c, s.advance(ctx, rec.store, c)
 }
 
 // beginEpoch begins a new epoch. from is what the store holds.
@@ -216,15 +216,15 @@ func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
 			c.Listing = bridge.BeginListing(w.At, c.Topics)
 		}
 		return c
-	case e.cfg.listing() || e.ports.Published == nil: // the listing knows where to look
+	case e.cfg.listing() || e.ports.Published == nil: // a listing reads the topic back anyway
 		return c
 	}
 	c.BeginOverlap(&c, e.overlapStart(&c, &c), c.Topics)
 	return c
 }
 
-// ownChange records that the program itself begins an epoch at the position of
-// c. Who asked for the change before it may still wait for the answer.
+// ownChange is the change of an epoch that the program itself begins at the position of
+// c. It names the last command, whose requester may still wait for the answer.
 func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
 	return &bridge.Change{
 		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version,

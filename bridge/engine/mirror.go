@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// mirrorTimeout bounds one try to reach the store, and the last ones when
-	// an ownership ends.
+	// mirrorTimeout bounds one call of the store, and all calls at the end of an
+	// ownership.
 	mirrorTimeout = 2 * time.Second
-	// mirrorForeign is how long a value that is not ours is left alone before
-	// it is looked at again.
+	// mirrorForeign is the wait before the store is tried again while it holds a
+	// foreign value.
 	mirrorForeign = 30 * time.Second
 )
 
@@ -31,8 +31,8 @@ type mirror struct {
 	e    *Engine
 	log  *slog.Logger
 	wake chan struct{} // holds one token while there may be work
-	// ahead gets a checkpoint of the store that this process did not write
-	// and that is not older than its own: somebody else moved the stream.
+	// ahead gets a checkpoint of the store that this process did not write and that
+	// is not older than its own: another process moved the stream.
 	ahead   chan bridge.Checkpoint
 	end     context.CancelFunc
 	stopped chan struct{}
@@ -65,7 +65,7 @@ func (m *mirror) stop() {
 	m.flush(context.Background())
 	m.end()
 	<-m.stopped
-	m.e.load.lagPages.Store(0) // the next owner tells
+	m.e.load.lagPages.Store(0) // the next owner reports its own
 }
 
 // begin passes what a new session found in the store, the zero Checkpoint for
@@ -81,7 +81,7 @@ func (m *mirror) begin(stored bridge.Checkpoint) {
 	}
 }
 
-// drop empties the queue, for the caller who holds mu.
+// drop empties the queue. The caller holds mu.
 func (m *mirror) drop() {
 	if len(m.queue) > 0 {
 		m.queue = nil
@@ -90,8 +90,8 @@ func (m *mirror) drop() {
 	m.updateLag()
 }
 
-// updateLag says by how many pages the store is behind, for the caller who holds mu.
-// A reset moves the count of pages, so only those of one epoch are compared.
+// updateLag reports how many pages the store is behind. A reset changes the count of
+// pages, so only counts of one epoch are compared. The caller holds mu.
 func (m *mirror) updateLag() {
 	owed := int64(0)
 	if n := len(m.queue); n > 0 {
@@ -126,7 +126,8 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	m.mu.Lock()
 	switch n := len(m.queue); {
 	case m.suspended:
-	case n > 0 && m.queue[n-1].Epoch == c.Epoch && replaceable(m.queue[n-1].Kind):
+	case n > 0 && m.queue[n-1].Epoch == c.Epoch && // a later commit replaces these two kinds
+		(m.queue[n-1].Kind == bridge.KindData || m.queue[n-1].Kind == bridge.KindHeartbeat):
 		m.queue[n-1] = c
 	case n > 0:
 		m.queue = append(m.queue, c)
@@ -140,9 +141,6 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	default:
 	}
 }
-
-// replaceable reports whether a commit of this kind may be left out.
-func replaceable(k bridge.Kind) bool { return k == bridge.KindData || k == bridge.KindHeartbeat }
 
 // flush waits until the queue is written, for mirrorTimeout at most, and not at
 // all if the store is unreachable.
@@ -162,7 +160,7 @@ func (m *mirror) flush(ctx context.Context) {
 	}
 }
 
-// first returns the oldest checkpoint to be written.
+// first returns the oldest checkpoint of the queue, if it has one.
 func (m *mirror) first() (bridge.Checkpoint, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +173,7 @@ func (m *mirror) first() (bridge.Checkpoint, bool) {
 	return m.queue[0], true
 }
 
-// done takes c off the queue, unless a newer one has taken its place.
+// done removes c from the queue, unless a newer one has taken its place.
 func (m *mirror) done(c bridge.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +216,7 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-// mirrorRetry stands for a wait that grows.
+// mirrorRetry is a result of write that stands for a back-off.
 const mirrorRetry = time.Nanosecond
 
 // write stores c and returns 0, or how long to wait before the next try.
@@ -251,7 +249,7 @@ func (m *mirror) write(ctx context.Context, c bridge.Checkpoint) time.Duration {
 	return mirrorRetry
 }
 
-// settle resolves a conflict with the store.
+// settle resolves a conflict with the store, and returns what write returns.
 func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration {
 	stored, err := m.e.ports.Store.Load(ctx)
 	switch {
@@ -262,12 +260,12 @@ func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration 
 		return mirrorRetry
 	case stored.Version.Compare(c.Version) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
 		m.suspend(stored)
-		return 0 // the commit loop looks into it, and offers again
+		return 0 // the commit loop begins a session, which offers again
 	case stored.Version == c.Version:
 		return 0 // the next commit is after it
 	}
 	// The store fell back to an older checkpoint of the stream, or an earlier
-	// owner wrote its last ones late.
+	// owner wrote its last checkpoints late.
 	m.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
 		"stored", stored.Version.String(), "checkpoint", c.Version.String())
 	m.stored = stored

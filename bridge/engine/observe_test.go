@@ -34,8 +34,8 @@ func TestPagesAreObservedByFullness(t *testing.T) {
 	})
 }
 
-// Of a small page all times are told, of a large one a few; of events that a
-// rewind publishes once more none.
+// All times of a small page are observed, a few of a large one, and none of events that a
+// rewind publishes again.
 func TestTimesOfEvents(t *testing.T) {
 	exactBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		times := func() (n int) {
@@ -128,7 +128,7 @@ func (s forgetfulSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Rece
 	return r, err
 }
 
-// What the store does not know of is told while it is away, also across a reset.
+// The lag of an unreachable store is reported, also across a reset.
 func TestStoreLag(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		want := func(least, most int64) {

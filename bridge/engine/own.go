@@ -15,19 +15,18 @@ const (
 	// boundedPatience is how long a bounded run waits for ownership. It exceeds
 	// the time after which a dead process loses its streams.
 	boundedPatience = time.Minute
-	// refusedPatience is how long a refused process that may join again remains
-	// blocked before it is a standby.
+	// refusedPatience is how long a process stays blocked after a refusal while it
+	// asks again; then it is a standby.
 	refusedPatience = 5 * time.Second
-	// lossWait bounds the wait for the owner's client to notice a lost
-	// ownership.
+	// lossWait bounds the wait for the Owner to notice a lost ownership.
 	lossWait = 10 * time.Second
 )
 
 // ownership is the state of one ownership of the stream.
 type ownership struct {
 	grant   bridge.Ownership // nil where nobody else can own the stream
-	active  bool             // we own the stream
-	doubted string           // the command that made us look whether the stream was moved
+	active  bool             // this process owns the stream
+	doubted string           // id of the command that expects a later epoch than the session's
 }
 
 // confirm asks whether we still own the stream.
@@ -74,8 +73,8 @@ func (o *ownerLoop) forget() {
 	o.progress, o.schedule = newProgress(bridge.Checkpoint{}), newSchedule(&o.e.cfg)
 }
 
-// errLetGo ends an ownership, not the run. errYield does so because this
-// process cannot run the stream and another one may be able to.
+// errLetGo ends an ownership, not the run. So does errYield, if this process cannot run
+// the stream, but another one may be able to.
 var (
 	errLetGo = errors.New("ownership released")
 	errYield = errors.New("ownership yielded")
@@ -93,7 +92,7 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 		case err == nil:
 			return grant, nil
 		case soft.Err() != nil:
-			return nil, nil //nolint:nilnil // stopped before the stream was ours
+			return nil, nil //nolint:nilnil // stopped before ownership
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && o.e.cfg.bounded():
 			return nil, o.e.blocked(&bridge.Fault{
 				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
@@ -128,8 +127,8 @@ func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
 	return o.e.ports.Owner.Acquire(ctx)
 }
 
-// serve runs the stream for one ownership. Losing ownership stops the loop in
-// order but does not end the run.
+// serve runs the stream for one ownership. A lost ownership stops the loop as a
+// shutdown does, but does not end the run.
 func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) error {
 	o.asking.reset()
 	o.ownership.grant = grant
@@ -160,8 +159,8 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 	return err
 }
 
-// awaitLoss waits until the owner's client has noticed the loss: until then it
-// would grant the stream again.
+// awaitLoss waits until the Owner has noticed the loss: until then it would grant
+// the stream again.
 func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lossWait)
 	defer cancel()
@@ -172,7 +171,7 @@ func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	}
 }
 
-// runOwned is one ownership: the commit loop, and beside it the mirror.
+// runOwned runs the commit loop, and the mirror beside it, for one ownership.
 func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	m := startMirror(o.e, o.log)
 	o.mirror, o.ownership.active = m, true
@@ -180,7 +179,7 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	err := o.follow(soft, hard)
 	o.discard()
 	m.stop()
-	o.ownership.active = false // shown before another process hears that it may begin
+	o.ownership.active = false // shown before another process may begin
 	o.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "standby"})
 	if errors.Is(err, errYield) {
 		o.publishStatus()
@@ -194,8 +193,8 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 // briefly take the stream from its new owner.
 const yieldWait = 5 * time.Minute
 
-// shouldYield reports whether a blocked process should let another one have the
-// stream: what blocks it may be its own settings, key or rights.
+// shouldYield reports whether a blocked process should leave the stream to another
+// one: its own settings, key or rights may block it.
 func (o *ownership) shouldYield(ctx context.Context, e *Engine, fault *bridge.Fault) bool {
 	own := []bridge.Reason{bridge.ReasonAuth, bridge.ReasonConfig, bridge.ReasonSource, bridge.ReasonTopic}
 	if o.grant == nil || fault.Code == bridge.CodeTopicLost || !slices.Contains(own, fault.Reason) {
@@ -206,7 +205,7 @@ func (o *ownership) shouldYield(ctx context.Context, e *Engine, fault *bridge.Fa
 	return o.grant.Shared(ctx)
 }
 
-// asking bounds a question to the owner's server.
+// asking bounds a call of bridge.Ownership, and counts it as a wait until done.
 func (e *Engine) asking(ctx context.Context) (bounded context.Context, done func()) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	e.watchdog.wait()

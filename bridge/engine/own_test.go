@@ -83,7 +83,8 @@ func (p *proc) result() error {
 func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
 	p.r.t.Helper()
 	if s := p.bridge.Status(); s.State != state || s.Reason != reason || s.Leader != leader {
-		p.r.t.Errorf("process is %s %s, leader %v: %q; want %s %s, leader %v", s.State, s.Reason, s.Leader, s.Error, state, reason, leader)
+		p.r.t.Errorf("process is %s %s, leader %v: %q; want %s %s, leader %v", s.State, s.Reason, s.Leader, s.Error, state,
+			reason, leader)
 	}
 }
 
@@ -185,7 +186,8 @@ func TestIntruderEnds(t *testing.T) {
 			ours, theirs := bridgetest.NewGroup(r.t), bridgetest.NewGroup(r.t)
 			ours.Rivals(theirs)
 			a, b := r.spawn(ours, "a"), r.spawn(theirs, "b")
-			for began := time.Now(); time.Since(began) < lasts || a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
+			for began := time.Now(); time.Since(began) < lasts ||
+				a.bridge.Status().State != bridge.StateBlocked; r.after(3 * time.Second) {
 				r.source.Grow(3)
 				if b.bridge.Status().State == bridge.StateBlocked {
 					a, b = b, a
@@ -234,7 +236,7 @@ func TestFencedHint(t *testing.T) {
 	})
 }
 
-// Two groups that run the same stream do not fight for ever: both say so.
+// Two groups that run the same stream do not fence each other for ever: both block.
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
 	for name, seen := range map[string]bool{"that see each other": true, "that do not": false} {
@@ -426,9 +428,9 @@ type refusing struct {
 
 func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, s.err }
 
-// A process that is fenced twice within a minute, as by late requests of its own, goes on
-// soon; one that is fenced now and then, by commands or by take-overs that were too early,
-// goes on each time, however long it runs.
+// A process that is fenced twice within a minute, as by late requests of its own, resumes
+// soon. A process that is fenced now and then, by commands or early take-overs, resumes
+// each time, however long it runs.
 func TestFencedNowAndThen(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
@@ -475,8 +477,8 @@ func (r *harness) fences(n int, apart time.Duration) {
 	}
 }
 
-// fence begins a session of the stream, as a process outside the group does,
-// and lets who has it notice.
+// fence begins a session of the stream, as a process outside the group does, and lets the
+// owner notice.
 func (r *harness) fence() {
 	r.t.Helper()
 	if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {

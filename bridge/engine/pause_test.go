@@ -19,8 +19,8 @@ func (r *harness) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
 	return r.await(id)
 }
 
-// A pause takes effect at once, nothing is asked for while it lasts, also after
-// a restart, and afterwards the stream goes on where it was.
+// A pause takes effect at once. No request is sent while it lasts, also after a restart.
+// Afterwards the stream goes on where it was.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
@@ -50,7 +50,8 @@ func TestPause(t *testing.T) {
 		}
 		c := r.store.Checkpoint()
 		if c.Cursor != paused.Cursor || c.Events != paused.Events || c.Epoch != 1 || c.Seq < 20 {
-			r.t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor, paused.Version, paused.Cursor)
+			r.t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor,
+				paused.Version, paused.Cursor)
 		}
 		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied || a.Version != (bridge.Version{Epoch: 2}) {
 			r.t.Fatalf("%+v", a)
@@ -112,7 +113,7 @@ func TestPauseKeepsTheRewind(t *testing.T) {
 		r.ask("p2", bridge.KindResume, 0)
 		r.after(time.Minute)
 		if again := r.again.Load(); again < 500 {
-			r.t.Errorf("%d events are marked as coming again, want 500 or, at least once, more", again)
+			r.t.Errorf("%d events are marked as coming again, want 500, or more in at-least-once mode", again)
 		}
 	})
 }
@@ -157,8 +158,8 @@ func TestPausesRefused(t *testing.T) {
 	})
 }
 
-// A checkpoint that was away when a process started, and then is there again,
-// is a position like any other: a paused stream can be resumed.
+// A checkpoint that was missing when a process started, and has come back, is a position
+// like any other: a paused stream can be resumed.
 func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {
 		r.follow(20, 5*time.Second)

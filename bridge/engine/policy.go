@@ -27,7 +27,7 @@ const (
 	emptyCommit = time.Second
 )
 
-// badCursorWaits spreads the three tries of a refused cursor over most of a minute.
+// badCursorWaits spreads the three tries of a rejected cursor over most of a minute.
 var badCursorWaits = [triesBeforeBlock - 1]time.Duration{10 * time.Second, 30 * time.Second}
 
 // retries counts the failures in a row of one kind of step. Owned by the
@@ -44,15 +44,15 @@ type verdict struct {
 	wait    time.Duration
 	blocked bool
 	// crossCheck asks for a request without a cursor before the cursor is
-	// held to be bad: an outage may answer 404 to everything.
+	// treated as invalid: in an outage everything may be answered with 404.
 	crossCheck bool
 }
 
 func (r *retries) reset() { r.n = 0 }
 
-// after counts one more failure and says what follows.
+// after counts one more failure and returns what follows.
 func (r *retries) after(f *bridge.Fault) verdict {
-	if f.Unsent && f.Class == bridge.Throttled { // nothing was asked, so nothing is known
+	if f.Unsent && f.Class == bridge.Throttled { // without a request, nothing is known of the API
 		return verdict{wait: f.RetryAfter + rand.N(f.RetryAfter/10+time.Millisecond)}
 	}
 	if f.Class != r.class || f.Reason != r.reason {
@@ -93,22 +93,22 @@ func backoff(n int, limit time.Duration) time.Duration {
 	return rand.N(ceiling + 1)
 }
 
-// schedule is when the next step is due, and what holds it up. It begins anew
-// when the stream is moved, or becomes this process's. Owned by the commit loop.
+// schedule is when the next step is due, and what delays it. It is reset when the
+// stream is moved or ownership changes. Owned by the commit loop.
 type schedule struct {
 	due       time.Time
 	fetches   retries
 	sessions  retries
 	polls     polls
 	newEvents bool // events were committed since the last poll
-	// suspect is set while a request without a cursor is to show whether the
-	// API works at all, or this fault is the cursor's.
+	// suspect is the fault of a cursor, while a request without a cursor is to show
+	// whether the API works at all.
 	suspect *bridge.Fault
 	// outage is the fault of the last request without a cursor, until a page comes.
 	outage *bridge.Fault
 }
 
-// newSchedule has the next step taken at once.
+// newSchedule returns a schedule whose next step is due at once.
 func newSchedule(c *Config) schedule {
 	return schedule{
 		due: time.Now(), fetches: retries{max: c.RetryMax}, sessions: retries{max: c.RetryMax},
@@ -119,9 +119,8 @@ func newSchedule(c *Config) schedule {
 // probing reports whether the next request is only to show whether the API works.
 func (s *schedule) probing() bool { return s.suspect != nil }
 
-// unconfirmed returns a fault of a cursor as it is shown before a request without one
-// has come: nothing says yet that the cursor is to blame, and moving it would help as
-// little as it helped that request.
+// unconfirmed returns the fault of a cursor as it is shown until a request without a
+// cursor has succeeded. Until then the cursor may be good, and another one may not help.
 func (s *schedule) unconfirmed(f *bridge.Fault) *bridge.Fault {
 	shown := *f
 	shown.Reason, shown.Hint, shown.HintCode = "", "", bridge.HintCursorSuspect
@@ -133,8 +132,8 @@ func (s *schedule) unconfirmed(f *bridge.Fault) *bridge.Fault {
 }
 
 // pace is how much a stream shortens its long waits, in 4,096ths of a wait: at most a
-// quarter. It keeps the streams that begin together, or wait for the same server, from
-// going on in step. It follows from the name: what a stream does can be repeated.
+// quarter. Streams that begin together, or wait for the same server, then do not poll in
+// step. pace depends only on the stream's name, so that a run can be repeated.
 type pace uint32
 
 func paceOf(stream string) pace {
@@ -148,17 +147,17 @@ func (p pace) of(wait, least time.Duration) time.Duration {
 	return max(least, wait-wait/4096*time.Duration(p))
 }
 
-// polls is the wait between requests when caught up: it grows while nothing
-// new comes. Owned by the commit loop.
+// polls is the wait between requests when caught up: it grows while no events
+// arrive. Owned by the commit loop.
 type polls struct {
 	pace        pace
 	least, most time.Duration
 	next        time.Duration
 }
 
-// wait returns how long to wait, given whether the last request brought news.
-func (p *polls) wait(news bool) time.Duration {
-	if news || p.next == 0 {
+// wait returns how long to wait. events says whether the last request brought some.
+func (p *polls) wait(events bool) time.Duration {
+	if events || p.next == 0 {
 		p.next = p.least
 	}
 	w := p.next
@@ -166,8 +165,8 @@ func (p *polls) wait(news bool) time.Duration {
 	return p.pace.of(w, p.least)
 }
 
-// alarm is a timer that is set again and again. It may go off when nobody waits
-// for it any more.
+// alarm is a timer that is set again and again. It may fire when no wait needs it any
+// more.
 type alarm struct{ timer *time.Timer }
 
 func (a *alarm) at(t time.Time) <-chan time.Time {

@@ -20,19 +20,28 @@ func TestRetryRules(t *testing.T) {
 		blocked, crossCheck bool
 	}
 	block := want{least: time.Minute, most: time.Minute, blocked: true}
-	transient := []want{{0, 500 * time.Millisecond, false, false}, {0, time.Second, false, false}, {0, 2 * time.Second, false, false},
-		{0, 4 * time.Second, false, false}, {0, 8 * time.Second, false, false}, {0, 16 * time.Second, false, false}, {0, limit, false, false}, {0, limit, false, false}}
+	transient := []want{
+		{most: 500 * time.Millisecond}, {most: time.Second}, {most: 2 * time.Second}, {most: 4 * time.Second},
+		{most: 8 * time.Second}, {most: 16 * time.Second}, {most: limit}, {most: limit},
+	}
 	for name, tc := range map[string]struct {
 		fault bridge.Fault
 		waits []want
 	}{
-		"5xx, network, time-out":  {bridge.Fault{Class: bridge.Transient}, transient},
-		"429 without Retry-After": {bridge.Fault{Class: bridge.Throttled}, []want{{least: 500 * time.Millisecond, most: 500 * time.Millisecond}, {least: 500 * time.Millisecond, most: time.Second}}},
-		"429 with Retry-After":    {bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}, []want{{least: 10 * time.Minute, most: 11*time.Minute + time.Second}}},
-		"503 with Retry-After":    {bridge.Fault{Class: bridge.Transient, RetryAfter: 5 * time.Minute}, []want{{least: 5 * time.Minute, most: 6 * time.Minute}}},
-		"401, 403":                {bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}, []want{block, block}},
-		"schema, cycle":           {bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}, []want{{most: time.Second}, {most: 2 * time.Second}, block, block}},
-		"a refused cursor":        {bridge.Fault{Class: bridge.BadCursor}, []want{{least: 10 * time.Second, most: 10 * time.Second}, {least: 30 * time.Second, most: 30 * time.Second}, {crossCheck: true}, {crossCheck: true}}},
+		"5xx, network, time-out": {bridge.Fault{Class: bridge.Transient}, transient},
+		"429 without Retry-After": {bridge.Fault{Class: bridge.Throttled},
+			[]want{{least: 500 * time.Millisecond, most: 500 * time.Millisecond},
+				{least: 500 * time.Millisecond, most: time.Second}}},
+		"429 with Retry-After": {bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute},
+			[]want{{least: 10 * time.Minute, most: 11*time.Minute + time.Second}}},
+		"503 with Retry-After": {bridge.Fault{Class: bridge.Transient, RetryAfter: 5 * time.Minute},
+			[]want{{least: 5 * time.Minute, most: 6 * time.Minute}}},
+		"401, 403": {bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}, []want{block, block}},
+		"schema, cycle": {bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema},
+			[]want{{most: time.Second}, {most: 2 * time.Second}, block, block}},
+		"a refused cursor": {bridge.Fault{Class: bridge.BadCursor},
+			[]want{{least: 10 * time.Second, most: 10 * time.Second}, {least: 30 * time.Second, most: 30 * time.Second},
+				{crossCheck: true}, {crossCheck: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

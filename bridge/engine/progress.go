@@ -16,15 +16,15 @@ type progress struct {
 	committed, at position.Position
 	batch         batch
 	found         bridge.Observation // on the pages since the last commit
-	last          position.Findings  // on the page taken last
+	last          position.Findings  // on the last page
 	known         position.Known     // what the topic holds, during an overlap or a rewind
 	marksLoaded   bool               // known has its marks, or there are none
 
-	suspectItems uint64        // the first ones of the page that schedule.suspect is about
-	blockedOn    bridge.Reason // what a blocked stream answers to commands about
+	suspectItems uint64        // position.FirstItems of the page that schedule.suspect is about
+	blockedOn    bridge.Reason // why the stream is blocked, until a page or a checkpoint shows otherwise
 	stale        bool          // committed is known to be behind what the store holds
-	// rival is what the store holds in place of committed, while the two contradict
-	// each other and an operator must decide.
+	// rival is the store's checkpoint while it contradicts committed and an operator
+	// must decide.
 	rival bridge.Checkpoint
 }
 
@@ -42,12 +42,12 @@ func (s *progress) rollback() {
 	s.at, s.batch, s.found, s.known.Published = s.committed, batch{}, bridge.Observation{}, nil
 }
 
-// timesOfPage is how many times of events are noted of a page, for their way to
-// be measured. It is not worth more: the times of a page are close together.
+// timesOfPage is how many event times of a page are noted, to measure the latency.
+// More would add little: the times of a page are close together.
 const timesOfPage = 8
 
-// note notes what was found on a page, and the times of some of its events. Those that
-// a rewind publishes once more are not counted as latency.
+// note notes what was found on a page, and the times of some of its events, but not of
+// those that a rewind publishes again: their age is no latency.
 func (s *progress) note(p *bridge.Page, found *position.Findings) {
 	s.last = *found
 	s.found.Repeated += found.Repeated
@@ -70,8 +70,8 @@ func (s *progress) note(p *bridge.Page, found *position.Findings) {
 	}
 }
 
-// repeatsEnd reports whether the last page, which only repeats the page before,
-// ends the prefetching, as it would if it were empty.
+// repeatsEnd reports whether the last page ends prefetching because it only repeats the
+// page before: such a page counts as empty.
 func (s *progress) repeatsEnd(e *Engine) bool {
 	if e.cfg.ends() && !s.at.KnowsEnd(&e.rules) {
 		return s.last.Whole && s.at.Empty.Empties >= e.cfg.EmptyPages

@@ -10,8 +10,8 @@ import (
 // rewindIndexTimeout bounds the wait for marks: they are only a hint.
 const rewindIndexTimeout = 10 * time.Second
 
-// loadMarks reads back the topic once, for the first page with events that may be in
-// what a rewind publishes again.
+// loadMarks reads the topic back once, before the first page whose events a rewind may
+// publish again.
 func (s *progress) loadMarks(ctx context.Context, e *Engine, p *bridge.Page) {
 	if s.at.RewindEnd == nil || s.marksLoaded || s.batch.events > 0 || e.ports.Published == nil {
 		return

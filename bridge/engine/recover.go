@@ -31,7 +31,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.log.Info("session started", "session", f.session.id, "checkpoint", f.committed.Version.String(),
 		"cursor", bridge.CursorHash(f.committed.Cursor),
 		"start", f.committed.Origin.Start, "tail", len(f.committed.Tail), "events", f.committed.Events)
-	if f.state != bridge.StateBlocked { // then the first commit ends it, or the next page
+	if f.state != bridge.StateBlocked { // a blocked stream stays so until a page or a commit
 		f.setState(bridge.StateRunning, nil)
 	}
 	return nil
@@ -42,47 +42,48 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	if err := s.loadStore(ctx); err != nil {
 		return err
 	}
-	k, err := s.session.ask(ctx, confirm)
+	rec, err := s.session.ask(ctx, confirm)
 	if err != nil {
 		return err
 	}
-	s.mirror.begin(k.store)
-	to, err := k.merge(&s.e.cfg, &s.run, s.committed.Checkpoint)
+	s.mirror.begin(rec.store)
+	to, err := rec.merge(&s.e.cfg, &s.run, s.committed.Checkpoint)
 	if to.lost != nil {
 		s.incidents.countLoss(s.e, &bridge.Fault{Code: bridge.CodeTopicLost, Err: to.lost})
 	}
 	var c bridge.Checkpoint
 	if err == nil {
-		c, err = s.resume(ctx, k, to)
+		c, err = s.resume(ctx, rec, to)
 	}
-	// else the next session may get further
-	contradict := err != nil && k.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent
+	// A contradiction is still there in the next session; after another error the next
+	// session may get further.
+	contradict := err != nil && rec.storeErr == nil && bridge.FaultOf(err).Class == bridge.Permanent
 	s.session.restored = err == nil || contradict
 	if err != nil {
 		switch {
 		case s.session.open && s.e.cfg.exactlyOnce():
-			if c := k.forReset(s.committed.Checkpoint); !c.Zero() {
+			if c := rec.forReset(s.committed.Checkpoint); !c.Zero() {
 				s.rejoin(c)
 			}
-		case contradict && !s.e.cfg.exactlyOnce() && s.committed.Mode != s.e.cfg.Mode && !k.store.Zero():
-			s.rejoin(k.store) // no command can be applied to what was of the other mode
-		case !contradict && !s.e.cfg.exactlyOnce() && k.sink.Epoch > s.committed.Epoch:
-			// A command would begin an epoch that the sink has already. The store may be
-			// ahead of both, so that it is asked again first.
-			s.rejoin(k.sink)
+		case contradict && !s.e.cfg.exactlyOnce() && s.committed.Mode != s.e.cfg.Mode && !rec.store.Zero():
+			s.rejoin(rec.store) // commands apply only to a checkpoint of this mode
+		case !contradict && !s.e.cfg.exactlyOnce() && rec.sink.Epoch > s.committed.Epoch:
+			// From committed, a command would begin an epoch that the sink already has.
+			// The store may be ahead of both: it is asked again first.
+			s.rejoin(rec.sink)
 			s.stale = true
 		}
 		if contradict {
-			s.rival = k.store
+			s.rival = rec.store
 		}
 		return err
 	}
 	s.rejoin(c)
 	if on := s.blockedOn; on == bridge.ReasonCheckpointLost || on == bridge.ReasonCheckpoint {
-		s.blockedOn = "" // it is there again, and nothing contradicts it
+		s.blockedOn = "" // the checkpoint is there again, and nothing contradicts it
 	}
-	if s.e.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version &&
-		(k.store.Zero() || c.Version != k.store.Version) {
+	if s.e.cfg.exactlyOnce() && !rec.sink.Zero() && c.Version == rec.sink.Version &&
+		(rec.store.Zero() || c.Version != rec.store.Version) {
 		s.mirror.offer(c)
 	}
 	if s.run.began < 0 {
@@ -91,8 +92,8 @@ func (s *stream) restore(ctx context.Context, confirm func(context.Context) erro
 	return nil
 }
 
-// verify checks that the checkpoint is of what the configuration asks for, and
-// that the topics hold what it implies.
+// verify checks that the checkpoint belongs to the configured export and topic, and that
+// the topics hold what it implies.
 func (s *stream) verify(ctx context.Context) error {
 	if err := s.updateOrigin(ctx); err != nil {
 		return err
@@ -106,36 +107,36 @@ func (s *stream) verify(ctx context.Context) error {
 	return s.checkTopics(ctx)
 }
 
-// ask asks the sink and the store what they have. In exactly-once mode the store is
-// asked first: its copy is then in the sink too, or the sink has lost it. Asked later,
-// the store could show a commit of the next owner. In at-least-once mode the store is
-// authoritative, and asked once nobody else can move it unnoticed.
-func (s *session) ask(ctx context.Context, confirm func(context.Context) error) (k recovered, err error) {
+// ask asks the sink and the store for their checkpoints. In exactly-once mode it asks the
+// store first: the sink then has the copy too, or has lost it. Asked later, the store
+// could show a commit of the next owner. In at-least-once mode the store is authoritative:
+// it is asked once no other session can move it unnoticed.
+func (s *session) ask(ctx context.Context, confirm func(context.Context) error) (rec recovered, err error) {
 	exactly := s.e.cfg.exactlyOnce()
 	limit := sinkTimeout
 	if exactly {
 		limit = sinkTimeoutExactly
-		k.store, k.storeErr = s.e.loadStored(ctx)
+		rec.store, rec.storeErr = s.e.loadStored(ctx)
 	}
 	end, err := s.e.cfg.Starts.begin(ctx)
 	if err != nil {
-		return k, err
+		return rec, err
 	}
 	defer end()
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	k.sink, err = s.e.ports.Sink.Recover(asking, confirm)
+	rec.sink, err = s.e.ports.Sink.Recover(asking, confirm)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
-		return k, fmt.Errorf("recover the sink: %w", err)
+		return rec, fmt.Errorf("recover the sink: %w", err)
 	}
 	s.open = true
 	if !exactly {
-		k.store, k.storeErr = s.e.loadStored(ctx)
+		rec.store, rec.storeErr = s.e.loadStored(ctx)
 	}
-	if errors.Is(k.storeErr, bridge.ErrForeign) {
-		return k, foreign(k.storeErr)
+	if errors.Is(rec.storeErr, bridge.ErrForeign) {
+		return rec, foreign(rec.storeErr)
 	}
-	return k, nil
+	return rec, nil
 }
 
 // loadStore asks the store before the sink. In at-least-once mode the store is
@@ -174,10 +175,10 @@ func (e *Engine) loadStored(ctx context.Context) (bridge.Checkpoint, error) {
 	return stored, nil
 }
 
-// How long the sink is waited for at a time. In between, the state is shown and, in
-// at-least-once mode, commands are read. In exactly-once mode an overloaded cluster may
+// The maximum durations of one Sink.Recover. Between two of them the state is shown and,
+// in at-least-once mode, commands are read. In exactly-once mode an overloaded cluster may
 // take ten seconds for each commit, and another producer's open transaction delays
-// reading by up to its time-out.
+// reading by up to its timeout.
 const (
 	sinkTimeout        = 10 * time.Second
 	sinkTimeoutExactly = 45 * time.Second
@@ -201,17 +202,17 @@ func (s *stream) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	}
 	s.log.Info("starting a new stream", "start", s.e.cfg.Origin.StartText())
 	first := s.session.stamp(bridge.Checkpoint{Origin: s.e.cfg.Origin}, bridge.KindStart, bridge.Version{})
-	if s.e.applying { // the machine of a command does not request the list
+	if s.e.applying { // the settings of a command's machine are not the stream's
 		first.Origin.Request = ""
 	}
 	// Committed before the first request: "now" must not move by a restart.
 	return first, s.commitCheckpoint(ctx, bridge.Checkpoint{}, first)
 }
 
-// updateOrigin takes changed settings into a checkpoint that nothing was read from
-// yet, as after a first run with a wrong key. An earlier start is taken; a later
-// one is not: "now" would skip what came between restarts. Those of a command's machine
-// are not the stream's.
+// updateOrigin puts changed settings into a checkpoint from which nothing was read yet,
+// as after a first run with a wrong key. It takes an earlier start, but no later one:
+// with "now", events between two starts would be skipped. A command's machine changes
+// nothing: its settings are not the stream's.
 func (s *stream) updateOrigin(ctx context.Context) error {
 	have, want := s.committed.Origin, s.e.cfg.Origin
 	if !s.committed.Unread() || s.e.applying {

@@ -13,9 +13,8 @@ import (
 	"exportbridge/bridge/engine"
 )
 
-// A page that must not be published blocks the stream behind the pages before
-// it, which are committed once, however often it is tried again. That is said
-// once.
+// A page that must not be published blocks the stream. The pages before it are committed
+// once, however often the page is tried again. One record in the log reports it.
 func TestPageRefused(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
@@ -25,7 +24,8 @@ func TestPageRefused(t *testing.T) {
 		r.wantState(bridge.StateBlocked, bridge.ReasonEvent)
 		r.wantEvents(30)
 		if c := r.store.Checkpoint(); !strings.HasPrefix(c.Cursor, "c+30/") || c.Events != 30 || c.Pages != 3 {
-			r.t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events, c.Pages)
+			r.t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events,
+				c.Pages)
 		}
 		if n := strings.Count(r.log.String(), "level=ERROR"); n > 1 {
 			r.t.Errorf("it is said %d times", n)
@@ -33,7 +33,7 @@ func TestPageRefused(t *testing.T) {
 	})
 }
 
-// A page of an overlap that was refused is compared with the topic anew: events
+// A refused page of an overlap is compared with the topic again from the start: events
 // without ids match once for each copy.
 func TestPageRefusedInOverlap(t *testing.T) {
 	t.Parallel()

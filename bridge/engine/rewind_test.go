@@ -20,12 +20,13 @@ import (
 func (r *harness) wantMarked(want int, when string) {
 	r.t.Helper()
 	if got := int(r.again.Swap(0)); got != want {
-		r.t.Errorf("%s: %d events are marked as published again, want %d; the topic holds %d records", when, got, want, len(r.values()))
+		r.t.Errorf("%s: %d events are marked as published again, want %d; the topic holds %d records", when, got, want,
+			len(r.values()))
 	}
 }
 
-// Whatever was published before is marked: on the last page too, after several
-// moves, from the beginning, and by a process that has not published it.
+// All events that were published before are marked: on the last page too, after several
+// moves, from the beginning, and by a process that has not published them.
 func TestRewindMarksAll(t *testing.T) {
 	t.Parallel()
 	for _, end := range bridgetest.Ends {
@@ -58,8 +59,8 @@ func TestRewindMarksAll(t *testing.T) {
 	}
 }
 
-// An API that hands out new cursors, lists an event late on an old page, and
-// has deleted others: what is marked was published all the same, and no more.
+// An API hands out new cursors, lists an event late on an old page, and has deleted others.
+// Only events that were published before are marked.
 func TestRewindMarksNoNews(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
@@ -87,7 +88,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 	})
 }
 
-// Where the topic cannot be read back, or was made anew, nothing is marked.
+// If the topic cannot be read back, or was recreated, no event is marked.
 func TestRewindMarksNothingUnknown(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *harness) {
@@ -107,7 +108,7 @@ func (unreadableTopic) PartialIndex(context.Context, time.Time, bridge.SourceIde
 	return nil, errors.New("not authorized")
 }
 
-// replacedMeanwhile is a sink whose stream somebody replaces before a publish.
+// replacedMeanwhile is a sink whose stream another process replaces before a publish.
 type replacedMeanwhile struct {
 	bridge.Sink
 	at      bridge.Version
@@ -121,8 +122,8 @@ func (s replacedMeanwhile) Publish(ctx context.Context, b bridge.Batch) (bridge.
 	return s.Sink.Publish(ctx, b)
 }
 
-// Everything is deleted during a rewind, and another process begins the stream
-// anew and rewinds it as far: what the first one knows of the topic is void.
+// During a rewind everything is deleted, and another process begins the stream again and
+// rewinds it as far. What the first process knows of the topic then counts no more.
 func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
@@ -153,14 +154,15 @@ func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
 	})
 }
 
-// Whatever an operator and the processes do, no event is marked that was not
-// published before (the harness's sink checks that), and exactly once every other
-// one is.
+// With any actions of an operator and of the processes, no event is marked that was not
+// published before (the harness's sink checks that). In exactly-once mode every other
+// event is marked.
 func TestRewindsMarkedAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
-		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0, Latency: 5 * time.Millisecond}
+		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0,
+			Latency: 5 * time.Millisecond}
 		exactRow(t, fmt.Sprintf("%d %s", seed, x.End), x, func(r *harness) {
 			r.start()
 			for i := range 12 {
@@ -178,7 +180,8 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 				case 2:
 					r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
 				case 3:
-					r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
+					r.command(fmt.Sprint("entry", i),
+						bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
 				}
 			}
 			r.after(time.Minute)

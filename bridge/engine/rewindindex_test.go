@@ -27,7 +27,7 @@ func TestMarksAreReadBetweenBatches(t *testing.T) {
 	}
 }
 
-// topicsOnly is a sink that is asked for its topics.
+// topicsOnly is a sink that has only topics.
 type topicsOnly struct {
 	bridge.Sink
 	id string

@@ -8,21 +8,21 @@ import (
 
 // run is what this process has done since Run was called.
 type run struct {
-	began             int64               // cp.Events when it began, -1 before
-	ended             string              // why it is over
-	endedEmpty        int                 // empty pages in a row that ended it, 0 if something else did
+	began             int64               // Checkpoint.Events at the first session, -1 before
+	ended             string              // why the run ended, empty before
+	endedEmpty        int                 // consecutive empty pages that ended it, 0 if something else did
 	committed         time.Time           // the last commit
-	busy              time.Time           // the last one that was no heartbeat
-	seenIDs           map[string]struct{} // change ids of checkpoints we adopted
+	busy              time.Time           // the last commit that was no heartbeat
+	seenIDs           map[string]struct{} // change ids of checkpoints that this process adopted
 	contract          bridge.Contract
 	totals            totals
-	deadLettersLogged time.Time // when dead letters were last warned about
-	sharedLogged      time.Time // when items of one id were last warned about
-	keylessLogged     bool      // that no event has a key
-	fullLogged        time.Time // when a full last page was last warned about
+	deadLettersLogged time.Time // the last warning about dead letters
+	sharedLogged      time.Time // the last warning about items with one id
+	keylessLogged     bool      // the warning that no event has a key was logged
+	fullLogged        time.Time // the last warning about a full last page
 }
 
-// limitReached returns the limit that c reaches, or "".
+// limitReached returns the hint of the limit that c reaches, or "".
 func (r *run) limitReached(l Limits, c bridge.Checkpoint) bridge.Hint {
 	switch {
 	case l.MaxEvents > 0 && c.Events-r.began >= l.MaxEvents:

@@ -72,7 +72,8 @@ func TestSharedIDAfterALoss(t *testing.T) {
 		serve(map[string]string{"": `{"items":[` + one + `],"nextCursor":null}`})
 		r.startFor(time.Minute)
 		kept := len(r.topic.Kept())
-		serve(map[string]string{"": `{"items":[` + one + `],"nextCursor":"c"}`, "c": `{"items":[` + two + `],"nextCursor":null}`})
+		serve(map[string]string{"": `{"items":[` + one + `],"nextCursor":"c"}`, "c": `{"items":[` + two +
+			`],"nextCursor":null}`})
 		r.after(time.Minute)
 		r.topic.Forget("events", len(r.topic.Kept())-kept)
 		serve(map[string]string{"": `{"items":[` + one + `,` + two + `],"nextCursor":null}`}) // a larger page

@@ -59,10 +59,10 @@ func (e *Engine) knownRequest(ctx context.Context, c bridge.Checkpoint) (bridge.
 	return before.Origin.Request, err
 }
 
-// identify learns from a page, before it is trimmed, whether the request of the
-// settings leads to the stream's own list, where that is not known yet. A page
-// proves it by an item that was published before. A page that only leads on
-// proves as much where there is no earlier request.
+// identify learns from a page, before it is trimmed, whether the request of the settings
+// lists the stream's own export, if that is not known yet. A page with an item that was
+// published before proves it. If no earlier request is known, any page that names a next
+// one proves it too.
 func (s *session) identify(p *bridge.Page, at *position.Position) error {
 	want := s.e.cfg.Origin.Request
 	if s.request == want || !want.Known() || at.Origin.Request == want {
@@ -90,9 +90,8 @@ func (s *session) identify(p *bridge.Page, at *position.Position) error {
 	return nil
 }
 
-// validateSource says why a reset leads to another list, or nothing. A command
-// without a bridge runs with the settings of its own machine, which decide
-// nothing.
+// validateSource returns why a reset leads to another list, or "". Apply runs with the
+// settings of a command's machine, which decide nothing.
 func (j *judge) validateSource(cmd bridge.Command) string {
 	ours := j.e.cfg.Origin.Request
 	if !j.e.applying && ours.Known() {

@@ -57,7 +57,8 @@ func TestRequestChanged(t *testing.T) {
 		}
 		at := r.store.Checkpoint()
 		stay := stay(at)
-		if a := r.command("r1", stay); a.Applied || !strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
+		if a := r.command("r1", stay); a.Applied ||
+			!strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
 			r.t.Errorf("a reset that names nothing is answered %+v", a)
 		}
 		if a := r.accept("r2", stay, "12345678"); a.Applied {
@@ -169,7 +170,8 @@ func TestRequestInHistory(t *testing.T) {
 // lostHistory is a history that cannot be asked.
 type lostHistory struct{ bridge.History }
 
-func (lostHistory) Before(context.Context, bridge.Checkpoint, func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (lostHistory) Before(context.Context, bridge.Checkpoint,
+	func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	return bridge.Checkpoint{}, errors.New("connection refused")
 }
 
@@ -296,8 +298,8 @@ func (r *harness) applyElsewhere(request bridge.Fingerprint, id string, kind bri
 	r.cfg.Origin.Request = ours
 }
 
-// A command without a bridge runs with the settings of its own machine, which
-// become nobody's: it keeps the stream's request, or notes what it accepts.
+// A command without a bridge runs with the settings of its own machine. They do not become
+// the stream's: the command keeps the stream's request, or records the accepted one.
 func TestApplyElsewhere(t *testing.T) {
 	exactBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Origin.Request = request("a", "one")
@@ -340,8 +342,8 @@ func TestAcceptanceWaits(t *testing.T) {
 	}
 }
 
-// A command without a bridge leaves a stream that nothing was read of to the settings of
-// the bridge, whoever has begun it.
+// A command without a bridge leaves an unread stream to the settings of the bridge, even if
+// the command has begun the stream.
 func TestApplyElsewhereFirst(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"nothing is there": false, "the start is there": true} {

@@ -125,7 +125,8 @@ func TestSameCursorByChance(t *testing.T) {
 			fmt.Sscanf(at.Cursor, "e%d", &n)
 			switch {
 			case at.Cursor == "":
-				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`, time.Now().UnixMilli())}
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`,
+					time.Now().UnixMilli())}
 			case n == 50 && chance.CompareAndSwap(false, true):
 				return answer("e50")
 			}
@@ -212,8 +213,7 @@ func TestCycleOverRestarts(t *testing.T) {
 	})
 }
 
-// What an operator goes back to is no cycle, nor is a pause, whoever runs the
-// stream next.
+// A rewind is no cycle, nor is a pause, in the same process and in another one.
 func TestRewindIsNoCycle(t *testing.T) {
 	bubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.follow(100, 5*time.Second)
@@ -229,8 +229,8 @@ func TestRewindIsNoCycle(t *testing.T) {
 	})
 }
 
-// Empty pages end a bounded run only where the API has never marked the end of its
-// results, and then the run says so.
+// Empty pages end a bounded run only if the API has never marked the end of its results,
+// and the run then reports it.
 func TestEmptyPagesEnd(t *testing.T) {
 	t.Parallel()
 	end := func(string) string { return "" }
@@ -259,7 +259,8 @@ func TestEmptyPagesEnd(t *testing.T) {
 			}
 			r.mustRun()
 			if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
-				r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
+				r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended,
+					c.events, c.cut)
 			}
 			requests, ended := r.source.Requests(), r.bridge.Status().Ended
 			r.mustRun()

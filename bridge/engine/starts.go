@@ -12,21 +12,19 @@ const (
 	// four connections: 1,000 at once would exceed the descriptors of a process, and run
 	// into time-outs of each other.
 	mostStarts = 16
-	// slowStart is how long a session that begins counts. Those that wait for one
-	// partition, or for a transaction that another producer left open, do not hold up the
-	// others for longer.
+	// slowStart is how long a beginning session counts. A session that waits for a
+	// partition, or for another producer's open transaction, delays the others no longer.
 	slowStart = 2 * time.Second
 )
 
-// Starts bounds how many streams of a process begin a session at a time. Those that wait
-// come in turn, for as long as it takes.
+// Starts bounds how many streams of a process begin a session at a time. The others wait,
+// in turn and without a limit.
 type Starts struct{ slots chan struct{} }
 
 // NewStarts returns the Starts for the streams of a process.
 func NewStarts() *Starts { return &Starts{make(chan struct{}, mostStarts)} }
 
-// begin waits for the stream's turn, whose end must be called. A nil Starts bounds
-// nothing.
+// begin waits for the stream's turn. The caller calls end. A nil Starts bounds nothing.
 func (s *Starts) begin(ctx context.Context) (end func(), err error) {
 	if s == nil {
 		return func() {}, nil

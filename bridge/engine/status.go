@@ -16,7 +16,7 @@ type totals struct {
 
 const rateSeconds = 10
 
-// rate counts events by second, for an average over the last ten, and notes
+// rate counts events by second, for an average over the last ten seconds, and notes
 // the position.
 type rate struct {
 	second   [rateSeconds + 1]int64
@@ -34,9 +34,9 @@ func (r *rate) add(now time.Time, events int, position int64) {
 	r.position[i] = position
 }
 
-// over returns the events a second over the last ten whole seconds; and pace, how
-// many seconds the position moved in one, from the first to the last commit of
-// that time: 0 where there are not two.
+// over returns the events per second over the last ten whole seconds, and the pace: the
+// seconds by which the position moved per second, between the first and the last commit
+// of that time. The pace is 0 without two commits.
 func (r *rate) over(now time.Time) (perSecond, pace float64) {
 	var first, last, from, to int64
 	for i, second := range r.second {

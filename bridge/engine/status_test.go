@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// The pace is how fast the position moves, whatever is committed in between.
+// The pace is how fast the position moves, by the first and the last commit.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
@@ -19,15 +19,16 @@ func TestPace(t *testing.T) {
 		after     time.Duration
 		want      float64
 	}{
-		"nothing":                {nil, 0, 0},
-		"one":                    {[]int64{100}, 0, 0},
-		"as fast as time":        {[]int64{100, 101, 102}, 0, 1},
-		"catches up":             {[]int64{100, 160, 220}, 0, 60},
-		"a gap":                  {[]int64{100, 0, 0, 130}, 0, 10},
-		"went back":              {[]int64{1000, 1010, 100}, 0, 0},
-		"long ago":               {[]int64{100, 160}, time.Minute, 0},
-		"more than ten seconds":  {[]int64{1, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110}, 0, 1},
-		"the ring has turned":    {[]int64{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37}, 0, 2},
+		"nothing":               {nil, 0, 0},
+		"one":                   {[]int64{100}, 0, 0},
+		"as fast as time":       {[]int64{100, 101, 102}, 0, 1},
+		"catches up":            {[]int64{100, 160, 220}, 0, 60},
+		"a gap":                 {[]int64{100, 0, 0, 130}, 0, 10},
+		"went back":             {[]int64{1000, 1010, 100}, 0, 0},
+		"long ago":              {[]int64{100, 160}, time.Minute, 0},
+		"more than ten seconds": {[]int64{1, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110}, 0, 1},
+		"the ring has turned": {[]int64{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35,
+			37}, 0, 2},
 		"only unknown positions": {[]int64{0, 0}, 0, 0},
 	} {
 		var r rate
@@ -75,8 +76,8 @@ func TestCaughtUpSince(t *testing.T) {
 	})
 }
 
-// Who stands by does not ask the API, and must not wait for it for ever because
-// it was away at the end of the last ownership.
+// A standby does not use the API. It must not show the API as down for ever because the API
+// was down at the end of the last ownership.
 func TestStandbySuffersNoSource(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// stream is the stream as this process knows it, and how checkpoints of it become
-// durable. The commit loop owns all of it; the comments say how long each part lasts.
+// stream is the state of the stream in this process; its methods make checkpoints
+// durable. Owned by the commit loop. The comments say how long each part lasts.
 type stream struct {
 	e   *Engine
 	log *slog.Logger
@@ -22,22 +22,22 @@ type stream struct {
 	sizer     sizer                                    // as long as Run
 	incidents incidents                                // as long as Run
 	mirror    *mirror                                  // of the ownership
-	away      func(retry time.Time, why *bridge.Fault) // says that the store is not reached
+	away      func(retry time.Time, why *bridge.Fault) // called while the store is unreachable
 }
 
 // advanceRetryMax is the longest wait between two tries to reach the store.
 const advanceRetryMax = 5 * time.Second
 
-// nextCheckpoint is the checkpoint of the next commit, in this epoch.
+// nextCheckpoint returns the checkpoint of the next commit in this epoch.
 func (s *stream) nextCheckpoint(kind bridge.Kind) bridge.Checkpoint {
 	c := s.session.stamp(s.at.Checkpoint, kind, s.committed.Version.Next())
 	c.MarksEnd = s.at.KnowsEnd(&s.e.rules)
 	return c
 }
 
-// worthCommit reports whether at is worth a commit: it has events, ended a
-// window or an overlap, saw for the first time how the API marks its end, or moved
-// over empty pages long after the last commit.
+// worthCommit reports whether a batch and the position after it are worth a commit:
+// the batch has events, a window or an overlap ended, the API marked its end for the
+// first time, or the cursor moved over empty pages long after the last commit.
 func (s *stream) worthCommit(b batch) bool {
 	at, was, since := &s.at, &s.committed, time.Since(s.run.committed)
 	switch {
@@ -52,7 +52,7 @@ func (s *stream) worthCommit(b batch) bool {
 	case at.Continues(&s.e.rules):
 		return at.Cursor != was.Cursor && since >= emptyCommit
 	}
-	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may bring another
+	return at.Cursor != was.Cursor && since >= heartbeatInterval // each poll may bring another cursor
 }
 
 // heartbeatDue is when the next heartbeat is due.
@@ -64,9 +64,9 @@ func (s *stream) heartbeatDue() time.Time {
 	return s.run.committed.Add(wait)
 }
 
-// publish commits a batch that has so many pages.
+// publish has the sink commit a batch. pages is how many pages the batch has.
 func (s *stream) publish(ctx context.Context, batch bridge.Batch, pages int) (bridge.Receipt, error) {
-	if err := batch.Checkpoint.Validate(); err != nil { // no session could go on from it
+	if err := batch.Checkpoint.Validate(); err != nil { // no session could resume from it
 		return bridge.Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version,
 			bridge.ErrForeign, err))}
 	}
@@ -160,9 +160,9 @@ func foreign(err error) *bridge.Fault {
 		HintCode: bridge.HintForeign}
 }
 
-// storeCheckpoint advances the store from from to the checkpoint just
-// published. In at-least-once mode this is the commit itself, in exactly-once mode
-// the mirror writes a copy.
+// storeCheckpoint moves the store from one checkpoint to the one just published. In
+// at-least-once mode this is the commit. In exactly-once mode the mirror writes a copy
+// later.
 func (s *stream) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
 	if s.e.cfg.exactlyOnce() {
 		s.mirror.offer(next)
@@ -171,8 +171,8 @@ func (s *stream) storeCheckpoint(ctx context.Context, from, next bridge.Checkpoi
 	return s.advance(ctx, from, next)
 }
 
-// commitCheckpoint makes a checkpoint without events durable, where the delivery mode
-// has its truth. from is what the store holds.
+// commitCheckpoint makes a checkpoint without events durable in the sink and in the
+// store, which holds from.
 func (s *stream) commitCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
 	if _, err := s.publish(ctx, bridge.Batch{Checkpoint: next, From: s.committed.Checkpoint}, 0); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (s *stream) commitCheckpoint(ctx context.Context, from, next bridge.Checkpo
 	return s.storeCheckpoint(ctx, from, next)
 }
 
-// adopt makes a durable checkpoint, and what was remembered on the way to it,
-// the state that everything goes on from.
+// adopt makes a durable checkpoint the committed position, with what at remembers
+// beside it.
 func (s *stream) adopt(c bridge.Checkpoint) {
 	s.at.Checkpoint = c
 	s.stale, s.rival = false, bridge.Checkpoint{}
@@ -197,7 +197,7 @@ func (s *stream) adopt(c bridge.Checkpoint) {
 
 // rejoin adopts a checkpoint that may come from another process.
 func (s *stream) rejoin(c bridge.Checkpoint) {
-	// who began it may have accepted another topic
+	// the process that began the epoch may have accepted another topic
 	if c.Epoch != s.committed.Epoch || c.ChangeID() != s.committed.ChangeID() {
 		s.forgetMarks()
 	}

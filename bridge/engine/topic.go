@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
-	"exportbridge/bridge"
 	"fmt"
 	"slices"
+
+	"exportbridge/bridge"
 )
 
 // checkTopics compares the topics with the checkpoint before anything is
@@ -30,7 +31,7 @@ func (s *stream) checkTopics(ctx context.Context) error {
 	}
 	for i := range found {
 		if was := bridge.FindTopic(s.committed.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			s.forgetMarks() // it was of another topic
+			s.forgetMarks() // they are of another topic
 		}
 	}
 	s.session.topics = s.session.carryOver(s.committed.Topics, found, s.committed.Version)

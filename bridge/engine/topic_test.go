@@ -103,8 +103,8 @@ func TestTopicAccepted(t *testing.T) {
 	}
 }
 
-// steer has the command applied by the running bridge, or by one of its own and then
-// starts a bridge.
+// steer has the running bridge apply the command, or applies it without a bridge and then
+// starts one.
 func (r *harness) steer(cmd bridge.Command, running bool) {
 	r.t.Helper()
 	if running {
@@ -154,8 +154,7 @@ func TestTopicWithoutIDAfterAcceptedLoss(t *testing.T) {
 	})
 }
 
-// replacing is a sink whose topic is made again when the session has begun and
-// asks for it, once.
+// replacing is a sink whose topic is recreated, once, when a session asks for its topics.
 type replacing struct {
 	bridge.Sink
 	topic *bridgetest.Topic
@@ -231,8 +230,8 @@ func TestTopicCutOffWithoutID(t *testing.T) {
 	})
 }
 
-// TestTopicAcceptedByAnotherDuringRewind: what a process knows the topic to hold
-// counts no more when somebody else has accepted another topic.
+// TestTopicAcceptedByAnotherDuringRewind: the marks that a process has read count no more
+// once another process has accepted another topic.
 func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
 	bubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
 		r.follow(30, time.Minute)
@@ -258,9 +257,9 @@ func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
 	})
 }
 
-// TestTopicBlockedAnswersWhoKnowsMore: a command for a later epoch makes the
-// stream look whether it was moved; that it is blocked all the same is no reason
-// not to answer, which would keep out every other command.
+// TestTopicBlockedAnswersWhoKnowsMore: a command for a later epoch makes the stream look
+// whether it was moved. A stream that is then still blocked must answer the command, which
+// would otherwise keep out every other command.
 func TestTopicBlockedAnswersWhoKnowsMore(t *testing.T) {
 	t.Parallel()
 	inTopic(t, func(r *harness) {
@@ -335,8 +334,7 @@ func (r *harness) rewrite(c bridge.Checkpoint) {
 	r.store.Put(raw)
 }
 
-// TestTopicGrows: the order per key changes, which is said and counted once and
-// kept.
+// TestTopicGrows: the order per key changes, which is logged and counted once, and recorded.
 func TestTopicGrows(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
@@ -375,7 +373,8 @@ func TestTopicMovedByOneReset(t *testing.T) {
 		inTopic(t, func(r *harness) {
 			r.end()
 			old := r.store.Checkpoint()
-			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30, KeepsAll: true}}
+			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30,
+				KeepsAll: true}}
 			r.rewrite(old)
 			r.topic.Recreate()
 			r.cfg.Topic = "events"
@@ -391,8 +390,8 @@ func TestTopicMovedByOneReset(t *testing.T) {
 	}
 }
 
-// TestTopicLostIsSaidThoughReset: a reset that comes before anybody heard of the
-// loss accepts it, and the loss is said and counted all the same.
+// TestTopicLostIsSaidThoughReset: a reset that comes before the loss was reported accepts
+// it. The loss is still logged and counted.
 func TestTopicLostIsSaidThoughReset(t *testing.T) {
 	t.Parallel()
 	inTopic(t, func(r *harness) {
@@ -421,24 +420,41 @@ func TestTopicsLost(t *testing.T) {
 		found []bridge.TopicState
 		lost  string
 	}{
-		"as before":                      {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
-		"more":                           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
-		"another id":                     {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters}, "topic events was deleted"},
-		"another id, after a rewind":     {bridge.Checkpoint{Topics: known}, []bridge.TopicState{with(events, fresh), letters}, "topic events was deleted"},
-		"a server without ids":           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID = "" }), letters}, ""},
-		"letters made again":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, "topic dlq was deleted"},
-		"letters deleted":                {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, func(s *bridge.TopicState) { s.Start = 10 })}, ""},
-		"letters not in use":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events}, ""},
-		"letters new":                    {bridge.Checkpoint{Topics: known[:1], Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, ""},
-		"nothing published yet":          {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}}, []bridge.TopicState{with(events, fresh)}, ""},
-		"killed after the first commit":  {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}, Events: 5}, []bridge.TopicState{with(events, fresh)}, "topic events was deleted"},
-		"another topic by configuration": {bridge.Checkpoint{Topics: known, Events: 50, Topic: "events"}, []bridge.TopicState{{Name: "other", ID: "c"}}, ""},
-		"old, empty":                     {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh)}, "always been empty"},
-		"old, full":                      {bridge.Checkpoint{Events: 50}, []bridge.TopicState{events}, ""},
-		"old, all of it dead letters":    {bridge.Checkpoint{Events: 10}, []bridge.TopicState{with(events, fresh), letters}, ""},
-		"old, some of it dead letters":   {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh), letters}, "always been empty"},
-		"old, nothing published":         {bridge.Checkpoint{}, []bridge.TopicState{with(events, fresh)}, ""},
-		"a purge, then for ever":         {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.KeepsAll = false })}, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.Start = 90 })}, ""},
+		"as before": {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
+		"more": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
+		"another id": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters},
+			"topic events was deleted"},
+		"another id, after a rewind": {bridge.Checkpoint{Topics: known},
+			[]bridge.TopicState{with(events, fresh), letters}, "topic events was deleted"},
+		"a server without ids": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID = "" }), letters}, ""},
+		"letters made again": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{events, with(letters, fresh)}, "topic dlq was deleted"},
+		"letters deleted": {bridge.Checkpoint{Topics: known, Events: 50},
+			[]bridge.TopicState{events, with(letters, func(s *bridge.TopicState) { s.Start = 10 })}, ""},
+		"letters not in use": {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events}, ""},
+		"letters new": {bridge.Checkpoint{Topics: known[:1], Events: 50},
+			[]bridge.TopicState{events, with(letters, fresh)}, ""},
+		"nothing published yet": {bridge.Checkpoint{Topics: []bridge.TopicState{with(events,
+			func(s *bridge.TopicState) { s.End = 0 })}}, []bridge.TopicState{with(events, fresh)}, ""},
+		"killed after the first commit": {bridge.Checkpoint{Topics: []bridge.TopicState{with(events,
+			func(s *bridge.TopicState) { s.End = 0 })}, Events: 5}, []bridge.TopicState{with(events, fresh)},
+			"topic events was deleted"},
+		"another topic by configuration": {bridge.Checkpoint{Topics: known, Events: 50, Topic: "events"},
+			[]bridge.TopicState{{Name: "other", ID: "c"}}, ""},
+		"old, empty": {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh)},
+			"always been empty"},
+		"old, full": {bridge.Checkpoint{Events: 50}, []bridge.TopicState{events}, ""},
+		"old, all of it dead letters": {bridge.Checkpoint{Events: 10}, []bridge.TopicState{with(events, fresh), letters},
+			""},
+		"old, some of it dead letters": {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh), letters},
+			"always been empty"},
+		"old, nothing published": {bridge.Checkpoint{}, []bridge.TopicState{with(events, fresh)}, ""},
+		"a purge, then for ever": {bridge.Checkpoint{Topics: []bridge.TopicState{with(events,
+			func(s *bridge.TopicState) { s.KeepsAll = false })}, Events: 50},
+			[]bridge.TopicState{with(events, func(s *bridge.TopicState) { s.Start = 90 })}, ""},
 	} {
 		got := ""
 		if fault := bridge.TopicsLost(c.have, c.found); fault != nil {
@@ -450,8 +466,8 @@ func TestTopicsLost(t *testing.T) {
 	}
 }
 
-// TestTopicAcceptedWithAnotherMode: a reset without a bridge accepts a topic that
-// was made again although the delivery has changed too.
+// TestTopicAcceptedWithAnotherMode: a reset without a bridge accepts a recreated topic, even
+// if the delivery mode has changed too.
 func TestTopicAcceptedWithAnotherMode(t *testing.T) {
 	t.Parallel()
 	inTopic(t, func(r *harness) {

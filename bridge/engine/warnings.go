@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge/engine/position"
 )
 
-// warnings are the reasons to doubt that all is well with a stream that runs.
+// warnings returns the reasons to doubt that a running stream publishes all it should.
 func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 	warn := func(code, text string, hint bridge.Hint) {
 		all = append(all, bridge.Warning{Code: code, Text: text, Hint: c.words(hint)})
@@ -38,7 +38,7 @@ func (s *progress) warnings(c *Config, t *totals) (all []bridge.Warning) {
 	return all
 }
 
-// keylessFrom is how many events without a key are no chance.
+// keylessFrom is how many events without a key are no coincidence.
 const keylessFrom = 100
 
 // missKeys reports whether events should have a key, and none of this run has one.
@@ -46,7 +46,7 @@ func (t *totals) missKeys(pointer string) bool {
 	return pointer != "" && t.keyless >= keylessFrom && t.keyless >= t.published
 }
 
-// startSlack is how far a start may be ahead of the API's clock: "now" is by ours.
+// startSlack is how far a start may be ahead of the API's clock: "now" is by our clock.
 const startSlack = time.Minute
 
 // doubtfulEnd is the warning of a last page that may not be the end, or nil.

@@ -9,9 +9,9 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// TestUnreadCursor: a first page with what looks like a next cursor is not the end of
-// the results. The stream says so, its position stays at its last event, and nothing
-// takes it for drained.
+// TestUnreadCursor: a first page with a part that looks like a next cursor is not the end of
+// the results. The stream warns, its position stays at its last event, and the stream does
+// not count as drained.
 func TestUnreadCursor(t *testing.T) {
 	bubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		event := time.Now().Add(-time.Hour)
@@ -20,7 +20,8 @@ func TestUnreadCursor(t *testing.T) {
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page, Unread: unread} })
 		r.startFor(time.Minute)
 		s := r.bridge.Status()
-		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || s.Warnings[0].Hint != unread.Hint || !s.EndDoubtful() {
+		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || s.Warnings[0].Hint != unread.Hint ||
+			!s.EndDoubtful() {
 			t.Errorf("warnings %+v", s.Warnings)
 		}
 		if got := s.Position; got.UnixMilli() != event.UnixMilli() {
@@ -66,7 +67,8 @@ func TestKeyless(t *testing.T) {
 		keyed   bool
 		warns   bool
 	}{
-		"matches nothing": {"/tenant", 150, false, true}, "few": {"/tenant", 5, false, false}, "matches some": {"/tenant", 150, true, false}, "no key wanted": {"", 150, false, false},
+		"matches nothing": {"/tenant", 150, false, true}, "few": {"/tenant", 5, false, false},
+		"matches some": {"/tenant", 150, true, false}, "no key wanted": {"", 150, false, false},
 	} {
 		row(t, name, bridgetest.Export{PageSize: 1000}, func(r *harness) {
 			r.cfg.KeyPointer = tc.pointer
@@ -82,7 +84,8 @@ func TestKeyless(t *testing.T) {
 			r.source.Serve(func(bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page} })
 			r.startFor(time.Minute)
 			s := r.bridge.Status()
-			if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns || s.EndDoubtful() {
+			if warned := len(s.Warnings) == 1 && s.Warnings[0].Code == bridge.WarningKeyless; warned != tc.warns ||
+				s.EndDoubtful() {
 				r.t.Errorf("warnings %+v", s.Warnings)
 			}
 		})

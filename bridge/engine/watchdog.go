@@ -10,8 +10,8 @@ import (
 // stalledAfter is how long the commit loop may work without a wait.
 const stalledAfter = time.Minute
 
-// watchdog notices a commit loop that hangs, and a Source. The loop tells it before
-// and after each wait; anybody may ask.
+// watchdog notices a commit loop or a Source that hangs. The loop marks the begin and the
+// end of each wait; alive may be called concurrently.
 type watchdog struct {
 	// workingSince is when the loop left its last wait, in milliseconds since
 	// the epoch; 0 while it waits for an input or a port.

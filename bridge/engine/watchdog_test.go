@@ -51,7 +51,10 @@ func TestAlive(t *testing.T) {
 // blank is a Source that returns nothing, and no error.
 type blank struct{ *bridgetest.Source }
 
-func (blank) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, nil } //nolint:nilnil // the mistake
+func (blank) Fetch(context.Context,
+	bridge.Position) (*bridge.Page, error) {
+	return nil, nil
+} //nolint:nilnil // the mistake
 
 func TestNoPageAndNoError(t *testing.T) {
 	bubble(t, bridgetest.Export{}, func(r *harness) {

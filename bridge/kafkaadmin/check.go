@@ -43,7 +43,8 @@ const (
 	checkTimeout = 15 * time.Second
 	// pingTimeout bounds the request to one broker.
 	pingTimeout = 4 * time.Second
-	// A coordinator that is not available yet is asked again for a while.
+	// coordinatorPatience is how long a coordinator that is not available yet is asked
+	// again.
 	coordinatorPatience = 5 * time.Second
 	coordinatorRetry    = 200 * time.Millisecond
 )
@@ -302,7 +303,7 @@ func (c *check) jobs() {
 func (c *check) transactions(ctx context.Context) {
 	id := c.Rights.TransactionalID
 	err := findCoordinator(ctx, c.client, id)
-	// A new cluster makes its topic of transactions when it is first asked.
+	// A new cluster creates its topic of transactions at the first such request.
 	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
 		bridge.Sleep(ctx, coordinatorRetry)
 		err = findCoordinator(ctx, c.client, id)

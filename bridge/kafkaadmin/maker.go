@@ -54,7 +54,7 @@ func (m *maker) wanted(name string, replicas int) PlannedTopic {
 		t.Configs = map[string]string{"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(millis, 10)}
 	}
 	if replicas >= 3 {
-		t.Configs["min.insync.replicas"] = "2" // one broker may be away, and no record is on one disk only
+		t.Configs["min.insync.replicas"] = "2" // one broker may be down, and each record is on two disks
 	}
 	return t
 }
@@ -64,7 +64,7 @@ func (m *maker) wanted(name string, replicas int) PlannedTopic {
 const compactionLag = 7 * 24 * time.Hour
 
 // checkpointConfigs are the settings of a checkpoint topic. Small, short-lived
-// segments keep it compacted: a start reads what is not compacted.
+// segments keep it compacted: each start of a session reads the part that is not.
 func checkpointConfigs() map[string]string {
 	return map[string]string{
 		"cleanup.policy":            "compact",
@@ -229,7 +229,7 @@ func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (
 	}
 	own := make(map[string]string)
 	for _, c := range described.Configs {
-		// Which replicas are throttled is about the partitions of that topic.
+		// The settings of throttled replicas name partitions of that topic.
 		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil &&
 			!strings.HasSuffix(c.Key, "throttled.replicas") {
 			own[c.Key] = *c.Value

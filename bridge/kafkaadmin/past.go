@@ -9,7 +9,7 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Past is what shows that a stream has published.
+// Past has the functions that show whether a stream has published.
 type Past struct {
 	// Newest returns the newest checkpoint of the stream, or
 	// bridge.ErrNoCheckpoint. Holds reports whether the topics hold records of it.
@@ -44,7 +44,7 @@ func (p *Past) vanished(
 	return gone, nil
 }
 
-// vanishedError is the fault of such a topic.
+// vanishedError returns the fault of a vanished topic.
 func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
 	return s.Advise(&bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
@@ -58,7 +58,7 @@ func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault 
 // hide that.
 func (s *Stream) checkpointsLost(ctx context.Context) error {
 	holds, err := s.Past.Holds(ctx)
-	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
+	if err != nil && !kafkaclient.IsMissing(err) { // the event topic may be missing too
 		return err
 	}
 	if holds {

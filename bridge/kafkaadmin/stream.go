@@ -15,24 +15,24 @@ type Stream struct {
 	// Name is the stream's name, Topics are its topics.
 	Name   string
 	Topics kafkaclient.Topics
-	// Rights are what the stream uses beside its topics, Past is what shows that it
-	// has published.
+	// Rights are what the stream uses beside its topics, Past shows whether it has
+	// published.
 	Rights Rights
 	Past   Past
-	// Exactly: events and checkpoints share transactions.
+	// Exactly is set if events and checkpoints share transactions.
 	Exactly bool
-	// PublishTime: records carry the publish time. StopExpired: an event whose
+	// PublishTime is set if records have the publish time, StopExpired if an event whose
 	// time the topic would not retain stops the stream.
 	PublishTime, StopExpired bool
 }
 
 // Ready returns the topics of the stream once they can take its records. It
-// creates missing ones if allowed. Otherwise missing topics, and those that a
-// checkpoint proves existed, are a Permanent fault.
+// creates missing topics if allowed. Otherwise a missing topic, and in any case one that a
+// checkpoint proves existed, is a Permanent fault.
 func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (kafkaclient.Described, error) {
 	if s.CreateTopics {
-		// Before looking twice for what may be missing: a new topic is made
-		// at once, and one that is there after all is no error.
+		// Create first: Find looks twice for a missing topic, and creating a topic that
+		// exists after all is no error.
 		if err := s.createMissing(ctx, client); err != nil {
 			return kafkaclient.Described{}, err
 		}

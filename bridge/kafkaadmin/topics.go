@@ -20,8 +20,8 @@ type TopicPlan struct {
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
-	// Name is the topic's name; Exists tells whether it exists. Role is
-	// "events", "dead letters", "checkpoints" or "jobs".
+	// Name is the topic's name. Role is "events", "dead letters", "checkpoints" or
+	// "jobs".
 	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
@@ -49,11 +49,6 @@ func (p *TopicPlan) Missing() int {
 	return n
 }
 
-// complete reports whether Create has nothing to create.
-func (p *TopicPlan) complete() bool {
-	return !slices.ContainsFunc(p.Topics, func(t PlannedTopic) bool { return !t.Exists })
-}
-
 // shownConfigs are the relevant settings of an existing topic.
 var shownConfigs = []string{
 	"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms",
@@ -71,7 +66,8 @@ func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events,
 		func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
 			plan, err := s.plan(ctx, client)
-			if err != nil || plan.complete() {
+			missing := func(t PlannedTopic) bool { return !t.Exists }
+			if err != nil || !slices.ContainsFunc(plan.Topics, missing) {
 				return plan, err
 			}
 			if err := s.maker(client).create(ctx, plan.Topics); err != nil {

@@ -210,8 +210,8 @@ func TestCheckBounded(t *testing.T) {
 	}
 }
 
-// TestCheckOnNewCluster: the coordinator of transactions is there a moment after
-// it was first asked for.
+// TestCheckOnNewCluster: the coordinator of transactions is available a moment after the first
+// request for it.
 func TestCheckOnNewCluster(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)

@@ -120,7 +120,7 @@ func (c *Config) validateTLS(p *bridge.Problems) {
 }
 
 func (c *Config) validateSASL(p *bridge.Problems) {
-	CheckOneOf(p, "KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
+	p.OneOf("KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms...)
 	if c.SASLMechanism == "" {
 		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME",
 			"or KAFKA_SASL_PASSWORD is set without a mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
@@ -136,12 +136,6 @@ func (c *Config) validateSASL(p *bridge.Problems) {
 			Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password in clear text; set KAFKA_TLS_ENABLED=true, "+
 				"or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
 	}
-}
-
-// CheckOneOf checks that a setting has one of the allowed values.
-func CheckOneOf(p *bridge.Problems, name, value string, allowed []string) {
-	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
-	p.Check(slices.Contains(allowed, value), name, "%q is not one of: %s", value, words)
 }
 
 // CheckTopic checks a topic name by the brokers' rule.

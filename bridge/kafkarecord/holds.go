@@ -26,9 +26,9 @@ const (
 
 // Holds searches the topics, dead letters included, for the stream's header,
 // from the newest record of each partition back to the first. A JSON object
-// without it counts too: BRIDGE_HEADERS may have been none. A missing dead-letter
-// topic holds nothing. Only checkpoints identify a part of a stream: without them it
-// holds nothing.
+// without the header counts too: BRIDGE_HEADERS may have been none. A missing dead-letter
+// topic holds nothing. For a part of a stream the answer is false: only checkpoints tell
+// its records from the stream's.
 //
 // Only a full read of a shared topic proves that it holds nothing. If that
 // takes too long the answer is unknown, a Permanent fault; the next call
@@ -44,7 +44,7 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	defer client.Close()
 	found, limit := false, time.Now().Add(p.LookTime)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-time.Second).Before(limit) {
-		limit = deadline.Add(-time.Second) // to say what it is that takes so long
+		limit = deadline.Add(-time.Second) // so that the error can say what takes so long
 	}
 	for _, topic := range p.cfg.Topics.Published() {
 		if found, err = p.holds(ctx, client, topic, limit); found || err != nil {
@@ -67,7 +67,7 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	return false, client.Explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }
 
-// errOurs ends a search.
+// errOurs ends a search that has found a record of the stream.
 var errOurs = errors.New("a record of the stream")
 
 // searched is the part of a topic without a record of the stream.
@@ -161,8 +161,8 @@ func (c *Config) unreadable(err error, topic string) error {
 	return c.ReadFault(err, topic)
 }
 
-// isOurs reports whether a record is or may be the stream's: a JSON object that does
-// not say whose it is may have been published with BRIDGE_HEADERS=none.
+// isOurs reports whether a record is or may be the stream's: a JSON object without the
+// header of a stream may have been published with BRIDGE_HEADERS=none.
 func (p *Published) isOurs(r *kgo.Record) bool {
 	if r.Attrs.IsControl() {
 		return false

@@ -14,9 +14,9 @@ import (
 // maxPartialIndex is how many events are remembered to mark others: about 30 MB.
 const maxPartialIndex = 500_000
 
-// PartialIndex implements bridge.PublishedEvents. An event is known by
-// its bytes, and by ce_source where its record has one. Without headers there are
-// no marks, and nothing is read.
+// PartialIndex implements bridge.PublishedEvents. It identifies an event by its bytes, and
+// by ce_source if the record has that header. If records have no headers, there are no
+// marks, and PartialIndex reads nothing.
 func (p *Published) PartialIndex(
 	ctx context.Context, from time.Time, source bridge.SourceIdentity,
 ) (bridge.PublishedIndex, error) {
@@ -31,7 +31,7 @@ func (p *Published) PartialIndex(
 	of := p.cfg.Naming.sourcesOf(source)
 	h := newPublishedIndex(false)
 	l := client.Log(p.cfg.Topics.Events, [16]byte{})
-	// A record may have been given the time of its publishing.
+	// A record may have the time of its publishing.
 	spans, err := spansAfter(ctx, l, from.Add(-FutureLimit))
 	if err == nil {
 		err = l.Read(ctx, spans, func(r *kgo.Record) error {

@@ -29,8 +29,8 @@ type Config struct {
 	Stream string
 	Topics kafkaclient.Topics
 	Naming Naming
-	// Unnamed: records have no headers. Part: the stream is a part of another one,
-	// whose records are not its own.
+	// Unnamed is set if records have no headers, Part if the stream is a part of another
+	// stream, whose records are not its own.
 	Unnamed, Part bool
 }
 
@@ -42,7 +42,7 @@ type Published struct {
 	LookTime time.Duration
 
 	cfg Config
-	// searched is where Holds has found nothing, by topic.
+	// searched are the parts of each topic where Holds has found nothing.
 	searched map[string]searched
 }
 
@@ -77,8 +77,8 @@ func (p *Published) Index(
 	return nil, client.Explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), p.cfg.Topics.Events)
 }
 
-// Covers returns the fault of Index if retention has deleted what Index must know since
-// then. It reads nothing.
+// Covers returns the fault of Index if retention has deleted records that Index must read
+// since then. It reads no records.
 func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 	client, err := p.cfg.Open()
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 	return err
 }
 
-// errIndexTooLarge ends the reading of more than can be remembered.
+// errIndexTooLarge ends the reading of more events than memory holds.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
 func (p *Published) buildIndex(
@@ -148,13 +148,13 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	return nil
 }
 
-// spansSince returns the spans of a topic to read for an index. A record may have been
-// given the time of its publishing, which FutureLimit allows for.
+// spansSince returns the spans of a topic to read for an index. They begin FutureLimit
+// earlier: a record may have the time of its publishing.
 func (p *Published) spansSince(
 	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since,
 ) (map[int32]kafkaclient.Span, error) {
 	if since.EndsOnly {
-		return p.spansBehind(ctx, client, l, since.Topics)
+		return p.spansAfterEnds(ctx, client, l, since.Topics)
 	}
 	from := since.Time.Add(-FutureLimit)
 	if from.UnixMilli() < 0 { // brokers refuse it
@@ -194,9 +194,9 @@ func knownEnds(
 	return was.Ends.Offsets(), nil
 }
 
-// spansBehind returns the spans of a topic behind its ends in known, all of it where they
-// are unknown. Dead letters may be deleted once they are handled.
-func (p *Published) spansBehind(
+// spansAfterEnds returns the spans of a topic after its ends in known, or the whole topic if
+// these are unknown. Dead letters may be deleted once they are handled.
+func (p *Published) spansAfterEnds(
 	ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, known []bridge.TopicState,
 ) (map[int32]kafkaclient.Span, error) {
 	bounds, err := l.Bounds(ctx)
@@ -227,8 +227,8 @@ func (p *Published) spansBehind(
 	return spans, nil
 }
 
-// spansAfter returns the spans of a topic from a record time to its current
-// end. Records of open transactions, and those after them, are waited for.
+// spansAfter returns the spans of a topic from a record time to its current end. Reading
+// them waits for open transactions.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
 	starts, err := l.After(ctx, from.UnixMilli())
 	ends, errEnds := l.Ends(ctx)
@@ -252,12 +252,12 @@ func fingerprintOf(value []byte) fingerprint {
 	return fingerprint(sum[:16])
 }
 
-// publishedIndex is what the topics hold, by the bytes of the items: records of any
-// setting of BRIDGE_HEADERS and EXPORT_ITEM_ID have them, and the same id with other
-// bytes is an update.
+// publishedIndex is what the topics hold, by the bytes of the items: records have these
+// under any setting of BRIDGE_HEADERS and EXPORT_ITEM_ID, and the same id with other bytes
+// is an update.
 type publishedIndex struct {
 	// events is how often each item was published, letters how often it is a dead
-	// letter. One in both was a dead letter first and published from that.
+	// letter. An item in both was a dead letter first and was published from that.
 	events, letters map[fingerprint]int32
 	byKey           bool // items are known by their bridge.ItemKey instead
 }
@@ -273,8 +273,8 @@ func (p *publishedIndex) add(r *kgo.Record) {
 	p.events[item]++
 }
 
-// item names the item of a record: keyed is true if it is by its key, which a dead letter
-// with a long id does not have, nor a record without the headers of CloudEvents.
+// item names the item of a record. keyed is true if the name is the item's key. A dead
+// letter with a long id has no key, nor has a record without the headers of CloudEvents.
 func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 	var id, at, spec []byte
 	for i := range r.Headers {
@@ -298,7 +298,7 @@ func (p *publishedIndex) addLetter(r *kgo.Record) {
 	if sub, ok := ReadSubstitute(r); ok && !keyed {
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
-			return // it does not say what it was
+			return // nothing identifies the item
 		}
 		item = fingerprint(sum[:16])
 	}

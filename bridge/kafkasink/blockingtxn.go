@@ -18,15 +18,16 @@ import (
 type blockingTxn struct {
 	producer int64
 	epoch    int16
-	id       string // transactional, empty if it cannot be known
+	id       string // the transactional id, empty if unknown
 }
 
 // errNoBlockingTxn: no open transaction starts at the last stable offset. It
 // may have ended meanwhile.
 var errNoBlockingTxn = errors.New("no open transaction found there")
 
-// explainBlocked finds the transaction that hides the barrier and returns how
-// to end it. It aborts the transaction of one of our streams that has no owner.
+// explainBlocked finds the transaction that hides the barrier, and returns a fault that
+// says how to end it. If it is that of an exportbridge stream without an owner,
+// explainBlocked aborts it.
 func (p *txnProducer) explainBlocked(
 	ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration,
 ) *bridge.Fault {
@@ -85,7 +86,7 @@ func findBlockingTxn(
 	}
 	listed, err := admin.ListTransactions(ctx, []int64{h.producer}, nil)
 	if err != nil {
-		return h, nil //nolint:nilerr // the producer id is enough to end it
+		return h, nil //nolint:nilerr // the producer id is enough to end the transaction
 	}
 	for id, t := range listed {
 		if t.ProducerID == h.producer {
@@ -96,9 +97,9 @@ func findBlockingTxn(
 }
 
 // abortUnowned aborts the transaction of a stream that no process runs, by
-// initializing its transactional id. A running stream does that itself, and
-// taking its id would fence a healthy process. Repairs have no group: one that
-// has blocked others for this long was killed, or learns from its mark that it
+// initializing the stream's transactional id. A running stream ends its transactions
+// itself, and taking its id would fence a healthy process. Repairs have no group: a repair
+// that has blocked others for this long was killed, or learns from its mark that it
 // was fenced and published nothing.
 func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	stream, ours := strings.CutPrefix(h.id, c.CheckpointTopic+".")
@@ -106,7 +107,7 @@ func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 		return nil
 	}
 	other := *c
-	other.Stream, other.job = stream, "" // whatever job it is, its id is in the name
+	other.Stream, other.job = stream, "" // stream includes the job, if any
 	client, err := other.Open((&txnProducer{cfg: &other}).opts()...)
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	case err != nil:
 		return fmt.Errorf("list the processes of stream %s: %w", stream, err)
 	case run:
-		return nil // its time-out ends the transaction in any case
+		return nil // the transaction timeout ends it in any case
 	}
 	if _, _, err := client.ProducerID(ctx); err != nil {
 		return fmt.Errorf("abort the transaction of stream %s, which has no owner: %w", stream, err)

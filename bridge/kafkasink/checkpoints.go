@@ -11,9 +11,9 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// TransactionalID returns the id of the stream's transactions. It is named after the
-// data they protect: two writers of the same checkpoints, or of the same job's marks,
-// always fence each other.
+// TransactionalID returns the transactional id of the stream. It is named after the data
+// that the transactions protect: two writers of the same checkpoints, or of the same job's
+// marks, always fence each other.
 func (c *Config) TransactionalID() string {
 	id := c.CheckpointTopic + "." + c.Stream
 	if c.job != "" {
@@ -27,7 +27,7 @@ func (c *Config) dataKey() string    { return c.Stream }
 func (c *Config) mirrorKey() string  { return c.Stream + "/mirror" }
 func (c *Config) barrierKey() string { return c.scopedKey("barrier") }
 
-// scopedKey is a key beside the checkpoints, of the stream or of a job of it.
+// scopedKey is the key of another record of the stream, or of one of its jobs.
 func (c *Config) scopedKey(name string) string {
 	key := c.Stream + "/" + name
 	if c.job != "" {
@@ -56,7 +56,7 @@ func (c *Config) checkpointRecord(key string, cp *bridge.Checkpoint, topic *kafk
 	return rec, nil
 }
 
-// partition is that of the stream in the checkpoint topic.
+// partition is the stream's partition of the checkpoint topic.
 func (c *Config) partition() int32 { return kafkaclient.CheckpointPartition(c.Stream) }
 
 // ownRecord returns a record for the stream's partition of the checkpoint topic.

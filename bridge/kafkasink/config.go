@@ -31,8 +31,8 @@ type Config struct {
 	// keep the record: its memory is reused.
 	Sampled func(*kgo.Record)
 	// Known, if not nil, returns the stream's checkpoint stored outside of Kafka, or
-	// bridge.ErrNoCheckpoint. It is called when a topic is missing, and after another
-	// error that topic is not created.
+	// bridge.ErrNoCheckpoint. It is called when a topic is missing. After any other error
+	// the topic is not created.
 	Known func(context.Context) (bridge.Checkpoint, error)
 	// TimePointer is where an item's time is, for the messages of dead letters.
 	TimePointer string
@@ -70,19 +70,19 @@ func DefaultConfig() Config {
 	}
 }
 
-// Cluster is what sessions ask of the cluster beside the stream's own records. of is
-// the stream, or its job, whose session asks. It is called concurrently.
+// Cluster tells sessions of the cluster's topics and of the processes of the streams. of
+// is the stream, or the job, of the session. It is called concurrently.
 type Cluster interface {
 	// Ready returns the topics of the stream once they can take its records. It
-	// creates missing ones if that is allowed, and if neither Known nor published
-	// shows that they were lost. Otherwise a missing one is a Permanent fault.
+	// creates missing topics if that is allowed, and if neither Known nor published
+	// shows that they were lost. Otherwise a missing topic is a Permanent fault.
 	Ready(
 		ctx context.Context, client *kafkaclient.Client, of *Config, published *kafkarecord.Published,
 	) (kafkaclient.Described, error)
 	// MakeJobTopic creates the missing topic of the stream's jobs.
 	MakeJobTopic(ctx context.Context, client *kafkaclient.Client, of *Config) error
-	// MayRun reports whether a process runs the stream, or may run it unseen. After
-	// an error that is unknown.
+	// MayRun reports whether a process runs the stream, or may run it unseen. After an
+	// error the answer is unknown.
 	MayRun(ctx context.Context, of *Config) (bool, error)
 }
 
@@ -95,7 +95,7 @@ type Part struct {
 	Stream, Origin string
 }
 
-// The values of the settings that are words.
+// The words of settings.
 const (
 	timestampPublish   = "publish"
 	headersCloudEvents = "cloudevents"
@@ -103,15 +103,6 @@ const (
 	headersNone        = "none"
 	stopStream         = "stop"
 	divertAll          = "dlq-all"
-)
-
-var (
-	deliveries   = []string{string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}
-	timestamps   = []string{"event", timestampPublish}
-	compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
-	headerModes  = []string{headersCloudEvents, headersMinimal, headersNone}
-	onBadEvents  = []string{"dlq", divertAll, stopStream}
-	onExpireds   = []string{"publish-time", stopStream}
 )
 
 // keyPattern matches a JSON pointer (RFC 6901) or none.
@@ -145,12 +136,14 @@ func (c *Config) Validate() error {
 	p.Check(c.TypePrefix == "" || typePattern.MatchString(c.TypePrefix), "KAFKA_CE_TYPE_PREFIX",
 		"%q is not a name whose parts are separated by dots, for example com.example.order", c.TypePrefix)
 	p.Add(c.Config.Validate())
-	c.validateDelivery(p)
-	kafkaclient.CheckOneOf(p, "KAFKA_TIMESTAMP", c.Timestamp, timestamps)
-	kafkaclient.CheckOneOf(p, "KAFKA_COMPRESSION", c.Compression, compressions)
-	kafkaclient.CheckOneOf(p, "BRIDGE_HEADERS", c.Headers, headerModes)
-	kafkaclient.CheckOneOf(p, "BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents)
-	kafkaclient.CheckOneOf(p, "BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds)
+	p.OneOf("KAFKA_DELIVERY", string(c.Mode), string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
+	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
+		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
+	p.OneOf("KAFKA_TIMESTAMP", c.Timestamp, "event", timestampPublish)
+	p.OneOf("KAFKA_COMPRESSION", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
+	p.OneOf("BRIDGE_HEADERS", c.Headers, headersCloudEvents, headersMinimal, headersNone)
+	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, "dlq", divertAll, stopStream)
+	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, "publish-time", stopStream)
 	return p.Err()
 }
 
@@ -160,12 +153,6 @@ const (
 	minTransaction = 5 * time.Second
 	maxTransaction = 15 * time.Minute
 )
-
-func (c *Config) validateDelivery(p *bridge.Problems) {
-	kafkaclient.CheckOneOf(p, "KAFKA_DELIVERY", string(c.Mode), deliveries)
-	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
-		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
-}
 
 // TransactionGrant returns the command that grants the stream's transactional id.
 func (c *Config) TransactionGrant() string {
@@ -183,9 +170,6 @@ func (c *Config) DeadTopic() string {
 	}
 	return "dlq." + c.Topic
 }
-
-// diverts reports whether unpublishable events become dead letters.
-func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
 
 // DivertsAll reports whether events become dead letters even if all are
 // unpublishable; see engine.Config.DivertAll.
@@ -216,7 +200,7 @@ func (c *Config) naming() kafkarecord.Naming {
 	return n
 }
 
-// exactly reports whether events and checkpoints share transactions.
+// exactly reports whether each batch and its checkpoint share a transaction.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
 
 // Topics returns the stream's topics by role.
@@ -224,7 +208,7 @@ func (c *Config) Topics() kafkaclient.Topics {
 	t := kafkaclient.Topics{Checkpoints: c.CheckpointTopic}
 	if c.Topic != c.CheckpointTopic { // else it holds nothing but the plans of jobs
 		t.Events = c.Topic
-		if c.diverts() {
+		if c.OnBadEvent != stopStream {
 			t.DeadLetters = c.DeadTopic()
 		}
 	}

@@ -71,9 +71,9 @@ func TestConformanceOnKafka(t *testing.T) {
 				f := sinkFixture(t, config(t, kafka.Addrs(), inMode(mode)))
 				f.ByName = byName
 				f.Break = func() func() {
-					// Killed, not paused: a paused broker carries out later
-					// what a session has asked for that has given up since,
-					// and so fences the next one, as it should.
+					// Killed, not paused: a paused broker later answers the
+					// requests of a session that has ended since, and so
+					// rightly fences the next session.
 					if err := kafka.Kill(0); err != nil {
 						t.Fatal(err)
 					}

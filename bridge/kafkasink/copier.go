@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -13,7 +14,7 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// copyInterval is the minimum interval of copies: whoever loses the store goes back to
+// copyInterval is the minimum interval of copies. A stream whose store is lost resumes at
 // the last copy.
 const copyInterval = 5 * time.Second
 
@@ -33,10 +34,9 @@ type copier struct {
 	err     error         // of the copy; written before over and failed are closed
 
 	turn turn           // held while a copy is written; guards kept
-	kept bridge.Version // of the newest copy
+	kept bridge.Version // the version of the newest copy
 
-	mu   sync.Mutex // guards next
-	next bridge.Checkpoint
+	next atomic.Pointer[bridge.Checkpoint] // what offer was given last; nil before
 }
 
 // startCopier starts the copier of a session. kept is the newest copy.
@@ -56,18 +56,9 @@ func startCopier(s *session, kept bridge.Checkpoint, every time.Duration) *copie
 
 // offer takes a committed checkpoint to copy at the next turn.
 func (c *copier) offer(cp bridge.Checkpoint) {
-	if cp.Zero() {
-		return
+	if !cp.Zero() {
+		c.next.Store(&cp)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.next = cp
-}
-
-func (c *copier) offered() bridge.Checkpoint {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.next
 }
 
 // failure returns why the session must end, if it must.
@@ -141,9 +132,9 @@ func (c *copier) run(ctx context.Context) {
 	}
 }
 
-// fail ends the session: at once if another session has the stream, otherwise between
-// two batches. The end of a session within a batch makes the events of the batch
-// duplicates, which a missing copy is no reason for.
+// fail ends the session: at once if another session has the stream, otherwise between two
+// batches. The end of a session within a batch makes the events of the batch duplicates,
+// which a missing copy does not justify.
 func (c *copier) fail(err error) {
 	c.err = err
 	if errors.Is(err, bridge.ErrFenced) {
@@ -158,11 +149,11 @@ func (c *copier) copyNewest(ctx context.Context) error {
 		return err
 	}
 	defer c.turn.release()
-	cp := c.offered()
-	if cp.Zero() || cp.Version.Compare(c.kept) <= 0 {
+	cp := c.next.Load()
+	if cp == nil || cp.Version.Compare(c.kept) <= 0 {
 		return nil
 	}
-	if err := c.copy(ctx, cp); err != nil {
+	if err := c.copy(ctx, *cp); err != nil {
 		return err
 	}
 	c.kept = cp.Version

@@ -23,7 +23,7 @@ type deadLetter struct {
 	page   *bridge.Page
 	event  *bridge.Event
 	defect bridge.Defect
-	size   int // of the record, where that is the defect
+	size   int // of the record, if it is too large
 }
 
 // divert builds a dead letter, or rejects the page.
@@ -67,7 +67,7 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	}
 	headers = append(headers, b.eventHeaders(l.event)...)
 	if b.cfg.Headers == headersNone {
-		headers = append(headers, b.constants.stream) // says whose it is, as Holds asks
+		headers = append(headers, b.constants.stream) // by which Holds finds the stream's letters
 	}
 	value := l.event.Raw
 	if value == nil {

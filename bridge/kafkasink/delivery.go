@@ -35,12 +35,12 @@ type target struct {
 	producer producerID
 	// topics are those of the session: acknowledgments move their known ends.
 	topics *topics
-	// first is reached when the first record is handed over; none if empty.
+	// first is reached when the first record is passed to the client; none if empty.
 	first failpoint.Point
 }
 
-// delivery tracks the records of one batch until all promises have run. Its
-// methods are for the Sink's caller, except settle.
+// delivery tracks the records of one batch until all promises have run. Its methods,
+// except settle, are for the Sink's caller.
 type delivery struct {
 	target
 	// left counts the records whose promise has not run, and one more until
@@ -191,7 +191,7 @@ func (d *delivery) outcome() error {
 	return f
 }
 
-// look returns the cause of a stall, or nil if the batch or ctx has ended meanwhile.
+// look returns why the batch stalls, or nil if the batch or ctx has ended meanwhile.
 func (d *delivery) look(ctx context.Context) *bridge.Fault {
 	if cause := d.client.Trouble(); cause != nil {
 		return d.cfg.fault(cause, d.cfg.Topic)

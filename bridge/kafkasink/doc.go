@@ -9,22 +9,20 @@
 //
 // A Sink begins and ends sessions; a session publishes, with new Kafka clients
 // (session.go, recover.go). It takes the producer id (producer.go), commits a barrier,
-// waits until that is readable, and reads the newest checkpoint backwards from there
-// (newest.go). It knows its topics as they were described and how far each goes
-// (topics.go, reach.go), and what of a batch is not acknowledged (delivery.go). The
-// fault of a barrier that stays hidden names the transaction that hides it
-// (blockingtxn.go). Any error ends the session: its clients are discarded, and the
-// next session finds out what was committed.
+// waits until the barrier is readable, and reads the newest checkpoint backwards from
+// there (newest.go). It knows the topics, the end of each (topics.go, reach.go), and the
+// records that are not acknowledged yet (delivery.go). If an open transaction hides the
+// barrier for long, the fault names that transaction (blockingtxn.go). Any error ends the
+// session: its clients are discarded, and the next session finds out what was committed.
 //
 // Records follow contract v1: the value is the item as the API sent it, the
-// key is the event's, the time is the event time, and CloudEvents headers say
-// the rest (record.go). What the topic cannot take goes to the dead-letter
+// key is the event's, the timestamp is the event time, and CloudEvents headers have
+// the rest (record.go). An event that the topic cannot take goes to the dead-letter
 // topic or stops the stream (deadletter.go). Event times that the topic would
 // not keep are replaced (timestamp.go). Checkpoints have a compacted topic of
 // their own (checkpoints.go).
 //
-// Readers need no Sink: [CheckpointHistory] has the checkpoints, package kafkarecord
-// what the topics hold. Jobs and repairs publish beside the stream
-// ([Jobs], [Repair]). Which topics there are, and who runs a stream, they ask their
-// [Cluster]: package kafkastream wires it.
+// Readers need no Sink: [CheckpointHistory] reads the checkpoints, package kafkarecord
+// the topics. Jobs and repairs publish beside the stream ([Jobs], [Repair]). A [Cluster]
+// tells them which topics there are, and who runs a stream: package kafkastream has it.
 package kafkasink

@@ -20,15 +20,15 @@ const (
 	noLeader   = -1
 )
 
-// enlist adds the partitions of a batch whose records still linger to its
-// transaction, in one request. Otherwise each leader adds its own when records
-// reach it. The coordinator takes one leader at a time, and the others ask again
-// after 20 ms (add.partitions.to.txn.retry.backoff.ms).
+// enlist adds the partitions of a batch, whose records still linger, to its transaction
+// in one request. Otherwise each leader adds its own partitions when records reach it.
+// The coordinator takes one leader at a time, and the others ask again after 20 ms
+// (add.partitions.to.txn.retry.backoff.ms).
 //
-// Errors do not matter: the leaders add what enlist did not. Brokers must be strict: each
-// transaction has an epoch there, and a request that arrives after the end of its
-// transaction adds nothing. A request that outlives its session may open a transaction
-// without records, which the next session or the transaction timeout ends.
+// Errors do not matter: the leaders add the partitions that enlist did not. The brokers
+// must be strict: each transaction then has an epoch, and a request that arrives after
+// the end of its transaction adds nothing. A request that outlives its session may open a
+// transaction without records, which the next session or the transaction timeout ends.
 func (p *txnProducer) enlist(ctx context.Context, of producerID, used partitions) {
 	if !p.strict() || len(used.leaders) < 2 || used.leaders[noLeader] || time.Since(p.began) >= linger {
 		return
@@ -54,8 +54,8 @@ type partitions struct {
 	leaders map[int32]bool
 }
 
-// takeUsed returns the partitions that keyed records of the batch went to, with
-// that of the checkpoint.
+// takeUsed returns the partitions of the batch's keyed records and of the checkpoint, and
+// resets them.
 func (t *topics) takeUsed(cfg *Config) partitions {
 	used := partitions{leaders: make(map[int32]bool)}
 	add := func(topic string, ids ...int32) {
@@ -84,7 +84,7 @@ func (t *topics) takeUsed(cfg *Config) partitions {
 	return used
 }
 
-// isConcurrent reports whether the coordinator is still ending the transaction before.
+// isConcurrent reports whether the coordinator is still ending the previous transaction.
 func isConcurrent(resp *kmsg.AddPartitionsToTxnResponse) bool {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {

@@ -14,8 +14,8 @@ import (
 	"exportbridge/bridge/kafkastream"
 )
 
-// invoices is a Source of one's own: whatever can be asked for a page at a
-// cursor. This one has two items a page; its cursor is the number of the next.
+// invoices is an own Source: anything that returns a page for a cursor. This one has two
+// items a page; its cursor is the number of the next item.
 type invoices []string
 
 // Fetch implements bridge.Source. A real one would ask a server, and return a
@@ -43,8 +43,8 @@ func (in invoices) Decode(p *bridge.Page) error {
 	return nil
 }
 
-// A source of one's own, to Kafka in exactly-once mode: what is run again goes on
-// behind the committed cursor.
+// An own Source, published to Kafka in exactly-once mode: a second run resumes at the
+// committed cursor.
 func Example() {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1)) // or the addresses of a real one
 	if err != nil {

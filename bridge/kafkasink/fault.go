@@ -27,7 +27,7 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which "+
 			"is 15m by default")
 	case kerr.InvalidTimestamp:
-		if topic == c.CheckpointTopic { // its records have the time of now
+		if topic == c.CheckpointTopic { // its records have the present time
 			block(bridge.ReasonConfig, "set the clock of this host, which shows "+instant(time.Now().UnixMilli())+
 				", or those of the brokers: they refuse a record of that time")
 		}
@@ -43,8 +43,8 @@ func isTopicGone(err error) bool {
 	return cut || kafkaclient.IsMissing(err) || errors.Is(err, kerr.UnknownTopicID)
 }
 
-// goneTopic is the fault of such a topic. The next session determines the
-// consequences.
+// goneTopic is the fault of a topic that was deleted or recreated. The next session
+// determines the consequences.
 func goneTopic(err error) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: err}
 }

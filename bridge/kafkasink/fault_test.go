@@ -101,8 +101,8 @@ func TestBadEventStops(t *testing.T) {
 	}
 }
 
-// TestSizes walks over the edge of what a topic takes: every event must end in
-// one of the two topics, whatever its shape.
+// TestSizes publishes events of sizes around the topic's limit: every event, of any shape,
+// must end in one of the two topics.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkastream.Config) { c.Compression = "none" })

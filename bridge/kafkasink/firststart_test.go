@@ -12,8 +12,8 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// TestFirstStartWithoutStore: a new stream whose store is away waits for the store. That
-// is no fault of Kafka, which answers, and the error says why it waits.
+// TestFirstStartWithoutStore: a new stream whose store is down waits for the store. Kafka is
+// not reported as down, and the error says why the stream waits.
 func TestFirstStartWithoutStore(t *testing.T) {
 	t.Parallel()
 	away := &bridge.Fault{Hint: "check Redis", Err: errors.New("redis: connection refused")}
@@ -57,7 +57,7 @@ func TestMissingTopicWithoutStore(t *testing.T) {
 }
 
 // TestWindowCreatesNoTopic: a window whose checkpoint topic was lost must not begin in an
-// empty one, whatever the stream may create.
+// empty one, even if the stream may create topics.
 func TestWindowCreatesNoTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))

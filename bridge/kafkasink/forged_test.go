@@ -13,8 +13,8 @@ import (
 	"exportbridge/bridge/kafkastream"
 )
 
-// TestForgedCheckpoint: a checkpoint that somebody produced outside a
-// transaction went past the fencing. It is not believed, and said once.
+// TestForgedCheckpoint: a checkpoint that was produced outside a transaction bypassed the
+// fencing. It is ignored, and reported once.
 func TestForgedCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {

@@ -17,9 +17,9 @@ const longStep = 16 << 10
 // recordDelay bounds the time from a checkpoint's WrittenAt to its record.
 const recordDelay = time.Minute
 
-// CheckpointHistory reads the committed checkpoints of a stream without a
-// session and without affecting one. Checkpoints behind an open transaction are
-// not visible. It may be used concurrently. Errors are Faults.
+// CheckpointHistory reads the committed checkpoints of a stream. It starts no session and
+// affects none. Checkpoints behind an open transaction are not visible. It may be used
+// concurrently. Errors are Faults.
 type CheckpointHistory struct{ cfg Config }
 
 // NewHistory returns the reader of a stream's checkpoints.
@@ -27,14 +27,14 @@ func NewHistory(cfg Config) *CheckpointHistory { return &CheckpointHistory{cfg} 
 
 // Walk calls visit with the stream's committed checkpoints in the checkpoint topic, each
 // once, newest first, until visit returns false. The topic keeps every checkpoint for
-// seven days, and the newest one for ever. A missing topic has none. Unresponsive brokers
-// are retried for some seconds, until ctx ends at most.
+// seven days, and the newest one for ever. A missing topic has no checkpoints.
+// Unresponsive brokers are retried for some seconds, until ctx ends at most.
 func (h *CheckpointHistory) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	return h.WalkBefore(ctx, time.Time{}, visit)
 }
 
-// WalkBefore is Walk from the checkpoints committed at t on; the zero time is Walk.
-// It may show some newer ones first. Their number does not depend on t.
+// WalkBefore is Walk that begins with the checkpoints of time t; with the zero time it is
+// Walk. It may visit a few newer checkpoints first, however long ago t is.
 func (h *CheckpointHistory) WalkBefore(ctx context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error {
 	client, err := h.cfg.Open()
 	if err != nil {
@@ -81,7 +81,7 @@ func (h *CheckpointHistory) walk(
 		}
 		for _, c := range slices.Backward(part) {
 			if !last.Zero() && c.Version.Compare(last.Version) >= 0 {
-				continue // the mirror's copy of it
+				continue // a copy of it
 			}
 			if last = c; !visit(c) {
 				return nil
@@ -96,7 +96,7 @@ func (h *CheckpointHistory) walk(
 
 // Newest returns the stream's newest readable checkpoint, from the checkpoint topic
 // or Config.Known, or bridge.ErrNoCheckpoint. A checkpoint being committed may be
-// missing. Errors are Kafka's; one of Known where Kafka has no checkpoint is a Fault.
+// missing. Errors are Kafka's, or a Fault if Known fails and Kafka has no checkpoint.
 func (h *CheckpointHistory) Newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	err := h.walk(ctx, client, time.Time{}, func(found bridge.Checkpoint) bool {
@@ -121,8 +121,8 @@ func (h *CheckpointHistory) Newest(ctx context.Context, client *kafkaclient.Clie
 	return c, nil
 }
 
-// committedLog returns the stream's partition of the checkpoint topic and its
-// readable span, nil if there is none.
+// committedLog returns the stream's partition of the checkpoint topic and its readable
+// span, or nil if the partition does not exist.
 func (c *Config) committedLog(
 	ctx context.Context, client *kafkaclient.Client,
 ) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
@@ -148,6 +148,6 @@ func (s *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
 		return nil, err
 	}
 	all := slices.Concat(data, mirror)
-	slices.SortStableFunc(all, func(a, b bridge.Checkpoint) int { return a.Version.Compare(b.Version) })
+	slices.SortStableFunc(all, byVersion)
 	return all, nil
 }

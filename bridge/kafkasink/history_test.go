@@ -77,7 +77,7 @@ func TestTrail(t *testing.T) {
 	if got := trailOf(t, open(t, cfg), 3); !slices.Equal(got, want[:3]) {
 		t.Errorf("the first three: %v, want %v", got, want[:3])
 	}
-	// The records are of now, whatever the checkpoints say.
+	// The records have the present time, not the checkpoints'.
 	for at, most := range map[time.Time]int{time.Now(): len(want), time.Now().Add(-time.Hour): 0} {
 		n := 0
 		count := func(bridge.Checkpoint) bool { n++; return true }
@@ -238,7 +238,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 	}
 }
 
-// Records of somebody else in the topic are not ours.
+// Records of another program in the topic are not the stream's.
 func TestHeldKnowsOurs(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly)
@@ -299,9 +299,9 @@ func TestHeldOfOneSource(t *testing.T) {
 // anHour is all that these tests publish.
 func anHour() bridge.Since { return bridge.Since{Time: time.Now().Add(-time.Hour)} }
 
-// TestHeldSinceTheEnds: an event with a time hours back, in a partition without newer
-// ones, is behind the end that an earlier checkpoint saw. Those of a topic of the same
-// name say nothing.
+// TestHeldSinceTheEnds: an event with a time hours ago, in a partition without newer ones, is
+// after the end in an earlier checkpoint. The ends of another topic of the same name do not
+// count.
 func TestHeldSinceTheEnds(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly)
@@ -330,9 +330,9 @@ func TestHeldSinceTheEnds(t *testing.T) {
 	}
 }
 
-// TestHeldBehindEnds: with EndsOnly, what counts is published behind the ends, whatever its
-// time; with ByKey a changed item counts as well. Ends that are unknown, or of another topic,
-// leave nothing out.
+// TestHeldBehindEnds: with EndsOnly, records after the ends count, with any time; with ByKey a
+// changed item counts as well. If the ends are unknown, or of another topic, all records
+// count.
 func TestHeldBehindEnds(t *testing.T) {
 	t.Parallel()
 	_, s := ready(t, exactly)
@@ -386,7 +386,7 @@ func TestHeldByKeyWithoutTime(t *testing.T) {
 	}
 }
 
-// TestHeldDeleted: what was published behind the ends and is deleted cannot be known.
+// TestHeldDeleted: records that were published after the ends and are deleted are a fault.
 func TestHeldDeleted(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly)
@@ -403,9 +403,9 @@ func TestHeldDeleted(t *testing.T) {
 	}
 }
 
-// TestHeldQuiet: retention deletes all that a quiet stream published before. Its ends lie at
-// the end of the log, not before the marker of its last transaction, so nothing behind them
-// is unknown.
+// TestHeldQuiet: retention deletes all earlier records of a quiet stream. The stream's ends
+// lie at the end of the log, not before the marker of its last transaction, so that no record
+// after them is unknown.
 func TestHeldQuiet(t *testing.T) {
 	t.Parallel()
 	cfg, s := ready(t, exactly)

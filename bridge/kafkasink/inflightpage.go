@@ -18,8 +18,8 @@ const (
 )
 
 // inflightPage is a page in flight to the brokers: its records and their memory. The
-// records point into the page. The last promise of the records releases the page: the
-// client may resend any record until then, and reads none after it.
+// records point into the page. The last promise of the records releases the page: until
+// then the client may resend any record, afterwards it reads none.
 type inflightPage struct {
 	page     *bridge.Page // nil for checkpoints and marks
 	delivery *delivery
@@ -40,8 +40,8 @@ func ownRecords(records ...kgo.Record) *inflightPage {
 	return p
 }
 
-// reserve allocates the memory of the whole page at once, with that many headers per
-// event: memory that grows piece by piece stays in use where records point into it.
+// reserve allocates the memory of the whole page at once; headers are those of an event.
+// Memory that grows piece by piece stays in use while records point into it.
 func (p *inflightPage) reserve(events, headers, text int) {
 	p.records = slices.Grow(p.records, events)
 	p.headers = slices.Grow(p.headers, events*headers)
@@ -53,17 +53,12 @@ func (p *inflightPage) keep(r *kgo.Record, err error) {
 	d := p.delivery
 	d.settle(r, err)
 	if p.left.Add(-1) == 0 {
-		p.show(r, err)
+		if err == nil && p.home != nil && p.home.sampled != nil {
+			p.home.sampled(r)
+		}
 		p.finish() // before the delivery can be done: then no page is in use
 	}
 	d.leave()
-}
-
-// show passes a record of the page to Config.Sampled.
-func (p *inflightPage) show(r *kgo.Record, err error) {
-	if err == nil && p.home != nil && p.home.sampled != nil {
-		p.home.sampled(r)
-	}
 }
 
 // finish releases the page and reuses its memory.
@@ -79,8 +74,8 @@ func (p *inflightPage) finish() {
 
 var freePages spare.List[*inflightPage]
 
-// TrimMemory drops the memory of pages that no Sink of the process needed since it was
-// last called. It may be called concurrently.
+// TrimMemory frees the memory of pages that no Sink of the process has needed since the
+// last call. It may be called concurrently.
 func TrimMemory() { freePages.Trim() }
 
 // inflightPages are the pages of one Sink.
@@ -95,14 +90,14 @@ func (p *inflightPages) take() *inflightPage {
 		page = ownRecords()
 	}
 	page.home = p
-	// The memory still points to the page that it was used for: that page's own memory
-	// is used again too, or the pointer is overwritten.
+	// The memory still points to its last page until the pointers are overwritten. That
+	// wastes little: the memory of pages is used again too.
 	page.records, page.headers, page.text = page.records[:0], page.headers[:0], page.text[:0]
 	return page
 }
 
-// give returns a page's memory, and drops memory far larger than current pages need. Of
-// two calls at a time, the mean may miss one.
+// give returns a page's memory, and drops memory far larger than current pages need. If
+// two calls run at once, the mean may miss one.
 func (p *inflightPages) give(page *inflightPage) {
 	mean := cmp.Or(p.records.Load(), int64(len(page.records)))
 	mean += (int64(len(page.records)) - mean) / 8

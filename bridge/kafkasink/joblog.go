@@ -14,8 +14,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// jobLogAge is the age from which the whole log is read again. It is shorter than the
-// retention of tombstones, so that no deletion is missed.
+// jobLogAge is the time after the last read from which the whole log is read again. It is
+// shorter than the retention of tombstones, so that no deletion is missed.
 const jobLogAge = 12 * time.Hour
 
 // JobLogs shares the reading of job topics among the streams of a process. The
@@ -51,8 +51,8 @@ type jobLog struct {
 	found   jobRecords
 }
 
-// turn is a mutex that a holder keeps for as long as brokers take: a caller stops waiting
-// when its context ends. It has a capacity of 1.
+// turn is a mutex whose holder may wait for brokers: a caller stops waiting for the mutex
+// when the caller's context ends. Its capacity is 1.
 type turn chan struct{}
 
 func (t turn) take(ctx context.Context) error {
@@ -91,7 +91,7 @@ func (l *jobLog) records(
 	return plans, checkpoints, nil
 }
 
-// readOn reads what was committed since the last read, or the whole topic.
+// readOn reads the records committed since the last read, or the whole topic.
 func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Client) error {
 	topics, err := client.Describe(ctx, cfg.CheckpointTopic)
 	if err != nil {
@@ -132,14 +132,14 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	return nil
 }
 
-// forget starts over.
+// forget forgets all records: id is the topic to be read from its beginning.
 func (l *jobLog) forget(id [16]byte) {
 	l.id, l.read = id, time.Time{}
 	l.at, l.found = make(map[int32]int64), jobRecords{newest: make(map[string]*kgo.Record)}
 }
 
-// jobRecords are the newest records of plans and window checkpoints, by key,
-// without marks of repairs and barriers.
+// jobRecords are the newest records of plans and window checkpoints, by key. Marks of
+// repairs, and barriers, are left out.
 type jobRecords struct{ newest map[string]*kgo.Record }
 
 func (j *jobRecords) add(r *kgo.Record) error {

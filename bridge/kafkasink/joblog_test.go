@@ -160,7 +160,7 @@ func TestTidyJobs(t *testing.T) {
 	for _, window := range windows {
 		if strings.Contains(window.Stream, "aaaaaa") || strings.Contains(window.Stream, "bbbbbb") ||
 			strings.Contains(window.Stream, "eeeeee") {
-			// A process that still has the plan must not begin the window anew.
+			// A process that still has the plan must not begin the window again.
 			kafkatest.AsFault(t, tryRecover(t, open(t, window)), bridge.Permanent, bridge.ReasonCheckpoint)
 			continue
 		}
@@ -177,7 +177,7 @@ func TestTidyJobs(t *testing.T) {
 	}
 }
 
-// A mark that is forgotten is not there any more, for nobody.
+// A forgotten mark is gone for every process.
 func TestForgetMarks(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)

@@ -15,7 +15,7 @@ import (
 const (
 	// jobsTimeout bounds one read of the job topic, and one change.
 	jobsTimeout = 45 * time.Second
-	// changeTries bounds the attempts of a change that another one fences.
+	// changeTries bounds the attempts of a change that other changes fence.
 	changeTries = 5
 )
 
@@ -32,7 +32,7 @@ func planKey(stream, id string) string { return planKeyPrefix + stream + "/" + i
 type Jobs struct {
 	cfg      Config // of the stream
 	log      *jobLog
-	changing turn // held during a change: two would fence each other
+	changing turn // held during a change: two changes would fence each other
 }
 
 // config is the configuration of a job as a stream that publishes only plans.
@@ -47,7 +47,7 @@ func (j *Jobs) config(id string) *Config {
 
 // Records returns the newest records of the stream's jobs, at most age old:
 // plans by job id, and checkpoints by window name. Records of open transactions
-// are not visible. A missing topic has none. The caller must not modify them.
+// are not visible. A missing topic has no records. The caller must not modify them.
 func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
@@ -59,8 +59,8 @@ func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoin
 // committed plan, nil if there is none, and may be called more than once: if
 // another process fences this one, the change restarts from the new plan. A nil
 // plan deletes the job. An error of change is returned as is, and nothing has
-// changed. After any other error the outcome is unknown, and repeating is safe
-// if change detects that it was done.
+// changed. After any other error the outcome is unknown. Change may be repeated if
+// the function change detects that its change was made.
 func (j *Jobs) Change(
 	ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error),
 ) error {
@@ -157,7 +157,7 @@ func (c *Config) jobRecords(key string, plan []byte, gone []string) []kgo.Record
 }
 
 // Watch calls visit with each committed plan of a job, from the oldest retained
-// one on, until ctx ends or a permanent error. Unreachable brokers are retried.
+// one on, until ctx ends or an error is permanent. Unreachable brokers are retried.
 // A commit is visited within about a second, or when the transaction that hides
 // it ends.
 func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {

@@ -46,7 +46,7 @@ func windowConfig(cfg kafkastream.Config, j *backfill.Job, n int) kafkastream.Co
 	return cfg.OfWindow(kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)})
 }
 
-// streamJobs are the jobs of a stream as those see them who use a kafkasink.Jobs.
+// streamJobs are the jobs of a stream, as the callers of a kafkasink.Jobs see them.
 type streamJobs struct {
 	*backfill.Jobs
 	log *kafkastream.Jobs
@@ -156,7 +156,7 @@ func TestWindowOfOtherBounds(t *testing.T) {
 	recoverTo(t, open(t, window), window, 1)
 }
 
-// A change is made of what is committed, whoever else makes one, and a list
+// A change is made from the committed plan, even if other processes make changes, and a list
 // shows how far the windows are.
 func TestJobs(t *testing.T) {
 	t.Parallel()
@@ -283,7 +283,7 @@ func TestHeldBackByWindow(t *testing.T) {
 	}
 }
 
-// Who waits for another change, or for another reader, waits no longer than it wants to.
+// A call that waits for another change, or for another reader, ends with its context.
 func TestJobsWaitWithinContext(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Fake(t)

@@ -135,8 +135,8 @@ func TestHoldsOnSharedTopic(t *testing.T) {
 	}
 }
 
-// Where it takes too long, nobody knows, and a stream must not begin. The next
-// look goes on from there.
+// If the search takes too long, the answer is unknown, and a stream must not begin. The next
+// search continues from there.
 func TestHoldsTakesTooLong(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)

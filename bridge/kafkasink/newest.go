@@ -21,23 +21,21 @@ const (
 	keptRecords = 64
 )
 
-// checkpointReader reads the stream's position back. It lives as long as the
-// Sink, and remembers what was read.
+// checkpointReader reads the stream's newest checkpoint. It lives as long as the Sink.
 type checkpointReader struct {
 	scanned scannedRange
-	refused atomic.Int64 // ignored checkpoints
-	// refusedBelow is the offset below which they are counted.
+	refused atomic.Int64 // how many checkpoints were ignored
+	// refusedBelow is the offset below which ignored checkpoints are counted already.
 	refusedBelow int64
 }
 
 // newest waits until the barrier is readable and returns the stream's newest
 // checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards: other
-// streams of the partition may have written millions of records. Without a
-// barrier it ends at the last stable offset.
+// streams of the partition may have written millions of records.
 func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (bridge.Checkpoint, error) {
 	l := s.topics.checkpointLog(s.cfg)
 	found := s.cfg.scan()
-	end, low, err := awaitEnd(ctx, s, l, b, &found)
+	low, err := b.await(ctx, &s.txn, l, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -49,7 +47,7 @@ func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (
 		next := r.scanned.stop(max(0, high-step), high)
 		start, err := l.Scan(ctx, kafkaclient.Span{From: next, To: high}, found.add)
 		if err != nil {
-			r.scanned.join(low, end)
+			r.scanned.join(low, b.offset+1)
 			return bridge.Checkpoint{}, err
 		}
 		if low = next; start >= next {
@@ -57,7 +55,7 @@ func (r *checkpointReader) newest(ctx context.Context, s *session, b *barrier) (
 		}
 	}
 	if found.none() {
-		r.scanned.join(low, end)
+		r.scanned.join(low, b.offset+1)
 	}
 	r.refuse(s.cfg, found.forged)
 	return found.choose(s.cfg)
@@ -78,27 +76,14 @@ func (r *checkpointReader) refuse(c *Config, forged *kgo.Record) {
 	}
 }
 
-// awaitEnd returns the end of the log for this session, and the offset down to
-// which it was read meanwhile.
-func awaitEnd(
-	ctx context.Context, s *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult,
-) (end, low int64, err error) {
-	if b != nil {
-		low, err = b.await(ctx, &s.txn, l, found)
-		return b.offset + 1, low, err
-	}
-	all, err := l.Bounds(ctx)
-	return all.To, all.To, err
-}
-
-// scannedRange is a part of one topic's log without a checkpoint of the stream. The start
-// after an interrupted one skips it.
+// scannedRange is a part of one topic's log without a checkpoint of the stream. The next
+// search for the checkpoint skips it.
 type scannedRange struct {
 	topic    [16]byte
 	from, to int64 // from inclusive, to exclusive
 }
 
-// skip returns the offset to continue at, downwards from high.
+// skip returns the offset from which a search that has come down to high continues.
 func (s *scannedRange) skip(high int64) int64 {
 	if s.from < high && high <= s.to {
 		return s.from
@@ -173,7 +158,8 @@ func (k *keyRecords) add(r *kgo.Record) {
 }
 
 // choose returns the newest checkpoint. Each writer fences all others and continues from
-// the newest checkpoint, so that versions rise in the log. Others are logged.
+// the newest checkpoint, so that versions rise in the log. If they do not, it logs an
+// error.
 func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	data, err := s.data.decode(cfg.Stream)
 	if err != nil {
@@ -190,21 +176,18 @@ func (s *scanResult) choose(cfg *Config) (bridge.Checkpoint, error) {
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	var newest bridge.Checkpoint
-	for _, c := range slices.Concat(data, mirror) {
-		if newest.Zero() || c.Version.Compare(newest.Version) > 0 {
-			newest = c
-		}
-	}
-	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w",
+	all := slices.Concat(data, mirror)
+	if len(all) == 0 {
+		return bridge.Checkpoint{}, fmt.Errorf("partition %d of %s, stream %s: %w",
 			cfg.partition(), cfg.CheckpointTopic, cfg.Stream, bridge.ErrNoCheckpoint)
 	}
-	return newest, nil
+	return slices.MaxFunc(all, byVersion), nil
 }
 
-// decode returns the checkpoints of a key. If the newest is unreadable, a newer
-// program has continued from it.
+func byVersion(a, b bridge.Checkpoint) int { return a.Version.Compare(b.Version) }
+
+// decode returns the checkpoints of a key. It returns a fault if the newest one is
+// unreadable, but not if a readable one follows an unreadable one.
 func (k *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	var all []bridge.Checkpoint
 	var foreign error

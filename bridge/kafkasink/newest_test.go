@@ -18,9 +18,9 @@ import (
 	"exportbridge/bridge/kafkastream"
 )
 
-// writeCheckpoints commits records to the stream's partition of the checkpoint
-// topic, in one transaction of somebody else's and in small batches, as many
-// transactions would leave them.
+// writeCheckpoints commits records to the stream's partition of the checkpoint topic, in one
+// transaction of another producer and in small batches, as many transactions would leave
+// them.
 func writeCheckpoints(t *testing.T, cfg kafkastream.Config, records ...*kgo.Record) {
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID("writer."+cfg.Topic),
@@ -48,8 +48,8 @@ func others(n int) (all []*kgo.Record) {
 	return all
 }
 
-// TestBackwards finds the newest checkpoint behind any number of other
-// records, whatever the steps are.
+// TestBackwards finds the newest checkpoint before any number of other records, with any
+// steps.
 func TestBackwards(t *testing.T) {
 	t.Parallel()
 	addrs := kafkatest.Brokers(t)
@@ -139,7 +139,7 @@ func TestForeignCheckpoint(t *testing.T) {
 	}
 }
 
-// TestAudit: checkpoints that do not rise are told, and the greatest counts.
+// TestAudit: checkpoints that do not rise are reported, and the greatest counts.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	var log logs

@@ -30,8 +30,8 @@ const poisonEvents = "POISON_EVENTS"
 
 // TestPoisonedPages runs the real engine, source and sink with pages whose
 // memory is overwritten the moment that they are released, over connections to
-// Kafka that are cut before, within and after requests. Whatever would still
-// read a page then shows in the topic.
+// Kafka that are cut before, within and after requests. A later read of a page would show
+// in the topic.
 func TestPoisonedPages(t *testing.T) {
 	t.Parallel()
 	events := 40_000

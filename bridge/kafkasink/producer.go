@@ -26,27 +26,27 @@ const (
 	transactionRetry = 20 * time.Second
 )
 
-// errProducerChanged: some records of a transaction have another producer epoch than the
-// rest, so that the brokers have aborted a part of the transaction.
+// errProducerChanged: the records of a transaction differ in their producer epoch, so that
+// the brokers have aborted a part of the transaction.
 var errProducerChanged = errors.New("the producer id changed within a transaction")
 
-// errNotOngoing: the transaction to commit is over. Only another session, or the
-// transaction timeout, ends it before.
+// errNotOngoing: the transaction to commit has ended already. Only another session, or
+// the transaction timeout, can have ended it.
 var errNotOngoing = errors.New("another session has ended the transaction")
 
-// txnProducer has the stream's transactional id for one session, and makes its
-// transactions. Its methods are for one goroutine at a time: the Sink's caller, or in
-// at-least-once mode the copier's.
+// txnProducer holds the stream's transactional id for one session, and begins and ends the
+// session's transactions. Its methods are for one goroutine at a time: the Sink's caller,
+// or in at-least-once mode the copier's.
 type txnProducer struct {
 	cfg    *Config
 	client *kafkaclient.Client
 	// version is the brokers' transaction.version, 0 until it is known.
 	version atomic.Int32
-	// patient: the brokers are below transaction.version 2. EndTxn must not be sent
-	// twice there: the client waits longer for the answer.
+	// patient is set if the brokers are below transaction.version 2. EndTxn must not be
+	// sent twice there: the client waits longer for the response.
 	patient bool
-	// began is the time of the last transaction's begin, newest the offset of its
-	// checkpoint or barrier: offsets only rise.
+	// began is when the last transaction began, newest the offset of its checkpoint or
+	// barrier: offsets only rise.
 	began  time.Time
 	newest int64
 }
@@ -55,7 +55,7 @@ type txnProducer struct {
 // 2): then a late EndTxn cannot end the next one.
 func (p *txnProducer) strict() bool { return p.version.Load() >= kafkaclient.StrictTransactions }
 
-// opts are the options of the client that has the transactional id.
+// opts are the options of the client with the transactional id.
 func (p *txnProducer) opts() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.TransactionalID(p.cfg.TransactionalID()),
@@ -96,13 +96,13 @@ func (p *txnProducer) take(ctx context.Context) error {
 	return nil
 }
 
-// producerID is the id and epoch of a transaction's records.
+// producerID is the producer id and epoch of a transaction's records.
 type producerID struct {
 	id    int64
 	epoch int16
 }
 
-// begin starts a transaction of the records that go to t.
+// begin starts a transaction for the records that go to t.
 func (p *txnProducer) begin(ctx context.Context, t *target) error {
 	p.began, t.txn = time.Now(), p
 	err := p.client.BeginTransaction()

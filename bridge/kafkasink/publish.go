@@ -9,7 +9,7 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// ended is a context that is over.
+// ended is a context that has ended.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -102,8 +102,8 @@ func (s *session) publish(ctx context.Context, b *bridge.Batch) (bridge.Receipt,
 	return receipt, nil
 }
 
-// append waits for events sent without a transaction, unless the stream was
-// lost.
+// append waits for the acknowledgements of events sent without a transaction, unless
+// another session has the stream.
 func (s *session) append(ctx context.Context, b *bridge.Batch) error {
 	s.copier.offer(b.From)
 	if err := s.copier.failure(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,28 +14,28 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// A topic that was deleted and created again has the same name and another id. No event
-// of a session may get into the new topic:
+// A topic that was deleted and recreated has the same name and another id. No event of a
+// session may get into the new topic:
 //
 //   - The client loads the topics' ids when the session begins (pin). The client keeps
 //     the id of a name, and produces by id (Kafka 4.1; transactions from
-//     transaction.version 2). Then no record of the session can get into another topic,
-//     at most the end of a transaction.
+//     transaction.version 2). Then no record of the session can get into another topic;
+//     only the marker that ends a transaction can.
 //   - Requests to older brokers have names. An acknowledgement below the known end of
 //     the partition shows another log. The first record of an empty partition shows
-//     nothing: the session asks for the ids again (confirm). Either ends the session
-//     before it commits. In at-least-once mode the records are visible, but no
+//     nothing: the session asks for the ids again (confirm). A changed log or id ends the
+//     session before it commits. In at-least-once mode the records are visible, but no
 //     checkpoint follows them.
 //   - Another program may have filled the new topic up to the known end. Then the client
 //     refuses to commit once it has the other id, and the session asks for the ids twice
 //     a minute (refresh).
 
-// reach is the known end of one topic's log. It is owned by the client's promises, which
-// are serialized, while records are in flight, otherwise by the Sink's caller.
+// reach is the known end of one topic's log. While records are in flight, the client's
+// promises own it, one after the other; otherwise the Sink's caller does.
 type reach struct {
 	topic *kafkaclient.Topic
-	ends  []int64 // of the partitions
-	start int64   // the sum of their first offsets
+	ends  []int64 // the known ends of the partitions
+	start int64   // the sum of the partitions' first offsets
 	first bool    // since confirm, a record was the first of its partition
 	// keyed is the number of partitions over which the client spreads keys, 0 before the
 	// first key. pinned is true once the client has loaded the topic. Both are set while
@@ -45,7 +46,7 @@ type reach struct {
 	used []atomic.Bool
 }
 
-// reaches are those of a session's topics of events and dead letters.
+// reaches are the known ends of a session's topics of events and dead letters.
 type reaches []*reach
 
 // follows records an acknowledged offset, and checks that it is after the known
@@ -111,23 +112,14 @@ func (r reaches) of(topic string) *reach {
 	return nil
 }
 
-// pinPartition is the partition of a record that only makes the client learn
-// its topic: it is never sent.
+// pinPartition is the partition of a record that only makes the client load the topic: it
+// is never sent.
 const pinPartition = -1
-
-// pinned reports whether the client knows the ids of all topics.
-func (r reaches) pinned() bool {
-	for _, t := range r {
-		if !t.pinned.Load() {
-			return false
-		}
-	}
-	return true
-}
 
 // pin makes a client load the session's topics, once.
 func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
-	if r.pinned() {
+	unpinned := func(t *reach) bool { return !t.pinned.Load() }
+	if !slices.ContainsFunc(r, unpinned) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
@@ -141,10 +133,8 @@ func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	for range r {
 		errs = append(errs, <-results) // Produce heeds ctx until the topic is known
 	}
-	for _, t := range r {
-		if !t.pinned.Load() {
-			return fmt.Errorf("load metadata of topic %s: %w", t.topic.Name, errors.Join(errs...))
-		}
+	if i := slices.IndexFunc(r, unpinned); i >= 0 {
+		return fmt.Errorf("load metadata of topic %s: %w", r[i].topic.Name, errors.Join(errs...))
 	}
 	return nil
 }
@@ -152,7 +142,7 @@ func (r reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 // eventPartitioner partitions the records of one topic by key, like Kafka's default
 // partitioner, and records what the client knows of the topic.
 type eventPartitioner struct {
-	reach  *reach               // nil where nobody asks
+	reach  *reach               // nil for a topic without known ends
 	sticky kgo.TopicPartitioner // of records without a key; nil before the first one
 }
 
@@ -178,8 +168,9 @@ func (p *eventPartitioner) Partition(r *kgo.Record, n int) int {
 	return id
 }
 
-// keyTo records that a key went to partition id of n. A record without a key has no such
-// id: it has an index among the partitions with a leader, which may change with a batch.
+// keyTo records that a key went to partition id of n. For a record without a key that is
+// unknown: the client gives it an index among the partitions with a leader, which may
+// change with a batch.
 func (r *reach) keyTo(id, n int) {
 	if int(r.keyed.Load()) != n {
 		r.keyed.Store(int32(n))

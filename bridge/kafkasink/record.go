@@ -21,18 +21,18 @@ const maxHeaders = 9
 type builder struct {
 	cfg       Config
 	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
-	typeOf    string // ce_type, or what goes before the event's type
+	typeOf    string // ce_type, or its part before the event's type
 	naming    kafkarecord.Naming
 
-	to    *inflightPage    // what is being filled
-	trace kgo.RecordHeader // of the page, without a key where it is not traced
+	to    *inflightPage    // the page that build fills
+	trace kgo.RecordHeader // of the page, without a key if the page is not traced
 	times bridge.EventTimes
 
 	source     bridge.SourceIdentity
 	sourceText []byte
 }
 
-// builtPage is what a builder makes of one page.
+// builtPage is the state of building one page.
 type builtPage struct {
 	topics  *kafkaclient.Described
 	now     time.Time
@@ -42,7 +42,7 @@ type builtPage struct {
 
 func newBuilder(cfg Config) builder {
 	origin := "live"
-	if cfg.Part != nil { // an event is named as if the stream itself had published it
+	if cfg.Part != nil { // an event has the headers that the stream itself would have given it
 		cfg.Stream, origin = cfg.Part.Stream, cfg.Part.Origin
 	}
 	b := builder{cfg: cfg, naming: cfg.naming()}
@@ -74,7 +74,9 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	defer func() { b.to = nil }() // it holds the page
 	p.reserve(len(page.Events), b.headersPerEvent(page), b.textOf(page))
 	made := builtPage{topics: topics, now: now, span: keptBy(&topics.Events.Settings, now)}
-	b.setSource(page.Source)
+	if page.Source != b.source {
+		b.source, b.sourceText = page.Source, []byte(b.naming.Of(page.Source))
+	}
 	for i := range page.Events {
 		if err := b.add(&made, page, &page.Events[i]); err != nil {
 			return bridge.Receipt{}, err
@@ -83,8 +85,8 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, topics *kafkaclient.
 	return made.receipt, nil
 }
 
-// headersPerEvent bounds the headers per record of the page, and sets the
-// common one.
+// headersPerEvent returns the maximum number of headers of a record of the page, and sets
+// b.trace.
 func (b *builder) headersPerEvent(page *bridge.Page) int {
 	b.trace = kgo.RecordHeader{}
 	if b.cfg.Headers == headersNone {
@@ -103,7 +105,7 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 	return most
 }
 
-// textOf bounds the bytes of the header values that are built for the page.
+// textOf returns the maximum bytes of the header values that are built for the page.
 func (b *builder) textOf(page *bridge.Page) (bytes int) {
 	const idAndTime = 64
 	for i := range page.Events {
@@ -235,12 +237,6 @@ func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.Record
 	return kgo.RecordHeader{Key: key, Value: b.to.text[from:len(b.to.text):len(b.to.text)]}
 }
 
-func (b *builder) setSource(id bridge.SourceIdentity) {
-	if id != b.source {
-		b.source, b.sourceText = id, []byte(b.naming.Of(id))
-	}
-}
-
 // Sizes of the record batch format, rounded up: that of a batch with one
 // record, and of the variable-length integers in a record and a header.
 const (
@@ -249,8 +245,8 @@ const (
 )
 
 // recordSize returns the maximum size of a batch with only this record, before
-// compression. The producer measures the same, brokers after compression: a
-// record that fits here always fits.
+// compression. The producer limits that size too, the brokers limit the size after
+// compression: a record that fits here always fits.
 func recordSize(r *kgo.Record) int {
 	n := batchOverhead + len(r.Key) + len(r.Value)
 	for i := range r.Headers {

@@ -11,13 +11,13 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Recover starts a session: new clients, a check that the topics exist and
-// accept our records, and the stream's transactional id, which fences every
-// earlier session. Then it calls owned, and reads the newest checkpoint behind
-// its own barrier: without one, a committed checkpoint could be hidden behind
-// another program's open transaction. In at-least-once mode the checkpoint is
-// that of the copy. Unreachable brokers are retried; permanent errors are Permanent
-// faults. If another session starts meanwhile, the error is a bridge.ErrFenced.
+// Recover starts a session: it creates clients, checks that the topics exist and accept
+// the stream's records, and takes the stream's transactional id, which fences every
+// earlier session. Then it calls owned, commits a barrier, and reads the newest checkpoint
+// before it: without a barrier, a committed checkpoint could be hidden behind another
+// program's open transaction. In at-least-once mode the checkpoint is that of the copy.
+// Unreachable brokers are retried; permanent errors are Permanent faults. If another
+// session starts meanwhile, the error is a bridge.ErrFenced.
 func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	s.endSession()
 	for try := 0; ; try++ {
@@ -32,7 +32,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		if bridge.FaultOf(err).Code == bridge.CodeStoreNeeded { // Kafka answers
+		if bridge.FaultOf(err).Code == bridge.CodeStoreNeeded { // not Kafka, but the store is down
 			s.cfg.Tell(nil)
 			return bridge.Checkpoint{}, err
 		}
@@ -44,7 +44,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	}
 }
 
-// disownedError is the error of owned.
+// disownedError is an error of owned, the callback of Recover.
 type disownedError struct{ err error }
 
 func (e *disownedError) Error() string {
@@ -76,8 +76,8 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 }
 
 // takeOver fences earlier sessions and reads the newest checkpoint. The order
-// is the protocol: once the producer id is ours, no earlier session can commit
-// any more, so everything up to the barrier is final.
+// is the protocol: once this session has the producer id, no earlier session can commit,
+// so everything up to the barrier is final.
 func (s *session) takeOver(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	if err := s.txn.take(ctx); err != nil {
 		return bridge.Checkpoint{}, err

@@ -98,7 +98,7 @@ func foreignTransaction(t *testing.T, cfg kafkastream.Config, id string) (end fu
 	}
 }
 
-// TestHeldBack: somebody else's open transaction hides the newest checkpoint.
+// TestHeldBack: another producer's open transaction hides the newest checkpoint.
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
 	var seen kafkatest.Reports
@@ -153,8 +153,8 @@ func TestHeldBack(t *testing.T) {
 	wantOnce(t, cfg, 0, 1)
 }
 
-// TestHeldBackByOurs: a stream that nobody runs left a transaction open. That
-// of one that is run is left alone.
+// TestHeldBackByOurs: the open transaction of a stream without an owner is aborted, that of a
+// running stream is not.
 func TestHeldBackByOurs(t *testing.T) {
 	t.Parallel()
 	for name, by := range map[string]string{"nobody runs it": "", "it is run": "ours",
@@ -163,7 +163,7 @@ func TestHeldBackByOurs(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkastream.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1)
-			// A name of its own: a group of another test that ends alike
+			// A unique name: a group of another test with the same ending
 			// would count as running the stream.
 			killed := fmt.Sprint("killed", time.Now().UnixNano())
 			foreignTransaction(t, cfg, cfg.CheckpointTopic+"."+killed)
@@ -261,8 +261,8 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 	}
 }
 
-// TestCheckpointTopicLost: without it, a stream that has published before must
-// not begin anew.
+// TestCheckpointTopicLost: without the checkpoint topic, a stream that has published before
+// must not begin again.
 func TestCheckpointTopicLost(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
@@ -295,7 +295,7 @@ func TestCheckpointTopicLost(t *testing.T) {
 	}
 }
 
-// TestCheckpointTopicDeleted while it is in use, and made anew.
+// TestCheckpointTopicDeleted: the checkpoint topic is deleted while in use, and recreated.
 func TestCheckpointTopicDeleted(t *testing.T) {
 	test := func(t *testing.T, cfg kafkastream.Config, anew bool) {
 		s := recovered(t, cfg)

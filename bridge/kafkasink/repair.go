@@ -19,7 +19,7 @@ import (
 // The jobs that repair a stream. Two processes with the same job of the same
 // stream fence each other.
 const (
-	// JobDLQ retries dead letters. A mark is the PARTITION/OFFSET of one.
+	// JobDLQ retries dead letters. A mark is the PARTITION/OFFSET of a letter.
 	JobDLQ = "dlq"
 	// JobVerify publishes missing events.
 	JobVerify = "repair"
@@ -38,14 +38,14 @@ const repairTries = 3
 // <checkpoint topic>.jobs.<stream>.<job>. A Repair is for one goroutine.
 type Repair struct {
 	sink  *Sink
-	marks map[string][]byte // as of the session's barrier, and those since
+	marks map[string][]byte // those before the session's barrier, and those added since
 	topic [16]byte          // the id of the events' topic when the repair began
 	// dry has the topic of a rehearsal, which has no session; nil otherwise.
 	dry *kafkaclient.Described
 }
 
-// OpenRepair starts a session of the job. It fences an earlier one, aborts what
-// that left open, and reads the marks behind a barrier: marks not seen then do
+// OpenRepair starts a session of the job. It fences an earlier session, aborts its open
+// transaction, and reads the marks up to a barrier: marks not seen then do
 // not exist. It creates the job topic if it is missing. Unreachable brokers are
 // retried a few times; permanent errors are Permanent faults.
 func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
@@ -180,7 +180,7 @@ func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 	var err error
 	switch {
 	case r.sink.session.topics.Events.ID != r.topic:
-		err = fmt.Errorf("topic %s was made again meanwhile: repeat the command", r.sink.cfg.Topic)
+		err = fmt.Errorf("topic %s was recreated meanwhile: repeat the command", r.sink.cfg.Topic)
 	case !maps.EqualFunc(known, found, bytes.Equal):
 		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published",
 			bridge.ErrFenced)
@@ -192,7 +192,7 @@ func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
 	return err
 }
 
-// forgottenAtOnce is how many marks are in one transaction.
+// forgottenAtOnce is how many marks one transaction deletes.
 const forgottenAtOnce = 1000
 
 // Forget deletes marks: their events can be published again.
@@ -220,9 +220,9 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 	return nil
 }
 
-// publish makes one attempt. Before the transaction has ended nothing is
-// visible; after it events and mark are durable. In between the next session's
-// barrier decides.
+// publish makes one attempt. Before the end of the transaction is requested nothing is
+// visible. Once the transaction has ended, events and mark are durable. In between, the
+// next session's barrier decides.
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	sink, s := r.sink, r.sink.session
 	rec := sink.cfg.ownRecord(sink.cfg.scopedKey(mark), value)
@@ -231,7 +231,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 			s.topics.Checkpoints.Name, limit)
 	}
 	s.receipt = tally{}
-	s.topics.read = time.Time{} // look now: the client may have loaded a topic that was created again
+	s.topics.read = time.Time{} // refresh now: the client may have loaded a recreated topic
 	if err := s.dispatch(ctx, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
@@ -249,7 +249,7 @@ func isFinal(ctx context.Context, err error, try int) bool {
 	return ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries
 }
 
-// begin attempts to start a session.
+// begin starts a session, in several attempts if need be.
 func (r *Repair) begin(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := r.attempt(ctx)
@@ -272,23 +272,17 @@ func (r *Repair) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	marks, err := r.takeOver(ctx, s)
+	l, b, _, err := s.takeJob(ctx, new(scanResult))
+	var marks map[string][]byte
+	if err == nil {
+		marks, err = r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
+	}
 	if err != nil {
 		s.close()
 		return s.explain(err)
 	}
 	sink.session, r.marks = s, marks
 	return nil
-}
-
-// takeOver fences earlier sessions of the job and reads its marks, in the order
-// of session.takeOver and for the same reason.
-func (r *Repair) takeOver(ctx context.Context, s *session) (map[string][]byte, error) {
-	l, b, _, err := s.takeJob(ctx, new(scanResult))
-	if err != nil {
-		return nil, err
-	}
-	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
 }
 
 // visibleMarks reads the committed marks.
@@ -321,7 +315,8 @@ func (r *Repair) scanMarks(
 	return marks, nil
 }
 
-// ensureTopic creates the job topic. Its loss does not endanger the stream.
+// ensureTopic creates the job topic if it is missing, even if it was lost: that does not
+// endanger the stream.
 func (r *Repair) ensureTopic(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
 	s := r.sink
 	topics, err := client.Describe(ctx, s.cfg.CheckpointTopic)

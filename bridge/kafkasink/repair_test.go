@@ -148,8 +148,8 @@ func TestRepairInDoubt(t *testing.T) {
 	})
 }
 
-// TestRepairBehindBarrier: a mark that is committed but hidden by somebody
-// else's open transaction is seen.
+// TestRepairBehindBarrier: a committed mark that another producer's open transaction hides is
+// seen.
 func TestRepairBehindBarrier(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
@@ -189,7 +189,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 	}
 }
 
-// TestRepairRefuses: what the topic cannot take is told, and changes nothing.
+// TestRepairRefuses: an event that the topic cannot take is reported, and changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly, func(cfg *kafkastream.Config) { cfg.TimePointer = "/at" })
@@ -339,8 +339,8 @@ func TestRepairOvertaken(t *testing.T) {
 	}
 }
 
-// TestRepairOtherTopic: nothing is published into a topic that was made again since the
-// repair began: its marks name the other one.
+// TestRepairOtherTopic: nothing is published into a topic that was recreated since the repair
+// began: its marks name the deleted topic.
 func TestRepairOtherTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
@@ -351,7 +351,7 @@ func TestRepairOtherTopic(t *testing.T) {
 	}
 	recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions)
 	for range 2 {
-		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was made again meanwhile") {
+		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was recreated meanwhile") {
 			t.Errorf("published: %v", err)
 		}
 	}

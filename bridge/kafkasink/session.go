@@ -31,16 +31,17 @@ type session struct {
 	client *kafkaclient.Client // produces the events; in exactly-once mode it is that of txn
 	copier *copier             // nil in exactly-once mode
 	topics topics              // set before the first record
-	// open is the current batch, nil before its first record; receipt tells of it.
+	// open is the current batch, nil before its first record; receipt is that of the
+	// batch so far.
 	open    *delivery
 	receipt tally
 }
 
 // kept is the state of a Sink that outlives a session.
 type kept struct {
-	losses atomic.Int64 // what brokers lost
-	// patient is how the last session ended its transactions: the next one
-	// starts the same way, since brokers rarely change.
+	losses atomic.Int64 // as Sink.Losses
+	// patient is that of the last session's txnProducer: the next session begins with
+	// the same, since brokers rarely change.
 	patient     bool
 	published   *kafkarecord.Published
 	records     builder
@@ -56,7 +57,7 @@ func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	defer cancel()
 	s, err := meet(ctx, cfg, k)
 	if err == nil && k.patient == s.txn.strict() {
-		k.patient = !s.txn.strict() // known, even if the time runs out below
+		k.patient = !s.txn.strict() // kept even if the next meet times out
 		s.close()
 		s, err = meet(ctx, cfg, k)
 	}
@@ -99,7 +100,7 @@ func (s *session) producerOpts() []kgo.Opt {
 		kgo.ProducerLinger(linger),
 		kgo.ProducerBatchCompression(codec(s.cfg.Compression)),
 		kgo.ProducerBatchMaxBytesFn(s.topics.batchLimit),
-		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
+		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only the wait in Publish ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicTries),
 		kgo.RecordPartitioner(partitioner{s.cfg.CheckpointTopic, &s.topics}),
@@ -155,7 +156,7 @@ func (s *session) target(client *kafkaclient.Client, what string) target {
 	return target{cfg: s.cfg, client: client, what: what, topics: &s.topics}
 }
 
-// explain returns the fault of an error of the clients, nil of none.
+// explain returns the fault of an error of the clients, nil for nil.
 func (s *session) explain(err error) error {
 	if err == nil {
 		return nil

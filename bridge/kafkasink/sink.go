@@ -31,12 +31,12 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Losses counts how often a broker lost acknowledged records in this process,
-// as after an unclean leader election.
+// Losses returns how often this process found that a broker had lost acknowledged
+// records, as after an unclean leader election.
 func (s *Sink) Losses() int64 { return s.kept.losses.Load() }
 
-// Refused counts the ignored checkpoints in Kafka: they were produced outside a
-// transaction, so by another program.
+// Refused returns how many checkpoints in Kafka were ignored because they were produced
+// outside a transaction, so by another program.
 func (s *Sink) Refused() int64 { return s.kept.checkpoints.refused.Load() }
 
 // Close ends the session and waits for its goroutine. A Recover makes the Sink

@@ -7,8 +7,8 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// timeRange is the timestamps that a topic retains, in milliseconds since the epoch.
-// Client clocks are unreliable, so event times may be outside.
+// timeRange is the range of timestamps that a topic retains, in milliseconds since the
+// epoch. Client clocks are unreliable, so event times may be outside.
 type timeRange struct{ from, to int64 }
 
 // keptBy returns a topic's range as of now. A record older than half the

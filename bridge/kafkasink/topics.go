@@ -20,7 +20,7 @@ const settingsAge = 30 * time.Second
 type topics struct {
 	kafkaclient.Described
 	client *kafkaclient.Client // asks the brokers
-	read   time.Time           // when they were described
+	read   time.Time           // when the topics were last described
 	// reaches are the known ends of the topics of events and dead letters.
 	reaches reaches
 }
@@ -55,16 +55,16 @@ func (t *topics) batchLimit(name string) int32 {
 	return kafkaclient.MinMessage
 }
 
-// checkpointLog reads the stream's partition of the checkpoint topic,
-// read_committed, at any offset. A consumer would prefetch, and restart at
-// every step backwards.
+// checkpointLog returns the stream's partition of the checkpoint topic, to be read
+// read_committed at any offset. A consumer would prefetch, and restart at every step
+// backwards.
 func (t *topics) checkpointLog(cfg *Config) *kafkaclient.PartitionLog {
 	l := t.client.Partition(t.Checkpoints, cfg.partition())
 	l.Waiting = cfg.Report
 	return l
 }
 
-// states are the topics of events and dead letters as far as is known.
+// states returns what is known of the topics of events and dead letters.
 func (t *topics) states() []bridge.TopicState {
 	states := make([]bridge.TopicState, len(t.reaches))
 	for i, r := range t.reaches {
@@ -102,16 +102,10 @@ func (t *topics) identify(ctx context.Context) error {
 func (t *topics) same(found []kafkaclient.Topic) error {
 	for i := range found {
 		if f := &found[i]; f.ID != t.named(f.Name).ID || !f.Exists {
-			return changed(f.Name)
+			return goneTopic(fmt.Errorf("topic %s was recreated", f.Name))
 		}
 	}
 	return nil
-}
-
-// changed is the fault of a recreated topic. The next session determines the
-// consequences.
-func changed(topic string) *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s was recreated", topic)}
 }
 
 // measure reads the bounds of the topics of events and dead letters.
@@ -133,8 +127,8 @@ func (t *topics) measure(ctx context.Context) error {
 	return nil
 }
 
-// refresh returns an error if the topics have changed, and looks where they end.
-// Unresponsive brokers are no error.
+// refresh returns an error if the topics have changed, and updates their known ends. It
+// asks the brokers at most once per settingsAge. Unresponsive brokers are no error.
 func (t *topics) refresh(ctx context.Context) error {
 	if time.Since(t.read) < settingsAge {
 		return nil

@@ -73,7 +73,7 @@ func TestHoldsShapes(t *testing.T) {
 	})
 }
 
-// abortedTransaction leaves records of nobody and their control records.
+// abortedTransaction leaves aborted records and their control records.
 func abortedTransaction(t *testing.T, cfg kafkastream.Config) {
 	t.Helper()
 	client := connect(t, cfg, kgo.TransactionalID(cfg.Topic), kgo.DefaultProduceTopic(cfg.Topic))
@@ -146,8 +146,9 @@ func TestConfigValidate(t *testing.T) {
 		"not PEM": {func(c *settings) {
 			c.TLSEnabled, c.TLSCA, c.TLSCert = true, "/etc/ca.pem", "x"
 		}, "KAFKA_TLS_CA_FILE,KAFKA_TLS_KEY"},
-		"checkpoints in events":  {func(c *settings) { c.CheckpointTopic = c.Topic }, "KAFKA_CHECKPOINT_TOPIC must differ"},
-		"checkpoints in DLQ":     {func(c *settings) { c.CheckpointTopic = "dlq." + c.Topic }, "_CHECKPOINT_TOPIC must differ"},
+		"checkpoints in events": {func(c *settings) { c.CheckpointTopic = c.Topic }, "KAFKA_CHECKPOINT_TOPIC must differ"},
+		"checkpoints in DLQ": {func(c *settings) { c.CheckpointTopic = "dlq." + c.Topic },
+			"_CHECKPOINT_TOPIC must differ"},
 		"a transaction for ever": {func(c *settings) { c.TransactionTimeout = time.Hour }, "KAFKA_TRANSACTION_TIMEOUT"},
 		"same topic twice":       {func(c *settings) { c.DLQTopic = c.Topic }, "KAFKA_DLQ_TOPIC must differ"},
 	} {
@@ -201,7 +202,7 @@ func TestNewTopicSpreads(t *testing.T) {
 	var unknown atomic.Int32
 	c.ControlKey(kmsg.DescribeConfigs.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		// Whoever created them was asked about some; this is another broker.
+		// The broker that created the topics was asked about some; this is another one.
 		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > 2 {
 			return nil, nil, false
 		}

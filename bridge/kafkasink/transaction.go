@@ -11,14 +11,14 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// endGrace is how long the end of a transaction goes on in a process that has to end.
-// Then the next session's barrier decides, as after a crash.
+// endGrace is how long the end of a transaction may still take once ctx has ended. After
+// that the next session's barrier decides, as after a crash.
 const endGrace = time.Second
 
-// transact commits the sent records and the checkpoint. Before the transaction
-// has ended nothing is visible, and a crash leaves only a transaction that the
-// next session aborts. After it both are durable. In between the next session's
-// barrier decides.
+// transact commits the sent records and the checkpoint. Before the end of the
+// transaction is requested nothing is visible, and a crash leaves a transaction that the
+// next session aborts. Once the transaction has ended both are durable. In between, the
+// next session's barrier decides.
 func (s *session) transact(ctx context.Context, b *bridge.Batch) error {
 	rec, err := s.cfg.checkpointRecord(s.cfg.dataKey(), &b.Checkpoint, s.topics.Checkpoints)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *session) transact(ctx context.Context, b *bridge.Batch) error {
 func (s *session) complete(ctx context.Context, own ...kgo.Record) error {
 	if s.open != nil && !s.txn.strict() {
 		// These brokers may apply a late end of an earlier transaction to this one. If
-		// the checkpoint were in it before all events, events would be lost.
+		// it had the checkpoint before it had all events, events would be lost.
 		t := s.open.target
 		if err := s.finish(ctx); err != nil {
 			return err

@@ -216,7 +216,7 @@ func TestSlowCoordinator(t *testing.T) {
 	})
 }
 
-// TestFenced: a newer session ends the older one, which says so.
+// TestFenced: a newer session ends the older one, which returns ErrFenced.
 func TestFenced(t *testing.T) {
 	test := func(t *testing.T, cfg kafkastream.Config) {
 		older, newer := open(t, cfg), open(t, cfg)
@@ -245,7 +245,7 @@ func TestFenced(t *testing.T) {
 	})
 }
 
-// TestFencedAtTheEnd: whoever finds its transaction ended by somebody else is fenced.
+// TestFencedAtTheEnd: a session whose transaction another session has ended is fenced.
 func TestFencedAtTheEnd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkastream.Config) {
 		s := recovered(t, cfg)

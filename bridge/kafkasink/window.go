@@ -16,9 +16,8 @@ func JobsTopic(checkpoints string) string { return checkpoints + jobsSuffix }
 
 // Window is one window of a job, which is a stream of its own to Kafka.
 type Window struct {
-	// Name names its checkpoints and transactions: STREAM.JOB.wN.FROM-TO. It
-	// contains the bounds, so that the position of one window is never taken
-	// for another's.
+	// Name names its checkpoints and transactions: STREAM.JOB.wN.FROM-TO. It contains
+	// the bounds, so that no window takes the position of another.
 	Name string
 	// Topic is the topic of its events, Origin the value of eb-origin.
 	Topic, Origin string
@@ -26,8 +25,8 @@ type Window struct {
 
 var windowNames = regexp.MustCompile(`^(.+)\.w\d+\.\d+-\d+$`)
 
-// JobName returns a job's name among the streams. Names in BRIDGE_STREAMS have no
-// dot.
+// JobName returns a job's name as a stream. No stream of BRIDGE_STREAMS has such a name:
+// their names have no dot.
 func JobName(stream, id string) string { return stream + "." + id }
 
 // OwnedAs returns the name under which a stream is owned. The owner of a job
@@ -50,7 +49,7 @@ func (c *Config) OfWindow(w Window) Config {
 	own.Part = &Part{Stream: c.Stream, Origin: w.Origin}
 	own.Mode, own.Known = bridge.ExactlyOnce, nil
 	if w.Origin == originReplay {
-		own.DLQTopic = "" // beside the topic of its own
+		own.DLQTopic = "" // the default beside w.Topic
 	}
 	return own
 }

@@ -26,8 +26,8 @@ func (c *cluster) of(own *kafkasink.Config) Config {
 	return Config{c.Membership, c.Layout, *own}
 }
 
-// ofPart returns that of a part of a stream: it creates no topics, and no process
-// gets it back after a crash.
+// ofPart returns the configuration of a part of a stream: it creates no topics, and after a
+// crash any process may take the part over.
 func (c *cluster) ofPart(own kafkasink.Config) Config {
 	part := Config{c.Membership, c.Layout, own}
 	part.CreateTopics, part.InstanceID = false, ""
@@ -40,7 +40,7 @@ func (c *cluster) Ready(
 ) (kafkaclient.Described, error) {
 	cfg := c.of(own)
 	needs := cfg.Needs()
-	needs.Past.Holds = published.Holds // which goes on where it was interrupted
+	needs.Past.Holds = published.Holds // an interrupted search continues
 	return needs.Ready(ctx, client)
 }
 

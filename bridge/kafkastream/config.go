@@ -13,8 +13,8 @@ import (
 
 // Config configures a stream in Kafka. Start from DefaultConfig.
 type Config struct {
-	// Membership configures with whom the stream is shared, Layout how its topics
-	// are made, Config how its events are published.
+	// Membership configures the group of processes that share the stream, Layout how its
+	// topics are created, Config how its events are published.
 	kafkagroup.Membership
 	kafkaadmin.Layout
 	kafkasink.Config
@@ -46,9 +46,8 @@ func (c *Config) Sink() (*kafkasink.Sink, error) {
 	return kafkasink.New(own.Config)
 }
 
-// Wired returns the configuration of the stream's Sink, jobs and repairs, with
-// the port to the cluster. Where no topic is created, an error of Known is no
-// more than an unknown checkpoint.
+// Wired returns the configuration of the stream's Sink, jobs and repairs, with the port to
+// the cluster. If no topics are created, an error of Known counts as no checkpoint.
 func (c *Config) Wired() kafkasink.Config {
 	own := c.Config
 	own.Topic = cmp.Or(own.Topic, "export."+own.Stream)

@@ -48,24 +48,27 @@ func TestCompare(t *testing.T) {
 		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(1)), all[1].raw(), "eb-stream", stream, "ce_id", "e1"))
 		r := w.must(reconcile.Compare)
 		want(t, "one of each", r, counts{API: 10, Held: 8, Missing: 1, Dead: 1, Extra: 1, Again: 2})
-		if diff := cmp.Diff([]reconcile.Event{{ID: "e0", Time: time.UnixMilli(second(0)).UTC()}}, r.MissingEvents); diff != "" {
+		if diff := cmp.Diff([]reconcile.Event{{ID: "e0", Time: time.UnixMilli(second(0)).UTC()}},
+			r.MissingEvents); diff != "" {
 			t.Errorf("missing (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]reconcile.Event{{ID: "gone", Time: time.UnixMilli(second(4)).UTC()}}, r.ExtraEvents); diff != "" {
+		if diff := cmp.Diff([]reconcile.Event{{ID: "gone", Time: time.UnixMilli(second(4)).UTC()}},
+			r.ExtraEvents); diff != "" {
 			t.Errorf("extra (-want +got):\n%s", diff)
 		}
 		late := reconcile.Lateness{Known: 10, Events: 1, P50: 90_000, P99: 90_000, Max: 90_000}
 		if diff := cmp.Diff(late, r.Late, cmpopts.IgnoreUnexported(late)); diff != "" {
 			t.Errorf("late (-want +got):\n%s", diff)
 		}
-		if r.Repair != nil || r.Position != second(5000) || !r.AtEnd || r.Topic != "export.events" || r.Parts != 1 || len(w.parts) > 0 {
+		if r.Repair != nil || r.Position != second(5000) || !r.AtEnd || r.Topic != "export.events" || r.Parts != 1 ||
+			len(w.parts) > 0 {
 			t.Errorf("%+v, parts %v", r, w.parts)
 		}
 	})
 }
 
-// TestCompareForms: events without ids are told apart by their bytes, and a copy
-// counts; records without headers say by themselves what they are.
+// TestCompareForms: events without ids are distinguished by their bytes, and each copy
+// counts. Records without headers are identified by their values.
 func TestCompareForms(t *testing.T) {
 	t.Parallel()
 	nameless := item{at: second(1), form: "a"}
@@ -75,13 +78,16 @@ func TestCompareForms(t *testing.T) {
 		exported, published []item
 		want                counts
 	}{
-		"two equal events without ids, one is there": {[]item{nameless, nameless}, []item{nameless}, counts{API: 2, Held: 1, Missing: 1}},
-		"one of them, twice there":                   {[]item{nameless}, []item{nameless, nameless}, counts{API: 1, Held: 1, Again: 1}},
-		"an event with an id listed twice":           {[]item{again, again}, []item{again}, counts{API: 1, Held: 1}},
-		"an id of two events, both there":            {[]item{again, form}, []item{form, again}, counts{API: 2, Held: 2}},
-		"an id of two events, one there":             {[]item{again, form}, []item{again, again}, counts{API: 2, Held: 1, Missing: 1, Again: 1}},
-		"an id of two events, the other there":       {[]item{again, form}, []item{form}, counts{API: 2, Held: 1, Missing: 1}},
-		"an id of which the bytes changed":           {[]item{again}, []item{form}, counts{API: 1, Held: 1}},
+		"two equal events without ids, one is there": {[]item{nameless, nameless}, []item{nameless},
+			counts{API: 2, Held: 1, Missing: 1}},
+		"one of them, twice there": {[]item{nameless}, []item{nameless, nameless},
+			counts{API: 1, Held: 1, Again: 1}},
+		"an event with an id listed twice": {[]item{again, again}, []item{again}, counts{API: 1, Held: 1}},
+		"an id of two events, both there":  {[]item{again, form}, []item{form, again}, counts{API: 2, Held: 2}},
+		"an id of two events, one there": {[]item{again, form}, []item{again, again},
+			counts{API: 2, Held: 1, Missing: 1, Again: 1}},
+		"an id of two events, the other there": {[]item{again, form}, []item{form}, counts{API: 2, Held: 1, Missing: 1}},
+		"an id of which the bytes changed":     {[]item{again}, []item{form}, counts{API: 1, Held: 1}},
 	} {
 		for _, unmarked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, unmarked %t", name, unmarked), func(t *testing.T) {
@@ -123,8 +129,8 @@ func TestCompareUnmarkedRecords(t *testing.T) {
 	})
 }
 
-// TestCompareDeadLetters: a letter without the item's bytes, and one without
-// the header, are told by what they say.
+// TestCompareDeadLetters: a letter without the item's bytes, and one without the header, are
+// identified by the rest of them.
 func TestCompareDeadLetters(t *testing.T) {
 	all := append(items(4), item{at: second(4), form: "no id"})
 	inOwnWorld(t, all, nil, func(t *testing.T, w *world) {
@@ -175,8 +181,8 @@ func TestCompareInParts(t *testing.T) {
 	})
 }
 
-// TestCompareOpenTransaction: what an open transaction hides is not missing, and
-// nobody guesses when it stays open.
+// TestCompareOpenTransaction: events that an open transaction hides are not missing. If it
+// stays open, the comparison fails.
 func TestCompareOpenTransaction(t *testing.T) {
 	all := items(6)
 	inOwnWorld(t, all, all[:4], func(t *testing.T, w *world) {
@@ -215,7 +221,8 @@ func TestCompareCut(t *testing.T) {
 					w.dead.Cut(1)
 				}
 				r, err := w.run(reconcile.Repair)
-				if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok || r != nil || len(w.repair.published) > 0 || w.repair.open {
+				if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok || r != nil || len(w.repair.published) > 0 ||
+					w.repair.open {
 					t.Errorf("%+v, %v, repaired %v", r, err, w.repair.published)
 				}
 			})
@@ -231,7 +238,10 @@ func TestCompareCut(t *testing.T) {
 			if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
 				t.Errorf("it took %s, want what Retry-After says", took)
 			}
-			w.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Err: bridgetest.ErrDown} })
+			w.source.Refuse(func(bridge.Position) error {
+				return &bridge.Fault{Class: bridge.Permanent,
+					Err: bridgetest.ErrDown}
+			})
 			asked := w.source.Requests()
 			if _, err := w.run(reconcile.Compare); !errors.Is(err, bridgetest.ErrDown) || w.source.Requests() != asked+1 {
 				t.Errorf("%v after %d requests", err, w.source.Requests()-asked)
@@ -307,7 +317,8 @@ func TestInclusivePages(t *testing.T) {
 				listed = append(listed, i.raw())
 			}
 			asked++
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d.%d"}`, strings.Join(listed, ","), to-1, asked)}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d.%d"}`, strings.Join(listed, ","), to-1,
+				asked)}
 		})
 		want(t, "compared", w.must(reconcile.Compare), counts{API: 10, Held: 10})
 	})

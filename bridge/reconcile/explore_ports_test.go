@@ -83,7 +83,8 @@ func (p failingPublisher) Forget(ctx context.Context, names []string) error {
 	return p.x.do("Forget", func() error { return p.publisher.Forget(ctx, names) })
 }
 
-func (p failingPublisher) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
+func (p failingPublisher) Publish(ctx context.Context, page *bridge.Page, mark string,
+	value []byte) (bridge.Receipt, error) {
 	return ask(p.x, "Publish", func() (bridge.Receipt, error) {
 		for i := range page.Events {
 			id := string(page.Events[i].AppendRecordID(nil))

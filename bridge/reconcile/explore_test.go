@@ -54,18 +54,20 @@ type explored struct {
 }
 
 // newExplored returns a topic with e0, a dead letter e1, e2 that the stream has passed
-// by far, e3 close to its position, and e4 behind it or undated.
+// by far, e3 close to its position, and e4 after it or undated.
 func newExplored(t *testing.T, plan repairPlan) *explored {
 	all := items(5)
 	all[3].ingested, all[4].ingested = second(900), second(1000)
 	if plan.undated {
 		all[4].ingested = 0
 	}
-	x := &explored{world: newWorld(t, all, nil), plan: plan, pending: make(map[string]bool), holds: map[string]bool{"e0": true}}
+	x := &explored{world: newWorld(t, all, nil), plan: plan, pending: make(map[string]bool),
+		holds: map[string]bool{"e0": true}}
 	for id := range strings.FieldsSeq(plan.pending) {
 		x.pending[id] = true
 	}
-	x.topic.Append(1, fakelog.Record(time.UnixMilli(second(-10)), "{}"), fakelog.Record(time.UnixMilli(second(-5)), "{}"), all[0].record())
+	x.topic.Append(1, fakelog.Record(time.UnixMilli(second(-10)), "{}"),
+		fakelog.Record(time.UnixMilli(second(-5)), "{}"), all[0].record())
 	x.dead.Append(0, all[1].record())
 	x.live.trail = []bridge.Checkpoint{atEnd(5, second(1000))}
 	x.repair.marks["old"] = []byte(`{"v":1,"at":1,"ids":""}`)
@@ -178,8 +180,8 @@ func (p repairPlan) run(t *testing.T) (first []string, broken string) {
 	return first, fmt.Sprintf("%+v:\n%s\n%s", p, strings.Join(x.broken, "\n"), strings.Join(x.trace, " "))
 }
 
-// TestExploreRepair: whatever fails and whatever happens meanwhile, each event is once in
-// the topic in the end, and a repair leaves to the stream what that may publish.
+// TestExploreRepair: after any failures and events, each event is once in the topic in the
+// end, and a repair leaves to the stream the events that the stream may publish.
 func TestExploreRepair(t *testing.T) {
 	t.Parallel()
 	for _, base := range []repairPlan{

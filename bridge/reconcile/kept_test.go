@@ -12,14 +12,17 @@ import (
 	"exportbridge/bridge/reconcile"
 )
 
-// TestRepairTopicMade: what a repair published into a topic that was made again, or was
-// truncated although it keeps everything, is missing and is published again.
+// TestRepairTopicMade: if a topic was recreated, or was truncated although it keeps
+// everything, the events of an earlier repair are missing and are published again.
 func TestRepairTopicMade(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*world){
-		"made again":                   func(w *world) { w.topic.Remake("second") },
-		"truncated":                    func(w *world) { w.topic.Delete(0, 10) },
-		"made again, with a retention": func(w *world) { w.topic.Remake("second"); w.topic.Expire(10 * 365 * 24 * time.Hour) },
+		"made again": func(w *world) { w.topic.Remake("second") },
+		"truncated":  func(w *world) { w.topic.Delete(0, 10) },
+		"made again, with a retention": func(w *world) {
+			w.topic.Remake("second")
+			w.topic.Expire(10 * 365 * 24 * time.Hour)
+		},
 		"made again, and expired": func(w *world) {
 			w.topic.Remake("second")
 			w.topic.Expire(10 * 365 * 24 * time.Hour)
@@ -62,8 +65,8 @@ func TestRetriedLetter(t *testing.T) {
 	})
 }
 
-// TestExpired: what retention may have deleted is not missing, and is not repaired. What
-// is missing behind it is.
+// TestExpired: events that retention may have deleted are not missing, and not repaired.
+// Later missing ones are.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

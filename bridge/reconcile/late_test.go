@@ -27,7 +27,8 @@ func TestLateness(t *testing.T) {
 	if window.Known != n || window.Events != n-1 || window.Max != n*60_000 {
 		t.Errorf("%+v, want %d known, all but one of them late", window, n)
 	}
-	for name, c := range map[string]struct{ got, want int64 }{"p50": {window.P50, 500 * 60_000}, "p99": {window.P99, 990 * 60_000}} {
+	for name, c := range map[string]struct{ got, want int64 }{"p50": {window.P50, 500 * 60_000},
+		"p99": {window.P99, 990 * 60_000}} {
 		if off := float64(c.got)/float64(c.want) - 1; off < -0.015 || off > 0.015 {
 			t.Errorf("%s is %d, want about %d", name, c.got, c.want)
 		}

@@ -25,8 +25,8 @@ func (n *numbered) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page,
 
 func (n *numbered) Decode(p *bridge.Page) error { return n.list.Decode(p) }
 
-// TestNumbered: a range in numbered pages is compared and repaired, whether the API repeats
-// its last page or rejects the number behind it, in one part or in many, with ids or without.
+// TestNumbered: a range in numbered pages is compared and repaired, if the API repeats its
+// last page or rejects the next number, in one part or in many, with ids or without.
 func TestNumbered(t *testing.T) {
 	t.Parallel()
 	for _, form := range []struct {

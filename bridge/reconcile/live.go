@@ -26,9 +26,9 @@ const (
 // has read everything that was listed at the checkpoint's position time.
 func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
-// readOn moves the live position on to what the owner reports, if the range ends after it: a
-// quiet stream commits its position only every 5 minutes. A stream that has caught up has
-// committed all that was listed at the position that it reports.
+// readOn advances the live position to the one that the owner reports, if the range ends
+// after it: a quiet stream commits its position only every 5 minutes. A stream that has
+// caught up has committed everything that was listed at the position that it reports.
 func (c *comparison) readOn(ctx context.Context) {
 	live := &c.start
 	if live.Zero() || c.To <= live.Settled() {
@@ -121,7 +121,7 @@ func (c *comparison) overlapsBackfill(ctx context.Context) error {
 
 // frontier bounds the events that the stream can no longer publish.
 type frontier struct {
-	// epoch is the stream's; in another epoch it may read everything again.
+	// epoch is the stream's; in another epoch the stream may read everything again.
 	epoch int64
 	// ingested is the ingestion time up to which the stream has read the export, in
 	// milliseconds since the epoch; 0 if unknown.
@@ -147,11 +147,11 @@ func (c *comparison) frontier(ctx context.Context) (frontier, error) {
 			return false
 		}
 		if found.Seq == 0 && found.Change != nil && !found.Change.Moves() {
-			epoch = found.Change.From.Epoch // at the same position
+			epoch = found.Change.From.Epoch // the change kept the position
 		}
 		return true
 	})
-	if ctx.Err() != nil { // too far back
+	if ctx.Err() != nil { // trailTimeout ended the search: there is no such checkpoint nearby
 		return f, context.Cause(ctx)
 	}
 	return f, err
@@ -171,8 +171,8 @@ func (f *frontier) awaits(ingested int64) bool {
 }
 
 // awaitEnd waits until the running stream commits a checkpoint at the end of the export
-// that is later than the last page that was read, by the API's clock. What the API listed
-// before and the stream has not published by then, the stream never publishes.
+// that is later than the last page that was read, by the API's clock. An event that the API
+// listed before and that the stream has not published by then is never published by it.
 func (c *comparison) awaitEnd(ctx context.Context) error {
 	if running, err := c.Live.Running(ctx); err != nil {
 		return err

@@ -59,14 +59,14 @@ type part struct {
 	// in milliseconds since the epoch. An event time in the future becomes the time of
 	// publishing, which may be much earlier.
 	since int64
-	// shared are the ids of several events, which are counted separately.
+	// shared are the ids that several events have, which are counted separately.
 	shared map[eventName]bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// formName identifies an event whose id is shared, by the name of its id and the checksum
-// of its bytes.
+// formName identifies an event with a shared id, by the name of its id and the checksum of
+// its bytes.
 func formName(of eventName, sum uint32) eventName {
 	return nameOf(binary.BigEndian.AppendUint32(of[:], sum))
 }
@@ -107,7 +107,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	}
 	missing, err := p.look(ctx)
 	if err == nil && c.Mode == Repair && p.anyOf(missing, func(c copies) bool { return c.awaits }) {
-		c.repair.drained = false // which the part before proved for its own events
+		c.repair.drained = false // the previous part has proved it for its own events only
 		err = c.awaitEnd(ctx)
 		if _, refused := errors.AsType[*RejectedError](err); err == nil {
 			p.since = 0                // without an ingestion time any record time is possible
@@ -141,7 +141,7 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 		p.events[name] = c
 	}
 	var err error
-	if p.Retried != nil { // before the topic: what is marked is there
+	if p.Retried != nil { // before the topic is read: a marked event is then in the topic
 		if p.retried, err = p.Retried(ctx); err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	return missing, err
 }
 
-// anyOf reports whether is holds for one of the missing events.
+// anyOf reports whether is is true for one of the missing events.
 func (p *part) anyOf(missing map[eventName]int32, is func(copies) bool) bool {
 	for name := range missing {
 		if is(p.events[name]) {
@@ -200,7 +200,7 @@ func (p *part) readPage(page *bridge.Page) error {
 		c.sum, c.own, c.dated, c.at = sum, e.ID != nil, ingested > 0, e.Time
 		c.awaits = p.repair != nil && p.repair.awaits(ingested)
 		if c.dated {
-			c.at = min(c.at, ingested) // an event time in the future becomes that of publishing
+			c.at = min(c.at, ingested) // an event time in the future becomes the time of publishing
 		}
 		p.events[name] = c
 	}

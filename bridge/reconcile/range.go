@@ -18,7 +18,7 @@ type rangeReader struct {
 	// check returns why a page must not be used.
 	check func(*bridge.Page) error
 	// marksEnd is true once the API is known to mark the end of its results: then
-	// empty pages end nothing. cut is set if they ended a range.
+	// empty pages end no range. cut is set if they ended one.
 	marksEnd, cut bool
 }
 
@@ -28,7 +28,7 @@ func (r *rangeReader) each(ctx context.Context, from, to int64, visit func(*brid
 	at := bridge.Position{Start: from, End: to, Window: true}
 	var seen position.Visited
 	empties := make(map[string]bool) // the cursors of empty pages since the last one with items
-	var border bridge.Border         // of the page before
+	var border bridge.Border         // of the previous page
 	for empty := 0; ; {
 		page, err := pageread.Fetch(ctx, r.source, at, r.timeout)
 		if err != nil {

@@ -51,8 +51,8 @@ type Config struct {
 	EmptyPages int
 	// FetchTimeout is how long a call of the Source may take; see engine.Config.
 	FetchTimeout time.Duration
-	// Unmarked is set if the stream's records have no headers: records that name no
-	// stream are then the stream's. Otherwise they are if the export has their event.
+	// Unmarked is set if the stream's records have no headers: all records that name no
+	// stream then count as the stream's. Otherwise only those whose event the export has.
 	Unmarked bool
 	// By is the operator, recorded in the marks.
 	By string
@@ -71,7 +71,7 @@ type LiveStream interface {
 	bridge.CheckpointLog
 	// Running reports whether a process runs the stream.
 	Running(ctx context.Context) (bool, error)
-	// Status is what the owner of the stream reports, and false if that is unknown.
+	// Status returns what the owner of the stream reports; false if that is unknown.
 	Status(ctx context.Context) (bridge.Status, bool)
 	// Backfills returns the unfinished backfills into the stream's topic.
 	Backfills(ctx context.Context) ([]Backfill, error)
@@ -94,8 +94,8 @@ type Publisher interface {
 // Ports are the systems that a comparison uses.
 type Ports struct {
 	Source Source
-	// Ranges reads ranges of a Source that is no cursor, and marks their end; nil is the
-	// Source itself.
+	// Ranges reads ranges of a Source without a lasting cursor, and marks their end; nil
+	// is the Source itself.
 	Ranges bridge.Source
 	Topic  deadletter.EventLog
 	// DeadLetters is nil if the topic does not exist.
@@ -157,7 +157,7 @@ type Report struct {
 	MissingEvents []Event `json:"missing_events,omitempty"`
 	ExtraEvents   []Event `json:"extra_events,omitempty"`
 	// Position is the live position when the comparison began, 0 if unknown. AtEnd is
-	// true if that was at the end of the export.
+	// true if the stream was then at the end of the export.
 	Position int64 `json:"live_position,omitempty"`
 	AtEnd    bool  `json:"-"`
 	// Repair is nil in the mode Compare.
@@ -178,7 +178,7 @@ type comparison struct {
 	pages  rangeReader
 	start  bridge.Checkpoint // the live stream when Run began
 	repair *repairer         // nil in the mode Compare
-	kept   kafkaclient.Kept  // of the topic, as last asked
+	kept   kafkaclient.Kept  // what the topic keeps, as last asked
 	asOf   time.Time         // the API's clock at the last page
 	report Report
 }
@@ -225,8 +225,8 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	return &c.report, nil
 }
 
-// run compares the range part by part. It halves a part with too many events. The next
-// parts grow again.
+// run compares the range part by part. It halves a part with too many events. Later parts
+// grow again.
 func (c *comparison) run(ctx context.Context) error {
 	width := c.To - c.From
 	for begin := c.From; begin < c.To; {
@@ -271,11 +271,4 @@ func timeOf(e *bridge.Event) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(e.Time).UTC()
-}
-
-// waiting reports why the comparison waits.
-func (c *comparison) waiting(why error) {
-	if c.Waiting != nil {
-		c.Waiting(why)
-	}
 }

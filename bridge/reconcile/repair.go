@@ -17,9 +17,9 @@ import (
 // bytes an event, fits into any usable topic.
 const repairedAtOnce = 300
 
-// repairMarkKept is how long a mark is kept. The next repair reads it once more, then
-// removes it. From then on only the topic shows the events, unless retention has deleted
-// them.
+// repairMarkKept is how long a mark is kept. The first repair after that reads the mark and
+// then removes it. From then on only the topic shows the events, unless retention has
+// deleted them.
 const repairMarkKept = 90 * 24 * time.Hour
 
 // repairMark records a transaction of a repair. Its JSON form is frozen.
@@ -137,7 +137,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 		case ingested > max(0, r.ingested):
 			r.Live++
 		case r.awaits(ingested) && !r.drained && ingested > 0 && r.unmoved != nil:
-			r.Live++ // the stream has not proved that it has passed them
+			r.Live++ // the stream may still publish it
 		case r.awaits(ingested) && !r.drained:
 			r.Unproven++
 		default:

@@ -1,19 +1,19 @@
 /*
- * A repair as a model: it compares the export with the topic and publishes what
- * is missing, with a mark in the same transaction, while the live stream goes
- * on. A pause is an arbitrarily long gap between two steps; a process that was
- * killed is one that never goes on.
+ * A repair as a model: it compares the export with the topic and publishes the
+ * missing events, with a mark in the same transaction, while the live stream
+ * goes on. A pause is an arbitrarily long gap between two steps; a killed process
+ * is one that never goes on.
  *
  * What is modelled
  *   - EVENTS, each a part of the range that is compared by itself. The API
  *     ingests an event, then lists it: ahead of the live stream's cursor, or
- *     behind it, where the stream never reads it;
- *   - the live stream, which reads all that is listed, publishes what is ahead
- *     with a checkpoint at the end of the export, and may be moved (all is ahead
- *     again, in a new epoch);
+ *     behind the cursor, where the stream never reads it;
+ *   - the live stream, which reads all listed events, publishes those ahead of
+ *     its cursor with a checkpoint at the end of the export, and may be moved
+ *     (all events are then ahead again, in a new epoch);
  *   - RUNS commands, each in a process; Kafka as in ../deadletter/retry.pml; the
- *     topic, which may be made again, and with FINITE loses what repairs
- *     published.
+ *     topic, which may be recreated, and with FINITE loses the events that
+ *     repairs published.
  *
  * Which function carries which step (file in bridge, functions, step)
  *   reconcile/reconcile.go   Run                        a command: position, topic, session, parts
@@ -24,17 +24,17 @@
  *   reconcile/repair.go      publish, commit            what is published
  *   kafkasink/repair.go      Publish, goOn              transact, doubt
  *
- * Not modelled: dead letters (../deadletter/retry.pml), what live published and
- * retention deleted (a range that begins before it is refused), marks that are
- * forgotten after 90 days, clocks: an event of a checkpoint's time is "near" it,
- * and "passed" only if it was listed by then.
+ * Not modelled: dead letters (../deadletter/retry.pml); events of the live stream
+ * that retention deleted (a range that begins before those is refused); marks
+ * that are forgotten after 90 days; clocks: an event of a checkpoint's time is
+ * "near" it, and "passed" only if it was listed by then.
  *
  * Assertions
  *   ONCE    an event is published once into a topic with one id and in an epoch
  *   LIVE    a repair publishes nothing that the stream may still publish, unless
- *           that is moved after the last look
+ *           the stream is moved after the last check
  *   THERE   an event that is reported as held or repaired, before or now, is in
- *           the topic as it was when the repair began, or was deleted there
+ *           the topic that existed when the repair began, or was deleted there
  *
  * Variants. Each takes one rule away and must be found: they are the test of
  * this model. TestModel reads this list.

@@ -23,7 +23,8 @@ import (
 func TestQuietStream(t *testing.T) {
 	t.Parallel()
 	to, reported := second(5030), time.UnixMilli(second(5040))
-	caughtUp := bridge.Status{Leader: true, CaughtUp: true, Version: bridge.Version{Epoch: atEnd(5, 0).Epoch}, Position: reported}
+	caughtUp := bridge.Status{Leader: true, CaughtUp: true, Version: bridge.Version{Epoch: atEnd(5, 0).Epoch},
+		Position: reported}
 	for name, test := range map[string]struct {
 		change func(*bridge.Status)
 		passed bool
@@ -51,8 +52,8 @@ func TestQuietStream(t *testing.T) {
 	}
 }
 
-// TestRepairRefused: nothing is published of a range that the stream, or a
-// backfill, may still publish, and what is said is no time of 1970.
+// TestRepairRefused: nothing is published of a range that the stream, or a backfill, may still
+// publish, and no error shows a time of 1970.
 func TestRepairRefused(t *testing.T) {
 	t.Parallel()
 	moved := atEnd(0, 0)
@@ -68,17 +69,24 @@ func TestRepairRefused(t *testing.T) {
 		why    reconcile.Reason
 		says   string
 	}{
-		"a stream that never ran":      {func(w *world) { w.live.trail = nil }, reconcile.NeverRan, "it will publish the range itself"},
-		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} }, reconcile.PositionUnknown, "stream events was moved"},
-		"a stream without times":       {func(w *world) { w.live.trail = []bridge.Checkpoint{timeless} }, reconcile.NotAtEnd, "no event of stream events has had a time"},
-		"an open end":                  {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},
-		"another resource":             {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin, "exports sessions, these settings request events"},
-		"other ids":                    {func(w *world) { w.live.trail[0].Origin.ItemID = "/id" }, reconcile.OtherOrigin, "ids at /id"},
-		"another filter":               {func(w *world) { w.live.trail[0] = filtered }, reconcile.OtherOrigin, "exports events (a, b)"},
+		"a stream that never ran": {func(w *world) { w.live.trail = nil }, reconcile.NeverRan,
+			"it will publish the range itself"},
+		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} },
+			reconcile.PositionUnknown, "stream events was moved"},
+		"a stream without times": {func(w *world) { w.live.trail = []bridge.Checkpoint{timeless} }, reconcile.NotAtEnd,
+			"no event of stream events has had a time"},
+		"an open end": {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},
+		"another resource": {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin,
+			"exports sessions, these settings request events"},
+		"other ids":      {func(w *world) { w.live.trail[0].Origin.ItemID = "/id" }, reconcile.OtherOrigin, "ids at /id"},
+		"another filter": {func(w *world) { w.live.trail[0] = filtered }, reconcile.OtherOrigin, "exports events (a, b)"},
 		"a backfill of a part": {func(w *world) {
 			w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a", From: second(999), To: second(2000)}}
 		}, reconcile.BackfillOpen, "backfill k3xq7a"},
-		"a backfill from the earliest event": {func(w *world) { w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a", To: second(1)}} }, reconcile.BackfillOpen, "the earliest event"},
+		"a backfill from the earliest event": {func(w *world) {
+			w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a",
+				To: second(1)}}
+		}, reconcile.BackfillOpen, "the earliest event"},
 	} {
 		for _, mode := range []reconcile.Mode{reconcile.Rehearse, reconcile.Repair} {
 			t.Run(fmt.Sprintf("%s, %d", name, mode), func(t *testing.T) {
@@ -88,7 +96,8 @@ func TestRepairRefused(t *testing.T) {
 					if !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970-") {
 						t.Errorf("it says %q, want %q", err, test.says)
 					}
-					if test.why == reconcile.NotPassed && err.Position != second(5000) || test.why == reconcile.BackfillOpen && err.Backfill != "k3xq7a" {
+					if test.why == reconcile.NotPassed && err.Position != second(5000) || test.why == reconcile.BackfillOpen &&
+						err.Backfill != "k3xq7a" {
 						t.Errorf("%+v", err)
 					}
 					if len(w.repair.published) > 0 || w.source.Requests() > 0 {
@@ -102,7 +111,8 @@ func TestRepairRefused(t *testing.T) {
 	t.Run("neighbours", func(t *testing.T) {
 		inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
 			w.cfg.To = second(5000)
-			w.live.backfills = []reconcile.Backfill{{ID: "before", To: w.cfg.From}, {ID: "behind", From: w.cfg.To, To: w.cfg.To + 1}}
+			w.live.backfills = []reconcile.Backfill{{ID: "before", To: w.cfg.From},
+				{ID: "behind", From: w.cfg.To, To: w.cfg.To + 1}}
 			if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
 				t.Errorf("repaired %+v", r.Repair)
 			}
@@ -256,21 +266,25 @@ func TestRepairFrontier(t *testing.T) {
 		return c
 	}
 	pause := at(2, 0, second(3000), false)
-	pause.Kind, pause.Change = bridge.KindPause, &bridge.Change{Kind: bridge.KindPause, From: bridge.Version{Epoch: 1, Seq: 9}}
+	pause.Kind, pause.Change = bridge.KindPause, &bridge.Change{Kind: bridge.KindPause,
+		From: bridge.Version{Epoch: 1, Seq: 9}}
 	reset := pause
-	reset.Kind, reset.Change = bridge.KindReset, &bridge.Change{Kind: bridge.KindReset, From: bridge.Version{Epoch: 1, Seq: 9}}
+	reset.Kind, reset.Change = bridge.KindReset, &bridge.Change{Kind: bridge.KindReset,
+		From: bridge.Version{Epoch: 1, Seq: 9}}
 	window := at(1, 9, second(3000), true)
 	window.EndedEmpty = 5
 	for name, test := range map[string]struct {
 		trail []bridge.Checkpoint // newest first
 		want  reconcile.Repaired
 	}{
-		"at the end now":                {[]bridge.Checkpoint{at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
-		"at the end once, between them": {[]bridge.Checkpoint{at(1, 9, second(3000), false), at(1, 8, second(308), true)}, reconcile.Repaired{Events: 5, Live: 5}},
-		"never at the end":              {[]bridge.Checkpoint{at(1, 9, second(3000), false)}, reconcile.Repaired{Live: 10}},
-		"only empty pages":              {[]bridge.Checkpoint{window}, reconcile.Repaired{Live: 10}},
-		"at the end before a pause":     {[]bridge.Checkpoint{pause, at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
-		"at the end before a reset":     {[]bridge.Checkpoint{reset, at(1, 9, second(3000), true)}, reconcile.Repaired{Live: 10}},
+		"at the end now": {[]bridge.Checkpoint{at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
+		"at the end once, between them": {[]bridge.Checkpoint{at(1, 9, second(3000), false), at(1, 8, second(308), true)},
+			reconcile.Repaired{Events: 5, Live: 5}},
+		"never at the end": {[]bridge.Checkpoint{at(1, 9, second(3000), false)}, reconcile.Repaired{Live: 10}},
+		"only empty pages": {[]bridge.Checkpoint{window}, reconcile.Repaired{Live: 10}},
+		"at the end before a pause": {[]bridge.Checkpoint{pause, at(1, 9, second(3000), true)},
+			reconcile.Repaired{Events: 10}},
+		"at the end before a reset": {[]bridge.Checkpoint{reset, at(1, 9, second(3000), true)}, reconcile.Repaired{Live: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOwnWorld(t, items(10), nil, func(t *testing.T, w *world) {
@@ -360,8 +374,8 @@ func TestRepairWithoutIngestion(t *testing.T) {
 	})
 }
 
-// TestRepairWithoutIngestionClockAhead: nobody knows when such events were published, so
-// the whole topic is looked through before they are.
+// TestRepairWithoutIngestionClockAhead: the record time of such events is unknown, so the
+// whole topic is read before they are published.
 func TestRepairWithoutIngestionClockAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -393,7 +407,8 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 			c.Kind, c.PausedUntil = bridge.KindPause, time.Now().Add(time.Hour).UnixMilli()
 			w.live.commit(c)
 		}, reconcile.StreamPaused, "the stream is paused"},
-		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd, "it has not reached the end of the export within 6m0s"},
+		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd,
+			"it has not reached the end of the export within 6m0s"},
 		"it was at the end just before": {func(w *world) {
 			time.AfterFunc(time.Second, func() { w.live.commit(atEnd(6, time.Now().UnixMilli())) })
 		}, reconcile.NotAtEnd, "has not reached the end"},
@@ -421,8 +436,8 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 	}
 }
 
-// TestRepairWithoutIngestionInParts: each part is read later than the one before, so each
-// wants an end of its own.
+// TestRepairWithoutIngestionInParts: each part is read later than the previous one, so that
+// the stream must reach the end of the export again for each.
 func TestRepairWithoutIngestionInParts(t *testing.T) {
 	inOwnWorld(t, withoutIngestion(items(40)), nil, func(t *testing.T, w *world) {
 		w.cfg.Batch, w.cfg.To = 25, second(40)

@@ -60,7 +60,8 @@ func TestOtherSource(t *testing.T) {
 func TestOtherRequest(t *testing.T) {
 	t.Parallel()
 	request := func(host, path string) bridge.Fingerprint {
-		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartPath, Value: path}})
+		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host},
+			{Name: bridge.PartPath, Value: path}})
 	}
 	for live, refused := range map[bridge.Fingerprint]bool{"": false, request("a", "/x"): false,
 		request("a", "/y"): true, request("b", "/x"): true} {

@@ -52,8 +52,8 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 		if open < 0 {
 			return spans, kafkaclient.Since(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
 		}
-		if time.Since(began) > settleQuiet {
-			c.waiting(fmt.Errorf("open transaction on partition %d of topic %s", open, l.Topic()))
+		if c.Waiting != nil && time.Since(began) > settleQuiet {
+			c.Waiting(fmt.Errorf("open transaction on partition %d of topic %s", open, l.Topic()))
 		}
 		bridge.Sleep(limited, settleInterval)
 		if err := limited.Err(); err != nil {
@@ -68,7 +68,7 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 func (c *comparison) keep(ctx context.Context) error {
 	kept, err := c.Topic.Kept(ctx)
 	if err == nil && kept.ID != c.kept.ID {
-		err = reject(TopicMade, "topic %s was made again meanwhile", c.Topic.Topic())
+		err = reject(TopicMade, "topic %s was recreated meanwhile", c.Topic.Topic())
 	}
 	c.kept = kept
 	return err

@@ -9,21 +9,22 @@ import (
 	"exportbridge/bridge/internal/pageread"
 )
 
-// far is how far an event lies outside of the range that lists it, in milliseconds, that
-// makes a bound doubtful, and ahead how far the future is.
+// An event that lies far outside of the range that lists it, in milliseconds, makes a
+// bound doubtful. The range in the future is ahead of now.
 const (
 	far   = 60_000
 	ahead = 3_600_000
 )
 
-// CheckBounds asks the API for ranges of a second: in the future and in 1970, which have
-// no event if the API heeds the bounds. If it rejects such a range, it asks for now, and
-// for the second before a time in milliseconds since the epoch; an event far outside of
-// those proves that a bound is ignored only if a second range lists it too: the API may
-// select by another time than the event's own. It returns a Permanent Fault for a bound
-// that is ignored: a listing would be of everything then, and a restart would publish old
-// events again. Without an end it checks the start alone, without a start it asks for one
-// page. A request may take Timeout. seen, if not nil, is called with each page.
+// CheckBounds asks the API for ranges of a second, in the future and in 1970. They have no
+// event if the API heeds the bounds. If the API rejects these ranges, CheckBounds asks for
+// the present second, and for the second before the time before, in milliseconds since the
+// epoch. An event far outside of those proves that a bound is ignored only if a second
+// range lists it too: the API may select by another time than the event's own. A bound
+// that is ignored is a Permanent Fault: every listing would list everything, and a restart
+// would publish old events again. Without an end it checks the start alone, without a start
+// it asks for one page. A request may take Timeout. seen, if not nil, is called with each
+// page.
 func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before int64, seen func(*bridge.Page)) error {
 	b := bounds{source: source, cfg: c, seen: seen}
 	if c.NoStart {
@@ -42,7 +43,7 @@ func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before i
 	case ignored != nil:
 		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig,
 			"set EXPORT_START_PARAM and EXPORT_TIME_FORMAT as the API expects them",
-			"the API ignores the start of a range: the events of now begin with old ones")
+			"the API ignores the start of a range: a listing from now on has old events")
 	case c.NoEnd:
 		return nil
 	}
@@ -54,7 +55,7 @@ func (c *Config) CheckBounds(ctx context.Context, source bridge.Source, before i
 	if err == nil && ignored != nil {
 		return fault(bridge.Permanent, "bounds", bridge.ReasonConfig,
 			"set EXPORT_END_PARAM and EXPORT_TIME_FORMAT as the API expects them",
-			"the API ignores the end of a range: it lists events from behind it")
+			"the API ignores the end of a range: it lists later events")
 	}
 	return err
 }
@@ -65,8 +66,8 @@ type bounds struct {
 	seen   func(*bridge.Page)
 }
 
-// lists returns the events that the second at a time lists although they are outside, nil
-// if there are none. rejected is true if the API rejects such a range, as err says.
+// lists returns the events outside of the second at a time that the API lists for it, nil
+// if there are none. rejected is true if the API rejects such a range; err says why.
 func (b *bounds) lists(ctx context.Context, at int64,
 	outside func(*bridge.Event) bool) (found map[bridge.ItemKey]struct{}, rejected bool, err error) {
 	p, err := pageread.Once(ctx, b.source, b.cfg.Range(at, at+unit), b.cfg.Timeout)
@@ -89,15 +90,15 @@ func (b *bounds) lists(ctx context.Context, at int64,
 	return found, false, nil
 }
 
-// listTwice returns the events that two ranges list although they are outside of both. An
-// API that rejects the first one takes no range; a second one that it rejects lists none.
+// listTwice returns the events outside of two ranges that the API lists for both. It fails
+// if the API rejects the first range. A rejected second range has no events.
 func (b *bounds) listTwice(ctx context.Context, first, second int64,
 	outside func(*bridge.Event) bool) (map[bridge.ItemKey]struct{}, error) {
 	found, _, err := b.lists(ctx, max(unit, first), outside)
 	if err != nil || found == nil {
 		return nil, err
 	}
-	if second > first { // of now
+	if second > first { // it is in the future
 		bridge.Sleep(ctx, time.Until(time.UnixMilli(second)))
 	}
 	again, rejected, err := b.lists(ctx, max(unit, second), outside)

@@ -6,19 +6,19 @@ import (
 	"exportbridge/bridge"
 )
 
-// clock is the API's: its Date header less the duration of the request. Without one, and
-// where that is ahead, it is this machine's: a clock that is wrong must not settle what
-// is to come.
+// clock is the earlier one of two clocks: the API's, by its Date header less the duration
+// of the request, and this machine's. A clock that is ahead must not end windows that are
+// still to come.
 type clock struct {
-	ahead time.Duration // of this machine's
+	ahead time.Duration // the API's clock less this machine's
 	known bool          // a response has come
-	byAPI bool
-	last  time.Time // the Date of the last response, zero without one
+	byAPI bool          // the last response had a Date
+	last  time.Time     // the Date of the last response, zero without one
 }
 
 func (c *clock) now() time.Time { return time.Now().Add(min(0, c.ahead)) }
 
-// saw takes the time of a page.
+// saw sets the clock by a page.
 func (c *clock) saw(p *bridge.Page) {
 	c.known, c.last = true, p.ServerTime
 	if c.byAPI = !p.ServerTime.IsZero(); c.byAPI {

@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// pageBytes is from how many bytes on a page of the Lister takes no more items.
+// pageBytes is the size from which a page of the Lister takes no more items.
 const pageBytes = 1 << 20
 
 // item is a copy of an event that outlives its page.
@@ -24,20 +24,20 @@ type item struct {
 // collector keeps the new items of a window.
 type collector struct {
 	memory *memory
-	floor  int64                       // where the listing begins, NoTime unless that is the lowest time
+	floor  int64                       // where the listing begins if nothing earlier is listed, else NoTime
 	to     int64                       // end of the window
-	most   int64                       // bytes
+	most   int64                       // maximum of bytes
 	walk   *walk                       // of a list without an end, else nil
 	share  *share                      // of a part of a range, else nil
-	keys   map[bridge.ItemKey]struct{} // of all items that were listed, nil if nobody asks
-	moving bool                        // pages move: listed is compared
+	keys   map[bridge.ItemKey]struct{} // of all listed items, nil if they are not needed
+	moving bool                        // pages move: listed is compared with another listing's
 	again  int64                       // items from this time on are listed by other windows too
-	listed digest                      // of the others, and of all without an id
+	listed digest                      // of the items before again, and of all without an id
 	items  []item
-	bytes  int64
+	bytes  int64 // the cost of items
 }
 
-// digest is what two listings of the same items have in common.
+// digest is equal for two listings of the same items, in any order.
 type digest struct {
 	items int
 	sum   uint64
@@ -48,7 +48,7 @@ func (d *digest) add(k bridge.ItemKey) {
 	d.sum += maphash.Bytes(seed, k[:])
 }
 
-// itemCost is what an item takes beside its bytes, as that of the engine's prefetcher.
+// itemCost is the memory of an item beside its bytes, as in the engine's prefetcher.
 const itemCost = 800
 
 // collect copies the new items of a page.
@@ -114,12 +114,12 @@ func (c *collector) collect(p *bridge.Page) error {
 }
 
 // belowFloor reports whether an item is listed only because the request begins a unit
-// earlier than the listing.
+// before the listing.
 func (c *collector) belowFloor(e *bridge.Event) bool {
 	return e.Defect == bridge.DefectNone && e.Time < c.floor && e.Time >= c.floor-unit
 }
 
-// when is where an item is sorted: one without a readable time comes first.
+// when is the time by which an item is sorted: items without a readable time come first.
 func (i *item) when() int64 {
 	if i.event.Defect != bridge.DefectNone {
 		return bridge.NoTime
@@ -127,9 +127,10 @@ func (i *item) when() int64 {
 	return i.event.Time
 }
 
-// pages cuts the new items of a window into pages, oldest first. The last one leads to
-// the watermark at the end of the window, the others name their part of it. If the end is
-// the watermark, the window is listed again behind them.
+// pages cuts the new items of a window into pages, oldest first. The last page leads to the
+// watermark at the end of the window, the others name their part of the window. If only a
+// part of the window was listed, so that to is the watermark, the window is listed again
+// after these pages.
 func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.when(), b.when()), bytes.Compare(a.event.ID, b.event.ID))
@@ -154,7 +155,7 @@ func (l *Lister) pages(at bridge.Position, w bridge.Watermark, to int64, items [
 	l.memory.keep(l.forgotten(to))
 }
 
-// fits is how many of the first items make a page. In a range, those of one order are of
+// fits is how many of the first items make a page. In a range, items of one order are on
 // one page.
 func (l *Lister) fits(items []item) (n int) {
 	for size := 0; n < len(items) && items[n].source == items[0].source; n++ {
@@ -178,7 +179,7 @@ func fill(p *bridge.Page, items []item) {
 	}
 }
 
-// page is an empty page that shows the list as of a time.
+// page returns an empty page that shows the list as of a time.
 func (l *Lister) page(at bridge.Position, cursor, next string, asOf int64) *bridge.Page {
 	at.Cursor, at.Held = cursor, nil
 	p := &bridge.Page{At: at, Next: next, Body: []byte{}, RequestedAt: time.Now(), ServerTime: time.UnixMilli(asOf)}

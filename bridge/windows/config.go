@@ -2,7 +2,6 @@ package windows
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,19 +22,19 @@ type Config struct {
 	// PageSize is the number of items that a full page has, of the API and of the Lister.
 	PageSize int
 	// Numbered is set if pages have numbers or offsets: they move while they are read.
-	// Overlaps is set if each begins with the last item of the page before.
+	// Overlaps is set if each page begins with the last item of the page before.
 	Numbered, Overlaps bool
-	// First is the number of the first page, or the first offset, if Numbered; empty if
-	// nothing is to be checked.
+	// First is the number of the first page, or the first offset, if Numbered; if it is
+	// empty, the first page is not checked.
 	First string
-	// EndExplicit is set if a page says whether more follow: a full page without a next
-	// one is then the end of the listing.
+	// EndExplicit is set if a page says whether more pages follow: a full page without a
+	// next one is then the end of the listing.
 	EndExplicit bool
 	// MaxBytes bounds the new items of a window in memory, in bytes.
 	MaxBytes int64
-	// Timeout is how long one request may take, as engine.Config.FetchTimeout.
+	// Timeout bounds one request, as engine.Config.FetchTimeout.
 	Timeout time.Duration
-	// Warn is called with what may be wrong, and what to do about it. It may be nil.
+	// Warn is called with a problem, and with what to do about it. It may be nil.
 	Warn func(text, hint string)
 	// Observe is called with each request that was sent. It may be nil.
 	Observe func(bridge.Observation)
@@ -57,16 +56,17 @@ func DefaultConfig() Config {
 // Windows reports whether the stream follows windows.
 func (c *Config) Windows() bool { return c.Follow == bridge.FollowWindows }
 
-// Reach is how old an item may be, by the watermark, that is listed again: an API that
-// ignores the end of a range lists items before their window, by Settle at most.
+// Reach is how far before the watermark items may be listed again. It includes Settle: an
+// API that ignores the end of a range lists items earlier than their window, by at most
+// that.
 func (c *Config) Reach() time.Duration {
 	late, _, _ := c.late()
 	return max(c.LookBack, late) + c.Settle
 }
 
-// late reads Late: how far back a listing goes, and how often it does. An item that
-// appears within Late is listed when it is older by less than two intervals: the one
-// until the next such listing, and what polls and pages take. Both are 0 without Late.
+// late reads Late: how far back a listing goes, and how often. The listing goes back two
+// intervals further than Late, since an item waits for the next such listing, and polls
+// and pages take time. Both results are 0 without Late.
 func (c *Config) late() (back, every time.Duration, err error) {
 	if c.Late == "" {
 		return 0, 0, nil
@@ -88,8 +88,8 @@ func (c *Config) late() (back, every time.Duration, err error) {
 	return back + 2*every, every, nil
 }
 
-// Newest is the longest range that ends now, and begins at start at the earliest, in
-// milliseconds since the epoch; without the bounds that the API does not take.
+// Newest is the longest range that ends now, but does not begin before start, in
+// milliseconds since the epoch. It lacks the bounds that the API does not take.
 func (c *Config) Newest(now time.Time, start int64) bridge.Position {
 	end := floor(now.UnixMilli()) + unit
 	return c.Range(max(start, end-c.MaxWindow.Milliseconds()), end)
@@ -98,20 +98,18 @@ func (c *Config) Newest(now time.Time, start int64) bridge.Position {
 // ChangedIsNew reports whether an item with a known id and time, and other bytes, is published.
 func (c *Config) ChangedIsNew() bool { return c.OnChanged == changedPublish }
 
-// maxLookBack keeps what must be known of published items within memory and retention.
+// maxLookBack keeps the published items that must be known within memory and retention.
 const maxLookBack = 7 * 24 * time.Hour
 
 // Validate reports everything that is wrong with the settings.
 func (c *Config) Validate() error {
 	var p bridge.Problems
-	p.Check(slices.Contains([]string{followCursor, bridge.FollowWindows}, c.Follow), "EXPORT_FOLLOW",
-		"%q is not one of: cursor, windows", c.Follow)
+	p.OneOf("EXPORT_FOLLOW", c.Follow, followCursor, bridge.FollowWindows)
 	p.Check(c.LookBack >= 0 && c.LookBack <= maxLookBack, "EXPORT_LOOK_BACK", "must be from 0 to 168h, for example 2m")
 	p.Check(c.Settle >= 0 && c.Settle <= maxLookBack, "EXPORT_SETTLE", "must be from 0 to 168h, for example 1m")
 	_, _, err := c.late()
 	p.Check(err == nil, "EXPORT_LATE", "must be a range and an interval, for example 3h/15m: %v", err)
 	p.Check(c.MaxWindow >= time.Minute, "EXPORT_MAX_WINDOW", "must be at least 1m, for example 24h")
-	p.Check(slices.Contains([]string{changedIgnore, changedPublish}, c.OnChanged), "EXPORT_ON_CHANGED",
-		"%q is not one of: ignore, publish", c.OnChanged)
+	p.OneOf("EXPORT_ON_CHANGED", c.OnChanged, changedIgnore, changedPublish)
 	return p.Err()
 }

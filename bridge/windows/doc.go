@@ -1,24 +1,24 @@
-// Package windows follows a list that is no cursor: one that comes newest first, or whose
+// Package windows follows a list without a lasting cursor: it comes newest first, or its
 // cursor belongs to one query. A [Lister] is a bridge.Source over the Source of such a
 // list. Its cursor is a bridge.Watermark.
 //
 // # Life of a window
 //
-//	Fetch   gives the next page of the window that is listed, or lists the next one
+//	Fetch   returns the next page of the listed window, or lists the next window
 //	window  chooses [from, to): to is at most the API's clock less Settle
-//	list    reads all pages of it, from LookBack before from on
+//	list    reads all pages of the window, beginning LookBack before from
 //	collect keeps the items that the topic does not hold
-//	pages   sorts them by time, and cuts them into pages; the last one leads to the
+//	pages   sorts the items by time, and cuts them into pages; the last page leads to the
 //	        watermark at to
 //
-// A list that takes no end is listed from there on, one that takes no start from its
-// newest item back to known ones (walk.go).
+// If the API takes no end, the listing goes on to the newest item. If it takes no start,
+// the listing goes from the newest item back to known ones (walk.go).
 //
-// Whatever a listing with a start returns is published: bounds steer requests, not items. What the
-// topic holds is known from Position.Held, which the engine reads back at the start of
-// a session, and from what the Lister gave out since. A crash in the middle of a window
-// lists it again.
+// Whatever a listing with a start returns is published: bounds steer requests, not items.
+// The Lister knows what the topic holds from Position.Held, which the engine reads back at
+// the start of a session, and from the items that it returned since. After a crash in the
+// middle of a window, the window is listed again.
 //
 // A [Range] reads past ranges of such a list in the same way, for jobs and comparisons.
-// Its cursor says what was given out, since the topic may hold more, or nothing, of them.
+// Its cursor says which items were returned: the topic may hold more of them, or none.
 package windows

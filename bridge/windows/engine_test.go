@@ -26,7 +26,8 @@ type published struct {
 	topic *bridgetest.Topic
 }
 
-func (p published) Index(_ context.Context, since bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p published) Index(_ context.Context, since bridge.Since,
+	_ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	from := int64(0)
 	if t := bridge.FindTopic(since.Topics, "events"); since.EndsOnly && t != nil && len(t.Ends.Offsets()) > 0 {
 		from = min(t.Ends.Offsets()[0], int64(len(p.topic.Records())))
@@ -38,7 +39,8 @@ func (p published) Index(_ context.Context, since bridge.Since, _ bridge.SourceI
 	return index, nil
 }
 
-func (p published) PartialIndex(ctx context.Context, _ time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p published) PartialIndex(ctx context.Context, _ time.Time,
+	source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	return p.Index(ctx, bridge.Since{}, source)
 }
 
@@ -63,7 +65,8 @@ func newWorld(t *testing.T, seed uint64, lookBack time.Duration) *world {
 	began := time.Now()
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 2)), list: &list{page: 4}, log: new(strings.Builder),
-		topic: bridgetest.NewTopic(t, bridge.ExactlyOnce), store: bridgetest.NewStore(t, "events"), inbox: bridgetest.NewInbox(t),
+		topic: bridgetest.NewTopic(t, bridge.ExactlyOnce), store: bridgetest.NewStore(t, "events"),
+		inbox: bridgetest.NewInbox(t),
 	}
 	w.store.Acknowledged = w.topic.Committed
 	w.list.fail = func() error {
@@ -76,7 +79,8 @@ func newWorld(t *testing.T, seed uint64, lookBack time.Duration) *world {
 	lister := settings(lookBack)
 	w.cfg.LookBack = lister.Reach()
 	w.cfg.Stream, w.cfg.Mode, w.cfg.PageSize, w.cfg.Owner = "events", bridge.ExactlyOnce, 10, "me"
-	w.cfg.Origin = bridge.Origin{Resource: "events", Follow: bridge.FollowWindows, Start: began.Add(-time.Hour).UnixMilli()}
+	w.cfg.Origin = bridge.Origin{Resource: "events", Follow: bridge.FollowWindows,
+		Start: began.Add(-time.Hour).UnixMilli()}
 	w.lookBack, w.cfg.MarksEnd, w.cfg.Log = lookBack, true, slog.New(slog.NewTextHandler(w.log, nil))
 	return w
 }
@@ -194,7 +198,8 @@ func (w *world) reset(to bridge.Target) {
 	at := w.store.Checkpoint()
 	id := fmt.Sprint("reset", at.Epoch)
 	w.inbox.Push(bridge.Command{
-		ID: id, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Target: to, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+		ID: id, Kind: bridge.KindReset, BaseEpoch: at.Epoch, Target: to, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
 	})
 	if a, err := w.inbox.Await(w.t.Context(), id); err != nil || !a.Applied {
 		w.t.Fatalf("reset: %+v %v\n%s", a, err, w.log)
@@ -269,8 +274,8 @@ func TestEngineRewindIntoWindow(t *testing.T) {
 	})
 }
 
-// TestEngineResetAccepts: a reset that accepts another list, or a topic that lost events, begins
-// anew: what is listed again from before it would not be recognized.
+// TestEngineResetAccepts: a reset that accepts another list, or a topic that lost events,
+// begins a new listing: earlier items that are listed again would not be recognized.
 func TestEngineResetAccepts(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"nothing":      func(*world) {},
@@ -351,7 +356,8 @@ func TestEngineResetToCurrent(t *testing.T) {
 			bridge.Sleep(t.Context(), time.Second)
 			was = w.store.Checkpoint()
 		}
-		w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start, Events: was.Events, Pages: was.Pages, Entry: &was.Version})
+		w.reset(bridge.Target{Cursor: was.Cursor, Start: was.Origin.Start, Events: was.Events, Pages: was.Pages,
+			Entry: &was.Version})
 		bridge.Sleep(t.Context(), 2*time.Minute)
 		stop()
 		w.want(func(entry) int { return 1 })
@@ -384,8 +390,8 @@ func TestEngineResetTwice(t *testing.T) {
 	}
 }
 
-// TestEngineGap: a list without bounds that has nothing known when a session begins may be
-// cut off. The status says so, over restarts too, until an operator resets the stream.
+// TestEngineGap: a list without bounds that has no known item when a session begins may be
+// cut off. The status has a warning, after restarts too, until an operator resets the stream.
 func TestEngineGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, time.Minute)

@@ -26,8 +26,8 @@ func TestBoundsIgnored(t *testing.T) {
 	}
 }
 
-// TestCapped: an API that lists fewer items than asked for, and names no next page, is
-// found out and asked for smaller ranges.
+// TestCapped: an API that lists fewer items than requested, and names no next page, is
+// detected and asked for smaller ranges.
 func TestCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -47,7 +47,7 @@ func TestCapped(t *testing.T) {
 	})
 }
 
-// TestWhole: a listing is whole, whatever its API limits and however its pages end.
+// TestWhole: a listing is complete, with all limits of the API and all ends of pages.
 func TestWhole(t *testing.T) {
 	type forms map[string]struct {
 		list list
@@ -60,8 +60,8 @@ func TestWhole(t *testing.T) {
 		"short ranges":                {list{page: 5, longest: time.Hour}, 5},
 		"the last page is repeated":   {list{page: 3, numbers: true, beyond: "repeat"}, 3},
 		"the next page is rejected":   {list{page: 3, numbers: true, beyond: "reject"}, 3},
-		// The first page does not count as all that a range lists: it is full, or it has
-		// fewer items than asked for.
+		// The first page does not count as the whole range: it is full, or has fewer items
+		// than requested.
 		"numbers are ignored":                 {list{page: 3, numbers: true, ignored: true}, 3},
 		"numbers are ignored, short pages":    {list{page: 3, numbers: true, ignored: true}, 10},
 		"offsets are ignored":                 {list{page: 3, offsets: true, ignored: true}, 3},
@@ -87,8 +87,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestCappedBurst: an API that lists fewer items than asked for is found out also if all of
-// them are of one second. Without a limit the same items are published.
+// TestCappedBurst: an API that lists fewer items than requested is detected even if all items
+// are of one second. Without a limit the same items are published.
 func TestCappedBurst(t *testing.T) {
 	for _, tc := range []struct {
 		page            int
@@ -301,7 +301,8 @@ func TestHighestOffset(t *testing.T) {
 			cfg.Numbered, cfg.Overlaps, cfg.PageSize = true, true, 40
 			p, err := windows.NewRange(l, cfg).Fetch(t.Context(),
 				bridge.Position{Start: from.UnixMilli(), End: from.Add(40 * time.Minute).UnixMilli(), Window: true})
-			if lists && (err != nil || p.Items != 30) || !lists && (err == nil || bridge.FaultOf(err).Class != bridge.Transient) {
+			if lists && (err != nil || p.Items != 30) || !lists &&
+				(err == nil || bridge.FaultOf(err).Class != bridge.Transient) {
 				t.Errorf("events %s apart: %+v, %v", apart, p, err)
 			}
 		})

@@ -11,13 +11,13 @@ import (
 	"exportbridge/bridge/internal/pageread"
 )
 
-// errTooMuch is the error of a window with more new items than memory is for.
+// errTooMuch is the error of a window whose new items exceed Config.MaxBytes.
 var errTooMuch = errors.New("the window has too many new items")
 
 // cutOff is the error of a listing that ends before its range does.
 type cutOff struct {
 	why, hint string
-	moved     bool // or the list has moved
+	moved     bool // it may also be that the list has moved
 }
 
 func (e *cutOff) Error() string { return e.why }
@@ -28,18 +28,19 @@ var errMoved = errors.New("the list moved while it was read")
 // maxListings bounds the listings of a range whose pages move.
 const maxListings = 8
 
-// window is what is listed for one window: from and to, below which floor items are
-// dropped, and before when they are listed only once, in milliseconds since the epoch;
-// late if it goes back by Config.Late.
+// window is the range that is listed for one window. Times are in milliseconds since the
+// epoch.
 type window struct {
-	from, to, floor, again int64
-	late                   bool
-	share                  *share // of a part of a range, else nil
+	from, to int64
+	floor    int64  // items below it are dropped
+	again    int64  // items before it are listed by this window only
+	late     bool   // the range goes back by Config.Late
+	share    *share // of a part of a range, else nil
 }
 
-// complete lists a range whole. Numbered pages move while they are read, so an item may be
-// left out, or be listed twice: then two listings in a row must have the same of those
-// without an id, and of those that no other window lists.
+// complete lists a range whole. Numbered pages move while they are read, so that an item
+// may be left out or listed twice. Two listings in a row must then have the same items
+// among those without an id, and among those that no other window lists.
 func (l *Lister) complete(ctx context.Context, w window) (*collector, error) {
 	var before digest
 	for range maxListings {
@@ -81,10 +82,10 @@ func (l *Lister) listAll(ctx context.Context, c *collector, from, to int64) erro
 	return nil
 }
 
-// list reads a range whole. One that the API cuts off is read in halves.
+// list reads a range whole. A range that the API cuts off is read in halves.
 func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	middle := floor((from + to) / 2)
-	if l.cfg.NoEnd { // each part would be of everything
+	if l.cfg.NoEnd { // without an end, a half would list everything
 		middle = from
 	}
 	got, err := l.read(ctx, c, from, to)
@@ -111,9 +112,10 @@ func (l *Lister) list(ctx context.Context, c *collector, from, to int64) error {
 	return l.list(ctx, c, middle, to)
 }
 
-// prove reads what is before and behind the items of a range that the API listed without
-// a next page, or whose last page is full, if no listing of so many was proven: an API may
-// cut them off without a word. Without an end only what is behind them can be read.
+// prove proves that a listing is complete, if it has no next page, or a full last page, and
+// more items than any listing that was proven. An API may cut off items without saying so,
+// so prove lists the ranges before and after the items. Without an end only the range after
+// them can be listed.
 func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to int64) (err error) {
 	if l.cfg.EndExplicit || got.items <= max(1, l.proven) || got.oldest > got.newest || l.paged && got.last < l.largest {
 		return nil
@@ -126,8 +128,8 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 	}
 	before := len(c.keys)
 	oldest, newest := floor(got.oldest), floor(got.newest)
-	// With the second of the first and the last item, and without it: what is cut off
-	// within the second hides what is beyond.
+	// Each range is listed with the second of the first or the last item, and without
+	// it: a listing that is cut off within that second hides what is beyond.
 	for i, rest := range [][2]int64{{from, oldest + unit}, {from, oldest}, {newest, to}, {newest + 2*unit, to}} {
 		if rest[1] = min(rest[1], to); rest[0] < from || rest[0] >= rest[1] || l.cfg.NoEnd && i < 2 {
 			continue
@@ -144,7 +146,7 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 	switch {
 	case err != nil:
 		return err
-	case l.cfg.NoEnd && again.newest > got.newest: // it goes on to what is new
+	case l.cfg.NoEnd && again.newest > got.newest: // the listing has grown by new items
 		if again.items > got.items {
 			l.proven = got.items
 		}
@@ -156,12 +158,12 @@ func (l *Lister) prove(ctx context.Context, c *collector, got listing, from, to 
 	return l.full(got.items)
 }
 
-// joins checks that a listing without an end has some of what was known before: an API may
-// cut off what came since, and no smaller range can be asked for.
+// joins checks that a listing without an end has an item that was known before. Otherwise
+// the API may have cut off the items between, and no smaller range can be requested.
 func (l *Lister) joins(c *collector, got listing) error {
 	switch w := c.walk; {
 	case w == nil || w.met || got.items < manyUp || l.paged && got.last < l.largest:
-	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime: // of a session that begins
+	case l.latest == 0 && w.noStart && c.floor == bridge.NoTime: // the first listing of a session
 		if l.gap = true; l.cfg.Warn != nil {
 			l.cfg.Warn("the list has no event that was known before: if the API cuts it off, events between are missing",
 				hintPages)
@@ -174,12 +176,11 @@ func (l *Lister) joins(c *collector, got listing) error {
 	return nil
 }
 
-// listing is what a range lists: so many items, from and to such times in milliseconds
-// since the epoch.
+// listing describes the items of one listing of a range.
 type listing struct {
 	items          int
-	last           int // of the last page with items
-	oldest, newest int64
+	last           int   // items of the last page that has some
+	oldest, newest int64 // times of items, in milliseconds since the epoch
 }
 
 func (l *listing) add(p *bridge.Page) {
@@ -193,8 +194,8 @@ func (l *listing) add(p *bridge.Page) {
 	}
 }
 
-// full is the error of a page that names no next one and has as many items as the API
-// lists.
+// full is the error of a page that names no next page and has as many items as the API
+// lists at most.
 func (l *Lister) full(items int) error {
 	return &cutOff{
 		why:  fmt.Sprintf("a full page of %d items names no next one", items),
@@ -269,8 +270,9 @@ func (l *Lister) read(ctx context.Context, c *collector, from, to int64) (got li
 const hintFirst = "set EXPORT_CURSOR_FIRST to the number of the first page, usually 0 or 1, " +
 	"and check EXPORT_CURSOR_PARAM"
 
-// begins checks once that the page without a number is the one of the first number: else the
-// next number leaves out a page. A list that moves has some of its items on both.
+// begins checks once that the page without a number is the page of the first number:
+// otherwise the next number would leave out a page. If the list moves, both still have some
+// items in common.
 func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 	if l.begun || !l.cfg.Numbered || l.cfg.First == "" || first.At.Cursor != "" || len(first.Events) == 0 {
 		return nil
@@ -281,7 +283,7 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 	}
 	at := first.At
 	at.Cursor = l.cfg.First
-	for range 2 { // what the first page has may be deleted
+	for range 2 { // the items of the first page may have been deleted
 		p, err := l.request(ctx, at)
 		if cut, rejected := errors.AsType[*cutOff](err); rejected {
 			return blocked(hintFirst,
@@ -303,35 +305,36 @@ func (l *Lister) begins(ctx context.Context, first *bridge.Page) error {
 			l.cfg.First))
 }
 
-// numberless judges a listing of so many items whose last page was repeated, or whose next
-// number was rejected. An API that has listed no other page may ignore numbers: its first
-// page is then what it lists without a next one.
+// numberless returns an error if a listing may go on although its last page was repeated,
+// or its next number was rejected. An API that has listed no other page may ignore numbers:
+// a full first page may then hide more items.
 func (l *Lister) numberless(items int) error {
 	switch {
 	case l.cfg.EndExplicit: // the page has said that more items follow
 		return errMoved
 	case !l.paged && items >= l.cfg.PageSize || l.most > 0 && items >= l.most:
 		return &cutOff{
-			why:  fmt.Sprintf("the second page does not go on behind the %d items of the first one, which is full", items),
+			why:  fmt.Sprintf("the second page does not continue after the %d items of the first one, which is full", items),
 			hint: "check EXPORT_CURSOR_PARAM, or raise EXPORT_PAGE_SIZE",
 		}
 	}
 	return nil
 }
 
-// numbering is what tells where numbered pages end.
+// numbering finds the end of numbered pages.
 type numbering struct {
-	size  int            // of a page, as asked for
+	size  int            // the requested size of a page
 	pages int            // so far
-	most  int            // items of a page, of all listings
-	last  bridge.ItemKey // last item of the page before
-	page  digest         // the items of that page
-	same  bool           // this page has the same
+	most  int            // the most items on a page, in all listings
+	last  bridge.ItemKey // last item of the previous page
+	page  digest         // the items of the previous page
+	same  bool           // this page has the same items as the previous one
 }
 
-// ended reports whether a page is behind the last one: some APIs repeat that one then, and
-// some reject the number. A number behind a full page may be rejected for being large.
-// Equal items without an id may fill several pages, of one time.
+// ended reports whether a page is after the last one: some APIs then repeat the last page,
+// and some reject the number. After a full page, a number may be rejected only because it
+// is large. Equal items without an id, of one time, may fill several pages: these do not
+// count as a repeated page.
 func (n *numbering) ended(p *bridge.Page, err error) bool {
 	if err != nil {
 		_, rejected := errors.AsType[*cutOff](err)
@@ -350,8 +353,8 @@ func (n *numbering) ended(p *bridge.Page, err error) bool {
 	return n.same && told
 }
 
-// overlap drops the first item of a page that begins with the last one of the page before,
-// and notes its own last one.
+// overlap drops the first item of a page, which must be the last item of the page before,
+// and notes the page's own last item.
 func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 	if !l.cfg.Overlaps {
 		return nil
@@ -359,7 +362,7 @@ func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 	if p.At.Cursor != "" {
 		switch {
 		case len(p.Events) == 0:
-			return &cutOff{why: "the API lists nothing behind an offset, where the last item of the page before was",
+			return &cutOff{why: "the API lists nothing at an offset, where the last item of the page before was",
 				moved: true}
 		case p.Events[0].ItemKey() != *last:
 			return errMoved
@@ -372,10 +375,10 @@ func (l *Lister) overlap(p *bridge.Page, last *bridge.ItemKey) error {
 	return nil
 }
 
-// request asks for one page and decodes it. The first one of a Fetch fails at once, so
-// that the engine shows it; later ones are tried again, since what is read would be lost.
-// A cursor that the API rejects is one of this listing, which has too many pages. A range
-// that it rejects may be too long.
+// request asks for one page and decodes it. If the first page of a Fetch fails, request
+// fails at once, so that the engine shows the error. Later pages are tried again, since the
+// pages read so far would be lost. A rejected cursor is one of this listing, which then has
+// too many pages. A rejected range may be too long.
 func (l *Lister) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	fetch := pageread.Once
 	if l.reading.Load() {

@@ -87,7 +87,8 @@ func (l *list) shown(from, to, now time.Time) []entry {
 		at := e.place()
 		after := !at.Before(from) && (!l.startOpen || at.After(from) || from.UnixMilli() == 0)
 		before := at.Before(to) || l.endClosed && at.Equal(to)
-		if (after || l.noStart) && (before || l.noEnd || to.UnixMilli() == 0) && !e.visible.After(now) && (e.gone.IsZero() || e.gone.After(now)) {
+		if (after || l.noStart) && (before || l.noEnd || to.UnixMilli() == 0) && !e.visible.After(now) &&
+			(e.gone.IsZero() || e.gone.After(now)) {
 			shown = append(shown, e)
 		}
 	}
@@ -116,7 +117,8 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 	now := time.Now()
 	if l.longest > 0 && at.End-at.Start > l.longest.Milliseconds() {
 		return nil, &bridge.Fault{
-			Class: bridge.Permanent, Code: "400", Reason: bridge.ReasonConfig, Err: fmt.Errorf("%d ms are too long", at.End-at.Start),
+			Class: bridge.Permanent, Code: "400", Reason: bridge.ReasonConfig,
+			Err: fmt.Errorf("%d ms are too long", at.End-at.Start),
 		}
 	}
 	if l.pages++; at.Cursor == "" {
@@ -130,7 +132,8 @@ func (l *list) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error
 		at.Cursor = ""
 	}
 	if skipped < l.empties {
-		return &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now, Next: fmt.Sprintf("empty%d", skipped+1)}, nil
+		return &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now, ServerTime: now,
+			Next: fmt.Sprintf("empty%d", skipped+1)}, nil
 	}
 	shown := l.shown(time.UnixMilli(at.Start), time.UnixMilli(at.End), now)
 	if l.most > 0 {
@@ -213,7 +216,8 @@ func newTopic(t *testing.T, start time.Time, cfg windows.Config) *topic {
 }
 
 func (s *topic) ends() []bridge.TopicState {
-	return []bridge.TopicState{{Name: "t", Partitions: 1, End: int64(len(s.records)), Ends: bridge.EncodeEnds([]int64{int64(len(s.records))})}}
+	return []bridge.TopicState{{Name: "t", Partitions: 1, End: int64(len(s.records)),
+		Ends: bridge.EncodeEnds([]int64{int64(len(s.records))})}}
 }
 
 // held is what the topic holds behind an offset.

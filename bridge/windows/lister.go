@@ -13,15 +13,15 @@ import (
 
 const (
 	// unit is the granularity of windows in milliseconds: some APIs have bounds in
-	// whole seconds. A request begins one earlier, since either bound may be inclusive
-	// or exclusive; the identities of items decide.
+	// whole seconds. A request begins a unit earlier, since each bound may be inclusive
+	// or exclusive. The identities of items decide which are new.
 	unit = 1000
 	// firstSize is the size of the first window in milliseconds, where it is not at the
 	// end of the list.
 	firstSize = int64(time.Hour / time.Millisecond)
 	// maxEmpties is how many empty pages in a row a listing may have.
 	maxEmpties = 1000
-	// restless is how far the watermark may lag behind while nothing new is listed.
+	// restless is how far the watermark may stay behind while nothing new is listed.
 	restless = int64(time.Minute / time.Millisecond)
 	// patience bounds the search for the next item through empty windows in one Fetch.
 	patience = 20 * time.Second
@@ -34,26 +34,26 @@ type Lister struct {
 	cfg    Config
 	clock  clock
 
-	held    bridge.PublishedIndex // the one that memory began with
+	held    bridge.PublishedIndex // Position.Held, as memory began
 	next    string                // where Fetch continues
 	memory  memory
-	pending []*bridge.Page // of the window that is listed
-	listed  int64          // the end of the newest window, while nothing else was asked for
-	gap     bool           // the listing has nothing that was known before
-	reading atomic.Bool    // a page has come for this Fetch; a call that hangs may read it later
-	size    int64          // of the next window
-	learned bool           // the API's time is known, and that it takes bounds
-	deep    time.Time      // when the range of Late was listed, zero if it is due
-	looked  bool           // something was listed since held
+	pending []*bridge.Page // the pages of the listed window that Fetch has not returned
+	listed  int64          // the end of the last window if it reached the limit: a Fetch there lists nothing
+	gap     bool           // the listing has no item that was known before
+	reading atomic.Bool    // a page has come for this Fetch; atomic, since an overdue call may read it later
+	size    int64          // of the next window, in milliseconds
+	learned bool           // the API's clock is known, and its bounds are checked
+	deep    time.Time      // when the range of Late was last listed, zero if it is due
+	looked  bool           // a window was listed since held changed
 
 	older, olderLate, future map[bridge.ItemKey]struct{} // of the last complete listings, see walk
 
 	begun  bool // the number of the first page is right
 	paged  bool // the API has named a next page
 	proven int  // a listing of so many items without a next page was complete
-	most   int  // of the items of a listing, if the API cuts them off
-	// largest is how many items a page has had, latest the time of the newest item that
-	// listings without an end have had, 0 before the first one.
+	most   int  // the number of items at which the API cuts off a listing, 0 if unknown
+	// largest is the most items that a page has had. latest is the time of the newest
+	// item in listings without an end, 0 before the first one.
 	largest int
 	latest  int64
 }
@@ -69,12 +69,12 @@ func New(source bridge.Source, cfg Config) *Lister {
 	return l
 }
 
-// Decode implements bridge.Source: the pages of a Lister are decoded.
+// Decode implements bridge.Source: the pages of a Lister are decoded already.
 func (l *Lister) Decode(*bridge.Page) error { return nil }
 
 // Fetch implements bridge.Source. It lists the window at the watermark, or returns the
-// next page of one that is listed. A page that stays at its cursor means that nothing new
-// is there.
+// next page of the listed window. A page that stays at its cursor means that the list has
+// nothing new.
 func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	defer bridge.Waiting(ctx)() // each request has its own limit
 	w, ok := at.Watermark()
@@ -82,7 +82,7 @@ func (l *Lister) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	case !ok || at.Window || at.Held == nil:
 		return nil, fault(bridge.Permanent, "cursor", bridge.ReasonCursor, "",
 			"the position is no watermark of a list that is followed by windows")
-	case at.Held != l.held: // a new session, or what was given out was dropped
+	case at.Held != l.held: // a new session, or the engine dropped pages
 		l.held, l.memory = at.Held, newMemory(at.Held, l.cfg.ChangedIsNew())
 		l.pending, l.listed, l.deep, l.gap, l.looked = nil, 0, time.Time{}, false, false
 		l.older, l.olderLate, l.future, l.latest = nil, nil, nil, 0
@@ -110,12 +110,12 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 		return err
 	}
 	l.reading.Store(false)
-	start := w.At // where the position is while empty windows are passed
+	start := w.At // the position, while the search passes empty windows
 	for began := time.Now(); ; {
 		now, limit := l.clock.now(), l.settled()
 		switch {
 		case w.At > now.UnixMilli()+restless:
-			l.learned = false // ask for the time again: one wrong Date must not block for ever
+			l.learned = false // learn the time again: one wrong Date must not block for ever
 			return fault(bridge.Permanent, "watermark", bridge.ReasonCursor,
 				"if the clock of the API or, without a Date header, of this machine was wrong: "+
 					"exportbridge cursor reset --to-datetime TIME",
@@ -126,15 +126,15 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 			l.rest(at, w.At)
 			return nil
 		}
-		// At first even the look-back alone: the session before may have ended before an
-		// event appeared there, and a bounded run ends with this listing.
+		// The first window may have only its look-back: an event may have appeared there
+		// after the previous session, and a bounded run ends with this listing.
 		limit = max(limit, w.At)
 		to, items, err := l.window(ctx, at.Floor, w.At, limit)
 		if err != nil {
 			return err
 		}
 		l.looked = true
-		// A clock that was set since the last response has put the limit ahead.
+		// The limit is too late if a clock was set back since the last response.
 		to = max(w.At, min(to, l.settled()))
 		end := to == limit
 		switch {
@@ -161,13 +161,13 @@ func (l *Lister) find(ctx context.Context, at bridge.Position, w bridge.Watermar
 	}
 }
 
-// settled is the end of the newest window, by what is known of the clocks.
+// settled is the end of the newest window, by the clocks.
 func (l *Lister) settled() int64 {
 	return floor(l.clock.now().Add(-l.cfg.Settle).UnixMilli())
 }
 
-// learn checks once that the API takes the bounds of a range, and learns its time: the
-// first window must not end ahead of it.
+// learn checks once that the API heeds the bounds of a range, and learns the API's time:
+// the first window must not end after it.
 func (l *Lister) learn(ctx context.Context, watermark int64) error {
 	if l.learned {
 		return nil
@@ -188,25 +188,26 @@ func (l *Lister) learn(ctx context.Context, watermark int64) error {
 	return nil
 }
 
-// forgotten is the end of the windows whose items are listed no more at a watermark.
+// forgotten is the time before which a window must have ended so that its items are not
+// listed again at a watermark.
 func (l *Lister) forgotten(watermark int64) int64 {
 	return watermark - l.cfg.Reach().Milliseconds() - bridge.ListingMargin
 }
 
-// rest gives a page that stays where it is: all up to a time is published.
+// rest adds a page that stays at its cursor: everything up to a time is published.
 func (l *Lister) rest(at bridge.Position, upTo int64) {
 	l.pending = append(l.pending, l.page(at, at.Cursor, cmp.Or(at.Cursor, bridge.Watermark{At: upTo}.Cursor()), upTo))
 }
 
-// window lists from a watermark to an end that is at most limit, and as near as memory
-// requires. Where even a second has too much, it returns a part, and from as the end.
+// window lists from a watermark to an end: limit, or an earlier one if memory requires it.
+// If even a second has too many items, it returns some of them, and from as the end.
 func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int64, items []item, err error) {
 	back, began := l.cfg.LookBack, time.Now()
 	if late, every, _ := l.cfg.late(); late > 0 && began.Sub(l.deep) >= every {
 		back = late
 	}
 	start, bottom := floor(from-back.Milliseconds()), bridge.NoTime
-	if start <= lowest { // else what is below it is not listed for the unit alone
+	if start <= lowest { // nothing earlier is listed, so that items of the unit before it are dropped
 		start, bottom = lowest, lowest
 	}
 	for {
@@ -214,7 +215,7 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 			to = limit
 		}
 		w := window{from: start, to: to, floor: bottom, again: bridge.NoTime, late: back > l.cfg.LookBack}
-		if again := to - l.cfg.LookBack.Milliseconds(); again > from { // else all were listed before, or will be
+		if again := to - l.cfg.LookBack.Milliseconds(); again > from { // else other windows list all of it too
 			w.again = again
 		}
 		var c *collector
@@ -231,7 +232,7 @@ func (l *Lister) window(ctx context.Context, lowest, from, limit int64) (to int6
 		case !errors.Is(err, errTooMuch):
 			return to, nil, err
 		}
-		if l.size = floor((to - from) / 2); l.size < unit || l.cfg.NoEnd { // or the look-back has too many
+		if l.size = floor((to - from) / 2); l.size < unit || l.cfg.NoEnd { // a shorter window cannot help
 			l.size = unit
 			return from, c.items, nil
 		}
@@ -248,5 +249,5 @@ func blocked(hint, text string) error {
 	return fault(bridge.Permanent, "window", bridge.ReasonConfig, hint, text)
 }
 
-// floor is the beginning of the unit that a time is in.
+// floor returns the beginning of the unit of a time.
 func floor(ms int64) int64 { return ms - (ms%unit+unit)%unit }

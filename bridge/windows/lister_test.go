@@ -93,7 +93,8 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 			}
 		}
 	}
-	for i := 0; l.arrival && !future && i < 2*3*l.page && len(l.all) > 0; { // twice, old items are imported behind a new one
+	for i := 0; l.arrival && !future && i < 2*3*l.page &&
+		len(l.all) > 0; { // twice, old items are imported behind a new one
 		imported := l.all[rng.IntN(len(l.all))].visible.Add(time.Millisecond)
 		for range 3 * l.page { // two whole pages at least
 			at := start.Add(-time.Hour - within(rng, time.Hour)).Truncate(time.Millisecond)
@@ -143,7 +144,8 @@ func schedule(t *testing.T, seed uint64) (wrong string) {
 	got := counts(s.records)
 	for raw, n := range want {
 		if got[raw] > n || got[raw] < n-gone[raw] {
-			return fmt.Sprintf("%s is %d times in the topic, want %d (form %d, look-back %s, late %q)", raw, got[raw], n, form, lookBack, cfg.Late)
+			return fmt.Sprintf("%s is %d times in the topic, want %d (form %d, look-back %s, late %q)", raw, got[raw], n, form,
+				lookBack, cfg.Late)
 		}
 	}
 	if len(got) > len(want) || len(got) < len(want)-len(gone) {
@@ -227,7 +229,7 @@ func TestListsAtStart(t *testing.T) {
 }
 
 // TestPlaced: an API selects by the time of arrival and shows the time of clients. Each
-// item is published, whatever its time.
+// item is published, with any time.
 func TestPlaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -315,7 +317,7 @@ func TestNumberIgnoredMore(t *testing.T) {
 	})
 }
 
-// TestOrder: a window is published oldest first, whatever the order of its list.
+// TestOrder: a window is published oldest first, in every order of its list.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, want := time.Now(), make([]string, 50)
@@ -370,8 +372,8 @@ func TestSharedID(t *testing.T) {
 	})
 }
 
-// TestSharedIDMoves: items of one id and time are told apart in whatever order the API lists
-// them, and if it shows one of them later.
+// TestSharedIDMoves: items of one id and time are distinguished in any order of the list, and
+// if the API shows one of them later.
 func TestSharedIDMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now()

@@ -9,31 +9,28 @@ import (
 // maxRemembered is how many items a Lister remembers: about 150 MB.
 const maxRemembered = 2_000_000
 
-// known is what is remembered of a published item: how many copies, a hash of its bytes, if
-// it has an id, and the end of the window that listed it last, in milliseconds since the epoch.
+// known is what is remembered of a published item.
 type known struct {
 	copies int32
-	sum    uint32
-	last   int64
+	sum    uint32 // a hash of its bytes, if it has an id
+	last   int64  // end of the window that listed it last, in milliseconds since the epoch
 }
 
-// other is an item that has the key of another one, by a hash of its bytes.
+// other is an item with the key of another item, told apart by a hash of its bytes.
 type other struct {
 	key bridge.ItemKey
 	sum uint32
 }
 
-// memory is what the topic holds of the items that may be listed again.
+// memory knows which of the items that may be listed again are in the topic.
 type memory struct {
 	held    bridge.PublishedIndex
-	byBytes bool // an item with other bytes is another one
+	byBytes bool // an item with other bytes is another item
 	seen    map[bridge.ItemKey]known
-	// listed counts the copies of items without an id in this listing, fresh are the
-	// new items of this window.
-	listed map[bridge.ItemKey]int32
-	sums   map[bridge.ItemKey]uint32 // of the bytes of items with an id, in this listing
-	others map[other]struct{}        // that share the key of another item
-	fresh  []bridge.ItemKey
+	listed  map[bridge.ItemKey]int32  // copies of items without an id, in this listing
+	sums    map[bridge.ItemKey]uint32 // hashes of the bytes of items with an id, in this listing
+	others  map[other]struct{}        // items that share the key of another item
+	fresh   []bridge.ItemKey          // the new items of this window
 }
 
 func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
@@ -43,9 +40,9 @@ func newMemory(held bridge.PublishedIndex, byBytes bool) memory {
 
 var seed = maphash.MakeSeed()
 
-// keyOf identifies an item with the key k. Two of one key in one listing, with other bytes,
-// are two items: the id is not unique. One of them has the key for ever, whichever comes
-// first.
+// keyOf returns the key under which an item with the key k is remembered. If one listing
+// has two items of one key, with different bytes, the id is not unique: they are two items.
+// One of them keeps k for ever, whichever is listed first, the other gets a key of its own.
 func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, sum uint32) {
 	if m.byBytes {
 		return bridge.ItemKeyOf(e.Raw, nil), 0
@@ -58,7 +55,7 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	switch {
 	case !again:
 		m.sums[k] = sum
-	case first != sum && m.seen[k].sum == sum: // what came first is another one, for the next listing
+	case first != sum && m.seen[k].sum == sum: // the first one gets another key, from the next listing on
 		m.others[other{k, first}] = struct{}{}
 	case first != sum:
 		m.others[other{k, sum}] = struct{}{}
@@ -69,8 +66,8 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 	return k, sum
 }
 
-// isNew reports whether an item with this key that a window up to to lists is not in the
-// topic, and remembers it. Of equal items without an id each copy counts.
+// isNew reports whether the topic lacks an item with this key, and remembers the item. to is
+// the end of the window that lists it. Each copy of equal items without an id is an item.
 func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 	k, sum := m.keyOf(e, key)
 	copies := int32(1)
@@ -91,7 +88,8 @@ func (m *memory) isNew(e *bridge.Event, key bridge.ItemKey, to int64) bool {
 	return news
 }
 
-// beginListing begins to count copies. A listing that reads a page twice must not.
+// beginListing begins a listing: copies are counted anew. Within a listing a page must not
+// be counted twice.
 func (m *memory) beginListing() {
 	clear(m.listed)
 	clear(m.sums)
@@ -109,8 +107,8 @@ func (m *memory) undo() {
 	m.fresh = m.fresh[:0]
 }
 
-// keep ends a window: what was listed last by a window that ended before before is
-// listed no more.
+// keep ends a window. It forgets items that were last listed by a window that ended before
+// a time: they are not listed again.
 func (m *memory) keep(before int64) {
 	m.fresh = m.fresh[:0]
 	for k, is := range m.seen {

@@ -16,23 +16,24 @@ import (
 	"exportbridge/bridge"
 )
 
-// closing is how far behind the end of a part the API's clock must be before the part is
-// listed, in milliseconds: what lies at that end is then listed behind it too. longest is
-// how long a Fetch waits for it.
+// closing is how far the API's clock must have passed the end of a part before the part is
+// listed, in milliseconds: the next part then lists the items at that end too. longest is
+// how long a Fetch waits for that time.
 const (
 	closing = 2 * unit
 	longest = 10 * time.Second
 )
 
-// Range reads ranges of the Source of a list that is no cursor: bridge.Position.Start to
-// End. It lists them in parts, each as completely as a Lister lists a window, and gives the
-// items of a part by time. Its cursor is a text of its own that holds the range, the part
-// and the last item that was given out: whoever goes on there gets the items behind it, of
-// a new listing. An empty page without a next cursor is the end, where the API's clock has
-// passed it. Fetch is for one goroutine at a time, Decode may run beside it.
+// Range reads ranges of the Source of a list without a lasting cursor, from
+// bridge.Position.Start to End. It lists a range in parts, each as completely as a Lister
+// lists a window, and returns the items of a part by time. Its cursor holds the range, the
+// part and the last item that was returned: a Fetch there lists the part again and returns
+// the items after that one. Once the API's clock has passed the end of the range, an empty
+// page without a next cursor is the end. Fetch is for one goroutine at a time, Decode may
+// run beside it.
 //
-// An item belongs to one part: to the one whose range lists it, or to the earlier one of
-// two, unless its time is within a unit behind their border.
+// An item belongs to the part whose range lists it. If two parts list it, it belongs to the
+// earlier one, unless its time is within a unit after their border.
 type Range struct {
 	lister  *Lister
 	pending []*bridge.Page // of the part that is listed
@@ -43,7 +44,7 @@ var _ bridge.Source = (*Range)(nil)
 // NewRange returns a Range over a source that reads ranges, start and end: see New.
 func NewRange(source bridge.Source, cfg Config) *Range { return &Range{lister: New(source, cfg)} }
 
-// Decode implements bridge.Source: the pages of a Range are decoded.
+// Decode implements bridge.Source: the pages of a Range are decoded already.
 func (r *Range) Decode(*bridge.Page) error { return nil }
 
 // Fetch implements bridge.Source.
@@ -78,7 +79,7 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 		switch {
 		case err != nil:
 			return err
-		case to <= p.from: // which is to come
+		case to <= p.from: // the part is in the future
 			r.pending = append(r.pending, r.page(at, at.Cursor))
 			return nil
 		case len(c.items) > 0:
@@ -95,8 +96,9 @@ func (r *Range) find(ctx context.Context, at bridge.Position, p place) error {
 	return nil
 }
 
-// part lists the part at a place, up to an end: the items behind p.after. A part that does
-// not fit into memory is halved, or has the first of its items if it cannot be.
+// part lists the part at a place up to an end, and returns its items after p.after. A part
+// that does not fit into memory is halved. If it cannot be halved, part returns its first
+// items.
 func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err error) {
 	l := r.lister
 	for {
@@ -132,8 +134,8 @@ func (r *Range) part(ctx context.Context, p *place) (to int64, c *collector, err
 	}
 }
 
-// list lists [p.from, to). What the part before it lists too belongs to that one, unless
-// its time is behind the border.
+// list lists [p.from, to). An item that the previous part lists too belongs to that part,
+// unless its time is after the border.
 func (r *Range) list(ctx context.Context, p *place, to int64) (*collector, error) {
 	l := r.lister
 	l.memory = newMemory(nil, l.cfg.ChangedIsNew())
@@ -191,8 +193,8 @@ func (r *Range) page(at bridge.Position, next string) *bridge.Page {
 		ServerTime: r.lister.clock.last}
 }
 
-// order is the place of an item among those of a part: by time, then by key. The zero value
-// is before none.
+// order is the place of an item in its part: by time, then by key. The zero value stands for
+// an item that is in no part.
 type order struct {
 	time int64
 	key  bridge.ItemKey
@@ -202,20 +204,20 @@ func (o *order) compare(other order) int {
 	return cmp.Or(cmp.Compare(o.time, other.time), bytes.Compare(o.key[:], other.key[:]))
 }
 
-// share is what a listing keeps for a part of a range.
+// share says which items of a listing belong to a part of a range.
 type share struct {
-	leave   [2]int64 // items of these times, from and to, are left, or with only set, all others
-	only    bool
-	marks   bool               // nothing is kept: what is listed is another part's
-	marked  map[order]struct{} // notes that, unless it is nil
-	bound   [2]int64           // items of these times are of the next part, if it lists them too
-	crosses bool               // some are there
-	after   *order             // what was given out of the part, nil is nothing
-	sheds   bool               // the part cannot be shorter: where memory is full, the last items are left out
-	until   *order             // memory has no room for what is behind it, nil is nothing
+	leave   [2]int64           // items from and to these times are left out
+	only    bool               // all other items are left out instead
+	marks   bool               // nothing is kept: the listed items belong to another part
+	marked  map[order]struct{} // with marks, the listed items; nil notes none
+	bound   [2]int64           // items of these times belong to the next part, if it lists them too
+	crosses bool               // the listing has items within bound
+	after   *order             // the last item that was returned of the part, nil for none
+	sheds   bool               // the part cannot be shorter: if memory is full, its last items are left out
+	until   *order             // the last item that memory has room for, nil for all
 }
 
-// begin is the share of a new listing; s may be nil.
+// begin returns the share of a new listing; s may be nil.
 func (s *share) begin() *share {
 	if s == nil {
 		return nil
@@ -256,8 +258,8 @@ func (c *collector) shed() {
 	c.most = max(c.most, 2*c.bytes)
 }
 
-// place is where a range goes on: with its part [from, to), behind an item of that, or with
-// the part that begins at from, if to is 0. Times are in milliseconds since the epoch.
+// place is where a range continues: in its part [from, to) after an item, or, if to is 0,
+// with the part that begins at from. Times are in milliseconds since the epoch.
 type place struct {
 	start, end int64 // of the range
 	from, to   int64
@@ -272,7 +274,8 @@ func (p *place) cursor() string {
 	return text
 }
 
-// placeOf is the place that a position names; ok is false if it is not one of its range.
+// placeOf returns the place that a position names. ok is false if its cursor is none of its
+// range.
 func placeOf(at *bridge.Position) (p place, ok bool) {
 	p = place{start: at.Start, end: at.End, from: at.Start}
 	if !at.Window || at.Start >= at.End || at.Cursor == "" {

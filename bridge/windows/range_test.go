@@ -119,7 +119,8 @@ func readRanges(t *testing.T, seed uint64) string {
 	}
 	for raw, n := range want {
 		if got[raw] > n || got[raw] < n-gone[raw] {
-			x.fail("%s came %d times, want %d, or %d less (page %d, numbered %t)", raw, got[raw], n, gone[raw], l.page, cfg.Numbered)
+			x.fail("%s came %d times, want %d, or %d less (page %d, numbered %t)", raw, got[raw], n, gone[raw], l.page,
+				cfg.Numbered)
 		}
 	}
 	for raw := range got {
@@ -200,7 +201,8 @@ func TestRangeMemory(t *testing.T) {
 			cfg := settings(time.Minute)
 			cfg.PageSize, cfg.MaxBytes = 20, most
 			x := &rangeReader{t: t, rng: rand.New(rand.NewPCG(1, 4)), list: l, cfg: cfg, crash: 1000, got: make(map[string]int)}
-			x.read(bridge.Position{Start: time.Now().Add(-10 * time.Minute).UnixMilli(), End: time.Now().UnixMilli(), Window: true})
+			x.read(bridge.Position{Start: time.Now().Add(-10 * time.Minute).UnixMilli(), End: time.Now().UnixMilli(),
+				Window: true})
 			if len(x.got) != 2000 || x.wrong != "" {
 				t.Errorf("%d items of 2000, %s", len(x.got), x.wrong)
 			}

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// firstOld is how many pages in a row a session's first listing of a list without a
-	// start reads that have only items from before the listing begins: a bulk import of
-	// old ones may fill some. Later listings end at items that the one before has seen.
+	// firstOld is how many consecutive pages with only older items end a session's first
+	// listing of a list without a start: a bulk import of old items may fill some pages.
+	// Later listings end at items that the previous listing has seen.
 	firstOld = 10
-	// soon is how far behind the limit and Settle an item is that is of now, by the
+	// soon is how far after the limit and Settle an item still counts as present, by the
 	// margin of the marks in the checkpoint, in milliseconds.
 	soon = 2 * unit
 	// manyUp is how many items must follow an older one before a list counts as oldest first.
@@ -31,30 +31,33 @@ func (c *Config) Range(from, to int64) bridge.Position {
 	return at
 }
 
-// walk judges the items of a listing without an end: one of the future is left for the
-// listing at its time, since what was published long before is not read back. Without a
-// start, it says where the listing ends, newest first.
+// walk selects the items of a listing without an end. It leaves items of the future to a
+// later listing at their time: an item published long before that time would not be read
+// back from the topic. Without a start, walk also decides where a listing, newest first,
+// ends.
 type walk struct {
 	noStart bool
-	late    bool                        // it is of the range of Late
-	from    int64                       // where the listing begins
-	ahead   int64                       // behind it items are of the future
-	before  map[bridge.ItemKey]struct{} // older items of the listing before, nil at a session's first one
+	late    bool                        // the listing is of the range of Late
+	from    int64                       // where the listing begins; earlier items are older
+	ahead   int64                       // items after this time are of the future
+	before  map[bridge.ItemKey]struct{} // older items of the previous listing, nil in a session's first one
 	seen    map[bridge.ItemKey]struct{} // older items of this listing
-	due     map[bridge.ItemKey]struct{} // items that the listing before left for later, and are not seen yet
-	future  map[bridge.ItemKey]struct{} // those that this one leaves
+	due     map[bridge.ItemKey]struct{} // future items of the previous listing that this one has not seen yet
+	future  map[bridge.ItemKey]struct{} // future items of this listing
 
 	met    bool  // the listing has an item that was known before, or an older one
 	latest int64 // time of the newest item
 
-	newer, unknown bool // of this page's items
-	old            int
-	run            int   // pages in a row without newer items
-	last           int64 // time of the last item, 0 before the first
-	up, down       int   // pairs of items by their order
+	newer   bool  // this page has an item that is not older
+	unknown bool  // this page has an older item that was not known before
+	old     int   // older items of this page
+	run     int   // consecutive pages without newer items
+	last    int64 // time of the last item, 0 before the first
+	up      int   // pairs of items with the later one second
+	down    int   // pairs of items with the later one first
 }
 
-// leaves reports whether an item with this key is not of this listing.
+// leaves reports whether the listing leaves out an item with this key.
 func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, error) {
 	if _, due := w.due[key]; due {
 		w.met = true
@@ -92,16 +95,16 @@ func (w *walk) leaves(e *bridge.Event, key bridge.ItemKey, m *memory) (bool, err
 		_, known = m.seen[k]
 	}
 	w.unknown = w.unknown || !known
-	if len(w.seen) < maxRemembered { // else a later listing reads further than it must
+	if len(w.seen) < maxRemembered { // otherwise the next listing reads more pages than it must
 		w.seen[k] = struct{}{}
 	}
 	return true, nil
 }
 
-// ends reports whether the listing ends with this page: behind two of which all items are
-// older, and those of the first were seen by the listing before. What is inserted moves
-// the borders of pages by less than one, so the next listing finds such a page again. What
-// was of the future is read for.
+// ends reports whether the listing ends with this page. It ends after two pages with only
+// older items, if the previous listing has seen those of the first page, and once all due
+// items are seen. Inserted items move the borders of pages by less than a page, so that the
+// next listing finds such a page again.
 func (w *walk) ends() bool {
 	switch {
 	case w == nil || !w.noStart:
@@ -118,8 +121,8 @@ func (w *walk) ends() bool {
 	return w.run >= 2 && len(w.due) == 0
 }
 
-// backwards returns the fault of a list that is oldest first: it does not begin with what
-// is new.
+// backwards returns the fault of a list that comes oldest first, so that new items are not
+// at its beginning.
 func (w *walk) backwards() error {
 	if w.up < manyUp || w.up <= 3*w.down {
 		return nil
@@ -129,8 +132,8 @@ func (w *walk) backwards() error {
 		"the list has neither start nor end, and is not newest first: new events are not at its beginning")
 }
 
-// walk begins to judge a listing up to limit. One of the range of Late ends at what the one
-// before of that range has seen: the others leave out what is older than they begin.
+// walk begins a listing up to limit. A listing of the range of Late ends at items that the
+// previous listing of that range has seen: other listings end earlier.
 func (l *Lister) walk(from, limit int64, late bool) *walk {
 	if !l.cfg.NoEnd {
 		return nil

@@ -80,8 +80,8 @@ func TestUnboundedRefused(t *testing.T) {
 	}
 }
 
-// TestUnboundedCapped: a list without an end that is oldest first, or that has come to begin
-// behind what was known, is cut off: what it leaves out cannot be asked for.
+// TestUnboundedCapped: a list without an end that is oldest first, or that now begins after
+// the known items, is cut off: the items that it leaves out cannot be requested.
 func TestUnboundedCapped(t *testing.T) {
 	for name, form := range map[string]struct {
 		since                  time.Duration
@@ -154,7 +154,8 @@ func TestUnboundedLate(t *testing.T) {
 			x.drain()
 		}
 		if got := counts(x.records); got[late.raw()] != 1 || len(x.records) != 7 {
-			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()], len(x.records))
+			t.Errorf("the late event is %d times in the topic, which has %d records, want 1 and 7", got[late.raw()],
+				len(x.records))
 		}
 	})
 }

@@ -1,13 +1,13 @@
 /*
  * The step of a stream that follows windows as a model: a list that shows items
- * late is listed from a look-back before the watermark, what the topic holds is
- * dropped, and the rest is published in parts, each in one transaction with the
- * watermark. A pause is an arbitrarily long gap between two steps; a process
- * that was killed begins a session again.
+ * late is listed from a look-back before the watermark. Items that the topic
+ * holds are dropped, the others are published in parts, each in one transaction
+ * with the watermark. A pause is an arbitrarily long gap between two steps; a
+ * killed process begins a session again.
  *
  * What is modelled
- *   - NITEMS items, each with a time and a later one from which on the list
- *     shows it, by LATE at most; a clock; a stream that begins at time 1;
+ *   - NITEMS items, each with a time, and with a later time, by LATE at most,
+ *     from which the list shows it; a clock; a stream that begins at time 1;
  *   - Kafka: one transactional.id, fencing by "last InitProducerID wins", EndTxn
  *     whose request or reply is lost, offsets, and with DELETE records that
  *     retention deletes;
@@ -26,14 +26,14 @@
  *   listing.go              Reset                    rewind
  *   kafkarecord/published.go Index                   records that are deleted
  *
- * Not modelled: pages of a listing and how it is cut, items without an id, the
+ * Not modelled: the pages of a listing and its halves, items without an id, the
  * clock of the API, Redis, epochs, and resets ahead: see exactly_once.pml.
  *
  * Assertions
  *   ONCE    an item is published once, and once more after each rewind to before it
- *   COVERS  the watermark passes no item that the list shows in time: what was shown
- *           when its window was listed, and what appears within the look-back
- *   FLOOR   nothing before the start is published, but after a rewind to there
+ *   COVERS  the watermark passes no item that the list shows in time: when its
+ *           window is listed, or within the look-back
+ *   FLOOR   nothing before the start is published, except after a rewind to there
  *
  * Variants. Each takes one rule away and must be found: they are the test of
  * this model. TestModel reads this list.
@@ -41,7 +41,7 @@
  *   NO_SETTLE      a window ends now
  *   MOVE_EARLY     the watermark moves with the first part
  *   FORGET_TOPIC   a session does not read back what the topic holds
- *   KEEP_MEMORY    in doubt, what was given out counts as published
+ *   KEEP_MEMORY    in doubt, items that were returned count as published
  *   FORGET_EARLY   an item is forgotten once the watermark has passed it
  *   MARK_NEW       the topic is read back from the newest mark
  *   MARK_LATE      a mark has the ends of the topic behind its window

@@ -85,6 +85,17 @@ var All = []Rule{
 +		return s.kept.checkpoints.newest(ctx, s, nil)
 +	}
  	b, err := s.commitBarrier(ctx)
+`}, {"bridge/kafkasink/newest.go", `
+-	low, err := b.await(ctx, &s.txn, l, &found)
++	var low int64
++	var err error
++	if b != nil {
++		low, err = b.await(ctx, &s.txn, l, &found)
++	} else if all, failed := l.Bounds(ctx); failed != nil {
++		return bridge.Checkpoint{}, failed
++	} else {
++		b, low = &barrier{offset: all.To - 1}, all.To
++	}
 `}},
 	},
 	{
@@ -259,10 +270,10 @@ var All = []Rule{
 		Name: "list-keeps-memory", Without: "what was given out counts as published after it was dropped",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--	case at.Held != l.held: // a new session, or what was given out was dropped
+-	case at.Held != l.held: // a new session, or the engine dropped pages
 +	case at.Held != l.held && protocol.Broken("list-keeps-memory") && l.held != nil:
 +		l.held, l.pending, l.listed = at.Held, nil, 0
-+	case at.Held != l.held: // a new session, or what was given out was dropped
++	case at.Held != l.held: // a new session, or the engine dropped pages
 `}},
 	},
 	{
@@ -320,7 +331,7 @@ var All = []Rule{
 		Name: "list-below-floor", Without: "a listing begins before its floor",
 		Notice: Lists | Windows,
 		Edits: []Edit{{"bridge/windows/lister.go", `
--	if start <= lowest { // else what is below it is not listed for the unit alone
+-	if start <= lowest { // nothing earlier is listed, so that items of the unit before it are dropped
 +	if start <= lowest && !protocol.Broken("list-below-floor") {
 `}},
 	},
@@ -451,47 +462,4 @@ var All = []Rule{
 +	for i > 0 && l.Marks[i].At > at-lookBack.Milliseconds()-ListingMargin && !protocol.Broken("mark-too-new") {
 `}},
 	},
-}
-
-// withhold keeps the pages of a batch until its commit: the rules about when events are
-// sent send them when they please.
-var withhold = []Edit{
-	{"bridge/kafkasink/publish.go", `
- func (s *session) send(ctx context.Context, page *bridge.Page) error {
-+	if protocol.Broken("save-before-commit") || protocol.Broken("heal-with-tryabort") {
-+		s.withheld = append(s.withheld, page)
-+		return nil
-+	}
-`},
-	{"bridge/kafkasink/transaction.go", `
- const endGrace = time.Second
-+
-+type withheldPages []*bridge.Page
-+
-+func (s *session) releaseWithheld() {
-+	for _, page := range s.withheld {
-+		page.Release()
-+	}
-+	s.withheld = nil
-+}
-+
-+func (s *session) sendWithheld(ctx context.Context) error {
-+	for _, page := range s.withheld {
-+		if err := s.dispatch(ctx, ownRecords(), page); err != nil {
-+			return err
-+		}
-+	}
-+	return nil
-+}
-`},
-	{"bridge/kafkasink/session.go", `
-+	withheld withheldPages
- 	receipt tally
-`},
-	{"bridge/kafkasink/session.go", `
- 		<-s.open.done
- 	}
-+	s.releaseWithheld()
- }
-`},
 }

@@ -86,7 +86,7 @@ func (at *Position) nextBorder(p *bridge.Page, rules *Rules, found *Findings) br
 	}
 	b.TailFrom = 0
 	hold := Hold(b.Hold, r, max(rules.PageSize, len(p.Events)))
-	if r.Full && hold > max(b.Hold, leastHold) { // said once: then as much is kept
+	if r.Full && hold > max(b.Hold, leastHold) { // reported once: from then on so many are kept
 		found.Widened = hold
 	}
 	if b.Hold = hold; hold == leastHold {

@@ -122,7 +122,8 @@ func TestCarriedBesideBorder(t *testing.T) {
 		if err := at.trim(short, rules, new(Findings)); err != nil || len(short.Events) != 0 || len(at.Tail) != 1 {
 			t.Fatalf("%s: %d events, %d items carried, %v", name, len(short.Events), len(at.Tail), err)
 		}
-		next := &bridge.Page{At: bridge.Position{Cursor: "c"}, Events: []bridge.Event{item("a"), item("b")}, Items: 2, Next: "d"}
+		next := &bridge.Page{At: bridge.Position{Cursor: "c"}, Events: []bridge.Event{item("a"), item("b")}, Items: 2,
+			Next: "d"}
 		MarkBorder(next, &border)
 		err := at.trim(next, rules, new(Findings))
 		if dropBorder(next); err != nil || len(next.Events) != 0 || len(at.Tail) != 0 {

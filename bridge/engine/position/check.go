@@ -91,8 +91,8 @@ func (at *Position) checkSource(got bridge.SourceIdentity) error {
 	return have.Conflict(got)
 }
 
-// checkReadable counts the unreadable items in a row, and refuses a page with which they
-// are too many. The checkpoint has the count: a page that is read again counts once, and
+// checkReadable counts consecutive unreadable items, and refuses the page at which they
+// become too many. The checkpoint has the count: a page that is read again counts once, and
 // a restart keeps the count.
 func (at *Position) checkReadable(p *bridge.Page, rules *Rules) error {
 	row, none := at.Unreadable, at.Unreadable == at.Events

@@ -1,7 +1,6 @@
 package position
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 
 	"exportbridge/bridge"
@@ -15,9 +14,8 @@ const (
 )
 
 func cursorDigest(cursor string) uint64 {
-	var short [128]byte // on the stack, unlike the bytes of a conversion
-	sum := sha256.Sum256(append(short[:0], cursor...))
-	return binary.BigEndian.Uint64(sum[:8])
+	d := bridge.DigestCursor(cursor)
+	return binary.BigEndian.Uint64(d[:])
 }
 
 // Visited holds the last cursors that the stream went through. It is a value: adding a

@@ -48,7 +48,7 @@ type EmptyRun struct {
 	recent    bool // the newest event was recent when it was read
 
 	newest int64     // the newest event's time
-	at     time.Time // when that was so
+	at     time.Time // when newest was noted
 }
 
 // filled counts a page with items.
@@ -85,7 +85,7 @@ func (p *EmptyRun) Tail() { p.AtTail, p.Circles, p.spent = true, false, 0 }
 // Ended reports whether the last page was the end of the results for certain.
 func (p *EmptyRun) Ended() bool { return p.AtTail || p.Circles }
 
-// Continues reports whether the export goes on behind the last page.
+// Continues reports whether the export goes on after the last page.
 func (p *EmptyRun) Continues(marksEnd bool) bool {
 	return !p.Ended() && (marksEnd || !p.recent && p.spent < emptyPatience)
 }

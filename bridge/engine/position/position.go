@@ -12,8 +12,8 @@ import (
 // assignment. Values made from one value share lookup tables, so all of them belong to
 // one goroutine.
 type Position struct {
-	// Checkpoint is what a commit at the position writes. What only the commit knows,
-	// such as version and writer, is still that of the commit before.
+	// Checkpoint is what a commit at the position writes. Fields that only a commit
+	// sets, such as version and writer, are still those of the last commit.
 	bridge.Checkpoint
 	// Empty goes back with the checkpoint: pages that are read again must not count
 	// twice.
@@ -22,7 +22,7 @@ type Position struct {
 	// page; 0 is none.
 	Trusted uint64
 
-	left         uint64 // of the last page with items that was left behind
+	left         uint64 // Page.Digest of the last page with items before the cursor
 	visited      Visited
 	emptyCursors Visited // the empty pages since the last one with items
 	forms        forms
@@ -105,7 +105,7 @@ func (at *Position) Recent() bridge.RecentCursors { return at.visited.Last() }
 // KnowsEnd reports whether the API is known to mark the end of its results.
 func (at *Position) KnowsEnd(rules *Rules) bool { return at.MarksEnd || rules.MarksEnd }
 
-// Continues reports whether the export goes on behind the position.
+// Continues reports whether the export goes on after the position.
 func (at *Position) Continues(rules *Rules) bool { return at.Empty.Continues(at.KnowsEnd(rules)) }
 
 // Overlaps reports whether the stream is reading an overlap.
@@ -144,7 +144,7 @@ func (at *Position) take(p *bridge.Page, rules *Rules, known Known, found *Findi
 		markInclusiveEnd(p, rules.PageSize, &found.Repeats)
 	}
 	if found.Whole && (digest != at.left || p.Tail()) {
-		digest = 0 // as an empty page
+		digest = 0 // the page counts as empty
 	}
 	if rules.window() && p.Unread.Where != "" {
 		return p.Unread.Fault()
@@ -197,7 +197,7 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	at.MarksEnd = at.MarksEnd || p.Next == "" || at.Empty.AtTail
 	at.Drained, at.EndedEmpty = rules.endIsFinal(p) && p.Unread.Where == "", 0
 	at.PositionTime, at.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
-	if p.Unread.Where != "" { // what is missing is not known to be published
+	if p.Unread.Where != "" { // items that are not published may follow
 		at.PositionTime = min(at.LastEventTime, at.PositionTime)
 	}
 	at.Empty.Tail()
@@ -208,7 +208,7 @@ func (at *Position) noteTail(p *bridge.Page, rules *Rules, found *Findings) {
 	found.FullEnd = p.Unread.Where != "" || p.Items >= rules.PageSize && (p.Next != "" || !rules.EndExplicit)
 }
 
-// newest returns the millisecond behind the latest item of a page, at most the time of
+// newest returns the millisecond after the latest item of a page, at most the time of
 // the listing.
 func newest(p *bridge.Page) (ms int64) {
 	for i := range p.Events {

@@ -48,7 +48,8 @@ func (h held) Match(e *bridge.Event) bool { return strings.Contains(string(h), s
 
 // frozen is a position with a copy of all that it could share with another one.
 func frozen(at Position) Position {
-	at.forms.known, at.forms.units, at.forms.mutants = maps.Clone(at.forms.known), maps.Clone(at.forms.units), maps.Clone(at.forms.mutants)
+	at.forms.known, at.forms.units, at.forms.mutants = maps.Clone(at.forms.known), maps.Clone(at.forms.units),
+		maps.Clone(at.forms.mutants)
 	at.Tail, at.Border.Items = slices.Clone(at.Tail), slices.Clone(at.Border.Items)
 	if at.Overlap != nil {
 		o := *at.Overlap
@@ -62,8 +63,9 @@ func frozen(at Position) Position {
 	return at
 }
 
-// TestTakeIsAFunction: the same page at the same position leads to the same one and
-// finds the same, and leaves the position as it was, whatever was taken from it since.
+// TestTakeIsAFunction: the same page at the same position leads to the same position with the
+// same findings. It leaves the old position unchanged, also after other pages were taken from
+// there.
 func TestTakeIsAFunction(t *testing.T) {
 	t.Parallel()
 	cursors := func(at *Position) (known [2][]string) {
@@ -79,7 +81,8 @@ func TestTakeIsAFunction(t *testing.T) {
 		return known
 	}
 	same := func(t *rapid.T, what string, a, b Position) {
-		if !reflect.DeepEqual(frozen(a), frozen(b)) || !reflect.DeepEqual(cursors(&a), cursors(&b)) || !slices.Equal(a.Recent(), b.Recent()) {
+		if !reflect.DeepEqual(frozen(a), frozen(b)) || !reflect.DeepEqual(cursors(&a), cursors(&b)) ||
+			!slices.Equal(a.Recent(), b.Recent()) {
 			t.Fatalf("%s:\n%+v\n%+v", what, frozen(a), frozen(b))
 		}
 	}
@@ -113,7 +116,8 @@ func TestTakeIsAFunction(t *testing.T) {
 			again, foundAgain, failedAgain, leftAgain := take(*page)
 			same(t, "the same page leads elsewhere", next, again)
 			if failed != failedAgain || !reflect.DeepEqual(found, foundAgain) || !reflect.DeepEqual(left, leftAgain) {
-				t.Fatalf("the same page: %+v %q %d events\nthen %+v %q %d events", found, failed, len(left), foundAgain, failedAgain, len(leftAgain))
+				t.Fatalf("the same page: %+v %q %d events\nthen %+v %q %d events", found, failed, len(left), foundAgain,
+					failedAgain, len(leftAgain))
 			}
 			if !reflect.DeepEqual(frozen(at), before) || !reflect.DeepEqual(cursors(&at), beforeCursors) {
 				t.Fatalf("the position changed:\n%+v\n%+v", before, frozen(at))

@@ -182,7 +182,7 @@ func (t *trimming) recognize(p *bridge.Page) map[string]bool {
 }
 
 // surplus counts the items left in the page whose id is taken, or is that of an
-// item before. With divert they become bad events.
+// earlier item. With divert they become bad events.
 func surplus(p *bridge.Page, taken map[string]bool, divert bool) (n int) {
 	for i := range p.Events {
 		e := &p.Events[i]
@@ -291,8 +291,8 @@ func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 	return dropped, shares
 }
 
-// twin reports whether an item, whose id is another's already, came earlier with
-// the same bytes. They may be many, so they are found by their bytes.
+// twin reports whether an item whose id another item has came earlier with the same
+// bytes. There may be many such items, so the table has them by their bytes.
 func (t *scratch) twin(slots []int32, kept []bridge.Event, e *bridge.Event) bool {
 	i := int(maphash.Bytes(seed, e.Raw)) & (len(slots) - 1)
 	for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {

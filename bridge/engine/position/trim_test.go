@@ -17,7 +17,7 @@ import (
 type export struct {
 	items   []string
 	withIDs bool
-	// eager gives a full last page a next cursor before anything is behind it.
+	// eager gives a full last page a next cursor before any item follows.
 	eager bool
 }
 
@@ -259,7 +259,8 @@ func TestTrim(t *testing.T) {
 				}
 				if got.Repeated != s.repeated || got.Vanished != s.vanished || got.Changed != s.change ||
 					got.Shared != s.shared || at.Carried != s.carried {
-					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.Repeated, got.Vanished, got.Changed, at.Carried, s)
+					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.Repeated, got.Vanished,
+						got.Changed, at.Carried, s)
 				}
 				if s.next != "" {
 					cursor = s.next
@@ -341,5 +342,6 @@ func manyItems() (Position, *bridge.Page, []bridge.Event) {
 	for i := range full {
 		full[i] = bridge.Event{ID: fmt.Appendf(nil, "00000000-0000-7000-8000-%012d", i), Raw: []byte("x")}
 	}
-	return Begin(bridge.Checkpoint{RecentCursors: bridge.RecentCursors{1}}), &bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}, full
+	return Begin(bridge.Checkpoint{RecentCursors: bridge.RecentCursors{1}}),
+		&bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}, full
 }

@@ -22,7 +22,7 @@ const (
 	Mirrored   Point = "mirror-done"     // the mirror has it
 )
 
-// Points lists all of them.
+// Points lists all points.
 var Points = []Point{
 	Init, Barrier, Fetched, Produced, Acked, Checkpoint,
 	Ending, Ended, Mirroring, Mirrored,

@@ -20,7 +20,7 @@ var (
 type plannedCrash struct {
 	at    Point
 	after int64
-	stop  bool // SIGSTOP, so that somebody can let the process go on
+	stop  bool // SIGSTOP, so that SIGCONT can resume the process
 }
 
 func readCrash(text string) plannedCrash {

@@ -34,7 +34,7 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position, timeou
 			return nil, ctx.Err()
 		}
 		fault, ok := errors.AsType[*bridge.Fault](err)
-		last := try == tries || ok && fault.HintCode == bridge.HintOverdue // after a long wait already
+		last := try == tries || ok && fault.HintCode == bridge.HintOverdue // an overdue call has waited long
 		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
 			last = try >= badTries
 		}

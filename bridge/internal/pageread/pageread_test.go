@@ -27,16 +27,18 @@ func TestSourceHangs(t *testing.T) {
 		timeout       time.Duration
 		ends          time.Duration // 0 if there is a page
 	}{
-		"fetch":                      {fetch: bridgetest.Hang, timeout: timeout, ends: timeout},
-		"decode":                     {decode: bridgetest.Hang, timeout: timeout, ends: timeout},
-		"no time-out is set":         {fetch: bridgetest.Hang, ends: 10 * time.Minute},
-		"waits on purpose":           {fetch: waits, timeout: timeout},
-		"waits on purpose and hangs": {fetch: func(ctx context.Context) { waits(ctx); bridgetest.Hang(ctx) }, timeout: timeout, ends: time.Hour + timeout},
+		"fetch":              {fetch: bridgetest.Hang, timeout: timeout, ends: timeout},
+		"decode":             {decode: bridgetest.Hang, timeout: timeout, ends: timeout},
+		"no time-out is set": {fetch: bridgetest.Hang, ends: 10 * time.Minute},
+		"waits on purpose":   {fetch: waits, timeout: timeout},
+		"waits on purpose and hangs": {fetch: func(ctx context.Context) { waits(ctx); bridgetest.Hang(ctx) },
+			timeout: timeout, ends: time.Hour + timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				source := &bridgetest.Hanging{Source: bridgetest.NewSource(t, bridgetest.Export{}), InFetch: tc.fetch, InDecode: tc.decode}
+				source := &bridgetest.Hanging{Source: bridgetest.NewSource(t, bridgetest.Export{}), InFetch: tc.fetch,
+					InDecode: tc.decode}
 				source.Grow(3)
 				// The caller ends a call that nothing else ends, so that the test fails.
 				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)

@@ -1,5 +1,5 @@
-// Package sourcecall bounds the calls of a bridge.Source. It is the last resort where a
-// Source outlasts its own time-outs.
+// Package sourcecall bounds the calls of a bridge.Source. It is the last resort if a Source
+// exceeds its own timeouts.
 package sourcecall
 
 import (
@@ -25,7 +25,7 @@ type call struct {
 	deadline *time.Timer
 }
 
-// begin begins a call, or continues it after a wait on purpose; end ends it.
+// begin begins a call, or continues it after a deliberate wait; end ends it.
 func (c *call) begin(timeout time.Duration) {
 	c.since.Store(time.Now().UnixMilli())
 	c.deadline.Reset(timeout)
@@ -42,8 +42,8 @@ func Timeout(configured time.Duration) time.Duration { return cmp.Or(configured,
 // errOverdue is the cause of a context whose call takes too long.
 var errOverdue = errors.New("the source does not answer")
 
-// Bound returns a context for Fetch. It ends when a call takes longer than timeout,
-// without its waits on purpose (bridge.Waiting). The caller cancels it before the next
+// Bound returns a context for Fetch. It ends when a call takes longer than timeout, not
+// counting its deliberate waits (bridge.Waiting). The caller cancels it before the next
 // Bound.
 func (c *Calls) Bound(ctx context.Context, timeout time.Duration) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -80,7 +80,8 @@ func (c *Calls) Ended(ctx context.Context) error {
 	if !Overdue(ctx) {
 		return ctx.Err()
 	}
-	return &bridge.Fault{Code: "timeout", Err: fmt.Errorf("fetch a page: no result within %s", c.timeout), HintCode: bridge.HintOverdue}
+	return &bridge.Fault{Code: "timeout", HintCode: bridge.HintOverdue,
+		Err: fmt.Errorf("fetch a page: no result within %s", c.timeout)}
 }
 
 // Alive reports whether no call takes longer than limit. It may be called concurrently.

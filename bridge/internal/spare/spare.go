@@ -1,4 +1,4 @@
-// Package spare keeps memory that is used again, by all streams of a process.
+// Package spare keeps memory for reuse by all streams of a process.
 package spare
 
 import (
