@@ -72,10 +72,10 @@ func (a *Auth) authHeader() string {
 	return ""
 }
 
-// checkAuth checks the settings of authentication.
-func (c *Config) checkAuth(p *bridge.Problems) {
-	key := c.APIKey.Reveal()
-	if c.Scheme == authNone {
+// check reports all problems of the settings. servers are those that may receive secrets.
+func (a *Auth) check(p *bridge.Problems, servers serverRules) {
+	key := a.APIKey.Reveal()
+	if a.Scheme == authNone {
 		p.Check(key == "", "EXPORT_API_KEY", "is set, but EXPORT_AUTH=none sends no key; remove one of them")
 	} else {
 		p.Check(key != "", "EXPORT_API_KEY",
@@ -84,40 +84,40 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 		p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; "+
 			"it must hold only the key")
 	}
-	switch c.Scheme {
+	switch a.Scheme {
 	case authKey:
-		p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER",
-			"%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
-		p.Check(!slices.Contains(ownHeaders, c.authHeader()), "EXPORT_KEY_HEADER",
-			"is %s, which is set by the program; set the API's header, for example X-Api-Key", c.KeyHeader)
-		p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX",
+		p.Check(a.KeyQuery != "" || isToken(a.KeyHeader), "EXPORT_KEY_HEADER",
+			"%q is not the name of a header, for example X-Api-Key", a.KeyHeader)
+		p.Check(!slices.Contains(ownHeaders, a.authHeader()), "EXPORT_KEY_HEADER",
+			"is %s, which is set by the program; set the API's header, for example X-Api-Key", a.KeyHeader)
+		p.Check(printable(a.KeyPrefix), "EXPORT_KEY_PREFIX",
 			"contains characters that are invalid in a header, for example Bearer")
 	case authBasic:
-		p.Check(c.User != "" && printable(c.User) && !strings.Contains(c.User, ":"), "EXPORT_AUTH_USER",
-			"%q is not a user for EXPORT_AUTH=basic, for example exporter", c.User)
+		p.Check(a.User != "" && printable(a.User) && !strings.Contains(a.User, ":"), "EXPORT_AUTH_USER",
+			"%q is not a user for EXPORT_AUTH=basic, for example exporter", a.User)
 	case authOAuth2:
-		_, err := c.remote("EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL, "https://login.example.com/oauth/token")
+		_, err := servers.parse("EXPORT_OAUTH2_TOKEN_URL", a.OAuth2TokenURL, "https://login.example.com/oauth/token")
 		p.Add(err)
-		p.Check(c.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID",
+		p.Check(a.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID",
 			"is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
-		params, err := c.oauth2Params()
+		params, err := a.oauth2Params()
 		p.Add(err)
-		p.Check(len(c.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS",
+		p.Check(len(a.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS",
 			"has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
 	}
 	without := func(scheme, variable string, set bool) {
-		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; "+
+		p.Check(!set || a.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; "+
 			"unset it, or set EXPORT_AUTH=%[1]s", scheme)
 	}
-	without(authKey, "EXPORT_KEY_QUERY", c.KeyQuery != "")
-	without(authKey, "EXPORT_KEY_PREFIX", c.KeyPrefix != "")
-	without(authBasic, "EXPORT_AUTH_USER", c.User != "")
-	without(authOAuth2, "EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL != "")
-	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", c.OAuth2ClientID != "")
-	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(c.OAuth2Scopes) > 0)
-	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(c.OAuth2Params) > 0)
-	if c.TLSCert != "" || c.TLSKey != "" {
-		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+	without(authKey, "EXPORT_KEY_QUERY", a.KeyQuery != "")
+	without(authKey, "EXPORT_KEY_PREFIX", a.KeyPrefix != "")
+	without(authBasic, "EXPORT_AUTH_USER", a.User != "")
+	without(authOAuth2, "EXPORT_OAUTH2_TOKEN_URL", a.OAuth2TokenURL != "")
+	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", a.OAuth2ClientID != "")
+	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(a.OAuth2Scopes) > 0)
+	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(a.OAuth2Params) > 0)
+	if a.TLSCert != "" || a.TLSKey != "" {
+		_, err := tls.X509KeyPair([]byte(a.TLSCert), []byte(a.TLSKey.Reveal()))
 		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); "+
 			"for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, "+
 			"EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
@@ -125,9 +125,9 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 }
 
 // oauth2Params returns EXPORT_OAUTH2_PARAMS.
-func (c *Config) oauth2Params() (url.Values, error) {
+func (a *Auth) oauth2Params() (url.Values, error) {
 	params := url.Values{}
-	for i, param := range c.OAuth2Params {
+	for i, param := range a.OAuth2Params {
 		name, value, ok := strings.Cut(param, "=")
 		if name = strings.TrimSpace(name); !ok || name == "" {
 			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS",

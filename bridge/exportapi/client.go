@@ -73,10 +73,10 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{
 		cfg:      cfg,
 		endpoint: urls.first,
-		http:     cfg.Shared.connections.Use(cfg.connections()),
-		tokens:   cfg.Shared.connections.Use(cfg.tokenConnections()),
+		http:     cfg.Shared.connections.Use(connections(&cfg)),
+		tokens:   cfg.Shared.connections.Use(tokenConnections(&cfg)),
 		decoders: cfg.Shared.decodersOf(cfg.mapping()),
-		turns:    cfg.Shared.limits.Of(cfg.limitKey(), own, cfg.Beside),
+		turns:    cfg.Shared.limits.Of(limitKey(&cfg), own, cfg.Beside),
 	}
 	c.auth = newCredentials(&c.cfg, c.tokens)
 	c.requests = newRequests(&c.cfg, urls, c.auth)

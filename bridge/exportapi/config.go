@@ -87,7 +87,7 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	var p bridge.Problems
 	checkValues(&p, reflect.ValueOf(*c))
-	c.checkAuth(&p)
+	c.Auth.check(&p, serverRules{c.InsecureHTTP, c.LinkLocal})
 	for _, event := range c.Events {
 		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS",
 			"contains an empty event type, for example orderPlaced,userSignedUp")
@@ -105,8 +105,10 @@ func (c *Config) Validate() error {
 		"for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
 	c.checkPages(&p)
 	c.ItemMapping.check(&p)
-	c.checkRequests(&p)
-	c.checkSource(&p)
+	headers, err := c.headers()
+	p.Add(err)
+	c.checkRequests(&p, headers)
+	c.SourceMapping.check(&p, headers)
 	return p.Err()
 }
 
@@ -138,7 +140,7 @@ func (c *Config) keyPointer() string {
 
 // TimePointer is where the time of an item is looked for, for messages.
 func (c *Config) TimePointer() string {
-	return strings.Join(c.over(presets[c.Resource].pointers).times, " or ")
+	return strings.Join(c.pointersOf(c.Resource).times, " or ")
 }
 
 // endpoints are the URLs of requests without and with a cursor, without a
@@ -164,7 +166,7 @@ func (c *Config) endpoints(preset resource) (e endpoints, err error) {
 }
 
 func (c *Config) endpoint(variable, path string) (*url.URL, error) {
-	u, err := c.remote("EXPORT_URL", c.URL, "https://api.croct.io/export")
+	u, err := serverRules{c.InsecureHTTP, c.LinkLocal}.parse("EXPORT_URL", c.URL, "https://api.croct.io/export")
 	switch {
 	case err != nil:
 		return nil, err
@@ -182,8 +184,11 @@ func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 	return u.JoinPath(path), nil
 }
 
-// remote parses the URL of a server that secrets are sent to.
-func (c *Config) remote(variable, text, example string) (*url.URL, error) {
+// serverRules decide which servers may receive secrets.
+type serverRules struct{ plainHTTP, linkLocal bool }
+
+// parse parses the URL of a server that secrets are sent to.
+func (s serverRules) parse(variable, text, example string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	// A / in a password ends the host: what precedes it is taken for the port.
 	login := err != nil && strings.Contains(text, "@") ||
@@ -198,10 +203,10 @@ func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 		return nil, bridge.Problemf(variable, "must begin with https://, for example %s", example)
 	case u.Fragment != "":
 		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
-	case u.Scheme == "http" && !c.InsecureHTTP && !bridge.Loopback(u.Hostname()):
+	case u.Scheme == "http" && !s.plainHTTP && !bridge.Loopback(u.Hostname()):
 		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; "+
 			"use https, or set EXPORT_INSECURE_HTTP=true")
-	case !c.LinkLocal && metadataHost(u.Hostname()):
+	case !s.linkLocal && metadataHost(u.Hostname()):
 		return nil, bridge.Problemf(variable,
 			"is a link-local address, or another one that serves cloud instance metadata; "+
 				"use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")

@@ -228,7 +228,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 		}
 	}
 	for _, cfg := range []*Config{{Timeout: time.Minute}, {Timeout: time.Minute, InsecureHTTP: true}} {
-		transport := new(Shared).connections.Use(cfg.connections())
+		transport := new(Shared).connections.Use(connections(cfg))
 		// The check comes before the connection: nothing is sent.
 		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, linklocal.ErrAddress) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)

@@ -15,7 +15,7 @@ const maxSearched = 1 << 20
 
 // diagnose says what is wrong with how an item is read, and which setting to
 // set. It shows no values: items hold personal data.
-func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
+func (m *mapping) diagnose(e *bridge.Event) (why, remedy string) {
 	if e.Defect == bridge.DefectNotObject {
 		return "it is not an object", "set EXPORT_ITEMS_FIELD to the array of the items"
 	}
@@ -23,7 +23,7 @@ func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
 		return "it has bytes that are no text: not UTF-8, a control character, an unknown escape, or NaN",
 			"have it repaired where it is stored; it is published as a dead letter"
 	}
-	at, format := c.over(presets[c.Resource].pointers).times, timeFormats[c.ItemTimeFormat]
+	at, format := m.pointersOf(m.resource).times, timeFormats[m.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || guess.Plausible(e.Time)) {
 		return "", ""
 	}

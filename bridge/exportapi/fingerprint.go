@@ -68,13 +68,13 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(),
 			Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
 	}
-	static, _ := params.Parse(c.Params.Reveal())
+	static, _ := c.static() // validated
 	var values []param
 	for _, p := range static {
 		values = append(values, param{p.Name, p.Canonical()})
 	}
 	parts = appendParts(parts, bridge.PartParam, values, preset("EXPORT_PARAMS"))
-	headers, _ := parseHeaders(c.Headers.Reveal())
+	headers, _ := c.headers() // validated
 	headers = slices.DeleteFunc(headers, func(h param) bool { return !c.selectsTenant(h.name) })
 	return bridge.NewFingerprint(appendParts(parts, bridge.PartHeader, headers, preset("EXPORT_HEADERS")))
 }
@@ -103,12 +103,11 @@ func (s *SourceMapping) selectsTenant(header string) bool {
 	return slices.ContainsFunc(s.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
 }
 
-// checkSource checks the settings of the source.
-func (c *Config) checkSource(p *bridge.Problems) {
-	headers, _ := parseHeaders(c.Headers.Reveal())
-	for _, name := range c.SourceHeaders {
+// check reports all problems of the settings. headers are those of EXPORT_HEADERS.
+func (s *SourceMapping) check(p *bridge.Problems, headers []param) {
+	for _, name := range s.SourceHeaders {
 		set := slices.ContainsFunc(headers, func(h param) bool { return strings.EqualFold(h.name, name) })
-		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS",
+		p.Check(set || isNone(s.SourceHeaders), "EXPORT_SOURCE_HEADERS",
 			"%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
 	}
 }
@@ -122,12 +121,8 @@ func (c *Config) StrayCursor(cursor string) error {
 		return nil //nolint:nilerr // Validate reports it
 	}
 	endpoint := urls.first
-	static, _ := params.Parse(c.Params.Reveal())
-	values := url.Values{}
-	for _, p := range static {
-		values.Add(p.Name, p.Value)
-	}
-	if unset := nextlink.Unset(cursor, values); len(unset) > 0 {
+	static, _ := c.static() // validated
+	if unset := nextlink.Unset(cursor, params.Query(static)); len(unset) > 0 {
 		return fmt.Errorf("the stored next URL has the parameter %.200q, which EXPORT_PARAMS no longer sets: "+
 			"it may be another list", strings.Join(unset, ", "))
 	}

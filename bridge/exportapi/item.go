@@ -18,7 +18,7 @@ type itemReader struct {
 }
 
 func newItemReader(m *mapping) itemReader {
-	at := m.over(presets[m.resource].pointers)
+	at := m.pointersOf(m.resource)
 	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[m.ItemTimeFormat]}
 	r.ids, r.types, r.times = r.Want(at.ids...), r.Want(at.types...), r.Want(at.times...)
 	r.subjects, r.key = r.Want(at.subjects...), r.Want(m.key)[0]
@@ -82,7 +82,7 @@ type ingestionReader struct {
 
 func newIngestionReader(m *mapping) *ingestionReader {
 	r := &ingestionReader{format: timeFormats[m.ItemTimeFormat]}
-	r.slots = r.item.Want(m.over(presets[m.resource].pointers).ingested...)
+	r.slots = r.item.Want(m.pointersOf(m.resource).ingested...)
 	return r
 }
 

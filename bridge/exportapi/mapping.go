@@ -40,9 +40,8 @@ func (m *ItemMapping) Undated() bool {
 // IDs returns where the ids of items are, for a checkpoint: empty if at the
 // resource's own places, or none.
 func (c *Config) IDs() string {
-	preset := presets[c.Resource].pointers
-	at := c.over(preset).ids
-	if slices.Equal(at, preset.ids) {
+	at := c.pointersOf(c.Resource).ids
+	if slices.Equal(at, presets[c.Resource].ids) {
 		return ""
 	}
 	return cmp.Or(strings.Join(at, ","), none)
@@ -59,8 +58,9 @@ func orNone(set []string) (pointers []string, optional bool) {
 	return set, false
 }
 
-// over returns the places where the settings replace the preset's.
-func (m *ItemMapping) over(preset pointers) pointers {
+// pointersOf returns the pointers of the settings, and those of the resource where no setting is set.
+func (m *ItemMapping) pointersOf(resource string) pointers {
+	preset := presets[resource]
 	choose := func(set, preset []string) []string {
 		switch {
 		case isNone(set):

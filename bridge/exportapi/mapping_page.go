@@ -92,14 +92,6 @@ func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
 	return strconv.Itoa(n + step), nil
 }
 
-// simple reports whether a page has nothing but a member of its own that names
-// the next cursor: then the ends of the body may tell it, see scan.TailCursor.
-func (c *Config) simple() bool {
-	path, err := jsonpointer.Path(c.CursorField)
-	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 &&
-		err == nil && !c.posts()
-}
-
 // checkPages checks the settings of a page.
 func (c *Config) checkPages(p *bridge.Problems) {
 	in := c.cursorIn()

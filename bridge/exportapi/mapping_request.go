@@ -83,11 +83,11 @@ func (c *Config) Bounded() error {
 }
 
 // Bounds reports which bounds requests can have.
-func (c *Config) Bounds() (start, end bool) { return c.takesStart(), c.takesEnd() }
+func (r *RequestMapping) Bounds() (start, end bool) { return r.takesStart(), r.takesEnd() }
 
 // Starts returns why the export cannot begin at a time, or nil.
-func (c *Config) Starts() error {
-	if !c.takesStart() {
+func (r *RequestMapping) Starts() error {
+	if !r.takesStart() {
 		return errNoStart
 	}
 	return nil
@@ -120,7 +120,7 @@ func (c *Config) Refuse(at bridge.Position) error {
 		return errNoEnd
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
-	case at.Window && !c.AnyOrder && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
+	case at.Window && !c.AnyOrder && c.widens() && c.pointersOf(c.Resource).timeOptional:
 		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, " +
 			"EXPORT_TIME_FORMAT in whole seconds), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
 	}
@@ -226,8 +226,8 @@ func (r *RequestMapping) formatTime(ms int64) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// checkRequests checks the settings of requests.
-func (c *Config) checkRequests(p *bridge.Problems) {
+// checkRequests reports all problems of the settings of requests. headers are those of EXPORT_HEADERS.
+func (c *Config) checkRequests(p *bridge.Problems, headers []param) {
 	most := c.MaxPageSize
 	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE",
 		"%d is not within 1 to %d, for example 1000", most, maxItems)
@@ -253,7 +253,10 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH",
 		"is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
-	c.checkHeaders(p)
+	for _, h := range headers {
+		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
+		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
+	}
 }
 
 // checkParams checks the names of all parameters: none may occur twice.
@@ -332,18 +335,9 @@ func prefixed(setting string, err error) error {
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
 	"Host", "Idempotency-Key", "Keep-Alive", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-func (c *Config) checkHeaders(p *bridge.Problems) {
-	headers, err := parseHeaders(c.Headers.Reveal())
-	p.Add(err)
-	for _, h := range headers {
-		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
-		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
-	}
-}
-
-// parseHeaders parses EXPORT_HEADERS. Its errors quote no values.
-func parseHeaders(text string) (headers []param, err error) {
-	for i, line := range nonEmpty(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })) {
+// headers parses EXPORT_HEADERS. Its errors quote no values.
+func (r *RequestMapping) headers() (headers []param, err error) {
+	for i, line := range nonEmpty(strings.FieldsFunc(r.Headers.Reveal(), func(r rune) bool { return r == '\n' || r == '\r' })) {
 		name, value, found := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))

@@ -86,8 +86,7 @@ type pageReader struct {
 	requests *requests
 	faults   *faults
 	decoders *decoders
-	simple   bool   // see Config.simple
-	name     string // the member of a simple page with the cursor
+	simple   string // the member of a simple page with the cursor, "" if pages are not simple
 	nothing  []byte // a page without items, in place of a body that is empty
 	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
 	listed atomic.Bool
@@ -101,9 +100,10 @@ type pageReader struct {
 // init prepares the pageReader of a valid configuration.
 func (r *pageReader) init(cfg *Config, requests *requests, faults *faults, decoders *decoders) {
 	r.cfg, r.requests, r.faults, r.decoders = cfg, requests, faults, decoders
-	if r.simple = cfg.simple(); r.simple {
-		path, _ := jsonpointer.Path(cfg.CursorField) // validated
-		r.name = path[0]
+	path, err := jsonpointer.Path(cfg.CursorField)
+	if err == nil && len(path) == 1 && cfg.cursorIn() == inBody && cfg.MoreField == "" && cfg.ItemsField != rootField &&
+		!cfg.posts() {
+		r.simple = path[0]
 	}
 	r.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
 }
@@ -115,8 +115,8 @@ type lookout func(d *pageDecoder)
 // except on a first page that ends the results: it may have the cursor elsewhere. If the
 // page had to be decoded, next passes it to look, unless look is nil.
 func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lookout) *bridge.Fault {
-	if r.simple {
-		if cursor, ok := scan.TailCursor(p.Body, r.name, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
+	if r.simple != "" {
+		if cursor, ok := scan.TailCursor(p.Body, r.simple, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
 			p.Next = string(cursor)
 			r.scratch = cursor[:0]
 			return nil
@@ -145,7 +145,7 @@ func (r *pageReader) decode(p *bridge.Page) *bridge.Fault {
 	if fault == nil {
 		fault = r.unlisted(p, d)
 	}
-	if fault == nil && r.simple && string(d.cursor.text) != p.Next {
+	if fault == nil && r.simple != "" && string(d.cursor.text) != p.Next {
 		fault = schemaFault(fmt.Errorf("%w: the cursor at its end differs from the parsed one", errNoPage))
 	}
 	return fault

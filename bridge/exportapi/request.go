@@ -49,16 +49,14 @@ type requests struct {
 
 // newRequests returns the requests of a valid configuration.
 func newRequests(cfg *Config, urls endpoints, auth *credentials) requests {
-	r := requests{cfg: cfg, urls: urls, auth: auth, params: url.Values{}}
+	r := requests{cfg: cfg, urls: urls, auth: auth}
 	if u, err := url.Parse(cfg.URL); err == nil {
 		r.base = u.EscapedPath()
 	}
 	r.static, _ = cfg.static() // validated
-	for _, p := range r.static {
-		r.params.Add(p.Name, p.Value)
-		r.bounded = r.bounded || p.Template != ""
-	}
-	r.headers, _ = parseHeaders(cfg.Headers.Reveal())
+	r.params = params.Query(r.static)
+	r.bounded = slices.ContainsFunc(r.static, func(p params.Param) bool { return p.Template != "" })
+	r.headers, _ = cfg.headers() // validated
 	r.prepare()
 	return r
 }
@@ -142,8 +140,8 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 // LeakInCursor names the credential of the settings that a cursor contains, "" for none.
 func (c *Config) LeakInCursor(cursor string) string {
 	r := requests{cfg: c, auth: &credentials{cfg: c, secret: c.APIKey}}
-	r.static, _ = c.static() // validated
-	r.headers, _ = parseHeaders(c.Headers.Reveal())
+	r.static, _ = c.static()   // validated
+	r.headers, _ = c.headers() // validated
 	return secrets.NewFinder(r.credentials()).In(cursor)
 }
 

@@ -84,7 +84,7 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 		if c.cfg.KeepItems {
 			item.Raw = bytes.Clone(e.Raw)
 		}
-		item.Why, item.Remedy = c.cfg.diagnose(e)
+		item.Why, item.Remedy = c.decoders.V.mapping.diagnose(e)
 		s.Items = append(s.Items, item)
 	}
 	return s, nil

@@ -28,7 +28,7 @@ type Shared struct {
 }
 
 // limitKey is what clients share their rate limit by.
-func (c *Config) limitKey() string {
+func limitKey(c *Config) string {
 	if c.APIKey != "" {
 		return "key " + strings.Join([]string{c.User, c.OAuth2ClientID, c.APIKey.Reveal()}, " ")
 	}
@@ -37,7 +37,7 @@ func (c *Config) limitKey() string {
 }
 
 // connections are the settings of the connections for pages.
-func (c *Config) connections() transport.Settings {
+func connections(c *Config) transport.Settings {
 	s := transport.Settings{Timeout: c.Timeout, Roots: c.CA, Proxy: c.Proxy.Reveal(), LinkLocal: c.LinkLocal}
 	if c.TLSCert != "" {
 		api, _ := url.Parse(c.URL) // validated
@@ -51,8 +51,8 @@ func (c *Config) connections() transport.Settings {
 
 // tokenConnections are the settings of the connections for token requests: those of pages,
 // or, where another host issues the tokens, some that offer it no client certificate.
-func (c *Config) tokenConnections() transport.Settings {
-	s := c.connections()
+func tokenConnections(c *Config) transport.Settings {
+	s := connections(c)
 	api, _ := url.Parse(c.URL)               // validated
 	issuer, _ := url.Parse(c.OAuth2TokenURL) // validated
 	if !strings.EqualFold(api.Hostname(), issuer.Hostname()) {

@@ -39,7 +39,7 @@ func TestSharedBySettings(t *testing.T) {
 		cfg := base
 		tc.change(&cfg)
 		others := [3]bool{
-			cfg.connections() != base.connections(), shared.decodersOf(cfg.mapping()) != decoders, cfg.limitKey() != base.limitKey(),
+			connections(&cfg) != connections(&base), shared.decodersOf(cfg.mapping()) != decoders, limitKey(&cfg) != limitKey(&base),
 		}
 		if want := [3]bool{tc.connections, tc.decoders, tc.limits}; others != want {
 			t.Errorf("another %s: other connections, decoders, limits: %v, want %v", name, others, want)
@@ -57,10 +57,10 @@ func TestTenantsWithoutKey(t *testing.T) {
 		"other headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: b"}},
 		"parameters":    {URL: "https://x", RequestMapping: RequestMapping{Params: "a=b"}},
 	} {
-		if same, ok := keys[tenant.limitKey()]; ok {
+		if same, ok := keys[limitKey(&tenant)]; ok {
 			t.Errorf("%s and %s have the same limit", same, name)
 		}
-		keys[tenant.limitKey()] = name
+		keys[limitKey(&tenant)] = name
 	}
 }
 
@@ -70,12 +70,12 @@ func TestTokensWithoutCertificate(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()
 	cfg.URL, cfg.TLSCert, cfg.OAuth2TokenURL = "https://api.example", "cert", "https://API.example/token"
-	if cfg.tokenConnections() != cfg.connections() {
+	if tokenConnections(&cfg) != connections(&cfg) {
 		t.Error("the API's own tokens have other connections")
 	}
 	plain := cfg
 	plain.TLSCert = ""
-	if cfg.OAuth2TokenURL = "https://login.example/token"; cfg.tokenConnections() != plain.connections() {
-		t.Errorf("another host: %+v", cfg.tokenConnections())
+	if cfg.OAuth2TokenURL = "https://login.example/token"; tokenConnections(&cfg) != connections(&plain) {
+		t.Errorf("another host: %+v", tokenConnections(&cfg))
 	}
 }

@@ -47,6 +47,15 @@ func (p Param) Fill(start, end string) Param {
 	return p
 }
 
+// Query returns the values of static parameters by name.
+func Query(static []Param) url.Values {
+	query := url.Values{}
+	for _, p := range static {
+		query.Add(p.Name, p.Value)
+	}
+	return query
+}
+
 // Any is the value for a JSON body.
 func (p Param) Any() any {
 	if p.JSON {
