@@ -340,7 +340,7 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 	}
 	items, next, errOracle := r.oracle.read(body, h)
 	p := &bridge.Page{Body: body}
-	errClient := r.client.pages.next(p, r.client.endpoint, h, nil)
+	errClient := r.client.pages.next(p, r.client.faults.urls.first, h, nil)
 	if _, marks, _ := repair(body); marks != nil && errClient == nil {
 		r.oracle.listed, r.oracle.told = r.client.pages.listed.Load(), r.client.pages.told
 		return slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return e.Defect == bridge.DefectBadText })
@@ -441,7 +441,7 @@ func FuzzNextURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ref, link string) {
 		for i, h := range []http.Header{{"Link": {link}}, {"Link": {"<" + ref + ">;rel=next"}}} {
 			p := &bridge.Page{Body: []byte(`[]`)}
-			if c.pages.next(p, c.endpoint, h, nil) != nil || p.Next == "" {
+			if c.pages.next(p, c.faults.urls.first, h, nil) != nil || p.Next == "" {
 				continue
 			}
 			to, err := c.requests.target(bridge.Position{Cursor: p.Next}, cfg.PageSize)
@@ -460,11 +460,11 @@ func FuzzNextURL(f *testing.F) {
 			if !slices.Equal(query["k"], []string{"k3y"}) {
 				t.Fatalf("%q is sent with %v", p.Next, slices.Collect(maps.Keys(query)))
 			}
-			if again := c.requests.cursors.Next(to, c.endpoint, ""); again != p.Next {
+			if again := c.requests.cursors.Next(to, c.faults.urls.first, ""); again != p.Next {
 				t.Fatalf("cursor %q comes back as %q", p.Next, again)
 			}
 			if at, err := url.Parse(ref); i == 1 && err == nil && !strings.Contains(ref, ">") {
-				named := c.endpoint.ResolveReference(at).Query()
+				named := c.faults.urls.first.ResolveReference(at).Query()
 				delete(named, "k")
 				delete(query, "k")
 				if !maps.EqualFunc(named, query, slices.Equal[[]string]) {

@@ -39,7 +39,7 @@ func TestPageThatFailsForLong(t *testing.T) {
 			c.http.RegisterProtocol("test", roundTrip(func(r *http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<p>")), Request: r}, nil
 			}))
-			c.endpoint.Scheme, c.endpoint.Host = "test", "api.example" // shared by all that build requests
+			c.faults.urls.first.Scheme, c.faults.urls.first.Host = "test", "api.example" // shared by all that build requests
 			fetch := func() *bridge.Fault {
 				_, err := c.Fetch(t.Context(), bridge.Position{Cursor: tc.cursor})
 				f, ok := errors.AsType[*bridge.Fault](err)

@@ -196,12 +196,12 @@ func integer(values url.Values, name string) (int64, error) {
 }
 
 // filter returns the bit set of the named types; no names are all types.
-func (t eventTypes) filter(names []string) (uint64, error) {
+func (e eventTypes) filter(names []string) (uint64, error) {
 	var set uint64
 	for _, name := range names {
 		bit, found := uint64(0), false
-		for kind := range t {
-			if t[kind].name == name {
+		for kind := range e {
+			if e[kind].name == name {
 				bit, found = 1<<kind, true
 			}
 		}

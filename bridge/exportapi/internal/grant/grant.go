@@ -54,8 +54,11 @@ func New(cfg *clientcredentials.Config, transport http.RoundTripper, timeout tim
 	}}
 }
 
-// Token returns the token, nil without one.
+// Token returns the token, nil without one. A nil Grant has none.
 func (g *Grant) Token() *oauth2.Token {
+	if g == nil {
+		return nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.token

@@ -29,11 +29,7 @@ func (r *Redirect) Explain() (text, hint string) {
 		// Of a server that does not know of TLS in front of it: the path counts.
 	case !same || to.Scheme == asked.Scheme && !nextlink.SameHost(to, asked) ||
 		to.Scheme != "http" && to.Scheme != "https":
-		host := to.Hostname()
-		if to.Port() != "" {
-			host += ":" + to.Port()
-		}
-		return fmt.Sprintf("%d redirect to host %s not followed, to keep the key from that host", r.Status, r.Clean(host)),
+		return fmt.Sprintf("%d redirect to host %s not followed, to keep the key from that host", r.Status, r.Clean(to.Host)),
 			"if the API has moved there, set EXPORT_URL to the new address"
 	case upgrade:
 		text, hint = fmt.Sprintf("%d redirect to https on the same host not followed", r.Status),

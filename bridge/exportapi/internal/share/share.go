@@ -20,19 +20,19 @@ type Value[K comparable, V any] struct {
 
 // Use returns the value of a key, which build makes for the first user. Each user calls
 // Leave once.
-func (s *Values[K, V]) Use(key K, build func() V) *Value[K, V] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.used[key]
-	if v == nil {
-		if s.used == nil {
-			s.used = make(map[K]*Value[K, V])
+func (v *Values[K, V]) Use(key K, build func() V) *Value[K, V] {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	value := v.used[key]
+	if value == nil {
+		if v.used == nil {
+			v.used = make(map[K]*Value[K, V])
 		}
-		v = &Value[K, V]{V: build(), key: key, all: s}
-		s.used[key] = v
+		value = &Value[K, V]{V: build(), key: key, all: v}
+		v.used[key] = value
 	}
-	v.users++
-	return v
+	value.users++
+	return value
 }
 
 // Leave ends a use, and reports whether it was the last one.
