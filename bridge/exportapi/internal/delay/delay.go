@@ -1,4 +1,4 @@
-// Package delay reads from HTTP headers for how long no request is to be sent.
+// Package delay reads how long a client must wait from the headers of a response.
 package delay
 
 import (
@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Max bounds the delay that the API can request.
+// Max is the longest delay that the API can request.
 const Max = 10 * time.Minute
 
-// Of returns the delay that a response requests: Retry-After, or without it
-// the time until there are requests left.
+// Of returns the delay that a response requests: its Retry-After, or else its Quota.
 func Of(resp *http.Response) time.Duration {
 	now := time.Now()
 	if wait := RetryAfter(resp.Header, now); wait > 0 {
@@ -20,11 +19,10 @@ func Of(resp *http.Response) time.Duration {
 	return Quota(resp.Header, now)
 }
 
-// RetryAfter parses a Retry-After header: seconds, of which a part counts as
-// one, or a date, which is compared
-// with the response's own Date so that clock errors cancel out; now is used
-// without one. It returns 0 for an absent or unreadable header and for a past
-// time.
+// RetryAfter parses a Retry-After header, which has seconds, rounded up, or a date. It
+// compares the date with the response's own Date, so that clock errors cancel out, or
+// without one with now. It returns 0 if the header is absent or unreadable, or the date has
+// passed.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.Trim(h.Get("Retry-After"), " \t")
 	if value == "" {

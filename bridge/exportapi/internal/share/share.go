@@ -1,12 +1,12 @@
-// Package share lets users with the same settings share a value.
+// Package share shares a value among users with the same settings.
 package share
 
 import "sync"
 
-// Values are values by their key. Each exists as long as somebody uses it. The zero value
-// is ready for use; it may be used concurrently.
+// Values holds values by key. A value exists while it has users. The zero Values is ready
+// for use; it may be used concurrently.
 type Values[K comparable, V any] struct {
-	mu   sync.Mutex // guards all below, and the users of each value
+	mu   sync.Mutex // guards used, and Value.users
 	used map[K]*Value[K, V]
 }
 
@@ -18,8 +18,8 @@ type Value[K comparable, V any] struct {
 	users int
 }
 
-// Use returns the value of a key, which build makes for the first user. Each user calls
-// Leave once.
+// Use returns the value of a key. build makes it for the first user. Each user calls Leave
+// once.
 func (v *Values[K, V]) Use(key K, build func() V) *Value[K, V] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
