@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// compiler expands the grammar into templates, with a random choice wherever a
-// rule has alternatives. It panics on a mistake in the grammar.
+// compiler expands the grammar into templates. If a rule has alternatives, it chooses one
+// at random. It panics on a mistake in the grammar.
 type compiler struct {
 	grammar []map[string][]string // searched in this order
-	state   uint64                // of the random sequence
+	state   uint64                // of the random numbers
 	typ     string                // <type>
-	item    int                   // <item>: place in the innermost list
-	out     []byte                // the template in work
+	item    int                   // <item>: the index in the innermost list
+	out     []byte                // the template so far
 }
 
 func newCompiler(c Config) *compiler {
 	return &compiler{grammar: grammarOf(c.Schema), state: mix(c.Seed ^ mix(saltGrammar))}
 }
 
-// compileEvents makes templates of every event type of the schema: each type
-// at least once, the rest by weight.
+// compileEvents makes templates of the event types of the schema: each type at least once,
+// the rest by weight.
 func compileEvents(c Config) []template {
 	p := newCompiler(c)
 	types := typesOf(c.Schema)
@@ -111,8 +111,9 @@ func (c *compiler) fill(placeholder string) {
 	}
 }
 
-// number writes <int:a:b>, a random integer in [a, b], the same as hundredths
-// (<cents:a:b>) or millionths (<micro:a:b>), or <list:a:b:rule>: so many items.
+// number writes a random integer in [a, b] for <int:a:b>, that many hundredths for
+// <cents:a:b> or millionths for <micro:a:b>, or that many items of a rule for
+// <list:a:b:rule>.
 func (c *compiler) number(name, arguments string) {
 	from, rest, _ := strings.Cut(arguments, ":")
 	to, rule, _ := strings.Cut(rest, ":")

@@ -6,8 +6,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// prerendered are full pages of the whole export that were rendered ahead. A
-// full page never changes: neither growth nor a repeated request does.
+// prerendered are full pages of the whole export that were rendered ahead. A full page
+// never changes.
 type prerendered struct {
 	mu    sync.RWMutex
 	pages map[span]readyPage // guarded by mu
@@ -16,14 +16,13 @@ type prerendered struct {
 // span is the place of a page of events.
 type span struct{ from, size int }
 
-// readyPage is one page in every form that is offered. Nobody writes to it.
+// readyPage is a page in every offered encoding. It is never modified.
 type readyPage struct {
 	body    []byte
 	encoded map[string][]byte // by encoding
 }
 
-// ready returns the page that a query asks for, if it was rendered ahead and
-// the stock still fills it.
+// ready returns the page for a query if it was rendered ahead and is still full.
 func (p *pages) ready(q query) (readyPage, bool) {
 	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
 		return readyPage{}, false
@@ -50,11 +49,11 @@ func (p *prerendered) put(at span, page readyPage) {
 	p.pages[at] = page
 }
 
-// Prerender renders full pages of events of a size ahead, from the first one
-// on, and their compressed forms, up to limit bytes. Requests for them, without
-// bounds and filter, need no rendering. It returns the number of pages. It
-// renders nothing if cursors expire: they differ each time, nor under a form
-// whose pages are more than a body.
+// Prerender renders full pages of events ahead, from the first one on, and compresses them,
+// up to limit bytes. It returns the number of pages. Requests for these pages, without
+// bounds and filter, need no rendering. Prerender renders nothing if cursors expire,
+// because then they differ each time, or if the form has more in a page than items and a
+// cursor in the body.
 func (h *Handler) Prerender(size, limit int) int {
 	f := &h.pages.form
 	if h.config.CursorTTL > 0 || size < 1 || size > f.MaxPageSize || f.CursorIn != inBody || f.MoreField != "" ||
