@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// reply is what an API answers: JSON with status 200 unless it says otherwise.
+// reply is the answer of an API: JSON with status 200 unless it has others.
 type reply struct {
 	body string
 	code int
@@ -19,7 +19,7 @@ type reply struct {
 	next string // header X-Next
 }
 
-// replies answers one after the other, the last one for ever.
+// replies sends the answers one after the other, and the last one from then on.
 func replies(all ...reply) http.HandlerFunc {
 	n := 0 // requests come one at a time
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -39,8 +39,8 @@ func replies(all ...reply) http.HandlerFunc {
 	}
 }
 
-// drain follows the cursors up to the end of the results or a fault, and returns
-// the ids of the events, or their defects, with a | behind each page.
+// drain follows the cursors up to the end of the results or a fault. It returns the ids of
+// the events, or their defects, with a | after each page.
 func drain(t *testing.T, c *exportapi.Client, at bridge.Position) (seen string, err error) {
 	t.Helper()
 	for range 10 {
@@ -71,8 +71,8 @@ const (
 	two = `{"id":"2","timestamp":2}`
 )
 
-// TestAnswers covers the forms in which APIs leave out what is empty, and what
-// only looks like them.
+// TestAnswers has the ways in which APIs omit what is empty, and answers that only look
+// like them.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	nested := map[string]string{"EXPORT_ITEMS_FIELD": "/data/items", "EXPORT_CURSOR_FIELD": "/paging/cursors/after"}
@@ -94,7 +94,7 @@ func TestAnswers(t *testing.T) {
 		vars map[string]string
 		api  []reply
 		from string // the cursor of the first request
-		want string // what is seen, then what the fault says
+		want string // the result of drain, then a part of the fault
 	}{
 		"no items in the middle":       {nil, []reply{first, {body: `{"nextCursor":"c2"}`}, end}, "", "1 ||2 |"},
 		"no items at the end":          {nil, of(first.body, `{}`), "", "1 ||"},

@@ -14,8 +14,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTokensOfADay polls for a day: a token is renewed before it ends, and not
-// much more often.
+// TestTokensOfADay polls for a day. A token is renewed before it expires, but not much
+// earlier.
 func TestTokensOfADay(t *testing.T) {
 	t.Parallel()
 	for life, most := range map[time.Duration]int{24 * time.Hour: 2, time.Hour: 28, time.Minute: 2000, 0: 1} {
@@ -45,7 +45,7 @@ func TestTokensOfADay(t *testing.T) {
 	}
 }
 
-// TestTokenOutlivesAFailedRenewal goes on with a token until its end.
+// If a renewal fails, the token is used until it expires.
 func TestTokenOutlivesAFailedRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -91,8 +91,8 @@ func TestAuthProblems(t *testing.T) {
 	}
 }
 
-// tokens is a server that issues tokens to the client s3cret, and a page to
-// whoever shows the last one.
+// tokens is a server that issues tokens to the client with the secret s3cret. It returns a
+// page to whoever has the last token.
 type tokens struct {
 	issued, pages, refused atomic.Int64
 	life                   string // expires_in
@@ -134,8 +134,7 @@ func oauth2Vars(url string) map[string]string {
 	}
 }
 
-// TestOAuth2 follows a token from its request to a 401, after which there is
-// one more, once.
+// TestOAuth2 uses a token until a 401. Then the client requests one more token, once.
 func TestOAuth2(t *testing.T) {
 	t.Parallel()
 	api := &tokens{life: "3600"}
@@ -175,8 +174,8 @@ func TestOAuth2(t *testing.T) {
 	}
 }
 
-// TestOAuth2Forbidden: a token may end with a 403 and without a word about its
-// life. One that is not allowed to read costs no second token.
+// TestOAuth2Forbidden: a 403 may mean that a token has expired, even if its lifetime is
+// unknown. A token without permission must not cost a second token.
 func TestOAuth2Forbidden(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ lives, refused, issued int64 }{
@@ -214,7 +213,7 @@ func TestOAuth2Forbidden(t *testing.T) {
 			if issued.Load() != tc.issued || refused.Load() != tc.refused {
 				t.Errorf("%d tokens, %d refusals; want %d, %d", issued.Load(), refused.Load(), tc.issued, tc.refused)
 			}
-			if tc.lives == 0 { // at once again
+			if tc.lives == 0 { // the second request follows at once
 				_, err = fetchAll(t, c, bridge.Position{})
 				if f := wantFault(t, err); f.Code != "403" || issued.Load() != tc.issued {
 					t.Errorf("again: %v after %d tokens, want 403 after %d", f, issued.Load(), tc.issued)
@@ -289,8 +288,7 @@ func TestOAuth2Refused(t *testing.T) {
 	}
 }
 
-// TestClientCertificate replaces the certificate on disk between two
-// connections.
+// TestClientCertificate replaces the certificate on disk between two connections.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -352,7 +350,7 @@ func selfSigned(t *testing.T, name string) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
 
-// TestForbiddenForAWhile tells a limit from a refusal.
+// A 403 is a limit if it has a delay, else a refusal.
 func TestForbiddenForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -380,7 +378,7 @@ func TestForbiddenForAWhile(t *testing.T) {
 	}
 }
 
-// TestQuotaUsedUp sends nothing while a page has said that no request is left.
+// The client sends nothing after a page says that no request is left.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	var seen recorder

@@ -13,15 +13,15 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// mostItems is how many items a page may have, and what the hint says.
+// mostItems is the item limit of a page, which the hint names.
 const mostItems = 10_000
 
-// pageOf is a page of n items that are all the same.
+// pageOf returns a page with n equal items.
 func pageOf(n int, item string) string {
 	return `{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `],"nextCursor":"c2"}`
 }
 
-// bomb is an API whose page has very many items, compressed to next to nothing.
+// bomb is an API whose page has very many items but compresses to very few bytes.
 func bomb(t testing.TB, body string) http.HandlerFunc {
 	t.Helper()
 	var packed bytes.Buffer
@@ -40,8 +40,8 @@ func bomb(t testing.TB, body string) http.HandlerFunc {
 	}
 }
 
-// TestItemBomb: a page with more items than one may have is refused, and costs
-// the memory of its body and no more, wherever it is split.
+// A page with too many items is refused. Wherever it is split, it takes no more memory than
+// its body.
 func TestItemBomb(t *testing.T) {
 	const items = 4 << 20
 	array := "[" + strings.TrimSuffix(strings.Repeat("0,", items), ",") + "]"
@@ -92,8 +92,7 @@ func TestItemBomb(t *testing.T) {
 	}
 }
 
-// TestSampleBomb: saying what is wrong with an item costs little memory, however
-// many members it has.
+// The diagnosis of an item takes little memory, however many members the item has.
 func TestSampleBomb(t *testing.T) {
 	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` + strings.Repeat("[],", 4<<20) + `[]]}]}`
 	c := exportapi.Inspector{Client: serve(t, bomb(t, body), nil)}
@@ -111,8 +110,7 @@ func TestSampleBomb(t *testing.T) {
 	}
 }
 
-// TestMostItems: the largest page passes, as does one that is longer than what
-// was asked for.
+// The largest page is accepted, and so is a page with more items than requested.
 func TestMostItems(t *testing.T) {
 	t.Parallel()
 	for name, vars := range map[string]map[string]string{
@@ -136,7 +134,7 @@ func TestMostItems(t *testing.T) {
 	}
 }
 
-// TestGiantPageIsForgotten: what one page needed is not kept by those after it.
+// The pages after a giant page do not keep its memory.
 func TestGiantPageIsForgotten(t *testing.T) {
 	body := pageOf(mostItems, `{"timestamp":1}`)
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) { answer(body)(w, r) }, nil)
@@ -165,7 +163,7 @@ func TestGiantPageIsForgotten(t *testing.T) {
 	}
 	round(1)
 	small := live()
-	round(8) // in flight at once
+	round(8) // pages at a time
 	body = pageOf(10, `{"timestamp":1}`)
 	for range 50 {
 		round(1)
@@ -176,13 +174,13 @@ func TestGiantPageIsForgotten(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// TestEscapeBomb: values that are nearly all escapes take no more memory than their
-// text, once for all settings that select them, and the page says how much.
+// A value that is nearly all escapes takes no more memory than its text, and only once if
+// several settings select it. The page reports the size.
 func TestEscapeBomb(t *testing.T) {
 	const size = 1 << 20
 	for escape, tc := range map[string]struct {
 		text int    // bytes of size escapes
-		vars string // the pointers that differ
+		vars string // the settings
 	}{
 		`\u0041`:       {size, "/a"},
 		`\"`:           {size, "/a"},
@@ -221,8 +219,7 @@ func TestEscapeBomb(t *testing.T) {
 	}
 }
 
-// TestForeignPageBomb: judging a large page without items costs little memory, and it
-// is no end of the results.
+// A large page without items takes little memory to judge, and does not end the results.
 func TestForeignPageBomb(t *testing.T) {
 	list := "[" + strings.Repeat("[],", 4<<20) + "[]]"
 	for name, body := range map[string]string{
@@ -242,8 +239,8 @@ func TestForeignPageBomb(t *testing.T) {
 	}
 }
 
-// TestLongIdentity: an identity of the export that no name has is none: it would be in
-// memory and in each checkpoint.
+// A name that is too long for an identity is ignored: the identity is in memory and in each
+// checkpoint.
 func TestLongIdentity(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{strings.Repeat("a", 256): strings.Repeat("a", 256), strings.Repeat("a", 257): "acme", strings.Repeat(`\u0061`, 257): "acme"} {

@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestBrokenBehindItsCursor: a page that names its cursor first is a fault where
-// what follows is wrong or missing, and has no events.
+// A page that begins with its cursor is a fault without events if the rest is wrong or
+// missing.
 func TestBrokenBehindItsCursor(t *testing.T) {
 	t.Parallel()
 	head := `{"nextCursor":"c9","items":[` + strings.TrimSuffix(strings.Repeat(`{"eventId":"1","timestamp":1,"pad":"`+noise(1, 2000)+`"},`, 30), ",")

@@ -1,5 +1,5 @@
-// Package exportapi reads the export API: one page per call, failures as typed
-// faults, rate limits as Retry-After.
+// Package exportapi reads pages of an export API. Failures are Faults of package bridge,
+// and so are rate limits, with the time to wait.
 package exportapi
 
 import (

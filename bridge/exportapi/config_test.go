@@ -12,7 +12,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		vars map[string]string
-		want string // what the error names; empty for none
+		want string // a part of the error; empty for none
 	}{
 		"defaults":                {map[string]string{"EXPORT_URL": ""}, ""},
 		"no URL":                  {map[string]string{"EXPORT_URL": "api.example"}, "EXPORT_URL"},
@@ -216,7 +216,7 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 }
 
-// TestContradictions: all are named at once.
+// TestContradictions: one error names all problems.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, map[string]string{

@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge/bridgetest/conformance"
 )
 
-// scripted is an API whose answers a conformance suite chooses.
+// scripted is an API whose answers a conformance suite selects.
 type scripted struct {
 	mu     sync.Mutex // guards answer
 	answer func(bridge.Position) bridgetest.Answer

@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestCursorPath: requests with a cursor may have a path of their own.
+// Requests with a cursor can have a path of their own.
 func TestCursorPath(t *testing.T) {
 	t.Parallel()
 	window := bridge.Position{Start: 1, End: 2, Window: true, Cursor: "c"}
@@ -43,8 +43,8 @@ func TestCursorPath(t *testing.T) {
 	}
 }
 
-// TestRedirectNamesThePath: one on the API's own host says which path to set,
-// without the query, and is not followed.
+// A redirect on the API's own host is not followed. The hint names the path to set, without
+// the query.
 func TestRedirectNamesThePath(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

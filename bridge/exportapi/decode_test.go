@@ -25,8 +25,8 @@ func testDecoder(resource, key string) *pageDecoder {
 	return newPageDecoder(cfg.mapping())
 }
 
-// checkDecode holds the decoder against encoding/json and tailCursor against
-// the decoder.
+// checkDecode compares the decoder with encoding/json, and scan.TailCursor with the
+// decoder.
 func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 	t.Helper()
 	before := bytes.Clone(body)
@@ -49,7 +49,7 @@ func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 			!json.Valid(fixed) {
 			t.Fatal("accepted text that is none")
 		}
-		return // the oracle compares
+		return // TestMutationsAgainstOracle covers these
 	}
 	if !json.Valid(body) {
 		t.Fatal("accepted what is not JSON")
@@ -129,11 +129,11 @@ func FuzzDecodePage(f *testing.F) {
 	for _, seed := range decodeSeeds {
 		f.Add([]byte(seed))
 	}
-	d := testDecoder("events", "") // kept: what one page leaves behind must not touch the next
+	d := testDecoder("events", "") // used for all pages: a page must not affect the next one
 	f.Fuzz(func(t *testing.T, body []byte) { checkDecode(t, d, body) })
 }
 
-// TestMutatedPages does what the fuzzer does, quicker and the same each time.
+// TestMutatedPages is the fuzz test with fixed input, and faster.
 func TestMutatedPages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
@@ -160,7 +160,7 @@ func TestMutatedPages(t *testing.T) {
 	}
 }
 
-// somePage is a page of n items of about size bytes each.
+// somePage returns a page of n items of about size bytes each.
 func somePage(n, size int) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"items":[`)
@@ -182,7 +182,7 @@ func somePage(n, size int) []byte {
 	return b.Bytes()
 }
 
-// TestDecodeAllocatesNothing holds once the events have their memory.
+// Decoding allocates nothing once the events have their memory.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	body := somePage(1000, 1000)
 	d := testDecoder("events", "")
@@ -242,8 +242,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	}
 }
 
-// TestTailCursorIsExact keeps a cursor that does not decode exactly from going
-// out before the parse has refused the page.
+// A cursor that does not decode exactly is not used before the parser has refused its page.
 func TestTailCursorIsExact(t *testing.T) {
 	t.Parallel()
 	for _, cursor := range []string{`a\ud800`, `\udc00`, "a\xff", "a\x01", `\x41`, `\u12`} {
@@ -253,8 +252,7 @@ func TestTailCursorIsExact(t *testing.T) {
 	}
 }
 
-// TestDecodeDisagrees makes the end of a page name a cursor that the whole
-// does not: the page must be refused.
+// A page is refused if its end names another cursor than the whole page does.
 func TestDecodeDisagrees(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{
@@ -274,7 +272,7 @@ func TestDecodeDisagrees(t *testing.T) {
 	}
 }
 
-// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last one.
+// Between two pages, which may take hours, a decoder must not refer to the last one.
 func TestDecoderKeepsNoBody(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()

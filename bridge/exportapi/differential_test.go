@@ -19,8 +19,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// rivals are a scanner and an oracle of the same configuration. They are kept
-// from page to page: what one leaves behind must not touch the next.
+// rivals are a scanner and an oracle with the same configuration. Both are used for all
+// pages: a page must not affect the next one.
 type rivals struct {
 	name    string
 	scanner *pageDecoder
@@ -28,8 +28,8 @@ type rivals struct {
 	bad     int // items with bad text so far
 }
 
-// newRivals returns every resource with its usual key, and events with every
-// sort of key.
+// newRivals returns rivals for each resource with its usual key, and for events with each
+// kind of key.
 func newRivals(t testing.TB) (all []rivals) {
 	t.Helper()
 	fields := Config{ItemsField: "items", CursorField: "nextCursor"}
@@ -63,8 +63,8 @@ func newRivals(t testing.TB) (all []rivals) {
 	return all
 }
 
-// compare decodes the body with both and demands the same outcome. It reports
-// whether the body is a page.
+// compare decodes the body with both and compares the results. It reports whether the body
+// is a page.
 func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	before := bytes.Clone(body)
 	errScanner, errOracle := r.scanner.decode(body, nil), r.oracle.decode(body, nil)
@@ -100,7 +100,7 @@ func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	return true, nil
 }
 
-// outcome is what the callers tell apart.
+// outcome returns the kind of an error, as callers distinguish it.
 func outcome(err error) string {
 	switch {
 	case err == nil:
@@ -115,7 +115,8 @@ func outcome(err error) string {
 	return "something else"
 }
 
-// sameEvent demands the same bytes, and of the item also the same place.
+// sameEvent returns an error unless both events have the same fields, and items at the same
+// place.
 func sameEvent(got, want *bridge.Event) error {
 	if len(got.Raw) == 0 || len(want.Raw) == 0 || &got.Raw[0] != &want.Raw[0] {
 		return errors.New("its bytes are not in the body")
@@ -146,8 +147,8 @@ func sameEvent(got, want *bridge.Event) error {
 	return nil
 }
 
-// seedPages are what the other tests of this package decode, what the
-// simulator serves, and pages that are hard for a scanner.
+// seedPages returns the pages that the other tests of this package decode, those of the
+// simulator, and pages that are hard for a scanner.
 func seedPages(t testing.TB) (seeds [][]byte) {
 	t.Helper()
 	for _, text := range append(literals(t, "page_test.go"), literals(t, "decode_test.go")...) {
@@ -178,7 +179,7 @@ func seedPages(t testing.TB) (seeds [][]byte) {
 	return seeds
 }
 
-// hardValues are at the edges of what JSON allows, on both sides.
+// hardValues are just inside or just outside of what JSON allows.
 var hardValues = []string{
 	`0`, `-0`, `-`, `01`, `1.`, `.1`, `1.0`, `1e`, `1e+`, `1E-9`, `1e400`, `+1`, `--1`, `- 1`, `1x`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `999999999999999999`, `-999999999999999999`, `1234567890123456789`,
 	`1512085950.000216`, `-1512085950.0009`, `"1512085950.000216"`, `"1512085950123"`, `1512085950123456`, `"-1"`, `" 1"`, `"1 "`, `"1."`, `"1e3"`, `253402300799999.9`, `"253402300800000"`,
@@ -191,8 +192,8 @@ var hardValues = []string{
 	`{"type":"a","type":null,"@type":"b"}`, `{"\u0074ype":"a"}`, `{"\ud800":1}`, `{"a\/b":{"m~n":"k"}}`, `{"":"k"}`, `[0,{"b":"k"},2]`, `["a","b"]`, `{"slug":"a","slug":{"slug":"b"}}`,
 }
 
-// hardItems have members whose names are almost those that are read, or those
-// after all.
+// hardItems have members with names that are almost those that are read, or that are equal
+// once decoded.
 var hardItems = []string{
 	`{"":"k","payload":{"":"p"},"timestamp":1}`,
 	`{"userIx":"a","userid":"b","timestamx":1,"payloax":{"type":"c"},"payload":{"typx":"d","@typx":"e"},"eventIx":"f","ix":"g"}`,
@@ -204,8 +205,8 @@ var hardItems = []string{
 	`{"payload":{"type":"a"},"payload":"b"}`, `{"payload":{"type":{"type":"a"}},"payload":{"@type":"b"}}`,
 }
 
-// literals returns the string literals of a Go file, those that are added to
-// each other in one.
+// literals returns the string literals of a Go file. Literals that are added to each other
+// are one.
 func literals(t testing.TB, file string) (texts []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -235,11 +236,11 @@ func literals(t testing.TB, file string) (texts []string) {
 	return texts
 }
 
-// mutator makes pages that are almost right.
+// mutator makes pages that are almost valid.
 type mutator struct {
 	*rand.Rand
 	seeds [][]byte
-	pages [][]byte // those of the seeds that are pages
+	pages [][]byte // the valid pages among the seeds
 	body  []byte
 }
 
@@ -257,7 +258,7 @@ var (
 	pieces = slices.Concat(members, texts, spaces, hardValues, []string{`,`, `:`, `{"a":`, `]}]`, `,{}`, `,"items":[]`})
 )
 
-// next makes another page, which is valid until the one after it.
+// next makes another page. It is valid until the next call.
 func (m *mutator) next() []byte {
 	from := m.pages
 	if m.IntN(4) == 0 {
@@ -270,7 +271,7 @@ func (m *mutator) next() []byte {
 	return m.body
 }
 
-// mutate changes one thing, every other time such that a page may stay one.
+// mutate changes one thing. Every other change is one that can keep a page valid.
 func (m *mutator) mutate() {
 	at := m.IntN(len(m.body) + 1)
 	end := min(len(m.body), at+1+m.IntN(1+m.IntN(20)))
@@ -311,15 +312,15 @@ func (m *mutator) mutate() {
 
 func (m *mutator) piece(from []string) []byte { return []byte(from[m.IntN(len(from))]) }
 
-// insertBehind puts the piece behind the next of the characters.
+// insertBehind inserts the piece after the next one of the characters.
 func (m *mutator) insertBehind(at int, chars string, piece []byte) {
 	if i := bytes.IndexAny(m.body[at:], chars); i >= 0 {
 		m.body = slices.Insert(m.body, at+i+1, piece...)
 	}
 }
 
-// replaceValue puts the piece where, at or after the position, a value begins
-// and ends, as far as one can see without parsing.
+// replaceValue replaces the next value by the piece. It guesses where a value begins and
+// ends.
 func (m *mutator) replaceValue(at int, piece []byte) {
 	start := bytes.IndexAny(m.body[at:], ":[,")
 	if start < 0 {
@@ -330,7 +331,7 @@ func (m *mutator) replaceValue(at int, piece []byte) {
 	m.body = slices.Replace(m.body, start, start+size, piece...)
 }
 
-// nested is a nest of objects and arrays, often shallow, seldom too deep.
+// nested returns nested objects and arrays, usually few, rarely too many.
 func nested(random *rand.Rand) string {
 	depth := random.IntN(8)
 	switch random.IntN(100) {
@@ -354,8 +355,8 @@ func nested(random *rand.Rand) string {
 	return string(append(b, closers...))
 }
 
-// TestMutationsAgainstOracle holds the scanner against the oracle on mutated
-// pages: DECODE_MUTATIONS of them (default 100 000), from DECODE_SEED.
+// TestMutationsAgainstOracle compares the scanner with the oracle on mutated pages:
+// DECODE_MUTATIONS of them (default 100 000), from DECODE_SEED.
 func TestMutationsAgainstOracle(t *testing.T) {
 	t.Parallel()
 	count, seed := fromEnvironment(t, "DECODE_MUTATIONS", 100_000), fromEnvironment(t, "DECODE_SEED", 1)
@@ -410,7 +411,7 @@ func fromEnvironment(t testing.TB, name string, otherwise int) int {
 	return n
 }
 
-// FuzzAgainstOracle does the same, guided by coverage.
+// FuzzAgainstOracle is TestMutationsAgainstOracle, guided by coverage.
 func FuzzAgainstOracle(f *testing.F) {
 	for _, seed := range seedPages(f) {
 		f.Add(seed)

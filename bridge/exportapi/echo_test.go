@@ -15,8 +15,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestEchoedCredentials: an error response that says what the request had shows no
-// credential in any form.
+// An error response that repeats the request shows no credential in any form.
 func TestEchoedCredentials(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret+/?&ü 0123"
@@ -34,7 +33,7 @@ func TestEchoedCredentials(t *testing.T) {
 		for i, form := range forms {
 			for _, said := range []string{form, "Authorization: Basic " + form, "a" + form + "b", `x="` + form + `"`} {
 				if name == "token" && i > 6 || name == "page" && i == 6 || i == 5 && name == "page" {
-					continue // of the other one
+					continue // a credential of the other scheme
 				}
 				for _, body := range []string{
 					fmt.Sprintf(`{"error":%s}`, quote(said)), fmt.Sprintf(`{"error":"invalid_client","error_description":%s}`, quote(said)),
@@ -68,8 +67,8 @@ func TestEchoedCredentials(t *testing.T) {
 	}
 }
 
-// TestEchoedInOtherForms: an error response that has a credential in a form that cannot be
-// cut out is withheld, and so is a parameter of the token request.
+// An error response is withheld if it has a credential in a form that cannot be removed. A
+// parameter of the token request is a credential too.
 func TestEchoedInOtherForms(t *testing.T) {
 	t.Parallel()
 	const secret, assertion = "s3cret-Key+0123456789", "4ssertion-0123456789"

@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// An empty string is no time, so that the next alternative counts.
+// An empty string is not a time. The next pointer counts.
 func TestEmptyTime(t *testing.T) {
 	t.Parallel()
 	c := connect(t, config(t, map[string]string{"EXPORT_ITEM_TIME": "/t,/timestamp", "EXPORT_ITEM_TIME_FORMAT": "rfc3339"}))

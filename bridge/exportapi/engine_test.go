@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// TestEngineOverABadLink runs the engine over real connections that break:
-// every event is published once, in order.
+// TestEngineOverABadLink runs the engine over real connections that break. Every event is
+// published once, in order.
 func TestEngineOverABadLink(t *testing.T) {
 	t.Parallel()
 	for name, offer := range map[string]exportsim.Config{"plain": {}, "gzip": {Gzip: true}, "zstd": {Zstd: true}} {

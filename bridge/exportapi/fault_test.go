@@ -23,7 +23,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// serveWith is serve for a configuration that is not all variables.
+// serveWith is serve for a configuration that variables alone cannot describe.
 func serveWith(t testing.TB, api http.HandlerFunc, cfg exportapi.Config) *exportapi.Client {
 	t.Helper()
 	server := listen(t, api)
@@ -52,8 +52,8 @@ func compress(encoding string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// echo is what a spiteful API writes: the key and the cursor, line breaks and
-// terminal codes, at length.
+// echo returns what a hostile API writes: the key and the cursor, line breaks and terminal
+// codes, and very long text.
 func echo(r *http.Request) string {
 	return "bad\r\n\x1b[31m\u202e " + r.Header.Get("X-Api-Key") + " " + r.URL.Query().Get("cursor") + " " + url.QueryEscape(r.URL.Query().Get("cursor")) + strings.Repeat(" long", 100)
 }
@@ -105,7 +105,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Who has put the resource into EXPORT_URL sees that it comes twice.
+// The hint of a 404 shows the whole path, so that a resource in both EXPORT_URL and
+// EXPORT_PATH is seen.
 func TestNotFoundNamesThePath(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, map[string]string{"EXPORT_PATH": "/events/events"})
@@ -115,7 +116,7 @@ func TestNotFoundNamesThePath(t *testing.T) {
 	}
 }
 
-// A hint names the settings of what was sent, and the one that a page lacks.
+// A hint names the settings of what was sent, and the setting of what a page lacks.
 func TestHintsNameSettings(t *testing.T) {
 	t.Parallel()
 	status := func(code int) http.HandlerFunc {
@@ -157,7 +158,7 @@ func TestHintsNameSettings(t *testing.T) {
 	}
 }
 
-// raw answers with bytes on the connection, then closes it.
+// raw writes bytes to the connection and closes it.
 func raw(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -236,7 +237,7 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestBombUsesLittleMemory sends 256 MiB in a quarter of one.
+// TestBombUsesLittleMemory sends a body of 256 MiB in a quarter MiB.
 func TestBombUsesLittleMemory(t *testing.T) {
 	bomb := compress("gzip", make([]byte, 256<<20))
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -294,7 +295,7 @@ func TestRetryAfterIsPassedOn(t *testing.T) {
 	}
 }
 
-// dripping sends a page a byte at a time, for ever.
+// dripping sends a page one byte at a time, without an end.
 func dripping(kind string, code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -345,7 +346,7 @@ func TestSlowAnswersEnd(t *testing.T) {
 	}
 }
 
-// switchProtocols holds a connection open on which no time-out works.
+// switchProtocols keeps a connection open on which no timeout works.
 func switchProtocols(t *testing.T, w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -412,7 +413,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// What is no HTTP may be the inside of a page.
+// Bytes that are not HTTP may be part of an event, so no error quotes them.
 func TestBrokenAnswersAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	const event = `{"userId":"secret-user","payload":{"card":"secret-card"}}`

@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// What selects the list is in the fingerprint, and nothing else is.
+// The fingerprint has what selects the list, and nothing else.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	base := func(change func(c *Config)) bridge.Fingerprint {

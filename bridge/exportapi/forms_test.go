@@ -17,23 +17,24 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// formAPI is an API of one form, over a list that grows.
+// formAPI is an API of one form over a list that grows.
 type formAPI struct {
 	form form
 	base string // its own URL
 
 	mu    sync.Mutex // guards all below
 	items int        // item n has the id n and the time n
-	// keys counts the requests with the key, paths those by path.
+	// keys counts the requests with the key, paths the requests by path.
 	keys int
 }
 
-// form is how an API names the next page and ends.
+// form is how an API names the next page and marks the end.
 type form struct {
 	vars map[string]string
-	// at returns the index of the first item that a request asks for.
+	// at returns the index of the first requested item.
 	at func(a *formAPI, r *http.Request, body map[string]json.RawMessage) int
-	// page writes a page: its items, the index after them, whether more follow.
+	// page writes a page with the items. next is the index after them, more whether others
+	// follow.
 	page func(a *formAPI, w http.ResponseWriter, r *http.Request, items []string, next int, more bool)
 }
 
@@ -77,14 +78,14 @@ func formItem(i int) string {
 	return fmt.Sprintf(`{"eventId":"e%d","seq":%d,"meta":{"at":"p%d"},"timestamp":%d,"payload":{"next":"decoy","has_more":true}}`, i, i, i, i+1)
 }
 
-// query returns the cursor in a query parameter, less a prefix.
+// query returns the cursor in a query parameter, without a prefix.
 func query(name, prefix string) func(*formAPI, *http.Request, map[string]json.RawMessage) int {
 	return func(_ *formAPI, r *http.Request, _ map[string]json.RawMessage) int {
 		return indexOf(r.URL.Query().Get(name), prefix)
 	}
 }
 
-// indexOf is the number behind a prefix, 0 without a cursor.
+// indexOf returns the number after a prefix, 0 without a cursor.
 func indexOf(cursor, prefix string) int {
 	digits, ok := strings.CutPrefix(cursor, prefix)
 	if cursor == "" {
@@ -97,8 +98,8 @@ func indexOf(cursor, prefix string) int {
 	return n
 }
 
-// page returns a page of a format with items, cursor and more. last is the
-// cursor of the last page.
+// page writes a page in a format with items, cursor and more. last is the cursor of the
+// last page.
 func page(format, cursor, last string) func(*formAPI, http.ResponseWriter, *http.Request, []string, int, bool) {
 	return func(_ *formAPI, w http.ResponseWriter, _ *http.Request, items []string, next int, more bool) {
 		shown := strings.ReplaceAll(cursor, "#", fmt.Sprintf("%06d", next))
@@ -122,7 +123,7 @@ func link(always bool) func(*formAPI, http.ResponseWriter, *http.Request, []stri
 	}
 }
 
-const beyond = "90071992547409931234" // and six digits
+const beyond = "90071992547409931234" // is followed by six digits
 
 var forms = map[string]form{
 	"default": {at: query("cursor", "c"), page: page(`{"items":ITEMS,"nextCursor":CURSOR}`, `"c#"`, `null`)},
@@ -246,7 +247,7 @@ func newServers(t *testing.T) formServers {
 	return formServers{bridgetest.NewTopic(t, bridge.ExactlyOnce), bridgetest.NewStore(t, "events")}
 }
 
-// runForm drains the export with a new process.
+// runForm drains the export in a new process.
 func runForm(t *testing.T, cfg exportapi.Config, origin bridge.Origin, to formServers, wrap func(bridge.Source) bridge.Source) error {
 	t.Helper()
 	client, err := exportapi.New(cfg)
@@ -266,7 +267,7 @@ func runForm(t *testing.T, cfg exportapi.Config, origin bridge.Origin, to formSe
 	return e.Run(t.Context())
 }
 
-// visits records the positions that were fetched, with what they gave.
+// visits records the fetched positions and their items.
 type visits struct {
 	bridge.Source
 	mu sync.Mutex
@@ -285,9 +286,9 @@ func (v *visits) Decode(p *bridge.Page) error {
 	return err
 }
 
-// TestForms drains an API of each form, lets it grow, and drains it again with
-// a new process: every event is published once, in order, byte for byte. Every
-// cursor on the way can be fetched again.
+// TestForms drains an API of each form, lets the list grow, and drains it again in a new
+// process. Every event is published once, in order, byte for byte. Every cursor on the way
+// can be fetched again.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	for name, f := range forms {

@@ -45,8 +45,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestCertificateRefused: the server demands another client certificate, or one
-// at all.
+// The server requires another client certificate, or requires one and gets none.
 func TestCertificateRefused(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "stranger")
@@ -71,8 +70,7 @@ func TestCertificateRefused(t *testing.T) {
 	}
 }
 
-// TestCertificateIsForTheAPI: where another host issues the tokens, it is not offered the
-// client certificate of the API.
+// A server of tokens on another host does not get the client certificate of the API.
 func TestCertificateIsForTheAPI(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "client")
@@ -92,8 +90,7 @@ func TestCertificateIsForTheAPI(t *testing.T) {
 	}
 }
 
-// TestCertificateIsNotForTheProxy: an https proxy is not offered the client certificate of
-// the API, which the tunnel through it leads to.
+// An https proxy does not get the client certificate of the API behind it.
 func TestCertificateIsNotForTheProxy(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "client")
@@ -139,8 +136,7 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 	}
 }
 
-// TestTokenServerUnknown: the certificate authority of the server that issues
-// tokens is not trusted.
+// The certificate authority of the server of tokens is not trusted.
 func TestTokenServerUnknown(t *testing.T) {
 	t.Parallel()
 	server, _ := listenTLS(t, answer(emptyPage), nil)
@@ -151,7 +147,7 @@ func TestTokenServerUnknown(t *testing.T) {
 	}
 }
 
-// TestOtherScheme: EXPORT_URL has the scheme that its server does not speak.
+// EXPORT_URL has a scheme that its server does not use.
 func TestOtherScheme(t *testing.T) {
 	t.Parallel()
 	plain := listen(t, answer(emptyPage))

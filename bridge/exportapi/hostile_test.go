@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestHostilePages: what names no next page for certain is a fault that names
-// the setting, never the end of the results.
+// A page that does not clearly name a next page is a fault that names the setting. It never
+// ends the results.
 func TestHostilePages(t *testing.T) {
 	t.Parallel()
 	nested := map[string]string{"EXPORT_ITEMS_FIELD": "/data/items", "EXPORT_CURSOR_FIELD": "/meta/next"}
@@ -60,7 +60,7 @@ func TestHostilePages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 2 { // the second time with what the first one left behind
+			for range 2 { // the first response must not change the second result
 				_, err := fetchAll(t, serve(t, answer(tc.body), tc.vars), bridge.Position{Cursor: cursorFor(tc.vars)})
 				f := wantFault(t, err)
 				if f.Class != bridge.Malformed || f.Reason != bridge.ReasonSchema || !strings.Contains(f.Error(), tc.want) {
@@ -71,7 +71,7 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// cursorFor is a cursor that requests with these settings can carry.
+// cursorFor returns a cursor that requests with these settings can have.
 func cursorFor(vars map[string]string) string {
 	if in := vars["EXPORT_CURSOR_IN"]; in == "link" || in == "next-url" {
 		return "/events?after=1"
@@ -79,8 +79,7 @@ func cursorFor(vars map[string]string) string {
 	return testCursor
 }
 
-// TestHostileNextURL: a next URL leads below EXPORT_URL on the same server, or
-// nowhere.
+// A next URL is followed only below EXPORT_URL on the same server.
 func TestHostileNextURL(t *testing.T) {
 	t.Parallel()
 	const self = "http://SELF"                // the API's own host
@@ -182,8 +181,8 @@ func TestHostileNextURL(t *testing.T) {
 	}
 }
 
-// TestCursorIsChecked: a cursor of a next URL is input, too: it may be an
-// operator's, or of another EXPORT_URL.
+// The cursor of a next URL is checked too: an operator may have set it, or it belongs to
+// another EXPORT_URL.
 func TestCursorIsChecked(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -209,7 +208,7 @@ func TestCursorIsChecked(t *testing.T) {
 	}
 }
 
-// TestLinkHeaders covers what RFC 8288 allows.
+// TestLinkHeaders has what RFC 8288 allows.
 func TestLinkHeaders(t *testing.T) {
 	t.Parallel()
 	const schema, none = "!", ""
@@ -269,7 +268,7 @@ func TestLinkHeaders(t *testing.T) {
 	}
 }
 
-// TestCursorHeaders: a header is read as it is, once.
+// A header's value is the cursor, unchanged, and may occur once only.
 func TestCursorHeaders(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -85,7 +85,7 @@ func answer(body string) http.HandlerFunc {
 	}
 }
 
-// fetchAll fetches and decodes one page; the page is released with the test.
+// fetchAll fetches and decodes one page, which is released at the end of the test.
 func fetchAll(t testing.TB, c *exportapi.Client, at bridge.Position) (*bridge.Page, error) {
 	t.Helper()
 	p, err := c.Fetch(t.Context(), at)
@@ -108,8 +108,8 @@ func mustFetch(t testing.TB, c *exportapi.Client, at bridge.Position) *bridge.Pa
 	return p
 }
 
-// wantFault demands a fault that shows neither the key nor the cursor, and has
-// a hint that names a setting or says that it retries by itself.
+// wantFault fails the test unless err is a fault without key and cursor whose hint names a
+// setting or says that it retries.
 func wantFault(t testing.TB, err error) *bridge.Fault {
 	t.Helper()
 	f, ok := errors.AsType[*bridge.Fault](err)
@@ -129,7 +129,7 @@ func wantFault(t testing.TB, err error) *bridge.Fault {
 	return f
 }
 
-// wantClean looks through the whole chain of an error for secrets.
+// wantClean searches the whole chain of an error for secrets.
 func wantClean(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -140,7 +140,7 @@ func wantClean(t testing.TB, err error) {
 			t.Errorf("%q in %q", secret, err)
 		}
 	}
-	switch inner := err.(type) { //nolint:errorlint // this is what walks the chain
+	switch inner := err.(type) { //nolint:errorlint // it walks the chain
 	case interface{ Unwrap() error }:
 		wantClean(t, inner.Unwrap())
 	case interface{ Unwrap() []error }:
@@ -150,7 +150,7 @@ func wantClean(t testing.TB, err error) {
 	}
 }
 
-// recorder keeps what a handler saw.
+// recorder keeps the requests of a handler.
 type recorder struct {
 	mu       sync.Mutex
 	requests []*http.Request

@@ -14,8 +14,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestMappedRequests: what is sent as the query of a GET, and as the body of a
-// POST.
+// TestMappedRequests has what is sent as the query of a GET and as the body of a POST.
 func TestMappedRequests(t *testing.T) {
 	t.Parallel()
 	window := bridge.Position{Start: 1_700_000_000_001, End: 1_700_000_001_002, Window: true}
@@ -144,7 +143,7 @@ func TestMappedRequests(t *testing.T) {
 	}
 }
 
-// TestStaticHeaders: they replace ours, but for the key's, and are shown nowhere.
+// Static headers replace those of the program, except the key's. No error shows them.
 func TestStaticHeaders(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -166,7 +165,7 @@ func TestStaticHeaders(t *testing.T) {
 	}
 }
 
-// TestStaticBody: no text inside of a JSON value is shown.
+// No text inside a JSON value is shown.
 func TestStaticBody(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -181,7 +180,7 @@ func TestStaticBody(t *testing.T) {
 	}
 }
 
-// TestCursorStatuses: they reject the cursor where one was sent.
+// A status rejects the cursor only if a cursor was sent.
 func TestCursorStatuses(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bridge.Class{400: bridge.Permanent, 409: bridge.BadCursor, 410: bridge.BadCursor, 404: bridge.Permanent, 500: bridge.Transient} {
@@ -197,8 +196,7 @@ func TestCursorStatuses(t *testing.T) {
 	}
 }
 
-// TestPostIsRepeated: a connection that the server closed while it was idle
-// costs no error.
+// A connection that the server closes while it is idle causes no error.
 func TestPostIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := 0

@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// TestParametersOfNextURL: a next URL may lack parameters of the first request.
-// That is said, and mended where EXPORT_NEXT_PARAMS says so.
+// If a next URL lacks parameters of the first request, the client warns, or adds them if
+// EXPORT_NEXT_PARAMS says so.
 func TestParametersOfNextURL(t *testing.T) {
 	t.Parallel()
 	window := bridge.Position{Start: 1000, End: 2000, Window: true}
@@ -96,8 +96,8 @@ func TestParametersOfNextURL(t *testing.T) {
 	}
 }
 
-// TestPathOfNextURL: with EXPORT_NEXT_URL=path the request goes to EXPORT_URL,
-// whatever server the URL names, and nowhere else.
+// With EXPORT_NEXT_URL=path the request goes to the server of EXPORT_URL, whatever server
+// the URL names.
 func TestPathOfNextURL(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{ // want is the request, or what the fault says after "!"
@@ -141,7 +141,7 @@ func TestPathOfNextURL(t *testing.T) {
 	}
 }
 
-// TestHintsOfNextURL fit the reason.
+// The hint depends on the reason.
 func TestHintsOfNextURL(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{
@@ -162,7 +162,7 @@ func TestHintsOfNextURL(t *testing.T) {
 	}
 }
 
-// TestEncodedSlash: a configured path may have one, and then a next URL too.
+// A next URL may have an encoded slash if the configured path has it.
 func TestEncodedSlash(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{ // want is what the fault says, or empty
@@ -206,7 +206,7 @@ func TestEncodedSlash(t *testing.T) {
 			}
 		}
 	}
-	// EXPORT_URL may have it too: a next URL is below it only with it.
+	// If EXPORT_URL has an encoded slash, a next URL is below it only with that slash.
 	for next, below := range map[string]bool{"/a%2Fb/c": true, "/a/b/c": false, "/a%2Fb": true, "/a%2Fbc": false} {
 		host, _ := serve(t, answer(`{"items":[],"nextCursor":`+quote(next)+`}`), nil).Endpoint()
 		c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + host + "/a%2Fb/", "EXPORT_CURSOR_IN": "next-url", "EXPORT_NEXT_PARAMS": "keep"}))

@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestNextURLIsRequested: the next request is the next URL, with the key. The
-// cursor between them has no secret.
+// The next request is the next URL, with the key. The cursor between them contains no
+// secret.
 func TestNextURLIsRequested(t *testing.T) {
 	t.Parallel()
 	const key = "&api_key=sk-test%2FKey%2B93%3D%2541"
@@ -22,7 +22,7 @@ func TestNextURLIsRequested(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vars       map[string]string
 		next, want string
-		secret     string // in no cursor
+		secret     string // must be in no cursor
 	}{
 		"repeated, in order":      {inHeader("type=a,type=b"), "?type=a&type=b&type=c&after=1", "?type=a&type=b&type=c&after=1", "type=a"},
 		"repeated, other order":   {inHeader("type=a,type=b"), "?type=b&after=1&type=a", "?type=b&after=1&type=a", "type=b"},
@@ -76,8 +76,8 @@ func TestNextURLIsRequested(t *testing.T) {
 	}
 }
 
-// TestCursorOfAnOperator: a cursor that no page named has the static parameters
-// that it does not name, and a page that names it is the tail.
+// A cursor that no page named gets the static parameters that it lacks. If a page names it,
+// the page is the tail.
 func TestCursorOfAnOperator(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ cursor, want, next string }{
@@ -105,7 +105,7 @@ func TestCursorOfAnOperator(t *testing.T) {
 	}
 }
 
-// TestStrayHostIsText: the host of a next URL is no format.
+// The host of a next URL is not used as a format.
 func TestStrayHostIsText(t *testing.T) {
 	t.Parallel()
 	c := serve(t, answer(`{"items":[],"nextCursor":"http://a%25sb%25d.example/x"}`), map[string]string{"EXPORT_CURSOR_IN": "next-url"})
@@ -115,8 +115,7 @@ func TestStrayHostIsText(t *testing.T) {
 	}
 }
 
-// TestSecretInCursor: a cursor that has a credential in it, in whatever form, is
-// neither followed nor stored.
+// A cursor that contains a credential in any form is neither followed nor stored.
 func TestSecretInCursor(t *testing.T) {
 	t.Parallel()
 	const escaped = "sk-test%2FKey%2B93%3D%2541"
@@ -175,8 +174,7 @@ func TestSecretInCursor(t *testing.T) {
 	}
 }
 
-// TestSecretInStoredCursor: a cursor that has a credential in it is not requested either,
-// whoever has stored it.
+// A stored cursor that contains a credential is not requested.
 func TestSecretInStoredCursor(t *testing.T) {
 	t.Parallel()
 	for name, vars := range map[string]map[string]string{"plain": nil, "next URL": {"EXPORT_CURSOR_IN": "next-url"}, "POST": {"EXPORT_METHOD": "POST"}} {
@@ -198,7 +196,7 @@ func TestSecretInStoredCursor(t *testing.T) {
 	}
 }
 
-// TestLeakInCursor knows the credentials of all settings.
+// LeakInCursor finds the credentials of all settings.
 func TestLeakInCursor(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, map[string]string{
@@ -216,8 +214,8 @@ func TestLeakInCursor(t *testing.T) {
 	}
 }
 
-// TestCredentialIsInNoURL: a cursor, which anybody with access to Redis can request,
-// puts no credential of a header into a URL.
+// No cursor puts the credential of a header into a URL: anybody with access to Redis can
+// store one.
 func TestCredentialIsInNoURL(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -229,7 +227,7 @@ func TestCredentialIsInNoURL(t *testing.T) {
 		for _, cursor := range []string{"/events?x=#" + name, "/events/#" + name, "/events?tenant=#1&x=#" + name + "#", "/events?%78=#" + name} {
 			_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
 			if name == "1" && strings.Contains(cursor, "=#1") {
-				continue // a static parameter of that name that is not set any more
+				continue // the number of a static parameter that is no longer set
 			}
 			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
 				!strings.Contains(f.Error(), "names a credential") {

@@ -16,7 +16,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// oracleItem looks up the values of an event, one pointer after the other.
+// oracleItem reads the values of an event, one pointer after the other.
 type oracleItem struct {
 	ids, types, subjects, times []string
 	key                         string
@@ -46,8 +46,8 @@ func newOracleItem(cfg *Config, preset resource) oracleItem {
 	return o
 }
 
-// at returns the value at a pointer. Of duplicate members the last counts. An
-// object or array that another pointer leads into is no value.
+// at returns the value at a pointer. Of duplicate members the last counts. An object or
+// array that another pointer leads into has no value.
 func (o *oracleItem) at(item []byte, pointer string) oracleValue {
 	if pointer == "" {
 		return nil
@@ -89,7 +89,7 @@ func (o *oracleItem) member(raw []byte, name string) (found []byte) {
 	return found
 }
 
-// first returns the first text at the pointers that is not nil.
+// first returns the first non-nil text at the pointers.
 func (o *oracleItem) first(item []byte, pointers []string, text func(oracleValue) []byte) []byte {
 	for _, pointer := range pointers {
 		if t := text(o.at(item, pointer)); t != nil {
@@ -140,7 +140,7 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 		if raw.Kind() != '"' || len(raw) > scan.LongestTime+2 || raw[1] == '-' {
 			return 0, false
 		}
-		decoded, _ := jsontext.AppendUnquote(nil, raw) // half a character is no digit
+		decoded, _ := jsontext.AppendUnquote(nil, raw) // a surrogate is not a digit
 		text = string(decoded)
 		if strings.HasPrefix(text, "-") {
 			return 0, false

@@ -26,8 +26,8 @@ func quote(s string) string {
 	return string(b)
 }
 
-// TestNextCursor covers where the cursor may stand and what may look like it.
-// Fetch must know it, and Decode must agree or refuse.
+// TestNextCursor has the places of a cursor, and what may look like one. Fetch must find
+// the cursor, and Decode must agree or refuse the page.
 func TestNextCursor(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -134,7 +134,7 @@ func TestNextCursor(t *testing.T) {
 	}
 }
 
-// TestEvents covers what is read from items, and that their bytes go through.
+// TestEvents has what is read from items, whose bytes stay as they are.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -239,8 +239,7 @@ func TestSourceIdentity(t *testing.T) {
 	}
 }
 
-// TestForeignMetadata: the metadata of an API that has another meaning for it
-// tells nothing, whatever it is.
+// Metadata with another meaning gives no identity, whatever it is.
 func TestForeignMetadata(t *testing.T) {
 	t.Parallel()
 	const whose = `{"organization":{"slug":"acme"},"workspace":"main","application":"web"}`
@@ -274,8 +273,8 @@ func TestRenamedFields(t *testing.T) {
 	}
 }
 
-// TestPagesInFlight decodes and releases on another goroutine than Fetch, as
-// the engine does, and looks for memory that was given back too early.
+// TestPagesInFlight decodes and releases pages on another goroutine than Fetch, as the
+// engine does. No memory may be reused too early.
 func TestPagesInFlight(t *testing.T) {
 	t.Parallel()
 	const pages = 60
@@ -350,7 +349,7 @@ func TestIngestedAt(t *testing.T) {
 	for item, want := range map[string]int64{
 		`{"meta":{"seen":"1970-01-01T00:00:01+00:00"},"created":"1970-01-01T00:00:02Z"}`: 1000,
 		`{"meta":{"seen":null},"created":"1970-01-01T00:00:02Z"}`:                        2000,
-		`{"meta":{"seen":1000},"created":"1970-01-01T00:00:02Z"}`:                        0, // the first with a value counts
+		`{"meta":{"seen":1000},"created":"1970-01-01T00:00:02Z"}`:                        0, // the first value counts
 		`{"systemTimestamp":17}`: 0,
 	} {
 		if got := c.IngestedAt([]byte(item)); got != want {
@@ -422,7 +421,7 @@ func TestMappedEvents(t *testing.T) {
 	}
 }
 
-// event is what an item is read as; absent is a value that it lacks.
+// event is what an item is read as; absent stands for a value that it lacks.
 type event struct {
 	ID, Key, Type, Subject string
 	Time                   int64

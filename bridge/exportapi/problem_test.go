@@ -62,8 +62,7 @@ func TestProblemText(t *testing.T) {
 	}
 }
 
-// TestHiddenParts: the parts of a static header and of a cursor are shown as
-// little as the whole.
+// The parts of a static header and of a cursor are hidden like the whole.
 func TestHiddenParts(t *testing.T) {
 	t.Parallel()
 	mapped := map[string]string{"EXPORT_CURSOR_IN": "next-url"}

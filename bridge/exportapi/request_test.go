@@ -76,11 +76,11 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCursorByteForByte sends what a page named back through a real server,
-// and compares bytes on both ways.
+// TestCursorByteForByte sends the cursor of a page to a real server, and compares the bytes
+// on both ways.
 func TestCursorByteForByte(t *testing.T) {
 	t.Parallel()
-	var cursor string // written before, read after the request
+	var cursor string // written before a request, read after it
 	var got string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.URL.Query().Get("cursor")
@@ -201,8 +201,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestThrottledKey: a 429 is for all clients with the key, which send nothing until the
-// requested delay is over.
+// A 429 is for all clients with the key. They send nothing until the requested delay is
+// over.
 func TestThrottledKey(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -285,7 +285,7 @@ func TestHealthIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		code          int
 		cursor, kind  string
-		scheme, wants string // the trouble; "" is none
+		scheme, wants string // wants is the error; "" for none
 	}{
 		{code: 200}, {code: 429}, {code: 410, cursor: cursor},
 		{code: 401, wants: "refuses the key"}, {code: 403, wants: "refuses the key"},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSharedBySettings: clients share what their settings say nothing else about.
+// Clients share everything except what their settings make different.
 func TestSharedBySettings(t *testing.T) {
 	t.Parallel()
 	base := DefaultConfig()
@@ -14,7 +14,7 @@ func TestSharedBySettings(t *testing.T) {
 	decoders := shared.decodersOf(base.mapping())
 	for name, tc := range map[string]struct {
 		change                        func(*Config)
-		connections, decoders, limits bool // are others
+		connections, decoders, limits bool // differ
 	}{
 		"path":             {change: func(c *Config) { c.Path = "/other" }},
 		"event types":      {change: func(c *Config) { c.Events = []string{"a"} }},
@@ -47,7 +47,7 @@ func TestSharedBySettings(t *testing.T) {
 	}
 }
 
-// TestTenantsWithoutKey: without a key, what else tells tenants apart makes the limit.
+// Clients without a key share a limit only if nothing else tells their tenants apart.
 func TestTenantsWithoutKey(t *testing.T) {
 	t.Parallel()
 	keys := make(map[string]string)
@@ -64,8 +64,7 @@ func TestTenantsWithoutKey(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutCertificate: only the API is offered the client certificate, and no
-// connection with it serves another host.
+// Only the API gets the client certificate, and no connection with it serves another host.
 func TestTokensWithoutCertificate(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()

@@ -6,9 +6,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestUnread: a first page without a next one may say by itself that more follow. A
-// null for the cursor is an end unless a member says so; a total tells nothing where
-// the request asks for a part.
+// A first page without a next one may say that more follow. A null cursor is the end unless
+// a member says otherwise. A total says nothing if the request selects a part.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

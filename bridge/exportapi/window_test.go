@@ -17,15 +17,15 @@ import (
 	"exportbridge/bridge/windows"
 )
 
-// windowAPI is an API whose bounds are in some format, and perhaps inclusive.
+// windowAPI is an API whose bounds have a format, and may be inclusive.
 type windowAPI struct {
 	format    string
 	inclusive bool
-	coarse    bool // it compares whole seconds
+	coarse    bool // compare whole seconds
 	times     []int64
 
 	mu  sync.Mutex // guards cut
-	cut int        // requests until it breaks; below 0 never
+	cut int        // requests until the API fails; never below 0
 }
 
 func (a *windowAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func (a *windowAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(`{"items":[`+strings.Join(matching[begin:end], ",")+`],"nextCursor":`+next+`}`)(w, r)
 }
 
-// parse returns milliseconds.
+// parse returns a time in milliseconds.
 func (a *windowAPI) parse(text string) int64 {
 	if text == "" {
 		return 0
@@ -83,9 +83,8 @@ func (a *windowAPI) parse(text string) int64 {
 	return n
 }
 
-// TestNeighbouringWindows: windows side by side publish each event once, those
-// on the boundary too, whatever the format and inclusion of the bounds, and
-// after an interruption at any page.
+// Adjacent windows publish each event once, also at the boundary, for all formats and
+// inclusions of the bounds, and after an interruption at any page.
 func TestNeighbouringWindows(t *testing.T) {
 	t.Parallel()
 	const t0 = 1_700_000_000_000
@@ -98,7 +97,7 @@ func TestNeighbouringWindows(t *testing.T) {
 		for _, inclusive := range []bool{false, true} {
 			for _, coarse := range []bool{false, true} {
 				if coarse && format != "s" {
-					continue // another API than its setting says
+					continue // the API differs from its setting
 				}
 				for cut := -1; cut < 8; cut++ {
 					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut), func(t *testing.T) {
@@ -150,8 +149,7 @@ func TestNeighbouringWindows(t *testing.T) {
 	}
 }
 
-// TestUnboundedAPI: what the API has no parameter for is refused before a
-// request.
+// A bound for which the API has no parameter is refused before a request.
 func TestUnboundedAPI(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -159,7 +157,7 @@ func TestUnboundedAPI(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vars map[string]string
 		at   bridge.Position
-		want string // in the error, empty for none
+		want string // a part of the error, empty for none
 	}{
 		"end":                {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
 		"end, at a cursor":   {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Cursor: "c", Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
@@ -213,8 +211,8 @@ func TestUnboundedAPI(t *testing.T) {
 	}
 }
 
-// TestRangeTooLong: where the API rejects the range of a query, the hint names the longest
-// range before the parameters.
+// If the API rejects the range of a query, the hint names the longest range before the
+// parameters.
 func TestRangeTooLong(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,7 @@ func newGrant(kind, body string, status int, form *string) *Grant {
 	}), time.Second)
 }
 
-// TestReadsTokens as servers write them, and escapes blanks.
+// TestReadsTokens has tokens as servers write them, and escaped spaces.
 func TestReadsTokens(t *testing.T) {
 	t.Parallel()
 	const token = `{"access_token":"t","token_type":"bearer","expires_in":3600}`
@@ -59,7 +59,7 @@ func TestReadsTokens(t *testing.T) {
 	}
 }
 
-// TestReject: a 401 always costs a new token, a 403 one a minute.
+// Each 401 requests a new token, a 403 at most one a minute.
 func TestReject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,8 +87,7 @@ func TestReject(t *testing.T) {
 	})
 }
 
-// TestUselessTokens: a token that no request can carry is none, in place of one that
-// fails each request for ever.
+// A token that no header can have is an error at once, not a failure of each later request.
 func TestUselessTokens(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -103,8 +102,8 @@ func TestUselessTokens(t *testing.T) {
 	}
 }
 
-// TestLifeOfTokens: a token without a life that makes sense is used until the API
-// rejects it, and a short one is not replaced for each page.
+// A token without a useful lifetime is used until the API rejects it. A short-lived one is
+// not renewed for each page.
 func TestLifeOfTokens(t *testing.T) {
 	t.Parallel()
 	for life, most := range map[string]int{"0": 1, "-1": 1, "-3600": 1, `"-5"`: 1, "9223372036": 1, "-9223372036854775808": 1, "1": 61, "5": 61, "60": 14, "null": 1} {

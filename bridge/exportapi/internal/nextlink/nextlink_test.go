@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestParseIsBounded: what judging a URL costs is bounded, whatever a page writes
-// into it. It counts allocations: each round of unescaping takes some.
+// The cost of checking a URL is bounded, whatever a page writes. The test counts
+// allocations, since each round of unescaping needs some.
 func TestParseIsBounded(t *testing.T) {
 	known := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v1/events"}
 	for name, tc := range map[string]struct{ text, want string }{
@@ -35,7 +35,7 @@ func TestParseIsBounded(t *testing.T) {
 	}
 }
 
-// TestDisguisedDots: a segment that some server takes for . or .. leads nowhere.
+// A segment that some server takes for . or .. is rejected.
 func TestDisguisedDots(t *testing.T) {
 	t.Parallel()
 	known := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v1/events"}

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestUnread: what a page has that looks like a next cursor, and what does not.
+// TestUnread has pages with something that looks like a next cursor, and pages without.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	const items = `"items":[{"id":"1","next":"in an item"}],`
 	for name, tc := range map[string]struct {
 		body, header, want, hint, says string
-		part                           bool // of the items
+		part                           bool // the request selects some items
 	}{
 		"a member":                 {body: `{` + items + `"next_cursor":"c2"}`, want: "/next_cursor", hint: "EXPORT_CURSOR_FIELD=/next_cursor"},
 		"nested":                   {body: `{` + items + `"paging":{"cursors":{"after":"c2","before":"c0"}}}`, want: "/paging/cursors/after"},

@@ -111,7 +111,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v: %t, want %t", names, got, want)
 		}
 	}
-	for name, want := range map[string][2]string{ // in a query, in a body
+	for name, want := range map[string][2]string{ // escaped in a query and in a body
 		"a": {}, "a/b": {}, "/a/b": {"EXPORT_METHOD=GET", ""}, "/a~2": {"EXPORT_METHOD=GET", "must escape ~"}, "/": {"EXPORT_METHOD=GET", "without a name"}, "/a/": {"EXPORT_METHOD=GET", "without a name"},
 	} {
 		for i, body := range []bool{false, true} {

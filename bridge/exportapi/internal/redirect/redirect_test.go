@@ -10,7 +10,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		asked, to, setting string
-		text, hint         string // parts of them
+		text, hint         string // parts of the result
 	}{
 		"a slash":                     {"https://a.example/v1/items?x=1", "https://a.example/v1/items/?x=1", "EXPORT_PATH", "301 redirect to the path /v1/items/ on the same host", "set EXPORT_PATH=/items/"},
 		"a slash less":                {"https://a.example/v1/items/", "https://A.example:443/v1/items", "EXPORT_PATH", "path /v1/items on", "set EXPORT_PATH=/items"},

@@ -13,8 +13,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestNotPlain tries every byte at every place of a word, among neighbours
-// that the arithmetic could mix it up with.
+// TestNotPlain tries each byte at each place of a word, next to bytes that could disturb
+// the arithmetic.
 func TestNotPlain(t *testing.T) {
 	t.Parallel()
 	check := func(word [8]byte) {
@@ -46,8 +46,8 @@ func TestNotPlain(t *testing.T) {
 	}
 }
 
-// TestSkip covers where values end and where they go wrong. The mark ^ is that
-// position; a ! behind it says that the value was refused there.
+// TestSkip has where values end and where they are invalid. The mark ^ is that position. A
+// ! after it means that the value is refused there.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []string{
@@ -59,9 +59,9 @@ func TestSkip(t *testing.T) {
 	} {
 		text := strings.NewReplacer("^!", "", "^", "").Replace(marked)
 		wantEnd, wantOK := strings.Index(marked, "^"), !strings.Contains(marked, "^!")
-		for _, pad := range []string{"", " ", strings.Repeat("x", 20)} { // short and long rests of the body
+		for _, pad := range []string{"", " ", strings.Repeat("x", 20)} { // so that the rest of the body is short or long
 			if !wantOK && wantEnd == len(text) && pad != "" {
-				continue // then it would not be cut short
+				continue // the value would not be cut short
 			}
 			var s Scanner
 			s.Reset([]byte(text + pad))
@@ -77,7 +77,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestUnescape holds every escape against encoding/json.
+// TestUnescape compares each escape with encoding/json.
 func TestUnescape(t *testing.T) {
 	t.Parallel()
 	check := func(raw string) {
@@ -110,7 +110,7 @@ func TestUnescape(t *testing.T) {
 	check(`no escapes é`)
 }
 
-// TestInteger holds integers against strconv.
+// TestInteger compares integers with strconv.
 func TestInteger(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 3))
@@ -131,8 +131,7 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: a text that no CloudEvents attribute can be is no id and no
-// name.
+// A text that no CloudEvents attribute can have is no id and no name.
 func TestControlCharacters(t *testing.T) {
 	t.Parallel()
 	for literal, want := range map[string]bool{
@@ -144,7 +143,7 @@ func TestControlCharacters(t *testing.T) {
 			t.Fatalf("%q is no string", literal)
 		}
 		text, _ := v.Text()
-		for _, v := range []Value{v, {Raw: text, Kind: String}} { // as it is, and unescaped
+		for _, v := range []Value{v, {Raw: text, Kind: String}} { // with escapes, and unescaped
 			if (v.ID() != nil) != want || (v.Name() != nil) != want {
 				t.Errorf("%q: id %q, name %q", literal, v.ID(), v.Name())
 			}

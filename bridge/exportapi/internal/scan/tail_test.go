@@ -2,8 +2,8 @@ package scan
 
 import "testing"
 
-// TestTailCursor covers layouts that end in the cursor: in them the fetch must
-// not wait for the parse.
+// TestTailCursor has layouts that end with the cursor. For these the fetch must not wait
+// for the parse.
 func TestTailCursor(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestIn finds a secret in whatever form, and nothing else.
+// TestIn finds a secret in each form, and nothing else.
 func TestIn(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"sk-test/Key+93=%41", "s3cret-token-0123456789", "pass word?&ü", "12345678"} {
@@ -52,7 +52,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// TestInAllocatesNothing: each page's cursor is searched.
+// Each page's cursor is searched, so a search must not allocate.
 func TestInAllocatesNothing(t *testing.T) {
 	f := NewFinder([]Secret{{"key", "s3cret-token-0123456789"}})
 	if n := testing.AllocsPerRun(100, func() { f.In("eyJjIjoi%2BMTIzNDU2Nzg5MA%3D%3D" + `\u0041`) }); n > 0 {
@@ -60,8 +60,8 @@ func TestInAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestInWhatIsEncodedTwice finds a secret in forms of its forms, and one that is spread,
-// folded or listed byte by byte.
+// TestInWhatIsEncodedTwice finds a secret that is encoded twice, spaced, folded or listed
+// byte by byte.
 func TestInWhatIsEncodedTwice(t *testing.T) {
 	t.Parallel()
 	const secret = "Sk-test/Key+93=%41-0123"
@@ -98,7 +98,7 @@ func TestInWhatIsEncodedTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkIn is what a page's cursor costs.
+// BenchmarkIn measures the search in a page's cursor.
 func BenchmarkIn(b *testing.B) {
 	f := NewFinder([]Secret{{"key", "sk-0123456789abcdefghijklmnopqrstuv"}, {"token", strings.Repeat("t0k3n", 60)}})
 	for name, cursor := range map[string]string{"short": "eyJhZnRlciI6MTcwMDAwMDAwMDAwMH0=", "long": strings.Repeat("eyJhZnRlciI6", 40)} {
