@@ -28,7 +28,8 @@ func TestTokensOfADay(t *testing.T) {
 				issued++
 				ends = time.Now().Add(life)
 				body := fmt.Sprintf(`{"access_token":"t","token_type":"bearer","expires_in":%d}`, int(life.Seconds()))
-				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(strings.NewReader(body))}, nil
 			}))
 			for began := time.Now(); time.Since(began) < 24*time.Hour; <-time.After(15 * time.Second) {
 				if _, err := c.authorize(t.Context(), time.Now()); err != nil {

@@ -67,9 +67,11 @@ func TestItemBomb(t *testing.T) {
 				"last item": {"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/id"},
 				"more":      {"EXPORT_MORE_FIELD": "more", "EXPORT_CURSOR_IN": "next-url"},
 
-				"root, header":        {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"},
-				"cursor alone":        {"EXPORT_METHOD": "POST", "EXPORT_CURSOR_ALONE": "true", "EXPORT_METADATA_FIELD": "none"},
-				"mapped items":        {"EXPORT_ITEM_TIME": "/x,/t", "EXPORT_ITEM_TIME_FORMAT": "s", "EXPORT_ITEM_ID": "/a/b,/c,/t", "EXPORT_MAX_PAGE_SIZE": "10000"},
+				"root, header": {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "header",
+					"EXPORT_CURSOR_FIELD": "X-Next"},
+				"cursor alone": {"EXPORT_METHOD": "POST", "EXPORT_CURSOR_ALONE": "true", "EXPORT_METADATA_FIELD": "none"},
+				"mapped items": {"EXPORT_ITEM_TIME": "/x,/t", "EXPORT_ITEM_TIME_FORMAT": "s",
+					"EXPORT_ITEM_ID": "/a/b,/c,/t", "EXPORT_MAX_PAGE_SIZE": "10000"},
 				"items without times": {"EXPORT_ITEM_TIME": "/x,none", "EXPORT_ITEM_ID": "none"},
 				"window":              {"EXPORT_END_INCLUSIVE": "true"},
 			}[name])
@@ -94,7 +96,8 @@ func TestItemBomb(t *testing.T) {
 
 // The diagnosis of an item takes little memory, however many members the item has.
 func TestSampleBomb(t *testing.T) {
-	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` + strings.Repeat("[],", 4<<20) + `[]]}]}`
+	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` +
+		strings.Repeat("[],", 4<<20) + `[]]}]}`
 	c := exportapi.Inspector{Client: serve(t, bomb(t, body), nil)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -122,8 +125,10 @@ func TestMostItems(t *testing.T) {
 	} {
 		for n, ok := range map[int]bool{1001: true, mostItems: true, mostItems + 1: false} {
 			array := "[" + strings.TrimSuffix(strings.Repeat(`{"timestamp":1},`, n), ",") + "]"
-			body := map[string]string{"root": array, "nested": `{"a":{"items":` + array + `}}`, "mapped": `{"items":` + array + `,"more":false}`}[name]
-			p, err := fetchAll(t, serve(t, answer(cmp.Or(body, `{"items":`+array+`,"nextCursor":"c2"}`)), vars), bridge.Position{})
+			body := map[string]string{"root": array, "nested": `{"a":{"items":` + array + `}}`, "mapped": `{"items":` + array +
+				`,"more":false}`}[name]
+			p, err := fetchAll(t, serve(t, answer(cmp.Or(body, `{"items":`+array+`,"nextCursor":"c2"}`)), vars),
+				bridge.Position{})
 			switch {
 			case (err == nil) != ok:
 				t.Errorf("%s: %d items: %v", name, n, err)
@@ -208,7 +213,8 @@ func TestEscapeBomb(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(tc.text)+256<<10 {
 			t.Errorf("%s: %d bytes were allocated for a text of %d", escape, took, tc.text)
 		}
-		if e := &p.Events[0]; tc.text > 0 && (len(e.ID) != tc.text || len(e.Key) != tc.text || len(e.Subject) != tc.text || cap(e.ID) > tc.text+8<<10) {
+		if e := &p.Events[0]; tc.text > 0 &&
+			(len(e.ID) != tc.text || len(e.Key) != tc.text || len(e.Subject) != tc.text || cap(e.ID) > tc.text+8<<10) {
 			t.Errorf("%s: id of %d bytes in %d, key of %d, subject of %d, want %d", escape, len(e.ID), cap(e.ID),
 				len(e.Key), len(e.Subject), tc.text)
 		}
@@ -223,7 +229,8 @@ func TestEscapeBomb(t *testing.T) {
 func TestForeignPageBomb(t *testing.T) {
 	list := "[" + strings.Repeat("[],", 4<<20) + "[]]"
 	for name, body := range map[string]string{
-		"no items": `{"x":` + list + `}`, "no items, array": `{"x":{"y":` + list + `}}`, "empty items": `{"items":[],"x":` + list + `}`, "null items": `{"items":null,"x":` + list + `}`,
+		"no items": `{"x":` + list + `}`, "no items, array": `{"x":{"y":` + list + `}}`, "empty items": `{"items":[],"x":` +
+			list + `}`, "null items": `{"items":null,"x":` + list + `}`,
 	} {
 		c := serve(t, bomb(t, body), nil)
 		var before, after runtime.MemStats
@@ -243,8 +250,10 @@ func TestForeignPageBomb(t *testing.T) {
 // checkpoint.
 func TestLongIdentity(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{strings.Repeat("a", 256): strings.Repeat("a", 256), strings.Repeat("a", 257): "acme", strings.Repeat(`\u0061`, 257): "acme"} {
-		p, err := fetchAll(t, serve(t, answer(`{"metadata":{"organization":{"slug":"`+name+`","name":"acme"}},"items":[]}`), nil), bridge.Position{})
+	for name, want := range map[string]string{strings.Repeat("a", 256): strings.Repeat("a", 256),
+		strings.Repeat("a", 257): "acme", strings.Repeat(`\u0061`, 257): "acme"} {
+		p, err := fetchAll(t, serve(t, answer(`{"metadata":{"organization":{"slug":"`+name+`","name":"acme"}},"items":[]}`),
+			nil), bridge.Position{})
 		if err != nil || p.Source.Organization != want {
 			t.Errorf("%d bytes: %v, %q", len(name), err, p.Source.Organization)
 		}

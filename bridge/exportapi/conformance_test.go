@@ -53,6 +53,7 @@ func TestConformance(t *testing.T) {
 	conformance.TestSource(t, func(t *testing.T) conformance.SourceFixture {
 		api := new(scripted)
 		server := listen(t, api)
-		return conformance.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})), Serve: api.serve}
+		return conformance.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})),
+			Serve: api.serve}
 	})
 }

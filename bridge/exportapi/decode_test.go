@@ -118,7 +118,8 @@ func checkEvent(t testing.TB, e *bridge.Event, index int, item json.RawMessage) 
 
 var decodeSeeds = []string{
 	`{"items":[],"nextCursor":null}`,
-	`{"items":[{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}},{"id":"\u0041","timestamp":"1"},null,[1],"x"],"metadata":{"organization":{"slug":"a"}},"nextCursor":"a\u003d\\\""}`,
+	`{"items":[{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}},{"id":"\u0041","timestamp":"1"},null,` +
+		`[1],"x"],"metadata":{"organization":{"slug":"a"}},"nextCursor":"a\u003d\\\""}`,
 	`{"next\u0043ursor":"x","items":[{"userId":"\ud800","user\u0049d":null,"timestamp":1e400}],"nextCursor":"y"}`,
 	"\ufeff{\"items\":[]} {\"nextCursor\":\"\xff\"}",
 	`{"items":[{"nextCursor":"decoy"}],"x":"\",\"nextCursor\":\"y\"}"}`,
@@ -138,7 +139,8 @@ func TestMutatedPages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
 	d := testDecoder("events", "")
-	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`, `\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
+	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`,
+		`\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
 	for range 20_000 {
 		body := []byte(decodeSeeds[random.IntN(len(decodeSeeds))])
 		for range random.IntN(4) {
@@ -168,7 +170,9 @@ func somePage(n, size int) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-%012d","userId":"user-%05d","sessionId":"5f0c6b1e-7f3f-4d0e-8a59-%012d","timestamp":%d,"systemTimestamp":%d,"context":null,"payload":{"type":"productViewed","tags":[`, i, i%997, i, 1760000000000+i, 1760000000100+i)
+		item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-%012d","userId":"user-%05d",`+
+			`"sessionId":"5f0c6b1e-7f3f-4d0e-8a59-%012d","timestamp":%d,"systemTimestamp":%d,"context":null,`+
+			`"payload":{"type":"productViewed","tags":[`, i, i%997, i, 1760000000000+i, 1760000000100+i)
 		b.WriteString(item)
 		for filled := len(item); filled < size-20; filled += 43 {
 			if filled > len(item) {
@@ -178,7 +182,8 @@ func somePage(n, size int) []byte {
 		}
 		b.WriteString(`]}}`)
 	}
-	b.WriteString(`],"metadata":{"organization":{"name":"Acme","slug":"acme"},"workspace":{"slug":"main"},"application":{"slug":"web"}},"nextCursor":"eyJ0IjoxNzYwMDAwMDAwMDAwfQ=="}`)
+	b.WriteString(`],"metadata":{"organization":{"name":"Acme","slug":"acme"},"workspace":{"slug":"main"},` +
+		`"application":{"slug":"web"}},"nextCursor":"eyJ0IjoxNzYwMDAwMDAwMDAwfQ=="}`)
 	return b.Bytes()
 }
 
@@ -218,10 +223,15 @@ func BenchmarkTailCursor(b *testing.B) {
 func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	t.Parallel()
 	for address, refused := range map[string]bool{
-		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.0.1]:443": true, "127.0.0.1:80": false, "10.0.0.1:80": false, "[::1]:80": false,
-		"100.100.100.200:80": true, "168.63.129.16:80": true, "192.0.0.192:80": true, "[fd00:ec2::254]:80": true, "[fd00:ec2::23]:80": true,
-		"[fd20:ce::254]:80": true, "[fd00:c1::a9fe:a9fe]:80": true, "[fd00:42::42]:80": true, "[::ffff:168.63.129.16]:443": true,
-		"[64:ff9b::a9fe:a9fe]:80": true, "100.100.100.201:80": false, "168.63.129.17:80": false, "[fd00:ec3::254]:80": false, "[64:ff9b::a00:1]:80": false,
+		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.0.1]:443": true, "127.0.0.1:80": false,
+		"10.0.0.1:80": false, "[::1]:80": false,
+		"100.100.100.200:80": true, "168.63.129.16:80": true, "192.0.0.192:80": true, "[fd00:ec2::254]:80": true,
+		"[fd00:ec2::23]:80": true,
+		"[fd20:ce::254]:80": true, "[fd00:c1::a9fe:a9fe]:80": true, "[fd00:42::42]:80": true,
+		"[::ffff:168.63.129.16]:443": true,
+		"[64:ff9b::a9fe:a9fe]:80":    true, "100.100.100.201:80": false, "168.63.129.17:80": false,
+		"[fd00:ec3::254]:80":  false,
+		"[64:ff9b::a00:1]:80": false,
 	} {
 		if err := linklocal.Refuse("tcp", address, nil); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
@@ -278,7 +288,8 @@ func TestDecoderKeepsNoBody(t *testing.T) {
 	cfg := DefaultConfig()
 	var pages pageReader
 	pages.init(&cfg, nil, nil, new(Shared).decodersOf(cfg.mapping()).V)
-	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},"nextCursor":"c"}`)}
+	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},` +
+		`"nextCursor":"c"}`)}
 	if fault := pages.decode(p); fault != nil || len(p.Events) != 1 {
 		t.Fatalf("%v, %d events", fault, len(p.Events))
 	}

@@ -24,7 +24,9 @@ func canned(b *testing.B, encoding string, body []byte) string {
 		body = compress(encoding, body)
 		encoding = "Content-Encoding: " + encoding + "\r\n"
 	}
-	answer := append(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nDate: Mon, 02 Nov 2026 10:00:00 GMT\r\n\r\n", encoding, len(body)), body...)
+	answer := append(fmt.Appendf(nil,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nDate: Mon, 02 Nov 2026 10:00:00 "+
+			"GMT\r\n\r\n", encoding, len(body)), body...)
 	go func() { // ends with the listener
 		for {
 			conn, err := l.Accept()
@@ -55,8 +57,10 @@ func canned(b *testing.B, encoding string, body []byte) string {
 // BenchmarkFetch requests one page after the other: request, body and cursor, without
 // decoding.
 func BenchmarkFetch(b *testing.B) {
-	item := `{"eventId":"00000000-0000-0000-0000-000000000000","userId":"u-1","timestamp":1700000000000,"payload":{"type":"tested","pad":"` + noise(1, 300) + strings.Repeat("lorem ipsum ", 20) + `"}}`
-	body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", 1000), ",") + `],"nextCursor":"` + noise(2, 60) + `"}`)
+	item := `{"eventId":"00000000-0000-0000-0000-000000000000","userId":"u-1","timestamp":1700000000000,` +
+		`"payload":{"type":"tested","pad":"` + noise(1, 300) + strings.Repeat("lorem ipsum ", 20) + `"}}`
+	body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", 1000), ",") + `],"nextCursor":"` +
+		noise(2, 60) + `"}`)
 	for _, encoding := range []string{"", "gzip", "zstd"} {
 		name := encoding
 		if name == "" {

@@ -322,12 +322,16 @@ var formSeeds = []string{
 	`{"data":{"items":[{"timestamp":1},2],"next":"a"},"metadata":{"next":"b","end":false,"organization":"o"}}`,
 	`{"data":{"items":[],"next":123456789012345678901}}`, `{"data":{"next":null,"items":[{}]},"data":null}`,
 	`{"a":{"b":{"c":"x"},"more":true},"items":[1,{"a":{"b":7}}],"more":true,"next":"n","metadata":{"end":false}}`,
-	`{"items":[{"a":{"b":"\u0041"}}],"more":false,"a":{"more":false,"b":null}}`, `{"items":[],"metadata":{"end":true},"next":false}`,
-	`{"m\u006fre":true,"items":[{"\u0061":{"b":"c","b":"d"}}]}`, `[{"id":1},{"id":"x","id2":2}]`, `[{"id":-0}]`, `[]`, ` [ null , {"id" : "\ud83d\ude00" } ] `, `[{"id":null}]`, `[[{"id":1}]]`,
-	`{"items":[{"a":[{"b":1}]}],"more":true}`, `{"items":[{"a":null}],"more":true}`, `{"metadata":[],"items":[],"next":"x"}`,
+	`{"items":[{"a":{"b":"\u0041"}}],"more":false,"a":{"more":false,"b":null}}`,
+	`{"items":[],"metadata":{"end":true},"next":false}`,
+	`{"m\u006fre":true,"items":[{"\u0061":{"b":"c","b":"d"}}]}`, `[{"id":1},{"id":"x","id2":2}]`, `[{"id":-0}]`, `[]`,
+	` [ null , {"id" : "\ud83d\ude00" } ] `, `[{"id":null}]`, `[[{"id":1}]]`,
+	`{"items":[{"a":[{"b":1}]}],"more":true}`, `{"items":[{"a":null}],"more":true}`,
+	`{"metadata":[],"items":[],"next":"x"}`,
 }
 
-var formPieces = []string{`"next":"x",`, `"items":[],`, `"data":{},`, `"data":{"items":[]},`, `"more":true,`, `"more":false,`, `"end":true,`, `"id":"y",`, `"id":5,`, `"a":{"b":"z"},`, `"b":1e3,`,
+var formPieces = []string{`"next":"x",`, `"items":[],`, `"data":{},`, `"data":{"items":[]},`, `"more":true,`,
+	`"more":false,`, `"end":true,`, `"id":"y",`, `"id":5,`, `"a":{"b":"z"},`, `"b":1e3,`,
 	`"metadata":{},`, `"metadata":null,`, `null`, `true`, `-0`, `12`, `"\ud800"`, `{}`, `[]`, `,`, `}`, `]`}
 
 // check compares a client and an oracle on one body.
@@ -426,7 +430,8 @@ func FuzzForms(f *testing.F) {
 // A next URL that is followed stays on the server and below the path, and has the same
 // cursor when it comes back.
 func FuzzNextURL(f *testing.F) {
-	for _, s := range []string{"?a=b", "/v1/x?y=%2e", "https://api.example/v1/a", "//api.example:443/v1", "../x", "/v1/%2e%2e/x", "https://evil.example/v1", "/v1/a;b/c?k3y=1&k=v", "/v1/k3y?s=t&x=k3y&s=u&=k3y", "?s=", "x/y?=&&;"} {
+	for _, s := range []string{"?a=b", "/v1/x?y=%2e", "https://api.example/v1/a", "//api.example:443/v1", "../x",
+		"/v1/%2e%2e/x", "https://evil.example/v1", "/v1/a;b/c?k3y=1&k=v", "/v1/k3y?s=t&x=k3y&s=u&=k3y", "?s=", "x/y?=&&;"} {
 		f.Add(s, "<"+s+`>; rel="next"`)
 	}
 	cfg := DefaultConfig()

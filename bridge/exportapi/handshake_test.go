@@ -49,7 +49,8 @@ func TestTLS(t *testing.T) {
 func TestCertificateRefused(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "stranger")
-	for name, vars := range map[string]map[string]string{"none": {}, "refused": {"EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}} {
+	for name, vars := range map[string]map[string]string{"none": {},
+		"refused": {"EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}} {
 		server, ca := listenTLS(t, answer(emptyPage),
 			&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()})
 		for _, tokens := range []bool{false, true} {
@@ -120,7 +121,8 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 		<-done
 	}), asks)
 	vars := map[string]string{
-		"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": ca + proxyCA, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key,
+		"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": ca + proxyCA, "EXPORT_TLS_CERT": cert,
+		"EXPORT_TLS_KEY": key,
 	}
 	for _, through := range []string{"proxy", "direct"} {
 		if through == "direct" {
@@ -153,10 +155,14 @@ func TestOtherScheme(t *testing.T) {
 	plain := listen(t, answer(emptyPage))
 	secure, _ := listenTLS(t, answer(emptyPage), nil)
 	for name, test := range map[string]struct{ url, hint string }{
-		"https to plain HTTP":      {strings.Replace(plain.URL, "http:", "https:", 1), "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL"},
-		"https to another server":  {"https://" + servers.Answering(t, servers.Say("-ERR unknown command")), "the server does not use TLS at this port"},
-		"http to TLS, answered":    {strings.Replace(secure.URL, "https:", "http:", 1), "; if the server requires TLS at this port, use https:// in EXPORT_URL"},
-		"http to TLS, with alerts": {"http://" + servers.Answering(t, servers.Say("\x15\x03\x01\x00\x02\x02\x16")), "the server uses TLS at this port: use https:// in EXPORT_URL"},
+		"https to plain HTTP": {strings.Replace(plain.URL, "http:", "https:", 1),
+			"the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL"},
+		"https to another server": {"https://" + servers.Answering(t, servers.Say("-ERR unknown command")),
+			"the server does not use TLS at this port"},
+		"http to TLS, answered": {strings.Replace(secure.URL, "https:", "http:", 1),
+			"; if the server requires TLS at this port, use https:// in EXPORT_URL"},
+		"http to TLS, with alerts": {"http://" + servers.Answering(t, servers.Say("\x15\x03\x01\x00\x02\x02\x16")),
+			"the server uses TLS at this port: use https:// in EXPORT_URL"},
 	} {
 		_, err := fetchAll(t, connect(t, config(t, map[string]string{"EXPORT_URL": test.url})), bridge.Position{})
 		if f := wantFault(t, err); !strings.Contains(f.Hint, test.hint) {

@@ -22,41 +22,60 @@ func TestHostilePages(t *testing.T) {
 		body string
 		want string // in the error
 	}{
-		"items twice":                  {nested, `{"data":{"items":[],"items":[{}]}}`, `member "/data/items" occurs twice (EXPORT_ITEMS_FIELD)`},
-		"the parent of items twice":    {nested, `{"data":{"items":[]},"data":{"items":[{}]}}`, `member "/data" occurs twice (EXPORT_ITEMS_FIELD)`},
-		"twice, one null":              {nested, `{"data":null,"data":{"items":[]}}`, `member "/data" occurs twice`},
-		"cursor twice":                 {nested, `{"data":{"items":[]},"meta":{"next":null,"n\u0065xt":"a"}}`, `member "/meta/next" occurs twice (EXPORT_CURSOR_FIELD)`},
-		"the parent of cursor twice":   {nested, `{"meta":{},"data":{"items":[]},"meta":{"next":"a"}}`, `member "/meta" occurs twice (EXPORT_CURSOR_FIELD)`},
-		"through an array":             {nested, `{"data":{"items":[]},"meta":[{"next":"a"}]}`, `member "/meta" is an array, not an object (EXPORT_CURSOR_FIELD)`},
-		"items through an array":       {nested, `{"data":[{"items":[]}]}`, `member "/data" is an array, not an object (EXPORT_ITEMS_FIELD)`},
-		"through a string":             {nested, `{"data":{"items":[]},"meta":"next"}`, `member "/meta" is a string, not an object (EXPORT_CURSOR_FIELD)`},
-		"no parent of items":           {nested, `{"items":[]}`, `it has no member "/data/items" (EXPORT_ITEMS_FIELD)`},
-		"an array":                     {nested, `[{"data":{"items":[]}}]`, `it is an array, not an object`},
-		"an object as root":            {root, `{"items":[]}`, `it is an object, not an array (EXPORT_ITEMS_FIELD)`},
-		"two roots":                    {root, `[][]`, "unexpected data after the array"},
-		"a fraction":                   {nested, `{"data":{"items":[]},"meta":{"next":1.0}}`, `a fraction or exponent`},
-		"an exponent":                  {nested, `{"data":{"items":[]},"meta":{"next":1e3}}`, `a fraction or exponent`},
-		"minus zero":                   {nested, `{"data":{"items":[]},"meta":{"next":-0}}`, `minus zero`},
-		"more, no cursor":              {more, `{"items":[],"meta":{"more":true}}`, `member "/meta/more" says that more results follow, but the page names no other cursor (EXPORT_MORE_FIELD)`},
-		"more, empty cursor":           {more, `{"items":[],"next":"","meta":{"more":true}}`, `names no other cursor (EXPORT_MORE_FIELD)`},
-		"more, the cursor sent":        {more, `{"items":[],"next":` + quote(testCursor) + `,"meta":{"more":true}}`, `names no other cursor`},
-		"more a string":                {more, `{"items":[],"next":"a","meta":{"more":"true"}}`, `member "/meta/more" is a string, not a boolean (EXPORT_MORE_FIELD)`},
-		"more twice":                   {more, `{"items":[],"next":"a","meta":{"more":true,"more":false}}`, `occurs twice (EXPORT_MORE_FIELD)`},
-		"last item without cursor":     {last, `{"items":[{"p":{"id":"a"}},{"p":{}}]}`, `the last item has no member "/p/id" (EXPORT_CURSOR_FIELD)`},
-		"last item, null on the way":   {last, `{"items":[{"p":null}]}`, `the last item has no`},
-		"last item, empty cursor":      {last, `{"items":[{"p":{"id":""}}]}`, `the last item has no`},
-		"last item no object":          {last, `{"items":[{"p":{"id":"a"}},7]}`, `is a number, not an object (EXPORT_CURSOR_FIELD)`},
-		"last item, cursor twice":      {last, `{"items":[{"p":{"id":"a","id":"b"}}]}`, `member "/p/id" occurs twice (EXPORT_CURSOR_FIELD)`},
-		"last item, parent twice":      {last, `{"items":[{"p":{"id":"a"},"p":{}}]}`, `member "/p" occurs twice`},
-		"last item, through an array":  {last, `{"items":[{"p":[{"id":"a"}]}]}`, `is an array, not an object`},
-		"last item, a boolean":         {last, `{"items":[{"p":{"id":true}}]}`, `is a boolean`},
-		"last item, half a character":  {last, `{"items":[{"p":{"id":"\ud800"}}]}`, `does not decode exactly`},
-		"next URL a number":            {next, `{"items":[],"next":7}`, `is a number, not a string or null (EXPORT_CURSOR_FIELD)`},
-		"next URL an object":           {next, `{"items":[],"next":{"href":"/events"}}`, `is an object, not a string or null`},
-		"next URL, half a character":   {next, `{"items":[],"next":"/events?a=\ud800"}`, `does not decode exactly`},
-		"more than one document":       {nested, `{"data":{"items":[]}}{"data":{"items":[]}}`, `unexpected data after the object`},
-		"items an object, nested":      {nested, `{"data":{"items":{}}}`, `member "/data/items" is an object, not an array`},
-		"a pointer that goes too deep": {nested, `{"data":{"items":[]},"meta":{"next":{"next":"a"}}}`, `member "/meta/next" is an object, not a string`},
+		"items twice": {nested, `{"data":{"items":[],"items":[{}]}}`,
+			`member "/data/items" occurs twice (EXPORT_ITEMS_FIELD)`},
+		"the parent of items twice": {nested, `{"data":{"items":[]},"data":{"items":[{}]}}`,
+			`member "/data" occurs twice (EXPORT_ITEMS_FIELD)`},
+		"twice, one null": {nested, `{"data":null,"data":{"items":[]}}`, `member "/data" occurs twice`},
+		"cursor twice": {nested, `{"data":{"items":[]},"meta":{"next":null,"n\u0065xt":"a"}}`,
+			`member "/meta/next" occurs twice (EXPORT_CURSOR_FIELD)`},
+		"the parent of cursor twice": {nested, `{"meta":{},"data":{"items":[]},"meta":{"next":"a"}}`,
+			`member "/meta" occurs twice (EXPORT_CURSOR_FIELD)`},
+		"through an array": {nested, `{"data":{"items":[]},"meta":[{"next":"a"}]}`,
+			`member "/meta" is an array, not an object (EXPORT_CURSOR_FIELD)`},
+		"items through an array": {nested, `{"data":[{"items":[]}]}`,
+			`member "/data" is an array, not an object (EXPORT_ITEMS_FIELD)`},
+		"through a string": {nested, `{"data":{"items":[]},"meta":"next"}`,
+			`member "/meta" is a string, not an object (EXPORT_CURSOR_FIELD)`},
+		"no parent of items": {nested, `{"items":[]}`, `it has no member "/data/items" (EXPORT_ITEMS_FIELD)`},
+		"an array":           {nested, `[{"data":{"items":[]}}]`, `it is an array, not an object`},
+		"an object as root":  {root, `{"items":[]}`, `it is an object, not an array (EXPORT_ITEMS_FIELD)`},
+		"two roots":          {root, `[][]`, "unexpected data after the array"},
+		"a fraction":         {nested, `{"data":{"items":[]},"meta":{"next":1.0}}`, `a fraction or exponent`},
+		"an exponent":        {nested, `{"data":{"items":[]},"meta":{"next":1e3}}`, `a fraction or exponent`},
+		"minus zero":         {nested, `{"data":{"items":[]},"meta":{"next":-0}}`, `minus zero`},
+		"more, no cursor": {more, `{"items":[],"meta":{"more":true}}`,
+			`member "/meta/more" says that more results follow, but the page names no other cursor (EXPORT_MORE_FIELD)`},
+		"more, empty cursor": {more, `{"items":[],"next":"","meta":{"more":true}}`,
+			`names no other cursor (EXPORT_MORE_FIELD)`},
+		"more, the cursor sent": {more, `{"items":[],"next":` + quote(testCursor) + `,"meta":{"more":true}}`,
+			`names no other cursor`},
+		"more a string": {more, `{"items":[],"next":"a","meta":{"more":"true"}}`,
+			`member "/meta/more" is a string, not a boolean (EXPORT_MORE_FIELD)`},
+		"more twice": {more, `{"items":[],"next":"a","meta":{"more":true,"more":false}}`,
+			`occurs twice (EXPORT_MORE_FIELD)`},
+		"last item without cursor": {last, `{"items":[{"p":{"id":"a"}},{"p":{}}]}`,
+			`the last item has no member "/p/id" (EXPORT_CURSOR_FIELD)`},
+		"last item, null on the way": {last, `{"items":[{"p":null}]}`, `the last item has no`},
+		"last item, empty cursor":    {last, `{"items":[{"p":{"id":""}}]}`, `the last item has no`},
+		"last item no object": {last, `{"items":[{"p":{"id":"a"}},7]}`,
+			`is a number, not an object (EXPORT_CURSOR_FIELD)`},
+		"last item, cursor twice": {last, `{"items":[{"p":{"id":"a","id":"b"}}]}`,
+			`member "/p/id" occurs twice (EXPORT_CURSOR_FIELD)`},
+		"last item, parent twice":     {last, `{"items":[{"p":{"id":"a"},"p":{}}]}`, `member "/p" occurs twice`},
+		"last item, through an array": {last, `{"items":[{"p":[{"id":"a"}]}]}`, `is an array, not an object`},
+		"last item, a boolean":        {last, `{"items":[{"p":{"id":true}}]}`, `is a boolean`},
+		"last item, half a character": {last, `{"items":[{"p":{"id":"\ud800"}}]}`, `does not decode exactly`},
+		"next URL a number": {next, `{"items":[],"next":7}`,
+			`is a number, not a string or null (EXPORT_CURSOR_FIELD)`},
+		"next URL an object": {next, `{"items":[],"next":{"href":"/events"}}`,
+			`is an object, not a string or null`},
+		"next URL, half a character": {next, `{"items":[],"next":"/events?a=\ud800"}`, `does not decode exactly`},
+		"more than one document": {nested, `{"data":{"items":[]}}{"data":{"items":[]}}`,
+			`unexpected data after the object`},
+		"items an object, nested": {nested, `{"data":{"items":{}}}`, `member "/data/items" is an object, not an array`},
+		"a pointer that goes too deep": {nested, `{"data":{"items":[]},"meta":{"next":{"next":"a"}}}`,
+			`member "/meta/next" is an object, not a string`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,7 +179,8 @@ func TestHostileNextURL(t *testing.T) {
 				}, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_KEY_QUERY": "api_key", "EXPORT_PARAMS": "tenant=t"})
 				host, _ := c.Endpoint()
 				// EXPORT_URL with a path: /v1.
-				cfg := config(t, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_KEY_QUERY": "api_key", "EXPORT_PARAMS": "tenant=t", "EXPORT_URL": "http://" + host + "/v1/"})
+				cfg := config(t, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_KEY_QUERY": "api_key",
+					"EXPORT_PARAMS": "tenant=t", "EXPORT_URL": "http://" + host + "/v1/"})
 				p, err := fetchAll(t, connect(t, cfg), bridge.Position{Cursor: "/v1/events?after=1"})
 				says, refused := strings.CutPrefix(want, "!")
 				switch {
@@ -191,8 +211,10 @@ func TestCursorIsChecked(t *testing.T) {
 		answer(`{"items":[],"nextCursor":null}`)(w, r)
 	}, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key"})
 	host, _ := c.Endpoint()
-	c = connect(t, config(t, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key", "EXPORT_URL": "http://" + host + "/v1"}))
-	for _, cursor := range []string{"x", "eyJ0", "http://evil.example/v1", "//evil.example/v1", "/v1/../x", "/v1/%2e%2e/x", "/v2", "/v1 x", "/v1\r\nA: b", `\v1`, "?a=b", "*", "/v1/..%20/x", "/v1/x#y", "/v1?a=b#c"} {
+	c = connect(t, config(t, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key",
+		"EXPORT_URL": "http://" + host + "/v1"}))
+	for _, cursor := range []string{"x", "eyJ0", "http://evil.example/v1", "//evil.example/v1", "/v1/../x",
+		"/v1/%2e%2e/x", "/v2", "/v1 x", "/v1\r\nA: b", `\v1`, "?a=b", "*", "/v1/..%20/x", "/v1/x#y", "/v1?a=b#c"} {
 		_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
 		if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig {
 			t.Errorf("%q: %v %q %v", cursor, f.Class, f.Reason, f)
@@ -216,17 +238,18 @@ func TestLinkHeaders(t *testing.T) {
 		links []string
 		want  string
 	}{
-		"none":                    {nil, none},
-		"another relation":        {[]string{`</a>; rel="prev"`}, none},
-		"one":                     {[]string{`</a>; rel="next"`}, "/a"},
-		"a token":                 {[]string{`</a>;rel=next`}, "/a"},
-		"upper case":              {[]string{`</a>;REL="NEXT"`}, "/a"},
-		"several values":          {[]string{`</a>; rel="prefetch  next last"`}, "/a"},
-		"not a part of a value":   {[]string{`</a>; rel="nextish x-next"`}, none},
-		"two headers":             {[]string{`</a>; rel="self"`, `</b>; rel="next"`}, "/b"},
-		"several links":           {[]string{`</a>; rel="self", </b>; rel="next" , </c>; rel=last`}, "/b"},
-		"quoted comma":            {[]string{`</a>; title="x, </evil>; rel=next"; rel="self", </b>; rel="next"`}, "/b"},
-		"quoted escapes":          {[]string{`</a>; title="\"; rel=next, </c>; rel=\"next"; rel=self,</b>;rel=n\ext;rel=next`}, none},
+		"none":                  {nil, none},
+		"another relation":      {[]string{`</a>; rel="prev"`}, none},
+		"one":                   {[]string{`</a>; rel="next"`}, "/a"},
+		"a token":               {[]string{`</a>;rel=next`}, "/a"},
+		"upper case":            {[]string{`</a>;REL="NEXT"`}, "/a"},
+		"several values":        {[]string{`</a>; rel="prefetch  next last"`}, "/a"},
+		"not a part of a value": {[]string{`</a>; rel="nextish x-next"`}, none},
+		"two headers":           {[]string{`</a>; rel="self"`, `</b>; rel="next"`}, "/b"},
+		"several links":         {[]string{`</a>; rel="self", </b>; rel="next" , </c>; rel=last`}, "/b"},
+		"quoted comma":          {[]string{`</a>; title="x, </evil>; rel=next"; rel="self", </b>; rel="next"`}, "/b"},
+		"quoted escapes": {[]string{
+			`</a>; title="\"; rel=next, </c>; rel=\"next"; rel=self,</b>;rel=n\ext;rel=next`}, none},
 		"escaped relation":        {[]string{`</a>; rel="n\ext"`}, "/a"},
 		"comma in the URL":        {[]string{`</a?x=1,2;3>; rel="next"`}, "/a?x=1,2;3"},
 		"empty elements":          {[]string{`, ,</a>; rel="next",,`}, "/a"},
@@ -275,8 +298,10 @@ func TestCursorHeaders(t *testing.T) {
 		values []string
 		want   string
 	}{
-		"none": {nil, ""}, "empty": {[]string{""}, ""}, "a value": {[]string{"a, b=\"c\";"}, "a, b=\"c\";"}, "the same twice": {[]string{"a", "a"}, "a"},
-		"two": {[]string{"a", "b"}, "!"}, "two, one empty": {[]string{"a", ""}, "!"}, "not UTF-8": {[]string{"a\xff"}, "!"},
+		"none": {nil, ""}, "empty": {[]string{""}, ""}, "a value": {[]string{"a, b=\"c\";"}, "a, b=\"c\";"},
+		"the same twice": {[]string{"a", "a"}, "a"},
+		"two":            {[]string{"a", "b"}, "!"}, "two, one empty": {[]string{"a", ""}, "!"},
+		"not UTF-8": {[]string{"a\xff"}, "!"},
 	} {
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["X-Next"] = tc.values

@@ -165,7 +165,8 @@ func TestDatesOfAllDays(t *testing.T) {
 
 // FuzzTime compares all formats with fractions and package time.
 func FuzzTime(f *testing.F) {
-	for _, seed := range []string{"1760000000123", "-1512085950.000216", "2026-11-22T10:57:00.123-03:00", "9999-12-31T23:59:59Z", "1e400", "0001-01-01 00:00:00z", "2026-11-22T10:57:00+0530"} {
+	for _, seed := range []string{"1760000000123", "-1512085950.000216", "2026-11-22T10:57:00.123-03:00",
+		"9999-12-31T23:59:59Z", "1e400", "0001-01-01 00:00:00z", "2026-11-22T10:57:00+0530"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) { compareTimes(t, text) })
@@ -180,7 +181,8 @@ func compareTimes(t *testing.T, text string) {
 		t.Fatal(err)
 	}
 	for _, raw := range []string{string(quoted), text} {
-		if raw == text && (jsontext.Value(raw).Kind() != '0' || !jsontext.Value(raw).IsValid() || strings.TrimSpace(raw) != raw) {
+		if raw == text && (jsontext.Value(raw).Kind() != '0' || !jsontext.Value(raw).IsValid() ||
+			strings.TrimSpace(raw) != raw) {
 			continue
 		}
 		for format := range timeFormats {
@@ -200,7 +202,8 @@ func compareTimes(t *testing.T, text string) {
 func TestMutatedTimes(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(14, 1))
-	seeds := []string{"1760000000123", "-1512085950.000216", "2026-11-22T10:57:00.123-03:00", "9999-12-31T23:59:59Z", "2024-02-29T00:00:00Z", "253402300799.9999"}
+	seeds := []string{"1760000000123", "-1512085950.000216", "2026-11-22T10:57:00.123-03:00", "9999-12-31T23:59:59Z",
+		"2024-02-29T00:00:00Z", "253402300799.9999"}
 	for range 30_000 {
 		text := []byte(seeds[random.IntN(len(seeds))])
 		for range random.IntN(4) {
@@ -224,7 +227,8 @@ func TestMutatedTimes(t *testing.T) {
 }
 
 func TestTimesAllocateNothing(t *testing.T) {
-	for format, raw := range map[string]string{"ms": `"1760000000123"`, "s": `1512085950.000216`, "us": `1760000000123456`, "rfc3339": `"2026-11-22T10:57:00.123\u002b00:00"`} {
+	for format, raw := range map[string]string{"ms": `"1760000000123"`, "s": `1512085950.000216`,
+		"us": `1760000000123456`, "rfc3339": `"2026-11-22T10:57:00.123\u002b00:00"`} {
 		var s scan.Scanner
 		s.Reset([]byte(raw))
 		v, _, _ := s.Read(0)

@@ -34,7 +34,8 @@ func config(t testing.TB, vars map[string]string) exportapi.Config {
 	all := map[string]string{"EXPORT_API_KEY": testKey, "EXPORT_URL": "http://127.0.0.1:1"}
 	maps.Copy(all, vars)
 	cfg := exportapi.DefaultConfig()
-	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &cfg, DefaultOverwrite: true, Lookuper: envconfig.MapLookuper(all)})
+	err := envconfig.ProcessWith(context.Background(),
+		&envconfig.Config{Target: &cfg, DefaultOverwrite: true, Lookuper: envconfig.MapLookuper(all)})
 	if err != nil {
 		t.Fatalf("read configuration: %v", err)
 	}
@@ -120,7 +121,8 @@ func wantFault(t testing.TB, err error) *bridge.Fault {
 	if strings.ContainsAny(f.Error()+f.Hint, "\r\n\t\x00\x1b") {
 		t.Errorf("control characters in %q", f.Error())
 	}
-	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "persists") && !strings.Contains(f.Hint, "delay") && f.HintCode == "" || strings.HasPrefix(f.Hint, "retrying") {
+	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "persists") &&
+		!strings.Contains(f.Hint, "delay") && f.HintCode == "" || strings.HasPrefix(f.Hint, "retrying") {
 		t.Errorf("fault without code or useful hint: %q %q %q", f.Code, f.Hint, f.HintCode)
 	}
 	if (f.Class == bridge.Permanent || f.Class == bridge.Malformed || f.Class == bridge.BadCursor) == (f.Reason == "") {

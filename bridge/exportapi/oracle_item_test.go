@@ -36,8 +36,9 @@ func newOracleItem(cfg *Config, preset resource) oracleItem {
 		return slices.DeleteFunc(slices.Clone(set), func(pointer string) bool { return pointer == "none" })
 	}
 	o := oracleItem{
-		ids: all(cfg.ItemID, preset.ids), types: all(cfg.ItemType, preset.types), subjects: all(cfg.ItemSubject, preset.subjects),
-		key: cfg.keyPointer(), format: cfg.ItemTimeFormat,
+		ids: all(cfg.ItemID, preset.ids), types: all(cfg.ItemType, preset.types),
+		subjects: all(cfg.ItemSubject, preset.subjects),
+		key:      cfg.keyPointer(), format: cfg.ItemTimeFormat,
 	}
 	if cfg.ItemTimeFormat != "none" {
 		o.times = all(cfg.ItemTime, preset.times)
@@ -60,7 +61,8 @@ func (o *oracleItem) at(item []byte, pointer string) oracleValue {
 	}
 	leads := func(other string) bool { return strings.HasPrefix(other, pointer+"/") }
 	switch kind := jsontext.Value(item).Kind(); {
-	case (kind == '{' || kind == '[') && slices.ContainsFunc(slices.Concat(o.ids, o.types, o.subjects, o.times, []string{o.key}), leads):
+	case (kind == '{' || kind == '[') &&
+		slices.ContainsFunc(slices.Concat(o.ids, o.types, o.subjects, o.times, []string{o.key}), leads):
 		return nil
 	case o.bad(item):
 		return oracleValue("[]")
@@ -122,7 +124,8 @@ func (o *oracleItem) fill(e *bridge.Event, item []byte) {
 
 var (
 	oracleNumber = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]+)?$`)
-	oracleDate   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:([Zz])|([+-](?:[01]\d|2[0-3])):?([0-5]\d))$`)
+	oracleDate   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ` +
+		`](\d\d:\d\d:\d\d(?:\.\d+)?)(?:([Zz])|([+-](?:[01]\d|2[0-3])):?([0-5]\d))$`)
 )
 
 // oracleTime reads a time by fractions and package time.
@@ -168,7 +171,8 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 		return 0, false
 	}
 	exact, _ := new(big.Rat).SetString(text)
-	exact.Mul(exact, map[string]*big.Rat{"": big.NewRat(1, 1), "ms": big.NewRat(1, 1), "s": big.NewRat(1000, 1), "us": big.NewRat(1, 1000)}[format])
+	exact.Mul(exact, map[string]*big.Rat{"": big.NewRat(1, 1), "ms": big.NewRat(1, 1), "s": big.NewRat(1000, 1),
+		"us": big.NewRat(1, 1000)}[format])
 	whole := new(big.Int).Div(exact.Num(), exact.Denom()) // Euclidean: rounds down
 	if y := time.UnixMilli(whole.Int64()).UTC().Year(); !whole.IsInt64() || y < 1 || y > 9999 {
 		return 0, false

@@ -74,7 +74,8 @@ type span struct {
 // outside reports whether a mark before a position lies in no item.
 func (o *oracle) outside(before int) bool {
 	return slices.ContainsFunc(o.marks, func(mark int) bool {
-		return mark < before && !slices.ContainsFunc(o.spans, func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
+		return mark < before && !slices.ContainsFunc(o.spans,
+			func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
 	})
 }
 

@@ -335,7 +335,8 @@ func oracleIdentity(metadata []byte) (id bridge.SourceIdentity, err error) {
 		}
 		return ""
 	}
-	return bridge.SourceIdentity{Organization: text("organization"), Workspace: text("workspace"), Application: text("application")}, nil
+	return bridge.SourceIdentity{Organization: text("organization"), Workspace: text("workspace"),
+		Application: text("application")}, nil
 }
 
 // oracleNameIs reports whether a JSON string is the name once it is decoded.

@@ -35,7 +35,8 @@ func simulatorPage(t testing.TB, schema exportsim.Schema, path string, n int) []
 
 // textPage returns a page of n items that are mostly the text.
 func textPage(n int, text string) []byte {
-	item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-4a1b2c3d4e5f","userId":"user-12345","timestamp":1760000000000,"payload":{"type":"pageOpened","title":"%s","tags":["%[1]s","%[1]s"],"text":"%s"}}`,
+	item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-4a1b2c3d4e5f","userId":"user-12345",`+
+		`"timestamp":1760000000000,"payload":{"type":"pageOpened","title":"%s","tags":["%[1]s","%[1]s"],"text":"%s"}}`,
 		text, strings.Repeat(text, 5))
 	return []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `],"nextCursor":null}`)
 }
@@ -64,12 +65,14 @@ type benchmarkPage struct {
 
 // mapped has the pointers into the items of mappedPage.
 var mapped = ItemMapping{
-	ItemID: []string{"/uuid", "/eventId"}, ItemTime: []string{"/meta/published"}, ItemTimeFormat: "rfc3339", ItemType: []string{"/payload/type"}, ItemSubject: []string{"/userId"},
+	ItemID: []string{"/uuid", "/eventId"}, ItemTime: []string{"/meta/published"}, ItemTimeFormat: "rfc3339",
+	ItemType: []string{"/payload/type"}, ItemSubject: []string{"/userId"},
 }
 
 // mappedPage is somePage inside an object, with times as text.
 func mappedPage(n, size int) []byte {
-	body := regexp.MustCompile(`"timestamp":\d+,`).ReplaceAll(somePage(n, size), []byte(`"meta":{"published":"2026-11-22T10:57:00.123Z"},`))
+	body := regexp.MustCompile(`"timestamp":\d+,`).ReplaceAll(somePage(n, size),
+		[]byte(`"meta":{"published":"2026-11-22T10:57:00.123Z"},`))
 	return bytes.ReplaceAll(body, []byte(`"eventId"`), []byte(`"uuid"`))
 }
 

@@ -39,7 +39,8 @@ func TestSharedBySettings(t *testing.T) {
 		cfg := base
 		tc.change(&cfg)
 		others := [3]bool{
-			connections(&cfg) != connections(&base), shared.decodersOf(cfg.mapping()) != decoders, limitKey(&cfg) != limitKey(&base),
+			connections(&cfg) != connections(&base), shared.decodersOf(cfg.mapping()) != decoders,
+			limitKey(&cfg) != limitKey(&base),
 		}
 		if want := [3]bool{tc.connections, tc.decoders, tc.limits}; others != want {
 			t.Errorf("another %s: other connections, decoders, limits: %v, want %v", name, others, want)
@@ -52,7 +53,8 @@ func TestTenantsWithoutKey(t *testing.T) {
 	t.Parallel()
 	keys := make(map[string]string)
 	for name, tenant := range map[string]Config{
-		"a URL": {URL: "https://x"}, "another": {URL: "https://y"}, "a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}},
+		"a URL": {URL: "https://x"}, "another": {URL: "https://y"},
+		"a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}},
 		"headers":       {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: a"}},
 		"other headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: b"}},
 		"parameters":    {URL: "https://x", RequestMapping: RequestMapping{Params: "a=b"}},

@@ -69,7 +69,8 @@ func TestSharedConnections(t *testing.T) {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	var shared exportapi.Shared
 	client := func(ca, path, key string) *exportapi.Client {
-		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_PATH": path, "EXPORT_API_KEY": key})
+		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_PATH": path,
+			"EXPORT_API_KEY": key})
 		cfg.Shared = &shared
 		c, err := exportapi.New(cfg)
 		if err != nil {

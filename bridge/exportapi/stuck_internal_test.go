@@ -37,7 +37,8 @@ func TestPageThatFailsForLong(t *testing.T) {
 			}
 			defer c.Close()
 			c.http.RegisterProtocol("test", roundTrip(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<p>")), Request: r}, nil
+				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}},
+					Body: io.NopCloser(strings.NewReader("<p>")), Request: r}, nil
 			}))
 			c.faults.urls.first.Scheme, c.faults.urls.first.Host = "test", "api.example" // all requests use this URL
 			fetch := func() *bridge.Fault {

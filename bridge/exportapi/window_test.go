@@ -89,7 +89,8 @@ func TestNeighbouringWindows(t *testing.T) {
 	t.Parallel()
 	const t0 = 1_700_000_000_000
 	var times []int64
-	for _, offset := range []int64{-1000, -1, 0, 0, 1, 400, 499, 500, 500, 500, 501, 999, 1000, 1000, 1499, 1500, 1500, 1501, 1999, 2000, 2000, 2001, 2999, 3000, 3500} {
+	for _, offset := range []int64{-1000, -1, 0, 0, 1, 400, 499, 500, 500, 500, 501, 999, 1000, 1000, 1499, 1500, 1500,
+		1501, 1999, 2000, 2000, 2001, 2999, 3000, 3500} {
 		times = append(times, t0+offset)
 	}
 	edges := []int64{t0, t0 + 500, t0 + 1000, t0 + 1500, t0 + 1501, t0 + 2000}
@@ -100,49 +101,51 @@ func TestNeighbouringWindows(t *testing.T) {
 					continue // the API differs from its setting
 				}
 				for cut := -1; cut < 8; cut++ {
-					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut), func(t *testing.T) {
-						t.Parallel()
-						api := &windowAPI{format: format, inclusive: inclusive, coarse: coarse, times: times, cut: cut}
-						server := listen(t, api)
-						cfg := config(t, map[string]string{
-							"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "2", "EXPORT_TIME_FORMAT": format, "EXPORT_END_INCLUSIVE": strconv.FormatBool(inclusive),
-							"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to",
+					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut),
+						func(t *testing.T) {
+							t.Parallel()
+							api := &windowAPI{format: format, inclusive: inclusive, coarse: coarse, times: times, cut: cut}
+							server := listen(t, api)
+							cfg := config(t, map[string]string{
+								"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "2", "EXPORT_TIME_FORMAT": format,
+								"EXPORT_END_INCLUSIVE": strconv.FormatBool(inclusive),
+								"EXPORT_START_PARAM":   "from", "EXPORT_END_PARAM": "to",
+							})
+							var got []string
+							for i, from := range edges[:len(edges)-1] {
+								to := newServers(t)
+								origin := bridge.Origin{Start: from, End: edges[i+1]}
+								plain := func(s bridge.Source) bridge.Source { return s }
+								if err := runForm(t, cfg, origin, to, plain); err != nil { // cut off: a new process resumes
+									if err := runForm(t, cfg, origin, to, plain); err != nil {
+										t.Fatal(err)
+									}
+								}
+								for _, r := range to.topic.Records() {
+									var item struct{ Timestamp int64 }
+									if err := json.Unmarshal(r.Value, &item); err != nil {
+										t.Fatal(err)
+									}
+									if item.Timestamp < from || item.Timestamp >= edges[i+1] {
+										t.Errorf("window %d to %d has %s", from-t0, edges[i+1]-t0, r.Value)
+									}
+									got = append(got, string(r.Value))
+								}
+								c := to.store.Checkpoint()
+								if c.Events != int64(len(to.topic.Records())) || !c.Drained {
+									t.Errorf("window %d: %d events counted of %d, drained %t", i, c.Events, len(to.topic.Records()), c.Drained)
+								}
+							}
+							var want []string
+							for i, at := range times {
+								if at >= edges[0] && at < edges[len(edges)-1] {
+									want = append(want, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, at))
+								}
+							}
+							if !slices.Equal(got, want) {
+								t.Errorf("got %v\nwant %v", got, want)
+							}
 						})
-						var got []string
-						for i, from := range edges[:len(edges)-1] {
-							to := newServers(t)
-							origin := bridge.Origin{Start: from, End: edges[i+1]}
-							plain := func(s bridge.Source) bridge.Source { return s }
-							if err := runForm(t, cfg, origin, to, plain); err != nil { // cut off: a new process resumes
-								if err := runForm(t, cfg, origin, to, plain); err != nil {
-									t.Fatal(err)
-								}
-							}
-							for _, r := range to.topic.Records() {
-								var item struct{ Timestamp int64 }
-								if err := json.Unmarshal(r.Value, &item); err != nil {
-									t.Fatal(err)
-								}
-								if item.Timestamp < from || item.Timestamp >= edges[i+1] {
-									t.Errorf("window %d to %d has %s", from-t0, edges[i+1]-t0, r.Value)
-								}
-								got = append(got, string(r.Value))
-							}
-							c := to.store.Checkpoint()
-							if c.Events != int64(len(to.topic.Records())) || !c.Drained {
-								t.Errorf("window %d: %d events counted of %d, drained %t", i, c.Events, len(to.topic.Records()), c.Drained)
-							}
-						}
-						var want []string
-						for i, at := range times {
-							if at >= edges[0] && at < edges[len(edges)-1] {
-								want = append(want, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, at))
-							}
-						}
-						if !slices.Equal(got, want) {
-							t.Errorf("got %v\nwant %v", got, want)
-						}
-					})
 				}
 			}
 		}
@@ -159,10 +162,14 @@ func TestUnboundedAPI(t *testing.T) {
 		at   bridge.Position
 		want string // a part of the error, empty for none
 	}{
-		"end":                {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
-		"end, at a cursor":   {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Cursor: "c", Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
-		"start":              {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{Start: 1}, "EXPORT_START_PARAM=none"},
-		"earliest":           {map[string]string{"EXPORT_START_PARAM": "none", "EXPORT_END_PARAM": "none"}, bridge.Position{}, ""},
+		"end": {map[string]string{"EXPORT_END_PARAM": "none"},
+			bridge.Position{Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
+		"end, at a cursor": {map[string]string{"EXPORT_END_PARAM": "none"},
+			bridge.Position{Cursor: "c", Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
+		"start": {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{Start: 1},
+			"EXPORT_START_PARAM=none"},
+		"earliest": {map[string]string{"EXPORT_START_PARAM": "none", "EXPORT_END_PARAM": "none"},
+			bridge.Position{}, ""},
 		"start behind it":    {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{Cursor: "c", Start: 1}, ""},
 		"start, but no end":  {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Start: 1}, ""},
 		"window to earliest": {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{End: 2, Window: true}, ""},
@@ -175,7 +182,8 @@ func TestUnboundedAPI(t *testing.T) {
 			if err != nil || asked != 1 {
 				t.Errorf("%s: %v, %d requests", name, err, asked)
 			}
-		} else if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), tc.want) || asked != 0 {
+		} else if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+			!strings.Contains(f.Error(), tc.want) || asked != 0 {
 			t.Errorf("%s: got %v %q %v, %d requests", name, f.Class, f.Reason, f, asked)
 		}
 		if _, err := (exportapi.Inspector{Client: c}).Check(t.Context(), false); err != nil {
@@ -230,7 +238,8 @@ func TestRangeTooLong(t *testing.T) {
 	cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 100, 1<<20, time.Minute
 	_, err := windows.NewRange(c, cfg).Fetch(t.Context(), at)
 	f := wantFault(t, err)
-	if f.Class != bridge.Permanent || !strings.HasPrefix(f.Hint, "lower EXPORT_MAX_WINDOW") || !strings.Contains(f.Hint, "EXPORT_PARAMS") {
+	if f.Class != bridge.Permanent || !strings.HasPrefix(f.Hint, "lower EXPORT_MAX_WINDOW") ||
+		!strings.Contains(f.Hint, "EXPORT_PARAMS") {
 		t.Errorf("%v, hint %q; want one that names EXPORT_MAX_WINDOW first", f, f.Hint)
 	}
 	cfg.MaxWindow = 20 * time.Minute

@@ -87,7 +87,8 @@ func TestUndatedAtBoundary(t *testing.T) {
 // readWindows reads two adjacent windows. A window that stops must return the reason.
 func readWindows(t *testing.T, c *exportapi.Client, from, between, to int64) (items []string, stopped bool) {
 	t.Helper()
-	for _, at := range []bridge.Position{{Start: from, End: between, Window: true}, {Start: between, End: to, Window: true}} {
+	for _, at := range []bridge.Position{{Start: from, End: between, Window: true},
+		{Start: between, End: to, Window: true}} {
 		p, err := fetchAll(t, c, at)
 		if err != nil {
 			f := wantFault(t, err)

@@ -41,14 +41,17 @@ func TestShareOfKey(t *testing.T) {
 		streams []int // the expected requests in a minute, within 2
 		beside  int   // the same for all jobs together
 	}{
-		"a stream":                   {limits: []rate.Limit{perSecond}, streams: []int{60}},
-		"two streams":                {limits: []rate.Limit{perSecond, perSecond}, streams: []int{30, 30}},
-		"a stream and a job":         {limits: []rate.Limit{perSecond}, jobs: 1, streams: []int{30}, beside: 30},
-		"a stream and four jobs":     {limits: []rate.Limit{perSecond}, jobs: 4, streams: []int{30}, beside: 30},
-		"a slow stream and a job":    {limits: []rate.Limit{perSecond / 10, perSecond}, jobs: 2, streams: []int{6, 25}, beside: 30},
-		"two limits":                 {limits: []rate.Limit{perSecond / 10, perSecond}, streams: []int{6, 54}},
-		"a limit that comes later":   {limits: []rate.Limit{perSecond, 2 * perSecond}, jobs: 3, streams: []int{30, 30}, beside: 60},
-		"the higher one comes first": {limits: []rate.Limit{2 * perSecond, perSecond}, jobs: 3, streams: []int{30, 30}, beside: 60},
+		"a stream":               {limits: []rate.Limit{perSecond}, streams: []int{60}},
+		"two streams":            {limits: []rate.Limit{perSecond, perSecond}, streams: []int{30, 30}},
+		"a stream and a job":     {limits: []rate.Limit{perSecond}, jobs: 1, streams: []int{30}, beside: 30},
+		"a stream and four jobs": {limits: []rate.Limit{perSecond}, jobs: 4, streams: []int{30}, beside: 30},
+		"a slow stream and a job": {limits: []rate.Limit{perSecond / 10, perSecond}, jobs: 2, streams: []int{6, 25},
+			beside: 30},
+		"two limits": {limits: []rate.Limit{perSecond / 10, perSecond}, streams: []int{6, 54}},
+		"a limit that comes later": {limits: []rate.Limit{perSecond, 2 * perSecond}, jobs: 3, streams: []int{30, 30},
+			beside: 60},
+		"the higher one comes first": {limits: []rate.Limit{2 * perSecond, perSecond}, jobs: 3, streams: []int{30, 30},
+			beside: 60},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var l Limits
@@ -109,7 +112,8 @@ func TestHeld(t *testing.T) {
 		a.Hold(time.Minute)
 		a.Hold(time.Second) // must not shorten the delay
 		for who, fault := range map[string]*bridge.Fault{"the job that waits": <-waiting, "the stream": a.Wait(t.Context())} {
-			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second || fault.RetryAfter > 50*time.Second || !fault.Unsent {
+			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second ||
+				fault.RetryAfter > 50*time.Second || !fault.Unsent {
 				t.Errorf("%s: %+v", who, fault)
 			}
 		}

@@ -22,8 +22,10 @@ func TestTailCursor(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		"", "}", `"}`, `{"items":[],"nextCursor":"\\"x"}`, `{"items":[],"nextCursor":17}`, `{"items":[],"nextCursor":"a\ud800"}`, "{\"items\":[],\"nextCursor\":\"\xff\"}",
-		`{"items":[],"nextcursor":"abc"}`, `{"items":[],"x":"nextCursor"}`, `{"nextCursor":"abc","items":[]}`, `["nextCursor":"abc"]`,
+		"", "}", `"}`, `{"items":[],"nextCursor":"\\"x"}`, `{"items":[],"nextCursor":17}`,
+		`{"items":[],"nextCursor":"a\ud800"}`, "{\"items\":[],\"nextCursor\":\"\xff\"}",
+		`{"items":[],"nextcursor":"abc"}`, `{"items":[],"x":"nextCursor"}`, `{"nextCursor":"abc","items":[]}`,
+		`["nextCursor":"abc"]`,
 		`{"items":[],"nextCursor":"abc"}}`, `{"items":[],"nextCursor" "abc"}`, `{"items":[] "nextCursor":"abc"}`,
 	} {
 		if got, ok := TailCursor([]byte(body), "nextCursor", nil); ok {

@@ -104,7 +104,8 @@ func TestOrderOfTheSlightlyUnordered(t *testing.T) {
 			}
 		}
 		if false10 > tries/500 || false200 > tries/200 || missed > tries/10 {
-			t.Errorf("steps of %d ms: of %d, %d first tens and %d lists were refused, %d backward ones accepted", step, tries, false10, false200, missed)
+			t.Errorf("steps of %d ms: of %d, %d first tens and %d lists were refused, %d backward ones accepted", step, tries,
+				false10, false200, missed)
 		}
 	}
 }
