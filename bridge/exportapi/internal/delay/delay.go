@@ -2,7 +2,10 @@
 package delay
 
 import (
+	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -28,12 +31,9 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if value == "" {
 		return 0
 	}
-	if whole, part, fraction := strings.Cut(value, "."); strings.Trim(whole+part, "0123456789") == "" && whole+part != "" {
-		wait := seconds(whole)
-		if fraction && strings.Trim(part, "0") != "" {
-			wait = min(wait+time.Second, Max)
-		}
-		return wait
+	seconds, err := strconv.ParseFloat(value, 64)
+	if strings.Trim(value, "0123456789.") == "" && !errors.Is(err, strconv.ErrSyntax) { // too large a number is infinite
+		return time.Duration(min(math.Ceil(seconds), Max.Seconds())) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
@@ -43,18 +43,6 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		now = date
 	}
 	return min(max(at.Sub(now), 0), Max)
-}
-
-// seconds parses digits, limited to Max.
-func seconds(digits string) time.Duration {
-	var wait time.Duration
-	for _, d := range []byte(digits) {
-		wait = wait*10 + time.Duration(d-'0')*time.Second
-		if wait >= Max {
-			return Max
-		}
-	}
-	return wait
 }
 
 // ServerTime returns the response's Date header, or the zero time.
