@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
 )
 
@@ -69,36 +70,13 @@ func (r *pageReader) elsewhere(object map[string]any) string {
 		if strings.EqualFold(name, r.cfg.ItemsField) {
 			return "/" + name
 		}
-		if at := listIn(object[name], 1); name != r.cfg.metadata() && at != none {
-			return "/" + name + at
+	}
+	for _, list := range nextlink.Find(object, nil).Lists {
+		if !strings.HasPrefix(list+"/", "/"+r.cfg.metadata()+"/") {
+			return list
 		}
 	}
 	return ""
-}
-
-// maxListDepth is the greatest depth at which a list is searched.
-const maxListDepth = 4
-
-// listIn returns the pointer to a list of objects inside a value, or none.
-func listIn(v any, depth int) string {
-	switch v := v.(type) {
-	case []any:
-		if len(v) > 0 {
-			if _, ok := v[0].(map[string]any); ok {
-				return ""
-			}
-		}
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if depth == maxListDepth {
-				break
-			}
-			if at := listIn(v[name], depth+1); at != none {
-				return "/" + name + at
-			}
-		}
-	}
-	return none
 }
 
 // inPage returns the fault of an error that the API sends with status 200.
