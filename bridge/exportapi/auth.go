@@ -185,7 +185,8 @@ func (c *credentials) key() string {
 func (c *credentials) prefixed() string {
 	prefix := strings.TrimRight(c.cfg.KeyPrefix, " ")
 	key := c.secret.Reveal()
-	if prefix == "" && c.cfg.authHeader() == "Authorization" && !strings.Contains(key, " ") { // a key with a space has its own prefix
+	// A key with a space has a prefix of its own.
+	if prefix == "" && c.cfg.authHeader() == "Authorization" && !strings.Contains(key, " ") {
 		prefix = "Bearer"
 	}
 	if prefix == "" || prefix == none {

@@ -110,8 +110,9 @@ func (c *Config) Refuse(at bridge.Position) error {
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
 	case at.Window && !c.AnyOrder && c.widens() && c.pointersOf(c.Resource).timeOptional:
-		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, " +
-			"EXPORT_TIME_FORMAT in whole seconds), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
+		return errors.New("the API lists events at the bound of two ranges in both (EXPORT_END_INCLUSIVE, " +
+			"EXPORT_TIME_FORMAT in whole seconds), and events may have no time (EXPORT_ITEM_TIME) by which to drop one, " +
+			"so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated
 	for _, p := range static {
@@ -327,7 +328,9 @@ var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "
 
 // headers parses EXPORT_HEADERS. Its errors quote no values.
 func (r *RequestMapping) headers() (headers []param, err error) {
-	for i, line := range nonEmpty(strings.FieldsFunc(r.Headers.Reveal(), func(r rune) bool { return r == '\n' || r == '\r' })) {
+	lines := strings.FieldsFunc(r.Headers.Reveal(), func(r rune) bool { return r == '\n' || r == '\r' })
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.TrimSpace(line) == "" })
+	for i, line := range lines {
 		name, value, found := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
@@ -341,8 +344,4 @@ func (r *RequestMapping) headers() (headers []param, err error) {
 		headers = append(headers, param{name, value})
 	}
 	return headers, nil
-}
-
-func nonEmpty(texts []string) []string {
-	return slices.DeleteFunc(texts, func(text string) bool { return strings.TrimSpace(text) == "" })
 }
