@@ -79,13 +79,6 @@ func (q *query) readNumber(pages bool) error {
 	return nil
 }
 
-// tellTime sets the Date of a response if Config has a Clock.
-func (h *Handler) tellTime(header http.Header) {
-	if h.config.Clock != nil {
-		header.Set("Date", h.pages.world.clock().UTC().Format(http.TimeFormat))
-	}
-}
-
 func (c *Config) clock() func() time.Time {
 	if c.Clock == nil {
 		return time.Now

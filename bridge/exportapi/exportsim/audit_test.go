@@ -217,7 +217,7 @@ func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time
 	return pages
 }
 
-// An event is listed between its time and the lag later. The Date is the time of the list.
+// An event is listed at its time, or later by at most the lag. The Date is the time of the list.
 func TestAuditLag(t *testing.T) {
 	t.Parallel()
 	const lag, n = 3 * time.Second, 4000

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,7 +21,7 @@ type pages struct {
 	metadata  []byte
 	cursors   cursors
 	stock     growth
-	ahead     prerendered
+	ahead     sync.Map // a readyPage by its span: full pages that were rendered ahead and never change
 	nonce     atomic.Int64
 }
 

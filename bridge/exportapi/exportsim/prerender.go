@@ -1,17 +1,6 @@
 package exportsim
 
-import (
-	"sync"
-
-	"github.com/klauspost/compress/gzip"
-)
-
-// prerendered are full pages of the whole export that were rendered ahead. A full page
-// never changes.
-type prerendered struct {
-	mu    sync.RWMutex
-	pages map[span]readyPage // guarded by mu
-}
+import "github.com/klauspost/compress/gzip"
 
 // span is the place of a page of events.
 type span struct{ from, size int }
@@ -30,23 +19,11 @@ func (p *pages) ready(q query) (readyPage, bool) {
 	if e := p.extent(q, p.stock.now()); e.high-e.low < q.size {
 		return readyPage{}, false
 	}
-	return p.ahead.get(span{q.from, q.size})
-}
-
-func (p *prerendered) get(at span) (readyPage, bool) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	page, ok := p.pages[at]
-	return page, ok
-}
-
-func (p *prerendered) put(at span, page readyPage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pages == nil {
-		p.pages = make(map[span]readyPage)
+	page, ok := p.ahead.Load(span{q.from, q.size})
+	if !ok {
+		return readyPage{}, false
 	}
-	p.pages[at] = page
+	return page.(readyPage), true
 }
 
 // Prerender renders full pages of events ahead, from the first one on, and compresses them,
@@ -82,7 +59,7 @@ func (h *Handler) Prerender(size, limit int) int {
 		if used > limit {
 			return n
 		}
-		h.pages.ahead.put(span{from, size}, page)
+		h.pages.ahead.Store(span{from, size}, page)
 		n++
 	}
 }

@@ -182,7 +182,7 @@ func single(values url.Values, name string) (string, error) {
 	return values.Get(name), nil
 }
 
-// integer returns a parameter, or 0 if it is absent.
+// integer returns the value of a parameter, or 0 if the parameter is absent.
 func integer(values url.Values, name string) (int64, error) {
 	text, err := single(values, name)
 	if err != nil || !values.Has(name) {

@@ -24,7 +24,9 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	header := w.Header()
 	maps.Copy(header, a.header)
 	h.tellLimit(header)
-	h.tellTime(header)
+	if h.config.Clock != nil {
+		header.Set("Date", h.config.Clock().UTC().Format(http.TimeFormat))
+	}
 	body := a.body
 	if a.status == http.StatusOK && len(h.compressor.offered) > 0 {
 		header.Set("Vary", "Accept-Encoding")
