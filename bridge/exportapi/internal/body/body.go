@@ -23,7 +23,8 @@ const AcceptEncoding = "zstd, gzip"
 const (
 	// maxWindow is the largest zstd window that RFC 9659 allows over HTTP.
 	maxWindow = 8 << 20
-	// drainLimit is the most that is read of a rest, in bytes, to reuse its connection.
+	// drainLimit is how much of the rest of a body is read, in bytes, to reuse the
+	// connection.
 	drainLimit = 64 << 10
 )
 
@@ -40,7 +41,7 @@ var (
 type Reader struct {
 	wire     wire
 	encoding string
-	plain    io.Reader // what decompresses wire; nil before the first read
+	plain    io.Reader // decompresses wire; nil before the first read
 	gzip     *unzipper // in use, or nil
 	zstd     *zstd.Decoder
 }

@@ -22,17 +22,18 @@ func Of(resp *http.Response) time.Duration {
 	return Quota(resp.Header, now)
 }
 
-// RetryAfter parses a Retry-After header, which has seconds, rounded up, or a date. It
-// compares the date with the response's own Date, so that clock errors cancel out, or
-// without one with now. It returns 0 if the header is absent or unreadable, or the date has
-// passed.
+// RetryAfter parses a Retry-After header, which has seconds or a date. Seconds are rounded
+// up. A date is compared with the response's own Date, so that clock errors cancel out; now
+// replaces a missing Date. RetryAfter returns 0 if the header is absent or unreadable, or
+// the date has passed.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.Trim(h.Get("Retry-After"), " \t")
 	if value == "" {
 		return 0
 	}
 	seconds, err := strconv.ParseFloat(value, 64)
-	if strings.Trim(value, "0123456789.") == "" && !errors.Is(err, strconv.ErrSyntax) { // too large a number is infinite
+	// ParseFloat makes a number infinite that is too large.
+	if strings.Trim(value, "0123456789.") == "" && !errors.Is(err, strconv.ErrSyntax) {
 		return time.Duration(min(math.Ceil(seconds), Max.Seconds())) * time.Second
 	}
 	at, err := http.ParseTime(value)

@@ -15,8 +15,8 @@ var quotaHeaders = [...]string{"X-Ratelimit-", "X-Rate-Limit-", "Ratelimit-"}
 // quota holds the three values as the API wrote them.
 type quota struct{ limit, left, reset string }
 
-// Quota returns how long an API that counts requests accepts none; 0 if requests are left
-// or the headers do not say. now is used if the response has no Date.
+// Quota returns how long to wait until the API accepts requests again; 0 if some are left,
+// or if the headers do not say. now replaces a missing Date.
 func Quota(h http.Header, now time.Time) time.Duration {
 	if date := ServerTime(h); !date.IsZero() {
 		now = date
@@ -56,10 +56,10 @@ func fieldWait(line string, now time.Time) time.Duration {
 }
 
 // wait returns the time until the reset if no request is left. Services write the reset as
-// seconds from now, or as seconds or milliseconds since the epoch. A limit of 0 or less
-// means no limit, and so do fewer than 0 requests left.
+// seconds from now, or as seconds or milliseconds since the epoch. A limit of 0 or less, or
+// fewer than 0 requests left, means that there is no limit.
 func (q quota) wait(now time.Time) time.Duration {
-	if q.left == "" { // usual: ParseFloat would allocate an error for each page
+	if q.left == "" { // the usual case, in which ParseFloat would allocate an error
 		return 0
 	}
 	if limit, err := strconv.ParseFloat(q.limit, 64); err == nil && limit <= 0 {

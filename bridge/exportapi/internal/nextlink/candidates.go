@@ -32,7 +32,8 @@ type Candidates struct {
 
 var (
 	// weakly matches names that some APIs use for a cursor and others for something else.
-	weakly = regexp.MustCompile(`(?i)^((last|latest|max|newest|end)(_?(id|seq|position|event_?id))?|position|checkpoint|token)$`)
+	weakly = regexp.MustCompile(
+		`(?i)^((last|latest|max|newest|end)(_?(id|seq|position|event_?id))?|position|checkpoint|token)$`)
 	// ended matches the names, apart from done, of members that are true at the end.
 	ended = regexp.MustCompile(`(?i)^(is_?)?end_?of_?\w+$`)
 	// number matches the names of the number of a page, or of an offset.

@@ -23,9 +23,10 @@ var (
 	// attribute matches the names of a link's members other than its URL.
 	attribute = regexp.MustCompile(`(?i)^(rel|type|media_?type|content_?type|hreflang|media|title|name|method|profile)$`)
 	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
-	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end(_?of_?[a-z]+)?|exhausted)$`)
+	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|completed?|end(_?of_?[a-z]+)?|exhausted)$`)
 	pages     = regexp.MustCompile(`(?i)^((total|num)_?pages|pages?(_?count)?|last_?page)$`)
-	totals    = regexp.MustCompile(`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
+	totals    = regexp.MustCompile(
+		`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
 )
 
 // Contradicts reports whether a member has a name that says the opposite. ends is set if

@@ -1,5 +1,7 @@
 package scan
 
+import "strings"
+
 // Loosen makes the scanner accept values that are no text but have a certain end: strings
 // with any bytes, NaN and Infinity. Such a value is Bad. level is the depth of the
 // position, see Level. A loose scanner needs a call for each level of nesting.
@@ -81,19 +83,9 @@ func (s *Scanner) noNumber(i int) int {
 		sign = 1
 	}
 	for _, word := range noNumbers {
-		if b := b[sign:]; len(b) >= len(word) && equalFold(b[:len(word)], word) {
+		if b := b[sign:]; len(b) >= len(word) && strings.EqualFold(string(b[:len(word)]), word) {
 			return sign + len(word)
 		}
 	}
 	return 0
-}
-
-// equalFold compares ASCII letters with a word in lower case.
-func equalFold(b []byte, word string) bool {
-	for i, c := range b {
-		if c|0x20 != word[i] {
-			return false
-		}
-	}
-	return true
 }

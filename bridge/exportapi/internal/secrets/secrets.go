@@ -19,7 +19,8 @@ const (
 	// shortest is the length in bytes from which a secret is searched for as it is. A
 	// shorter one occurs in ordinary text by chance.
 	shortest = 8
-	// leastTrace is the same for the letters and digits of a form.
+	// leastTrace is the length from which the letters and digits of a form are searched
+	// for.
 	leastTrace = 12
 	// escapes is how often a text may be escaped.
 	escapes = 4

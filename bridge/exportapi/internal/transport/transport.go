@@ -1,5 +1,5 @@
-// Package transport makes the connections of requests. Clients with the same settings share
-// them.
+// Package transport makes the connections of requests. Clients with the same settings
+// share connections.
 package transport
 
 import (
