@@ -1,5 +1,5 @@
-// Package exportapi reads pages of an export API. Failures are Faults of package bridge,
-// and so are rate limits, with the time to wait.
+// Package exportapi reads pages of an export API. It returns failures and rate limits as
+// bridge.Faults.
 package exportapi
 
 import (
@@ -330,5 +330,8 @@ func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 		p.Body = append(p.Body[:0], c.pages.nothing...)
 		return nil
 	}
-	return emptyBody()
+	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema,
+		Err: fmt.Errorf("%w: the body is empty", errNoPage),
+		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; " +
+			"otherwise check for a proxy that drops bodies"}
 }

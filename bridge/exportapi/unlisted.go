@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -87,14 +86,6 @@ func (f *faults) inPage(at bridge.Position, said string) *bridge.Fault {
 	}
 	return &bridge.Fault{Code: codeDecode, Err: errors.New(text),
 		Hint: "if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
-}
-
-// emptyBody returns the fault of a 200 without a body.
-func emptyBody() *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema,
-		Err: fmt.Errorf("%w: the body is empty", errNoPage),
-		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; " +
-			"otherwise check for a proxy that drops bodies"}
 }
 
 // isEmpty reports whether a body has nothing but white space.
