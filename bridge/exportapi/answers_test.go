@@ -210,7 +210,7 @@ func TestAnswers(t *testing.T) {
 			of("{\"items\":[{\"id\":\"a\",\"x\":\"\xff\",\"timestamp\":1}],\"has_more\":true}", `{"items":[`+two+
 				`],"has_more":false}`), "", "<0 bad-text>|2 |"},
 		"a bad cursor, last item": {last, of("{\"items\":[{\"id\":\"\xff\",\"timestamp\":1}],\"has_more\":true}"), "",
-			"member \"/id\" is no text"},
+			"member \"/id\" is not text"},
 		"a line separator": {nil,
 			of("{\"items\":[{\"id\":\"1\",\"a\":\"\u2028\u2029\ufeff\x7f\",\"timestamp\":1}]}"), "", "1 |"},
 		"half a character":         {nil, of(`{"items":[{"id":"1","a":"\ud83d","timestamp":1}]}`), "", "1 |"},

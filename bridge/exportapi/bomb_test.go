@@ -237,7 +237,7 @@ func TestForeignPageBomb(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := fetchAll(t, c, bridge.Position{})
 		runtime.ReadMemStats(&after)
-		if f := wantFault(t, err); !strings.Contains(f.Error(), "no items, and more than") {
+		if f := wantFault(t, err); !strings.Contains(f.Error(), "no items, but more than") {
 			t.Errorf("%s: %v", name, f)
 		}
 		if took, most := after.TotalAlloc-before.TotalAlloc, 4*uint64(len(body))+16<<20; took > most {

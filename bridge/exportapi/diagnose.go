@@ -20,8 +20,8 @@ func (m *mapping) diagnose(e *bridge.Event) (why, remedy string) {
 		return "it is not an object", "set EXPORT_ITEMS_FIELD to the array of the items"
 	}
 	if e.Defect == bridge.DefectBadText {
-		return "it has bytes that are no text: not UTF-8, a control character, an unknown escape, or NaN",
-			"have it repaired where it is stored; it is published as a dead letter"
+		return "it has bytes that are not text: not UTF-8, a control character, an unknown escape, or NaN",
+			"have it repaired at its origin; it is published as a dead letter"
 	}
 	at, format := m.pointersOf(m.resource).times, timeFormats[m.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || guess.Plausible(e.Time)) {

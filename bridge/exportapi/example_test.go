@@ -57,7 +57,7 @@ func (l *ledger) Topics(context.Context) ([]bridge.TopicState, error) { return n
 // Holds implements bridge.Sink.
 func (l *ledger) Holds(context.Context) (bool, error) { return len(l.rows) > 0, nil }
 
-// A sink of one's own, from the export API, exactly once.
+// Example publishes each event of an export once to a custom Sink.
 func Example() {
 	simulator, err := exportsim.New(exportsim.Config{Events: 2500})
 	if err != nil {

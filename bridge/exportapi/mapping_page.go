@@ -259,7 +259,7 @@ func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecode
 			at.parts = append(at.parts, next)
 			d.parts = append(d.parts, next)
 		} else if next.read != nil || i == len(names)-1 {
-			return nil, errors.New("and " + next.setting + " are in each other's place")
+			return nil, errors.New("and " + next.setting + " select members that overlap")
 		}
 		at = next
 	}

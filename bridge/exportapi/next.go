@@ -244,7 +244,7 @@ func cursorHeader(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	for _, v := range values {
 		if v != values[0] {
-			return "", &partError{fmt.Sprintf("header %s is there %d times with different values", name, len(values)),
+			return "", &partError{fmt.Sprintf("header %s occurs %d times with different values", name, len(values)),
 				cursorSetting}
 		}
 		if !utf8.ValidString(v) {

@@ -73,8 +73,8 @@ func TextLacking(names []string) string {
 }
 
 // HintLacking is the hint for TextLacking.
-const HintLacking = "events can be missing, or others come too; " +
-	"set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL stands for them"
+const HintLacking = "events may be missing, or others be included; " +
+	"set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL implies them"
 
 // stray returns the fault of a next URL that must not be followed. The fault names the host
 // of the URL, never its query.

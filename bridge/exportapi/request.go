@@ -129,7 +129,7 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 	}
 	hint := "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD; " +
 		"an API that writes credentials into its cursors is not supported, " +
-		"because whatever stores cursors would hold them in clear"
+		"because cursors are stored in clear text"
 	if r.cfg.leads() && r.cfg.Scheme == authKey {
 		hint = "if a parameter of the next URL has the key, set EXPORT_KEY_QUERY to its name, " +
 			"which keeps it out of cursors; else " + hint
@@ -175,7 +175,7 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*htt
 	switch leak := r.leak(at.Cursor); {
 	case err != nil:
 	case leak != "":
-		return nil, fmt.Errorf("%w contains %s: it is not requested, which would write it into the logs of servers",
+		return nil, fmt.Errorf("%w contains %s: it is not requested, because servers log URLs",
 			errStoredLeak, leak)
 	case at.Cursor != "" && r.cfg.leads():
 		target, err = r.target(at, size)

@@ -24,7 +24,7 @@ func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	var object map[string]any
 	if empty := p.Items == 0 && p.Next == ""; d.foreign && (!d.listed || empty) {
 		if len(p.Body) > maxSearched { // see maxSearched
-			return schemaFault(d.items.fault("it has no items, and more than %d bytes that are none", maxSearched))
+			return schemaFault(d.items.fault("it has no items, but more than %d bytes of other members", maxSearched))
 		}
 		object = objectIn(p.Body)
 	}

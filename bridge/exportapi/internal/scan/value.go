@@ -48,7 +48,7 @@ func (k Kind) String() string {
 	case Null:
 		return "null"
 	case Bad:
-		return "no text"
+		return "not text"
 	}
 	return "absent"
 }
