@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// reply is what an API answers: JSON with status 200 unless it says otherwise.
+// reply is the answer of an API: JSON with status 200 unless it has others.
 type reply struct {
 	body string
 	code int
@@ -19,7 +19,7 @@ type reply struct {
 	next string // header X-Next
 }
 
-// replies answers one after the other, the last one for ever.
+// replies sends the answers one after the other, and the last one from then on.
 func replies(all ...reply) http.HandlerFunc {
 	n := 0 // requests come one at a time
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -39,8 +39,8 @@ func replies(all ...reply) http.HandlerFunc {
 	}
 }
 
-// drain follows the cursors up to the end of the results or a fault, and returns
-// the ids of the events, or their defects, with a | behind each page.
+// drain follows the cursors up to the end of the results or a fault. It returns the ids of
+// the events, or their defects, with a | after each page.
 func drain(t *testing.T, c *exportapi.Client, at bridge.Position) (seen string, err error) {
 	t.Helper()
 	for range 10 {
@@ -71,14 +71,15 @@ const (
 	two = `{"id":"2","timestamp":2}`
 )
 
-// TestAnswers covers the forms in which APIs leave out what is empty, and what
-// only looks like them.
+// TestAnswers has the ways in which APIs omit what is empty, and answers that only look
+// like them.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	nested := map[string]string{"EXPORT_ITEMS_FIELD": "/data/items", "EXPORT_CURSOR_FIELD": "/paging/cursors/after"}
 	more := map[string]string{"EXPORT_MORE_FIELD": "has_more"}
 	done := map[string]string{"EXPORT_MORE_FIELD": "!done"}
-	last := map[string]string{"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/id", "EXPORT_MORE_FIELD": "has_more"}
+	last := map[string]string{"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/id",
+		"EXPORT_MORE_FIELD": "has_more"}
 	header := map[string]string{"EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"}
 	root := map[string]string{"EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next", "EXPORT_ITEMS_FIELD": "root"}
 	empty := map[string]string{"EXPORT_EMPTY_BODY_ENDS": "true"}
@@ -94,7 +95,7 @@ func TestAnswers(t *testing.T) {
 		vars map[string]string
 		api  []reply
 		from string // the cursor of the first request
-		want string // what is seen, then what the fault says
+		want string // the result of drain, then a part of the fault
 	}{
 		"no items in the middle":       {nil, []reply{first, {body: `{"nextCursor":"c2"}`}, end}, "", "1 ||2 |"},
 		"no items at the end":          {nil, of(first.body, `{}`), "", "1 ||"},
@@ -105,79 +106,113 @@ func TestAnswers(t *testing.T) {
 		"an empty object at a cursor":  {nil, of(`{}`), "c1", "|"},
 		"an empty object at first":     {nil, of(`{}`), "", `it has no member "items" (EXPORT_ITEMS_FIELD)`},
 		"other members at first":       {nil, of(`{"total":0}`), "", `it has no member "items" (EXPORT_ITEMS_FIELD)`},
-		"other members at the end":     {nil, of(first.body, `{"total":0}`), "", `1 |it has no member "items" (EXPORT_ITEMS_FIELD)`},
-		"other members and a cursor":   {nil, of(`{"total":2,"nextCursor":"c1"}`, end.body), "", "|2 |"},
-		"items elsewhere":              {nil, of(`{"data":[` + one + `],"nextCursor":"c1"}`), "", "it has no member \"items\", but a list at /data (EXPORT_ITEMS_FIELD)"},
-		"items further down":           {nil, of(`{"data":{"list":[` + one + `]},"nextCursor":"c1"}`), "c0", "but a list at /data/list"},
-		"items in another case":        {nil, of(`{"Items":[],"nextCursor":"c1"}`), "c0", "but a list at /Items"},
-		"items at once elsewhere":      {nil, of(first.body, `{"data":[`+two+`],"nextCursor":"c2"}`), "", "1 |it has no member \"items\", but a list at /data"},
-		"no items beside a header":     {header, []reply{{body: `{}`, next: "a"}, {body: `{"items":[` + one + `]}`}}, "", "|1 |"},
+		"other members at the end": {nil, of(first.body, `{"total":0}`), "",
+			`1 |it has no member "items" (EXPORT_ITEMS_FIELD)`},
+		"other members and a cursor": {nil, of(`{"total":2,"nextCursor":"c1"}`, end.body), "", "|2 |"},
+		"items elsewhere": {nil, of(`{"data":[` + one + `],"nextCursor":"c1"}`), "",
+			"it has no member \"items\", but a list at /data (EXPORT_ITEMS_FIELD)"},
+		"items further down": {nil, of(`{"data":{"list":[` + one + `]},"nextCursor":"c1"}`), "c0",
+			"but a list at /data/list"},
+		"items in another case": {nil, of(`{"Items":[],"nextCursor":"c1"}`), "c0", "but a list at /Items"},
+		"items at once elsewhere": {nil, of(first.body, `{"data":[`+two+`],"nextCursor":"c2"}`), "",
+			"1 |it has no member \"items\", but a list at /data"},
+		"no items beside a header": {header, []reply{{body: `{}`, next: "a"}, {body: `{"items":[` + one + `]}`}}, "",
+			"|1 |"},
 
-		"items null":                   {nil, of(`{"items":null,"nextCursor":"c1"}`, `{"items":null,"nextCursor":null}`), "", "||"},
-		"items null, alone":            {nil, of(`{"items":null}`), "", "|"},
-		"a null page":                  {root, of(`null`), "", "|"},
-		"a null page without root":     {nil, of(`null`), "c1", "it is null, not an object"},
-		"null on the way at the end":   {nested, of(`{"data":{"items":[`+one+`]},"paging":{"cursors":{"after":"a"}}}`, `{"data":null}`), "", "1 ||"},
-		"null on the way at first":     {nested, of(`{"data":null}`), "", `it has no member "/data/items"`},
-		"null on the way and an end":   {nested, of(`{"data":null,"paging":{"cursors":{"after":null}}}`), "", "|"},
-		"array for the items' object":  {nested, of(`{"data":{"items":[`+one+`]},"paging":{"cursors":{"after":"a"}}}`, `{"data":[]}`), "", "1 ||"},
+		"items null": {nil, of(`{"items":null,"nextCursor":"c1"}`, `{"items":null,"nextCursor":null}`), "",
+			"||"},
+		"items null, alone":        {nil, of(`{"items":null}`), "", "|"},
+		"a null page":              {root, of(`null`), "", "|"},
+		"a null page without root": {nil, of(`null`), "c1", "it is null, not an object"},
+		"null on the way at the end": {nested,
+			of(`{"data":{"items":[`+one+`]},"paging":{"cursors":{"after":"a"}}}`, `{"data":null}`), "", "1 ||"},
+		"null on the way at first":   {nested, of(`{"data":null}`), "", `it has no member "/data/items"`},
+		"null on the way and an end": {nested, of(`{"data":null,"paging":{"cursors":{"after":null}}}`), "", "|"},
+		"array for the items' object": {nested,
+			of(`{"data":{"items":[`+one+`]},"paging":{"cursors":{"after":"a"}}}`, `{"data":[]}`), "", "1 ||"},
 		"array for the cursor's":       {nested, of(`{"data":{"items":[` + one + `]},"paging":[ ]}`), "", "1 |"},
 		"array for the cursor's, deep": {nested, of(`{"data":{"items":[` + one + `]},"paging":{"cursors":[]}}`), "", "1 |"},
-		"array with a value":           {nested, of(`{"data":{"items":[` + one + `]},"paging":[{}]}`), "", `member "/paging" is an array, not an object`},
+		"array with a value": {nested, of(`{"data":{"items":[` + one + `]},"paging":[{}]}`), "",
+			`member "/paging" is an array, not an object`},
 
-		"false left out":               {more, of(`{"items":[`+one+`],"has_more":true,"nextCursor":"c1"}`, `{"items":[`+two+`],"nextCursor":"c2"}`), "", "1 |2 |"},
-		"false left out, all empty":    {more, of(`{"items":[`+one+`],"has_more":true,"nextCursor":"c1"}`, `{}`), "", "1 ||"},
-		"false null":                   {more, of(`{"items":[`+one+`],"has_more":true,"nextCursor":"c1"}`, `{"items":[`+two+`],"has_more":null}`), "", "1 |2 |"},
+		"false left out": {more,
+			of(`{"items":[`+one+`],"has_more":true,"nextCursor":"c1"}`, `{"items":[`+two+`],"nextCursor":"c2"}`), "", "1 |2 |"},
+		"false left out, all empty": {more, of(`{"items":[`+one+`],"has_more":true,"nextCursor":"c1"}`, `{}`), "", "1 ||"},
+		"false null": {more,
+			of(`{"items":[`+one+`],"has_more":true,"nextCursor":"c1"}`, `{"items":[`+two+`],"has_more":null}`), "", "1 |2 |"},
 		"false left out after a start": {more, of(`{"items":[`+two+`],"nextCursor":"c2"}`, `{}`), "c1", "2 ||"},
-		"false left out, last item":    {last, of(`{"items":[`+one+`],"has_more":true}`, `{"items":[`+two+`]}`), "", "1 |2 |"},
-		"done left out":                {done, of(`{"items":[`+one+`],"nextCursor":"c1"}`, `{"items":[`+two+`],"done":true}`), "", "1 |2 |"},
-		"more alone":                   {more, of(`{"has_more":false}`), "", "|"},
-		"more never there":             {more, of(first.body), "", `it has no member "has_more" (EXPORT_MORE_FIELD)`},
-		"more null at first":           {more, of(`{"items":[],"nextCursor":"a","has_more":null}`), "", `is null, not a boolean (EXPORT_MORE_FIELD)`},
-		"more without a cursor":        {more, of(`{"items":[` + one + `],"has_more":true}`), "", "names no other cursor (EXPORT_MORE_FIELD)"},
+		"false left out, last item": {last, of(`{"items":[`+one+`],"has_more":true}`, `{"items":[`+two+`]}`), "",
+			"1 |2 |"},
+		"done left out": {done,
+			of(`{"items":[`+one+`],"nextCursor":"c1"}`, `{"items":[`+two+`],"done":true}`), "", "1 |2 |"},
+		"more alone":       {more, of(`{"has_more":false}`), "", "|"},
+		"more never there": {more, of(first.body), "", `it has no member "has_more" (EXPORT_MORE_FIELD)`},
+		"more null at first": {more, of(`{"items":[],"nextCursor":"a","has_more":null}`), "",
+			`is null, not a boolean (EXPORT_MORE_FIELD)`},
+		"more without a cursor": {more, of(`{"items":[` + one + `],"has_more":true}`), "",
+			"names no other cursor (EXPORT_MORE_FIELD)"},
 
-		"204":                        {nil, []reply{{code: 204}}, "", "|"},
-		"204 at a cursor":            {nil, []reply{{code: 204}}, "c1", "|"},
-		"204 after items":            {nil, []reply{first, {code: 204}}, "", "1 ||"},
-		"204, nested":                {nested, []reply{{code: 204}}, "", "|"},
-		"204, root":                  {root, []reply{{code: 204}}, "", "|"},
-		"204, more":                  {more, []reply{{code: 204}}, "", "|"},
-		"204 with a cursor":          {header, []reply{{code: 204, next: "a"}, {body: `{"items":[` + one + `]}`}}, "", "|1 |"},
-		"empty body, allowed":        {empty, of(first.body, ""), "", "1 ||"},
-		"white space, allowed":       {empty, of(" \n"), "", "|"},
-		"no items, allowed":          {empty, of(`{"kind":"list","etag":"x"}`), "", "|"},
-		"other members, allowed":     {empty, of(first.body, `{"kind":"list"}`), "", "1 ||"},
-		"an error, allowed":          {empty, of(`{"kind":"list","error":{"message":"try later"}}`), "", "try later: 200 with"},
+		"204":             {nil, []reply{{code: 204}}, "", "|"},
+		"204 at a cursor": {nil, []reply{{code: 204}}, "c1", "|"},
+		"204 after items": {nil, []reply{first, {code: 204}}, "", "1 ||"},
+		"204, nested":     {nested, []reply{{code: 204}}, "", "|"},
+		"204, root":       {root, []reply{{code: 204}}, "", "|"},
+		"204, more":       {more, []reply{{code: 204}}, "", "|"},
+		"204 with a cursor": {header, []reply{{code: 204, next: "a"}, {body: `{"items":[` + one + `]}`}}, "",
+			"|1 |"},
+		"empty body, allowed":    {empty, of(first.body, ""), "", "1 ||"},
+		"white space, allowed":   {empty, of(" \n"), "", "|"},
+		"no items, allowed":      {empty, of(`{"kind":"list","etag":"x"}`), "", "|"},
+		"other members, allowed": {empty, of(first.body, `{"kind":"list"}`), "", "1 ||"},
+		"an error, allowed": {empty, of(`{"kind":"list","error":{"message":"try later"}}`), "",
+			"try later: 200 with"},
 		"a message, allowed":         {empty, of(`{"message":"try later"}`), "", "try later: 200 with"},
 		"items elsewhere, allowed":   {empty, of(`{"kind":"list","data":[` + one + `]}`), "", "but a list at /data"},
 		"empty body":                 {nil, of(first.body, ""), "", "1 |the body is empty"},
 		"empty body of no JSON type": {empty, []reply{{kind: "text/plain"}}, "c1", "|"},
 		"205 is no empty page":       {nil, []reply{{code: 205}}, "", "205"},
 
-		"text/plain":         {nil, []reply{{kind: "text/plain", body: first.body}, {kind: "text/html", body: end.body}}, "", "1 |2 |"},
+		"text/plain": {nil, []reply{{kind: "text/plain", body: first.body}, {kind: "text/html", body: end.body}}, "",
+			"1 |2 |"},
 		"text/plain, padded": {nil, []reply{{kind: "text/plain; charset=utf-8", body: "\n" + end.body}}, "", "2 |"},
 		"octets, root":       {root, []reply{{kind: "application/octet-stream", body: "[" + one + "]"}}, "", "1 |"},
 		"a byte order mark":  {nil, of("\ufeff"+first.body, "\ufeff"+end.body), "", "1 |2 |"},
 		"a mark, text/plain": {nil, []reply{{kind: "text/plain", body: "\ufeff" + end.body}}, "", "2 |"},
-		"HTML":               {nil, []reply{{kind: "text/html", body: "<html>"}}, "", `6 bytes of type "text/html", which is not JSON`},
-		"HTML as text":       {nil, []reply{{kind: "text/plain", body: " <html>"}}, "", `7 bytes of type "text/plain", which is not JSON`},
-		"a sentence":         {nil, []reply{{kind: "text/plain", body: "no healthy upstream"}}, "", `"text/plain", which is not JSON`},
+		"HTML": {nil, []reply{{kind: "text/html", body: "<html>"}}, "",
+			`6 bytes of type "text/html", which is not JSON`},
+		"HTML as text": {nil, []reply{{kind: "text/plain", body: " <html>"}}, "",
+			`7 bytes of type "text/plain", which is not JSON`},
+		"a sentence": {nil, []reply{{kind: "text/plain", body: "no healthy upstream"}}, "",
+			`"text/plain", which is not JSON`},
 
-		"a bad byte":               {nil, of(`{"items":[`+one+`,{"id":"x","msg":"before-`+"\xff\xfe"+`-after","timestamp":2},`+two+`],"nextCursor":"c1"}`, end.body), "", "1 <1 bad-text>2 |2 |"},
-		"a bad byte in the id":     {nil, of("{\"items\":[{\"id\":\"\xff\",\"timestamp\":1}," + two + "]}"), "", "<0 bad-text>2 |"},
-		"a bad byte in the key":    {nil, of("{\"items\":[{\"id\":\"a\",\"userId\":\"\xc3\",\"timestamp\":1}]}"), "", "<0 bad-text>|"},
-		"a bad byte in the time":   {nil, of("{\"items\":[{\"id\":\"a\",\"timestamp\":\"\xc3\"}," + two + "]}"), "", "<0 bad-text>2 |"},
-		"a bad byte in a name":     {nil, of("{\"items\":[{\"i\xffd\":\"a\",\"timestamp\":1}," + two + "]}"), "", "<0 bad-text>2 |"},
-		"a control character":      {nil, of("{\"items\":[{\"a\":\"\x00\t\n\",\"timestamp\":1}," + two + "]}"), "", "<0 bad-text>2 |"},
-		"an unknown escape":        {nil, of(`{"items":[{"a":"\x41\'","timestamp":1},` + two + "]}"), "", "<0 bad-text>2 |"},
-		"half an escape":           {nil, of(`{"items":[{"a":"\u12"},` + two + "]}"), "", "<0 bad-text>2 |"},
-		"NaN":                      {nil, of(`{"items":[{"a":NaN,"b":[-Infinity,{"c":inf}],"timestamp":1},` + two + "]}"), "", "<0 bad-text>2 |"},
-		"NaN for the time":         {nil, of(`{"items":[{"id":"a","timestamp":NaN},NaN,` + two + "]}"), "", "<0 bad-text><1 bad-text>2 |"},
+		"a bad byte": {nil,
+			of(`{"items":[`+one+`,{"id":"x","msg":"before-`+"\xff\xfe"+`-after","timestamp":2},`+two+`],"nextCursor":"c1"}`,
+				end.body), "", "1 <1 bad-text>2 |2 |"},
+		"a bad byte in the id": {nil, of("{\"items\":[{\"id\":\"\xff\",\"timestamp\":1}," + two + "]}"), "",
+			"<0 bad-text>2 |"},
+		"a bad byte in the key": {nil, of("{\"items\":[{\"id\":\"a\",\"userId\":\"\xc3\",\"timestamp\":1}]}"), "",
+			"<0 bad-text>|"},
+		"a bad byte in the time": {nil, of("{\"items\":[{\"id\":\"a\",\"timestamp\":\"\xc3\"}," + two + "]}"), "",
+			"<0 bad-text>2 |"},
+		"a bad byte in a name": {nil, of("{\"items\":[{\"i\xffd\":\"a\",\"timestamp\":1}," + two + "]}"), "",
+			"<0 bad-text>2 |"},
+		"a control character": {nil, of("{\"items\":[{\"a\":\"\x00\t\n\",\"timestamp\":1}," + two + "]}"), "",
+			"<0 bad-text>2 |"},
+		"an unknown escape": {nil, of(`{"items":[{"a":"\x41\'","timestamp":1},` + two + "]}"), "", "<0 bad-text>2 |"},
+		"half an escape":    {nil, of(`{"items":[{"a":"\u12"},` + two + "]}"), "", "<0 bad-text>2 |"},
+		"NaN": {nil, of(`{"items":[{"a":NaN,"b":[-Infinity,{"c":inf}],"timestamp":1},` + two + "]}"),
+			"", "<0 bad-text>2 |"},
+		"NaN for the time": {nil, of(`{"items":[{"id":"a","timestamp":NaN},NaN,` + two + "]}"), "",
+			"<0 bad-text><1 bad-text>2 |"},
 		"a bad string for an item": {nil, of("{\"items\":[\"\xff\"," + two + "]}"), "", "<0 bad-text>2 |"},
 		"a bad byte, root":         {root, of("[{\"a\":\"\xff\"}," + two + "]"), "", "<0 bad-text>2 |"},
-		"a bad byte, last item":    {last, of("{\"items\":[{\"id\":\"a\",\"x\":\"\xff\",\"timestamp\":1}],\"has_more\":true}", `{"items":[`+two+`],"has_more":false}`), "", "<0 bad-text>|2 |"},
-		"a bad cursor, last item":  {last, of("{\"items\":[{\"id\":\"\xff\",\"timestamp\":1}],\"has_more\":true}"), "", "member \"/id\" is no text"},
-		"a line separator":         {nil, of("{\"items\":[{\"id\":\"1\",\"a\":\"\u2028\u2029\ufeff\x7f\",\"timestamp\":1}]}"), "", "1 |"},
+		"a bad byte, last item": {last,
+			of("{\"items\":[{\"id\":\"a\",\"x\":\"\xff\",\"timestamp\":1}],\"has_more\":true}", `{"items":[`+two+
+				`],"has_more":false}`), "", "<0 bad-text>|2 |"},
+		"a bad cursor, last item": {last, of("{\"items\":[{\"id\":\"\xff\",\"timestamp\":1}],\"has_more\":true}"), "",
+			"member \"/id\" is not text"},
+		"a line separator": {nil,
+			of("{\"items\":[{\"id\":\"1\",\"a\":\"\u2028\u2029\ufeff\x7f\",\"timestamp\":1}]}"), "", "1 |"},
 		"half a character":         {nil, of(`{"items":[{"id":"1","a":"\ud83d","timestamp":1}]}`), "", "1 |"},
 		"a bad byte in the cursor": {nil, of("{\"items\":[" + one + "],\"nextCursor\":\"\xff\"}"), "", "invalid UTF-8"},
 		"a bad byte in metadata":   {nil, of("{\"metadata\":{\"x\":\"\xff\"},\"items\":[" + one + "]}"), "", "invalid UTF-8"},
@@ -185,17 +220,22 @@ func TestAnswers(t *testing.T) {
 		"a broken item, bad bytes": {nil, of("{\"items\":[{\"a\":\"\xff\" 1}]}"), "", "invalid UTF-8"},
 		"a cut behind a bad byte":  {nil, of("{\"items\":[{\"a\":\"\xff\",\"b\":\"SECRET"), "", "body is truncated"},
 
-		"an error in a page":      {nil, of(first.body, `{"ok":false,"error":"ratelimited"}`), "", "1 |ratelimited: 200 with an error in place of a page"},
-		"an error object":         {nil, of(`{"error":{"code":"x","message":"try later"}}`), "", "try later: 200 with"},
-		"errors, items null":      {nil, of(`{"items":null,"errors":[{"message":"boom"}]}`), "", "boom: 200 with"},
-		"errors, data null":       {nested, of(`{"data":null,"errors":[{"message":"boom"}]}`), "c1", "boom: 200 with"},
-		"an error with a cursor":  {nil, of(`{"error":"ratelimited","nextCursor":"c1"}`), "", "ratelimited: 200 with"},
-		"a message":               {nil, of(`{"message":"Too many requests"}`), "c1", "Too many requests: 200 with"},
-		"failed, no text":         {nil, of(`{"success":false}`), "", "200 with an error in place of a page"},
-		"a status of an error":    {nil, of(`{"items":[],"nextCursor":null,"status":"error","message":"quota exceeded"}`), "", "quota exceeded: 200 with"},
-		"a code of an error":      {nil, of(`{"items":[],"nextCursor":null,"statusCode":403,"message":"forbidden"}`), "c1", "forbidden: 200 with"},
-		"an error code":           {nil, of(`{"items":[],"nextCursor":null,"error_code":"E17","errorMessage":"try later"}`), "", "try later: 200 with"},
-		"a code of success":       {nil, of(`{"items":[],"nextCursor":null,"status":"ok","code":200,"errorCode":0}`), "", "|"},
+		"an error in a page": {nil, of(first.body, `{"ok":false,"error":"ratelimited"}`), "",
+			"1 |ratelimited: 200 with an error in place of a page"},
+		"an error object":        {nil, of(`{"error":{"code":"x","message":"try later"}}`), "", "try later: 200 with"},
+		"errors, items null":     {nil, of(`{"items":null,"errors":[{"message":"boom"}]}`), "", "boom: 200 with"},
+		"errors, data null":      {nested, of(`{"data":null,"errors":[{"message":"boom"}]}`), "c1", "boom: 200 with"},
+		"an error with a cursor": {nil, of(`{"error":"ratelimited","nextCursor":"c1"}`), "", "ratelimited: 200 with"},
+		"a message":              {nil, of(`{"message":"Too many requests"}`), "c1", "Too many requests: 200 with"},
+		"failed, no text":        {nil, of(`{"success":false}`), "", "200 with an error in place of a page"},
+		"a status of an error": {nil, of(`{"items":[],"nextCursor":null,"status":"error","message":"quota exceeded"}`),
+			"", "quota exceeded: 200 with"},
+		"a code of an error": {nil, of(`{"items":[],"nextCursor":null,"statusCode":403,"message":"forbidden"}`), "c1",
+			"forbidden: 200 with"},
+		"an error code": {nil, of(`{"items":[],"nextCursor":null,"error_code":"E17","errorMessage":"try later"}`),
+			"", "try later: 200 with"},
+		"a code of success": {nil, of(`{"items":[],"nextCursor":null,"status":"ok","code":200,"errorCode":0}`), "",
+			"|"},
 		"an error, an empty list": {nil, of(`{"items":[],"ok":false,"error":"timeout"}`), "c1", "timeout: 200 with"},
 		"no error, an empty list": {nil, of(`{"items":[],"ok":true,"error":null}`), "c1", "|"},
 		"no error":                {nil, of(`{"ok":true,"error":null,"errors":[],"nextCursor":""}`), "", "|"},

@@ -22,7 +22,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/grant"
 )
 
-// Auth is how requests authenticate.
+// Auth configures how requests authenticate.
 type Auth struct {
 	// APIKeyFile is the file that APIKey was read from, if any. The client
 	// reloads it whenever the API rejects the key.
@@ -72,10 +72,10 @@ func (a *Auth) authHeader() string {
 	return ""
 }
 
-// checkAuth checks the settings of authentication.
-func (c *Config) checkAuth(p *bridge.Problems) {
-	key := c.APIKey.Reveal()
-	if c.Scheme == authNone {
+// check reports all problems of the settings. servers are those that may receive secrets.
+func (a *Auth) check(p *bridge.Problems, servers serverRules) {
+	key := a.APIKey.Reveal()
+	if a.Scheme == authNone {
 		p.Check(key == "", "EXPORT_API_KEY", "is set, but EXPORT_AUTH=none sends no key; remove one of them")
 	} else {
 		p.Check(key != "", "EXPORT_API_KEY",
@@ -84,50 +84,50 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 		p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; "+
 			"it must hold only the key")
 	}
-	switch c.Scheme {
+	switch a.Scheme {
 	case authKey:
-		p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER",
-			"%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
-		p.Check(!slices.Contains(ownHeaders, c.authHeader()), "EXPORT_KEY_HEADER",
-			"is %s, which is set by the program; set the API's header, for example X-Api-Key", c.KeyHeader)
-		p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX",
+		p.Check(a.KeyQuery != "" || isToken(a.KeyHeader), "EXPORT_KEY_HEADER",
+			"%q is not the name of a header, for example X-Api-Key", a.KeyHeader)
+		p.Check(!slices.Contains(ownHeaders, a.authHeader()), "EXPORT_KEY_HEADER",
+			"is %s, which is set by the program; set the API's header, for example X-Api-Key", a.KeyHeader)
+		p.Check(printable(a.KeyPrefix), "EXPORT_KEY_PREFIX",
 			"contains characters that are invalid in a header, for example Bearer")
 	case authBasic:
-		p.Check(c.User != "" && printable(c.User) && !strings.Contains(c.User, ":"), "EXPORT_AUTH_USER",
-			"%q is not a user for EXPORT_AUTH=basic, for example exporter", c.User)
+		p.Check(a.User != "" && printable(a.User) && !strings.Contains(a.User, ":"), "EXPORT_AUTH_USER",
+			"%q is not a user for EXPORT_AUTH=basic, for example exporter", a.User)
 	case authOAuth2:
-		_, err := c.remote("EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL, "https://login.example.com/oauth/token")
+		_, err := servers.parse("EXPORT_OAUTH2_TOKEN_URL", a.OAuth2TokenURL, "https://login.example.com/oauth/token")
 		p.Add(err)
-		p.Check(c.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID",
+		p.Check(a.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID",
 			"is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
-		params, err := c.oauth2Params()
+		params, err := a.oauth2Params()
 		p.Add(err)
-		p.Check(len(c.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS",
+		p.Check(len(a.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS",
 			"has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
 	}
 	without := func(scheme, variable string, set bool) {
-		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; "+
+		p.Check(!set || a.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; "+
 			"unset it, or set EXPORT_AUTH=%[1]s", scheme)
 	}
-	without(authKey, "EXPORT_KEY_QUERY", c.KeyQuery != "")
-	without(authKey, "EXPORT_KEY_PREFIX", c.KeyPrefix != "")
-	without(authBasic, "EXPORT_AUTH_USER", c.User != "")
-	without(authOAuth2, "EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL != "")
-	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", c.OAuth2ClientID != "")
-	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(c.OAuth2Scopes) > 0)
-	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(c.OAuth2Params) > 0)
-	if c.TLSCert != "" || c.TLSKey != "" {
-		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+	without(authKey, "EXPORT_KEY_QUERY", a.KeyQuery != "")
+	without(authKey, "EXPORT_KEY_PREFIX", a.KeyPrefix != "")
+	without(authBasic, "EXPORT_AUTH_USER", a.User != "")
+	without(authOAuth2, "EXPORT_OAUTH2_TOKEN_URL", a.OAuth2TokenURL != "")
+	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", a.OAuth2ClientID != "")
+	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(a.OAuth2Scopes) > 0)
+	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(a.OAuth2Params) > 0)
+	if a.TLSCert != "" || a.TLSKey != "" {
+		_, err := tls.X509KeyPair([]byte(a.TLSCert), []byte(a.TLSKey.Reveal()))
 		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); "+
 			"for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, "+
 			"EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
 	}
 }
 
-// oauth2Params returns EXPORT_OAUTH2_PARAMS.
-func (c *Config) oauth2Params() (url.Values, error) {
+// oauth2Params parses EXPORT_OAUTH2_PARAMS.
+func (a *Auth) oauth2Params() (url.Values, error) {
 	params := url.Values{}
-	for i, param := range c.OAuth2Params {
+	for i, param := range a.OAuth2Params {
 		name, value, ok := strings.Cut(param, "=")
 		if name = strings.TrimSpace(name); !ok || name == "" {
 			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS",
@@ -138,13 +138,13 @@ func (c *Config) oauth2Params() (url.Values, error) {
 	return params, nil
 }
 
-// credentials are what requests authenticate with. Errors are redacted with
-// them: secrets may be called concurrently, the rest by one goroutine at a time.
+// credentials authenticate requests. secrets may be called concurrently, because all errors
+// are redacted; the other methods by one goroutine at a time.
 type credentials struct {
 	cfg   *Config
 	grant *grant.Grant // nil without EXPORT_AUTH=oauth2
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards secret
 	secret bridge.Secret
 }
 
@@ -160,19 +160,11 @@ func newCredentials(cfg *Config, transport http.RoundTripper) *credentials {
 	return c
 }
 
-// token returns the token, nil before the first and without EXPORT_AUTH=oauth2.
-func (c *credentials) token() *oauth2.Token {
-	if c.grant == nil {
-		return nil
-	}
-	return c.grant.Token()
-}
-
 // sign sets the header that authenticates a request, if one does.
 func (c *credentials) sign(header http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	token := c.token()
+	token := c.grant.Token()
 	switch {
 	case c.cfg.Scheme == authBasic:
 		header.Set("Authorization", "Basic "+basic(c.cfg.User, c.secret.Reveal()))
@@ -183,7 +175,7 @@ func (c *credentials) sign(header http.Header) {
 	}
 }
 
-// key is the key as sent in requests.
+// key returns the key with its prefix, as requests send it.
 func (c *credentials) key() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +185,8 @@ func (c *credentials) key() string {
 func (c *credentials) prefixed() string {
 	prefix := strings.TrimRight(c.cfg.KeyPrefix, " ")
 	key := c.secret.Reveal()
-	if prefix == "" && c.cfg.authHeader() == "Authorization" && !strings.Contains(key, " ") { // else the key has its own
+	// A key with a space has a prefix of its own.
+	if prefix == "" && c.cfg.authHeader() == "Authorization" && !strings.Contains(key, " ") {
 		prefix = "Bearer"
 	}
 	if prefix == "" || prefix == none {
@@ -202,12 +195,12 @@ func (c *credentials) prefixed() string {
 	return prefix + " " + key
 }
 
-// basic is what the Basic scheme sends.
+// basic encodes a user and password for the Basic scheme.
 func basic(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
-// secrets are the texts that no error may show.
+// secrets returns the texts that no error may show.
 func (c *credentials) secrets() []bridge.Secret {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,18 +208,17 @@ func (c *credentials) secrets() []bridge.Secret {
 	if c.cfg.Scheme == authBasic {
 		all = append(all, bridge.Secret(basic(c.cfg.User, c.secret.Reveal())))
 	}
-	if c.grant != nil { // which escapes both
+	if c.grant != nil { // its requests escape both
 		all = append(all, bridge.Secret(basic(url.QueryEscape(c.cfg.OAuth2ClientID), url.QueryEscape(c.secret.Reveal()))))
 	}
-	if token := c.token(); token != nil {
+	if token := c.grant.Token(); token != nil {
 		all = append(all, bridge.Secret(token.AccessToken))
 	}
 	return all
 }
 
-// renew replaces credentials that the API has rejected with the status, and
-// reports whether there are others now: the key's file has changed, or there
-// can be another token.
+// renew replaces credentials that the API rejected with the status. changed is set if a
+// retry may succeed: the key's file has changed, or another token can be requested.
 func (c *credentials) renew(status string) (changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,43 +255,40 @@ func (c *credentials) authorize(ctx context.Context, now time.Time) (renewed boo
 	return c.grant.Authorize(ctx, secret, now)
 }
 
-// token is the fault of a token request.
-func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
+// token returns the fault of a failed token request.
+func (f *faults) token(at bridge.Position, err error) *bridge.Fault {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
-		f := &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonAuth,
-			Err: errors.New(e.clean(at, unquoted(err)))}
-		if !strings.HasPrefix(err.Error(), "oauth2: ") { // else an answer that is no token
-			f = e.connection(at, err, fmt.Sprintf("no token within %s", e.cfg.Timeout))
+		fault := &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonAuth,
+			Err: errors.New(f.clean(at, unquoted(err)))}
+		if !strings.HasPrefix(err.Error(), "oauth2: ") { // the prefix marks a response without a token
+			fault = f.connection(at, err, fmt.Sprintf("no token within %s", f.cfg.Timeout))
 		}
-		f.Err = fmt.Errorf("request a token from %s: %w", e.tokenHost(), f.Err)
-		if f.Hint = strings.Replace(f.Hint, "EXPORT_URL", "EXPORT_OAUTH2_TOKEN_URL", 1); f.Code != codeTLS {
-			f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_PROXY, DNS and the firewall"
+		fault.Err = fmt.Errorf("request a token from %s: %w", f.tokenHost(), fault.Err)
+		if fault.Hint = strings.Replace(fault.Hint, "EXPORT_URL", "EXPORT_OAUTH2_TOKEN_URL", 1); fault.Code != codeTLS {
+			fault.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_PROXY, DNS and the firewall"
 		}
-		return f
+		return fault
 	}
 	code := refused.Response.StatusCode
-	text := strings.TrimSpace(fmt.Sprintf("%d %s", code, e.clean(at, refused.ErrorCode+" "+refused.ErrorDescription)))
-	f := &bridge.Fault{Code: strconv.Itoa(code), Err: fmt.Errorf("request a token from %s: %s", e.tokenHost(), text)}
+	text := strings.TrimSpace(fmt.Sprintf("%d %s", code, f.clean(at, refused.ErrorCode+" "+refused.ErrorDescription)))
+	fault := &bridge.Fault{Code: strconv.Itoa(code), Err: fmt.Errorf("request a token from %s: %s", f.tokenHost(), text)}
 	switch {
 	case code == http.StatusTooManyRequests:
-		f.Class, f.RetryAfter = bridge.Throttled, delay.Of(refused.Response)
-		f.Hint = "wait for the requested delay"
+		fault.Class, fault.RetryAfter = bridge.Throttled, delay.Of(refused.Response)
+		fault.Hint = "wait for the requested delay"
 	case code >= 500 || code == http.StatusRequestTimeout:
-		f.RetryAfter = delay.Of(refused.Response)
-		f.Hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
+		fault.RetryAfter = delay.Of(refused.Response)
+		fault.Hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
 	default:
-		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
-		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_OAUTH2_CLIENT_ID, EXPORT_API_KEY (the client secret), " +
+		fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonAuth
+		fault.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_OAUTH2_CLIENT_ID, EXPORT_API_KEY (the client secret), " +
 			"EXPORT_OAUTH2_SCOPES and EXPORT_OAUTH2_PARAMS"
 	}
-	return f
+	return fault
 }
 
-func (e *faults) tokenHost() string {
-	u, err := url.Parse(e.cfg.OAuth2TokenURL)
-	if err != nil {
-		return "EXPORT_OAUTH2_TOKEN_URL"
-	}
-	return hostPort(u)
+func (f *faults) tokenHost() string {
+	u, _ := url.Parse(f.cfg.OAuth2TokenURL) // validated
+	return u.Host
 }

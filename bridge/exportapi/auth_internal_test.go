@@ -14,8 +14,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTokensOfADay polls for a day: a token is renewed before it ends, and not
-// much more often.
+// TestTokensOfADay polls for a day. A token is renewed before it expires, but not much
+// earlier.
 func TestTokensOfADay(t *testing.T) {
 	t.Parallel()
 	for life, most := range map[time.Duration]int{24 * time.Hour: 2, time.Hour: 28, time.Minute: 2000, 0: 1} {
@@ -28,7 +28,8 @@ func TestTokensOfADay(t *testing.T) {
 				issued++
 				ends = time.Now().Add(life)
 				body := fmt.Sprintf(`{"access_token":"t","token_type":"bearer","expires_in":%d}`, int(life.Seconds()))
-				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(strings.NewReader(body))}, nil
 			}))
 			for began := time.Now(); time.Since(began) < 24*time.Hour; <-time.After(15 * time.Second) {
 				if _, err := c.authorize(t.Context(), time.Now()); err != nil {
@@ -45,7 +46,7 @@ func TestTokensOfADay(t *testing.T) {
 	}
 }
 
-// TestTokenOutlivesAFailedRenewal goes on with a token until its end.
+// If a renewal fails, the token is used until it expires.
 func TestTokenOutlivesAFailedRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,15 +29,18 @@ func TestAuthSchemes(t *testing.T) {
 		header string // of Authorization
 		key    string // of X-Api-Key
 	}{
-		"key":    {nil, "", testKey},
-		"bearer": {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_KEY_PREFIX": "SSWS"}, "SSWS " + testKey, ""},
-		"plain":  {map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "none"}, testKey, ""},
-		"other":  {map[string]string{"EXPORT_KEY_HEADER": "authorization"}, "Bearer " + testKey, ""},
-		"own":    {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_API_KEY": "Token t0ps3cret"}, "Token t0ps3cret", ""},
+		"key": {nil, "", testKey},
+		"bearer": {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_KEY_PREFIX": "SSWS"}, "SSWS " + testKey,
+			""},
+		"plain": {map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "none"}, testKey, ""},
+		"other": {map[string]string{"EXPORT_KEY_HEADER": "authorization"}, "Bearer " + testKey, ""},
+		"own": {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_API_KEY": "Token t0ps3cret"},
+			"Token t0ps3cret", ""},
 		"prefix": {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "", "Token " + testKey},
 		"unset":  {map[string]string{"EXPORT_KEY_PREFIX": "none"}, "", testKey},
 		"none":   {map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""}, "", ""},
-		"basic":  {map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "ann", "EXPORT_API_KEY": "pässwörd"}, "Basic YW5uOnDDpHNzd8O2cmQ=", ""},
+		"basic": {map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "ann", "EXPORT_API_KEY": "pässwörd"},
+			"Basic YW5uOnDDpHNzd8O2cmQ=", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,26 +62,33 @@ func TestAuthProblems(t *testing.T) {
 		vars map[string]string
 		want []string
 	}{
-		"no key":           {map[string]string{"EXPORT_API_KEY": ""}, []string{"EXPORT_API_KEY is not set", "EXPORT_AUTH=none"}},
-		"key for nothing":  {map[string]string{"EXPORT_AUTH": "none"}, []string{"EXPORT_API_KEY is set, but EXPORT_AUTH=none"}},
-		"unknown":          {map[string]string{"EXPORT_AUTH": "digest"}, []string{`EXPORT_AUTH "digest" is not one of`}},
-		"basic, no user":   {map[string]string{"EXPORT_AUTH": "basic"}, []string{"EXPORT_AUTH_USER"}},
-		"basic, colon":     {map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "a:b"}, []string{"EXPORT_AUTH_USER"}},
-		"user for nothing": {map[string]string{"EXPORT_AUTH_USER": "ann"}, []string{"EXPORT_AUTH_USER is set without EXPORT_AUTH=basic"}},
+		"no key": {map[string]string{"EXPORT_API_KEY": ""},
+			[]string{"EXPORT_API_KEY is not set", "EXPORT_AUTH=none"}},
+		"key for nothing": {map[string]string{"EXPORT_AUTH": "none"},
+			[]string{"EXPORT_API_KEY is set, but EXPORT_AUTH=none"}},
+		"unknown":        {map[string]string{"EXPORT_AUTH": "digest"}, []string{`EXPORT_AUTH "digest" is not one of`}},
+		"basic, no user": {map[string]string{"EXPORT_AUTH": "basic"}, []string{"EXPORT_AUTH_USER"}},
+		"basic, colon": {map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "a:b"},
+			[]string{"EXPORT_AUTH_USER"}},
+		"user for nothing": {map[string]string{"EXPORT_AUTH_USER": "ann"},
+			[]string{"EXPORT_AUTH_USER is set without EXPORT_AUTH=basic"}},
 		"oauth2, all missing": {
 			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_PARAMS": "audience"},
 			[]string{"EXPORT_OAUTH2_TOKEN_URL", "EXPORT_OAUTH2_CLIENT_ID", "EXPORT_OAUTH2_PARAMS"},
 		},
 		"oauth2 in clear": {
-			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_TOKEN_URL": "http://login.example.com/t", "EXPORT_OAUTH2_CLIENT_ID": "a"},
+			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_TOKEN_URL": "http://login.example.com/t",
+				"EXPORT_OAUTH2_CLIENT_ID": "a"},
 			[]string{"EXPORT_OAUTH2_TOKEN_URL is plain HTTP to a remote host"},
 		},
 		"oauth2 at the metadata server": {
-			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_TOKEN_URL": "https://169.254.169.254/t", "EXPORT_OAUTH2_CLIENT_ID": "a"},
+			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_TOKEN_URL": "https://169.254.169.254/t",
+				"EXPORT_OAUTH2_CLIENT_ID": "a"},
 			[]string{"EXPORT_OAUTH2_TOKEN_URL is a link-local address"},
 		},
 		"oauth2 for nothing": {map[string]string{"EXPORT_OAUTH2_CLIENT_ID": "a"}, []string{"set without EXPORT_AUTH=oauth2"}},
-		"half a pair":        {map[string]string{"EXPORT_TLS_CERT": "x"}, []string{"EXPORT_TLS_CERT and EXPORT_TLS_KEY are not a PEM key pair"}},
+		"half a pair": {map[string]string{"EXPORT_TLS_CERT": "x"},
+			[]string{"EXPORT_TLS_CERT and EXPORT_TLS_KEY are not a PEM key pair"}},
 	} {
 		cfg := config(t, tc.vars)
 		err := cfg.Validate()
@@ -91,8 +101,8 @@ func TestAuthProblems(t *testing.T) {
 	}
 }
 
-// tokens is a server that issues tokens to the client s3cret, and a page to
-// whoever shows the last one.
+// tokens is a server that issues tokens to the client with the secret s3cret. It returns a
+// page to whoever has the last token.
 type tokens struct {
 	issued, pages, refused atomic.Int64
 	life                   string // expires_in
@@ -130,12 +140,12 @@ func (s *tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func oauth2Vars(url string) map[string]string {
 	return map[string]string{
 		"EXPORT_URL": url, "EXPORT_AUTH": "oauth2", "EXPORT_API_KEY": "s3cret", "EXPORT_OAUTH2_TOKEN_URL": url + "/token",
-		"EXPORT_OAUTH2_CLIENT_ID": "client", "EXPORT_OAUTH2_SCOPES": "read:logs,read:more", "EXPORT_OAUTH2_PARAMS": "audience=https://api.example.com/",
+		"EXPORT_OAUTH2_CLIENT_ID": "client", "EXPORT_OAUTH2_SCOPES": "read:logs,read:more",
+		"EXPORT_OAUTH2_PARAMS": "audience=https://api.example.com/",
 	}
 }
 
-// TestOAuth2 follows a token from its request to a 401, after which there is
-// one more, once.
+// TestOAuth2 uses a token until a 401. Then the client requests one more token, once.
 func TestOAuth2(t *testing.T) {
 	t.Parallel()
 	api := &tokens{life: "3600"}
@@ -175,8 +185,8 @@ func TestOAuth2(t *testing.T) {
 	}
 }
 
-// TestOAuth2Forbidden: a token may end with a 403 and without a word about its
-// life. One that is not allowed to read costs no second token.
+// TestOAuth2Forbidden: a 403 may mean that a token has expired, even if its lifetime is
+// unknown. A token without permission must not cost a second token.
 func TestOAuth2Forbidden(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ lives, refused, issued int64 }{
@@ -214,7 +224,7 @@ func TestOAuth2Forbidden(t *testing.T) {
 			if issued.Load() != tc.issued || refused.Load() != tc.refused {
 				t.Errorf("%d tokens, %d refusals; want %d, %d", issued.Load(), refused.Load(), tc.issued, tc.refused)
 			}
-			if tc.lives == 0 { // at once again
+			if tc.lives == 0 { // the second request follows at once
 				_, err = fetchAll(t, c, bridge.Position{})
 				if f := wantFault(t, err); f.Code != "403" || issued.Load() != tc.issued {
 					t.Errorf("again: %v after %d tokens, want 403 after %d", f, issued.Load(), tc.issued)
@@ -251,7 +261,8 @@ func TestOAuth2Refused(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return true
 		}, bridge.Permanent, 0, "307"},
-		"no token": {func(w http.ResponseWriter, _ int64) bool { _, _ = w.Write([]byte(`{}`)); return true }, bridge.Permanent, 0, "access_token"},
+		"no token": {func(w http.ResponseWriter, _ int64) bool { _, _ = w.Write([]byte(`{}`)); return true },
+			bridge.Permanent, 0, "access_token"},
 		"broken": {func(w http.ResponseWriter, _ int64) bool {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte(`{"access_token":`))
@@ -270,8 +281,10 @@ func TestOAuth2Refused(t *testing.T) {
 			}
 			return true
 		}, bridge.Permanent, 0, "oauth2"},
-		"switches protocols": {func(w http.ResponseWriter, _ int64) bool { switchProtocols(t, w); return true }, bridge.Permanent, 0, "101"},
-		"no answer":          {func(http.ResponseWriter, int64) bool { panic(http.ErrAbortHandler) }, bridge.Transient, 0, "EOF"},
+		"switches protocols": {func(w http.ResponseWriter, _ int64) bool { switchProtocols(t, w); return true },
+			bridge.Permanent, 0, "101"},
+		"no answer": {func(http.ResponseWriter, int64) bool { panic(http.ErrAbortHandler) }, bridge.Transient, 0,
+			"EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,8 +302,7 @@ func TestOAuth2Refused(t *testing.T) {
 	}
 }
 
-// TestClientCertificate replaces the certificate on disk between two
-// connections.
+// TestClientCertificate replaces the certificate on disk between two connections.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -339,7 +351,8 @@ func selfSigned(t *testing.T, name string) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +365,7 @@ func selfSigned(t *testing.T, name string) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
 
-// TestForbiddenForAWhile tells a limit from a refusal.
+// A 403 is a limit if it has a delay, else a refusal.
 func TestForbiddenForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -361,10 +374,12 @@ func TestForbiddenForAWhile(t *testing.T) {
 		code   string // of the metrics: the alert about a rejected key counts 403
 		wait   time.Duration
 	}{
-		"refused":                {nil, bridge.Permanent, "403", 0},
-		"Retry-After":            {map[string]string{"Retry-After": "60"}, bridge.Throttled, "429", time.Minute},
-		"no request left":        {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "30"}, bridge.Throttled, "429", 30 * time.Second},
-		"refused, requests left": {map[string]string{"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "30"}, bridge.Permanent, "403", 0},
+		"refused":     {nil, bridge.Permanent, "403", 0},
+		"Retry-After": {map[string]string{"Retry-After": "60"}, bridge.Throttled, "429", time.Minute},
+		"no request left": {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "30"},
+			bridge.Throttled, "429", 30 * time.Second},
+		"refused, requests left": {map[string]string{"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "30"},
+			bridge.Permanent, "403", 0},
 	} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			for k, v := range tc.header {
@@ -380,7 +395,7 @@ func TestForbiddenForAWhile(t *testing.T) {
 	}
 }
 
-// TestQuotaUsedUp sends nothing while a page has said that no request is left.
+// The client sends nothing after a page says that no request is left.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	var seen recorder

@@ -13,15 +13,15 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// mostItems is how many items a page may have, and what the hint says.
+// mostItems is the item limit of a page, which the hint names.
 const mostItems = 10_000
 
-// pageOf is a page of n items that are all the same.
+// pageOf returns a page with n equal items.
 func pageOf(n int, item string) string {
 	return `{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `],"nextCursor":"c2"}`
 }
 
-// bomb is an API whose page has very many items, compressed to next to nothing.
+// bomb is an API whose page has very many items but compresses to very few bytes.
 func bomb(t testing.TB, body string) http.HandlerFunc {
 	t.Helper()
 	var packed bytes.Buffer
@@ -40,8 +40,8 @@ func bomb(t testing.TB, body string) http.HandlerFunc {
 	}
 }
 
-// TestItemBomb: a page with more items than one may have is refused, and costs
-// the memory of its body and no more, wherever it is split.
+// A page with too many items is refused. Wherever it is split, it takes no more memory than
+// its body.
 func TestItemBomb(t *testing.T) {
 	const items = 4 << 20
 	array := "[" + strings.TrimSuffix(strings.Repeat("0,", items), ",") + "]"
@@ -67,9 +67,11 @@ func TestItemBomb(t *testing.T) {
 				"last item": {"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/id"},
 				"more":      {"EXPORT_MORE_FIELD": "more", "EXPORT_CURSOR_IN": "next-url"},
 
-				"root, header":        {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"},
-				"cursor alone":        {"EXPORT_METHOD": "POST", "EXPORT_CURSOR_ALONE": "true", "EXPORT_METADATA_FIELD": "none"},
-				"mapped items":        {"EXPORT_ITEM_TIME": "/x,/t", "EXPORT_ITEM_TIME_FORMAT": "s", "EXPORT_ITEM_ID": "/a/b,/c,/t", "EXPORT_MAX_PAGE_SIZE": "10000"},
+				"root, header": {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "header",
+					"EXPORT_CURSOR_FIELD": "X-Next"},
+				"cursor alone": {"EXPORT_METHOD": "POST", "EXPORT_CURSOR_ALONE": "true", "EXPORT_METADATA_FIELD": "none"},
+				"mapped items": {"EXPORT_ITEM_TIME": "/x,/t", "EXPORT_ITEM_TIME_FORMAT": "s",
+					"EXPORT_ITEM_ID": "/a/b,/c,/t", "EXPORT_MAX_PAGE_SIZE": "10000"},
 				"items without times": {"EXPORT_ITEM_TIME": "/x,none", "EXPORT_ITEM_ID": "none"},
 				"window":              {"EXPORT_END_INCLUSIVE": "true"},
 			}[name])
@@ -92,10 +94,10 @@ func TestItemBomb(t *testing.T) {
 	}
 }
 
-// TestSampleBomb: saying what is wrong with an item costs little memory, however
-// many members it has.
+// The diagnosis of an item takes little memory, however many members the item has.
 func TestSampleBomb(t *testing.T) {
-	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` + strings.Repeat("[],", 4<<20) + `[]]}]}`
+	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` +
+		strings.Repeat("[],", 4<<20) + `[]]}]}`
 	c := exportapi.Inspector{Client: serve(t, bomb(t, body), nil)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -111,8 +113,7 @@ func TestSampleBomb(t *testing.T) {
 	}
 }
 
-// TestMostItems: the largest page passes, as does one that is longer than what
-// was asked for.
+// The largest page is accepted, and so is a page with more items than requested.
 func TestMostItems(t *testing.T) {
 	t.Parallel()
 	for name, vars := range map[string]map[string]string{
@@ -124,8 +125,10 @@ func TestMostItems(t *testing.T) {
 	} {
 		for n, ok := range map[int]bool{1001: true, mostItems: true, mostItems + 1: false} {
 			array := "[" + strings.TrimSuffix(strings.Repeat(`{"timestamp":1},`, n), ",") + "]"
-			body := map[string]string{"root": array, "nested": `{"a":{"items":` + array + `}}`, "mapped": `{"items":` + array + `,"more":false}`}[name]
-			p, err := fetchAll(t, serve(t, answer(cmp.Or(body, `{"items":`+array+`,"nextCursor":"c2"}`)), vars), bridge.Position{})
+			body := map[string]string{"root": array, "nested": `{"a":{"items":` + array + `}}`, "mapped": `{"items":` + array +
+				`,"more":false}`}[name]
+			p, err := fetchAll(t, serve(t, answer(cmp.Or(body, `{"items":`+array+`,"nextCursor":"c2"}`)), vars),
+				bridge.Position{})
 			switch {
 			case (err == nil) != ok:
 				t.Errorf("%s: %d items: %v", name, n, err)
@@ -136,7 +139,7 @@ func TestMostItems(t *testing.T) {
 	}
 }
 
-// TestGiantPageIsForgotten: what one page needed is not kept by those after it.
+// The pages after a giant page do not keep its memory.
 func TestGiantPageIsForgotten(t *testing.T) {
 	body := pageOf(mostItems, `{"timestamp":1}`)
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) { answer(body)(w, r) }, nil)
@@ -165,7 +168,7 @@ func TestGiantPageIsForgotten(t *testing.T) {
 	}
 	round(1)
 	small := live()
-	round(8) // in flight at once
+	round(8) // pages at a time
 	body = pageOf(10, `{"timestamp":1}`)
 	for range 50 {
 		round(1)
@@ -176,13 +179,13 @@ func TestGiantPageIsForgotten(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
-// TestEscapeBomb: values that are nearly all escapes take no more memory than their
-// text, once for all settings that select them, and the page says how much.
+// A value that is nearly all escapes takes no more memory than its text, and only once if
+// several settings select it. The page reports the size.
 func TestEscapeBomb(t *testing.T) {
 	const size = 1 << 20
 	for escape, tc := range map[string]struct {
 		text int    // bytes of size escapes
-		vars string // the pointers that differ
+		vars string // the settings
 	}{
 		`\u0041`:       {size, "/a"},
 		`\"`:           {size, "/a"},
@@ -210,7 +213,8 @@ func TestEscapeBomb(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(tc.text)+256<<10 {
 			t.Errorf("%s: %d bytes were allocated for a text of %d", escape, took, tc.text)
 		}
-		if e := &p.Events[0]; tc.text > 0 && (len(e.ID) != tc.text || len(e.Key) != tc.text || len(e.Subject) != tc.text || cap(e.ID) > tc.text+8<<10) {
+		if e := &p.Events[0]; tc.text > 0 &&
+			(len(e.ID) != tc.text || len(e.Key) != tc.text || len(e.Subject) != tc.text || cap(e.ID) > tc.text+8<<10) {
 			t.Errorf("%s: id of %d bytes in %d, key of %d, subject of %d, want %d", escape, len(e.ID), cap(e.ID),
 				len(e.Key), len(e.Subject), tc.text)
 		}
@@ -221,19 +225,19 @@ func TestEscapeBomb(t *testing.T) {
 	}
 }
 
-// TestForeignPageBomb: judging a large page without items costs little memory, and it
-// is no end of the results.
+// A large page without items takes little memory to judge, and does not end the results.
 func TestForeignPageBomb(t *testing.T) {
 	list := "[" + strings.Repeat("[],", 4<<20) + "[]]"
 	for name, body := range map[string]string{
-		"no items": `{"x":` + list + `}`, "no items, array": `{"x":{"y":` + list + `}}`, "empty items": `{"items":[],"x":` + list + `}`, "null items": `{"items":null,"x":` + list + `}`,
+		"no items": `{"x":` + list + `}`, "no items, array": `{"x":{"y":` + list + `}}`, "empty items": `{"items":[],"x":` +
+			list + `}`, "null items": `{"items":null,"x":` + list + `}`,
 	} {
 		c := serve(t, bomb(t, body), nil)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := fetchAll(t, c, bridge.Position{})
 		runtime.ReadMemStats(&after)
-		if f := wantFault(t, err); !strings.Contains(f.Error(), "no items, and more than") {
+		if f := wantFault(t, err); !strings.Contains(f.Error(), "no items, but more than") {
 			t.Errorf("%s: %v", name, f)
 		}
 		if took, most := after.TotalAlloc-before.TotalAlloc, 4*uint64(len(body))+16<<20; took > most {
@@ -242,12 +246,14 @@ func TestForeignPageBomb(t *testing.T) {
 	}
 }
 
-// TestLongIdentity: an identity of the export that no name has is none: it would be in
-// memory and in each checkpoint.
+// A name that is too long for an identity is ignored: the identity is in memory and in each
+// checkpoint.
 func TestLongIdentity(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{strings.Repeat("a", 256): strings.Repeat("a", 256), strings.Repeat("a", 257): "acme", strings.Repeat(`\u0061`, 257): "acme"} {
-		p, err := fetchAll(t, serve(t, answer(`{"metadata":{"organization":{"slug":"`+name+`","name":"acme"}},"items":[]}`), nil), bridge.Position{})
+	for name, want := range map[string]string{strings.Repeat("a", 256): strings.Repeat("a", 256),
+		strings.Repeat("a", 257): "acme", strings.Repeat(`\u0061`, 257): "acme"} {
+		p, err := fetchAll(t, serve(t, answer(`{"metadata":{"organization":{"slug":"`+name+`","name":"acme"}},"items":[]}`),
+			nil), bridge.Position{})
 		if err != nil || p.Source.Organization != want {
 			t.Errorf("%d bytes: %v, %q", len(name), err, p.Source.Organization)
 		}

@@ -10,11 +10,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestBrokenBehindItsCursor: a page that names its cursor first is a fault where
-// what follows is wrong or missing, and has no events.
+// A page that begins with its cursor is a fault without events if the rest is wrong or
+// missing.
 func TestBrokenBehindItsCursor(t *testing.T) {
 	t.Parallel()
-	head := `{"nextCursor":"c9","items":[` + strings.TrimSuffix(strings.Repeat(`{"eventId":"1","timestamp":1,"pad":"`+noise(1, 2000)+`"},`, 30), ",")
+	head := `{"nextCursor":"c9","items":[` +
+		strings.TrimSuffix(strings.Repeat(`{"eventId":"1","timestamp":1,"pad":"`+noise(1, 2000)+`"},`, 30), ",")
 	limited := map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "200000"}
 	const cut, never = "cut", "never"
 	for name, tc := range map[string]struct {
@@ -25,21 +26,27 @@ func TestBrokenBehindItsCursor(t *testing.T) {
 		reason         bridge.Reason
 		say            string
 	}{
-		"cursor twice":         {"", `],"nextCursor":"c8"}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
-		"the same twice":       {"", `],"nextCursor":"c9"}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
-		"twice, one escaped":   {"gzip", `],"next\u0043ursor":"c8"}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
-		"then null":            {"", `],"nextCursor":null}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
-		"items twice":          {"", `],"items":[]}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
-		"not JSON behind":      {"", `]} and more`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "unexpected data after"},
+		"cursor twice":   {"", `],"nextCursor":"c8"}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
+		"the same twice": {"", `],"nextCursor":"c9"}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
+		"twice, one escaped": {"gzip", `],"next\u0043ursor":"c8"}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema,
+			"twice"},
+		"then null":   {"", `],"nextCursor":null}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
+		"items twice": {"", `],"items":[]}`, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
+		"not JSON behind": {"", `]} and more`, nil, bridge.Malformed, "schema", bridge.ReasonSchema,
+			"unexpected data after"},
 		"not UTF-8 behind":     {"", "],\"x\":\"\xff\"}", nil, bridge.Malformed, "schema", bridge.ReasonSchema, "UTF-8"},
 		"ends in an item":      {"", `,{"timestamp":`, nil, bridge.Transient, "decode", "", "truncated"},
 		"connection cut":       {"", cut, nil, bridge.Transient, "network", "", "ended after"},
 		"connection cut, gzip": {"gzip", cut, nil, bridge.Transient, "network", "", "ended after"},
 		"connection cut, zstd": {"zstd", cut, nil, bridge.Transient, "network", "", "ended after"},
-		"too large":            {"", strings.Repeat(" ", 1<<20), limited, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
-		"too large, gzip":      {"gzip", strings.Repeat(" ", 4<<20), limited, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
-		"too large, zstd":      {"zstd", strings.Repeat(" ", 4<<20), limited, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
-		"too late":             {"", never, map[string]string{"EXPORT_TIMEOUT": "3s"}, bridge.Transient, "timeout", "", "body not complete within 3s"},
+		"too large": {"", strings.Repeat(" ", 1<<20), limited, bridge.Permanent, "size", bridge.ReasonSize,
+			"200000"},
+		"too large, gzip": {"gzip", strings.Repeat(" ", 4<<20), limited, bridge.Permanent, "size", bridge.ReasonSize,
+			"200000"},
+		"too large, zstd": {"zstd", strings.Repeat(" ", 4<<20), limited, bridge.Permanent, "size", bridge.ReasonSize,
+			"200000"},
+		"too late": {"", never, map[string]string{"EXPORT_TIMEOUT": "3s"}, bridge.Transient, "timeout", "",
+			"body not complete within 3s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

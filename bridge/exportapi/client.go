@@ -1,5 +1,5 @@
-// Package exportapi reads the export API: one page per call, failures as typed
-// faults, rate limits as Retry-After.
+// Package exportapi reads pages of an export API. It returns failures and rate limits as
+// bridge.Faults.
 package exportapi
 
 import (
@@ -28,11 +28,10 @@ import (
 
 // Client reads one resource of one export API. It implements bridge.Source.
 //
-// Fetch is for one goroutine at a time, Decode for one at a time, which may be another.
+// Fetch and Decode may run concurrently with each other, each in one goroutine at a time.
 // Pages may be released concurrently. Close is the last call.
 type Client struct {
 	cfg          Config
-	endpoint     *url.URL
 	http, tokens transport.Shared // for pages and for token requests
 	turns        *ratelimit.Turns
 	decoders     *share.Value[string, *decoders]
@@ -55,7 +54,7 @@ type Client struct {
 
 var _ bridge.Source = (*Client)(nil)
 
-// New returns a client for cfg, or all problems of cfg. It does not connect.
+// New returns a client for cfg. Its error has all problems of cfg. New does not connect.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
@@ -72,15 +71,14 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg:      cfg,
-		endpoint: urls.first,
-		http:     cfg.Shared.connections.Use(cfg.connections()),
-		tokens:   cfg.Shared.connections.Use(cfg.tokenConnections()),
+		http:     cfg.Shared.connections.Use(connections(&cfg)),
+		tokens:   cfg.Shared.connections.Use(tokenConnections(&cfg)),
 		decoders: cfg.Shared.decodersOf(cfg.mapping()),
-		turns:    cfg.Shared.limits.Of(cfg.limitKey(), own, cfg.Beside),
+		turns:    cfg.Shared.limits.Of(limitKey(&cfg), own, cfg.Beside),
 	}
 	c.auth = newCredentials(&c.cfg, c.tokens)
 	c.requests = newRequests(&c.cfg, urls, c.auth)
-	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, reader: &c.reader,
+	c.faults = faults{cfg: &c.cfg, urls: urls, auth: c.auth, reader: &c.reader,
 		hidden: c.requests.secrets(), withheld: c.requests.credentials}
 	c.pages.init(&c.cfg, &c.requests, &c.faults, c.decoders.V)
 	c.recycle = func(p *bridge.Page) {
@@ -90,15 +88,15 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// TrimMemory drops the memory of pages that no Client of the process needed since it was
-// last called. It may be called concurrently.
+// TrimMemory frees the memory that no Client of the process has needed since the last call.
+// It may be called concurrently.
 func TrimMemory() {
 	memory.Trim()
 	body.Trim()
 }
 
-// Close gives up what the client shares, and closes connections that no other client has.
-// It is the last call, once, and no other may be running.
+// Close releases what the client shares, and closes connections that no other client uses.
+// Call it once, after all other calls have returned.
 func (c *Client) Close() {
 	c.http.Leave()
 	c.tokens.Leave()
@@ -107,11 +105,13 @@ func (c *Client) Close() {
 }
 
 // Endpoint returns the host and path of pages, for tracing.
-func (c *Client) Endpoint() (host, path string) { return hostPort(c.endpoint), c.endpoint.Path }
+func (c *Client) Endpoint() (host, path string) {
+	u := c.faults.urls.first
+	return u.Host, u.Path
+}
 
-// Fetch implements bridge.Source. It sends one request, and a second one only
-// if the key was rejected and its file has changed. It waits for the rate
-// limit.
+// Fetch implements bridge.Source. It waits for the rate limit and sends one request. If the
+// API rejects the credentials and others are available, it sends the request again.
 func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	page, _, err := c.fetch(ctx, at, c.cfg.PageSize, follow)
 	return page, err
@@ -120,11 +120,12 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 // Decode implements bridge.Source.
 func (c *Client) Decode(p *bridge.Page) error {
 	var fault *bridge.Fault
-	if len(p.Events) == 0 { // else Fetch had to read all of it to find the cursor
+	if len(p.Events) == 0 { // otherwise Fetch decoded the page to find the cursor
 		fault = c.pages.decode(p)
 	}
 	if fault == nil && !c.cfg.AnyOrder && c.order.Backwards(p) {
-		fault = orderFault()
+		fault = &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonConfig, Err: ErrNewestFirst,
+			Hint: HintWindows}
 	}
 	if fault == nil && !c.cfg.AnyOrder && c.cfg.widens() {
 		from, to := c.cfg.asked(p.At)
@@ -137,14 +138,10 @@ func (c *Client) Decode(p *bridge.Page) error {
 	return nil
 }
 
-// DecodeItem returns a page of one item, given as its bytes. Like Decode it is
-// called by one goroutine at a time. The page need not be released.
+// DecodeItem decodes the bytes of one item into a page. It must not run concurrently with
+// Decode. The page need not be released.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
-	body, err := pageAround(c.cfg.ItemsField, item)
-	if err != nil {
-		return nil, err
-	}
-	page := &bridge.Page{Body: body}
+	page := &bridge.Page{Body: pageAround(c.cfg.ItemsField, item)}
 	if err := c.Decode(page); err != nil {
 		return nil, err
 	}
@@ -154,13 +151,13 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	return page, nil
 }
 
-// IngestedAt returns when the API took an item in, in milliseconds since the
-// epoch; 0 where the item does not say. It may be called concurrently.
+// IngestedAt returns the ingestion time of an item in milliseconds since the epoch, 0 if it
+// has none. It may be called concurrently.
 func (c *Client) IngestedAt(item []byte) int64 {
 	return c.decoders.V.ingestedAt(item)
 }
 
-// answer is the part of a response that Check reports beside the page.
+// answer is what Check reports of a response, apart from its page.
 type answer struct {
 	compression string
 	tls         *tls.ConnectionState // nil for plain http
@@ -191,8 +188,8 @@ func (c *Client) fetch(
 	return page, got, err
 }
 
-// report reports the health of the API. Throttling and a rejected cursor are
-// healthy responses.
+// report passes the outcome of a request to Config.Report. A 429 and a rejected cursor
+// count as success: the API works.
 func (c *Client) report(err error) {
 	if c.cfg.Report == nil {
 		return
@@ -203,7 +200,7 @@ func (c *Client) report(err error) {
 	c.cfg.Report(err)
 }
 
-// receiver reads the response to a request.
+// receiver reads the response to a request into p.
 type receiver func(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bridge.Fault
 
 // follow is the receiver of Fetch.
@@ -211,8 +208,8 @@ func follow(c *Client, p *bridge.Page, asked *url.URL, resp *http.Response) *bri
 	return c.receive(p, asked, resp, nil)
 }
 
-// ask sends one request and reads the page. A non-nil error is a Fault, unless
-// ctx has ended.
+// ask sends one request and reads the page. A non-nil error is a Fault, unless ctx has
+// ended.
 func (c *Client) ask(
 	ctx context.Context, at bridge.Position, size int, receive receiver,
 ) (*bridge.Page, answer, error) {
@@ -262,8 +259,8 @@ func (c *Client) ask(
 	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
 }
 
-// refused returns the fault of a response that is no page, before its body is
-// read, or nil.
+// refused returns a fault if the status or size of a response shows that it is no page,
+// else nil.
 func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault {
 	body.DropConnection(resp)
 	switch {
@@ -278,7 +275,7 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 	return nil
 }
 
-// receive reads the body of a page, and finds its next cursor. See pageReader.next for look.
+// receive reads the body of a page and finds its next cursor. See pageReader.next for look.
 func (c *Client) receive(p *bridge.Page, asked *url.URL, resp *http.Response, look lookout) *bridge.Fault {
 	kept, size := c.memory.Take()
 	if body.Plain(resp) && resp.ContentLength > 0 {
@@ -288,17 +285,15 @@ func (c *Client) receive(p *bridge.Page, asked *url.URL, resp *http.Response, lo
 	if fault := c.read(p, resp); fault != nil {
 		return fault
 	}
-	if fault := c.whole(p, resp); fault != nil {
-		return fault
-	}
 	if fault := c.pages.next(p, asked, resp.Header, look); fault != nil {
 		return fault
 	}
 	return c.requests.leaked(p.Next)
 }
 
-// read reads the body to its end. One of another type is refused by its first byte,
-// HTML also if that is white space: the rest may never come.
+// read reads the whole body. Unless the Content-Type is JSON, it checks the first byte
+// before it waits for the others, which may never come. HTML is refused even if it begins
+// with white space.
 func (c *Client) read(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	c.reader.Open(resp)
 	defer c.reader.Done()
@@ -322,11 +317,11 @@ func (c *Client) read(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	}
 	p.ArrivedAt = time.Now()
 	c.memory.Measure(len(p.Body))
-	return nil
+	return c.whole(p, resp)
 }
 
-// whole judges a body before it is decoded. One that is empty
-// is an empty page if the status says so, or the settings.
+// whole checks a complete body before it is decoded. An empty body is an empty page if the
+// status or the settings say so.
 func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 	switch {
 	case !isEmpty(p.Body):
@@ -335,5 +330,8 @@ func (c *Client) whole(p *bridge.Page, resp *http.Response) *bridge.Fault {
 		p.Body = append(p.Body[:0], c.pages.nothing...)
 		return nil
 	}
-	return emptyBody()
+	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema,
+		Err: fmt.Errorf("%w: the body is empty", errNoPage),
+		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; " +
+			"otherwise check for a proxy that drops bodies"}
 }

@@ -2,7 +2,7 @@ package exportapi
 
 import (
 	"cmp"
-	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -26,24 +26,24 @@ type Config struct {
 	// KeyPointer is the JSON pointer of Event.Key inside an item, or "none" for
 	// events without a key. Empty means "/userId". New rejects a malformed one.
 	KeyPointer string
-	// Report, if not nil, is called after every request, with nil if the API
-	// responded as specified, otherwise with the error.
+	// Report, if not nil, is called after every request: with nil if the API responded as
+	// specified, otherwise with the error.
 	Report func(error)
-	// Warn, if not nil, is called by Fetch with what may be wrong although the
-	// API responds as specified, and what to do about it: once as long as it
-	// stays the same.
+	// Warn, if not nil, is called by Fetch with a possible problem of a valid response, and
+	// what to do about it. It is called once while the problem stays the same.
 	Warn func(text, hint string)
 	// Waited, if not nil, is called before every request under a RateLimit with
 	// the time spent waiting for it.
 	Waited func(time.Duration)
-	// Shared is what the client shares with the others of the process; nil for nothing.
+	// Shared holds what the clients of the process share. If nil, the client shares
+	// nothing.
 	Shared *Shared
-	// AnyOrder is set where items may come newest first. Events that lie outside of the
-	// asked range by their time are kept, for a caller that knows what is its own.
+	// AnyOrder allows items in any order, such as newest first. Decode then keeps events
+	// whose time is outside the requested range, so the caller must drop them.
 	AnyOrder bool
-	// KeepItems is set if Sample returns the bytes of the items.
+	// KeepItems makes Sample return the bytes of the items.
 	KeepItems bool
-	// Beside is set for a client that reads the export beside the streams.
+	// Beside marks a client of a job, which runs beside the streams. See Shared.
 	Beside bool
 
 	URL string `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
@@ -70,24 +70,27 @@ type Config struct {
 	ItemMapping
 }
 
-// DefaultConfig returns the default of every setting. APIKey is required and
-// has none.
+// DefaultConfig returns the default of every setting. APIKey is required and has none.
 func DefaultConfig() Config {
 	return Config{
 		URL: "https://api.croct.io/export", Resource: "events", PageSize: 1000, Timeout: 30 * time.Second,
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
 		Auth: Auth{Scheme: authKey, KeyHeader: "X-Api-Key"}, MaxResponse: 64 << 20,
 		ItemMapping: ItemMapping{ItemTimeFormat: "ms"},
-		PageMapping: PageMapping{CursorIn: inBody, MetadataField: metadataField}, RequestMapping: defaultRequests(),
+		PageMapping: PageMapping{CursorIn: inBody, MetadataField: metadataField},
+		RequestMapping: RequestMapping{
+			Method: http.MethodGet, StartParam: "start", EndParam: "end", TimeFormat: "ms", MaxPageSize: maxPageSize,
+			NextURL: nextWhole, NextParams: nextWarn,
+			CursorStatuses: []string{"400", "404", "410", "414", "422", "431"},
+		},
 	}
 }
 
-// Validate reports all problems of the settings, each with its variable and an
-// example.
+// Validate reports all problems of the settings, each with its variable and an example.
 func (c *Config) Validate() error {
 	var p bridge.Problems
 	checkValues(&p, reflect.ValueOf(*c))
-	c.checkAuth(&p)
+	c.Auth.check(&p, serverRules{c.InsecureHTTP, c.LinkLocal})
 	for _, event := range c.Events {
 		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS",
 			"contains an empty event type, for example orderPlaced,userSignedUp")
@@ -105,13 +108,15 @@ func (c *Config) Validate() error {
 		"for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
 	c.checkPages(&p)
 	c.ItemMapping.check(&p)
-	c.checkRequests(&p)
-	c.checkSource(&p)
+	headers, err := c.headers()
+	p.Add(err)
+	c.checkRequests(&p, headers)
+	c.SourceMapping.check(&p, headers)
 	return p.Err()
 }
 
-// checkValues checks the settings whose tags list their values. An empty one is the
-// default, except of those that select the resource and the credentials.
+// checkValues checks the settings whose tags list the allowed values. Empty means the
+// default, except in EXPORT_RESOURCE and EXPORT_AUTH.
 func checkValues(p *bridge.Problems, settings reflect.Value) {
 	for field, value := range settings.Fields() {
 		name, values := field.Tag.Get("env"), field.Tag.Get("values")
@@ -136,13 +141,13 @@ func (c *Config) keyPointer() string {
 	return c.KeyPointer
 }
 
-// TimePointer is where the time of an item is looked for, for messages.
+// TimePointer returns the JSON pointers to the time of an item, for messages.
 func (c *Config) TimePointer() string {
-	return strings.Join(c.over(presets[c.Resource].pointers).times, " or ")
+	return strings.Join(c.pointersOf(c.Resource).times, " or ")
 }
 
-// endpoints are the URLs of requests without and with a cursor, without a
-// query; with a next URL it is not the second.
+// endpoints are the URLs, without query, of requests without and with a cursor. A next URL
+// replaces the second.
 type endpoints struct{ first, after *url.URL }
 
 // of returns the URL of requests at a position.
@@ -153,8 +158,8 @@ func (e endpoints) of(at bridge.Position) *url.URL {
 	return e.after
 }
 
-// endpoints returns the URLs of requests. Its errors never quote EXPORT_URL,
-// which may contain a password.
+// endpoints returns the URLs of requests. Its errors never quote EXPORT_URL, which may
+// contain a password.
 func (c *Config) endpoints(preset resource) (e endpoints, err error) {
 	e.first, err = c.endpoint("EXPORT_PATH", cmp.Or(c.Path, preset.path))
 	if e.after = e.first; err == nil && c.CursorPath != "" {
@@ -164,7 +169,7 @@ func (c *Config) endpoints(preset resource) (e endpoints, err error) {
 }
 
 func (c *Config) endpoint(variable, path string) (*url.URL, error) {
-	u, err := c.remote("EXPORT_URL", c.URL, "https://api.croct.io/export")
+	u, err := serverRules{c.InsecureHTTP, c.LinkLocal}.parse("EXPORT_URL", c.URL, "https://api.croct.io/export")
 	switch {
 	case err != nil:
 		return nil, err
@@ -177,15 +182,19 @@ func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 			"a percent sign is %%25")
 	}
 	if u.Path == "" {
-		u.Path = "/" // joined to nothing a path would become a relative one
+		u.Path = "/" // JoinPath would return a relative path
 	}
 	return u.JoinPath(path), nil
 }
 
-// remote parses the URL of a server that secrets are sent to.
-func (c *Config) remote(variable, text, example string) (*url.URL, error) {
+// serverRules decide which servers may receive secrets.
+type serverRules struct{ plainHTTP, linkLocal bool }
+
+// parse parses the URL of a server that secrets are sent to.
+func (s serverRules) parse(variable, text, example string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	// A / in a password ends the host: what precedes it is taken for the port.
+	// A slash in a password ends the host: url.Parse takes the user for the host, and the
+	// part of the password before the slash for the port.
 	login := err != nil && strings.Contains(text, "@") ||
 		err == nil && (u.User != nil || u.Port() != "" && strings.Contains(u.EscapedPath(), "@"))
 	switch {
@@ -198,10 +207,10 @@ func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 		return nil, bridge.Problemf(variable, "must begin with https://, for example %s", example)
 	case u.Fragment != "":
 		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
-	case u.Scheme == "http" && !c.InsecureHTTP && !bridge.Loopback(u.Hostname()):
+	case u.Scheme == "http" && !s.plainHTTP && !bridge.Loopback(u.Hostname()):
 		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; "+
 			"use https, or set EXPORT_INSECURE_HTTP=true")
-	case !c.LinkLocal && metadataHost(u.Hostname()):
+	case !s.linkLocal && metadataHost(u.Hostname()):
 		return nil, bridge.Problemf(variable,
 			"is a link-local address, or another one that serves cloud instance metadata; "+
 				"use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
@@ -242,8 +251,8 @@ func parseRate(s string) (rate.Limit, error) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[strings.TrimSpace(unit)]
 	limit := rate.Limit(n / per.Seconds())
-	// The limiter counts in float64 seconds; a wait of more than a day is
-	// taken for a mistake.
+	// The limiter counts in float64 seconds. Less than one request a day is assumed to be a
+	// mistake.
 	if err != nil || per == 0 || !(limit > 1.0/86400) || limit > 1e6 {
 		return 0, bridge.Problemf("EXPORT_RATE_LIMIT", "%q is not a rate, for example 10/s or 600/m", s)
 	}
@@ -261,12 +270,4 @@ func isToken(s string) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})
-}
-
-// hostPort returns the host for error messages, without user, path and query.
-func hostPort(u *url.URL) string {
-	if u.Port() == "" {
-		return u.Hostname()
-	}
-	return net.JoinHostPort(u.Hostname(), u.Port())
 }

@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge/bridgetest/conformance"
 )
 
-// scripted is an API whose answers a conformance suite chooses.
+// scripted is an API whose answers a conformance suite selects.
 type scripted struct {
 	mu     sync.Mutex // guards answer
 	answer func(bridge.Position) bridgetest.Answer
@@ -53,6 +53,7 @@ func TestConformance(t *testing.T) {
 	conformance.TestSource(t, func(t *testing.T) conformance.SourceFixture {
 		api := new(scripted)
 		server := listen(t, api)
-		return conformance.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})), Serve: api.serve}
+		return conformance.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})),
+			Serve: api.serve}
 	})
 }

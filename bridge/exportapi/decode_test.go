@@ -25,8 +25,8 @@ func testDecoder(resource, key string) *pageDecoder {
 	return newPageDecoder(cfg.mapping())
 }
 
-// checkDecode holds the decoder against encoding/json and tailCursor against
-// the decoder.
+// checkDecode compares the decoder with encoding/json, and scan.TailCursor with the
+// decoder.
 func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 	t.Helper()
 	before := bytes.Clone(body)
@@ -49,7 +49,7 @@ func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
 			!json.Valid(fixed) {
 			t.Fatal("accepted text that is none")
 		}
-		return // the oracle compares
+		return // TestMutationsAgainstOracle covers these
 	}
 	if !json.Valid(body) {
 		t.Fatal("accepted what is not JSON")
@@ -118,7 +118,8 @@ func checkEvent(t testing.TB, e *bridge.Event, index int, item json.RawMessage) 
 
 var decodeSeeds = []string{
 	`{"items":[],"nextCursor":null}`,
-	`{"items":[{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}},{"id":"\u0041","timestamp":"1"},null,[1],"x"],"metadata":{"organization":{"slug":"a"}},"nextCursor":"a\u003d\\\""}`,
+	`{"items":[{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}},{"id":"\u0041","timestamp":"1"},null,` +
+		`[1],"x"],"metadata":{"organization":{"slug":"a"}},"nextCursor":"a\u003d\\\""}`,
 	`{"next\u0043ursor":"x","items":[{"userId":"\ud800","user\u0049d":null,"timestamp":1e400}],"nextCursor":"y"}`,
 	"\ufeff{\"items\":[]} {\"nextCursor\":\"\xff\"}",
 	`{"items":[{"nextCursor":"decoy"}],"x":"\",\"nextCursor\":\"y\"}"}`,
@@ -129,16 +130,17 @@ func FuzzDecodePage(f *testing.F) {
 	for _, seed := range decodeSeeds {
 		f.Add([]byte(seed))
 	}
-	d := testDecoder("events", "") // kept: what one page leaves behind must not touch the next
+	d := testDecoder("events", "") // used for all pages: a page must not affect the next one
 	f.Fuzz(func(t *testing.T, body []byte) { checkDecode(t, d, body) })
 }
 
-// TestMutatedPages does what the fuzzer does, quicker and the same each time.
+// TestMutatedPages is the fuzz test with fixed input, and faster.
 func TestMutatedPages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
 	d := testDecoder("events", "")
-	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`, `\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
+	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`,
+		`\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
 	for range 20_000 {
 		body := []byte(decodeSeeds[random.IntN(len(decodeSeeds))])
 		for range random.IntN(4) {
@@ -160,7 +162,7 @@ func TestMutatedPages(t *testing.T) {
 	}
 }
 
-// somePage is a page of n items of about size bytes each.
+// somePage returns a page of n items of about size bytes each.
 func somePage(n, size int) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"items":[`)
@@ -168,7 +170,9 @@ func somePage(n, size int) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-%012d","userId":"user-%05d","sessionId":"5f0c6b1e-7f3f-4d0e-8a59-%012d","timestamp":%d,"systemTimestamp":%d,"context":null,"payload":{"type":"productViewed","tags":[`, i, i%997, i, 1760000000000+i, 1760000000100+i)
+		item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-%012d","userId":"user-%05d",`+
+			`"sessionId":"5f0c6b1e-7f3f-4d0e-8a59-%012d","timestamp":%d,"systemTimestamp":%d,"context":null,`+
+			`"payload":{"type":"productViewed","tags":[`, i, i%997, i, 1760000000000+i, 1760000000100+i)
 		b.WriteString(item)
 		for filled := len(item); filled < size-20; filled += 43 {
 			if filled > len(item) {
@@ -178,11 +182,12 @@ func somePage(n, size int) []byte {
 		}
 		b.WriteString(`]}}`)
 	}
-	b.WriteString(`],"metadata":{"organization":{"name":"Acme","slug":"acme"},"workspace":{"slug":"main"},"application":{"slug":"web"}},"nextCursor":"eyJ0IjoxNzYwMDAwMDAwMDAwfQ=="}`)
+	b.WriteString(`],"metadata":{"organization":{"name":"Acme","slug":"acme"},"workspace":{"slug":"main"},` +
+		`"application":{"slug":"web"}},"nextCursor":"eyJ0IjoxNzYwMDAwMDAwMDAwfQ=="}`)
 	return b.Bytes()
 }
 
-// TestDecodeAllocatesNothing holds once the events have their memory.
+// Decoding allocates nothing once the events have their memory.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	body := somePage(1000, 1000)
 	d := testDecoder("events", "")
@@ -218,17 +223,22 @@ func BenchmarkTailCursor(b *testing.B) {
 func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	t.Parallel()
 	for address, refused := range map[string]bool{
-		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.0.1]:443": true, "127.0.0.1:80": false, "10.0.0.1:80": false, "[::1]:80": false,
-		"100.100.100.200:80": true, "168.63.129.16:80": true, "192.0.0.192:80": true, "[fd00:ec2::254]:80": true, "[fd00:ec2::23]:80": true,
-		"[fd20:ce::254]:80": true, "[fd00:c1::a9fe:a9fe]:80": true, "[fd00:42::42]:80": true, "[::ffff:168.63.129.16]:443": true,
-		"[64:ff9b::a9fe:a9fe]:80": true, "100.100.100.201:80": false, "168.63.129.17:80": false, "[fd00:ec3::254]:80": false, "[64:ff9b::a00:1]:80": false,
+		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.0.1]:443": true, "127.0.0.1:80": false,
+		"10.0.0.1:80": false, "[::1]:80": false,
+		"100.100.100.200:80": true, "168.63.129.16:80": true, "192.0.0.192:80": true, "[fd00:ec2::254]:80": true,
+		"[fd00:ec2::23]:80": true,
+		"[fd20:ce::254]:80": true, "[fd00:c1::a9fe:a9fe]:80": true, "[fd00:42::42]:80": true,
+		"[::ffff:168.63.129.16]:443": true,
+		"[64:ff9b::a9fe:a9fe]:80":    true, "100.100.100.201:80": false, "168.63.129.17:80": false,
+		"[fd00:ec3::254]:80":  false,
+		"[64:ff9b::a00:1]:80": false,
 	} {
 		if err := linklocal.Refuse("tcp", address, nil); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	for _, cfg := range []*Config{{Timeout: time.Minute}, {Timeout: time.Minute, InsecureHTTP: true}} {
-		transport := new(Shared).connections.Use(cfg.connections())
+		transport := new(Shared).connections.Use(connections(cfg))
 		// The check comes before the connection: nothing is sent.
 		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, linklocal.ErrAddress) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
@@ -242,8 +252,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	}
 }
 
-// TestTailCursorIsExact keeps a cursor that does not decode exactly from going
-// out before the parse has refused the page.
+// A cursor that does not decode exactly is not used before the parser has refused its page.
 func TestTailCursorIsExact(t *testing.T) {
 	t.Parallel()
 	for _, cursor := range []string{`a\ud800`, `\udc00`, "a\xff", "a\x01", `\x41`, `\u12`} {
@@ -253,8 +262,7 @@ func TestTailCursorIsExact(t *testing.T) {
 	}
 }
 
-// TestDecodeDisagrees makes the end of a page name a cursor that the whole
-// does not: the page must be refused.
+// A page is refused if its end names another cursor than the whole page does.
 func TestDecodeDisagrees(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{
@@ -274,13 +282,14 @@ func TestDecodeDisagrees(t *testing.T) {
 	}
 }
 
-// TestDecoderKeepsNoBody: between two pages, which may be hours, nothing refers to the last one.
+// Between two pages, which may take hours, a decoder must not refer to the last one.
 func TestDecoderKeepsNoBody(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()
 	var pages pageReader
 	pages.init(&cfg, nil, nil, new(Shared).decodersOf(cfg.mapping()).V)
-	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},"nextCursor":"c"}`)}
+	p := &bridge.Page{Next: "c", Body: []byte(`{"items":[{"eventId":"a","timestamp":1}],"metadata":{"workspace":"w"},` +
+		`"nextCursor":"c"}`)}
 	if fault := pages.decode(p); fault != nil || len(p.Events) != 1 {
 		t.Fatalf("%v, %d events", fault, len(p.Events))
 	}

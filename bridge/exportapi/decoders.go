@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge/internal/spare"
 )
 
-// mapping is all that decoders depend on.
+// mapping holds the settings that decoders depend on.
 type mapping struct {
 	resource, items, cursor, key string // see Config
 	PageMapping
@@ -18,7 +18,8 @@ func (c *Config) mapping() *mapping {
 	return &mapping{c.Resource, c.ItemsField, c.CursorField, c.keyPointer(), c.PageMapping, c.ItemMapping}
 }
 
-// decoders are the idle decoders of a mapping: a client borrows one for a page or an item.
+// decoders keeps the idle decoders of a mapping. A client borrows one for each page or
+// item.
 type decoders struct {
 	mapping *mapping
 	pages   spare.List[*pageDecoder]
@@ -30,26 +31,26 @@ func (s *Shared) decodersOf(m *mapping) *share.Value[string, *decoders] {
 	return s.decoders.Use(fmt.Sprintf("%#v", *m), func() *decoders { return &decoders{mapping: m} })
 }
 
-// borrow takes a decoder, which is given back after the page.
-func (l *decoders) borrow() *pageDecoder {
-	if d, ok := l.pages.Take(spare.Any); ok {
-		return d
+// borrow takes an idle decoder, or makes one.
+func (d *decoders) borrow() *pageDecoder {
+	if p, ok := d.pages.Take(spare.Any); ok {
+		return p
 	}
-	return newPageDecoder(l.mapping)
+	return newPageDecoder(d.mapping)
 }
 
-// giveBack gives back a decoder, without what it has of a body.
-func (l *decoders) giveBack(d *pageDecoder) {
-	d.forget()
-	l.pages.Give(d)
+// giveBack returns a decoder after its references to a body are dropped.
+func (d *decoders) giveBack(p *pageDecoder) {
+	p.forget()
+	d.pages.Give(p)
 }
 
 // ingestedAt returns the ingestion time of an item in milliseconds since the epoch, or 0.
-func (l *decoders) ingestedAt(item []byte) int64 {
-	r, ok := l.items.Take(spare.Any)
+func (d *decoders) ingestedAt(item []byte) int64 {
+	r, ok := d.items.Take(spare.Any)
 	if !ok {
-		r = newIngestionReader(l.mapping)
+		r = newIngestionReader(d.mapping)
 	}
-	defer l.items.Give(r)
+	defer d.items.Give(r)
 	return r.read(item)
 }

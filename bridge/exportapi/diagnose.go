@@ -9,21 +9,21 @@ import (
 	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
-// maxSearched bounds the items that are searched for a time: decoded, they take
-// many times their bytes.
+// maxSearched is the size in bytes of the largest item that is decoded to search it.
+// Decoding takes many times that memory.
 const maxSearched = 1 << 20
 
-// diagnose says what is wrong with how an item is read, and which setting to
-// set. It shows no values: items hold personal data.
-func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
+// diagnose returns why an item is read wrongly, and which setting to change; both are empty
+// if nothing is wrong. Neither contains values of the item, which may be personal data.
+func (m *mapping) diagnose(e *bridge.Event) (why, remedy string) {
 	if e.Defect == bridge.DefectNotObject {
 		return "it is not an object", "set EXPORT_ITEMS_FIELD to the array of the items"
 	}
 	if e.Defect == bridge.DefectBadText {
-		return "it has bytes that are no text: not UTF-8, a control character, an unknown escape, or NaN",
-			"have it repaired where it is stored; it is published as a dead letter"
+		return "it has bytes that are not text: not UTF-8, a control character, an unknown escape, or NaN",
+			"have it repaired at its origin; it is published as a dead letter"
 	}
-	at, format := c.over(presets[c.Resource].pointers).times, timeFormats[c.ItemTimeFormat]
+	at, format := m.pointersOf(m.resource).times, timeFormats[m.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || guess.Plausible(e.Time)) {
 		return "", ""
 	}
@@ -42,7 +42,7 @@ func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
 		case ok && likely != format:
 			return fmt.Sprintf("its time at %s is in the format %s, not %s", pointer, likely, format),
 				"set EXPORT_ITEM_TIME_FORMAT=" + likely.String() + provided(likely)
-		case e.Defect == bridge.DefectNone: // a client's clock may be anywhere
+		case e.Defect == bridge.DefectNone: // the clock of a client may be wrong
 			return "", ""
 		}
 		return fmt.Sprintf("its time at %s, %s, is in no known format (ms, s, us, rfc3339, rfc3339-utc)", pointer, v.Kind),
@@ -59,7 +59,7 @@ func (c *Config) diagnose(e *bridge.Event) (why, remedy string) {
 	return why, "set EXPORT_ITEM_TIME to its time, or EXPORT_ITEM_TIME=none to publish with the publish time"
 }
 
-// provided says what a format takes for granted.
+// provided returns the condition for using a format, which follows the setting in a remedy.
 func provided(format itemtime.Format) string {
 	if format == itemtime.RFC3339UTC {
 		return " if its times, which name no zone, are UTC"

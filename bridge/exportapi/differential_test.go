@@ -19,8 +19,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// rivals are a scanner and an oracle of the same configuration. They are kept
-// from page to page: what one leaves behind must not touch the next.
+// rivals are a scanner and an oracle with the same configuration. Both are used for all
+// pages: a page must not affect the next one.
 type rivals struct {
 	name    string
 	scanner *pageDecoder
@@ -28,18 +28,20 @@ type rivals struct {
 	bad     int // items with bad text so far
 }
 
-// newRivals returns every resource with its usual key, and events with every
-// sort of key.
+// newRivals returns rivals for each resource with its usual key, and for events with each
+// kind of key.
 func newRivals(t testing.TB) (all []rivals) {
 	t.Helper()
 	fields := Config{ItemsField: "items", CursorField: "nextCursor"}
 	add := func(resource, key string) {
-		cfg := &Config{Resource: resource, ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key, ItemMapping: fields.ItemMapping}
+		cfg := &Config{Resource: resource, ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key,
+			ItemMapping: fields.ItemMapping}
 		scanner := newPageDecoder(cfg.mapping())
 		name := fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping)
 		all = append(all, rivals{name, scanner, newOracle(cfg, presets[resource]), 0})
 	}
-	for _, key := range []string{"", "none", "/payload", "/payload/type", "/eventId", "/payload/a~1b/m~0n", "/tags/1", "/tags/1/b", "/context/metadata", "/", "/payload/", "/\ufffdx"} {
+	for _, key := range []string{"", "none", "/payload", "/payload/type", "/eventId", "/payload/a~1b/m~0n", "/tags/1",
+		"/tags/1/b", "/context/metadata", "/", "/payload/", "/\ufffdx"} {
 		add("events", key)
 	}
 	add("sessions", "")
@@ -50,11 +52,13 @@ func newRivals(t testing.TB) (all []rivals) {
 		add("events", "")
 	}
 	fields.ItemMapping = ItemMapping{
-		ItemID: []string{"/payload/type", "/x", "/eventId"}, ItemTime: []string{"/x", "/payload", "/timestamp"}, ItemTimeFormat: "rfc3339",
-		ItemType: []string{"/tags/1", "/eventId"}, ItemSubject: []string{"/x", "/payload/type"},
+		ItemID: []string{"/payload/type", "/x", "/eventId"}, ItemTime: []string{"/x", "/payload", "/timestamp"},
+		ItemTimeFormat: "rfc3339",
+		ItemType:       []string{"/tags/1", "/eventId"}, ItemSubject: []string{"/x", "/payload/type"},
 	}
 	add("users", "")
-	fields.ItemMapping = ItemMapping{ItemID: []string{"none"}, ItemTime: []string{"none"}, ItemType: []string{"none"}, ItemSubject: []string{"none"}}
+	fields.ItemMapping = ItemMapping{ItemID: []string{"none"}, ItemTime: []string{"none"}, ItemType: []string{"none"},
+		ItemSubject: []string{"none"}}
 	add("events", "none")
 	fields.ItemMapping = ItemMapping{ItemTime: []string{"/closeTime", "/timestamp", "none"}}
 	add("events", "none")
@@ -63,8 +67,8 @@ func newRivals(t testing.TB) (all []rivals) {
 	return all
 }
 
-// compare decodes the body with both and demands the same outcome. It reports
-// whether the body is a page.
+// compare decodes the body with both and compares the results. It reports whether the body
+// is a page.
 func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	before := bytes.Clone(body)
 	errScanner, errOracle := r.scanner.decode(body, nil), r.oracle.decode(body, nil)
@@ -100,7 +104,7 @@ func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	return true, nil
 }
 
-// outcome is what the callers tell apart.
+// outcome returns the kind of an error, as callers distinguish it.
 func outcome(err error) string {
 	switch {
 	case err == nil:
@@ -115,7 +119,8 @@ func outcome(err error) string {
 	return "something else"
 }
 
-// sameEvent demands the same bytes, and of the item also the same place.
+// sameEvent returns an error unless both events have the same fields, and items at the same
+// place.
 func sameEvent(got, want *bridge.Event) error {
 	if len(got.Raw) == 0 || len(want.Raw) == 0 || &got.Raw[0] != &want.Raw[0] {
 		return errors.New("its bytes are not in the body")
@@ -146,8 +151,8 @@ func sameEvent(got, want *bridge.Event) error {
 	return nil
 }
 
-// seedPages are what the other tests of this package decode, what the
-// simulator serves, and pages that are hard for a scanner.
+// seedPages returns the pages that the other tests of this package decode, those of the
+// simulator, and pages that are hard for a scanner.
 func seedPages(t testing.TB) (seeds [][]byte) {
 	t.Helper()
 	for _, text := range append(literals(t, "page_test.go"), literals(t, "decode_test.go")...) {
@@ -166,36 +171,53 @@ func seedPages(t testing.TB) (seeds [][]byte) {
 			seeds = append(seeds, simulatorPage(t, schema, path, 1), simulatorPage(t, schema, path, 3))
 		}
 	}
-	seeds = append(seeds, []byte(`{"\ud800x":1,"items":"c","\ufffdx":[{"timestamp":1}]}`), []byte(`{"items":"c","\ud800x":[]}`))
+	seeds = append(seeds, []byte(`{"\ud800x":1,"items":"c","\ufffdx":[{"timestamp":1}]}`),
+		[]byte(`{"items":"c","\ud800x":[]}`))
 	for _, item := range hardItems {
 		seeds = append(seeds, []byte(`{"items":[{"userId":"before","timestamp":1},`+item+`]}`))
 	}
 	for _, value := range hardValues {
 		seeds = append(seeds,
-			[]byte(`{"items":[{"userId":`+value+`,"timestamp":`+value+`,"payload":{"type":`+value+`},"x":`+value+`}],"nextCursor":`+value+`}`),
-			[]byte(" {\t\"metadata\" : {\"organization\":{\"slug\":"+value+"}, \"workspace\" : "+value+" },\n\"items\" :\r[ "+value+" , {\"payload\":"+value+" } ] } "))
+			[]byte(`{"items":[{"userId":`+value+`,"timestamp":`+value+`,"payload":{"type":`+value+`},"x":`+value+
+				`}],"nextCursor":`+value+`}`),
+			[]byte(" {\t\"metadata\" : {\"organization\":{\"slug\":"+value+"}, \"workspace\" : "+value+" },\n\"items\" :\r[ "+
+				value+" , {\"payload\":"+value+" } ] } "))
 	}
 	return seeds
 }
 
-// hardValues are at the edges of what JSON allows, on both sides.
+// hardValues are just inside or just outside of what JSON allows.
 var hardValues = []string{
-	`0`, `-0`, `-`, `01`, `1.`, `.1`, `1.0`, `1e`, `1e+`, `1E-9`, `1e400`, `+1`, `--1`, `- 1`, `1x`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `999999999999999999`, `-999999999999999999`, `1234567890123456789`,
-	`1512085950.000216`, `-1512085950.0009`, `"1512085950.000216"`, `"1512085950123"`, `1512085950123456`, `"-1"`, `" 1"`, `"1 "`, `"1."`, `"1e3"`, `253402300799999.9`, `"253402300800000"`,
-	`"2026-11-22T10:57:00.1239999-03:00"`, `"2026-11-22t10:57:00z"`, `"2026-11-22 10:57:00\u002b0530"`, `"2016-12-31T23:59:60Z"`, `"2026-02-29T00:00:00Z"`, `"0000-01-01T00:00:00Z"`, `"9999-12-31T23:59:59-00:01"`, `"2026-11-22T10:57:00"`,
-	`true`, `truE`, `tru`, `false`, `fals`, `null`, `nul`, `nulll`, `NaN`, `Infinity`, `-Infinity`, `+inf`, `-nan`, `nanx`, `Na`, `-I`, `{NaN:1}`, `{"a":NaN}`, `[NaN,{"b":-inf}]`,
-	`""`, `"`, `"\"`, `"\\"`, `"\\\"`, `"\u`, `"\u12`, `"\u123"`, `"\u00e3"`, `"\u00E3"`, `"\u00g0"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ude00\ud83d"`, `"\ud83d\ud83d\ude00"`, `"\ud83d\u0041"`, `"\ud83dx"`, `"\ud83d\n"`, `"\x"`, `"\'"`, `"\b\f\n\r\t\/"`,
-	"\"\x1f\"", "\"\x7f\"", "\"\t\"", "\"\xc3\xa3\"", "\"\xc3\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xef\xbf\xbd\"", "\"\xf4\x90\x80\x80\"", "\"\xf0\x9f\x98\x80\"", "\"\xff\"", "\"\xe2\x82\"", "\"a\xcc\"", "\xa0",
-	`"1234567"`, `"12345678"`, `"123456789"`, `"1234567\n"`, `"12345678\n"`, "\"1234567\x01\"", "\"1234567ã\"", "\"12345678ã\"",
-	`{}`, `[]`, `{`, `[`, `}`, `]`, `[]]`, `{]`, `[}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `[,]`, `[1,]`, `[1 2]`, `{"a":1 "b":2}`, `{"a" "b"}`, `{1:2}`, `{[1`, `{{`, `{"a":{"b":[{"c":[]}]}}`, `[[[[]]],{},[{"a":[]}]]`, `[1,[2,[3,{"a":4}],5],6]`, `{"a":1:2}`, `[1:2]`, `:`, `,`,
-	`{"type":"a","type":null,"@type":"b"}`, `{"\u0074ype":"a"}`, `{"\ud800":1}`, `{"a\/b":{"m~n":"k"}}`, `{"":"k"}`, `[0,{"b":"k"},2]`, `["a","b"]`, `{"slug":"a","slug":{"slug":"b"}}`,
+	`0`, `-0`, `-`, `01`, `1.`, `.1`, `1.0`, `1e`, `1e+`, `1E-9`, `1e400`, `+1`, `--1`, `- 1`, `1x`,
+	`9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `999999999999999999`, `-999999999999999999`,
+	`1234567890123456789`,
+	`1512085950.000216`, `-1512085950.0009`, `"1512085950.000216"`, `"1512085950123"`, `1512085950123456`, `"-1"`, `" 1"`,
+	`"1 "`, `"1."`, `"1e3"`, `253402300799999.9`, `"253402300800000"`,
+	`"2026-11-22T10:57:00.1239999-03:00"`, `"2026-11-22t10:57:00z"`, `"2026-11-22 10:57:00\u002b0530"`,
+	`"2016-12-31T23:59:60Z"`, `"2026-02-29T00:00:00Z"`, `"0000-01-01T00:00:00Z"`, `"9999-12-31T23:59:59-00:01"`,
+	`"2026-11-22T10:57:00"`,
+	`true`, `truE`, `tru`, `false`, `fals`, `null`, `nul`, `nulll`, `NaN`, `Infinity`, `-Infinity`, `+inf`, `-nan`,
+	`nanx`, `Na`, `-I`, `{NaN:1}`, `{"a":NaN}`, `[NaN,{"b":-inf}]`,
+	`""`, `"`, `"\"`, `"\\"`, `"\\\"`, `"\u`, `"\u12`, `"\u123"`, `"\u00e3"`, `"\u00E3"`, `"\u00g0"`, `"\ud83d\ude00"`,
+	`"\ud83d"`, `"\ude00\ud83d"`, `"\ud83d\ud83d\ude00"`, `"\ud83d\u0041"`, `"\ud83dx"`, `"\ud83d\n"`, `"\x"`, `"\'"`,
+	`"\b\f\n\r\t\/"`,
+	"\"\x1f\"", "\"\x7f\"", "\"\t\"", "\"\xc3\xa3\"", "\"\xc3\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xef\xbf\xbd\"",
+	"\"\xf4\x90\x80\x80\"", "\"\xf0\x9f\x98\x80\"", "\"\xff\"", "\"\xe2\x82\"", "\"a\xcc\"", "\xa0",
+	`"1234567"`, `"12345678"`, `"123456789"`, `"1234567\n"`, `"12345678\n"`, "\"1234567\x01\"", "\"1234567ã\"",
+	"\"12345678ã\"",
+	`{}`, `[]`, `{`, `[`, `}`, `]`, `[]]`, `{]`, `[}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `[,]`, `[1,]`, `[1 2]`,
+	`{"a":1 "b":2}`, `{"a" "b"}`, `{1:2}`, `{[1`, `{{`, `{"a":{"b":[{"c":[]}]}}`, `[[[[]]],{},[{"a":[]}]]`,
+	`[1,[2,[3,{"a":4}],5],6]`, `{"a":1:2}`, `[1:2]`, `:`, `,`,
+	`{"type":"a","type":null,"@type":"b"}`, `{"\u0074ype":"a"}`, `{"\ud800":1}`, `{"a\/b":{"m~n":"k"}}`, `{"":"k"}`,
+	`[0,{"b":"k"},2]`, `["a","b"]`, `{"slug":"a","slug":{"slug":"b"}}`,
 }
 
-// hardItems have members whose names are almost those that are read, or those
-// after all.
+// hardItems have members with names that are almost those that are read, or that are equal
+// once decoded.
 var hardItems = []string{
 	`{"":"k","payload":{"":"p"},"timestamp":1}`,
-	`{"userIx":"a","userid":"b","timestamx":1,"payloax":{"type":"c"},"payload":{"typx":"d","@typx":"e"},"eventIx":"f","ix":"g"}`,
+	`{"userIx":"a","userid":"b","timestamx":1,"payloax":{"type":"c"},"payload":{"typx":"d","@typx":"e"},` +
+		`"eventIx":"f","ix":"g"}`,
 	`{"u":"a","userI":"b","userIdd":"c","\u0075serId":"d","timestamp":1}`,
 	`{"userId\u0000":"a","userId\ud800":"b","user\\Id":"c"}`,
 	`{"\ud800x":"k","\ud83d\ude00":"l"}`, `{"\ufffdx":"k"}`, "{\"\ufffdx\":\"k\"}",
@@ -204,8 +226,8 @@ var hardItems = []string{
 	`{"payload":{"type":"a"},"payload":"b"}`, `{"payload":{"type":{"type":"a"}},"payload":{"@type":"b"}}`,
 }
 
-// literals returns the string literals of a Go file, those that are added to
-// each other in one.
+// literals returns the string literals of a Go file. Literals that are added to each other
+// are one.
 func literals(t testing.TB, file string) (texts []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -235,11 +257,11 @@ func literals(t testing.TB, file string) (texts []string) {
 	return texts
 }
 
-// mutator makes pages that are almost right.
+// mutator makes pages that are almost valid.
 type mutator struct {
 	*rand.Rand
 	seeds [][]byte
-	pages [][]byte // those of the seeds that are pages
+	pages [][]byte // the valid pages among the seeds
 	body  []byte
 }
 
@@ -247,17 +269,21 @@ type mutator struct {
 // space may be, and anywhere.
 var (
 	members = []string{
-		`"items":[],`, `"items":`, `"nextCursor":"x",`, `"next\u0043ursor":null,`, `"metadata":{},`, `"userId":"a",`, `"user\u0049d":null,`, `"timestamp":2,`, `"closeTime":3,`,
-		`"payload":{"type":""},`, `"payload":[],`, `"payload":{"a/b":{"m~n":1}},`, `"tags":["a","b"],`, `"tags":[0,{"b":true}],`, `"organization":{"name":"a"},`, `"sl\u0075g":"b",`, `"":"",`, `"x":"y",`, `"userIx":"z",`, `"\ud800x":"k",`, `"id":7,`, `"eventId":"\ud800",`,
+		`"items":[],`, `"items":`, `"nextCursor":"x",`, `"next\u0043ursor":null,`, `"metadata":{},`, `"userId":"a",`,
+		`"user\u0049d":null,`, `"timestamp":2,`, `"closeTime":3,`,
+		`"payload":{"type":""},`, `"payload":[],`, `"payload":{"a/b":{"m~n":1}},`, `"tags":["a","b"],`,
+		`"tags":[0,{"b":true}],`, `"organization":{"name":"a"},`, `"sl\u0075g":"b",`, `"":"",`, `"x":"y",`, `"userIx":"z",`,
+		`"\ud800x":"k",`, `"id":7,`, `"eventId":"\ud800",`,
 	}
 	texts = []string{
-		`a`, `12345678`, `\"`, `\\`, `\/`, `\u0041`, `\ud83d`, `\ude00`, `\ud83d\ude00`, `\u12`, `\x`, `é`, `日本`, "\U0001F600", "\xc3", "\xa9", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\x00", "\x1f", "\x7f", "\ufeff",
+		`a`, `12345678`, `\"`, `\\`, `\/`, `\u0041`, `\ud83d`, `\ude00`, `\ud83d\ude00`, `\u12`, `\x`, `é`, `日本`,
+		"\U0001F600", "\xc3", "\xa9", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\x00", "\x1f", "\x7f", "\ufeff",
 	}
 	spaces = []string{" ", "\n", "\r\n\t ", "\u00a0", "\v", "\x00"}
 	pieces = slices.Concat(members, texts, spaces, hardValues, []string{`,`, `:`, `{"a":`, `]}]`, `,{}`, `,"items":[]`})
 )
 
-// next makes another page, which is valid until the one after it.
+// next makes another page. It is valid until the next call.
 func (m *mutator) next() []byte {
 	from := m.pages
 	if m.IntN(4) == 0 {
@@ -270,7 +296,7 @@ func (m *mutator) next() []byte {
 	return m.body
 }
 
-// mutate changes one thing, every other time such that a page may stay one.
+// mutate changes one thing. Every other change is one that can keep a page valid.
 func (m *mutator) mutate() {
 	at := m.IntN(len(m.body) + 1)
 	end := min(len(m.body), at+1+m.IntN(1+m.IntN(20)))
@@ -311,15 +337,15 @@ func (m *mutator) mutate() {
 
 func (m *mutator) piece(from []string) []byte { return []byte(from[m.IntN(len(from))]) }
 
-// insertBehind puts the piece behind the next of the characters.
+// insertBehind inserts the piece after the next one of the characters.
 func (m *mutator) insertBehind(at int, chars string, piece []byte) {
 	if i := bytes.IndexAny(m.body[at:], chars); i >= 0 {
 		m.body = slices.Insert(m.body, at+i+1, piece...)
 	}
 }
 
-// replaceValue puts the piece where, at or after the position, a value begins
-// and ends, as far as one can see without parsing.
+// replaceValue replaces the next value by the piece. It guesses where a value begins and
+// ends.
 func (m *mutator) replaceValue(at int, piece []byte) {
 	start := bytes.IndexAny(m.body[at:], ":[,")
 	if start < 0 {
@@ -330,7 +356,7 @@ func (m *mutator) replaceValue(at int, piece []byte) {
 	m.body = slices.Replace(m.body, start, start+size, piece...)
 }
 
-// nested is a nest of objects and arrays, often shallow, seldom too deep.
+// nested returns nested objects and arrays, usually few, rarely too many.
 func nested(random *rand.Rand) string {
 	depth := random.IntN(8)
 	switch random.IntN(100) {
@@ -354,8 +380,8 @@ func nested(random *rand.Rand) string {
 	return string(append(b, closers...))
 }
 
-// TestMutationsAgainstOracle holds the scanner against the oracle on mutated
-// pages: DECODE_MUTATIONS of them (default 100 000), from DECODE_SEED.
+// TestMutationsAgainstOracle compares the scanner with the oracle on mutated pages:
+// DECODE_MUTATIONS of them (default 100 000), from DECODE_SEED.
 func TestMutationsAgainstOracle(t *testing.T) {
 	t.Parallel()
 	count, seed := fromEnvironment(t, "DECODE_MUTATIONS", 100_000), fromEnvironment(t, "DECODE_SEED", 1)
@@ -410,7 +436,7 @@ func fromEnvironment(t testing.TB, name string, otherwise int) int {
 	return n
 }
 
-// FuzzAgainstOracle does the same, guided by coverage.
+// FuzzAgainstOracle is TestMutationsAgainstOracle, guided by coverage.
 func FuzzAgainstOracle(f *testing.F) {
 	for _, seed := range seedPages(f) {
 		f.Add(seed)

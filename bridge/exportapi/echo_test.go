@@ -15,8 +15,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestEchoedCredentials: an error response that says what the request had shows no
-// credential in any form.
+// An error response that repeats the request shows no credential in any form.
 func TestEchoedCredentials(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret+/?&ü 0123"
@@ -24,21 +23,25 @@ func TestEchoedCredentials(t *testing.T) {
 		return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	}
 	forms := []string{
-		secret, url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret)),
+		secret, url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)),
+		base64.RawURLEncoding.EncodeToString([]byte(secret)),
 		basic("cl ient", secret), basic("cl+ient", url.QueryEscape(secret)), basic("ann", secret), basic("pat", "pr0xy-word"),
 	}
 	for name, vars := range map[string]map[string]string{
 		"token": {"EXPORT_AUTH": "oauth2", "EXPORT_API_KEY": secret, "EXPORT_OAUTH2_CLIENT_ID": "cl ient"},
-		"page":  {"EXPORT_AUTH": "basic", "EXPORT_API_KEY": secret, "EXPORT_AUTH_USER": "ann", "EXPORT_PROXY": "http://pat:pr0xy-word@127.0.0.1:1"},
+		"page": {"EXPORT_AUTH": "basic", "EXPORT_API_KEY": secret, "EXPORT_AUTH_USER": "ann",
+			"EXPORT_PROXY": "http://pat:pr0xy-word@127.0.0.1:1"},
 	} {
 		for i, form := range forms {
 			for _, said := range []string{form, "Authorization: Basic " + form, "a" + form + "b", `x="` + form + `"`} {
 				if name == "token" && i > 6 || name == "page" && i == 6 || i == 5 && name == "page" {
-					continue // of the other one
+					continue // a credential of the other scheme
 				}
 				for _, body := range []string{
-					fmt.Sprintf(`{"error":%s}`, quote(said)), fmt.Sprintf(`{"error":"invalid_client","error_description":%s}`, quote(said)),
-					fmt.Sprintf(`{"error":"invalid_client","error_uri":%s}`, quote(said)), said, fmt.Sprintf(`{"request":%s,"error":"no"}`, quote(said)),
+					fmt.Sprintf(`{"error":%s}`, quote(said)),
+					fmt.Sprintf(`{"error":"invalid_client","error_description":%s}`, quote(said)),
+					fmt.Sprintf(`{"error":"invalid_client","error_uri":%s}`, quote(said)), said,
+					fmt.Sprintf(`{"request":%s,"error":"no"}`, quote(said)),
 				} {
 					kind := "application/json"
 					if body == said {
@@ -54,7 +57,8 @@ func TestEchoedCredentials(t *testing.T) {
 					if name == "token" {
 						all["EXPORT_OAUTH2_TOKEN_URL"] = server.URL + "/token"
 					} else {
-						all["EXPORT_PROXY"] = strings.Replace(all["EXPORT_PROXY"], "127.0.0.1:1", strings.TrimPrefix(server.URL, "http://"), 1)
+						all["EXPORT_PROXY"] = strings.Replace(all["EXPORT_PROXY"], "127.0.0.1:1",
+							strings.TrimPrefix(server.URL, "http://"), 1)
 					}
 					_, err := fetchAll(t, connect(t, config(t, all)), bridge.Position{})
 					f := wantFault(t, err)
@@ -68,8 +72,8 @@ func TestEchoedCredentials(t *testing.T) {
 	}
 }
 
-// TestEchoedInOtherForms: an error response that has a credential in a form that cannot be
-// cut out is withheld, and so is a parameter of the token request.
+// An error response is withheld if it has a credential in a form that cannot be removed. A
+// parameter of the token request is a credential too.
 func TestEchoedInOtherForms(t *testing.T) {
 	t.Parallel()
 	const secret, assertion = "s3cret-Key+0123456789", "4ssertion-0123456789"
@@ -81,7 +85,8 @@ func TestEchoedInOtherForms(t *testing.T) {
 		return all
 	}
 	for name, form := range map[string]string{
-		"base64 twice": base(base(secret)), "escaped": each("%%%02X"), "JSON": each(`\u%04x`), "HTML": each("&#%d;"), "bytes": each("%02x "),
+		"base64 twice": base(base(secret)), "escaped": each("%%%02X"), "JSON": each(`\u%04x`), "HTML": each("&#%d;"),
+		"bytes":      each("%02x "),
 		"upper case": strings.ToUpper(secret), "a parameter": assertion, "a parameter in base64": base(assertion),
 	} {
 		for _, kind := range []string{"application/json", "text/plain"} {

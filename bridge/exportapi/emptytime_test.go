@@ -7,10 +7,11 @@ import (
 	"exportbridge/bridge"
 )
 
-// An empty string is no time, so that the next alternative counts.
+// An empty string is not a time. The next pointer counts.
 func TestEmptyTime(t *testing.T) {
 	t.Parallel()
-	c := connect(t, config(t, map[string]string{"EXPORT_ITEM_TIME": "/t,/timestamp", "EXPORT_ITEM_TIME_FORMAT": "rfc3339"}))
+	c := connect(t, config(t, map[string]string{"EXPORT_ITEM_TIME": "/t,/timestamp",
+		"EXPORT_ITEM_TIME_FORMAT": "rfc3339"}))
 	for item, want := range map[string]time.Time{
 		`{"eventId":"a","t":"","timestamp":"2026-11-22T10:57:00Z"}`: time.Date(2026, 11, 22, 10, 57, 0, 0, time.UTC),
 		`{"eventId":"a","t":"","timestamp":""}`:                     {},

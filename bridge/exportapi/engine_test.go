@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// TestEngineOverABadLink runs the engine over real connections that break:
-// every event is published once, in order.
+// TestEngineOverABadLink runs the engine over real connections that break. Every event is
+// published once, in order.
 func TestEngineOverABadLink(t *testing.T) {
 	t.Parallel()
 	for name, offer := range map[string]exportsim.Config{"plain": {}, "gzip": {Gzip: true}, "zstd": {Zstd: true}} {
@@ -19,7 +19,8 @@ func TestEngineOverABadLink(t *testing.T) {
 			t.Parallel()
 			const events, size = 12_000, 200
 			offer.Seed, offer.Events, offer.CursorFirst, offer.BandwidthBits = 7, events, true, 200e6
-			offer.Faults = exportsim.Faults{{Kind: exportsim.FaultReset, Probability: .03}, {Kind: exportsim.FaultTruncate, Probability: .03},
+			offer.Faults = exportsim.Faults{{Kind: exportsim.FaultReset, Probability: .03},
+				{Kind: exportsim.FaultTruncate, Probability: .03},
 				{Kind: exportsim.FaultMalformed, Probability: .02}}
 			api, err := exportsim.New(offer)
 			if err != nil {
@@ -31,9 +32,12 @@ func TestEngineOverABadLink(t *testing.T) {
 			source := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "200"}))
 			b, err := engine.New(engine.Config{
 				Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: size, Owner: "me",
-				PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20, RetryMax: time.Second,
-				EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
-			}, engine.Ports{Source: source, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
+				PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+				RetryMax:   time.Second,
+				EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka",
+				ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
+			}, engine.Ports{Source: source, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"),
+				Inbox: bridgetest.NewInbox(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,16 +12,16 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// ledger is a Sink of one's own: a place that takes events and the checkpoint
-// behind them in one step, as a database does in a transaction.
+// ledger is a custom Sink. It stores events and their checkpoint in one step, as a database
+// does in a transaction.
 type ledger struct {
-	sent       [][]byte // by the session that runs
+	sent       [][]byte // by the running session, not committed
 	rows       [][]byte // committed
 	checkpoint bridge.Checkpoint
 }
 
-// Recover implements bridge.Sink. A real one would also lock out every earlier
-// session here, for example by a number that Publish compares.
+// Recover implements bridge.Sink. A real Sink would also lock out earlier sessions, for
+// example by a number that Publish compares.
 func (l *ledger) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	l.sent = nil
 	if owned != nil {
@@ -35,7 +35,7 @@ func (l *ledger) Recover(ctx context.Context, owned func(context.Context) error)
 	return l.checkpoint, nil
 }
 
-// Send implements bridge.Sink. What it keeps of a page it copies.
+// Send implements bridge.Sink. It copies what it keeps of a page.
 func (l *ledger) Send(_ context.Context, p *bridge.Page) error {
 	defer p.Release()
 	for i := range p.Events {
@@ -44,20 +44,20 @@ func (l *ledger) Send(_ context.Context, p *bridge.Page) error {
 	return nil
 }
 
-// Publish implements bridge.Sink: both, or neither.
+// Publish implements bridge.Sink. It commits the events and the checkpoint, or neither.
 func (l *ledger) Publish(_ context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	r := bridge.Receipt{Published: len(l.sent)}
 	l.rows, l.checkpoint, l.sent = append(l.rows, l.sent...), b.Checkpoint, nil
 	return r, nil
 }
 
-// Topics implements bridge.Sink: nobody can delete the rows.
+// Topics implements bridge.Sink. The rows cannot be deleted.
 func (l *ledger) Topics(context.Context) ([]bridge.TopicState, error) { return nil, nil }
 
 // Holds implements bridge.Sink.
 func (l *ledger) Holds(context.Context) (bool, error) { return len(l.rows) > 0, nil }
 
-// A sink of one's own, from the export API, exactly once.
+// Example publishes each event of an export once to a custom Sink.
 func Example() {
 	simulator, err := exportsim.New(exportsim.Config{Events: 2500})
 	if err != nil {
@@ -80,7 +80,7 @@ func Example() {
 	cfg := engine.DefaultConfig()
 	cfg.Stream, cfg.Mode, cfg.PageSize = "events", bridge.ExactlyOnce, export.PageSize
 	cfg.Origin = bridge.Origin{Resource: "events"}
-	cfg.Limits = engine.Limits{Once: true} // without it, it goes on until ctx ends
+	cfg.Limits = engine.Limits{Once: true} // otherwise it runs until ctx ends
 
 	sink := new(ledger)
 	b, err := engine.New(cfg, engine.Ports{Source: source, Sink: sink})

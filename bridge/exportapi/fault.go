@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,32 +38,31 @@ const (
 	codeLeak    = "leak"
 )
 
-// faults describes a client's failed requests. It may be used concurrently.
+// faults makes the faults of a client's requests. It may be used concurrently.
 type faults struct {
 	cfg      *Config
 	urls     endpoints
-	endpoint *url.URL // of the first page
 	auth     *credentials
 	reader   *body.Reader
-	hidden   []bridge.Secret // the values of parameters and headers, and the password of a proxy
+	hidden   []bridge.Secret // see requests.secrets
 	withheld func() []secrets.Secret
 }
 
-// of puts the request that failed in front of a fault's error.
-func (e *faults) of(at bridge.Position, f *bridge.Fault) *bridge.Fault {
+// of puts the failed request in front of a fault's error.
+func (f *faults) of(at bridge.Position, fault *bridge.Fault) *bridge.Fault {
 	page := "first page"
 	if at.Cursor != "" {
 		page = "page at cursor " + bridge.CursorHash(at.Cursor)
 	}
-	f.Err = fmt.Errorf("fetch %s from %s: %w", page, hostPort(e.endpoint), f.Err)
-	return f
+	fault.Err = fmt.Errorf("fetch %s from %s: %w", page, f.urls.first.Host, fault.Err)
+	return fault
 }
 
-// connection is the fault of a request without a response, or with a partial
-// one. It keeps the cause as text only: a request timeout must not match the
-// end of the caller's context.
-func (e *faults) connection(at bridge.Position, err error, late string) *bridge.Fault {
-	text := errors.New(e.clean(at, unquoted(err)))
+// connection returns the fault of a request without a response, or with a partial one. late
+// is the text of a timeout. The fault keeps only the text of err: errors.Is must not take
+// the timeout of the request for the end of the caller's context.
+func (f *faults) connection(at bridge.Position, err error, late string) *bridge.Fault {
+	text := errors.New(f.clean(at, unquoted(err)))
 	var unreachable net.Error
 	switch {
 	case errors.Is(err, linklocal.ErrAddress):
@@ -95,12 +93,12 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 		Hint: "if it persists, check EXPORT_URL, EXPORT_PROXY, DNS and the firewall"}
 }
 
-// unquoted returns the text of an error without the data it quotes: for a
-// malformed response that may be part of an event.
+// unquoted returns the text of an error without the data that it quotes. The quoted part of
+// a malformed response may be part of an event.
 func unquoted(err error) string {
 	text := err.Error()
 	if isTLS(err) {
-		return text // quotes names in certificates
+		return text // it quotes names in certificates
 	}
 	said, _, quotes := strings.Cut(text, `"`)
 	if quotes {
@@ -121,18 +119,18 @@ func isPlain(err error) bool {
 	return record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// tlsAlert is how net/http quotes the TLS alert with which a server answers a
-// request in clear text.
+// tlsAlert is part of net/http's error when a server answers a plain HTTP request with a
+// TLS alert.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 
 // isAlert reports whether the server ended the TLS connection.
 func isAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "remote error" // what crypto/tls calls an alert
+	return ok && op.Op == "remote error" // the Op of an alert in crypto/tls
 }
 
-// noteFailed notes that the API answers a page by a passing fault, and names the way
-// past one that lasts.
+// noteFailed records a transient fault of a page. If the page has failed for stuck.After,
+// the hint says how to skip it.
 func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
 	if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
 		fault.Err, fault.Hint, fault.HintCode = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "",
@@ -140,9 +138,8 @@ func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
 	}
 }
 
-// notJSON is the fault of a body that cannot be a page by its beginning, where
-// its type is not JSON either; nil as long as it may be one. A page is judged by
-// its bytes: some APIs serve JSON as text/plain.
+// notJSON returns a fault if neither the Content-Type nor the first bytes of a body are
+// JSON. It checks the bytes because some APIs serve JSON as text/plain.
 func (c *Client) notJSON(at bridge.Position, resp *http.Response, begun []byte) *bridge.Fault {
 	kind := resp.Header.Get("Content-Type")
 	if kind != "" && kind == c.kind || namesJSON(kind) {
@@ -175,27 +172,27 @@ func length(resp *http.Response) string {
 	return strconv.FormatInt(resp.ContentLength, 10) + " bytes"
 }
 
-// body is the fault of a 200 whose body could not be read beyond got bytes.
-func (e *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
+// body returns the fault of a 200 whose body could not be read beyond got bytes.
+func (f *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 	switch {
 	case errors.Is(err, body.ErrTooLarge):
-		return e.size()
+		return f.size()
 	case errors.Is(err, body.ErrEncoding):
-		return &bridge.Fault{Code: codeDecode, Err: errors.New(e.clean(at, err.Error())),
+		return &bridge.Fault{Code: codeDecode, Err: errors.New(f.clean(at, err.Error())),
 			Hint: "if it persists, check for a proxy that corrupts compressed responses"}
 	}
-	f := e.connection(at, err, fmt.Sprintf("body not complete within %s", e.cfg.Timeout))
-	f.Err = fmt.Errorf("body ended after %d bytes: %w", got, f.Err)
-	return f
+	fault := f.connection(at, err, fmt.Sprintf("body not complete within %s", f.cfg.Timeout))
+	fault.Err = fmt.Errorf("body ended after %d bytes: %w", got, fault.Err)
+	return fault
 }
 
-func (e *faults) size() *bridge.Fault {
+func (f *faults) size() *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
-		Err:  fmt.Errorf("page is larger than %d bytes", e.cfg.MaxResponse),
+		Err:  fmt.Errorf("page is larger than %d bytes", f.cfg.MaxResponse),
 		Hint: "raise EXPORT_MAX_RESPONSE_BYTES, or lower EXPORT_PAGE_SIZE"}
 }
 
-// schemaFault is the fault of a body that is not exactly one page.
+// schemaFault returns the fault of a body that is not exactly one page.
 func schemaFault(err error) *bridge.Fault {
 	if errors.Is(err, errTooMany) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
@@ -215,25 +212,16 @@ func schemaFault(err error) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema, Err: err, Hint: hint}
 }
 
-// ErrNewestFirst is in the Fault of a list that no cursor leads along to new events.
+// ErrNewestFirst is in the Fault of an API that lists newest first.
 var ErrNewestFirst = errors.New("the items are listed newest first, so their cursor leads away from new events")
 
-// HintWindows says what to do about ErrNewestFirst.
+// HintWindows is the hint for ErrNewestFirst.
 const HintWindows = "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; " +
 	"if it has none, but takes a start and an end, " +
 	"set EXPORT_FOLLOW=windows, EXPORT_START=-90d, EXPORT_START_PARAM and EXPORT_END_PARAM"
 
-// orderFault is the fault of an API that lists newest first.
-func orderFault() *bridge.Fault {
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonConfig,
-		Err:  ErrNewestFirst,
-		Hint: HintWindows,
-	}
-}
-
-// boundsFault is the fault of a page that may have an item outside of its
-// window, nil without an error.
+// boundsFault returns the fault of a page that may have an item outside its window, or nil
+// if err is nil.
 func boundsFault(err error) *bridge.Fault {
 	if err == nil {
 		return nil
@@ -245,39 +233,39 @@ func boundsFault(err error) *bridge.Fault {
 	}
 }
 
-// refusal classifies responses other than 200.
-func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
+// refusal returns the fault of a response whose status is not 200.
+func (f *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
 	code := resp.StatusCode
-	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
+	fault := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(f.describe(at, resp))}
 	switch {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden && delay.Of(resp) > 0:
-		f.Class, f.Code, f.RetryAfter = bridge.Throttled, ratelimit.Code, delay.Of(resp)
-		f.Hint = ratelimit.Hint
+		fault.Class, fault.Code, fault.RetryAfter = bridge.Throttled, ratelimit.Code, delay.Of(resp)
+		fault.Hint = ratelimit.Hint
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
-		f.Hint = e.authHint()
+		fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonAuth
+		fault.Hint = f.authHint()
 	case code >= 500 || code == http.StatusRequestTimeout:
-		f.RetryAfter = delay.Of(resp)
-		f.Hint = "if it persists, report it to the operator of the API: the failure is on its side"
+		fault.RetryAfter = delay.Of(resp)
+		fault.Hint = "if it persists, report it to the operator of the API: the failure is on its side"
 	case code >= 300 && code < 400:
-		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		text, hint := e.redirect(at, resp)
-		f.Err, f.Hint = errors.New(text), hint
+		fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonConfig
+		text, hint := f.redirect(at, resp)
+		fault.Err, fault.Hint = errors.New(text), hint
 	case code < 300:
-		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
-	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):
-		f.Class, f.Reason, f.HintCode = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRejected
-		if e.cfg.Path != "" && !e.cfg.CursorAlone && !e.cfg.leads() && (len(e.cfg.beside(at)) > 0 || e.cfg.Params != "") {
-			f.HintCode = bridge.HintCursorBeside
+		fault.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
+	case at.Cursor != "" && slices.Contains(f.cfg.CursorStatuses, fault.Code):
+		fault.Class, fault.Reason, fault.HintCode = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRejected
+		if f.cfg.Path != "" && !f.cfg.CursorAlone && !f.cfg.leads() && (len(f.cfg.beside(at)) > 0 || f.cfg.Params != "") {
+			fault.HintCode = bridge.HintCursorBeside
 		}
 	default:
-		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = e.configHint(at, code, f.Err.Error())
+		fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonConfig
+		fault.Hint = f.configHint(at, code, fault.Err.Error())
 	}
-	return f
+	return fault
 }
 
-// impossible is the fault of a position that the API cannot be asked for.
+// impossible returns the fault of a position that no request can ask for.
 func impossible(err error) *bridge.Fault {
 	if errors.Is(err, errStoredLeak) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Err: err,
@@ -292,8 +280,8 @@ func impossible(err error) *bridge.Fault {
 }
 
 // authHint names the settings of authentication.
-func (e *faults) authHint() string {
-	switch e.cfg.Scheme {
+func (f *faults) authHint() string {
+	switch f.cfg.Scheme {
 	case authNone:
 		return "the API requires authentication: set EXPORT_API_KEY, and EXPORT_AUTH"
 	case authBasic:
@@ -306,19 +294,20 @@ func (e *faults) authHint() string {
 		"and EXPORT_KEY_HEADER"
 }
 
-// configHint names the settings of a request that the API rejects with a text.
-func (e *faults) configHint(at bridge.Position, code int, said string) string {
+// configHint names the settings to check if the API rejects a request with a status and a
+// text.
+func (f *faults) configHint(at bridge.Position, code int, said string) string {
 	switch code {
 	case http.StatusNotFound:
-		return "EXPORT_URL and " + e.pathSetting(at) + " make the path " + e.urls.of(at).Path +
+		return "EXPORT_URL and " + f.pathSetting(at) + " make the path " + f.urls.of(at).Path +
 			": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		hint := "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
-		if at.Cursor == "" && at.End == 0 && e.cfg.EndParam != noParam && hasWord(said, e.cfg.EndParam) {
+		hint := "check what the request has: " + strings.Join(append(f.cfg.beside(at), "EXPORT_PARAMS"), ", ")
+		if at.Cursor == "" && at.End == 0 && f.cfg.EndParam != none && hasWord(said, f.cfg.EndParam) {
 			hint = "if the API requires an end, set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d, " +
-				"so that requests have the parameter EXPORT_END_PARAM=" + e.cfg.EndParam + "; else " + hint
+				"so that requests have the parameter EXPORT_END_PARAM=" + f.cfg.EndParam + "; else " + hint
 		}
-		if e.endpoint.Scheme == "http" {
+		if f.urls.first.Scheme == "http" {
 			hint += "; if the server requires TLS at this port, use https:// in EXPORT_URL"
 		}
 		return hint
@@ -330,7 +319,7 @@ func (e *faults) configHint(at bridge.Position, code int, said string) string {
 	return "check EXPORT_URL, EXPORT_PATH and EXPORT_RESOURCE"
 }
 
-// hasWord reports whether a text has a name as a word.
+// hasWord reports whether a text contains a name as a whole word.
 func hasWord(text, name string) bool {
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool {
 		return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -23,7 +23,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// serveWith is serve for a configuration that is not all variables.
+// serveWith is serve for a configuration that variables alone cannot describe.
 func serveWith(t testing.TB, api http.HandlerFunc, cfg exportapi.Config) *exportapi.Client {
 	t.Helper()
 	server := listen(t, api)
@@ -52,10 +52,11 @@ func compress(encoding string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// echo is what a spiteful API writes: the key and the cursor, line breaks and
-// terminal codes, at length.
+// echo returns what a hostile API writes: the key and the cursor, line breaks and terminal
+// codes, and very long text.
 func echo(r *http.Request) string {
-	return "bad\r\n\x1b[31m\u202e " + r.Header.Get("X-Api-Key") + " " + r.URL.Query().Get("cursor") + " " + url.QueryEscape(r.URL.Query().Get("cursor")) + strings.Repeat(" long", 100)
+	return "bad\r\n\x1b[31m\u202e " + r.Header.Get("X-Api-Key") + " " + r.URL.Query().Get("cursor") + " " +
+		url.QueryEscape(r.URL.Query().Get("cursor")) + strings.Repeat(" long", 100)
 }
 
 func TestStatus(t *testing.T) {
@@ -73,7 +74,8 @@ func TestStatus(t *testing.T) {
 	}{
 		{[]int{400, 404, 410, 414, 422, 431}, withCursor, bridge.BadCursor, bridge.ReasonCursor},
 		{[]int{400, 404, 410, 414, 422, 431}, withoutCursor, bridge.Permanent, bridge.ReasonConfig},
-		{[]int{402, 405, 406, 407, 409, 411, 412, 413, 415, 417, 418, 421, 426, 428, 451, 499}, always, bridge.Permanent, bridge.ReasonConfig},
+		{[]int{402, 405, 406, 407, 409, 411, 412, 413, 415, 417, 418, 421, 426, 428, 451, 499}, always, bridge.Permanent,
+			bridge.ReasonConfig},
 		{[]int{401, 403}, always, bridge.Permanent, bridge.ReasonAuth},
 		{[]int{300, 301, 302, 304, 307, 308}, always, bridge.Permanent, bridge.ReasonConfig},
 		{[]int{429}, always, bridge.Throttled, ""},
@@ -105,17 +107,19 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Who has put the resource into EXPORT_URL sees that it comes twice.
+// The hint of a 404 shows the whole path, so that a resource in both EXPORT_URL and
+// EXPORT_PATH is seen.
 func TestNotFoundNamesThePath(t *testing.T) {
 	t.Parallel()
-	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, map[string]string{"EXPORT_PATH": "/events/events"})
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		map[string]string{"EXPORT_PATH": "/events/events"})
 	_, err := fetchAll(t, c, bridge.Position{})
 	if f := wantFault(t, err); !strings.Contains(f.Hint, " /events/events: ") {
 		t.Errorf("hint %q does not say what was asked for", f.Hint)
 	}
 }
 
-// A hint names the settings of what was sent, and the one that a page lacks.
+// A hint names the settings of what was sent, and the setting of what a page lacks.
 func TestHintsNameSettings(t *testing.T) {
 	t.Parallel()
 	status := func(code int) http.HandlerFunc {
@@ -133,17 +137,25 @@ func TestHintsNameSettings(t *testing.T) {
 		at        bridge.Position
 		want, not string
 	}{
-		"first page":  {status(400), nil, bridge.Position{Start: 1}, "EXPORT_START, EXPORT_START_PARAM, EXPORT_TIME_FORMAT, EXPORT_PAGE_SIZE, EXPORT_PAGE_SIZE_PARAM, EXPORT_PARAMS", "EXPORT_EVENTS"},
-		"events":      {status(422), map[string]string{"EXPORT_EVENTS": "a"}, bridge.Position{}, "EXPORT_EVENTS", "EXPORT_START"},
-		"no size":     {status(400), mapped, bridge.Position{}, "EXPORT_PARAMS", "EXPORT_PAGE_SIZE"},
-		"method":      {status(405), nil, bridge.Position{}, "EXPORT_METHOD", "EXPORT_RESOURCE"},
-		"cursor":      {status(400), map[string]string{"EXPORT_PATH": "/v2"}, bridge.Position{Cursor: "c"}, string(bridge.HintCursorBeside), ""},
+		"first page": {status(400), nil, bridge.Position{Start: 1},
+			"EXPORT_START, EXPORT_START_PARAM, EXPORT_TIME_FORMAT, EXPORT_PAGE_SIZE, EXPORT_PAGE_SIZE_PARAM, EXPORT_PARAMS",
+			"EXPORT_EVENTS"},
+		"events": {status(422), map[string]string{"EXPORT_EVENTS": "a"}, bridge.Position{}, "EXPORT_EVENTS",
+			"EXPORT_START"},
+		"no size": {status(400), mapped, bridge.Position{}, "EXPORT_PARAMS", "EXPORT_PAGE_SIZE"},
+		"method":  {status(405), nil, bridge.Position{}, "EXPORT_METHOD", "EXPORT_RESOURCE"},
+		"cursor": {status(400), map[string]string{"EXPORT_PATH": "/v2"}, bridge.Position{Cursor: "c"},
+			string(bridge.HintCursorBeside), ""},
 		"bare cursor": {status(400), mapped, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
-		"alone":       {status(400), map[string]string{"EXPORT_PATH": "/v2", "EXPORT_CURSOR_ALONE": "true"}, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
-		"unmapped":    {status(400), nil, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
-		"more":        {answer(emptyPage), with(map[string]string{"EXPORT_MORE_FIELD": "has_more"}), bridge.Position{}, "correct EXPORT_MORE_FIELD", "EXPORT_ITEMS_FIELD"},
-		"an object":   {answer(`{"data":{},"nextCursor":null}`), with(map[string]string{"EXPORT_ITEMS_FIELD": "/data"}), bridge.Position{}, "correct EXPORT_ITEMS_FIELD", "EXPORT_CURSOR_FIELD"},
-		"other form":  {answer(emptyPage), with(map[string]string{"EXPORT_CURSOR_IN": "next-url"}), bridge.Position{Cursor: "abc"}, string(bridge.HintCursorForm), ""},
+		"alone": {status(400), map[string]string{"EXPORT_PATH": "/v2", "EXPORT_CURSOR_ALONE": "true"},
+			bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
+		"unmapped": {status(400), nil, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRejected), ""},
+		"more": {answer(emptyPage), with(map[string]string{"EXPORT_MORE_FIELD": "has_more"}), bridge.Position{},
+			"correct EXPORT_MORE_FIELD", "EXPORT_ITEMS_FIELD"},
+		"an object": {answer(`{"data":{},"nextCursor":null}`), with(map[string]string{"EXPORT_ITEMS_FIELD": "/data"}),
+			bridge.Position{}, "correct EXPORT_ITEMS_FIELD", "EXPORT_CURSOR_FIELD"},
+		"other form": {answer(emptyPage), with(map[string]string{"EXPORT_CURSOR_IN": "next-url"}),
+			bridge.Position{Cursor: "abc"}, string(bridge.HintCursorForm), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +169,7 @@ func TestHintsNameSettings(t *testing.T) {
 	}
 }
 
-// raw answers with bytes on the connection, then closes it.
+// raw writes bytes to the connection and closes it.
 func raw(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -194,34 +206,59 @@ func TestBrokenAnswers(t *testing.T) {
 		reason bridge.Reason
 		say    string
 	}{
-		"html":                       {as("text/html", "", []byte("<html>"+testKey)), bridge.Transient, "decode", "", `24 bytes of type "text/html"`},
-		"no content type":            {as("", "", []byte("Sign in: {}")), bridge.Transient, "decode", "", "not JSON"},
-		"html behind white space":    {as("text/html; charset=utf-8", "", []byte("\n <html>")), bridge.Transient, "decode", "", `"text/html`},
-		"html as plain text":         {as("text/plain", "", []byte("\n <html>")), bridge.Transient, "decode", "", `"text/plain"`},
-		"ndjson":                     {as("application/x-ndjson", "", []byte("{\"timestamp\":1}\n{\"timestamp\":2}")), bridge.Malformed, "schema", bridge.ReasonSchema, "unexpected data after the object"},
-		"nothing":                    {as(json, "", nil), bridge.Malformed, "schema", bridge.ReasonSchema, "the body is empty"},
-		"white space":                {as(json, "", []byte(" \n")), bridge.Malformed, "schema", bridge.ReasonSchema, "the body is empty"},
-		"unknown encoding":           {as(json, "br", page), bridge.Transient, "decode", "", "Content-Encoding"},
-		"not gzip":                   {as(json, "gzip", page), bridge.Transient, "decode", "", "decompressed"},
-		"empty gzip":                 {as(json, "gzip", nil), bridge.Transient, "decode", "", "decompressed"},
-		"gzip cut":                   {as(json, "gzip", zipped[:len(zipped)-9]), bridge.Transient, "decode", "", "decompressed"},
+		"html": {as("text/html", "", []byte("<html>"+testKey)), bridge.Transient, "decode", "",
+			`24 bytes of type "text/html"`},
+		"no content type": {as("", "", []byte("Sign in: {}")), bridge.Transient, "decode", "", "not JSON"},
+		"html behind white space": {as("text/html; charset=utf-8", "", []byte("\n <html>")), bridge.Transient, "decode",
+			"", `"text/html`},
+		"html as plain text": {as("text/plain", "", []byte("\n <html>")), bridge.Transient, "decode", "",
+			`"text/plain"`},
+		"ndjson": {as("application/x-ndjson", "", []byte("{\"timestamp\":1}\n{\"timestamp\":2}")),
+			bridge.Malformed, "schema", bridge.ReasonSchema, "unexpected data after the object"},
+		"nothing": {as(json, "", nil), bridge.Malformed, "schema", bridge.ReasonSchema,
+			"the body is empty"},
+		"white space": {as(json, "", []byte(" \n")), bridge.Malformed, "schema", bridge.ReasonSchema,
+			"the body is empty"},
+		"unknown encoding": {as(json, "br", page), bridge.Transient, "decode", "", "Content-Encoding"},
+		"not gzip":         {as(json, "gzip", page), bridge.Transient, "decode", "", "decompressed"},
+		"empty gzip":       {as(json, "gzip", nil), bridge.Transient, "decode", "", "decompressed"},
+		"gzip cut": {as(json, "gzip", zipped[:len(zipped)-9]), bridge.Transient, "decode", "",
+			"decompressed"},
 		"gzip with a wrong checksum": {as(json, "gzip", broken), bridge.Transient, "decode", "", "decompressed"},
-		"gzip and garbage":           {as(json, "gzip", append(bytes.Clone(zipped), page...)), bridge.Transient, "decode", "", "decompressed"},
-		"not zstd":                   {as(json, "zstd", page), bridge.Transient, "decode", "", "decompressed"},
-		"zstd cut":                   {as(json, "zstd", zstded[:len(zstded)-5]), bridge.Transient, "decode", "", "decompressed"},
-		"gzip bomb":                  {as(json, "gzip", compress("gzip", []byte(bomb))), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
-		"zstd bomb":                  {as(json, "zstd", compress("zstd", []byte(bomb))), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
-		"too large":                  {as(json, "", []byte(bomb)), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
-		"too large, said before":     {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n{"), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
-		"short of its length":        {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + emptyPage), bridge.Transient, "network", "", "ended after 30 bytes"},
-		"chunks end early":           {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ite\r\n"), bridge.Transient, "network", "", "body ended"},
-		"closed without length":      {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"items\":[{\"nextCursor\":\"x\"}"), bridge.Transient, "decode", "", "truncated"},
-		"closed at once":             {raw(""), bridge.Transient, "network", "", ""},
-		"not HTTP, with the key":     {raw("ECHO ECHO ECHO\r\n\r\n"), bridge.Transient, "network", "", ""},
-		"switching protocols":        {raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), bridge.Transient, "101", "", ""},
-		"redirect to nowhere":        {raw("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"), bridge.Permanent, "302", bridge.ReasonConfig, "unreadable location"},
-		"redirect":                   {raw("HTTP/1.1 302 Found\r\nLocation: https://other.example:99/a?b=c\r\nContent-Length: 0\r\n\r\n"), bridge.Permanent, "302", bridge.ReasonConfig, "other.example:99"},
-		"failed but with a page":     {raw("HTTP/1.1 500 Oops\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n" + emptyPage), bridge.Transient, "500", "", ""},
+		"gzip and garbage": {as(json, "gzip", append(bytes.Clone(zipped), page...)), bridge.Transient, "decode",
+			"", "decompressed"},
+		"not zstd": {as(json, "zstd", page), bridge.Transient, "decode", "", "decompressed"},
+		"zstd cut": {as(json, "zstd", zstded[:len(zstded)-5]), bridge.Transient, "decode", "",
+			"decompressed"},
+		"gzip bomb": {as(json, "gzip", compress("gzip", []byte(bomb))), bridge.Permanent, "size",
+			bridge.ReasonSize, "1048576"},
+		"zstd bomb": {as(json, "zstd", compress("zstd", []byte(bomb))), bridge.Permanent, "size",
+			bridge.ReasonSize, "1048576"},
+		"too large": {as(json, "", []byte(bomb)), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
+		"too large, said before": {
+			raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n{"), bridge.Permanent,
+			"size", bridge.ReasonSize, "1048576"},
+		"short of its length": {
+			raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + emptyPage),
+			bridge.Transient, "network", "", "ended after 30 bytes"},
+		"chunks end early": {
+			raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ite\r\n"),
+			bridge.Transient, "network", "", "body ended"},
+		"closed without length": {
+			raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"items\":[{\"nextCursor\":\"x\"}"),
+			bridge.Transient, "decode", "", "truncated"},
+		"closed at once":         {raw(""), bridge.Transient, "network", "", ""},
+		"not HTTP, with the key": {raw("ECHO ECHO ECHO\r\n\r\n"), bridge.Transient, "network", "", ""},
+		"switching protocols": {raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+			bridge.Transient, "101", "", ""},
+		"redirect to nowhere": {raw("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"), bridge.Permanent, "302",
+			bridge.ReasonConfig, "unreadable location"},
+		"redirect": {
+			raw("HTTP/1.1 302 Found\r\nLocation: https://other.example:99/a?b=c\r\nContent-Length: 0\r\n\r\n"),
+			bridge.Permanent, "302", bridge.ReasonConfig, "other.example:99"},
+		"failed but with a page": {
+			raw("HTTP/1.1 500 Oops\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n" + emptyPage),
+			bridge.Transient, "500", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,7 +273,7 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestBombUsesLittleMemory sends 256 MiB in a quarter of one.
+// TestBombUsesLittleMemory sends a body of 256 MiB in a quarter MiB.
 func TestBombUsesLittleMemory(t *testing.T) {
 	bomb := compress("gzip", make([]byte, 256<<20))
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -278,7 +315,8 @@ func TestRetryAfterIsPassedOn(t *testing.T) {
 	t.Parallel()
 	server := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC) // its clock is years ahead
 	for value, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, "86400": 10 * time.Minute, server.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+		"": 0, "7": 7 * time.Second, "86400": 10 * time.Minute,
+		server.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
 	} {
 		for _, code := range []int{429, 503} {
 			c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -294,7 +332,7 @@ func TestRetryAfterIsPassedOn(t *testing.T) {
 	}
 }
 
-// dripping sends a page a byte at a time, for ever.
+// dripping sends a page one byte at a time, without an end.
 func dripping(kind string, code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -345,13 +383,14 @@ func TestSlowAnswersEnd(t *testing.T) {
 	}
 }
 
-// switchProtocols holds a connection open on which no time-out works.
+// switchProtocols keeps a connection open on which no timeout works.
 func switchProtocols(t *testing.T, w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		panic(err)
 	}
-	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\nContent-Type: application/json\r\n\r\n")
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\nContent-Type: "+
+		"application/json\r\n\r\n")
 	defer conn.Close()
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -370,7 +409,8 @@ func TestSwitchingProtocols(t *testing.T) {
 
 func TestCancelReturnsAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, api := range map[string]http.HandlerFunc{"no header": silent, "body drips": dripping("application/json", 200), "problem drips": dripping("application/json", 500)} {
+	for name, api := range map[string]http.HandlerFunc{"no header": silent,
+		"body drips": dripping("application/json", 200), "problem drips": dripping("application/json", 500)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arrived := make(chan struct{}, 1)
@@ -412,7 +452,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// What is no HTTP may be the inside of a page.
+// Bytes that are not HTTP may be part of an event, so no error quotes them.
 func TestBrokenAnswersAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	const event = `{"userId":"secret-user","payload":{"card":"secret-card"}}`
@@ -422,7 +462,8 @@ func TestBrokenAnswersAreNotQuoted(t *testing.T) {
 		"a header of no form": "HTTP/1.1 200 OK\r\n" + event[1:9] + " " + event + "\r\n\r\n",
 		"a length of no form": "HTTP/1.1 200 OK\r\nContent-Length: " + event + "\r\n\r\n",
 		"an unknown coding":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + event + "\r\n\r\n",
-		"a trailer":           "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + event[1:9] + " " + event + "\r\n\r\n",
+		"a trailer": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n0\r\n" + event[1:9] + " " + event + "\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// canned answers every request on its connections with the same bytes, so that
-// next to nothing of what is measured is the server's.
+// canned answers all requests with the same bytes, so that the server takes almost none of
+// the measured time.
 func canned(b *testing.B, encoding string, body []byte) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,7 +24,9 @@ func canned(b *testing.B, encoding string, body []byte) string {
 		body = compress(encoding, body)
 		encoding = "Content-Encoding: " + encoding + "\r\n"
 	}
-	answer := append(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nDate: Mon, 02 Nov 2026 10:00:00 GMT\r\n\r\n", encoding, len(body)), body...)
+	answer := append(fmt.Appendf(nil,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nDate: Mon, 02 Nov 2026 10:00:00 "+
+			"GMT\r\n\r\n", encoding, len(body)), body...)
 	go func() { // ends with the listener
 		for {
 			conn, err := l.Accept()
@@ -52,11 +54,13 @@ func canned(b *testing.B, encoding string, body []byte) string {
 	return "http://" + l.Addr().String()
 }
 
-// BenchmarkFetch asks for one page after the other and does nothing with it:
-// request, body, cursor.
+// BenchmarkFetch requests one page after the other: request, body and cursor, without
+// decoding.
 func BenchmarkFetch(b *testing.B) {
-	item := `{"eventId":"00000000-0000-0000-0000-000000000000","userId":"u-1","timestamp":1700000000000,"payload":{"type":"tested","pad":"` + noise(1, 300) + strings.Repeat("lorem ipsum ", 20) + `"}}`
-	body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", 1000), ",") + `],"nextCursor":"` + noise(2, 60) + `"}`)
+	item := `{"eventId":"00000000-0000-0000-0000-000000000000","userId":"u-1","timestamp":1700000000000,` +
+		`"payload":{"type":"tested","pad":"` + noise(1, 300) + strings.Repeat("lorem ipsum ", 20) + `"}}`
+	body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", 1000), ",") + `],"nextCursor":"` +
+		noise(2, 60) + `"}`)
 	for _, encoding := range []string{"", "gzip", "zstd"} {
 		name := encoding
 		if name == "" {
@@ -77,7 +81,7 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
-// noise is text that does not compress, so that bodies are large on the wire.
+// noise returns text that does not compress, for bodies that are large on the wire.
 func noise(seed uint64, n int) string {
 	r := rand.New(rand.NewPCG(seed, seed))
 	b := make([]byte, n)

@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/params"
 )
 
-// SourceMapping says by what requests select the list that a cursor belongs to.
+// SourceMapping configures what identifies the source that a cursor belongs to.
 type SourceMapping struct {
 	Source        string   `env:"EXPORT_SOURCE" stream:"yes" desc:"name of the source, in place of the host of EXPORT_URL, where several hosts serve the same export; another name blocks the stream until a page lists items published before, or a reset accepts it" example:"acme-audit"`
 	SourceHeaders []string `env:"EXPORT_SOURCE_HEADERS" stream:"yes" desc:"headers of EXPORT_HEADERS that select the tenant, or none; empty for those with tenant, org, account, workspace or project in their name" example:"X-Tenant-Id"`
@@ -24,32 +24,32 @@ type SourceMapping struct {
 var (
 	// tenantHeader matches the names of headers that select a tenant by default.
 	tenantHeader = regexp.MustCompile(`(?i)tenant|org|account|workspace|project`)
-	// credentialWord matches the names of parameters that authenticate, by whole
-	// words: author and keyword do not.
+	// credentialWord matches whole words in the names of parameters that authenticate: not
+	// author or keyword.
 	credentialWord = regexp.MustCompile(`(^|[_.-])(key|apikey|token|secret|password)($|[_.-])`)
-	// humpOf matches where a word begins in a name such as apiKey.
+	// humpOf matches the beginning of a word inside a name such as apiKey.
 	humpOf = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 )
 
-// isCredential reports whether a parameter or header authenticates, by its name.
+// isCredential reports whether a parameter or header authenticates, judged by its name.
 func isCredential(name string) bool {
 	return credentialWord.MatchString(strings.ToLower(humpOf.ReplaceAllString(name, "${1}_$2")))
 }
 
-// Fingerprint returns what requests of a valid configuration select a list by;
-// unknown if it is not valid. preset reports whether the value of a variable is
-// the default of this release or of a profile.
+// Fingerprint returns the parts of a request that select the list of items. It is unknown
+// if c is not valid. preset reports whether a variable has the default of this release or
+// of a profile.
 func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerprint {
 	urls, err := c.endpoints(presets[c.Resource])
 	if err != nil {
 		return ""
 	}
-	endpoint, path := urls.first, urls.first.EscapedPath()
+	u, path := urls.first, urls.first.EscapedPath()
 	if urls.after.EscapedPath() != path {
 		path += " " + urls.after.EscapedPath()
 	}
-	host := strings.ToLower(endpoint.Host)
-	if u := endpoint; u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+	host := strings.ToLower(u.Host)
+	if u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
 		host = strings.TrimSuffix(host, ":"+u.Port())
 	}
 	auth := c.Scheme + " " + c.authHeader() + c.keyParam()
@@ -68,19 +68,19 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(),
 			Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
 	}
-	static, _ := params.Parse(c.Params.Reveal())
+	static, _ := c.static() // validated
 	var values []param
 	for _, p := range static {
 		values = append(values, param{p.Name, p.Canonical()})
 	}
 	parts = appendParts(parts, bridge.PartParam, values, preset("EXPORT_PARAMS"))
-	headers, _ := parseHeaders(c.Headers.Reveal())
+	headers, _ := c.headers() // validated
 	headers = slices.DeleteFunc(headers, func(h param) bool { return !c.selectsTenant(h.name) })
 	return bridge.NewFingerprint(appendParts(parts, bridge.PartHeader, headers, preset("EXPORT_HEADERS")))
 }
 
-// appendParts appends parameters or headers by name, one with several values as
-// one part.
+// appendParts appends a part for each name of a parameter or header. Several values of a
+// name make one part.
 func appendParts(parts []bridge.RequestPart, kind string, params []param, preset bool) []bridge.RequestPart {
 	first := len(parts)
 	for _, p := range params {
@@ -103,39 +103,34 @@ func (s *SourceMapping) selectsTenant(header string) bool {
 	return slices.ContainsFunc(s.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
 }
 
-// checkSource checks the settings of the source.
-func (c *Config) checkSource(p *bridge.Problems) {
-	headers, _ := parseHeaders(c.Headers.Reveal())
-	for _, name := range c.SourceHeaders {
+// check reports all problems of the settings. headers are those of EXPORT_HEADERS.
+func (s *SourceMapping) check(p *bridge.Problems, headers []param) {
+	for _, name := range s.SourceHeaders {
 		set := slices.ContainsFunc(headers, func(h param) bool { return strings.EqualFold(h.name, name) })
-		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS",
+		p.Check(set || isNone(s.SourceHeaders), "EXPORT_SOURCE_HEADERS",
 			"%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
 	}
 }
 
-// StrayCursor returns why a stored cursor is not of EXPORT_PATH, or nil: a next
-// URL is requested by its own path, whatever EXPORT_PATH says. It does not show the
-// cursor: the path may have a token.
+// StrayCursor returns an error if a stored next URL may lead to another list than the
+// settings select, because its path is not EXPORT_PATH, or because EXPORT_PARAMS lacks one
+// of its parameters. A next URL is requested by its own path. The error does not contain
+// the cursor, whose path may contain a token.
 func (c *Config) StrayCursor(cursor string) error {
 	urls, err := c.endpoints(presets[c.Resource])
 	if err != nil || !c.leads() {
 		return nil //nolint:nilerr // Validate reports it
 	}
-	endpoint := urls.first
-	static, _ := params.Parse(c.Params.Reveal())
-	values := url.Values{}
-	for _, p := range static {
-		values.Add(p.Name, p.Value)
-	}
-	if unset := nextlink.Unset(cursor, values); len(unset) > 0 {
+	static, _ := c.static() // validated
+	if unset := nextlink.Unset(cursor, params.Query(static)); len(unset) > 0 {
 		return fmt.Errorf("the stored next URL has the parameter %.200q, which EXPORT_PARAMS no longer sets: "+
 			"it may be another list", strings.Join(unset, ", "))
 	}
 	path, _, _ := strings.Cut(cursor, "?")
-	if path = strings.TrimSuffix(path, "#"); path == endpoint.EscapedPath() {
+	set := urls.first.EscapedPath()
+	if strings.TrimSuffix(path, "#") == set {
 		return nil
 	}
 	return fmt.Errorf("the stored next URL, cursor %s, leads to another path than EXPORT_PATH, which makes %s: "+
-		"it may be another list",
-		bridge.CursorHash(cursor), endpoint.EscapedPath())
+		"it may be another list", bridge.CursorHash(cursor), set)
 }

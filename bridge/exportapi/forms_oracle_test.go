@@ -20,14 +20,14 @@ import (
 	"exportbridge/bridge"
 )
 
-// node is a value of a document that is read as a whole, with all members.
+// node is a value of a document that is read completely, with all members.
 type node struct {
 	raw     jsontext.Value
 	members []member
 	items   []node
 }
 
-// member is a member of an object; exact is false for half a character in its name.
+// member is a member of an object. exact is false if its name has an unpaired surrogate.
 type member struct {
 	name  string
 	exact bool
@@ -75,8 +75,8 @@ func treeOf(raw jsontext.Value) node {
 	return n
 }
 
-// at finds the value at a path; nil if it is absent. It fails where a member on
-// the way is there twice, or is no object.
+// at returns the value at a path, nil if it is absent. It fails if a member on the path
+// occurs twice, or is not an object.
 func (n *node) at(names ...string) (*node, error) {
 	for i, name := range names {
 		if i > 0 && (n.raw.Kind() == 'n' || n.raw.Kind() == '[' && len(n.items) == 0) {
@@ -102,11 +102,11 @@ func (n *node) at(names ...string) (*node, error) {
 	return n, nil
 }
 
-// formOracle reads pages of a form in the plainest way.
+// formOracle reads pages of a form in the simplest way.
 type formOracle struct {
 	cfg                 Config
 	items, cursor, more []string
-	// Whether pages before had items, and said whether more follow.
+	// listed and told are set if earlier pages had items, and said whether more follow.
 	listed, told bool
 }
 
@@ -204,7 +204,7 @@ func (o *formOracle) inBody(cursor *node) (string, error) {
 	return o.next(cursor, new(node), nil)
 }
 
-// unlisted is nil for a page that may be an empty one without an array of items.
+// unlisted returns nil for a page that may be empty and have no array of items.
 func (o *formOracle) unlisted(page *node, absent bool, next string) error {
 	has := func(names []string) bool {
 		v, err := page.at(names...)
@@ -218,7 +218,7 @@ func (o *formOracle) unlisted(page *node, absent bool, next string) error {
 	if o.more != nil {
 		paths = append(paths, o.more)
 	}
-	if foreign(page, paths) { // the client's tests say what is refused
+	if foreign(page, paths) { // the client's own tests cover this
 		return errForeign
 	}
 	if !known && !o.listed {
@@ -230,8 +230,7 @@ func (o *formOracle) unlisted(page *node, absent bool, next string) error {
 // errForeign marks a page without items that has other members.
 var errForeign = fmt.Errorf("other members")
 
-// foreign reports whether an object has members that no path names or goes
-// through.
+// foreign reports whether an object has members that are on no path.
 func foreign(n *node, paths [][]string) bool {
 	for i := range n.members {
 		var below [][]string
@@ -323,15 +322,19 @@ var formSeeds = []string{
 	`{"data":{"items":[{"timestamp":1},2],"next":"a"},"metadata":{"next":"b","end":false,"organization":"o"}}`,
 	`{"data":{"items":[],"next":123456789012345678901}}`, `{"data":{"next":null,"items":[{}]},"data":null}`,
 	`{"a":{"b":{"c":"x"},"more":true},"items":[1,{"a":{"b":7}}],"more":true,"next":"n","metadata":{"end":false}}`,
-	`{"items":[{"a":{"b":"\u0041"}}],"more":false,"a":{"more":false,"b":null}}`, `{"items":[],"metadata":{"end":true},"next":false}`,
-	`{"m\u006fre":true,"items":[{"\u0061":{"b":"c","b":"d"}}]}`, `[{"id":1},{"id":"x","id2":2}]`, `[{"id":-0}]`, `[]`, ` [ null , {"id" : "\ud83d\ude00" } ] `, `[{"id":null}]`, `[[{"id":1}]]`,
-	`{"items":[{"a":[{"b":1}]}],"more":true}`, `{"items":[{"a":null}],"more":true}`, `{"metadata":[],"items":[],"next":"x"}`,
+	`{"items":[{"a":{"b":"\u0041"}}],"more":false,"a":{"more":false,"b":null}}`,
+	`{"items":[],"metadata":{"end":true},"next":false}`,
+	`{"m\u006fre":true,"items":[{"\u0061":{"b":"c","b":"d"}}]}`, `[{"id":1},{"id":"x","id2":2}]`, `[{"id":-0}]`, `[]`,
+	` [ null , {"id" : "\ud83d\ude00" } ] `, `[{"id":null}]`, `[[{"id":1}]]`,
+	`{"items":[{"a":[{"b":1}]}],"more":true}`, `{"items":[{"a":null}],"more":true}`,
+	`{"metadata":[],"items":[],"next":"x"}`,
 }
 
-var formPieces = []string{`"next":"x",`, `"items":[],`, `"data":{},`, `"data":{"items":[]},`, `"more":true,`, `"more":false,`, `"end":true,`, `"id":"y",`, `"id":5,`, `"a":{"b":"z"},`, `"b":1e3,`,
+var formPieces = []string{`"next":"x",`, `"items":[],`, `"data":{},`, `"data":{"items":[]},`, `"more":true,`,
+	`"more":false,`, `"end":true,`, `"id":"y",`, `"id":5,`, `"a":{"b":"z"},`, `"b":1e3,`,
 	`"metadata":{},`, `"metadata":null,`, `null`, `true`, `-0`, `12`, `"\ud800"`, `{}`, `[]`, `,`, `}`, `]`}
 
-// checkForm compares a client and an oracle on one body.
+// check compares a client and an oracle on one body.
 func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool) {
 	t.Helper()
 	h := http.Header{"X-Next": {header}}
@@ -340,7 +343,7 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 	}
 	items, next, errOracle := r.oracle.read(body, h)
 	p := &bridge.Page{Body: body}
-	errClient := r.client.pages.next(p, r.client.endpoint, h, nil)
+	errClient := r.client.pages.next(p, r.client.faults.urls.first, h, nil)
 	if _, marks, _ := repair(body); marks != nil && errClient == nil {
 		r.oracle.listed, r.oracle.told = r.client.pages.listed.Load(), r.client.pages.told
 		return slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return e.Defect == bridge.DefectBadText })
@@ -364,7 +367,7 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 			t.Fatalf("item %d is %s, not %s", i, p.Events[i].Raw, item)
 		}
 	}
-	// Decode must come to the same, after it has read the page again.
+	// Decode reads the page again, and must have the same result.
 	again := &bridge.Page{Body: body, Next: p.Next}
 	if err := r.client.Decode(again); err != nil || len(again.Events) != len(items) {
 		t.Fatalf("decoded as %d items, %v\nbody %q", len(again.Events), err, body)
@@ -372,7 +375,7 @@ func (r *formRival) check(t testing.TB, body []byte, header string) (isPage bool
 	return true
 }
 
-// TestFormsAgainstOracle holds the reader of each form against an independent one.
+// TestFormsAgainstOracle compares the client with an independent reader in each form.
 func TestFormsAgainstOracle(t *testing.T) {
 	t.Parallel()
 	count, seed := fromEnvironment(t, "DECODE_MUTATIONS", 20_000), fromEnvironment(t, "DECODE_SEED", 1)
@@ -411,7 +414,7 @@ func TestFormsAgainstOracle(t *testing.T) {
 	t.Logf("%d pages: no difference", pages)
 }
 
-// FuzzForms does the same, guided by coverage.
+// FuzzForms is TestFormsAgainstOracle, guided by coverage.
 func FuzzForms(f *testing.F) {
 	for _, s := range formSeeds {
 		f.Add([]byte(s), "header")
@@ -424,10 +427,11 @@ func FuzzForms(f *testing.F) {
 	})
 }
 
-// FuzzNextURL: whatever is followed stays on the server, below the path, and
-// comes back as the same cursor.
+// A next URL that is followed stays on the server and below the path, and has the same
+// cursor when it comes back.
 func FuzzNextURL(f *testing.F) {
-	for _, s := range []string{"?a=b", "/v1/x?y=%2e", "https://api.example/v1/a", "//api.example:443/v1", "../x", "/v1/%2e%2e/x", "https://evil.example/v1", "/v1/a;b/c?k3y=1&k=v", "/v1/k3y?s=t&x=k3y&s=u&=k3y", "?s=", "x/y?=&&;"} {
+	for _, s := range []string{"?a=b", "/v1/x?y=%2e", "https://api.example/v1/a", "//api.example:443/v1", "../x",
+		"/v1/%2e%2e/x", "https://evil.example/v1", "/v1/a;b/c?k3y=1&k=v", "/v1/k3y?s=t&x=k3y&s=u&=k3y", "?s=", "x/y?=&&;"} {
 		f.Add(s, "<"+s+`>; rel="next"`)
 	}
 	cfg := DefaultConfig()
@@ -441,7 +445,7 @@ func FuzzNextURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ref, link string) {
 		for i, h := range []http.Header{{"Link": {link}}, {"Link": {"<" + ref + ">;rel=next"}}} {
 			p := &bridge.Page{Body: []byte(`[]`)}
-			if c.pages.next(p, c.endpoint, h, nil) != nil || p.Next == "" {
+			if c.pages.next(p, c.faults.urls.first, h, nil) != nil || p.Next == "" {
 				continue
 			}
 			to, err := c.requests.target(bridge.Position{Cursor: p.Next}, cfg.PageSize)
@@ -460,11 +464,11 @@ func FuzzNextURL(f *testing.F) {
 			if !slices.Equal(query["k"], []string{"k3y"}) {
 				t.Fatalf("%q is sent with %v", p.Next, slices.Collect(maps.Keys(query)))
 			}
-			if again := c.requests.cursors.Next(to, c.endpoint, ""); again != p.Next {
+			if again := c.requests.cursors.Next(to, c.faults.urls.first, ""); again != p.Next {
 				t.Fatalf("cursor %q comes back as %q", p.Next, again)
 			}
 			if at, err := url.Parse(ref); i == 1 && err == nil && !strings.Contains(ref, ">") {
-				named := c.endpoint.ResolveReference(at).Query()
+				named := c.faults.urls.first.ResolveReference(at).Query()
 				delete(named, "k")
 				delete(query, "k")
 				if !maps.EqualFunc(named, query, slices.Equal[[]string]) {

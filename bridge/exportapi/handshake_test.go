@@ -45,12 +45,12 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestCertificateRefused: the server demands another client certificate, or one
-// at all.
+// The server requires another client certificate, or requires one and gets none.
 func TestCertificateRefused(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "stranger")
-	for name, vars := range map[string]map[string]string{"none": {}, "refused": {"EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}} {
+	for name, vars := range map[string]map[string]string{"none": {},
+		"refused": {"EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key}} {
 		server, ca := listenTLS(t, answer(emptyPage),
 			&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()})
 		for _, tokens := range []bool{false, true} {
@@ -71,8 +71,7 @@ func TestCertificateRefused(t *testing.T) {
 	}
 }
 
-// TestCertificateIsForTheAPI: where another host issues the tokens, it is not offered the
-// client certificate of the API.
+// A server of tokens on another host does not get the client certificate of the API.
 func TestCertificateIsForTheAPI(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "client")
@@ -92,8 +91,7 @@ func TestCertificateIsForTheAPI(t *testing.T) {
 	}
 }
 
-// TestCertificateIsNotForTheProxy: an https proxy is not offered the client certificate of
-// the API, which the tunnel through it leads to.
+// An https proxy does not get the client certificate of the API behind it.
 func TestCertificateIsNotForTheProxy(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t, "client")
@@ -123,7 +121,8 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 		<-done
 	}), asks)
 	vars := map[string]string{
-		"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": ca + proxyCA, "EXPORT_TLS_CERT": cert, "EXPORT_TLS_KEY": key,
+		"EXPORT_URL": api.URL, "EXPORT_PROXY": proxy.URL, "EXPORT_TLS_CA": ca + proxyCA, "EXPORT_TLS_CERT": cert,
+		"EXPORT_TLS_KEY": key,
 	}
 	for _, through := range []string{"proxy", "direct"} {
 		if through == "direct" {
@@ -139,8 +138,7 @@ func TestCertificateIsNotForTheProxy(t *testing.T) {
 	}
 }
 
-// TestTokenServerUnknown: the certificate authority of the server that issues
-// tokens is not trusted.
+// The certificate authority of the server of tokens is not trusted.
 func TestTokenServerUnknown(t *testing.T) {
 	t.Parallel()
 	server, _ := listenTLS(t, answer(emptyPage), nil)
@@ -151,16 +149,20 @@ func TestTokenServerUnknown(t *testing.T) {
 	}
 }
 
-// TestOtherScheme: EXPORT_URL has the scheme that its server does not speak.
+// EXPORT_URL has a scheme that its server does not use.
 func TestOtherScheme(t *testing.T) {
 	t.Parallel()
 	plain := listen(t, answer(emptyPage))
 	secure, _ := listenTLS(t, answer(emptyPage), nil)
 	for name, test := range map[string]struct{ url, hint string }{
-		"https to plain HTTP":      {strings.Replace(plain.URL, "http:", "https:", 1), "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL"},
-		"https to another server":  {"https://" + servers.Answering(t, servers.Say("-ERR unknown command")), "the server does not use TLS at this port"},
-		"http to TLS, answered":    {strings.Replace(secure.URL, "https:", "http:", 1), "; if the server requires TLS at this port, use https:// in EXPORT_URL"},
-		"http to TLS, with alerts": {"http://" + servers.Answering(t, servers.Say("\x15\x03\x01\x00\x02\x02\x16")), "the server uses TLS at this port: use https:// in EXPORT_URL"},
+		"https to plain HTTP": {strings.Replace(plain.URL, "http:", "https:", 1),
+			"the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL"},
+		"https to another server": {"https://" + servers.Answering(t, servers.Say("-ERR unknown command")),
+			"the server does not use TLS at this port"},
+		"http to TLS, answered": {strings.Replace(secure.URL, "https:", "http:", 1),
+			"; if the server requires TLS at this port, use https:// in EXPORT_URL"},
+		"http to TLS, with alerts": {"http://" + servers.Answering(t, servers.Say("\x15\x03\x01\x00\x02\x02\x16")),
+			"the server uses TLS at this port: use https:// in EXPORT_URL"},
 	} {
 		_, err := fetchAll(t, connect(t, config(t, map[string]string{"EXPORT_URL": test.url})), bridge.Position{})
 		if f := wantFault(t, err); !strings.Contains(f.Hint, test.hint) {

@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestHostilePages: what names no next page for certain is a fault that names
-// the setting, never the end of the results.
+// A page that does not clearly name a next page is a fault that names the setting. It never
+// ends the results.
 func TestHostilePages(t *testing.T) {
 	t.Parallel()
 	nested := map[string]string{"EXPORT_ITEMS_FIELD": "/data/items", "EXPORT_CURSOR_FIELD": "/meta/next"}
@@ -22,45 +22,64 @@ func TestHostilePages(t *testing.T) {
 		body string
 		want string // in the error
 	}{
-		"items twice":                  {nested, `{"data":{"items":[],"items":[{}]}}`, `member "/data/items" occurs twice (EXPORT_ITEMS_FIELD)`},
-		"the parent of items twice":    {nested, `{"data":{"items":[]},"data":{"items":[{}]}}`, `member "/data" occurs twice (EXPORT_ITEMS_FIELD)`},
-		"twice, one null":              {nested, `{"data":null,"data":{"items":[]}}`, `member "/data" occurs twice`},
-		"cursor twice":                 {nested, `{"data":{"items":[]},"meta":{"next":null,"n\u0065xt":"a"}}`, `member "/meta/next" occurs twice (EXPORT_CURSOR_FIELD)`},
-		"the parent of cursor twice":   {nested, `{"meta":{},"data":{"items":[]},"meta":{"next":"a"}}`, `member "/meta" occurs twice (EXPORT_CURSOR_FIELD)`},
-		"through an array":             {nested, `{"data":{"items":[]},"meta":[{"next":"a"}]}`, `member "/meta" is an array, not an object (EXPORT_CURSOR_FIELD)`},
-		"items through an array":       {nested, `{"data":[{"items":[]}]}`, `member "/data" is an array, not an object (EXPORT_ITEMS_FIELD)`},
-		"through a string":             {nested, `{"data":{"items":[]},"meta":"next"}`, `member "/meta" is a string, not an object (EXPORT_CURSOR_FIELD)`},
-		"no parent of items":           {nested, `{"items":[]}`, `it has no member "/data/items" (EXPORT_ITEMS_FIELD)`},
-		"an array":                     {nested, `[{"data":{"items":[]}}]`, `it is an array, not an object`},
-		"an object as root":            {root, `{"items":[]}`, `it is an object, not an array (EXPORT_ITEMS_FIELD)`},
-		"two roots":                    {root, `[][]`, "unexpected data after the array"},
-		"a fraction":                   {nested, `{"data":{"items":[]},"meta":{"next":1.0}}`, `a fraction or exponent`},
-		"an exponent":                  {nested, `{"data":{"items":[]},"meta":{"next":1e3}}`, `a fraction or exponent`},
-		"minus zero":                   {nested, `{"data":{"items":[]},"meta":{"next":-0}}`, `minus zero`},
-		"more, no cursor":              {more, `{"items":[],"meta":{"more":true}}`, `member "/meta/more" says that more results follow, but the page names no other cursor (EXPORT_MORE_FIELD)`},
-		"more, empty cursor":           {more, `{"items":[],"next":"","meta":{"more":true}}`, `names no other cursor (EXPORT_MORE_FIELD)`},
-		"more, the cursor sent":        {more, `{"items":[],"next":` + quote(testCursor) + `,"meta":{"more":true}}`, `names no other cursor`},
-		"more a string":                {more, `{"items":[],"next":"a","meta":{"more":"true"}}`, `member "/meta/more" is a string, not a boolean (EXPORT_MORE_FIELD)`},
-		"more twice":                   {more, `{"items":[],"next":"a","meta":{"more":true,"more":false}}`, `occurs twice (EXPORT_MORE_FIELD)`},
-		"last item without cursor":     {last, `{"items":[{"p":{"id":"a"}},{"p":{}}]}`, `the last item has no member "/p/id" (EXPORT_CURSOR_FIELD)`},
-		"last item, null on the way":   {last, `{"items":[{"p":null}]}`, `the last item has no`},
-		"last item, empty cursor":      {last, `{"items":[{"p":{"id":""}}]}`, `the last item has no`},
-		"last item no object":          {last, `{"items":[{"p":{"id":"a"}},7]}`, `is a number, not an object (EXPORT_CURSOR_FIELD)`},
-		"last item, cursor twice":      {last, `{"items":[{"p":{"id":"a","id":"b"}}]}`, `member "/p/id" occurs twice (EXPORT_CURSOR_FIELD)`},
-		"last item, parent twice":      {last, `{"items":[{"p":{"id":"a"},"p":{}}]}`, `member "/p" occurs twice`},
-		"last item, through an array":  {last, `{"items":[{"p":[{"id":"a"}]}]}`, `is an array, not an object`},
-		"last item, a boolean":         {last, `{"items":[{"p":{"id":true}}]}`, `is a boolean`},
-		"last item, half a character":  {last, `{"items":[{"p":{"id":"\ud800"}}]}`, `does not decode exactly`},
-		"next URL a number":            {next, `{"items":[],"next":7}`, `is a number, not a string or null (EXPORT_CURSOR_FIELD)`},
-		"next URL an object":           {next, `{"items":[],"next":{"href":"/events"}}`, `is an object, not a string or null`},
-		"next URL, half a character":   {next, `{"items":[],"next":"/events?a=\ud800"}`, `does not decode exactly`},
-		"more than one document":       {nested, `{"data":{"items":[]}}{"data":{"items":[]}}`, `unexpected data after the object`},
-		"items an object, nested":      {nested, `{"data":{"items":{}}}`, `member "/data/items" is an object, not an array`},
-		"a pointer that goes too deep": {nested, `{"data":{"items":[]},"meta":{"next":{"next":"a"}}}`, `member "/meta/next" is an object, not a string`},
+		"items twice": {nested, `{"data":{"items":[],"items":[{}]}}`,
+			`member "/data/items" occurs twice (EXPORT_ITEMS_FIELD)`},
+		"the parent of items twice": {nested, `{"data":{"items":[]},"data":{"items":[{}]}}`,
+			`member "/data" occurs twice (EXPORT_ITEMS_FIELD)`},
+		"twice, one null": {nested, `{"data":null,"data":{"items":[]}}`, `member "/data" occurs twice`},
+		"cursor twice": {nested, `{"data":{"items":[]},"meta":{"next":null,"n\u0065xt":"a"}}`,
+			`member "/meta/next" occurs twice (EXPORT_CURSOR_FIELD)`},
+		"the parent of cursor twice": {nested, `{"meta":{},"data":{"items":[]},"meta":{"next":"a"}}`,
+			`member "/meta" occurs twice (EXPORT_CURSOR_FIELD)`},
+		"through an array": {nested, `{"data":{"items":[]},"meta":[{"next":"a"}]}`,
+			`member "/meta" is an array, not an object (EXPORT_CURSOR_FIELD)`},
+		"items through an array": {nested, `{"data":[{"items":[]}]}`,
+			`member "/data" is an array, not an object (EXPORT_ITEMS_FIELD)`},
+		"through a string": {nested, `{"data":{"items":[]},"meta":"next"}`,
+			`member "/meta" is a string, not an object (EXPORT_CURSOR_FIELD)`},
+		"no parent of items": {nested, `{"items":[]}`, `it has no member "/data/items" (EXPORT_ITEMS_FIELD)`},
+		"an array":           {nested, `[{"data":{"items":[]}}]`, `it is an array, not an object`},
+		"an object as root":  {root, `{"items":[]}`, `it is an object, not an array (EXPORT_ITEMS_FIELD)`},
+		"two roots":          {root, `[][]`, "unexpected data after the array"},
+		"a fraction":         {nested, `{"data":{"items":[]},"meta":{"next":1.0}}`, `a fraction or exponent`},
+		"an exponent":        {nested, `{"data":{"items":[]},"meta":{"next":1e3}}`, `a fraction or exponent`},
+		"minus zero":         {nested, `{"data":{"items":[]},"meta":{"next":-0}}`, `minus zero`},
+		"more, no cursor": {more, `{"items":[],"meta":{"more":true}}`,
+			`member "/meta/more" says that more results follow, but the page names no other cursor (EXPORT_MORE_FIELD)`},
+		"more, empty cursor": {more, `{"items":[],"next":"","meta":{"more":true}}`,
+			`names no other cursor (EXPORT_MORE_FIELD)`},
+		"more, the cursor sent": {more, `{"items":[],"next":` + quote(testCursor) + `,"meta":{"more":true}}`,
+			`names no other cursor`},
+		"more a string": {more, `{"items":[],"next":"a","meta":{"more":"true"}}`,
+			`member "/meta/more" is a string, not a boolean (EXPORT_MORE_FIELD)`},
+		"more twice": {more, `{"items":[],"next":"a","meta":{"more":true,"more":false}}`,
+			`occurs twice (EXPORT_MORE_FIELD)`},
+		"last item without cursor": {last, `{"items":[{"p":{"id":"a"}},{"p":{}}]}`,
+			`the last item has no member "/p/id" (EXPORT_CURSOR_FIELD)`},
+		"last item, null on the way": {last, `{"items":[{"p":null}]}`, `the last item has no`},
+		"last item, empty cursor":    {last, `{"items":[{"p":{"id":""}}]}`, `the last item has no`},
+		"last item no object": {last, `{"items":[{"p":{"id":"a"}},7]}`,
+			`is a number, not an object (EXPORT_CURSOR_FIELD)`},
+		"last item, cursor twice": {last, `{"items":[{"p":{"id":"a","id":"b"}}]}`,
+			`member "/p/id" occurs twice (EXPORT_CURSOR_FIELD)`},
+		"last item, parent twice":     {last, `{"items":[{"p":{"id":"a"},"p":{}}]}`, `member "/p" occurs twice`},
+		"last item, through an array": {last, `{"items":[{"p":[{"id":"a"}]}]}`, `is an array, not an object`},
+		"last item, a boolean":        {last, `{"items":[{"p":{"id":true}}]}`, `is a boolean`},
+		"last item, half a character": {last, `{"items":[{"p":{"id":"\ud800"}}]}`, `does not decode exactly`},
+		"next URL a number": {next, `{"items":[],"next":7}`,
+			`is a number, not a string or null (EXPORT_CURSOR_FIELD)`},
+		"next URL an object": {next, `{"items":[],"next":{"href":"/events"}}`,
+			`is an object, not a string or null`},
+		"next URL, half a character": {next, `{"items":[],"next":"/events?a=\ud800"}`, `does not decode exactly`},
+		"more than one document": {nested, `{"data":{"items":[]}}{"data":{"items":[]}}`,
+			`unexpected data after the object`},
+		"items an object, nested": {nested, `{"data":{"items":{}}}`, `member "/data/items" is an object, not an array`},
+		"a pointer that goes too deep": {nested, `{"data":{"items":[]},"meta":{"next":{"next":"a"}}}`,
+			`member "/meta/next" is an object, not a string`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 2 { // the second time with what the first one left behind
+			for range 2 { // the first response must not change the second result
 				_, err := fetchAll(t, serve(t, answer(tc.body), tc.vars), bridge.Position{Cursor: cursorFor(tc.vars)})
 				f := wantFault(t, err)
 				if f.Class != bridge.Malformed || f.Reason != bridge.ReasonSchema || !strings.Contains(f.Error(), tc.want) {
@@ -71,7 +90,7 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// cursorFor is a cursor that requests with these settings can carry.
+// cursorFor returns a cursor that requests with these settings can have.
 func cursorFor(vars map[string]string) string {
 	if in := vars["EXPORT_CURSOR_IN"]; in == "link" || in == "next-url" {
 		return "/events?after=1"
@@ -79,8 +98,7 @@ func cursorFor(vars map[string]string) string {
 	return testCursor
 }
 
-// TestHostileNextURL: a next URL leads below EXPORT_URL on the same server, or
-// nowhere.
+// A next URL is followed only below EXPORT_URL on the same server.
 func TestHostileNextURL(t *testing.T) {
 	t.Parallel()
 	const self = "http://SELF"                // the API's own host
@@ -161,7 +179,8 @@ func TestHostileNextURL(t *testing.T) {
 				}, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_KEY_QUERY": "api_key", "EXPORT_PARAMS": "tenant=t"})
 				host, _ := c.Endpoint()
 				// EXPORT_URL with a path: /v1.
-				cfg := config(t, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_KEY_QUERY": "api_key", "EXPORT_PARAMS": "tenant=t", "EXPORT_URL": "http://" + host + "/v1/"})
+				cfg := config(t, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_KEY_QUERY": "api_key",
+					"EXPORT_PARAMS": "tenant=t", "EXPORT_URL": "http://" + host + "/v1/"})
 				p, err := fetchAll(t, connect(t, cfg), bridge.Position{Cursor: "/v1/events?after=1"})
 				says, refused := strings.CutPrefix(want, "!")
 				switch {
@@ -182,8 +201,8 @@ func TestHostileNextURL(t *testing.T) {
 	}
 }
 
-// TestCursorIsChecked: a cursor of a next URL is input, too: it may be an
-// operator's, or of another EXPORT_URL.
+// The cursor of a next URL is checked too: an operator may have set it, or it belongs to
+// another EXPORT_URL.
 func TestCursorIsChecked(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -192,8 +211,10 @@ func TestCursorIsChecked(t *testing.T) {
 		answer(`{"items":[],"nextCursor":null}`)(w, r)
 	}, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key"})
 	host, _ := c.Endpoint()
-	c = connect(t, config(t, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key", "EXPORT_URL": "http://" + host + "/v1"}))
-	for _, cursor := range []string{"x", "eyJ0", "http://evil.example/v1", "//evil.example/v1", "/v1/../x", "/v1/%2e%2e/x", "/v2", "/v1 x", "/v1\r\nA: b", `\v1`, "?a=b", "*", "/v1/..%20/x", "/v1/x#y", "/v1?a=b#c"} {
+	c = connect(t, config(t, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key",
+		"EXPORT_URL": "http://" + host + "/v1"}))
+	for _, cursor := range []string{"x", "eyJ0", "http://evil.example/v1", "//evil.example/v1", "/v1/../x",
+		"/v1/%2e%2e/x", "/v2", "/v1 x", "/v1\r\nA: b", `\v1`, "?a=b", "*", "/v1/..%20/x", "/v1/x#y", "/v1?a=b#c"} {
 		_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
 		if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig {
 			t.Errorf("%q: %v %q %v", cursor, f.Class, f.Reason, f)
@@ -209,7 +230,7 @@ func TestCursorIsChecked(t *testing.T) {
 	}
 }
 
-// TestLinkHeaders covers what RFC 8288 allows.
+// TestLinkHeaders has what RFC 8288 allows.
 func TestLinkHeaders(t *testing.T) {
 	t.Parallel()
 	const schema, none = "!", ""
@@ -217,17 +238,18 @@ func TestLinkHeaders(t *testing.T) {
 		links []string
 		want  string
 	}{
-		"none":                    {nil, none},
-		"another relation":        {[]string{`</a>; rel="prev"`}, none},
-		"one":                     {[]string{`</a>; rel="next"`}, "/a"},
-		"a token":                 {[]string{`</a>;rel=next`}, "/a"},
-		"upper case":              {[]string{`</a>;REL="NEXT"`}, "/a"},
-		"several values":          {[]string{`</a>; rel="prefetch  next last"`}, "/a"},
-		"not a part of a value":   {[]string{`</a>; rel="nextish x-next"`}, none},
-		"two headers":             {[]string{`</a>; rel="self"`, `</b>; rel="next"`}, "/b"},
-		"several links":           {[]string{`</a>; rel="self", </b>; rel="next" , </c>; rel=last`}, "/b"},
-		"quoted comma":            {[]string{`</a>; title="x, </evil>; rel=next"; rel="self", </b>; rel="next"`}, "/b"},
-		"quoted escapes":          {[]string{`</a>; title="\"; rel=next, </c>; rel=\"next"; rel=self,</b>;rel=n\ext;rel=next`}, none},
+		"none":                  {nil, none},
+		"another relation":      {[]string{`</a>; rel="prev"`}, none},
+		"one":                   {[]string{`</a>; rel="next"`}, "/a"},
+		"a token":               {[]string{`</a>;rel=next`}, "/a"},
+		"upper case":            {[]string{`</a>;REL="NEXT"`}, "/a"},
+		"several values":        {[]string{`</a>; rel="prefetch  next last"`}, "/a"},
+		"not a part of a value": {[]string{`</a>; rel="nextish x-next"`}, none},
+		"two headers":           {[]string{`</a>; rel="self"`, `</b>; rel="next"`}, "/b"},
+		"several links":         {[]string{`</a>; rel="self", </b>; rel="next" , </c>; rel=last`}, "/b"},
+		"quoted comma":          {[]string{`</a>; title="x, </evil>; rel=next"; rel="self", </b>; rel="next"`}, "/b"},
+		"quoted escapes": {[]string{
+			`</a>; title="\"; rel=next, </c>; rel=\"next"; rel=self,</b>;rel=n\ext;rel=next`}, none},
 		"escaped relation":        {[]string{`</a>; rel="n\ext"`}, "/a"},
 		"comma in the URL":        {[]string{`</a?x=1,2;3>; rel="next"`}, "/a?x=1,2;3"},
 		"empty elements":          {[]string{`, ,</a>; rel="next",,`}, "/a"},
@@ -269,15 +291,17 @@ func TestLinkHeaders(t *testing.T) {
 	}
 }
 
-// TestCursorHeaders: a header is read as it is, once.
+// A header's value is the cursor, unchanged, and may occur once only.
 func TestCursorHeaders(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		values []string
 		want   string
 	}{
-		"none": {nil, ""}, "empty": {[]string{""}, ""}, "a value": {[]string{"a, b=\"c\";"}, "a, b=\"c\";"}, "the same twice": {[]string{"a", "a"}, "a"},
-		"two": {[]string{"a", "b"}, "!"}, "two, one empty": {[]string{"a", ""}, "!"}, "not UTF-8": {[]string{"a\xff"}, "!"},
+		"none": {nil, ""}, "empty": {[]string{""}, ""}, "a value": {[]string{"a, b=\"c\";"}, "a, b=\"c\";"},
+		"the same twice": {[]string{"a", "a"}, "a"},
+		"two":            {[]string{"a", "b"}, "!"}, "two, one empty": {[]string{"a", ""}, "!"},
+		"not UTF-8": {[]string{"a\xff"}, "!"},
 	} {
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["X-Next"] = tc.values

@@ -10,49 +10,46 @@ import (
 	"exportbridge/bridge"
 )
 
-// Inspector looks at single pages through a Client, to check its settings or to find them.
-// Its methods are for the goroutine that calls Fetch and Decode.
+// Inspector requests single pages with a Client, to check its settings or to find them. Its
+// methods are for the goroutine that calls Fetch and Decode.
 type Inspector struct{ *Client }
 
-// Lacking names the parameters of requests that the next URL of a page lacked, where
-// EXPORT_NEXT_PARAMS is to warn of them.
+// Lacking returns the names of request parameters that the last incomplete next URL lacked.
+// It is empty unless EXPORT_NEXT_PARAMS=warn.
 func (i Inspector) Lacking() []string { return i.pages.lacking }
 
 // Findings is the result of Check.
 type Findings struct {
 	// Host is the host of the API, with the port if the URL has one.
 	Host string
-	// Latency is the time from the request to the last byte of the page,
-	// connecting included.
+	// Latency is the time from the request to the last byte of the page. It includes
+	// connecting.
 	Latency time.Duration
-	// CertificateExpires is the expiry of the server certificate; zero without
-	// TLS.
+	// CertificateExpires is the expiry of the server certificate; zero without TLS.
 	CertificateExpires time.Time
-	// ClockSkew is the server's clock minus the local clock, within the whole
-	// seconds of the Date header; zero without that header.
+	// ClockSkew is the server's clock minus the local clock, within the whole seconds of
+	// the Date header; zero without that header.
 	ClockSkew time.Duration
 	// Source is the identity of the export in the page's metadata.
 	Source bridge.SourceIdentity
 	// Items is the number of items on the page, normally 0.
 	Items int
-	// IgnoresStart is set if an item is older than the start that was asked for.
+	// IgnoresStart is set if an item is older than the requested start.
 	IgnoresStart bool
-	// Contract is how the page marks the end of the results; unknown if it has
-	// items.
+	// Contract is how the page marks the end of the results; unknown if it has items.
 	Contract bridge.Contract
-	// NoMember is set if the page lacks the member of the cursor.
+	// NoMember is set if the page lacks the member that EXPORT_CURSOR_FIELD names.
 	NoMember bool
 	// Compression is the Content-Encoding of the page; empty for none.
 	Compression string
 }
 
-// startTolerance is how much older than a start of now an item may be.
+// startTolerance is how much an item may be older than the requested start, which is now.
 const startTolerance = 5 * time.Minute
 
-// Check requests one page of one item, starting now if the API has a parameter for
-// that. bounded asks for the last minute in place of it, with the bounds that the API
-// has parameters for, as one for both requires. Check returns the errors of Fetch and
-// Decode, changes nothing and needs no cursor.
+// Check requests one page of one item. The page starts now if requests can have a start. If
+// bounded is set, or requests need both bounds, it is a page of the last minute. Check
+// returns the errors of Fetch and Decode, changes nothing and needs no cursor.
 func (i Inspector) Check(ctx context.Context, bounded bool) (f Findings, err error) {
 	c, now := i.Client, time.Now().UnixMilli()
 	var at bridge.Position
@@ -78,14 +75,14 @@ func (i Inspector) Check(ctx context.Context, bounded bool) (f Findings, err err
 	if err := c.Decode(page); err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}
-	f.Host, f.Latency, f.Compression = hostPort(c.endpoint), arrived.Sub(page.RequestedAt), got.compression
+	f.Host, f.Latency, f.Compression = c.faults.urls.first.Host, arrived.Sub(page.RequestedAt), got.compression
 	f.Source, f.Items = page.Source, page.Items
 	if got.tls != nil && len(got.tls.PeerCertificates) > 0 {
 		f.CertificateExpires = got.tls.PeerCertificates[0].NotAfter
 	}
 	if !page.ServerTime.IsZero() {
-		// The server answered about in the middle, and Date cuts off what is
-		// half a second on average.
+		// The server answered about halfway through the request. Date drops half a second
+		// on average.
 		f.ClockSkew = page.ServerTime.Add(500 * time.Millisecond).Sub(page.RequestedAt.Add(f.Latency / 2))
 	}
 	for i := range page.Events {

@@ -19,7 +19,8 @@ func TestCheck(t *testing.T) {
 		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
 		compressed(w, "gzip", []byte(`{"items":[],"metadata":{"organization":"acme"},"nextCursor":`+next+`}`))
 	}), nil)
-	c := exportapi.Inspector{Client: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))}
+	c := exportapi.Inspector{Client: connect(t,
+		config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))}
 	f, err := c.Check(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)

@@ -18,15 +18,15 @@ type itemReader struct {
 }
 
 func newItemReader(m *mapping) itemReader {
-	at := m.over(presets[m.resource].pointers)
+	at := m.pointersOf(m.resource)
 	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[m.ItemTimeFormat]}
 	r.ids, r.types, r.times = r.Want(at.ids...), r.Want(at.types...), r.Want(at.times...)
 	r.subjects, r.key = r.Want(at.subjects...), r.Want(m.key)[0]
 	return r
 }
 
-// plain returns the value of a slot. One with escapes is unescaped once, for all slots
-// of it.
+// plain returns the value of a slot without escapes. A value with escapes is unescaped
+// once, for all slots that share it.
 func (r *itemReader) plain(s pick.Slot) scan.Value {
 	v := r.Values[s]
 	if v.Kind != scan.Escaped {
@@ -42,7 +42,7 @@ func (r *itemReader) plain(s pick.Slot) scan.Value {
 	return r.Values[s]
 }
 
-// first returns the first text of the slots that is not nil.
+// first returns the first non-nil text of the slots.
 func (r *itemReader) first(slots []pick.Slot, text func(scan.Value) []byte) []byte {
 	for _, s := range slots {
 		if t := text(r.plain(s)); t != nil {
@@ -82,12 +82,11 @@ type ingestionReader struct {
 
 func newIngestionReader(m *mapping) *ingestionReader {
 	r := &ingestionReader{format: timeFormats[m.ItemTimeFormat]}
-	r.slots = r.item.Want(m.over(presets[m.resource].pointers).ingested...)
+	r.slots = r.item.Want(m.pointersOf(m.resource).ingested...)
 	return r
 }
 
-// read returns the ingestion time of an item in milliseconds since the epoch,
-// or 0.
+// read returns the ingestion time of an item in milliseconds since the epoch, or 0.
 func (r *ingestionReader) read(item []byte) int64 {
 	if len(r.slots) == 0 {
 		return 0
@@ -111,8 +110,8 @@ func (r *ingestionReader) read(item []byte) int64 {
 	return 0
 }
 
-// identityReader reads the identity of the export from the metadata: the slug,
-// which survives renaming, otherwise the name.
+// identityReader reads the identity of the export from the metadata: the slugs, which
+// survive renaming, or else the names.
 type identityReader struct {
 	pick.Reader
 	organization, workspace, application []pick.Slot
@@ -140,11 +139,11 @@ func (r *identityReader) identity() bridge.SourceIdentity {
 	return r.last
 }
 
-// part returns the first text found, reusing the previous string if it is
-// equal.
+// part returns the first text of the slots. It returns before, the same string of the last
+// page, if both are equal.
 func (r *identityReader) part(before string, slots []pick.Slot) string {
 	for _, s := range slots {
-		if len(r.Values[s].Raw) > 6*maxIdentity { // six bytes a character
+		if len(r.Values[s].Raw) > 6*maxIdentity { // an escape has six bytes
 			continue
 		}
 		switch text := r.Values[s].Name(); {

@@ -34,7 +34,8 @@ func config(t testing.TB, vars map[string]string) exportapi.Config {
 	all := map[string]string{"EXPORT_API_KEY": testKey, "EXPORT_URL": "http://127.0.0.1:1"}
 	maps.Copy(all, vars)
 	cfg := exportapi.DefaultConfig()
-	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &cfg, DefaultOverwrite: true, Lookuper: envconfig.MapLookuper(all)})
+	err := envconfig.ProcessWith(context.Background(),
+		&envconfig.Config{Target: &cfg, DefaultOverwrite: true, Lookuper: envconfig.MapLookuper(all)})
 	if err != nil {
 		t.Fatalf("read configuration: %v", err)
 	}
@@ -85,7 +86,7 @@ func answer(body string) http.HandlerFunc {
 	}
 }
 
-// fetchAll fetches and decodes one page; the page is released with the test.
+// fetchAll fetches and decodes one page, which is released at the end of the test.
 func fetchAll(t testing.TB, c *exportapi.Client, at bridge.Position) (*bridge.Page, error) {
 	t.Helper()
 	p, err := c.Fetch(t.Context(), at)
@@ -108,8 +109,8 @@ func mustFetch(t testing.TB, c *exportapi.Client, at bridge.Position) *bridge.Pa
 	return p
 }
 
-// wantFault demands a fault that shows neither the key nor the cursor, and has
-// a hint that names a setting or says that it retries by itself.
+// wantFault fails the test unless err is a fault without key and cursor whose hint names a
+// setting or says that it retries.
 func wantFault(t testing.TB, err error) *bridge.Fault {
 	t.Helper()
 	f, ok := errors.AsType[*bridge.Fault](err)
@@ -120,7 +121,8 @@ func wantFault(t testing.TB, err error) *bridge.Fault {
 	if strings.ContainsAny(f.Error()+f.Hint, "\r\n\t\x00\x1b") {
 		t.Errorf("control characters in %q", f.Error())
 	}
-	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "persists") && !strings.Contains(f.Hint, "delay") && f.HintCode == "" || strings.HasPrefix(f.Hint, "retrying") {
+	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "persists") &&
+		!strings.Contains(f.Hint, "delay") && f.HintCode == "" || strings.HasPrefix(f.Hint, "retrying") {
 		t.Errorf("fault without code or useful hint: %q %q %q", f.Code, f.Hint, f.HintCode)
 	}
 	if (f.Class == bridge.Permanent || f.Class == bridge.Malformed || f.Class == bridge.BadCursor) == (f.Reason == "") {
@@ -129,7 +131,7 @@ func wantFault(t testing.TB, err error) *bridge.Fault {
 	return f
 }
 
-// wantClean looks through the whole chain of an error for secrets.
+// wantClean searches the whole chain of an error for secrets.
 func wantClean(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -140,7 +142,7 @@ func wantClean(t testing.TB, err error) {
 			t.Errorf("%q in %q", secret, err)
 		}
 	}
-	switch inner := err.(type) { //nolint:errorlint // this is what walks the chain
+	switch inner := err.(type) { //nolint:errorlint // it walks the chain
 	case interface{ Unwrap() error }:
 		wantClean(t, inner.Unwrap())
 	case interface{ Unwrap() []error }:
@@ -150,7 +152,7 @@ func wantClean(t testing.TB, err error) {
 	}
 }
 
-// recorder keeps what a handler saw.
+// recorder keeps the requests of a handler.
 type recorder struct {
 	mu       sync.Mutex
 	requests []*http.Request

@@ -14,12 +14,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestMappedRequests: what is sent as the query of a GET, and as the body of a
-// POST.
+// TestMappedRequests has what is sent as the query of a GET and as the body of a POST.
 func TestMappedRequests(t *testing.T) {
 	t.Parallel()
 	window := bridge.Position{Start: 1_700_000_000_001, End: 1_700_000_001_002, Window: true}
-	named := map[string]string{"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to", "EXPORT_PAGE_SIZE_PARAM": "n", "EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE": "7", "EXPORT_RESOURCE": "users"}
+	named := map[string]string{"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to", "EXPORT_PAGE_SIZE_PARAM": "n",
+		"EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE": "7", "EXPORT_RESOURCE": "users"}
 	with := func(pairs ...string) map[string]string {
 		vars := maps.Clone(named)
 		for i := 0; i < len(pairs); i += 2 {
@@ -41,67 +41,137 @@ func TestMappedRequests(t *testing.T) {
 		query string
 		body  string // of a POST
 	}{
-		"milliseconds":              {vars: with(), at: window, query: "from=1700000000001&n=7&to=1700000001002"},
-		"seconds":                   {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window, query: "from=1700000000&n=7&to=1700000002"},
-		"whole seconds":             {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: bridge.Position{Start: 1000, End: 2000, Window: true}, query: "from=1&n=7&to=2"},
-		"before 1970":               {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: bridge.Position{Start: -1, End: -1, Window: true}, query: "from=-1&n=7&to=0"},
-		"microseconds":              {vars: with("EXPORT_TIME_FORMAT", "us"), at: window, query: "from=1700000000001000&n=7&to=1700000001002000"},
-		"microseconds, the largest": {vars: with("EXPORT_TIME_FORMAT", "us"), at: bridge.Position{Start: bridge.MaxNumber}, query: "from=72057594037927936000&n=7"},
-		"RFC 3339":                  {vars: with("EXPORT_TIME_FORMAT", "rfc3339"), at: window, query: "from=2023-11-14T22%3A13%3A20.001Z&n=7&to=2023-11-14T22%3A13%3A21.002Z"},
-		"RFC 3339, whole seconds":   {vars: with("EXPORT_TIME_FORMAT", "rfc3339-seconds", "EXPORT_RESOURCE", "events"), at: window, query: "from=2023-11-14T22%3A13%3A20Z&n=7&to=2023-11-14T22%3A13%3A22Z"},
-		"no page size":              {vars: with("EXPORT_PAGE_SIZE_PARAM", "none"), at: at("c"), query: "after=c&from=1700000000001&to=1700000001002"},
-		"static":                    {vars: with("EXPORT_PARAMS", "a=b%2Cc%26,a=2\nd="), at: bridge.Position{Cursor: "c"}, query: "after=c&a=b%2Cc%26&a=2&d=&n=7"},
-		"static, key":               {vars: with("EXPORT_PARAMS", "z=1", "EXPORT_KEY_QUERY", "k"), at: bridge.Position{Cursor: "c"}, query: "after=c&k=sk-test%2FKey%2B93%3D%2541&n=7&z=1"},
+		"milliseconds": {vars: with(), at: window, query: "from=1700000000001&n=7&to=1700000001002"},
+		"seconds": {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window,
+			query: "from=1700000000&n=7&to=1700000002"},
+		"whole seconds": {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"),
+			at: bridge.Position{Start: 1000, End: 2000, Window: true}, query: "from=1&n=7&to=2"},
+		"before 1970": {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"),
+			at: bridge.Position{Start: -1, End: -1, Window: true}, query: "from=-1&n=7&to=0"},
+		"microseconds": {vars: with("EXPORT_TIME_FORMAT", "us"), at: window,
+			query: "from=1700000000001000&n=7&to=1700000001002000"},
+		"microseconds, the largest": {vars: with("EXPORT_TIME_FORMAT", "us"), at: bridge.Position{Start: bridge.MaxNumber},
+			query: "from=72057594037927936000&n=7"},
+		"RFC 3339": {vars: with("EXPORT_TIME_FORMAT", "rfc3339"), at: window,
+			query: "from=2023-11-14T22%3A13%3A20.001Z&n=7&to=2023-11-14T22%3A13%3A21.002Z"},
+		"RFC 3339, whole seconds": {vars: with("EXPORT_TIME_FORMAT", "rfc3339-seconds", "EXPORT_RESOURCE", "events"),
+			at: window, query: "from=2023-11-14T22%3A13%3A20Z&n=7&to=2023-11-14T22%3A13%3A22Z"},
+		"no page size": {vars: with("EXPORT_PAGE_SIZE_PARAM", "none"), at: at("c"),
+			query: "after=c&from=1700000000001&to=1700000001002"},
+		"static": {vars: with("EXPORT_PARAMS", "a=b%2Cc%26,a=2\nd="), at: bridge.Position{Cursor: "c"},
+			query: "after=c&a=b%2Cc%26&a=2&d=&n=7"},
+		"static, key": {vars: with("EXPORT_PARAMS", "z=1", "EXPORT_KEY_QUERY", "k"),
+			at: bridge.Position{Cursor: "c"}, query: "after=c&k=sk-test%2FKey%2B93%3D%2541&n=7&z=1"},
 
-		"POST":                       {vars: with("EXPORT_METHOD", "POST"), at: at("c<&>"), body: `{"after":"c<&>","from":1700000000001,"to":1700000001002,"n":7}`},
-		"POST, key in query":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_KEY_QUERY", "k", "EXPORT_PARAMS", "z=1"), at: bridge.Position{}, query: "k=sk-test%2FKey%2B93%3D%2541", body: `{"n":7,"z":"1"}`},
-		"POST, RFC 3339":             {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window, body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
-		"POST, RFC 3339, seconds":    {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339-seconds", "EXPORT_RESOURCE", "events"), at: window, body: `{"from":"2023-11-14T22:13:20Z","to":"2023-11-14T22:13:22Z","n":7}`},
-		"POST, seconds":              {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
-		"POST, integer":              {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
-		"POST, repeated":             {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "type=b,x=1,type=a"), body: `{"type":["b","a"],"x":"1","n":7}`},
-		"POST, zero":                 {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"}, body: `{"after":0,"n":7}`},
-		"POST, digits":               {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`}, body: `{"after":"17","n":7}`},
-		"POST, zeros":                {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "007"}, body: `{"after":"007","n":7}`},
-		"POST, a lone quote":         {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"`}, body: `{"after":"\"","n":7}`},
-		"POST, no page size":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "none"), body: `{}`},
-		"POST, event types":          {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), body: `{"n":7,"events":["a","b"]}`},
-		"cursor alone":               {vars: alone(), at: at("c&"), query: "after=c%26"},
-		"cursor alone, no window":    {vars: alone(), at: bridge.Position{Cursor: "c&", Start: 1}, query: "after=c%26"},
-		"cursor alone, first":        {vars: alone(), at: window, query: "a=1&from=1700000000001&n=7&to=1700000001002"},
-		"cursor alone, key":          {vars: alone("EXPORT_KEY_QUERY", "k"), at: bridge.Position{Cursor: "c"}, query: "after=c&k=sk-test%2FKey%2B93%3D%2541"},
-		"cursor alone, key, bounds":  {vars: alone("EXPORT_KEY_QUERY", "k"), at: at("c"), query: "after=c&k=sk-test%2FKey%2B93%3D%2541"},
-		"cursor alone, event types":  {vars: alone("EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), at: at("c"), query: "after=c"},
-		"nothing but the cursor":     {vars: with("EXPORT_PAGE_SIZE_PARAM", "none"), at: bridge.Position{Cursor: "c"}, query: "after=c"},
-		"cursor alone, POST":         {vars: alone("EXPORT_METHOD", "POST"), at: at("c"), body: `{"after":"c"}`},
-		"cursor alone, POST, first":  {vars: alone("EXPORT_METHOD", "POST"), at: window, body: `{"a":"1","from":1700000000001,"to":1700000001002,"n":7}`},
-		"cursor alone, POST, digits": {vars: alone("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890}`},
+		"POST": {vars: with("EXPORT_METHOD", "POST"), at: at("c<&>"),
+			body: `{"after":"c<&>","from":1700000000001,"to":1700000001002,"n":7}`},
+		"POST, key in query": {vars: with("EXPORT_METHOD", "POST", "EXPORT_KEY_QUERY", "k", "EXPORT_PARAMS", "z=1"),
+			at: bridge.Position{}, query: "k=sk-test%2FKey%2B93%3D%2541", body: `{"n":7,"z":"1"}`},
+		"POST, RFC 3339": {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window,
+			body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
+		"POST, RFC 3339, seconds": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339-seconds", "EXPORT_RESOURCE", "events"),
+			at:   window, body: `{"from":"2023-11-14T22:13:20Z","to":"2023-11-14T22:13:22Z","n":7}`},
+		"POST, seconds": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window,
+			body: `{"from":1700000000,"to":1700000002,"n":7}`},
+		"POST, integer": {vars: with("EXPORT_METHOD", "POST"),
+			at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
+		"POST, repeated": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "type=b,x=1,type=a"),
+			body: `{"type":["b","a"],"x":"1","n":7}`},
+		"POST, zero": {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"},
+			body: `{"after":0,"n":7}`},
+		"POST, digits": {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`},
+			body: `{"after":"17","n":7}`},
+		"POST, zeros": {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "007"},
+			body: `{"after":"007","n":7}`},
+		"POST, a lone quote": {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"`},
+			body: `{"after":"\"","n":7}`},
+		"POST, no page size": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "none"), body: `{}`},
+		"POST, event types": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"),
+			body: `{"n":7,"events":["a","b"]}`},
+		"cursor alone":            {vars: alone(), at: at("c&"), query: "after=c%26"},
+		"cursor alone, no window": {vars: alone(), at: bridge.Position{Cursor: "c&", Start: 1}, query: "after=c%26"},
+		"cursor alone, first":     {vars: alone(), at: window, query: "a=1&from=1700000000001&n=7&to=1700000001002"},
+		"cursor alone, key": {vars: alone("EXPORT_KEY_QUERY", "k"), at: bridge.Position{Cursor: "c"},
+			query: "after=c&k=sk-test%2FKey%2B93%3D%2541"},
+		"cursor alone, key, bounds": {vars: alone("EXPORT_KEY_QUERY", "k"), at: at("c"),
+			query: "after=c&k=sk-test%2FKey%2B93%3D%2541"},
+		"cursor alone, event types": {vars: alone("EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), at: at("c"),
+			query: "after=c"},
+		"nothing but the cursor": {vars: with("EXPORT_PAGE_SIZE_PARAM", "none"), at: bridge.Position{Cursor: "c"},
+			query: "after=c"},
+		"cursor alone, POST": {vars: alone("EXPORT_METHOD", "POST"), at: at("c"), body: `{"after":"c"}`},
+		"cursor alone, POST, first": {vars: alone("EXPORT_METHOD", "POST"), at: window,
+			body: `{"a":"1","from":1700000000001,"to":1700000001002,"n":7}`},
+		"cursor alone, POST, digits": {vars: alone("EXPORT_METHOD", "POST"),
+			at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890}`},
 
-		"a blank":                      {vars: with("EXPORT_PARAMS", "$orderby=created_at asc,q=a+b"), at: bridge.Position{Cursor: "c d+"}, query: "after=c%20d%2B&%24orderby=created_at%20asc&n=7&q=a%2Bb"},
-		"a blank, first page":          {vars: with("EXPORT_PARAMS", "order by=created_at asc"), at: window, query: "from=1700000000001&n=7&order%20by=created_at%20asc&to=1700000001002"},
-		"a blank in names":             {vars: with("EXPORT_CURSOR_PARAM", "next page"), at: bridge.Position{Cursor: " "}, query: "next%20page=%20&n=7"},
-		"a blank in the key":           {vars: with("EXPORT_KEY_QUERY", "k", "EXPORT_API_KEY", "a b"), query: "k=a%20b&n=7"},
-		"POST, places":                 {vars: with("EXPORT_METHOD", "POST", "EXPORT_START_PARAM", "/filter/from", "EXPORT_END_PARAM", "/filter/to", "EXPORT_PAGE_SIZE_PARAM", "/page/limit", "EXPORT_CURSOR_PARAM", "/page/cursor", "EXPORT_PARAMS", "sort=timestamp,/filter/kind=a"), at: at("c"), body: `{"filter":{"from":1700000000001,"kind":"a","to":1700000001002},"page":{"cursor":"c","limit":7},"sort":"timestamp"}`},
-		"POST, places, first":          {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "/page/limit", "EXPORT_CURSOR_PARAM", "/page/cursor"), body: `{"page":{"limit":7}}`},
-		"POST, places, cursor alone":   {vars: alone("EXPORT_METHOD", "POST", "EXPORT_CURSOR_PARAM", "/page/cursor"), at: at("17"), body: `{"page":{"cursor":17}}`},
-		"POST, an array of places":     {vars: with("EXPORT_METHOD", "POST", "EXPORT_CURSOR_PARAM", "/search_after/0", "EXPORT_PAGE_SIZE_PARAM", "none"), at: bridge.Position{Cursor: "c"}, body: `{"search_after":["c"]}`},
-		"POST, a place repeated":       {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "/f/t=b,/f/t=a"), body: `{"f":{"t":["b","a"]},"n":7}`},
-		"POST, names with a slash":     {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "a/b=1,/c~1d/~0=2"), body: `{"a/b":"1","c/d":{"~":"2"},"n":7}`},
-		"POST, typed":                  {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", `include:=true,ids:=[7,8],/f/n:=1.50,o:={"a":null},x=true`), body: `{"f":{"n":1.50},"ids":[7,8],"include":true,"n":7,"o":{"a":null},"x":"true"}`},
-		"POST, typed, repeated":        {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=7,ids=8"), body: `{"ids":[7,"8"],"n":7}`},
-		"POST, typed, percent-encoded": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=%5B7%2C8%5D"), body: `{"ids":[7,8],"n":7}`},
+		"a blank": {vars: with("EXPORT_PARAMS", "$orderby=created_at asc,q=a+b"),
+			at: bridge.Position{Cursor: "c d+"}, query: "after=c%20d%2B&%24orderby=created_at%20asc&n=7&q=a%2Bb"},
+		"a blank, first page": {vars: with("EXPORT_PARAMS", "order by=created_at asc"), at: window,
+			query: "from=1700000000001&n=7&order%20by=created_at%20asc&to=1700000001002"},
+		"a blank in names": {vars: with("EXPORT_CURSOR_PARAM", "next page"), at: bridge.Position{Cursor: " "},
+			query: "next%20page=%20&n=7"},
+		"a blank in the key": {vars: with("EXPORT_KEY_QUERY", "k", "EXPORT_API_KEY", "a b"), query: "k=a%20b&n=7"},
+		"POST, places": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_START_PARAM", "/filter/from", "EXPORT_END_PARAM", "/filter/to",
+				"EXPORT_PAGE_SIZE_PARAM", "/page/limit", "EXPORT_CURSOR_PARAM", "/page/cursor", "EXPORT_PARAMS",
+				"sort=timestamp,/filter/kind=a"), at: at("c"),
+			body: `{"filter":{"from":1700000000001,"kind":"a","to":1700000001002},"page":{"cursor":"c","limit":7},` +
+				`"sort":"timestamp"}`},
+		"POST, places, first": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "/page/limit", "EXPORT_CURSOR_PARAM", "/page/cursor"),
+			body: `{"page":{"limit":7}}`},
+		"POST, places, cursor alone": {vars: alone("EXPORT_METHOD", "POST", "EXPORT_CURSOR_PARAM", "/page/cursor"),
+			at: at("17"), body: `{"page":{"cursor":17}}`},
+		"POST, an array of places": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_CURSOR_PARAM", "/search_after/0", "EXPORT_PAGE_SIZE_PARAM", "none"),
+			at:   bridge.Position{Cursor: "c"}, body: `{"search_after":["c"]}`},
+		"POST, a place repeated": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "/f/t=b,/f/t=a"),
+			body: `{"f":{"t":["b","a"]},"n":7}`},
+		"POST, names with a slash": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "a/b=1,/c~1d/~0=2"),
+			body: `{"a/b":"1","c/d":{"~":"2"},"n":7}`},
+		"POST, typed": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", `include:=true,ids:=[7,8],/f/n:=1.50,o:={"a":null},x=true`),
+			body: `{"f":{"n":1.50},"ids":[7,8],"include":true,"n":7,"o":{"a":null},"x":"true"}`},
+		"POST, typed, repeated": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=7,ids=8"),
+			body: `{"ids":[7,"8"],"n":7}`},
+		"POST, typed, percent-encoded": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=%5B7%2C8%5D"),
+			body: `{"ids":[7,8],"n":7}`},
 
-		"bounds in a value":              {vars: with("EXPORT_TIME_FORMAT", "rfc3339", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "$filter=at ge {start} and at le {end},q=%7Bend%7D,a=b"), at: window, query: "%24filter=at%20ge%202023-11-14T22%3A13%3A20.001Z%20and%20at%20le%202023-11-14T22%3A13%3A21.002Z&a=b&n=7&q=%7Bend%7D"},
-		"bounds in a value, next page":   {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "t={start}..{end}"), at: at("c"), query: "after=c&n=7&t=1700000000..1700000002"},
-		"a start in a value":             {vars: with("EXPORT_START_PARAM", "none", "EXPORT_PARAMS", "q=at>{start}"), at: window, query: "n=7&q=at%3E1700000000001&to=1700000001002"},
-		"a start in a value, no window":  {vars: with("EXPORT_START_PARAM", "none", "EXPORT_PARAMS", "q=at>{start}"), at: bridge.Position{Start: 1, Cursor: "c"}, query: "after=c&n=7&q=at%3E1"},
-		"bounds as values":               {vars: with("EXPORT_START_PARAM", "start", "EXPORT_END_PARAM", "end", "EXPORT_PARAMS", "created[gte]={start},created[lt]={end}"), at: window, query: "created%5Bgte%5D=1700000000001&created%5Blt%5D=1700000001002&n=7"},
-		"bounds as values, not given":    {vars: with("EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "from={start},to={end},a=b"), query: "a=b&n=7"},
-		"POST, bounds in values":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", `/q/range:={"gte":{start},"lt":{end}},/q/text="{start}"`), at: window, body: `{"n":7,"q":{"range":{"gte":1700000000001,"lt":1700000001002},"text":"\"1700000000001\""}}`},
-		"POST, bounds in values, quoted": {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339", "EXPORT_START_PARAM", "none", "EXPORT_PARAMS", `f:={"gte":"{start}"}`), at: at("c"), body: `{"after":"c","n":7,"f":{"gte":"2023-11-14T22:13:20.001Z"},"to":"2023-11-14T22:13:21.002Z"}`},
+		"bounds in a value": {
+			vars: with("EXPORT_TIME_FORMAT", "rfc3339", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none",
+				"EXPORT_PARAMS", "$filter=at ge {start} and at le {end},q=%7Bend%7D,a=b"), at: window,
+			query: "%24filter=at%20ge%202023-11-14T22%3A13%3A20.001Z%20and%20at%20le%202023-11-14T22%3A13%3A21.002Z&a=b&n=7&" +
+				"q=%7Bend%7D"},
+		"bounds in a value, next page": {
+			vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM",
+				"none", "EXPORT_PARAMS", "t={start}..{end}"), at: at("c"), query: "after=c&n=7&t=1700000000..1700000002"},
+		"a start in a value": {vars: with("EXPORT_START_PARAM", "none", "EXPORT_PARAMS", "q=at>{start}"),
+			at: window, query: "n=7&q=at%3E1700000000001&to=1700000001002"},
+		"a start in a value, no window": {vars: with("EXPORT_START_PARAM", "none", "EXPORT_PARAMS", "q=at>{start}"),
+			at: bridge.Position{Start: 1, Cursor: "c"}, query: "after=c&n=7&q=at%3E1"},
+		"bounds as values": {
+			vars: with("EXPORT_START_PARAM", "start", "EXPORT_END_PARAM", "end", "EXPORT_PARAMS",
+				"created[gte]={start},created[lt]={end}"), at: window,
+			query: "created%5Bgte%5D=1700000000001&created%5Blt%5D=1700000001002&n=7"},
+		"bounds as values, not given": {
+			vars:  with("EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS", "from={start},to={end},a=b"),
+			query: "a=b&n=7"},
+		"POST, bounds in values": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_START_PARAM", "none", "EXPORT_END_PARAM", "none", "EXPORT_PARAMS",
+				`/q/range:={"gte":{start},"lt":{end}},/q/text="{start}"`), at: window,
+			body: `{"n":7,"q":{"range":{"gte":1700000000001,"lt":1700000001002},"text":"\"1700000000001\""}}`},
+		"POST, bounds in values, quoted": {
+			vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339", "EXPORT_START_PARAM", "none", "EXPORT_PARAMS",
+				`f:={"gte":"{start}"}`), at: at("c"),
+			body: `{"after":"c","n":7,"f":{"gte":"2023-11-14T22:13:20.001Z"},"to":"2023-11-14T22:13:21.002Z"}`},
 
-		"a start named events": {vars: with("EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "events"), at: window, query: "events=1700000000001&n=7&to=1700000001002"},
-		"POST, no type named":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
+		"a start named events": {vars: with("EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "events"), at: window,
+			query: "events=1700000000001&n=7&to=1700000001002"},
+		"POST, no type named": {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +214,7 @@ func TestMappedRequests(t *testing.T) {
 	}
 }
 
-// TestStaticHeaders: they replace ours, but for the key's, and are shown nowhere.
+// Static headers replace those of the program, except the key's. No error shows them.
 func TestStaticHeaders(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -152,8 +222,10 @@ func TestStaticHeaders(t *testing.T) {
 		seen.saw(r)
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusConflict)
-		_, _ = io.WriteString(w, `{"title":"tenant `+r.Header.Get("X-Tenant")+` and `+r.URL.Query().Get("secret")+` are wrong"}`)
-	}, map[string]string{"EXPORT_HEADERS": "Accept: application/vnd.x+json, text/x\nX-Tenant: sk-test-tenant\nUser-Agent: me", "EXPORT_PARAMS": "secret=sk-test%2C1"})
+		_, _ = io.WriteString(w, `{"title":"tenant `+r.Header.Get("X-Tenant")+` and `+r.URL.Query().Get("secret")+
+			` are wrong"}`)
+	}, map[string]string{"EXPORT_HEADERS": "Accept: application/vnd.x+json, text/x\nX-Tenant: " +
+		"sk-test-tenant\nUser-Agent: me", "EXPORT_PARAMS": "secret=sk-test%2C1"})
 	_, err := fetchAll(t, c, bridge.Position{})
 	f := wantFault(t, err)
 	if !strings.Contains(f.Error(), "tenant") || strings.Contains(f.Error(), "sk-test") {
@@ -166,7 +238,7 @@ func TestStaticHeaders(t *testing.T) {
 	}
 }
 
-// TestStaticBody: no text inside of a JSON value is shown.
+// No text inside a JSON value is shown.
 func TestStaticBody(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -181,11 +253,13 @@ func TestStaticBody(t *testing.T) {
 	}
 }
 
-// TestCursorStatuses: they reject the cursor where one was sent.
+// A status rejects the cursor only if a cursor was sent.
 func TestCursorStatuses(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]bridge.Class{400: bridge.Permanent, 409: bridge.BadCursor, 410: bridge.BadCursor, 404: bridge.Permanent, 500: bridge.Transient} {
-		c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, map[string]string{"EXPORT_CURSOR_STATUSES": "409,410"})
+	for status, want := range map[int]bridge.Class{400: bridge.Permanent, 409: bridge.BadCursor, 410: bridge.BadCursor,
+		404: bridge.Permanent, 500: bridge.Transient} {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) },
+			map[string]string{"EXPORT_CURSOR_STATUSES": "409,410"})
 		_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
 		if f := wantFault(t, err); f.Class != want {
 			t.Errorf("%d: %v", status, f.Class)
@@ -197,8 +271,7 @@ func TestCursorStatuses(t *testing.T) {
 	}
 }
 
-// TestPostIsRepeated: a connection that the server closed while it was idle
-// costs no error.
+// A connection that the server closes while it is idle causes no error.
 func TestPostIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := 0

@@ -10,12 +10,11 @@ import (
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 )
 
-// none as a setting means that the items have no such value.
+// none is the setting for a value or parameter that the API does not have.
 const none = "none"
 
-// ItemMapping configures where the values of an item are. Each setting lists
-// JSON pointers, of which the first with a value counts, or none. An empty one
-// is that of the resource.
+// ItemMapping configures where the values of an item are. Each list has JSON pointers, of
+// which the first with a value counts, or is none. Empty means those of the resource.
 type ItemMapping struct {
 	ItemID         []string `env:"EXPORT_ITEM_ID" stream:"yes" desc:"JSON pointers to the id of an item, the first with a value counts; none identifies items by the hash of their bytes; empty for the resource's" example:"/eventId,/id"`
 	ItemTime       []string `env:"EXPORT_ITEM_TIME" stream:"yes" desc:"JSON pointers to the time of an item, the first with a value counts; none for items without a time, whose records carry the publish time, also as the last entry where an item may have none; empty for the resource's" example:"/timestamp"`
@@ -25,24 +24,24 @@ type ItemMapping struct {
 	ItemSubject    []string `env:"EXPORT_ITEM_SUBJECT" stream:"yes" desc:"JSON pointers to the value of ce_subject, or none; empty for the resource's" example:"/userId"`
 }
 
-// pointers are the places of an item's values. Nil is no value.
+// pointers are the JSON pointers to the values of an item. Nil means that items have no
+// such value.
 type pointers struct {
 	ids, times, ingested, types, subjects []string
-	// timeOptional is set where an item may not have a time, or not yet.
+	// timeOptional is set if an item may have no time.
 	timeOptional bool
 }
 
-// Undated reports whether the items have no time: nothing can be said by it.
+// Undated reports whether items have no time.
 func (m *ItemMapping) Undated() bool {
 	return m.ItemTimeFormat == none || isNone(m.ItemTime)
 }
 
-// IDs returns where the ids of items are, for a checkpoint: empty if at the
-// resource's own places, or none.
+// IDs returns the pointers to the ids of items for a checkpoint: empty for those of the
+// resource, none if items have no ids.
 func (c *Config) IDs() string {
-	preset := presets[c.Resource].pointers
-	at := c.over(preset).ids
-	if slices.Equal(at, preset.ids) {
+	at := c.pointersOf(c.Resource).ids
+	if slices.Equal(at, presets[c.Resource].ids) {
 		return ""
 	}
 	return cmp.Or(strings.Join(at, ","), none)
@@ -50,8 +49,8 @@ func (c *Config) IDs() string {
 
 func isNone(set []string) bool { return len(set) == 1 && set[0] == none }
 
-// orNone returns the pointers of a list that may end with none, and whether it
-// does: an item may have no such value.
+// orNone removes none from the end of a list, and reports whether it was there: an item may
+// then lack the value.
 func orNone(set []string) (pointers []string, optional bool) {
 	if last := len(set) - 1; last > 0 && set[last] == none {
 		return set[:last], true
@@ -59,8 +58,10 @@ func orNone(set []string) (pointers []string, optional bool) {
 	return set, false
 }
 
-// over returns the places where the settings replace the preset's.
-func (m *ItemMapping) over(preset pointers) pointers {
+// pointersOf returns the pointers of the settings, or those of the resource where a setting
+// is empty.
+func (m *ItemMapping) pointersOf(resource string) pointers {
+	preset := presets[resource]
 	choose := func(set, preset []string) []string {
 		switch {
 		case isNone(set):
@@ -112,7 +113,7 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 	}
 }
 
-// checkEntry returns why an entry of a list is no JSON pointer to a member.
+// checkEntry returns why an entry of a list is not a JSON pointer to a member.
 func checkEntry(pointer string, follows bool) error {
 	switch _, err := jsonpointer.Parse(pointer); {
 	case pointer == "":

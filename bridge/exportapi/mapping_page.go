@@ -15,8 +15,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// PageMapping selects where a page has its next cursor and its end. The zero
-// value is that of DefaultConfig.
+// PageMapping configures where a page has its next cursor and what marks the last page. Its
+// zero value means the defaults.
 type PageMapping struct {
 	CursorIn      string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link,page-number,offset" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next; or pages are numbered, or begin at an offset, which requires EXPORT_FOLLOW=windows"`
 	CursorFirst   string `env:"EXPORT_CURSOR_FIRST" stream:"yes" desc:"number of the first page, or the first offset; empty for 1 with EXPORT_CURSOR_IN=page-number, and 0 with offset" example:"0"`
@@ -49,7 +49,7 @@ const (
 	// rootField is the value of EXPORT_ITEMS_FIELD for a page that is the array
 	// of items.
 	rootField = "root"
-	// defaultCursorField is a member of the body; elsewhere it is no choice.
+	// defaultCursorField is the default of EXPORT_CURSOR_FIELD: a member of the body.
 	defaultCursorField = "nextCursor"
 )
 
@@ -60,13 +60,15 @@ func (p *PageMapping) metadata() string { return cmp.Or(p.MetadataField, metadat
 func (p *PageMapping) leads() bool { return p.cursorIn() == inNextURL || p.cursorIn() == inLink }
 
 // Numbered reports whether pages have numbers or offsets in place of cursors. A number is
-// of one listing: what is listed late, or deleted, moves the items behind it.
+// valid for one listing only: an item that is listed late, or deleted, moves the items
+// after it.
 func (p *PageMapping) Numbered() bool { return p.cursorIn() == inPage || p.cursorIn() == inOffset }
 
 // Overlaps reports whether a page begins with the last item of the page before.
 func (p *PageMapping) Overlaps() bool { return p.cursorIn() == inOffset }
 
-// FirstNumber is the number of the first page, or the first offset, if pages are Numbered.
+// FirstNumber returns the number of the first page, or the first offset, if pages are
+// Numbered.
 func (p *PageMapping) FirstNumber() string {
 	if p.Overlaps() {
 		return cmp.Or(p.CursorFirst, "0")
@@ -74,9 +76,9 @@ func (p *PageMapping) FirstNumber() string {
 	return cmp.Or(p.CursorFirst, "1")
 }
 
-// nextNumber returns the cursor behind a page of so many items. The page at an offset
-// begins with the last item of the page before, which shows whether the list has moved.
-// A page without another item ends the listing.
+// nextNumber returns the cursor after a page of so many items, or "" at the end. A page at
+// an offset begins with the last item of the page before, which shows whether the list has
+// moved. A page without any other item is the end.
 func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
 	step := 1
 	if p.Overlaps() {
@@ -92,15 +94,7 @@ func (p *PageMapping) nextNumber(cursor string, items int) (string, error) {
 	return strconv.Itoa(n + step), nil
 }
 
-// simple reports whether a page has nothing but a member of its own that names
-// the next cursor: then the ends of the body may tell it, see scan.TailCursor.
-func (c *Config) simple() bool {
-	path, err := jsonpointer.Path(c.CursorField)
-	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 &&
-		err == nil && !c.posts()
-}
-
-// checkPages checks the settings of a page.
+// checkPages reports all problems of the settings of a page.
 func (c *Config) checkPages(p *bridge.Problems) {
 	in := c.cursorIn()
 	p.Check(c.ItemsField != "", itemsSetting, "is empty, for example items")
@@ -150,23 +144,23 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	}
 }
 
-// part is a value of the page that counts, or leads to such. Duplicates are
-// rejected: which one counts would decide whether the export continues.
+// part is a member of the page that a setting selects, or that contains such a member. A
+// part that occurs twice is rejected: the choice between the two could end the export.
 type part struct {
 	name string
-	// field and setting are what selects it, for errors.
+	// field and setting select the part. Errors name them.
 	field, setting string
-	// read reads the value at the position and returns the position after it;
-	// nil for a value that only leads to others.
+	// read reads the value at i and returns the position after it. It is nil if the part
+	// only contains others.
 	read func(d *pageDecoder, i int) (int, error)
-	// parts are those inside of it.
+	// parts are the parts inside this one.
 	parts []*part
-	// negated is set if the value means its opposite.
+	// negated is set if true means that nothing follows.
 	negated bool
 	seen    bool
 }
 
-// part finds the part by its name; nil if the member is skipped.
+// part returns the part inside with this name; nil if no setting needs the member.
 func (p *part) part(name scan.Value) *part {
 	for _, inside := range p.parts {
 		if name.Is(inside.name) {
@@ -200,7 +194,7 @@ func (p *partError) Error() string {
 
 func (p *partError) Unwrap() error { return errNoPage }
 
-// fault is the error of a page whose part is wrong.
+// fault returns the error of a page on which the part is wrong.
 func (p *part) fault(format string, args ...any) error {
 	return &partError{fmt.Sprintf(format, args...), p.setting}
 }
@@ -241,14 +235,14 @@ func (d *pageDecoder) layOut(m *mapping) error {
 	case meta == nil:
 		add(&d.page, field, "", (*pageDecoder).readMetadata)
 	case meta.read == nil:
-		meta.read = (*pageDecoder).readMetadata // and what else is inside
-	case field != metadataField: // which is another API's by default
+		meta.read = (*pageDecoder).readMetadata // beside the parts inside
+	case field != metadataField: // the default need not exist
 		p.Add(bridge.Problemf(metaSetting, "%q is the member of %s", field, meta.setting))
 	}
 	return p.Err()
 }
 
-// add adds a part at the field, and those on the way.
+// add adds the part that a field selects, and the parts that contain it.
 func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecoder, int) (int, error)) (*part, error) {
 	names, err := jsonpointer.Path(field)
 	if err != nil {
@@ -265,7 +259,7 @@ func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecode
 			at.parts = append(at.parts, next)
 			d.parts = append(d.parts, next)
 		} else if next.read != nil || i == len(names)-1 {
-			return nil, errors.New("and " + next.setting + " are in each other's place")
+			return nil, errors.New("and " + next.setting + " select members that overlap")
 		}
 		at = next
 	}
@@ -273,24 +267,18 @@ func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecode
 	return at, nil
 }
 
-// pageAround returns a page with one item. Its problems are those of fieldPath.
-func pageAround(field string, item []byte) ([]byte, error) {
+// pageAround returns a page with one item at a valid field.
+func pageAround(field string, item []byte) []byte {
 	body := slices.Concat([]byte("["), item, []byte("]"))
 	if field == rootField {
-		return body, nil
+		return body
 	}
-	names, err := jsonpointer.Path(field)
-	if err != nil {
-		return nil, err
-	}
+	names, _ := jsonpointer.Path(field) // validated
 	for _, name := range slices.Backward(names) {
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
+		quoted, _ := json.Marshal(name) // a string always encodes
 		body = slices.Concat([]byte("{"), quoted, []byte(":"), body, []byte("}"))
 	}
-	return body, nil
+	return body
 }
 
 func (p *part) named(name string) *part {

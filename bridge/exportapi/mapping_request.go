@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/params"
 )
 
-// RequestMapping selects how the API is asked.
+// RequestMapping configures the parameters and headers of requests.
 type RequestMapping struct {
 	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object, where a name that begins with / is a JSON pointer"`
 	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event, with EXPORT_FOLLOW=windows at EXPORT_START"`
@@ -33,8 +33,6 @@ type RequestMapping struct {
 }
 
 const (
-	// noParam is the name of a parameter that the API does not have.
-	noParam = none
 	// Values of EXPORT_NEXT_URL and EXPORT_NEXT_PARAMS.
 	nextWhole, nextPath         = "whole", "path"
 	nextWarn, nextKeep, nextAdd = "warn", "keep", "add-missing"
@@ -48,18 +46,9 @@ const (
 // param is a parameter or header with its value.
 type param struct{ name, value string }
 
-// defaultRequests is the request mapping of the default.
-func defaultRequests() RequestMapping {
-	return RequestMapping{
-		Method: http.MethodGet, StartParam: "start", EndParam: "end", TimeFormat: "ms", MaxPageSize: maxPageSize,
-		NextURL: nextWhole, NextParams: nextWarn,
-		CursorStatuses: []string{"400", "404", "410", "414", "422", "431"},
-	}
-}
-
 func (r *RequestMapping) posts() bool { return r.Method == http.MethodPost }
 
-// timeFormats are the values of EXPORT_ITEM_TIME_FORMAT. Without times it does not matter.
+// timeFormats are the values of EXPORT_ITEM_TIME_FORMAT. The format of none is never used.
 var timeFormats = map[string]itemtime.Format{
 	"": itemtime.Millis, "ms": itemtime.Millis, "s": itemtime.Seconds, "us": itemtime.Micros,
 	"rfc3339": itemtime.RFC3339, "rfc3339-utc": itemtime.RFC3339UTC, none: itemtime.Millis,
@@ -73,7 +62,7 @@ func (r *RequestMapping) WholeSeconds() bool {
 // namesEvents reports whether requests have the parameter of the event types.
 func (c *Config) namesEvents() bool { return c.Resource == "events" && len(c.Events) > 0 }
 
-// Bounded returns why the export has no bounded windows, or nil.
+// Bounded returns an error if the export cannot be read in bounded windows.
 func (c *Config) Bounded() error {
 	at := bridge.Position{End: 2, Window: true}
 	if c.takesStart() {
@@ -83,11 +72,11 @@ func (c *Config) Bounded() error {
 }
 
 // Bounds reports which bounds requests can have.
-func (c *Config) Bounds() (start, end bool) { return c.takesStart(), c.takesEnd() }
+func (r *RequestMapping) Bounds() (start, end bool) { return r.takesStart(), r.takesEnd() }
 
-// Starts returns why the export cannot begin at a time, or nil.
-func (c *Config) Starts() error {
-	if !c.takesStart() {
+// Starts returns an error if the export cannot begin at a given time.
+func (r *RequestMapping) Starts() error {
+	if !r.takesStart() {
 		return errNoStart
 	}
 	return nil
@@ -100,10 +89,10 @@ var (
 		"so a bounded range cannot be read")
 )
 
-// takesStart and takesEnd report whether requests can have the bound: in a parameter of
-// its own, or in place of a placeholder.
-func (r *RequestMapping) takesStart() bool { return r.StartParam != noParam || r.fills(params.Start) }
-func (r *RequestMapping) takesEnd() bool   { return r.EndParam != noParam || r.fills(params.End) }
+// takesStart and takesEnd report whether requests can have the bound, in a parameter of its
+// own or in a placeholder of EXPORT_PARAMS.
+func (r *RequestMapping) takesStart() bool { return r.StartParam != none || r.fills(params.Start) }
+func (r *RequestMapping) takesEnd() bool   { return r.EndParam != none || r.fills(params.End) }
 
 // fills reports whether EXPORT_PARAMS has a placeholder.
 func (r *RequestMapping) fills(placeholder string) bool {
@@ -111,7 +100,7 @@ func (r *RequestMapping) fills(placeholder string) bool {
 	return slices.ContainsFunc(static, func(p params.Param) bool { return p.Takes(placeholder) })
 }
 
-// Refuse returns why a position cannot be asked for, or nil.
+// Refuse returns an error if no request can ask for the position.
 func (c *Config) Refuse(at bridge.Position) error {
 	switch {
 	case at.Cursor != "" && !at.Window:
@@ -120,9 +109,10 @@ func (c *Config) Refuse(at bridge.Position) error {
 		return errNoEnd
 	case at.Start != 0 && !c.takesStart():
 		return errNoStart
-	case at.Window && !c.AnyOrder && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
-		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, " +
-			"EXPORT_TIME_FORMAT in whole seconds), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
+	case at.Window && !c.AnyOrder && c.widens() && c.pointersOf(c.Resource).timeOptional:
+		return errors.New("the API lists events at the bound of two ranges in both (EXPORT_END_INCLUSIVE, " +
+			"EXPORT_TIME_FORMAT in whole seconds), and events may have no time (EXPORT_ITEM_TIME) by which to drop one, " +
+			"so a bounded range cannot be read")
 	}
 	static, _ := c.static() // validated
 	for _, p := range static {
@@ -137,13 +127,13 @@ func (c *Config) Refuse(at bridge.Position) error {
 	return nil
 }
 
-// widens reports whether the API returns events outside of a window.
+// widens reports whether the API returns events outside a window.
 func (r *RequestMapping) widens() bool {
 	return r.EndInclusive || r.WholeSeconds()
 }
 
-// asked returns the range that a request for the position asks for, as the API
-// understands it: start inclusive, end exclusive.
+// asked returns the range that the API lists for a position, start inclusive, end
+// exclusive.
 func (r *RequestMapping) asked(at bridge.Position) (from, to int64) {
 	from, to = at.Start, at.End
 	unit := int64(1)
@@ -157,8 +147,8 @@ func (r *RequestMapping) asked(at bridge.Position) (from, to int64) {
 	return from, to
 }
 
-// bounds returns the parameters of the position's bounds. In whole seconds they
-// are widened: timeline.Trim drops what was asked for too much.
+// bounds returns the parameters of the position's bounds. Whole seconds make the range
+// wider: timeline.Trim drops the excess.
 func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	if at.Cursor != "" && !at.Window {
 		return nil
@@ -172,7 +162,7 @@ func (r *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	return bounds
 }
 
-// formatEnd formats an end. In whole seconds it is the next one.
+// formatEnd formats an end. If the format has whole seconds, the end is rounded up.
 func (r *RequestMapping) formatEnd(ms int64) string {
 	if r.WholeSeconds() {
 		ms += 999
@@ -180,8 +170,9 @@ func (r *RequestMapping) formatEnd(ms int64) string {
 	return r.formatTime(ms)
 }
 
-// filled returns the static parameters with the bounds of a position in place of their
-// placeholders. A parameter that is a placeholder alone is left out without its bound.
+// filled returns the static parameters with the position's bounds in place of their
+// placeholders. A parameter that is only a placeholder is left out if the position lacks
+// its bound.
 func (r *RequestMapping) filled(static []params.Param, at bridge.Position) (all []params.Param) {
 	for _, p := range static {
 		if !p.Bound() || p.Template == params.Start && at.Start != 0 || p.Template == params.End && at.End != 0 {
@@ -191,7 +182,7 @@ func (r *RequestMapping) filled(static []params.Param, at bridge.Position) (all 
 	return all
 }
 
-// beside names the settings of what a request has, beside its cursor and
+// beside returns the settings of all that a request has besides its cursor and
 // EXPORT_PARAMS.
 func (c *Config) beside(at bridge.Position) (settings []string) {
 	if at.Cursor != "" && (c.CursorAlone || c.leads()) {
@@ -206,7 +197,7 @@ func (c *Config) beside(at bridge.Position) (settings []string) {
 	add(len(bounds) > 0 && at.Start != 0, "EXPORT_START", "EXPORT_START_PARAM")
 	add(len(bounds) > 0 && at.End != 0, "EXPORT_END_PARAM")
 	add(len(bounds) > 0, "EXPORT_TIME_FORMAT")
-	add(c.PageSizeParam != noParam, "EXPORT_PAGE_SIZE", "EXPORT_PAGE_SIZE_PARAM")
+	add(c.PageSizeParam != none, "EXPORT_PAGE_SIZE", "EXPORT_PAGE_SIZE_PARAM")
 	add(c.namesEvents(), "EXPORT_EVENTS")
 	return settings
 }
@@ -226,8 +217,8 @@ func (r *RequestMapping) formatTime(ms int64) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// checkRequests checks the settings of requests.
-func (c *Config) checkRequests(p *bridge.Problems) {
+// checkRequests reports all problems of the settings of requests. headers are those of EXPORT_HEADERS.
+func (c *Config) checkRequests(p *bridge.Problems, headers []param) {
 	most := c.MaxPageSize
 	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE",
 		"%d is not within 1 to %d, for example 1000", most, maxItems)
@@ -253,10 +244,13 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH",
 		"is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
-	c.checkHeaders(p)
+	for _, h := range headers {
+		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
+		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
+	}
 }
 
-// checkParams checks the names of all parameters: none may occur twice.
+// checkParams checks the names of all parameters. No name may occur twice.
 func (c *Config) checkParams(p *bridge.Problems) {
 	type named struct{ setting, name, example string }
 	var all []named
@@ -269,14 +263,14 @@ func (c *Config) checkParams(p *bridge.Problems) {
 			p.Check(false, param.setting, format, param.name, all[i].setting, param.example)
 		}
 	}
-	// own is the name of a bound's parameter, unless it is in place of a placeholder.
+	// own returns the parameter of a bound, or none if a placeholder takes the bound.
 	own := func(setting, name, bound string) string {
 		if !c.fills(bound) {
 			return name
 		}
-		p.Check(name == noParam || "{"+name+"}" == bound, setting,
+		p.Check(name == none || "{"+name+"}" == bound, setting,
 			"is %s, but EXPORT_PARAMS has %s; unset one of them", name, bound)
-		return noParam
+		return none
 	}
 	for _, param := range []named{
 		{"EXPORT_START_PARAM", own("EXPORT_START_PARAM", c.StartParam, params.Start), "start"},
@@ -286,7 +280,7 @@ func (c *Config) checkParams(p *bridge.Problems) {
 	} {
 		p.Check(param.name != "" || param.setting == "EXPORT_KEY_QUERY", param.setting, "is empty, for example %s",
 			param.example)
-		if param.name == "" || param.name == noParam {
+		if param.name == "" || param.name == none {
 			continue
 		}
 		if param.name == c.KeyQuery && params.Pointer(param.name) {
@@ -314,13 +308,13 @@ func (c *Config) checkParams(p *bridge.Problems) {
 	}
 }
 
-// static returns EXPORT_PARAMS.
+// static parses EXPORT_PARAMS.
 func (r *RequestMapping) static() ([]params.Param, error) {
 	static, err := params.Parse(r.Params.Reveal())
 	return static, prefixed("EXPORT_PARAMS", err)
 }
 
-// prefixed returns an error as a problem of a setting, nil as nil.
+// prefixed makes an error a problem of a setting. Nil stays nil.
 func prefixed(setting string, err error) error {
 	if err == nil {
 		return nil
@@ -332,18 +326,11 @@ func prefixed(setting string, err error) error {
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
 	"Host", "Idempotency-Key", "Keep-Alive", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-func (c *Config) checkHeaders(p *bridge.Problems) {
-	headers, err := parseHeaders(c.Headers.Reveal())
-	p.Add(err)
-	for _, h := range headers {
-		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
-		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
-	}
-}
-
-// parseHeaders parses EXPORT_HEADERS. Its errors quote no values.
-func parseHeaders(text string) (headers []param, err error) {
-	for i, line := range nonEmpty(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })) {
+// headers parses EXPORT_HEADERS. Its errors quote no values.
+func (r *RequestMapping) headers() (headers []param, err error) {
+	lines := strings.FieldsFunc(r.Headers.Reveal(), func(r rune) bool { return r == '\n' || r == '\r' })
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.TrimSpace(line) == "" })
+	for i, line := range lines {
 		name, value, found := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
@@ -357,8 +344,4 @@ func parseHeaders(text string) (headers []param, err error) {
 		headers = append(headers, param{name, value})
 	}
 	return headers, nil
-}
-
-func nonEmpty(texts []string) []string {
-	return slices.DeleteFunc(texts, func(text string) bool { return strings.TrimSpace(text) == "" })
 }

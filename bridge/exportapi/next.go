@@ -14,23 +14,23 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// cursorPart is the part of a page that names the next one.
+// cursorPart is the part of a page that names the next page.
 type cursorPart struct {
 	*part
-	url   bool       // it is a next URL
+	url   bool       // the cursor is a next URL
 	found scan.Value // as the page has it
-	// text is what it says, valid until the next page; null, absent and empty
-	// are the same. number is set for an integer, in its digits.
+	// text is the decoded value, valid until the next page, and empty if the value is null
+	// or absent. number is set if the value is an integer.
 	text    []byte
 	number  bool
-	scratch []byte // holds a text that had escapes
+	scratch []byte // the memory of a text with escapes
 }
 
 // forget drops the cursor of the page before.
 func (c *cursorPart) forget() { c.found, c.text, c.number = scan.Value{}, nil, false }
 
-// take reads the value that was found. It must decode exactly: a replacement
-// character would make another cursor, and so would a rounded number.
+// take decodes the value that was found. It refuses an inexact one: a replacement character
+// or a rounded number would make another cursor.
 func (c *cursorPart) take() error {
 	want := "a string, an integer or null"
 	if c.url {
@@ -74,7 +74,7 @@ func (d *pageDecoder) lastCursor(events []bridge.Event) error {
 		return err
 	}
 	if len(d.cursor.text) == 0 {
-		// Not the end: more may follow, and the same page would come forever.
+		// This is not the end: more may follow, and the same page would be requested forever.
 		return d.cursor.fault("the last item has no %s", d.cursor)
 	}
 	return nil
@@ -86,14 +86,14 @@ type pageReader struct {
 	requests *requests
 	faults   *faults
 	decoders *decoders
-	simple   bool   // see Config.simple
-	name     string // the member of a simple page with the cursor
-	nothing  []byte // a page without items, in place of a body that is empty
-	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
+	simple   string // the member of a simple page with the cursor, "" if pages are not simple
+	nothing  []byte // a page without items, which replaces an empty body
+	// listed is set once a page had an array of items, which proves EXPORT_ITEMS_FIELD
+	// right.
 	listed atomic.Bool
 
 	// Owned by the goroutine that calls next.
-	scratch []byte   // holds a cursor while it is decoded
+	scratch []byte   // the memory of a cursor that is being decoded
 	told    bool     // a page has said whether more results follow
 	lacking []string // see Inspector.Lacking
 }
@@ -101,22 +101,23 @@ type pageReader struct {
 // init prepares the pageReader of a valid configuration.
 func (r *pageReader) init(cfg *Config, requests *requests, faults *faults, decoders *decoders) {
 	r.cfg, r.requests, r.faults, r.decoders = cfg, requests, faults, decoders
-	if r.simple = cfg.simple(); r.simple {
-		path, _ := jsonpointer.Path(cfg.CursorField) // validated
-		r.name = path[0]
+	path, err := jsonpointer.Path(cfg.CursorField)
+	if err == nil && len(path) == 1 && cfg.cursorIn() == inBody && cfg.MoreField == "" && cfg.ItemsField != rootField &&
+		!cfg.posts() {
+		r.simple = path[0]
 	}
-	r.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
+	r.nothing = pageAround(cfg.ItemsField, nil)
 }
 
 // lookout inspects a page between decoding and the reuse of its decoder.
 type lookout func(d *pageDecoder)
 
-// next sets the cursor of a page. For a simple page the end of the body has the cursor,
-// except on a first page that ends the results: it may have the cursor elsewhere. If the
-// page had to be decoded, next passes it to look, unless look is nil.
+// next sets the cursor of a page. It finds the cursor of a simple page at the end of the
+// body. It decodes any other page, and a first page that seems to end the results: its
+// cursor may be elsewhere. look, if not nil, gets the decoder of a decoded page.
 func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lookout) *bridge.Fault {
-	if r.simple {
-		if cursor, ok := scan.TailCursor(p.Body, r.name, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
+	if r.simple != "" {
+		if cursor, ok := scan.TailCursor(p.Body, r.simple, r.scratch[:0]); ok && (len(cursor) > 0 || p.At.Cursor != "") {
 			p.Next = string(cursor)
 			r.scratch = cursor[:0]
 			return nil
@@ -137,7 +138,7 @@ func (r *pageReader) next(p *bridge.Page, asked *url.URL, h http.Header, look lo
 	return fault
 }
 
-// decode decodes a page whose cursor is known. It may be called beside next.
+// decode decodes a page whose cursor is known. It may run concurrently with next.
 func (r *pageReader) decode(p *bridge.Page) *bridge.Fault {
 	d := r.decoders.borrow()
 	defer r.decoders.giveBack(d)
@@ -145,14 +146,13 @@ func (r *pageReader) decode(p *bridge.Page) *bridge.Fault {
 	if fault == nil {
 		fault = r.unlisted(p, d)
 	}
-	if fault == nil && r.simple && string(d.cursor.text) != p.Next {
+	if fault == nil && r.simple != "" && string(d.cursor.text) != p.Next {
 		fault = schemaFault(fmt.Errorf("%w: the cursor at its end differs from the parsed one", errNoPage))
 	}
 	return fault
 }
 
-// follow sets the cursor of a page that is decoded: the general form of next, for every
-// place of a cursor.
+// follow sets the cursor of a decoded page, wherever the cursor is.
 func (r *pageReader) follow(p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header) *bridge.Fault {
 	if fault := r.untold(p, d); fault != nil || d.ended {
 		return fault
@@ -170,8 +170,8 @@ func (r *pageReader) follow(p *bridge.Page, d *pageDecoder, asked *url.URL, h ht
 	return nil
 }
 
-// unread returns what a first page without a next one has of one. Where the member
-// of the cursor is there, only a member that says that more follow counts.
+// unread returns what looks like a next cursor on a first page that names no next page. If
+// the page has the member of the cursor, only a member that says that more follow counts.
 func (r *pageReader) unread(p *bridge.Page, d *pageDecoder, h http.Header) bridge.Unread {
 	items, there := p.Items, d.cursor.part != nil && d.cursor.seen
 	if there || p.At.Start != 0 || p.At.End != 0 || len(r.cfg.Events) > 0 {
@@ -184,10 +184,9 @@ func (r *pageReader) unread(p *bridge.Page, d *pageDecoder, h http.Header) bridg
 	return u
 }
 
-// untold judges a page that may not say whether more results follow. Some APIs
-// leave out what is false. But a member that was never there may have another
-// name: then the cursor decides, and the first page is refused unless a cursor
-// leads on and false means that more follows.
+// untold judges a page by whether it says that more results follow. Some APIs omit the
+// member if it is false. A member that no page had may have another name. Then the cursor
+// decides, and a first page is refused unless it has a cursor and the member means the end.
 func (r *pageReader) untold(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	switch {
 	case d.more == nil, bytes.Equal(p.Body, r.nothing):
@@ -245,7 +244,7 @@ func cursorHeader(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	for _, v := range values {
 		if v != values[0] {
-			return "", &partError{fmt.Sprintf("header %s is there %d times with different values", name, len(values)),
+			return "", &partError{fmt.Sprintf("header %s occurs %d times with different values", name, len(values)),
 				cursorSetting}
 		}
 		if !utf8.ValidString(v) {

@@ -13,24 +13,24 @@ import (
 	"exportbridge/bridge/exportapi/internal/params"
 )
 
-// codeNextURL is the Fault.Code of a next URL that is not followed.
+// codeNextURL is the Fault.Code of a next URL that must not be followed.
 const codeNextURL = "next_url"
 
 // errForm: the cursor is no path that cursorOf returned for this EXPORT_URL.
 var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EXPORT_URL: " +
 	"it is no path below EXPORT_URL")
 
-// nextURL returns the cursor of a next URL. asked is the URL of the request. A
-// next URL is input: it leads to the same server and below EXPORT_URL's path,
-// or nowhere. The URL that was requested names no next page.
+// nextURL returns the cursor of a next URL. asked is the URL of the request. A next URL is
+// untrusted input: it must lead to the same server, below EXPORT_URL's path. If it equals
+// asked, the cursor is the page's own.
 func (r *pageReader) nextURL(ref string, at bridge.Position, asked *url.URL) (string, *bridge.Fault) {
-	to, err := nextlink.Parse(ref, r.faults.endpoint)
+	to, err := nextlink.Parse(ref, r.requests.urls.first)
 	if err != nil {
 		return "", r.stray(to, hintNextURL, "is not followed: %w", err)
 	}
 	to = asked.ResolveReference(to)
 	to.Fragment, to.RawFragment = "", ""
-	base := r.faults.endpoint
+	base := r.requests.urls.first
 	whole := r.cfg.NextURL != nextPath || to.Scheme != "http" && to.Scheme != "https"
 	switch {
 	case to.User != nil:
@@ -44,7 +44,7 @@ func (r *pageReader) nextURL(ref string, at bridge.Position, asked *url.URL) (st
 		return "", r.stray(to, "the key is only sent to the host of EXPORT_URL: "+
 			"where the API calls itself by another name, EXPORT_NEXT_URL=path takes only path and query; "+
 			"else check EXPORT_URL and EXPORT_CURSOR_IN",
-			"is not on %s", hostPort(base))
+			"is not on %s", base.Host)
 	case !nextlink.Below(to, r.requests.base):
 		return "", r.stray(to, "the key is only sent below the path of EXPORT_URL: "+
 			"move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
@@ -56,7 +56,7 @@ func (r *pageReader) nextURL(ref string, at bridge.Position, asked *url.URL) (st
 const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: " +
 	"a next URL leads to the scheme and host of EXPORT_URL, below its path"
 
-// lack notes which parameters of requests a next URL lacks, and warns of them.
+// lack records which parameters of requests a next URL lacks, and warns of them.
 func (r *pageReader) lack(to *url.URL, at bridge.Position) {
 	names := slices.Sorted(maps.Keys(nextlink.Missing(to.RawQuery, r.requests.carried(at, r.cfg.PageSize))))
 	if (r.cfg.NextParams != nextWarn && r.cfg.NextParams != "") || len(names) == 0 || slices.Equal(names, r.lacking) {
@@ -67,28 +67,27 @@ func (r *pageReader) lack(to *url.URL, at bridge.Position) {
 	}
 }
 
-// TextLacking says what Inspector.Lacking has returned.
+// TextLacking returns the warning for what Inspector.Lacking returns.
 func TextLacking(names []string) string {
 	return "the next URL lacks parameters of the first request: " + strings.Join(names, ", ")
 }
 
-// HintLacking says what to do about it.
-const HintLacking = "events can be missing, or others come too; " +
-	"set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL stands for them"
+// HintLacking is the hint for TextLacking.
+const HintLacking = "events may be missing, or others be included; " +
+	"set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL implies them"
 
-// stray is the fault of a next URL that is not followed. It names the host of
-// the URL, never its query.
+// stray returns the fault of a next URL that must not be followed. The fault names the host
+// of the URL, never its query.
 func (r *pageReader) stray(to *url.URL, hint, format string, args ...any) *bridge.Fault {
 	name := "next URL"
 	if to != nil && to.Host != "" {
-		name += " to host " + r.faults.clean(bridge.Position{}, hostPort(to))
+		name += " to host " + r.faults.clean(bridge.Position{}, to.Host)
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeNextURL, Reason: bridge.ReasonConfig, Hint: hint,
 		Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
 }
 
-// carried are the parameters that a request for a page has, whatever its
-// cursor, without the key.
+// carried returns the parameters of a request for a page, without cursor and key.
 func (r *requests) carried(at bridge.Position, size int) url.Values {
 	if !at.Window {
 		return r.query(bridge.Position{}, size)
@@ -97,8 +96,7 @@ func (r *requests) carried(at bridge.Position, size int) url.Values {
 	return r.query(at, size)
 }
 
-// target returns the URL of a page of at most size items at the cursor of a
-// next URL.
+// target returns the URL of a page of at most size items, whose cursor is a next URL.
 func (r *requests) target(at bridge.Position, size int) (*url.URL, error) {
 	u, err := r.cursors.URL(at.Cursor)
 	if errors.Is(err, nextlink.ErrCredential) {

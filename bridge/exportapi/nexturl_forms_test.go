@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// TestParametersOfNextURL: a next URL may lack parameters of the first request.
-// That is said, and mended where EXPORT_NEXT_PARAMS says so.
+// If a next URL lacks parameters of the first request, the client warns, or adds them if
+// EXPORT_NEXT_PARAMS says so.
 func TestParametersOfNextURL(t *testing.T) {
 	t.Parallel()
 	window := bridge.Position{Start: 1000, End: 2000, Window: true}
@@ -22,25 +22,33 @@ func TestParametersOfNextURL(t *testing.T) {
 		next, want string // want is the request with add-missing
 		lacking    string
 	}{
-		"none":                  {nil, bridge.Position{}, "?include=all&limit=7&page=2", "?include=all&limit=7&page=2", ""},
-		"one":                   {nil, bridge.Position{}, "?page=2&limit=7", "?page=2&limit=7&include=all", "include"},
-		"all":                   {nil, bridge.Position{}, "?page=2", "?page=2&include=all&limit=7", "include, limit"},
-		"the query":             {nil, bridge.Position{}, "/v1/items/2", "/v1/items/2?include=all&limit=7", "include, limit"},
-		"other values":          {nil, bridge.Position{}, "?include=some&limit=50", "?include=some&limit=50", ""},
-		"emptied":               {nil, bridge.Position{}, "?include=&limit=7", "?include=&limit=7", ""},
-		"a start, followed":     {nil, bridge.Position{Start: 1000}, "?include=all&limit=7&page=2", "?include=all&limit=7&page=2", ""},
-		"the end of a window":   {nil, window, "?include=all&limit=7&start=1000&page=2", "?include=all&limit=7&start=1000&page=2&end=2000", "end"},
-		"one of two values":     {map[string]string{"EXPORT_PARAMS": "type=a,type=b"}, bridge.Position{}, "?limit=7&type=b&page=2", "?limit=7&type=b&page=2&type=a", "type"},
-		"two values replaced":   {map[string]string{"EXPORT_PARAMS": "type=a,type=b"}, bridge.Position{}, "?limit=7&type=a%2Cb&page=2", "?limit=7&type=a%2Cb&page=2", ""},
-		"event types":           {map[string]string{"EXPORT_EVENTS": "x,y", "EXPORT_RESOURCE": "events", "EXPORT_PARAMS": ""}, bridge.Position{}, "?limit=7&page=2", "?limit=7&page=2&events=x&events=y", "events"},
-		"a tenant and a sort":   {map[string]string{"EXPORT_PARAMS": "tenant=acme,sort=created at"}, bridge.Position{}, "?limit=7&page=2", "?limit=7&page=2&sort=created%20at&tenant=acme", "sort, tenant"},
-		"a key is none of them": {map[string]string{"EXPORT_KEY_QUERY": "k"}, bridge.Position{}, "?limit=7&include=all&page=2", "?limit=7&include=all&page=2&k=sk-test%2FKey%2B93%3D%2541", ""},
+		"none":         {nil, bridge.Position{}, "?include=all&limit=7&page=2", "?include=all&limit=7&page=2", ""},
+		"one":          {nil, bridge.Position{}, "?page=2&limit=7", "?page=2&limit=7&include=all", "include"},
+		"all":          {nil, bridge.Position{}, "?page=2", "?page=2&include=all&limit=7", "include, limit"},
+		"the query":    {nil, bridge.Position{}, "/v1/items/2", "/v1/items/2?include=all&limit=7", "include, limit"},
+		"other values": {nil, bridge.Position{}, "?include=some&limit=50", "?include=some&limit=50", ""},
+		"emptied":      {nil, bridge.Position{}, "?include=&limit=7", "?include=&limit=7", ""},
+		"a start, followed": {nil, bridge.Position{Start: 1000}, "?include=all&limit=7&page=2",
+			"?include=all&limit=7&page=2", ""},
+		"the end of a window": {nil, window, "?include=all&limit=7&start=1000&page=2",
+			"?include=all&limit=7&start=1000&page=2&end=2000", "end"},
+		"one of two values": {map[string]string{"EXPORT_PARAMS": "type=a,type=b"}, bridge.Position{},
+			"?limit=7&type=b&page=2", "?limit=7&type=b&page=2&type=a", "type"},
+		"two values replaced": {map[string]string{"EXPORT_PARAMS": "type=a,type=b"}, bridge.Position{},
+			"?limit=7&type=a%2Cb&page=2", "?limit=7&type=a%2Cb&page=2", ""},
+		"event types": {map[string]string{"EXPORT_EVENTS": "x,y", "EXPORT_RESOURCE": "events",
+			"EXPORT_PARAMS": ""}, bridge.Position{}, "?limit=7&page=2", "?limit=7&page=2&events=x&events=y", "events"},
+		"a tenant and a sort": {map[string]string{"EXPORT_PARAMS": "tenant=acme,sort=created at"}, bridge.Position{},
+			"?limit=7&page=2", "?limit=7&page=2&sort=created%20at&tenant=acme", "sort, tenant"},
+		"a key is none of them": {map[string]string{"EXPORT_KEY_QUERY": "k"}, bridge.Position{},
+			"?limit=7&include=all&page=2", "?limit=7&include=all&page=2&k=sk-test%2FKey%2B93%3D%2541", ""},
 	} {
 		for _, in := range []string{"next-url", "link"} {
 			for _, mode := range []string{"", "warn", "keep", "add-missing"} {
 				t.Run(name+" "+in+" "+mode, func(t *testing.T) {
 					t.Parallel()
-					vars := map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_PATH": "/v1/items", "EXPORT_PARAMS": "include=all", "EXPORT_PAGE_SIZE": "7", "EXPORT_PAGE_SIZE_PARAM": "limit", "EXPORT_RESOURCE": "users"}
+					vars := map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_PATH": "/v1/items", "EXPORT_PARAMS": "include=all",
+						"EXPORT_PAGE_SIZE": "7", "EXPORT_PAGE_SIZE_PARAM": "limit", "EXPORT_RESOURCE": "users"}
 					maps.Copy(vars, tc.vars)
 					if vars["EXPORT_PARAMS"] == "" {
 						delete(vars, "EXPORT_PARAMS")
@@ -96,8 +104,8 @@ func TestParametersOfNextURL(t *testing.T) {
 	}
 }
 
-// TestPathOfNextURL: with EXPORT_NEXT_URL=path the request goes to EXPORT_URL,
-// whatever server the URL names, and nowhere else.
+// With EXPORT_NEXT_URL=path the request goes to the server of EXPORT_URL, whatever server
+// the URL names.
 func TestPathOfNextURL(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{ // want is the request, or what the fault says after "!"
@@ -122,7 +130,8 @@ func TestPathOfNextURL(t *testing.T) {
 				answer(`{"items":[],"nextCursor":`+quote(strings.ReplaceAll(next, "SELF", r.Host))+`}`)(w, r)
 			}
 			host, _ := serve(t, api, nil).Endpoint()
-			c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + host + "/v1", "EXPORT_CURSOR_IN": "next-url", "EXPORT_NEXT_URL": "path", "EXPORT_NEXT_PARAMS": "keep"}))
+			c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + host + "/v1", "EXPORT_CURSOR_IN": "next-url",
+				"EXPORT_NEXT_URL": "path", "EXPORT_NEXT_PARAMS": "keep"}))
 			p, err := fetchAll(t, c, bridge.Position{})
 			if says, refused := strings.CutPrefix(want, "!"); refused {
 				if f := wantFault(t, err); !strings.Contains(f.Error(), says) {
@@ -141,7 +150,7 @@ func TestPathOfNextURL(t *testing.T) {
 	}
 }
 
-// TestHintsOfNextURL fit the reason.
+// The hint depends on the reason.
 func TestHintsOfNextURL(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{
@@ -162,7 +171,7 @@ func TestHintsOfNextURL(t *testing.T) {
 	}
 }
 
-// TestEncodedSlash: a configured path may have one, and then a next URL too.
+// A next URL may have an encoded slash if the configured path has it.
 func TestEncodedSlash(t *testing.T) {
 	t.Parallel()
 	for next, want := range map[string]string{ // want is what the fault says, or empty
@@ -182,7 +191,8 @@ func TestEncodedSlash(t *testing.T) {
 				seen.saw(r)
 				w.Header().Set("Link", "<"+next+`>; rel="next"`)
 				answer(`{"items":[],"nextCursor":`+quote(next)+`}`)(w, r)
-			}, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_PATH": "/groups/acme%2Fsec/audit_events", "EXPORT_NEXT_PARAMS": "keep"})
+			}, map[string]string{"EXPORT_CURSOR_IN": in, "EXPORT_PATH": "/groups/acme%2Fsec/audit_events",
+				"EXPORT_NEXT_PARAMS": "keep"})
 			p, err := fetchAll(t, c, bridge.Position{})
 			if want != "" {
 				if f := wantFault(t, err); !strings.Contains(f.Error(), want) {
@@ -201,15 +211,17 @@ func TestEncodedSlash(t *testing.T) {
 			if strings.HasPrefix(next, "?") {
 				full = "/groups/acme%2Fsec/audit_events" + next
 			}
-			if paths := []string{seen.all()[0].URL.EscapedPath(), seen.all()[1].RequestURI}; !slices.Equal(paths, []string{"/groups/acme%2Fsec/audit_events", full}) {
+			if paths := []string{seen.all()[0].URL.EscapedPath(), seen.all()[1].RequestURI}; !slices.Equal(paths,
+				[]string{"/groups/acme%2Fsec/audit_events", full}) {
 				t.Errorf("%s in %s: requested %s", next, in, paths)
 			}
 		}
 	}
-	// EXPORT_URL may have it too: a next URL is below it only with it.
+	// If EXPORT_URL has an encoded slash, a next URL is below it only with that slash.
 	for next, below := range map[string]bool{"/a%2Fb/c": true, "/a/b/c": false, "/a%2Fb": true, "/a%2Fbc": false} {
 		host, _ := serve(t, answer(`{"items":[],"nextCursor":`+quote(next)+`}`), nil).Endpoint()
-		c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + host + "/a%2Fb/", "EXPORT_CURSOR_IN": "next-url", "EXPORT_NEXT_PARAMS": "keep"}))
+		c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + host + "/a%2Fb/",
+			"EXPORT_CURSOR_IN": "next-url", "EXPORT_NEXT_PARAMS": "keep"}))
 		if _, err := fetchAll(t, c, bridge.Position{}); (err == nil) != below {
 			t.Errorf("%s: %v", next, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestNextURLIsRequested: the next request is the next URL, with the key. The
-// cursor between them has no secret.
+// The next request is the next URL, with the key. The cursor between them contains no
+// secret.
 func TestNextURLIsRequested(t *testing.T) {
 	t.Parallel()
 	const key = "&api_key=sk-test%2FKey%2B93%3D%2541"
@@ -22,23 +22,27 @@ func TestNextURLIsRequested(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vars       map[string]string
 		next, want string
-		secret     string // in no cursor
+		secret     string // must be in no cursor
 	}{
-		"repeated, in order":      {inHeader("type=a,type=b"), "?type=a&type=b&type=c&after=1", "?type=a&type=b&type=c&after=1", "type=a"},
+		"repeated, in order": {inHeader("type=a,type=b"), "?type=a&type=b&type=c&after=1",
+			"?type=a&type=b&type=c&after=1", "type=a"},
 		"repeated, other order":   {inHeader("type=a,type=b"), "?type=b&after=1&type=a", "?type=b&after=1&type=a", "type=b"},
 		"only in the first":       {inHeader("from=log1"), "?page_token=xyz", "?page_token=xyz", "log1"},
 		"only in the first, path": {inHeader("from=log1"), "/v1/events/2", "", "log1"},
 		"only in the first, key":  {inQuery("from=log1"), "?page_token=xyz", "?page_token=xyz" + key, "log1"},
 		"emptied":                 {inHeader("from=log1"), "?from=&after=1", "?from=&after=1", "log1"},
 		"replaced":                {inHeader("from=log1"), "?from=log2&after=1", "?from=log2&after=1", "log1"},
-		"kept":                    {inHeader("tenant=a%2Cc"), "?x=1&tenant=a%2cc&after=1", "?x=1&tenant=a%2Cc&after=1", "a%2"},
-		"no name":                 {inHeader("tenant=t"), "?=x&after=1", "?=x&after=1", "tenant=t"},
-		"no name, no params":      {nil, "?=x&after=1", "?=x&after=1", testKey},
-		"own key dropped":         {inQuery(""), "?api_key=mine&after=1&api_key", "?after=1" + key, "mine"},
+		"kept": {inHeader("tenant=a%2Cc"), "?x=1&tenant=a%2cc&after=1", "?x=1&tenant=a%2Cc&after=1",
+			"a%2"},
+		"no name":            {inHeader("tenant=t"), "?=x&after=1", "?=x&after=1", "tenant=t"},
+		"no name, no params": {nil, "?=x&after=1", "?=x&after=1", testKey},
+		"own key dropped":    {inQuery(""), "?api_key=mine&after=1&api_key", "?after=1" + key, "mine"},
 
-		"key under another name": {inQuery(""), "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2" + key, "sk-test"},
-		"key in other escapes":   {inQuery(""), "?t=%73k-test/Key%2b93=%2541", "?t=sk-test%2FKey%2B93%3D%2541" + key, "k-test"},
-		"key under its name":     {inQuery(""), "?after=1&api_key=sk-test%2FKey%2B93%3D%2541", "?after=1" + key, "sk-test"},
+		"key under another name": {inQuery(""), "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2",
+			"?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2" + key, "sk-test"},
+		"key in other escapes": {inQuery(""), "?t=%73k-test/Key%2b93=%2541", "?t=sk-test%2FKey%2B93%3D%2541" + key,
+			"k-test"},
+		"key under its name": {inQuery(""), "?after=1&api_key=sk-test%2FKey%2B93%3D%2541", "?after=1" + key, "sk-test"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,14 +80,15 @@ func TestNextURLIsRequested(t *testing.T) {
 	}
 }
 
-// TestCursorOfAnOperator: a cursor that no page named has the static parameters
-// that it does not name, and a page that names it is the tail.
+// A cursor that no page named gets the static parameters that it lacks. If a page names it,
+// the page is the tail.
 func TestCursorOfAnOperator(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ cursor, want, next string }{
-		"none named":         {"/events?after=1", "/events?after=1&from=log1&tenant=t", "/events?after=1&tenant=t&from=log1"},
-		"none echoed":        {"/events?after=1", "/events?after=1&from=log1&tenant=t", "/events?after=1"},
-		"one named":          {"/events?from=log2&after=1", "/events?from=log2&after=1&tenant=t", "/events?from=log2&after=1&tenant=t"},
+		"none named":  {"/events?after=1", "/events?after=1&from=log1&tenant=t", "/events?after=1&tenant=t&from=log1"},
+		"none echoed": {"/events?after=1", "/events?after=1&from=log1&tenant=t", "/events?after=1"},
+		"one named": {"/events?from=log2&after=1", "/events?from=log2&after=1&tenant=t",
+			"/events?from=log2&after=1&tenant=t"},
 		"one of the API":     {"/events?from=&after=1", "/events?from=&after=1&tenant=t", "/events?from=&after=1&tenant=t"},
 		"no longer set":      {"/events?after=1&from=#2&tenant=#1", "/events?after=1&tenant=t", "/events?after=1&tenant=t"},
 		"the one of a page":  {"/events?from=#1&after=1&", "/events?from=log1&after=1", "/events?after=1&from=log1"},
@@ -105,18 +110,18 @@ func TestCursorOfAnOperator(t *testing.T) {
 	}
 }
 
-// TestStrayHostIsText: the host of a next URL is no format.
+// The host of a next URL is not used as a format.
 func TestStrayHostIsText(t *testing.T) {
 	t.Parallel()
-	c := serve(t, answer(`{"items":[],"nextCursor":"http://a%25sb%25d.example/x"}`), map[string]string{"EXPORT_CURSOR_IN": "next-url"})
+	c := serve(t, answer(`{"items":[],"nextCursor":"http://a%25sb%25d.example/x"}`),
+		map[string]string{"EXPORT_CURSOR_IN": "next-url"})
 	_, err := fetchAll(t, c, bridge.Position{})
 	if f := wantFault(t, err); !strings.Contains(f.Error(), "next URL to host a%sb%d.example is not on 127.0.0.1") {
 		t.Errorf("got %v", f)
 	}
 }
 
-// TestSecretInCursor: a cursor that has a credential in it, in whatever form, is
-// neither followed nor stored.
+// A cursor that contains a credential in any form is neither followed nor stored.
 func TestSecretInCursor(t *testing.T) {
 	t.Parallel()
 	const escaped = "sk-test%2FKey%2B93%3D%2541"
@@ -133,26 +138,34 @@ func TestSecretInCursor(t *testing.T) {
 		vars       map[string]string
 		next, want string // in the error
 	}{
-		"key as a parameter":         {inLink(), "?access_token=" + escaped, "contains EXPORT_API_KEY or"},
-		"key inside a parameter":     {inLink(), "?q=token%3D" + url.QueryEscape(escaped) + "%26a%3Db", "contains EXPORT_API_KEY or"},
-		"key in a path":              {inLink(), "/v1/events/" + strings.Replace(escaped, "%2F", "-", 1) + "/x?t=x-" + escaped, "contains EXPORT_API_KEY or"},
-		"key in other escapes":       {inLink(), "?t=%73k-test/Key%2b93=%2541", "contains EXPORT_API_KEY or"},
-		"key in base64":              {inLink(), "?t=" + base64.URLEncoding.EncodeToString([]byte(`{"k":"`+testKey+`"}`)), "contains EXPORT_API_KEY or"},
-		"key inside, sent in a URL":  {inLink("EXPORT_KEY_QUERY", "api_key"), "?q=token%3D" + url.QueryEscape(escaped), "contains EXPORT_API_KEY or"},
-		"key with its prefix":        {inLink("EXPORT_KEY_PREFIX", "Token"), "?t=Token+" + escaped, "contains EXPORT_API_KEY or"},
+		"key as a parameter": {inLink(), "?access_token=" + escaped, "contains EXPORT_API_KEY or"},
+		"key inside a parameter": {inLink(), "?q=token%3D" + url.QueryEscape(escaped) + "%26a%3Db",
+			"contains EXPORT_API_KEY or"},
+		"key in a path": {inLink(), "/v1/events/" + strings.Replace(escaped, "%2F", "-", 1) + "/x?t=x-" +
+			escaped, "contains EXPORT_API_KEY or"},
+		"key in other escapes": {inLink(), "?t=%73k-test/Key%2b93=%2541", "contains EXPORT_API_KEY or"},
+		"key in base64": {inLink(), "?t=" + base64.URLEncoding.EncodeToString([]byte(`{"k":"`+testKey+`"}`)),
+			"contains EXPORT_API_KEY or"},
+		"key inside, sent in a URL": {inLink("EXPORT_KEY_QUERY", "api_key"), "?q=token%3D" + url.QueryEscape(escaped),
+			"contains EXPORT_API_KEY or"},
+		"key with its prefix": {inLink("EXPORT_KEY_PREFIX", "Token"), "?t=Token+" + escaped,
+			"contains EXPORT_API_KEY or"},
 		"password":                   {basic, "?t=pa55word", "contains EXPORT_API_KEY or"},
 		"user and password":          {basic, "?t=YW5uOnBhNTV3b3Jk", "contains EXPORT_API_KEY or"},
 		"a static header":            {static, "?t=Bearer+st4tic-token", "contains the header X-Token of EXPORT_HEADERS"},
 		"the end of a static header": {static, "?t=st4tic-token&after=1", "contains the header X-Token of EXPORT_HEADERS"},
 		"a static header in a path":  {static, "/v1/events/st4tic-token", "contains the header X-Token of EXPORT_HEADERS"},
-		"a static parameter":         {inLink("EXPORT_PARAMS", "api_key=st4tic-key"), "?api_key=st4tic-key&q=st4tic-key", "contains the parameter api_key of EXPORT_PARAMS"},
-		"a plain cursor":             {nil, "a." + testKey + ".b", "contains EXPORT_API_KEY or"},
-		"a nested cursor":            {map[string]string{"EXPORT_CURSOR_FIELD": "/meta/next"}, testKey, "contains EXPORT_API_KEY or"},
-		"a header":                   {map[string]string{"EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"}, testKey, "contains EXPORT_API_KEY or"},
-		"the scheme of a header":     {static, "?t=Bearer", ""},
-		"a part of the key":          {inLink(), "?t=sk-test", ""},
-		"a parameter of no secret":   {inLink("EXPORT_PARAMS", "actor=somebody"), "?q=somebody", ""},
-		"the key under its name":     {inLink("EXPORT_KEY_QUERY", "api_key"), "?after=1&api_key=" + escaped, ""},
+		"a static parameter": {inLink("EXPORT_PARAMS", "api_key=st4tic-key"), "?api_key=st4tic-key&q=st4tic-key",
+			"contains the parameter api_key of EXPORT_PARAMS"},
+		"a plain cursor": {nil, "a." + testKey + ".b", "contains EXPORT_API_KEY or"},
+		"a nested cursor": {map[string]string{"EXPORT_CURSOR_FIELD": "/meta/next"}, testKey,
+			"contains EXPORT_API_KEY or"},
+		"a header": {map[string]string{"EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"},
+			testKey, "contains EXPORT_API_KEY or"},
+		"the scheme of a header":   {static, "?t=Bearer", ""},
+		"a part of the key":        {inLink(), "?t=sk-test", ""},
+		"a parameter of no secret": {inLink("EXPORT_PARAMS", "actor=somebody"), "?q=somebody", ""},
+		"the key under its name":   {inLink("EXPORT_KEY_QUERY", "api_key"), "?after=1&api_key=" + escaped, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,11 +188,11 @@ func TestSecretInCursor(t *testing.T) {
 	}
 }
 
-// TestSecretInStoredCursor: a cursor that has a credential in it is not requested either,
-// whoever has stored it.
+// A stored cursor that contains a credential is not requested.
 func TestSecretInStoredCursor(t *testing.T) {
 	t.Parallel()
-	for name, vars := range map[string]map[string]string{"plain": nil, "next URL": {"EXPORT_CURSOR_IN": "next-url"}, "POST": {"EXPORT_METHOD": "POST"}} {
+	for name, vars := range map[string]map[string]string{"plain": nil, "next URL": {"EXPORT_CURSOR_IN": "next-url"},
+		"POST": {"EXPORT_METHOD": "POST"}} {
 		var seen recorder
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			seen.saw(r)
@@ -198,17 +211,21 @@ func TestSecretInStoredCursor(t *testing.T) {
 	}
 }
 
-// TestLeakInCursor knows the credentials of all settings.
+// LeakInCursor finds the credentials of all settings.
 func TestLeakInCursor(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, map[string]string{
-		"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_CLIENT_ID": "client", "EXPORT_OAUTH2_TOKEN_URL": "http://127.0.0.1:1", "EXPORT_API_KEY": "cl1ent-secret",
-		"EXPORT_OAUTH2_PARAMS": "client_assertion=4ssertion-01,audience=https://api", "EXPORT_HEADERS": "X-Token: Bearer st4tic-token", "EXPORT_PARAMS": "api_key=st4tic-key,actor=somebody",
+		"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_CLIENT_ID": "client", "EXPORT_OAUTH2_TOKEN_URL": "http://127.0.0.1:1",
+		"EXPORT_API_KEY":       "cl1ent-secret",
+		"EXPORT_OAUTH2_PARAMS": "client_assertion=4ssertion-01,audience=https://api",
+		"EXPORT_HEADERS":       "X-Token: Bearer st4tic-token", "EXPORT_PARAMS": "api_key=st4tic-key,actor=somebody",
 	})
 	for cursor, want := range map[string]string{
-		"a.cl1ent-secret.b": "EXPORT_API_KEY or its token", "?t=4ssertion-01": "the parameter client_assertion of EXPORT_OAUTH2_PARAMS",
-		"st4tic-token": "the header X-Token of EXPORT_HEADERS", "?a=st4tic-key": "the parameter api_key of EXPORT_PARAMS",
-		"": "", "https://api": "", "somebody": "", "client": "",
+		"a.cl1ent-secret.b": "EXPORT_API_KEY or its token",
+		"?t=4ssertion-01":   "the parameter client_assertion of EXPORT_OAUTH2_PARAMS",
+		"st4tic-token":      "the header X-Token of EXPORT_HEADERS",
+		"?a=st4tic-key":     "the parameter api_key of EXPORT_PARAMS",
+		"":                  "", "https://api": "", "somebody": "", "client": "",
 	} {
 		if got := cfg.LeakInCursor(cursor); got != want {
 			t.Errorf("%s: %q, want %q", cursor, got, want)
@@ -216,20 +233,22 @@ func TestLeakInCursor(t *testing.T) {
 	}
 }
 
-// TestCredentialIsInNoURL: a cursor, which anybody with access to Redis can request,
-// puts no credential of a header into a URL.
+// No cursor puts the credential of a header into a URL: anybody with access to Redis can
+// store one.
 func TestCredentialIsInNoURL(t *testing.T) {
 	t.Parallel()
 	var seen recorder
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		seen.saw(r)
 		answer(emptyPage)(w, r)
-	}, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_HEADERS": "X-Token: Bearer st4tic-token", "EXPORT_PARAMS": "tenant=t"})
+	}, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_HEADERS": "X-Token: Bearer st4tic-token",
+		"EXPORT_PARAMS": "tenant=t"})
 	for _, name := range []string{"auth.0", "auth.1", "X-Token.0", "X-Token.1", "auth", "x", "1"} {
-		for _, cursor := range []string{"/events?x=#" + name, "/events/#" + name, "/events?tenant=#1&x=#" + name + "#", "/events?%78=#" + name} {
+		for _, cursor := range []string{"/events?x=#" + name, "/events/#" + name, "/events?tenant=#1&x=#" + name + "#",
+			"/events?%78=#" + name} {
 			_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
 			if name == "1" && strings.Contains(cursor, "=#1") {
-				continue // a static parameter of that name that is not set any more
+				continue // the number of a static parameter that is no longer set
 			}
 			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
 				!strings.Contains(f.Error(), "names a credential") {

@@ -16,7 +16,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// oracleItem looks up the values of an event, one pointer after the other.
+// oracleItem reads the values of an event, one pointer after the other.
 type oracleItem struct {
 	ids, types, subjects, times []string
 	key                         string
@@ -36,8 +36,9 @@ func newOracleItem(cfg *Config, preset resource) oracleItem {
 		return slices.DeleteFunc(slices.Clone(set), func(pointer string) bool { return pointer == "none" })
 	}
 	o := oracleItem{
-		ids: all(cfg.ItemID, preset.ids), types: all(cfg.ItemType, preset.types), subjects: all(cfg.ItemSubject, preset.subjects),
-		key: cfg.keyPointer(), format: cfg.ItemTimeFormat,
+		ids: all(cfg.ItemID, preset.ids), types: all(cfg.ItemType, preset.types),
+		subjects: all(cfg.ItemSubject, preset.subjects),
+		key:      cfg.keyPointer(), format: cfg.ItemTimeFormat,
 	}
 	if cfg.ItemTimeFormat != "none" {
 		o.times = all(cfg.ItemTime, preset.times)
@@ -46,8 +47,8 @@ func newOracleItem(cfg *Config, preset resource) oracleItem {
 	return o
 }
 
-// at returns the value at a pointer. Of duplicate members the last counts. An
-// object or array that another pointer leads into is no value.
+// at returns the value at a pointer. Of duplicate members the last counts. An object or
+// array that another pointer leads into has no value.
 func (o *oracleItem) at(item []byte, pointer string) oracleValue {
 	if pointer == "" {
 		return nil
@@ -60,7 +61,8 @@ func (o *oracleItem) at(item []byte, pointer string) oracleValue {
 	}
 	leads := func(other string) bool { return strings.HasPrefix(other, pointer+"/") }
 	switch kind := jsontext.Value(item).Kind(); {
-	case (kind == '{' || kind == '[') && slices.ContainsFunc(slices.Concat(o.ids, o.types, o.subjects, o.times, []string{o.key}), leads):
+	case (kind == '{' || kind == '[') &&
+		slices.ContainsFunc(slices.Concat(o.ids, o.types, o.subjects, o.times, []string{o.key}), leads):
 		return nil
 	case o.bad(item):
 		return oracleValue("[]")
@@ -89,7 +91,7 @@ func (o *oracleItem) member(raw []byte, name string) (found []byte) {
 	return found
 }
 
-// first returns the first text at the pointers that is not nil.
+// first returns the first non-nil text at the pointers.
 func (o *oracleItem) first(item []byte, pointers []string, text func(oracleValue) []byte) []byte {
 	for _, pointer := range pointers {
 		if t := text(o.at(item, pointer)); t != nil {
@@ -122,7 +124,8 @@ func (o *oracleItem) fill(e *bridge.Event, item []byte) {
 
 var (
 	oracleNumber = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]+)?$`)
-	oracleDate   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:([Zz])|([+-](?:[01]\d|2[0-3])):?([0-5]\d))$`)
+	oracleDate   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ` +
+		`](\d\d:\d\d:\d\d(?:\.\d+)?)(?:([Zz])|([+-](?:[01]\d|2[0-3])):?([0-5]\d))$`)
 )
 
 // oracleTime reads a time by fractions and package time.
@@ -140,7 +143,7 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 		if raw.Kind() != '"' || len(raw) > scan.LongestTime+2 || raw[1] == '-' {
 			return 0, false
 		}
-		decoded, _ := jsontext.AppendUnquote(nil, raw) // half a character is no digit
+		decoded, _ := jsontext.AppendUnquote(nil, raw) // a surrogate is not a digit
 		text = string(decoded)
 		if strings.HasPrefix(text, "-") {
 			return 0, false
@@ -168,7 +171,8 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 		return 0, false
 	}
 	exact, _ := new(big.Rat).SetString(text)
-	exact.Mul(exact, map[string]*big.Rat{"": big.NewRat(1, 1), "ms": big.NewRat(1, 1), "s": big.NewRat(1000, 1), "us": big.NewRat(1, 1000)}[format])
+	exact.Mul(exact, map[string]*big.Rat{"": big.NewRat(1, 1), "ms": big.NewRat(1, 1), "s": big.NewRat(1000, 1),
+		"us": big.NewRat(1, 1000)}[format])
 	whole := new(big.Int).Div(exact.Num(), exact.Denom()) // Euclidean: rounds down
 	if y := time.UnixMilli(whole.Int64()).UTC().Year(); !whole.IsInt64() || y < 1 || y > 9999 {
 		return 0, false

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// repair puts something that is JSON, of the same length, in place of text that
-// is none, and returns where: sentinels, of which the body has none, in strings,
-// and empty arrays for numbers that JSON does not have.
+// repair replaces invalid text by JSON of the same length, and returns the positions: in
+// strings, by a sentinel byte that the body does not have, and for numbers that JSON does
+// not have, by empty arrays.
 func repair(body []byte) (fixed []byte, marks []int, sentinel byte) {
 	for sentinel = '~'; bytes.IndexByte(body, sentinel) >= 0; sentinel-- {
 	}
@@ -65,7 +65,7 @@ var (
 	oracleEscapeCut = regexp.MustCompile(`^\\(u[0-9a-fA-F]{0,3})?$`)
 )
 
-// span is where an item is in the body. An open one has not ended.
+// span is the place of an item in the body. An open span has no end.
 type span struct {
 	from, to int
 	open     bool
@@ -74,7 +74,8 @@ type span struct {
 // outside reports whether a mark before a position lies in no item.
 func (o *oracle) outside(before int) bool {
 	return slices.ContainsFunc(o.marks, func(mark int) bool {
-		return mark < before && !slices.ContainsFunc(o.spans, func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
+		return mark < before && !slices.ContainsFunc(o.spans,
+			func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
 	})
 }
 

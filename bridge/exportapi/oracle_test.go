@@ -15,39 +15,37 @@ import (
 	"exportbridge/bridge"
 )
 
-// oracle reads pages by the tokens of jsontext. The scanner must come to the same
-// outputs, and to errors of the same kinds.
+// oracle reads pages with the tokens of jsontext. The scanner must have the same results,
+// and errors of the same kinds.
 type oracle struct {
 	itemsField, cursorField string
 	item                    oracleItem
 
 	json    jsontext.Decoder
-	source  bytes.Buffer // hands the body to json without a copy
+	source  bytes.Buffer // gives the body to json without a copy
 	body    []byte
 	marks   []int  // where the body was repaired
 	spans   []span // of the items
-	scratch []byte // holds a cursor that had escapes
+	scratch []byte // the memory of a cursor with escapes
 
-	// The decoded page. cursor is valid until the next page. It is empty for null
-	// and for absence too.
+	// The decoded page. cursor is valid until the next page, and empty if it is null or
+	// absent.
 	events   []bridge.Event
 	cursor   []byte
-	found    jsontext.Value // the cursor as it stands
+	found    jsontext.Value // the cursor as written
 	listed   bool           // there is an array of items
 	identity bridge.SourceIdentity
 }
 
-// oracleOptions let lone surrogates inside items pass. decode itself looks for
-// bytes that are not UTF-8.
+// oracleOptions accept lone surrogates inside items. decode checks UTF-8 itself.
 var oracleOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 func newOracle(cfg *Config, preset resource) *oracle {
 	return &oracle{itemsField: cfg.ItemsField, cursorField: cfg.CursorField, item: newOracleItem(cfg, preset)}
 }
 
-// decode splits the body and leaves the result in d. The events are appended
-// to events and point into the body. Nothing is allocated for values without
-// escapes once events is large enough.
+// decode splits the body and keeps the result in o. It appends events, which point into the
+// body, to events. If events is large enough, only values with escapes need an allocation.
 func (o *oracle) decode(body []byte, events []bridge.Event) error {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	o.events, o.cursor, o.found, o.body, o.listed = events, nil, nil, body, false
@@ -88,7 +86,7 @@ func (o *oracle) decode(body []byte, events []bridge.Event) error {
 	return nil
 }
 
-// page reads the one top-level object and demands that nothing follows it.
+// page reads the top-level object, which nothing may follow.
 func (o *oracle) page() error {
 	switch kind := o.json.PeekKind(); kind {
 	case '{':
@@ -131,8 +129,8 @@ func (o *oracle) page() error {
 	return nil
 }
 
-// once reads a member that may come only once: which of two counts would
-// decide whether the export goes on.
+// once reads a member that may occur only once: the choice between two could end the
+// export.
 func (o *oracle) once(seen *bool, name string, read func() error) error {
 	if *seen {
 		return fmt.Errorf("%w: member %q occurs twice", errNoPage, name)
@@ -190,15 +188,15 @@ func (o *oracle) event(e *bridge.Event) error {
 	return nil
 }
 
-// next finds the cursor.
+// next reads the cursor.
 func (o *oracle) next() error {
 	raw, err := o.json.ReadValue()
 	o.found = raw
 	return err
 }
 
-// takeCursor reads the cursor that was found. It must decode exactly: a cursor
-// with a replacement character in it is another cursor.
+// takeCursor decodes the cursor. It must decode exactly: one with a replacement character
+// is another cursor.
 func (o *oracle) takeCursor() (err error) {
 	raw := o.found
 	if raw == nil {
@@ -228,7 +226,7 @@ func (o *oracle) takeCursor() (err error) {
 	return nil
 }
 
-// metadata reads the identity. A value that is no object has none.
+// metadata reads the identity. Only an object has one.
 func (o *oracle) metadata() error {
 	raw, err := o.json.ReadValue()
 	if err == nil && raw.Kind() == '{' {
@@ -237,7 +235,7 @@ func (o *oracle) metadata() error {
 	return err
 }
 
-// wrongKind reports a member of the wrong type; kind 0 is no JSON at all.
+// wrongKind returns the error of a member of the wrong type. kind 0 is not JSON.
 func (o *oracle) wrongKind(name string, kind jsontext.Kind, want string) error {
 	if kind == 0 {
 		_, err := o.json.ReadToken()
@@ -246,8 +244,8 @@ func (o *oracle) wrongKind(name string, kind jsontext.Kind, want string) error {
 	return fmt.Errorf("%w: member %q is %s, not %s", errNoPage, name, oracleKindName(kind), want)
 }
 
-// explain turns a parser's error into one that says where and nothing of what:
-// bodies hold personal data, and errors go to logs.
+// explain turns a parser's error into one with the position but none of the content: bodies
+// hold personal data, and errors are logged.
 func (o *oracle) explain(err error, size int) error {
 	if errors.Is(err, errNoPage) || errors.Is(err, errTooMany) {
 		return err
@@ -278,12 +276,11 @@ func oracleKindName(k jsontext.Kind) string {
 	return "null"
 }
 
-// oracleValue is a JSON value as it stands in the body; nil is absent.
+// oracleValue is a JSON value as it is in the body; nil is absent.
 type oracleValue []byte
 
-// text returns a string's bytes, and a number or a boolean as it is written;
-// nil for everything else. exact is false if the string has half a character,
-// which then reads as U+FFFD.
+// text returns the bytes of a string, or a number or boolean as written; nil for other
+// kinds. exact is false if the string has an unpaired surrogate, which decodes to U+FFFD.
 func (v oracleValue) text() (text []byte, exact bool) {
 	if v == nil {
 		return nil, true
@@ -301,7 +298,7 @@ func (v oracleValue) text() (text []byte, exact bool) {
 	return nil, true
 }
 
-// name returns a text that says something, nil for an empty one.
+// name returns a text that is not empty, or nil.
 func (v oracleValue) name() []byte {
 	if text, _ := v.text(); len(text) > 0 && !bytes.ContainsFunc(text, unicode.IsControl) {
 		return text
@@ -309,9 +306,8 @@ func (v oracleValue) name() []byte {
 	return nil
 }
 
-// id returns a text that can name an item, nil where v cannot: an id that is
-// empty, a boolean or not exact is shared by items that differ, and one of
-// them would be taken for a repetition.
+// id returns a text that identifies an item, or nil. Different items may share an id that
+// is empty, boolean or inexact: one of them would be dropped as a duplicate.
 func (v oracleValue) id() []byte {
 	text, exact := v.text()
 	if !exact || len(text) == 0 || jsontext.Value(v).Kind() == 't' || jsontext.Value(v).Kind() == 'f' ||
@@ -321,12 +317,12 @@ func (v oracleValue) id() []byte {
 	return text
 }
 
-// oracleIdentity returns the identity in the metadata: of each name the first
-// text among its slug, which survives renaming, its name, and the name itself.
+// oracleIdentity returns the identity in the metadata: of each part the slug, which
+// survives renaming, or else the name.
 func oracleIdentity(metadata []byte) (id bridge.SourceIdentity, err error) {
 	var members map[string]any
 	d := json.NewDecoder(bytes.NewReader(metadata))
-	d.UseNumber() // one may exceed float64
+	d.UseNumber() // a number may exceed float64
 	if err := d.Decode(&members); err != nil {
 		return id, err
 	}
@@ -339,10 +335,11 @@ func oracleIdentity(metadata []byte) (id bridge.SourceIdentity, err error) {
 		}
 		return ""
 	}
-	return bridge.SourceIdentity{Organization: text("organization"), Workspace: text("workspace"), Application: text("application")}, nil
+	return bridge.SourceIdentity{Organization: text("organization"), Workspace: text("workspace"),
+		Application: text("application")}, nil
 }
 
-// oracleNameIs reports whether the JSON string is the name, escapes decoded.
+// oracleNameIs reports whether a JSON string is the name once it is decoded.
 func oracleNameIs(literal []byte, name string) bool {
 	if bytes.IndexByte(literal, '\\') < 0 {
 		return string(literal[1:len(literal)-1]) == name

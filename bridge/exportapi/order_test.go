@@ -34,7 +34,8 @@ func TestNewestFirst(t *testing.T) {
 		for i, at := range tc.times {
 			items[i] = `{"timestamp":` + at + `}`
 		}
-		for _, page := range []string{`{"items":[%s],"nextCursor":"a"}`, `{"nextCursor":"a","metadata":{},"items":[%s],"more":1}`} {
+		for _, page := range []string{`{"items":[%s],"nextCursor":"a"}`,
+			`{"nextCursor":"a","metadata":{},"items":[%s],"more":1}`} {
 			_, err := fetchAll(t, serve(t, answer(fmt.Sprintf(page, strings.Join(items, ","))), nil), tc.at)
 			if !tc.refused {
 				if err != nil {

@@ -19,24 +19,21 @@ import (
 // NextPlace is where a page may have its next cursor.
 type NextPlace = nextlink.Place
 
-// itemDepth bounds how deep Names searches.
+// itemDepth is the greatest depth at which Names searches.
 const itemDepth = 5
 
-// Outline is what a page has that no setting describes yet.
+// Outline is a page that was read without settings of its members.
 type Outline struct {
 	nextlink.Candidates
 	page any
 }
 
-// Outline requests the page at a position, and reads of the settings only how to ask
-// for it. It returns the errors of Fetch.
+// Outline requests the page at a position. It uses only the settings of requests, and
+// returns the errors of Fetch.
 func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, error) {
 	o := new(Outline)
 	read := func(c *Client, p *bridge.Page, _ *url.URL, resp *http.Response) *bridge.Fault {
 		if fault := c.read(p, resp); fault != nil {
-			return fault
-		}
-		if fault := c.whole(p, resp); fault != nil {
 			return fault
 		}
 		d := json.NewDecoder(bytes.NewReader(p.Body))
@@ -58,7 +55,7 @@ func (i Inspector) Outline(ctx context.Context, at bridge.Position) (*Outline, e
 	return o, nil
 }
 
-// Items returns the decoded objects of a list, which is one of Lists.
+// Items returns the decoded objects of a list. field is one of Lists.
 func (o *Outline) Items(field string) (items []map[string]any) {
 	list := o.page
 	if field != rootField {
@@ -76,8 +73,8 @@ func (o *Outline) Items(field string) (items []map[string]any) {
 // Page returns the decoded page, with numbers as json.Number.
 func (o *Outline) Page() any { return o.page }
 
-// Names returns the names of the members of a page outside of a list, and of the
-// parameters of the URLs there.
+// Names returns the names of the page's members outside a list, and of the parameters of
+// URLs there.
 func (o *Outline) Names(list string) (names []string) {
 	var search func(value any, at string, depth int)
 	search = func(value any, at string, depth int) {
@@ -99,7 +96,7 @@ func (o *Outline) Names(list string) (names []string) {
 	return names
 }
 
-// Text returns the text or number at a JSON pointer, "" for none.
+// Text returns the string or number at a JSON pointer, "" for none.
 func (o *Outline) Text(field string) string {
 	switch value := guess.MemberAt(o.page, field).(type) {
 	case string:
@@ -110,15 +107,14 @@ func (o *Outline) Text(field string) string {
 	return ""
 }
 
-// ItemTime is where items may have their time, as EXPORT_ITEM_TIME and
-// EXPORT_ITEM_TIME_FORMAT name it, and the times in milliseconds since the epoch.
+// ItemTime is a member that may be the time of items: values of EXPORT_ITEM_TIME and
+// EXPORT_ITEM_TIME_FORMAT, and the items' times in milliseconds since the epoch.
 type ItemTime struct {
 	Pointer, Format string
 	Times           []int64
 }
 
-// ItemTimes returns the members that look like the time of an item in every one, the
-// likeliest first.
+// ItemTimes returns the members that look like a time in all items, the likeliest first.
 func ItemTimes(items []map[string]any) (found []ItemTime) {
 	if len(items) == 0 {
 		return nil

@@ -26,24 +26,24 @@ var (
 // Sink, while an item can be two bytes.
 const maxItems = 10 * maxPageSize
 
-// pageDecoder splits pages into events in one pass over the body. It is strict
-// about the page, where an error would read as "end of results", and lenient
-// inside items, which consumers validate themselves. One goroutine at a time.
+// pageDecoder splits pages into events in one pass over the body. It is strict about the
+// page: a misread page would look like the end of the results. It is lenient inside items,
+// which consumers validate. One goroutine at a time may use it.
 type pageDecoder struct {
 	scan scan.Scanner
-	// page is the page itself, parts are all parts, its own and those of the
-	// last item; items and more are two of them, more nil if there is none.
+	// page is the whole page. parts are all parts, in the page and in its last item; items
+	// and more are two of them. more is nil without EXPORT_MORE_FIELD.
 	page        part
-	last        *part // the last item, nil if it has no cursor
+	last        *part // the last item; nil if cursors are elsewhere
 	parts       []*part
 	items, more *part
 	cursor      cursorPart
 	item        itemReader
 	identity    identityReader
 
-	// The decoded page. ended is set where it says that nothing follows, told
-	// where it says whether more does, listed where it has an array of items, and
-	// foreign where it has members that no setting selects.
+	// The decoded page. ended is set if the page says that nothing follows, told if it says
+	// whether more follow, listed if it has an array of items, and foreign if it has
+	// members that no setting selects.
 	events                       []bridge.Event
 	ended, told, listed, foreign bool
 }
@@ -55,10 +55,9 @@ func newPageDecoder(m *mapping) *pageDecoder {
 	return d
 }
 
-// decode splits the body and keeps the result in d. Events are appended to
-// events and point into the body. It does not allocate for values without
-// escapes if events has capacity, and never for more than maxItems. Its error
-// is errCutShort, errNoPage or errTooMany; then the result is invalid.
+// decode splits the body and keeps the result in d. It appends events, which point into the
+// body, to events. If events has capacity, only values with escapes need an allocation. The
+// error is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	d.forget()
 	d.events, d.ended, d.told, d.listed, d.foreign = events, false, false, false, false
@@ -69,11 +68,11 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	d.scan.Reset(body)
 	defer d.scan.Reset(nil)
 	err := d.document()
-	if err == nil && !d.ended { // else whatever cursor came with it
+	if err == nil && !d.ended { // a page that ends may have any cursor
 		err = d.cursor.take()
 	}
 	if err != nil && !errors.Is(err, errCutShort) && !utf8.Valid(body) {
-		// More to the point than where the scanner stopped.
+		// This says more than the position at which the scanner stopped.
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
 	}
 	return err
@@ -91,7 +90,8 @@ func (d *pageDecoder) fill(p *bridge.Page) *bridge.Fault {
 	return nil
 }
 
-// forget drops what it has of the page before: a quiet stream would keep the body for it.
+// forget drops the references to the page before. They would keep its body as long as a
+// quiet stream has no next page.
 func (d *pageDecoder) forget() {
 	d.cursor.forget()
 	d.identity.Forget()
@@ -161,14 +161,14 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 	return d.part(i, p)
 }
 
-// emptyArray reports whether the array at i is empty: what some languages write
-// for an object without members.
+// emptyArray reports whether the array at i is empty. Some languages write an object
+// without members as an empty array.
 func (d *pageDecoder) emptyArray(i int) bool {
 	i = scan.SkipSpace(d.scan.Body, i+1)
 	return i < len(d.scan.Body) && d.scan.Body[i] == ']'
 }
 
-// readItems reads the array of items. Null is an empty one.
+// readItems reads the array of items. Null counts as an empty array.
 func (d *pageDecoder) readItems(i int) (int, error) {
 	switch kind := d.scan.KindAt(i); kind {
 	case scan.Array:
@@ -197,9 +197,9 @@ func (d *pageDecoder) readItems(i int) (int, error) {
 	return d.checked(i, step == scan.Ended)
 }
 
-// badText reads the last item, at i, once more after it was refused at failed. One
-// whose text is broken but whose end is certain is a dead letter, not the end of
-// its page. level is the depth of the items.
+// badText reads the item at i again after it was refused at failed. If only its text is
+// broken and its end is certain, the item becomes a dead letter and the page goes on. level
+// is the depth of the items.
 func (d *pageDecoder) badText(i, failed, level int) (end int, ok bool) {
 	e := &d.events[len(d.events)-1]
 	d.scan.Loosen(level)
@@ -236,7 +236,7 @@ func (d *pageDecoder) readCursor(i int) (end int, err error) {
 	return d.checked(end, ok)
 }
 
-// readMore reads whether the results go on.
+// readMore reads whether more results follow.
 func (d *pageDecoder) readMore(i int) (int, error) {
 	v, end, ok := d.scan.Read(i)
 	if !ok {
@@ -260,7 +260,7 @@ func (d *pageDecoder) readMetadata(i int) (int, error) {
 	return d.checked(d.identity.Read(&d.scan, i))
 }
 
-// wrongKind reports a value of the wrong type, or a missing one.
+// wrongKind returns the error of a value that is of the wrong kind or missing.
 func (d *pageDecoder) wrongKind(at int, p *part, got scan.Kind, want string) error {
 	if got == scan.None {
 		return d.refuse(at)
@@ -276,8 +276,8 @@ func (d *pageDecoder) checked(end int, ok bool) (int, error) {
 	return end, nil
 }
 
-// refuse reports where the body stops being JSON, but none of its content:
-// bodies hold personal data, and errors go to logs.
+// refuse returns an error with the position where the body stops being JSON. The error has
+// none of the content: bodies hold personal data, and errors are logged.
 func (d *pageDecoder) refuse(at int) error {
 	size := len(d.scan.Body)
 	if at == size {

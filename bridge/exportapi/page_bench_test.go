@@ -14,7 +14,7 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// simulatorPage is a page of n items as the simulator serves it, the same each time.
+// simulatorPage returns a page of n items of the simulator, the same each time.
 func simulatorPage(t testing.TB, schema exportsim.Schema, path string, n int) []byte {
 	t.Helper()
 	h, err := exportsim.New(exportsim.Config{
@@ -33,9 +33,10 @@ func simulatorPage(t testing.TB, schema exportsim.Schema, path string, n int) []
 	return w.Body.Bytes()
 }
 
-// textPage is a page of n items, most of which is the text.
+// textPage returns a page of n items that are mostly the text.
 func textPage(n int, text string) []byte {
-	item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-4a1b2c3d4e5f","userId":"user-12345","timestamp":1760000000000,"payload":{"type":"pageOpened","title":"%s","tags":["%[1]s","%[1]s"],"text":"%s"}}`,
+	item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-4a1b2c3d4e5f","userId":"user-12345",`+
+		`"timestamp":1760000000000,"payload":{"type":"pageOpened","title":"%s","tags":["%[1]s","%[1]s"],"text":"%s"}}`,
 		text, strings.Repeat(text, 5))
 	return []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `],"nextCursor":null}`)
 }
@@ -62,25 +63,27 @@ type benchmarkPage struct {
 	mapping        ItemMapping
 }
 
-// mapped is where the items of mappedPage have their values.
+// mapped has the pointers into the items of mappedPage.
 var mapped = ItemMapping{
-	ItemID: []string{"/uuid", "/eventId"}, ItemTime: []string{"/meta/published"}, ItemTimeFormat: "rfc3339", ItemType: []string{"/payload/type"}, ItemSubject: []string{"/userId"},
+	ItemID: []string{"/uuid", "/eventId"}, ItemTime: []string{"/meta/published"}, ItemTimeFormat: "rfc3339",
+	ItemType: []string{"/payload/type"}, ItemSubject: []string{"/userId"},
 }
 
-// mappedPage is somePage with times as text, in an object.
+// mappedPage is somePage inside an object, with times as text.
 func mappedPage(n, size int) []byte {
-	body := regexp.MustCompile(`"timestamp":\d+,`).ReplaceAll(somePage(n, size), []byte(`"meta":{"published":"2026-11-22T10:57:00.123Z"},`))
+	body := regexp.MustCompile(`"timestamp":\d+,`).ReplaceAll(somePage(n, size),
+		[]byte(`"meta":{"published":"2026-11-22T10:57:00.123Z"},`))
 	return bytes.ReplaceAll(body, []byte(`"eventId"`), []byte(`"uuid"`))
 }
 
-// decoders returns one call each that decodes the page with the oracle and
-// with the scanner.
+// decoders returns two functions that decode the page, one with the oracle and one with the
+// scanner.
 func (p *benchmarkPage) decoders(t testing.TB) (oracle, scanner func()) {
 	t.Helper()
 	cfg := &Config{Resource: p.resource, ItemsField: "items", CursorField: "nextCursor", ItemMapping: p.mapping}
 	o := newOracle(cfg, presets[p.resource])
 	s := newPageDecoder(cfg.mapping())
-	var events []bridge.Event // of both, as pages share their memory
+	var events []bridge.Event // for both, since pages share their memory
 	oracle = func() {
 		if err := o.decode(p.body, events[:0]); err != nil {
 			t.Fatal(err)
@@ -118,9 +121,9 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeInTurn decodes each page with both in turn and shows the
-// median of how many times as fast the scanner is: on a machine with other
-// work only what runs in the same moment can be compared.
+// BenchmarkDecodeInTurn decodes each page with both in turn, and reports the median of how
+// many times faster the scanner is. On a busy machine, only simultaneous work can be
+// compared.
 func BenchmarkDecodeInTurn(b *testing.B) {
 	for _, page := range benchmarkPages(b) {
 		b.Run("page="+page.name, func(b *testing.B) {
@@ -135,7 +138,7 @@ func BenchmarkDecodeInTurn(b *testing.B) {
 			}
 			slices.Sort(times)
 			b.ReportMetric(times[len(times)/2], "times-as-fast")
-			b.ReportMetric(0, "ns/op") // the sum of both says nothing
+			b.ReportMetric(0, "ns/op") // the sum of both means nothing
 		})
 	}
 }

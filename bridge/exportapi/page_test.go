@@ -26,8 +26,8 @@ func quote(s string) string {
 	return string(b)
 }
 
-// TestNextCursor covers where the cursor may stand and what may look like it.
-// Fetch must know it, and Decode must agree or refuse.
+// TestNextCursor has the places of a cursor, and what may look like one. Fetch must find
+// the cursor, and Decode must agree or refuse the page.
 func TestNextCursor(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -35,25 +35,27 @@ func TestNextCursor(t *testing.T) {
 		want string // "schema" or "cut" for a fault
 		next string
 	}{
-		"last":                        {body: `{"items":[],"nextCursor":"abc"}`, next: "abc"},
-		"last, spaced":                {body: "{ \"items\" : [ ] , \"nextCursor\" :\t\"abc\" \r\n} \n", next: "abc"},
-		"last, null":                  {body: `{"items":[],"nextCursor":null}`},
-		"last, empty":                 {body: `{"items":[],"nextCursor":""}`},
-		"first":                       {body: `{"nextCursor":"abc","items":[]}`, next: "abc"},
-		"first, null":                 {body: `{"nextCursor":null,"items":[]}`},
-		"middle":                      {body: `{"items":[],"nextCursor":"abc","metadata":{}}`, next: "abc"},
-		"absent":                      {body: `{"items":[]}`},
-		"absent, last is a string":    {body: `{"items":[],"x":"abc"}`},
-		"absent, last is null":        {body: `{"items":[],"x":null}`},
-		"escapes":                     {body: `{"items":[],"nextCursor":"\u003d\/\u00fc\ud83d\ude00\"\\"}`, next: "=/ü\U0001F600\"\\"},
-		"escapes, first":              {body: `{"nextCursor":"\u003d\/\"\\","items":[]}`, next: "=/\"\\"},
-		"ends in a backslash":         {body: `{"items":[],"nextCursor":"a\\"}`, next: `a\`},
-		"ends in an escaped quote":    {body: `{"items":[],"nextCursor":"a\\\""}`, next: `a\"`},
-		"quotes inside":               {body: `{"items":[],"nextCursor":"\",\"nextCursor\":\"x"}`, next: `","nextCursor":"x`},
-		"escaped name":                {body: `{"items":[],"next\u0043ursor":"abc"}`, next: "abc"},
-		"escaped name, first":         {body: `{"next\u0043ursor":"abc","it\u0065ms":[]}`, next: "abc"},
-		"other case is another name":  {body: `{"items":[],"nextcursor":"abc"}`},
-		"decoy in metadata, last":     {body: `{"items":[],"nextCursor":"abc","metadata":{"nextCursor":"decoy"}}`, next: "abc"},
+		"last":                     {body: `{"items":[],"nextCursor":"abc"}`, next: "abc"},
+		"last, spaced":             {body: "{ \"items\" : [ ] , \"nextCursor\" :\t\"abc\" \r\n} \n", next: "abc"},
+		"last, null":               {body: `{"items":[],"nextCursor":null}`},
+		"last, empty":              {body: `{"items":[],"nextCursor":""}`},
+		"first":                    {body: `{"nextCursor":"abc","items":[]}`, next: "abc"},
+		"first, null":              {body: `{"nextCursor":null,"items":[]}`},
+		"middle":                   {body: `{"items":[],"nextCursor":"abc","metadata":{}}`, next: "abc"},
+		"absent":                   {body: `{"items":[]}`},
+		"absent, last is a string": {body: `{"items":[],"x":"abc"}`},
+		"absent, last is null":     {body: `{"items":[],"x":null}`},
+		"escapes": {body: `{"items":[],"nextCursor":"\u003d\/\u00fc\ud83d\ude00\"\\"}`,
+			next: "=/ü\U0001F600\"\\"},
+		"escapes, first":             {body: `{"nextCursor":"\u003d\/\"\\","items":[]}`, next: "=/\"\\"},
+		"ends in a backslash":        {body: `{"items":[],"nextCursor":"a\\"}`, next: `a\`},
+		"ends in an escaped quote":   {body: `{"items":[],"nextCursor":"a\\\""}`, next: `a\"`},
+		"quotes inside":              {body: `{"items":[],"nextCursor":"\",\"nextCursor\":\"x"}`, next: `","nextCursor":"x`},
+		"escaped name":               {body: `{"items":[],"next\u0043ursor":"abc"}`, next: "abc"},
+		"escaped name, first":        {body: `{"next\u0043ursor":"abc","it\u0065ms":[]}`, next: "abc"},
+		"other case is another name": {body: `{"items":[],"nextcursor":"abc"}`},
+		"decoy in metadata, last": {body: `{"items":[],"nextCursor":"abc","metadata":{"nextCursor":"decoy"}}`,
+			next: "abc"},
 		"decoy in metadata, no other": {body: `{"items":[],"metadata":{"nextCursor":"decoy"}}`},
 		"decoy in an item":            {body: `{"nextCursor":"abc","items":[{"nextCursor":"decoy"}]}`, next: "abc"},
 		"decoy in a string":           {body: `{"items":[],"nextCursor":"abc","x":"\"nextCursor\":\"decoy\"}"}`, next: "abc"},
@@ -61,8 +63,9 @@ func TestNextCursor(t *testing.T) {
 		"an integer":                  {body: `{"items":[],"nextCursor":17}`, next: "17"},
 		"an integer, first":           {body: `{"nextCursor":0,"items":[]}`, next: "0"},
 		"an integer below zero":       {body: `{"items":[],"nextCursor":-1}`, next: "-1"},
-		"an integer beyond 2^53":      {body: `{"items":[],"nextCursor":90071992547409931234567890}`, next: "90071992547409931234567890"},
-		"decoy as the last value":     {body: `{"nextCursor":"abc","items":[],"x":"nextCursor"}`, next: "abc"},
+		"an integer beyond 2^53": {body: `{"items":[],"nextCursor":90071992547409931234567890}`,
+			next: "90071992547409931234567890"},
+		"decoy as the last value": {body: `{"nextCursor":"abc","items":[],"x":"nextCursor"}`, next: "abc"},
 
 		"twice":                     {body: `{"nextCursor":"a","items":[],"nextCursor":"b"}`, want: "schema"},
 		"twice, the same":           {body: `{"nextCursor":"a","items":[],"nextCursor":"a"}`, want: "schema"},
@@ -103,11 +106,12 @@ func TestNextCursor(t *testing.T) {
 		"brace missing before it":   {body: `{"items":[{"nextCursor":"abc"}`, want: "cut"},
 		"looks ended inside a page": {body: `{"items":[],"x":{"nextCursor":"decoy"}`, want: "cut"},
 		"invalid UTF-8 in an item":  {body: "{\"items\":[{\"a\":\"\xff\"}],\"nextCursor\":\"abc\"}", next: "abc"},
-		"too deep":                  {body: `{"items":[` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `],"nextCursor":"abc"}`, want: "schema"},
-		"empty":                     {body: ``, want: "schema"},
-		"white space":               {body: " \n", want: "schema"},
-		"cut in an item":            {body: `{"items":[{"a":"b`, want: "cut"},
-		"cut before the end":        {body: `{"items":[],"nextCursor":"abc"`, want: "cut"},
+		"too deep": {body: `{"items":[` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) +
+			`],"nextCursor":"abc"}`, want: "schema"},
+		"empty":              {body: ``, want: "schema"},
+		"white space":        {body: " \n", want: "schema"},
+		"cut in an item":     {body: `{"items":[{"a":"b`, want: "cut"},
+		"cut before the end": {body: `{"items":[],"nextCursor":"abc"`, want: "cut"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +138,7 @@ func TestNextCursor(t *testing.T) {
 	}
 }
 
-// TestEvents covers what is read from items, and that their bytes go through.
+// TestEvents has what is read from items, whose bytes stay as they are.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -142,57 +146,97 @@ func TestEvents(t *testing.T) {
 		item              string
 		want              event
 	}{
-		"newest schema": {item: `{"eventId":"e","id":"x","userId":"u","timestamp":17,"payload":{"type":"t","@type":"x"},"context":null}`, want: event{"e", "u", "t", "u", 17, ""}},
-		"older schema":  {item: `{"id":"x","userId":"u","timestamp":17,"payload":{"@type":"t"}}`, want: event{"x", "u", "t", "u", 17, ""}},
-		"oldest schema": {item: `{"userId":"u","timestamp":-17,"payload":{}}`, want: event{absent, "u", absent, "u", -17, ""}},
-		"untouched": {item: `{ "b":1e400, "a":9007199254740993.0, "d":"\ud800", "d":1, "timestamp":9223372036854775807 ,"e":{"f":[{"timestamp":1}]} }`,
+		"newest schema": {item: `{"eventId":"e","id":"x","userId":"u","timestamp":17,"payload":{"type":"t","@type":"x"},` +
+			`"context":null}`, want: event{"e", "u", "t", "u", 17, ""}},
+		"older schema": {item: `{"id":"x","userId":"u","timestamp":17,"payload":{"@type":"t"}}`,
+			want: event{"x", "u", "t", "u", 17, ""}},
+		"oldest schema": {item: `{"userId":"u","timestamp":-17,"payload":{}}`,
+			want: event{absent, "u", absent, "u", -17, ""}},
+		"untouched": {item: `{ "b":1e400, "a":9007199254740993.0, "d":"\ud800", "d":1, "timestamp":9223372036854775807 ,` +
+			`"e":{"f":[{"timestamp":1}]} }`,
 			want: event{absent, absent, absent, absent, 9223372036854775807, ""}},
-		"empty ids":                {item: `{"eventId":"","id":"","timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"empty id, then another":   {item: `{"eventId":"","id":"x","timestamp":1}`, want: event{"x", absent, absent, absent, 1, ""}},
-		"null id":                  {item: `{"eventId":null,"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"number as id":             {item: `{"eventId":12345678901234567890,"timestamp":1}`, want: event{"12345678901234567890", absent, absent, absent, 1, ""}},
-		"boolean as id":            {item: `{"eventId":true,"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"id with half a char":      {item: `{"eventId":"a\ud800","timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"escapes":                  {item: `{"event\u0049d":"\u0041","user\u0049d":"\n\ud83d\ude00","timestamp":1}`, want: event{"A", "\n\U0001F600", absent, absent, 1, ""}},
-		"empty key":                {item: `{"userId":"","timestamp":1}`, want: event{absent, "", absent, absent, 1, ""}},
-		"null key":                 {item: `{"userId":null,"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"object as key":            {item: `{"userId":{},"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"number as key":            {item: `{"userId":1.50,"timestamp":1}`, want: event{absent, "1.50", absent, "1.50", 1, ""}},
-		"boolean as key":           {item: `{"userId":false,"timestamp":1}`, want: event{absent, "false", absent, "false", 1, ""}},
-		"last of two counts":       {item: `{"userId":"a","userId":"b","timestamp":1,"timestamp":2}`, want: event{absent, "b", absent, "b", 2, ""}},
-		"last of two is null":      {item: `{"userId":"a","userId":null,"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"last of two payloads":     {item: `{"payload":{"type":"t"},"payload":{},"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"payload of another kind":  {item: `{"payload":["type"],"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"other case":               {item: `{"USERID":"a","Timestamp":1}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"time absent":              {item: `{"userId":"u"}`, want: event{absent, "u", absent, "u", 0, bridge.DefectTime}},
-		"time null":                {item: `{"timestamp":null}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"time in a string":         {item: `{"timestamp":"17"}`, want: event{absent, absent, absent, absent, 17, ""}},
-		"time with a fraction":     {item: `{"timestamp":17.9}`, want: event{absent, absent, absent, absent, 17, ""}},
-		"time a text":              {item: `{"timestamp":"2026-11-22T10:57:00Z"}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"time with an exponent":    {item: `{"timestamp":1e3}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"time too large":           {item: `{"timestamp":9223372036854775808}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"a string as item":         {item: `"x"`, want: event{absent, absent, absent, absent, 0, bridge.DefectNotObject}},
-		"null as item":             {item: `null`, want: event{absent, absent, absent, absent, 0, bridge.DefectNotObject}},
-		"an array as item":         {item: `[{"timestamp":1}]`, want: event{absent, absent, absent, absent, 0, bridge.DefectNotObject}},
-		"session":                  {resource: "sessions", item: `{"id":"s","userId":"u","closeTime":3,"timestamp":1}`, want: event{absent, "u", absent, "u", 3, ""}},
-		"user":                     {resource: "users", item: `{"id":"s","userId":"u","lastModifiedTime":3}`, want: event{absent, "u", absent, "u", 3, ""}},
-		"session still open":       {resource: "sessions", item: `{"userId":"u","timestamp":1}`, want: event{absent, "u", absent, "u", bridge.NoTime, ""}},
-		"session still open, null": {resource: "sessions", item: `{"closeTime":null}`, want: event{absent, absent, absent, absent, bridge.NoTime, ""}},
-		"session closed in words":  {resource: "sessions", item: `{"closeTime":"2026-11-01T00:00:00Z"}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"session closed then open": {resource: "sessions", item: `{"closeTime":3,"closeTime":null}`, want: event{absent, absent, absent, absent, bridge.NoTime, ""}},
-		"user never changed":       {resource: "users", item: `{"userId":"u"}`, want: event{absent, "u", absent, "u", bridge.NoTime, ""}},
-		"user changed at noon":     {resource: "users", item: `{"lastModifiedTime":"noon"}`, want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"no key":                   {pointer: "none", item: `{"userId":"u","timestamp":1}`, want: event{absent, absent, absent, "u", 1, ""}},
-		"nested key":               {pointer: "/payload/a~1b/m~0n", item: `{"userId":"u","timestamp":1,"payload":{"type":"t","a/b":{"m~n":"k"}}}`, want: event{absent, "k", "t", "u", 1, ""}},
-		"key in an array":          {pointer: "/tags/1", item: `{"timestamp":1,"tags":["a",{"b":1},"c"]}`, want: event{absent, absent, absent, absent, 1, ""}},
-		"key in an array, text":    {pointer: "/tags/2", item: `{"timestamp":1,"tags":["a",{"b":1},"c"]}`, want: event{absent, "c", absent, absent, 1, ""}},
-		"key equal to the id":      {pointer: "/eventId", item: `{"timestamp":1,"eventId":"e"}`, want: event{"e", "e", absent, absent, 1, ""}},
-		"key is the payload":       {pointer: "/payload", item: `{"timestamp":1,"payload":{"type":"t"}}`, want: event{absent, absent, "t", absent, 1, ""}},
+		"empty ids": {item: `{"eventId":"","id":"","timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"empty id, then another": {item: `{"eventId":"","id":"x","timestamp":1}`,
+			want: event{"x", absent, absent, absent, 1, ""}},
+		"null id": {item: `{"eventId":null,"timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"number as id": {item: `{"eventId":12345678901234567890,"timestamp":1}`,
+			want: event{"12345678901234567890", absent, absent, absent, 1, ""}},
+		"boolean as id": {item: `{"eventId":true,"timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"id with half a char": {item: `{"eventId":"a\ud800","timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"escapes": {item: `{"event\u0049d":"\u0041","user\u0049d":"\n\ud83d\ude00","timestamp":1}`,
+			want: event{"A", "\n\U0001F600", absent, absent, 1, ""}},
+		"empty key": {item: `{"userId":"","timestamp":1}`, want: event{absent, "", absent, absent, 1, ""}},
+		"null key": {item: `{"userId":null,"timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"object as key": {item: `{"userId":{},"timestamp":1}`, want: event{absent, absent, absent, absent, 1, ""}},
+		"number as key": {item: `{"userId":1.50,"timestamp":1}`,
+			want: event{absent, "1.50", absent, "1.50", 1, ""}},
+		"boolean as key": {item: `{"userId":false,"timestamp":1}`,
+			want: event{absent, "false", absent, "false", 1, ""}},
+		"last of two counts": {item: `{"userId":"a","userId":"b","timestamp":1,"timestamp":2}`,
+			want: event{absent, "b", absent, "b", 2, ""}},
+		"last of two is null": {item: `{"userId":"a","userId":null,"timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"last of two payloads": {item: `{"payload":{"type":"t"},"payload":{},"timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"payload of another kind": {item: `{"payload":["type"],"timestamp":1}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"other case": {item: `{"USERID":"a","Timestamp":1}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"time absent": {item: `{"userId":"u"}`, want: event{absent, "u", absent, "u", 0, bridge.DefectTime}},
+		"time null": {item: `{"timestamp":null}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"time in a string":     {item: `{"timestamp":"17"}`, want: event{absent, absent, absent, absent, 17, ""}},
+		"time with a fraction": {item: `{"timestamp":17.9}`, want: event{absent, absent, absent, absent, 17, ""}},
+		"time a text": {item: `{"timestamp":"2026-11-22T10:57:00Z"}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"time with an exponent": {item: `{"timestamp":1e3}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"time too large": {item: `{"timestamp":9223372036854775808}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"a string as item": {item: `"x"`, want: event{absent, absent, absent, absent, 0, bridge.DefectNotObject}},
+		"null as item":     {item: `null`, want: event{absent, absent, absent, absent, 0, bridge.DefectNotObject}},
+		"an array as item": {item: `[{"timestamp":1}]`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectNotObject}},
+		"session": {resource: "sessions", item: `{"id":"s","userId":"u","closeTime":3,"timestamp":1}`,
+			want: event{absent, "u", absent, "u", 3, ""}},
+		"user": {resource: "users", item: `{"id":"s","userId":"u","lastModifiedTime":3}`,
+			want: event{absent, "u", absent, "u", 3, ""}},
+		"session still open": {resource: "sessions", item: `{"userId":"u","timestamp":1}`,
+			want: event{absent, "u", absent, "u", bridge.NoTime, ""}},
+		"session still open, null": {resource: "sessions", item: `{"closeTime":null}`,
+			want: event{absent, absent, absent, absent, bridge.NoTime, ""}},
+		"session closed in words": {resource: "sessions", item: `{"closeTime":"2026-11-01T00:00:00Z"}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"session closed then open": {resource: "sessions", item: `{"closeTime":3,"closeTime":null}`,
+			want: event{absent, absent, absent, absent, bridge.NoTime, ""}},
+		"user never changed": {resource: "users", item: `{"userId":"u"}`,
+			want: event{absent, "u", absent, "u", bridge.NoTime, ""}},
+		"user changed at noon": {resource: "users", item: `{"lastModifiedTime":"noon"}`,
+			want: event{absent, absent, absent, absent, 0, bridge.DefectTime}},
+		"no key": {pointer: "none", item: `{"userId":"u","timestamp":1}`,
+			want: event{absent, absent, absent, "u", 1, ""}},
+		"nested key": {pointer: "/payload/a~1b/m~0n",
+			item: `{"userId":"u","timestamp":1,"payload":{"type":"t","a/b":{"m~n":"k"}}}`,
+			want: event{absent, "k", "t", "u", 1, ""}},
+		"key in an array": {pointer: "/tags/1", item: `{"timestamp":1,"tags":["a",{"b":1},"c"]}`,
+			want: event{absent, absent, absent, absent, 1, ""}},
+		"key in an array, text": {pointer: "/tags/2", item: `{"timestamp":1,"tags":["a",{"b":1},"c"]}`,
+			want: event{absent, "c", absent, absent, 1, ""}},
+		"key equal to the id": {pointer: "/eventId", item: `{"timestamp":1,"eventId":"e"}`,
+			want: event{"e", "e", absent, absent, 1, ""}},
+		"key is the payload": {pointer: "/payload", item: `{"timestamp":1,"payload":{"type":"t"}}`,
+			want: event{absent, absent, "t", absent, 1, ""}},
 	} {
 		for _, layout := range []string{`{"items":[%s,%s],"nextCursor":"c"}`, `{"nextCursor":"c","items":[%s , %s ]}`} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				body := fmt.Sprintf(layout, `{"timestamp":0,"userId":"before","eventId":"before","payload":{"type":"before"}}`, tc.item)
+				body := fmt.Sprintf(layout, `{"timestamp":0,"userId":"before","eventId":"before","payload":{"type":"before"}}`,
+					tc.item)
 				resource := tc.resource
 				if resource == "" {
 					resource = "events"
@@ -222,11 +266,15 @@ func TestSourceIdentity(t *testing.T) {
 	t.Parallel()
 	acme := bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"}
 	for metadata, want := range map[string]bridge.SourceIdentity{
-		`{"organization":{"name":"A","slug":"acme"},"workspace":{"slug":"main"},"application":{"name":"web","slug":""}}`:          acme,
-		`{"organizationName":"A","organizationSlug":"acme","workspaceSlug":"main","applicationSlug":"web","applicationName":"W"}`: acme,
-		`{"organization":"acme","workspace":"main","application":"web"}`:                                                          acme,
+		`{"organization":{"name":"A","slug":"acme"},"workspace":{"slug":"main"},"application":{"name":"web",` +
+			`"slug":""}}`: acme,
+		`{"organizationName":"A","organizationSlug":"acme","workspaceSlug":"main","applicationSlug":"web",` +
+			`"applicationName":"W"}`: acme,
+		`{"organization":"acme","workspace":"main",` +
+			`"application":"web"}`: acme,
 		`{}`: {}, `null`: {}, `["organization"]`: {}, `{"organization":null}`: {},
-		`{"organization":5,"workspace":true,"application":["web"]}`: {}, `{"organization":{"slug":7,"name":{"a":1}},"workspaceName":1e3}`: {}, `"acme"`: {}, `17`: {},
+		`{"organization":5,"workspace":true,"application":["web"]}`:      {},
+		`{"organization":{"slug":7,"name":{"a":1}},"workspaceName":1e3}`: {}, `"acme"`: {}, `17`: {},
 		`{"organization":5,"organizationName":"acme"}`: {Organization: "acme"},
 	} {
 		c := serve(t, answer(`{"items":[],"metadata":`+metadata+`,"nextCursor":""}`), nil)
@@ -239,8 +287,7 @@ func TestSourceIdentity(t *testing.T) {
 	}
 }
 
-// TestForeignMetadata: the metadata of an API that has another meaning for it
-// tells nothing, whatever it is.
+// Metadata with another meaning gives no identity, whatever it is.
 func TestForeignMetadata(t *testing.T) {
 	t.Parallel()
 	const whose = `{"organization":{"slug":"acme"},"workspace":"main","application":"web"}`
@@ -249,14 +296,18 @@ func TestForeignMetadata(t *testing.T) {
 		field, body string
 		want        bridge.SourceIdentity
 	}{
-		"none":                  {"none", `{"metadata":` + whose + `,"items":[],"nextCursor":""}`, bridge.SourceIdentity{}},
-		"none, twice":           {"none", `{"metadata":` + whose + `,"items":[],"metadata":7,"nextCursor":""}`, bridge.SourceIdentity{}},
-		"none, cursor in it":    {"none", `{"items":[],"nextCursor":"","metadata":[[1]]}`, bridge.SourceIdentity{}},
-		"elsewhere":             {"context", `{"metadata":{"organization":"x"},"context":` + whose + `,"items":[],"nextCursor":""}`, acme},
-		"absent":                {"context", `{"metadata":{"organization":"x"},"items":[],"nextCursor":""}`, bridge.SourceIdentity{}},
+		"none": {"none", `{"metadata":` + whose + `,"items":[],"nextCursor":""}`, bridge.SourceIdentity{}},
+		"none, twice": {"none", `{"metadata":` + whose + `,"items":[],"metadata":7,"nextCursor":""}`,
+			bridge.SourceIdentity{}},
+		"none, cursor in it": {"none", `{"items":[],"nextCursor":"","metadata":[[1]]}`, bridge.SourceIdentity{}},
+		"elsewhere": {"context", `{"metadata":{"organization":"x"},"context":` + whose +
+			`,"items":[],"nextCursor":""}`, acme},
+		"absent": {"context", `{"metadata":{"organization":"x"},"items":[],"nextCursor":""}`,
+			bridge.SourceIdentity{}},
 		"a member of this name": {"a/b", `{"a/b":` + whose + `,"items":[],"nextCursor":""}`, acme},
 	} {
-		p, err := fetchAll(t, serve(t, answer(tc.body), map[string]string{"EXPORT_METADATA_FIELD": tc.field}), bridge.Position{})
+		p, err := fetchAll(t, serve(t, answer(tc.body), map[string]string{"EXPORT_METADATA_FIELD": tc.field}),
+			bridge.Position{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if diff := cmp.Diff(tc.want, p.Source); diff != "" {
@@ -267,20 +318,22 @@ func TestForeignMetadata(t *testing.T) {
 
 func TestRenamedFields(t *testing.T) {
 	t.Parallel()
-	c := serve(t, answer(`{"items":null,"nextCursor":1,"data":[{"timestamp":1}],"next":"n"}`), map[string]string{"EXPORT_ITEMS_FIELD": "data", "EXPORT_CURSOR_FIELD": "next"})
+	c := serve(t, answer(`{"items":null,"nextCursor":1,"data":[{"timestamp":1}],"next":"n"}`),
+		map[string]string{"EXPORT_ITEMS_FIELD": "data", "EXPORT_CURSOR_FIELD": "next"})
 	p, err := fetchAll(t, c, bridge.Position{})
 	if err != nil || p.Next != "n" || p.Items != 1 {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }
 
-// TestPagesInFlight decodes and releases on another goroutine than Fetch, as
-// the engine does, and looks for memory that was given back too early.
+// TestPagesInFlight decodes and releases pages on another goroutine than Fetch, as the
+// engine does. No memory may be reused too early.
 func TestPagesInFlight(t *testing.T) {
 	t.Parallel()
 	const pages = 60
 	body := func(n int) []byte {
-		item := fmt.Sprintf(`{"eventId":"e%d","userId":"\u0041%d","timestamp":%d,"pad":%q}`, n, n, n, strings.Repeat("x", n*100))
+		item := fmt.Sprintf(`{"eventId":"e%d","userId":"\u0041%d","timestamp":%d,"pad":%q}`, n, n, n,
+			strings.Repeat("x", n*100))
 		items := strings.TrimSuffix(strings.Repeat(item+",", 20), ",")
 		if n%3 == 0 {
 			return fmt.Appendf(nil, `{"nextCursor":"c%d","items":[%s]}`, n+1, items)
@@ -333,110 +386,4 @@ func TestPagesInFlight(t *testing.T) {
 	}
 	close(queue)
 	group.Wait()
-}
-
-func TestIngestedAt(t *testing.T) {
-	t.Parallel()
-	c := serve(t, answer(emptyPage), nil)
-	for item, want := range map[string]int64{
-		`{"systemTimestamp":17}`: 17, `{"systemTimestamp":"18"}`: 18, `{"systemTimestamp":"soon"}`: 0, `{"systemTimestamp":null}`: 0, `{}`: 0, `[17]`: 0, `x`: 0, ``: 0, `{"systemTimestamp":17`: 0,
-	} {
-		if got := c.IngestedAt([]byte(item)); got != want {
-			t.Errorf("%s: ingested at %d, want %d", item, got, want)
-		}
-	}
-	mapped := map[string]string{"EXPORT_ITEM_INGESTED": "/meta/seen,/created", "EXPORT_ITEM_TIME_FORMAT": "rfc3339"}
-	c = serve(t, answer(emptyPage), mapped)
-	for item, want := range map[string]int64{
-		`{"meta":{"seen":"1970-01-01T00:00:01+00:00"},"created":"1970-01-01T00:00:02Z"}`: 1000,
-		`{"meta":{"seen":null},"created":"1970-01-01T00:00:02Z"}`:                        2000,
-		`{"meta":{"seen":1000},"created":"1970-01-01T00:00:02Z"}`:                        0, // the first with a value counts
-		`{"systemTimestamp":17}`: 0,
-	} {
-		if got := c.IngestedAt([]byte(item)); got != want {
-			t.Errorf("%s: ingested at %d, want %d", item, got, want)
-		}
-	}
-	for _, setting := range []string{"EXPORT_ITEM_INGESTED", "EXPORT_ITEM_TIME_FORMAT"} {
-		c = serve(t, answer(emptyPage), map[string]string{setting: "none"})
-		if got := c.IngestedAt([]byte(`{"systemTimestamp":17}`)); got != 0 {
-			t.Errorf("%s=none: ingested at %d, want 0", setting, got)
-		}
-	}
-}
-
-// TestMappedEvents reads items of other APIs.
-func TestMappedEvents(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		vars map[string]string
-		item string
-		want event
-	}{
-		"nested ISO time": {
-			map[string]string{"EXPORT_ITEM_ID": "/uuid", "EXPORT_ITEM_TIME": "/meta/published", "EXPORT_ITEM_TIME_FORMAT": "rfc3339", "EXPORT_ITEM_TYPE": "/eventType", "EXPORT_ITEM_SUBJECT": "/actor/id"},
-			`{"uuid":"a","meta":{"published":"1970-01-01T00:00:01.5Z"},"eventType":"user.session.start","actor":{"id":"b"},"userId":"u"}`,
-			event{"a", "u", "user.session.start", "b", 1500, ""},
-		},
-		"seconds with a fraction": {
-			map[string]string{"EXPORT_ITEM_TIME": "/ts", "EXPORT_ITEM_TIME_FORMAT": "s"},
-			`{"ts":"1512085950.000216"}`, event{absent, absent, absent, absent, 1512085950000, ""},
-		},
-		"the first time with a value counts": {
-			map[string]string{"EXPORT_ITEM_TIME": "/a,/b,/c"}, `{"a":null,"c":3,"b":"2"}`, event{absent, absent, absent, absent, 2, ""},
-		},
-		"though it cannot be read": {
-			map[string]string{"EXPORT_ITEM_TIME": "/a,/b"}, `{"a":"soon","b":2}`, event{absent, absent, absent, absent, 0, bridge.DefectTime},
-		},
-		"no time among them": {
-			map[string]string{"EXPORT_ITEM_TIME": "/a,/b"}, `{"timestamp":1}`, event{absent, absent, absent, absent, 0, bridge.DefectTime},
-		},
-		"no time yet of a session": {
-			map[string]string{"EXPORT_RESOURCE": "sessions", "EXPORT_ITEM_TIME": "/a,/b"}, `{"a":null}`, event{absent, absent, absent, absent, bridge.NoTime, ""},
-		},
-		"a time or none, absent": {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"timestamp":1}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
-		"a time or none, null":   {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":null}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
-		"a time or none, there":  {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":7}`, event{absent, absent, absent, absent, 7, ""}},
-		"a time or none, broken": {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":"soon"}`, event{absent, absent, absent, absent, 0, bridge.DefectTime}},
-		"without times":          {map[string]string{"EXPORT_ITEM_TIME": "none"}, `{"timestamp":"x"}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
-		"without times, format":  {map[string]string{"EXPORT_ITEM_TIME_FORMAT": "none"}, `{"timestamp":"x"}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
-		"escaped names":          {map[string]string{"EXPORT_ITEM_ID": "/x,/a~1b/m~0n", "EXPORT_ITEM_SUBJECT": "/~01", "KAFKA_KEY": "none"}, `{"a/b":{"m~n":"e"},"~1":"s","/":"no","timestamp":1}`, event{"e", absent, absent, "s", 1, ""}},
-		"without the rest":       {map[string]string{"EXPORT_ITEM_ID": "none", "EXPORT_ITEM_TYPE": "none", "EXPORT_ITEM_SUBJECT": "none"}, `{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}}`, event{absent, "u", absent, absent, 1, ""}},
-		"an id that is a number": {map[string]string{"EXPORT_ITEM_ID": "/n"}, `{"n":9007199254740993,"timestamp":1}`, event{"9007199254740993", absent, absent, absent, 1, ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := serve(t, answer(`{"items":[`+tc.item+`],"nextCursor":"c"}`), tc.vars)
-			p := mustFetch(t, c, bridge.Position{})
-			if diff := cmp.Diff(tc.want, eventOf(&p.Events[0])); diff != "" {
-				t.Errorf("event (-want +got):\n%s", diff)
-			}
-			one, err := c.DecodeItem([]byte(tc.item))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, eventOf(&one.Events[0])); diff != "" {
-				t.Errorf("item by itself (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// event is what an item is read as; absent is a value that it lacks.
-type event struct {
-	ID, Key, Type, Subject string
-	Time                   int64
-	Defect                 bridge.Defect
-}
-
-const absent = "<nil>"
-
-func eventOf(e *bridge.Event) event {
-	text := func(b []byte) string {
-		if b == nil {
-			return absent
-		}
-		return string(b)
-	}
-	return event{text(e.ID), text(e.Key), text(e.Type), text(e.Subject), e.Time, e.Defect}
 }

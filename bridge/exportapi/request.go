@@ -37,34 +37,33 @@ type requests struct {
 	auth     *credentials
 	template *http.Request
 	static   []params.Param // of EXPORT_PARAMS
-	params   url.Values     // the same, for a query, without bounds
-	bounded  bool           // some have a bound in them
+	params   url.Values     // the same as a query, with placeholders
+	bounded  bool           // some have a placeholder
 	headers  []param        // of EXPORT_HEADERS
-	// afterFirst is the query of a page with a cursor, before and after the cursor.
+	// afterFirst is the query of requests with a cursor: the parts before and after the
+	// cursor.
 	afterFirst [2]string
 	cursors    nextlink.Cursors
-	leaks      *share.Value[string, secrets.Finder] // of what no cursor may have
-	sound      string                               // the last cursor that has none of it
+	leaks      *share.Value[string, secrets.Finder] // finds credentials
+	sound      string                               // the last cursor without credentials
 }
 
 // newRequests returns the requests of a valid configuration.
 func newRequests(cfg *Config, urls endpoints, auth *credentials) requests {
-	r := requests{cfg: cfg, urls: urls, auth: auth, params: url.Values{}}
+	r := requests{cfg: cfg, urls: urls, auth: auth}
 	if u, err := url.Parse(cfg.URL); err == nil {
 		r.base = u.EscapedPath()
 	}
 	r.static, _ = cfg.static() // validated
-	for _, p := range r.static {
-		r.params.Add(p.Name, p.Value)
-		r.bounded = r.bounded || p.Template != ""
-	}
-	r.headers, _ = parseHeaders(cfg.Headers.Reveal())
+	r.params = params.Query(r.static)
+	r.bounded = slices.ContainsFunc(r.static, func(p params.Param) bool { return p.Template != "" })
+	r.headers, _ = cfg.headers() // validated
 	r.prepare()
 	return r
 }
 
-// secrets returns the values of static parameters and headers, and the password of a
-// proxy, that must not be shown.
+// secrets returns the values that no error may show: of static parameters and headers, of
+// the token request, and the password of the proxy.
 func (r *requests) secrets() (values []bridge.Secret) {
 	var texts []string
 	for _, p := range r.static {
@@ -91,37 +90,37 @@ func (r *requests) secrets() (values []bridge.Secret) {
 
 // credentials returns the values that authenticate, each with the name of its setting.
 func (r *requests) credentials() (all []secrets.Secret) {
+	add := func(name string, values ...string) {
+		for _, value := range values {
+			all = append(all, secrets.Secret{Name: name, Value: value})
+		}
+	}
 	for _, secret := range r.auth.secrets() {
-		all = append(all, secrets.Secret{Name: "EXPORT_API_KEY or its token", Value: secret.Reveal()})
+		add("EXPORT_API_KEY or its token", secret.Reveal())
 	}
 	for _, h := range r.headers {
-		if !secretHeader.MatchString(h.name) {
-			continue
-		}
-		for _, part := range secretParts(h.value) {
-			all = append(all, secrets.Secret{Name: "the header " + h.name + " of EXPORT_HEADERS", Value: part})
+		if secretHeader.MatchString(h.name) {
+			add("the header "+h.name+" of EXPORT_HEADERS", secretParts(h.value)...)
 		}
 	}
 	for _, p := range r.static {
 		if isCredential(p.Name) {
-			all = append(all, secrets.Secret{Name: "the parameter " + p.Name + " of EXPORT_PARAMS", Value: p.Value})
+			add("the parameter "+p.Name+" of EXPORT_PARAMS", p.Value)
 		}
 	}
 	granted, _ := r.cfg.oauth2Params() // validated
 	for name, values := range granted {
-		for _, value := range values {
-			if isCredential(name) || strings.HasSuffix(name, "assertion") {
-				all = append(all, secrets.Secret{Name: "the parameter " + name + " of EXPORT_OAUTH2_PARAMS", Value: value})
-			}
+		if isCredential(name) || strings.HasSuffix(name, "assertion") {
+			add("the parameter "+name+" of EXPORT_OAUTH2_PARAMS", values...)
 		}
 	}
 	return all
 }
 
-// leaked is the fault of a page whose cursor has a credential, which would be stored
-// with it, or nil.
+// leaked returns the fault of a page whose cursor contains a credential, or nil. The
+// credential would be stored with the cursor.
 func (r *requests) leaked(cursor string) *bridge.Fault {
-	if len(cursor) > bridge.MaxCursor { // is stored nowhere
+	if len(cursor) > bridge.MaxCursor { // it is never stored
 		return nil
 	}
 	name := r.leak(cursor)
@@ -130,7 +129,7 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 	}
 	hint := "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD; " +
 		"an API that writes credentials into its cursors is not supported, " +
-		"because whatever stores cursors would hold them in clear"
+		"because cursors are stored in clear text"
 	if r.cfg.leads() && r.cfg.Scheme == authKey {
 		hint = "if a parameter of the next URL has the key, set EXPORT_KEY_QUERY to its name, " +
 			"which keeps it out of cursors; else " + hint
@@ -139,15 +138,15 @@ func (r *requests) leaked(cursor string) *bridge.Fault {
 		Err: fmt.Errorf("the next cursor contains %s: it is not followed or stored", name)}
 }
 
-// LeakInCursor names the credential of the settings that a cursor contains, "" for none.
+// LeakInCursor returns the name of the credential that a cursor contains, "" for none.
 func (c *Config) LeakInCursor(cursor string) string {
 	r := requests{cfg: c, auth: &credentials{cfg: c, secret: c.APIKey}}
-	r.static, _ = c.static() // validated
-	r.headers, _ = parseHeaders(c.Headers.Reveal())
+	r.static, _ = c.static()   // validated
+	r.headers, _ = c.headers() // validated
 	return secrets.NewFinder(r.credentials()).In(cursor)
 }
 
-// leak returns the name of the credential that a cursor has, "" without one.
+// leak returns the name of the credential that a cursor contains, "" for none.
 func (r *requests) leak(cursor string) (name string) {
 	if cursor != r.sound {
 		if name = r.leaks.V.In(cursor); name == "" {
@@ -160,23 +159,23 @@ func (r *requests) leak(cursor string) (name string) {
 // secretHeader matches the names of headers that authenticate.
 var secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
 
-// secretParts returns the value of a static header, and the parts of it that the
-// API may repeat alone, such as a token without its scheme. Shorter ones occur in
-// ordinary text.
+// secretParts returns the value of a static header, and the parts that the API may repeat
+// alone, such as a token without its scheme. It omits short parts, which occur in ordinary
+// text.
 func secretParts(value string) []string {
 	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t;,=\"", r) })
 	return slices.DeleteFunc(append([]string{value}, parts...), func(part string) bool { return len(part) < shortCursor })
 }
 
-// page builds the request for one page of at most size items. Its error is that
-// of a position that the API cannot be asked for.
+// page builds the request for one page of at most size items. It returns an error if no
+// request can ask for the position.
 func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*http.Request, error) {
 	target, err := r.urls.of(at), r.cfg.Refuse(at)
 	var body []byte
 	switch leak := r.leak(at.Cursor); {
 	case err != nil:
 	case leak != "":
-		return nil, fmt.Errorf("%w contains %s: it is not requested, which would write it into the logs of servers",
+		return nil, fmt.Errorf("%w contains %s: it is not requested, because servers log URLs",
 			errStoredLeak, leak)
 	case at.Cursor != "" && r.cfg.leads():
 		target, err = r.target(at, size)
@@ -212,8 +211,7 @@ func (r *requests) url(base *url.URL, query url.Values) *url.URL {
 	return &u
 }
 
-// query is the query of a page of at most size items, without the key, escaped
-// so that the API receives the cursor byte for byte.
+// query returns the query of a page of at most size items, without the key.
 func (r *requests) query(at bridge.Position, size int) url.Values {
 	query := url.Values{}
 	if at.Cursor != "" {
@@ -225,7 +223,7 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 		query.Set(b.name, b.value)
 	}
 	// Whether a cursor carries these is not documented.
-	if r.cfg.PageSizeParam != noParam {
+	if r.cfg.PageSizeParam != none {
 		query.Set(r.cfg.PageSizeParam, strconv.Itoa(size))
 	}
 	if r.cfg.namesEvents() {
@@ -241,7 +239,7 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 	return query
 }
 
-// body is the JSON object with the parameters of a page of at most size items.
+// body returns the JSON object with the parameters of a page of at most size items.
 func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	body := make(map[string]any)
 	if at.Cursor != "" {
@@ -256,7 +254,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 			params.Set(body, b.name, json.Number(b.value))
 		}
 	}
-	if r.cfg.PageSizeParam != noParam {
+	if r.cfg.PageSizeParam != none {
 		params.Set(body, r.cfg.PageSizeParam, size)
 	}
 	if r.cfg.namesEvents() {
@@ -276,11 +274,11 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	return params.Marshal(body)
 }
 
-// prepare builds the parts common to requests with the same credentials. They
-// share the template's header, which is never modified.
+// prepare builds what requests with the same credentials have in common. They share the
+// header of the template, which is never modified.
 func (r *requests) prepare() {
 	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.urls.first}
-	if r.cfg.keyParam() != "" { // else it is in headers, and in no URL
+	if r.cfg.keyParam() != "" { // a key in a header is in no URL
 		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()},
 			{Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
 	}

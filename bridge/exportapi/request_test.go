@@ -34,19 +34,29 @@ func TestRequest(t *testing.T) {
 			query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
 		"a cursor alone": {at: bridge.Position{Cursor: testCursor, Start: 1000, End: 2000}, path: "/events",
 			query: url.Values{"pageSize": {"1000"}, "cursor": {testCursor}}},
-		"a window sends its bounds with the cursor": {at: bridge.Position{Cursor: "c", Start: 1000, End: 2000, Window: true}, path: "/events",
+		"a window sends its bounds with the cursor": {at: bridge.Position{Cursor: "c", Start: 1000, End: 2000, Window: true},
+			path:  "/events",
 			query: url.Values{"pageSize": {"1000"}, "cursor": {"c"}, "start": {"1000"}, "end": {"2000"}}},
-		"a window's first page": {at: window, path: "/events", query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
-		"event types repeat": {vars: map[string]string{"EXPORT_EVENTS": "orderPlaced, a b&c"}, at: bridge.Position{Cursor: "c"}, path: "/events",
+		"a window's first page": {at: window, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
+		"event types repeat": {vars: map[string]string{"EXPORT_EVENTS": "orderPlaced, a b&c"},
+			at: bridge.Position{Cursor: "c"}, path: "/events",
 			query: url.Values{"pageSize": {"1000"}, "cursor": {"c"}, "events": {"orderPlaced", "a b&c"}}},
-		"sessions": {vars: map[string]string{"EXPORT_RESOURCE": "sessions", "EXPORT_EVENTS": "orderPlaced", "EXPORT_PAGE_SIZE": "7"}, path: "/session", query: url.Values{"pageSize": {"7"}}},
-		"users":    {vars: map[string]string{"EXPORT_RESOURCE": "users"}, path: "/user", query: url.Values{"pageSize": {"1000"}}},
-		"renamed": {vars: map[string]string{"EXPORT_PATH": "v2/log", "EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE_PARAM": "limit"}, at: bridge.Position{Cursor: "c"},
+		"sessions": {vars: map[string]string{"EXPORT_RESOURCE": "sessions", "EXPORT_EVENTS": "orderPlaced",
+			"EXPORT_PAGE_SIZE": "7"}, path: "/session", query: url.Values{"pageSize": {"7"}}},
+		"users": {vars: map[string]string{"EXPORT_RESOURCE": "users"}, path: "/user",
+			query: url.Values{"pageSize": {"1000"}}},
+		"renamed": {vars: map[string]string{"EXPORT_PATH": "v2/log", "EXPORT_CURSOR_PARAM": "after",
+			"EXPORT_PAGE_SIZE_PARAM": "limit"}, at: bridge.Position{Cursor: "c"},
 			path: "/v2/log", query: url.Values{"limit": {"1000"}, "after": {"c"}}},
-		"key with a prefix": {vars: map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "Bearer"}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}}, head: map[string]string{"Authorization": "Bearer " + testKey, "X-Api-Key": ""}},
-		"plain key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key", "EXPORT_KEY_HEADER": "Authorization"}, path: "/events",
-			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}}, head: map[string]string{"X-Api-Key": "", "Authorization": ""}},
+		"key with a prefix": {vars: map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "Bearer"},
+			path:  "/events",
+			query: url.Values{"pageSize": {"1000"}},
+			head:  map[string]string{"Authorization": "Bearer " + testKey, "X-Api-Key": ""}},
+		"plain key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key",
+			"EXPORT_KEY_HEADER": "Authorization"}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}},
+			head:  map[string]string{"X-Api-Key": "", "Authorization": ""}},
 		"key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key"}, path: "/events",
 			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}}, head: map[string]string{"X-Api-Key": ""}},
 	} {
@@ -65,7 +75,8 @@ func TestRequest(t *testing.T) {
 			if got.Method != http.MethodGet || got.URL.Path != tc.path {
 				t.Errorf("got %s %s, want GET %s", got.Method, got.URL.Path, tc.path)
 			}
-			head := map[string]string{"X-Api-Key": testKey, "Accept-Encoding": "zstd, gzip", "Accept": "application/json", "Cookie": ""}
+			head := map[string]string{"X-Api-Key": testKey, "Accept-Encoding": "zstd, gzip", "Accept": "application/json",
+				"Cookie": ""}
 			maps.Copy(head, tc.head)
 			for name, want := range head {
 				if got.Header.Get(name) != want {
@@ -76,11 +87,11 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCursorByteForByte sends what a page named back through a real server,
-// and compares bytes on both ways.
+// TestCursorByteForByte sends the cursor of a page to a real server, and compares the bytes
+// on both ways.
 func TestCursorByteForByte(t *testing.T) {
 	t.Parallel()
-	var cursor string // written before, read after the request
+	var cursor string // written before a request, read after it
 	var got string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.URL.Query().Get("cursor")
@@ -103,7 +114,8 @@ func TestCursorByteForByte(t *testing.T) {
 		}
 	}
 	for _, value := range []string{
-		testCursor, "a+b/c=d%2Be", "=", "%", "&cursor=x", "#", "?a=b", " ", "  lead and trail  ", "\t\n", "ü", "\U0001F600", "\u2028", `"\`,
+		testCursor, "a+b/c=d%2Be", "=", "%", "&cursor=x", "#", "?a=b", " ", "  lead and trail  ", "\t\n", "ü", "\U0001F600",
+		"\u2028", `"\`,
 		`\u0041`, "null", "a;b", "\u0000", "%00", strings.Repeat("x", 15<<10), "\u00e9", "e\u0301", "<>&'", "\ufeff",
 	} {
 		check(t, value)
@@ -201,8 +213,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestThrottledKey: a 429 is for all clients with the key, which send nothing until the
-// requested delay is over.
+// A 429 is for all clients with the key. They send nothing until the requested delay is
+// over.
 func TestThrottledKey(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -244,7 +256,8 @@ func TestProxy(t *testing.T) {
 		answer(emptyPage)(w, r)
 	}))
 	withUser := strings.Replace(proxy.URL, "http://", "http://user:sk-test@", 1)
-	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://export.invalid/base", "EXPORT_INSECURE_HTTP": "true", "EXPORT_PROXY": withUser}))
+	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://export.invalid/base",
+		"EXPORT_INSECURE_HTTP": "true", "EXPORT_PROXY": withUser}))
 	mustFetch(t, c, bridge.Position{})
 	got := seen.all()[0]
 	if got.URL.Host != "export.invalid" || got.URL.Path != "/base/events" || got.Header.Get("Proxy-Authorization") == "" {
@@ -285,7 +298,7 @@ func TestHealthIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		code          int
 		cursor, kind  string
-		scheme, wants string // the trouble; "" is none
+		scheme, wants string // wants is the error; "" for none
 	}{
 		{code: 200}, {code: 429}, {code: 410, cursor: cursor},
 		{code: 401, wants: "refuses the key"}, {code: 403, wants: "refuses the key"},

@@ -1,8 +1,8 @@
 package exportapi
 
-// resource is the preset of a resource of the export API: its path and the
-// members of an item. It has no ids where an item may be listed again after a
-// change: then its bytes are its identity, and a change is a new event.
+// resource is the preset of a resource of the export API: its path, and the pointers into
+// its items. It has no ids if an item may be listed again after a change. Such an item is
+// identified by its bytes, so that each change is a new event.
 type resource struct {
 	path string
 	pointers

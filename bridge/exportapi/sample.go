@@ -12,10 +12,10 @@ import (
 	"exportbridge/bridge"
 )
 
-// SampleSize is how many items tell enough of how an export is read.
+// SampleSize is the number of items that shows how an export is read.
 const SampleSize = 100
 
-// Sample is how the items of one page are read.
+// Sample describes how the items of one page are read.
 type Sample struct {
 	// Items are all items of the page: more than Asked if the API ignores the page size.
 	Items []SampledItem
@@ -23,27 +23,26 @@ type Sample struct {
 	Asked int
 	// Next is the cursor of the next page, as in bridge.Page.
 	Next string
-	// Beyond is the cursor that the page names although Config.MoreField says that nothing
-	// follows.
+	// Beyond is the cursor of a page whose MoreField says that nothing follows.
 	Beyond string
 	// EndsFull is set if the page is full and names no next one.
 	EndsFull bool
 	// Unread is as in bridge.Page.
 	Unread bridge.Unread
-	// Elsewhere is where a page without items has a list of objects; none is "".
+	// Elsewhere is the pointer to a list of objects on a page without items, "" for none.
 	Elsewhere string
 }
 
-// SampledItem is how one item is read. Its texts are copies, empty where the
-// item has none.
+// SampledItem describes how one item is read. Its texts are copies, empty if the item has
+// none.
 type SampledItem struct {
 	ID, Type, Subject, Key string
 	// Time is as in bridge.Event, and Ingested as IngestedAt returns it.
 	Time, Ingested int64
 
 	Defect bridge.Defect
-	// Why says what is wrong with the item, or looks wrong if it has no
-	// Defect, and Remedy which setting to set. Both are empty if nothing is.
+	// Why says what is wrong with the item, or seems wrong if it has no Defect. Remedy says
+	// which setting to change. Both are empty if nothing is wrong.
 	Why, Remedy string
 	// Raw is the item itself, with Config.KeepItems.
 	Raw []byte
@@ -51,9 +50,9 @@ type SampledItem struct {
 	digest [sha256.Size]byte // of its bytes
 }
 
-// Sample requests one page of at most size items, or of Config.PageSize if that
-// is less, and decodes all that the API lists. It returns the errors of Fetch and
-// Decode, and changes nothing.
+// Sample requests one page of at most size items, or of Config.PageSize if that is less,
+// and decodes all items that the API lists. It returns the errors of Fetch and Decode, and
+// changes nothing.
 func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sample, error) {
 	c := i.Client
 	s := Sample{Asked: min(size, c.cfg.PageSize)}
@@ -84,13 +83,13 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 		if c.cfg.KeepItems {
 			item.Raw = bytes.Clone(e.Raw)
 		}
-		item.Why, item.Remedy = c.cfg.diagnose(e)
+		item.Why, item.Remedy = c.decoders.V.mapping.diagnose(e)
 		s.Items = append(s.Items, item)
 	}
 	return s, nil
 }
 
-// beyond returns the cursor of a page that says that nothing follows.
+// beyond returns the cursor of a page that says that nothing follows, "" for none.
 func (r *pageReader) beyond(p *bridge.Page, d *pageDecoder, asked *url.URL, h http.Header) string {
 	if !d.ended || d.cursor.take() != nil {
 		return ""
@@ -102,7 +101,7 @@ func (r *pageReader) beyond(p *bridge.Page, d *pageDecoder, asked *url.URL, h ht
 	return next
 }
 
-// Has reports whether the page has an item, with the same bytes.
+// Has reports whether the page has an item with the same id and bytes.
 func (s *Sample) Has(item *SampledItem) bool {
 	return slices.ContainsFunc(s.Items, item.is)
 }
@@ -114,8 +113,9 @@ func (s *Sample) Begins(other *Sample) bool {
 
 func (i *SampledItem) is(other SampledItem) bool { return i.digest == other.digest && i.ID == other.ID }
 
-// Border returns how many items of the page are, with the same bytes, among the last of
-// the page before; ids is false if one of them has no id, so that it is published twice.
+// Border returns how many items of the page are also among the last of the page before,
+// with the same bytes. ids is false if one of them has no id: the engine publishes such an
+// item twice.
 func (s *Sample) Border(before *Sample) (items int, ids bool) {
 	ids = true
 	last := Sample{Items: before.Items[max(0, len(before.Items)-borderItems):]}
@@ -128,13 +128,12 @@ func (s *Sample) Border(before *Sample) (items int, ids bool) {
 	return items, ids
 }
 
-// borderItems is how many of the last items of a page the engine keeps.
+// borderItems is the number of last items of a page that the engine compares.
 const borderItems = 16
 
-// Repeats reports whether the page has the items of the one before again, and
-// maybe more if more were asked for: the API ignores the cursor. One item may
-// be both the last of a page and the first of the next one, and items without
-// ids may be equal by chance.
+// Repeats reports whether the page begins with all items of the page before, because the
+// API ignores the cursor. It is false if chance explains the same items: one item can be
+// the last of a page and the first of the next, and items without ids can be equal.
 func (s *Sample) Repeats(before *Sample) bool {
 	n := len(before.Items)
 	if n == 0 || n > len(s.Items) || n == 1 && (len(s.Items) > 1 || s.Next == "" || s.Next == before.Next) {

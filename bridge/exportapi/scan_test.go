@@ -7,11 +7,11 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// TestDepth goes to the limit and beyond it, in values that are skipped and in
-// those that are read.
+// TestDepth nests values up to the limit and beyond it, in values that are skipped and that
+// are read.
 func TestDepth(t *testing.T) {
 	t.Parallel()
-	const limit = 10_000 // that of jsontext
+	const limit = 10_000 // the limit of jsontext
 	decoder := func(key string) *pageDecoder {
 		return testDecoder("events", key)
 	}
@@ -22,18 +22,18 @@ func TestDepth(t *testing.T) {
 	} {
 		d := decoder(key)
 		for _, opener := range openers {
-			// Each reads the same from both ends.
+			// The closers are the openers in reverse.
 			closers := strings.NewReplacer(`"b":`, "", `"a":`, "", `"":`, "", "{", "}", "[", "]").Replace(opener)
 			for levels := limit - 8; levels < limit+3; levels += len(closers) {
 				n := levels / len(closers)
-				depth := 3 + n*len(closers) // with page, items and item
+				depth := 3 + n*len(closers) // the page, items and item count too
 				body := `{"items":[{"timestamp":1,"a":` + strings.Repeat(opener, n) + "1" + strings.Repeat(closers, n) + `}]}`
 				if err := d.decode([]byte(body), nil); (err != nil) != (depth > limit) {
 					t.Errorf("%.10s: %s to depth %d: %v", key, opener, depth, err)
 				}
 			}
 		}
-		// Nothing of it stays, and what has ended does not count.
+		// Depth does not accumulate: a value that has ended does not count.
 		many := `{"items":[` + strings.Repeat(`{"payload":{"a":[{}]},"a":{"a":[[],{"a":{}}]}},`, maxItems-1) + `1]}`
 		if err := d.decode([]byte(many), nil); err != nil || len(d.events) != maxItems {
 			t.Errorf("%.10s: %d events, %v", key, len(d.events), err)
@@ -41,8 +41,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestRefusal covers what is said of a body that is no page, and that nothing
-// of its content is.
+// TestRefusal has the errors of bodies that are no page. They show none of the content.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	d := testDecoder("events", "")
@@ -70,8 +69,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestSimulatedPagesAllocateNothing does, for every schema and resource, what
-// TestDecodeAllocatesNothing does for one.
+// TestSimulatedPagesAllocateNothing is TestDecodeAllocatesNothing for each schema and
+// resource.
 func TestSimulatedPagesAllocateNothing(t *testing.T) {
 	for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema07, exportsim.Schema05} {
 		for resource, preset := range presets {

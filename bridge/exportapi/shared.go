@@ -10,16 +10,16 @@ import (
 	"exportbridge/bridge/exportapi/internal/transport"
 )
 
-// Shared is what the clients of a process share. The zero value is ready for use; it may
+// Shared holds what the clients of a process share. The zero value is ready for use; it may
 // be used concurrently.
 //
-// Clients share by their API key, or if they have none by their URL, static headers and
-// parameters, and client certificate: a rate limit, and the delay that the API requests
-// with a 429. Streams of the same key together have the highest of their RateLimits, and
-// each has its own. Clients with Beside set together have half of it.
+// Clients with the same API key share a rate limit, and the delay that the API requests
+// with a 429. Clients without a key share by their URL, static headers and parameters, and
+// client certificate. The streams of a key together have the highest of their RateLimits,
+// and each has its own. Clients with Beside set together have half of it.
 //
-// Clients share connections by their timeout, TLS and proxy settings, and decoders by their
-// mapping. Both go when the last client that has them is closed.
+// Clients with the same timeout, TLS and proxy settings share connections. Clients with the
+// same mapping share decoders. Both are freed when the last of their clients is closed.
 type Shared struct {
 	limits      ratelimit.Limits
 	connections transport.Pool
@@ -27,17 +27,17 @@ type Shared struct {
 	finders     share.Values[string, secrets.Finder]
 }
 
-// limitKey is what clients share their rate limit by.
-func (c *Config) limitKey() string {
+// limitKey returns the key by which clients share their rate limit.
+func limitKey(c *Config) string {
 	if c.APIKey != "" {
 		return "key " + strings.Join([]string{c.User, c.OAuth2ClientID, c.APIKey.Reveal()}, " ")
 	}
-	// What else tells tenants apart.
+	// These tell tenants apart as well.
 	return strings.Join([]string{"url", c.URL, c.Headers.Reveal(), c.Params.Reveal(), c.TLSCert}, "\x00")
 }
 
-// connections are the settings of the connections for pages.
-func (c *Config) connections() transport.Settings {
+// connections returns the settings of the connections for pages.
+func connections(c *Config) transport.Settings {
 	s := transport.Settings{Timeout: c.Timeout, Roots: c.CA, Proxy: c.Proxy.Reveal(), LinkLocal: c.LinkLocal}
 	if c.TLSCert != "" {
 		api, _ := url.Parse(c.URL) // validated
@@ -49,10 +49,10 @@ func (c *Config) connections() transport.Settings {
 	return s
 }
 
-// tokenConnections are the settings of the connections for token requests: those of pages,
-// or, where another host issues the tokens, some that offer it no client certificate.
-func (c *Config) tokenConnections() transport.Settings {
-	s := c.connections()
+// tokenConnections returns the settings of the connections for token requests: those for
+// pages, without the client certificate if another host issues the tokens.
+func tokenConnections(c *Config) transport.Settings {
+	s := connections(c)
 	api, _ := url.Parse(c.URL)               // validated
 	issuer, _ := url.Parse(c.OAuth2TokenURL) // validated
 	if !strings.EqualFold(api.Hostname(), issuer.Hostname()) {

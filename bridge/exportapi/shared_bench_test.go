@@ -8,9 +8,9 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// BenchmarkClientMemory is the live memory of a client of one process with many, each with
-// the settings of the others: as New returns it, and after a page over TLS, with the
-// server's half of the connections.
+// BenchmarkClientMemory measures the live memory of one of many clients with the same
+// settings: after New, and after a page over TLS. The latter includes the server's half of
+// the connections.
 func BenchmarkClientMemory(b *testing.B) {
 	const clients = 200
 	server, ca := listenTLS(b, answer(`{"items":[{"timestamp":1}],"nextCursor":"a"}`), nil)

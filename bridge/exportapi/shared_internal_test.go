@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSharedBySettings: clients share what their settings say nothing else about.
+// Clients share everything except what their settings make different.
 func TestSharedBySettings(t *testing.T) {
 	t.Parallel()
 	base := DefaultConfig()
@@ -14,7 +14,7 @@ func TestSharedBySettings(t *testing.T) {
 	decoders := shared.decodersOf(base.mapping())
 	for name, tc := range map[string]struct {
 		change                        func(*Config)
-		connections, decoders, limits bool // are others
+		connections, decoders, limits bool // differ
 	}{
 		"path":             {change: func(c *Config) { c.Path = "/other" }},
 		"event types":      {change: func(c *Config) { c.Events = []string{"a"} }},
@@ -39,7 +39,8 @@ func TestSharedBySettings(t *testing.T) {
 		cfg := base
 		tc.change(&cfg)
 		others := [3]bool{
-			cfg.connections() != base.connections(), shared.decodersOf(cfg.mapping()) != decoders, cfg.limitKey() != base.limitKey(),
+			connections(&cfg) != connections(&base), shared.decodersOf(cfg.mapping()) != decoders,
+			limitKey(&cfg) != limitKey(&base),
 		}
 		if want := [3]bool{tc.connections, tc.decoders, tc.limits}; others != want {
 			t.Errorf("another %s: other connections, decoders, limits: %v, want %v", name, others, want)
@@ -47,35 +48,35 @@ func TestSharedBySettings(t *testing.T) {
 	}
 }
 
-// TestTenantsWithoutKey: without a key, what else tells tenants apart makes the limit.
+// Clients without a key share a limit only if nothing else tells their tenants apart.
 func TestTenantsWithoutKey(t *testing.T) {
 	t.Parallel()
 	keys := make(map[string]string)
 	for name, tenant := range map[string]Config{
-		"a URL": {URL: "https://x"}, "another": {URL: "https://y"}, "a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}},
+		"a URL": {URL: "https://x"}, "another": {URL: "https://y"},
+		"a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}},
 		"headers":       {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: a"}},
 		"other headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: b"}},
 		"parameters":    {URL: "https://x", RequestMapping: RequestMapping{Params: "a=b"}},
 	} {
-		if same, ok := keys[tenant.limitKey()]; ok {
+		if same, ok := keys[limitKey(&tenant)]; ok {
 			t.Errorf("%s and %s have the same limit", same, name)
 		}
-		keys[tenant.limitKey()] = name
+		keys[limitKey(&tenant)] = name
 	}
 }
 
-// TestTokensWithoutCertificate: only the API is offered the client certificate, and no
-// connection with it serves another host.
+// Only the API gets the client certificate, and no connection with it serves another host.
 func TestTokensWithoutCertificate(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()
 	cfg.URL, cfg.TLSCert, cfg.OAuth2TokenURL = "https://api.example", "cert", "https://API.example/token"
-	if cfg.tokenConnections() != cfg.connections() {
+	if tokenConnections(&cfg) != connections(&cfg) {
 		t.Error("the API's own tokens have other connections")
 	}
 	plain := cfg
 	plain.TLSCert = ""
-	if cfg.OAuth2TokenURL = "https://login.example/token"; cfg.tokenConnections() != plain.connections() {
-		t.Errorf("another host: %+v", cfg.tokenConnections())
+	if cfg.OAuth2TokenURL = "https://login.example/token"; tokenConnections(&cfg) != connections(&plain) {
+		t.Errorf("another host: %+v", tokenConnections(&cfg))
 	}
 }

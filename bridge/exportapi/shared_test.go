@@ -12,11 +12,11 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// connections counts those of a server.
+// connections counts the connections of a server.
 type connections struct {
-	mu             sync.Mutex // guards all below
+	mu             sync.Mutex // guards the rest
 	opened, closed int
-	changed        chan struct{} // closed, and made anew, by each change
+	changed        chan struct{} // each change closes and replaces it
 }
 
 func (c *connections) note(_ net.Conn, state http.ConnState) {
@@ -32,7 +32,8 @@ func (c *connections) note(_ net.Conn, state http.ConnState) {
 	c.changed = make(chan struct{})
 }
 
-// want demands so many connections opened, and waits for so many closed.
+// want fails the test unless that many connections were opened. It waits until that many
+// are closed.
 func (c *connections) want(t *testing.T, opened, closed int) {
 	t.Helper()
 	for {
@@ -49,8 +50,8 @@ func (c *connections) want(t *testing.T, opened, closed int) {
 	}
 }
 
-// TestSharedConnections: clients of a process with the same TLS settings share connections,
-// which the last of them closes. Another setting has its own.
+// Clients of a process with the same TLS settings share connections. The last of them
+// closes the connections. A client with another setting has its own.
 func TestSharedConnections(t *testing.T) {
 	t.Parallel()
 	seen := connections{changed: make(chan struct{})}
@@ -68,7 +69,8 @@ func TestSharedConnections(t *testing.T) {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	var shared exportapi.Shared
 	client := func(ca, path, key string) *exportapi.Client {
-		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_PATH": path, "EXPORT_API_KEY": key})
+		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca, "EXPORT_PATH": path,
+			"EXPORT_API_KEY": key})
 		cfg.Shared = &shared
 		c, err := exportapi.New(cfg)
 		if err != nil {
@@ -99,7 +101,7 @@ func TestSharedConnections(t *testing.T) {
 	var held sync.WaitGroup
 	held.Go(func() { fetch(clients[0], "held") })
 	<-arrived
-	fetch(clients[1], "") // beside it
+	fetch(clients[1], "") // at the same time
 	seen.want(t, 3, 1)
 	clients[1].Close()
 	fetch(clients[2], "")

@@ -12,8 +12,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestPageThatFailsForLong: after ten minutes at one cursor the error is another
-// one, and says what leads past it.
+// After ten minutes at one cursor the error changes, and its hint says how to skip the
+// page.
 func TestPageThatFailsForLong(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -37,9 +37,10 @@ func TestPageThatFailsForLong(t *testing.T) {
 			}
 			defer c.Close()
 			c.http.RegisterProtocol("test", roundTrip(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<p>")), Request: r}, nil
+				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}},
+					Body: io.NopCloser(strings.NewReader("<p>")), Request: r}, nil
 			}))
-			c.endpoint.Scheme, c.endpoint.Host = "test", "api.example" // shared by all that build requests
+			c.faults.urls.first.Scheme, c.faults.urls.first.Host = "test", "api.example" // all requests use this URL
 			fetch := func() *bridge.Fault {
 				_, err := c.Fetch(t.Context(), bridge.Position{Cursor: tc.cursor})
 				f, ok := errors.AsType[*bridge.Fault](err)

@@ -4,32 +4,31 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
 )
 
-// unlisted judges a decoded page that has no array of items, nil for an empty
-// page: many APIs leave out what is empty, or write null. Next is known.
+// unlisted judges a decoded page whose cursor is known: a page without an array of items
+// may be empty, since many APIs omit an empty list or write null.
 //
-// An empty page ends or skips results, so something must show that the page is
-// the API's own: null for the items, a next cursor or the member of one, a
-// member that says whether more follow, nothing at all after pages with items, or
-// EXPORT_EMPTY_BODY_ENDS. And nothing must show that the items are elsewhere, or that this is an
-// error with status 200.
+// An empty page ends or skips results. So something must show that the page is the API's
+// own: null for the items, a next cursor or its member, a member that says whether more
+// follow, nothing at all after pages with items, or EXPORT_EMPTY_BODY_ENDS. And nothing may
+// show that the items are elsewhere, or that the page is an error with status 200.
 func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	var object map[string]any
 	if empty := p.Items == 0 && p.Next == ""; d.foreign && (!d.listed || empty) {
-		if len(p.Body) > maxSearched { // decoded, it takes many times its bytes
-			return schemaFault(d.items.fault("it has no items, and more than %d bytes that are none", maxSearched))
+		if len(p.Body) > maxSearched { // see maxSearched
+			return schemaFault(d.items.fault("it has no items, but more than %d bytes of other members", maxSearched))
 		}
 		object = objectIn(p.Body)
 	}
-	if d.listed { // an end, unless it is an error beside an empty list
+	if d.listed { // an error may have an empty list
 		if said, failed := problem.InPage(object); failed {
 			return r.faults.inPage(p.At, said)
 		}
@@ -55,7 +54,7 @@ func (r *pageReader) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
 	return fault
 }
 
-// objectIn returns a body that was decoded before, nil for one that is an array.
+// objectIn decodes a valid body. It returns nil for an array.
 func objectIn(body []byte) map[string]any {
 	var page any
 	_ = json.Unmarshal(body, &page)
@@ -63,61 +62,30 @@ func objectIn(body []byte) map[string]any {
 	return object
 }
 
-// elsewhere returns where a page without items has a list of objects, or the
-// member of the items in another case; "" if it has none.
+// elsewhere returns the pointer to a list of objects on a page without items, or to the
+// member of the items in another case; "" for none.
 func (r *pageReader) elsewhere(object map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if strings.EqualFold(name, r.cfg.ItemsField) {
 			return "/" + name
 		}
-		if at := listIn(object[name], 1); name != r.cfg.metadata() && at != none {
-			return "/" + name + at
+	}
+	for _, list := range nextlink.Find(object, nil).Lists {
+		if !strings.HasPrefix(list+"/", "/"+r.cfg.metadata()+"/") {
+			return list
 		}
 	}
 	return ""
 }
 
-// maxListDepth bounds where a list is looked for.
-const maxListDepth = 4
-
-// listIn returns the pointer inside a value to a list of objects, or none.
-func listIn(v any, depth int) string {
-	switch v := v.(type) {
-	case []any:
-		if len(v) > 0 {
-			if _, ok := v[0].(map[string]any); ok {
-				return ""
-			}
-		}
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if depth == maxListDepth {
-				break
-			}
-			if at := listIn(v[name], depth+1); at != none {
-				return "/" + name + at
-			}
-		}
-	}
-	return none
-}
-
-// inPage is the fault of an error that the API answers with status 200.
-func (e *faults) inPage(at bridge.Position, said string) *bridge.Fault {
+// inPage returns the fault of an error that the API sends with status 200.
+func (f *faults) inPage(at bridge.Position, said string) *bridge.Fault {
 	text := "200 with an error in place of a page"
-	if said = e.clean(at, said); said != "" {
+	if said = f.clean(at, said); said != "" {
 		text = said + ": " + text
 	}
 	return &bridge.Fault{Code: codeDecode, Err: errors.New(text),
 		Hint: "if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
-}
-
-// emptyBody is the fault of a 200 without a body.
-func emptyBody() *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema,
-		Err: fmt.Errorf("%w: the body is empty", errNoPage),
-		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; " +
-			"otherwise check for a proxy that drops bodies"}
 }
 
 // isEmpty reports whether a body has nothing but white space.

@@ -6,9 +6,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestUnread: a first page without a next one may say by itself that more follow. A
-// null for the cursor is an end unless a member says so; a total tells nothing where
-// the request asks for a part.
+// A first page without a next one may say that more follow. A null cursor is the end unless
+// a member says otherwise. A total says nothing if the request selects a part.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -16,15 +15,18 @@ func TestUnread(t *testing.T) {
 		at   bridge.Position
 		want string
 	}{
-		"no cursor":             {`{"items":[` + one + `],"next_cursor":"c1"}`, bridge.Position{}, "/next_cursor"},
-		"null":                  {`{"items":[` + one + `],"nextCursor":null,"next_cursor":"c1"}`, bridge.Position{}, ""},
-		"null, more follow":     {`{"items":[` + one + `],"nextCursor":null,"has_next_page":true}`, bridge.Position{}, "/has_next_page"},
-		"null last, more":       {`{"items":[` + one + `],"has_next_page":true,"nextCursor":null}`, bridge.Position{}, "/has_next_page"},
+		"no cursor": {`{"items":[` + one + `],"next_cursor":"c1"}`, bridge.Position{}, "/next_cursor"},
+		"null":      {`{"items":[` + one + `],"nextCursor":null,"next_cursor":"c1"}`, bridge.Position{}, ""},
+		"null, more follow": {`{"items":[` + one + `],"nextCursor":null,"has_next_page":true}`, bridge.Position{},
+			"/has_next_page"},
+		"null last, more": {`{"items":[` + one + `],"has_next_page":true,"nextCursor":null}`, bridge.Position{},
+			"/has_next_page"},
 		"null, in total":        {`{"items":[` + one + `],"nextCursor":null,"total":2}`, bridge.Position{}, ""},
 		"in total":              {`{"items":[` + one + `],"total":2}`, bridge.Position{}, "/total"},
 		"in total, from a time": {`{"items":[` + one + `],"total":2}`, bridge.Position{Start: 1}, ""},
-		"pages, from a time":    {`{"items":[` + one + `],"page":1,"total_pages":2}`, bridge.Position{Start: 1}, "/total_pages"},
-		"a later page":          {`{"items":[` + one + `],"total":2}`, bridge.Position{Cursor: "c1"}, ""},
+		"pages, from a time": {`{"items":[` + one + `],"page":1,"total_pages":2}`, bridge.Position{Start: 1},
+			"/total_pages"},
+		"a later page": {`{"items":[` + one + `],"total":2}`, bridge.Position{Cursor: "c1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

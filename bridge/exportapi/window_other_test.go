@@ -8,9 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestWindowByAnotherTime: an API may put events into a range by another time
-// than their own, for example that of their arrival. A window drops only those
-// that it has asked for too much.
+// An API may select the events of a range by another time than their own, such as their
+// arrival. A window drops only events that it did not ask for.
 func TestWindowByAnotherTime(t *testing.T) {
 	t.Parallel()
 	const t0 = 1_700_000_000_000
@@ -31,8 +30,10 @@ func TestWindowByAnotherTime(t *testing.T) {
 		{"false", "ms", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, nil},
 		{"true", "ms", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, []int64{30_500}},
 		{"false", "s", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, []int64{20, 400, 30_500, 30_999}},
-		{"true", "s", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, []int64{20, 400, 30_500, 30_999, 31_000}},
-		{"false", "s", bridge.Position{Start: t0 + 500}, []int64{20, 400}}, // a stream, beside a backfill of what was before it
+		{"true", "s", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true},
+			[]int64{20, 400, 30_500, 30_999, 31_000}},
+		{"false", "s", bridge.Position{Start: t0 + 500},
+			[]int64{20, 400}}, // a stream, next to a backfill of the time before it
 		{"true", "ms", bridge.Position{Start: t0 + 500}, nil},
 		{"false", "s", bridge.Position{}, nil},
 	} {
@@ -53,12 +54,13 @@ func TestWindowByAnotherTime(t *testing.T) {
 	}
 }
 
-// TestUndatedInside: an item without a readable time at the end of a page that is
-// far from the end of its window is inside.
+// An item without a readable time is inside the window if it ends its page far from the
+// window's end.
 func TestUndatedInside(t *testing.T) {
 	t.Parallel()
 	const t0 = 1_700_000_000_000
-	page := fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":%d},{"eventId":"b","timestamp":"soon"}],"nextCursor":"c"}`, t0+1000)
+	page := fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":%d},{"eventId":"b","timestamp":"soon"}],"nextCursor":"c"}`,
+		t0+1000)
 	c := serve(t, answer(page), map[string]string{"EXPORT_END_INCLUSIVE": "true"})
 	for end, want := range map[int64]int{t0 + 3_600_000: 2, t0 + 30_000: 0} {
 		p, err := fetchAll(t, c, bridge.Position{Start: t0, End: end, Window: true})

@@ -17,15 +17,15 @@ import (
 	"exportbridge/bridge/windows"
 )
 
-// windowAPI is an API whose bounds are in some format, and perhaps inclusive.
+// windowAPI is an API whose bounds have a format, and may be inclusive.
 type windowAPI struct {
 	format    string
 	inclusive bool
-	coarse    bool // it compares whole seconds
+	coarse    bool // compare whole seconds
 	times     []int64
 
 	mu  sync.Mutex // guards cut
-	cut int        // requests until it breaks; below 0 never
+	cut int        // requests until the API fails; never below 0
 }
 
 func (a *windowAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func (a *windowAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(`{"items":[`+strings.Join(matching[begin:end], ",")+`],"nextCursor":`+next+`}`)(w, r)
 }
 
-// parse returns milliseconds.
+// parse returns a time in milliseconds.
 func (a *windowAPI) parse(text string) int64 {
 	if text == "" {
 		return 0
@@ -83,14 +83,14 @@ func (a *windowAPI) parse(text string) int64 {
 	return n
 }
 
-// TestNeighbouringWindows: windows side by side publish each event once, those
-// on the boundary too, whatever the format and inclusion of the bounds, and
-// after an interruption at any page.
+// Adjacent windows publish each event once, also at the boundary, for all formats and
+// inclusions of the bounds, and after an interruption at any page.
 func TestNeighbouringWindows(t *testing.T) {
 	t.Parallel()
 	const t0 = 1_700_000_000_000
 	var times []int64
-	for _, offset := range []int64{-1000, -1, 0, 0, 1, 400, 499, 500, 500, 500, 501, 999, 1000, 1000, 1499, 1500, 1500, 1501, 1999, 2000, 2000, 2001, 2999, 3000, 3500} {
+	for _, offset := range []int64{-1000, -1, 0, 0, 1, 400, 499, 500, 500, 500, 501, 999, 1000, 1000, 1499, 1500, 1500,
+		1501, 1999, 2000, 2000, 2001, 2999, 3000, 3500} {
 		times = append(times, t0+offset)
 	}
 	edges := []int64{t0, t0 + 500, t0 + 1000, t0 + 1500, t0 + 1501, t0 + 2000}
@@ -98,60 +98,61 @@ func TestNeighbouringWindows(t *testing.T) {
 		for _, inclusive := range []bool{false, true} {
 			for _, coarse := range []bool{false, true} {
 				if coarse && format != "s" {
-					continue // another API than its setting says
+					continue // the API differs from its setting
 				}
 				for cut := -1; cut < 8; cut++ {
-					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut), func(t *testing.T) {
-						t.Parallel()
-						api := &windowAPI{format: format, inclusive: inclusive, coarse: coarse, times: times, cut: cut}
-						server := listen(t, api)
-						cfg := config(t, map[string]string{
-							"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "2", "EXPORT_TIME_FORMAT": format, "EXPORT_END_INCLUSIVE": strconv.FormatBool(inclusive),
-							"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to",
+					t.Run(fmt.Sprintf("%s, inclusive %t, coarse %t, cut after %d", format, inclusive, coarse, cut),
+						func(t *testing.T) {
+							t.Parallel()
+							api := &windowAPI{format: format, inclusive: inclusive, coarse: coarse, times: times, cut: cut}
+							server := listen(t, api)
+							cfg := config(t, map[string]string{
+								"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "2", "EXPORT_TIME_FORMAT": format,
+								"EXPORT_END_INCLUSIVE": strconv.FormatBool(inclusive),
+								"EXPORT_START_PARAM":   "from", "EXPORT_END_PARAM": "to",
+							})
+							var got []string
+							for i, from := range edges[:len(edges)-1] {
+								to := newServers(t)
+								origin := bridge.Origin{Start: from, End: edges[i+1]}
+								plain := func(s bridge.Source) bridge.Source { return s }
+								if err := runForm(t, cfg, origin, to, plain); err != nil { // cut off: a new process resumes
+									if err := runForm(t, cfg, origin, to, plain); err != nil {
+										t.Fatal(err)
+									}
+								}
+								for _, r := range to.topic.Records() {
+									var item struct{ Timestamp int64 }
+									if err := json.Unmarshal(r.Value, &item); err != nil {
+										t.Fatal(err)
+									}
+									if item.Timestamp < from || item.Timestamp >= edges[i+1] {
+										t.Errorf("window %d to %d has %s", from-t0, edges[i+1]-t0, r.Value)
+									}
+									got = append(got, string(r.Value))
+								}
+								c := to.store.Checkpoint()
+								if c.Events != int64(len(to.topic.Records())) || !c.Drained {
+									t.Errorf("window %d: %d events counted of %d, drained %t", i, c.Events, len(to.topic.Records()), c.Drained)
+								}
+							}
+							var want []string
+							for i, at := range times {
+								if at >= edges[0] && at < edges[len(edges)-1] {
+									want = append(want, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, at))
+								}
+							}
+							if !slices.Equal(got, want) {
+								t.Errorf("got %v\nwant %v", got, want)
+							}
 						})
-						var got []string
-						for i, from := range edges[:len(edges)-1] {
-							to := newServers(t)
-							origin := bridge.Origin{Start: from, End: edges[i+1]}
-							plain := func(s bridge.Source) bridge.Source { return s }
-							if err := runForm(t, cfg, origin, to, plain); err != nil { // cut off: a new process resumes
-								if err := runForm(t, cfg, origin, to, plain); err != nil {
-									t.Fatal(err)
-								}
-							}
-							for _, r := range to.topic.Records() {
-								var item struct{ Timestamp int64 }
-								if err := json.Unmarshal(r.Value, &item); err != nil {
-									t.Fatal(err)
-								}
-								if item.Timestamp < from || item.Timestamp >= edges[i+1] {
-									t.Errorf("window %d to %d has %s", from-t0, edges[i+1]-t0, r.Value)
-								}
-								got = append(got, string(r.Value))
-							}
-							c := to.store.Checkpoint()
-							if c.Events != int64(len(to.topic.Records())) || !c.Drained {
-								t.Errorf("window %d: %d events counted of %d, drained %t", i, c.Events, len(to.topic.Records()), c.Drained)
-							}
-						}
-						var want []string
-						for i, at := range times {
-							if at >= edges[0] && at < edges[len(edges)-1] {
-								want = append(want, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, at))
-							}
-						}
-						if !slices.Equal(got, want) {
-							t.Errorf("got %v\nwant %v", got, want)
-						}
-					})
 				}
 			}
 		}
 	}
 }
 
-// TestUnboundedAPI: what the API has no parameter for is refused before a
-// request.
+// A bound for which the API has no parameter is refused before a request.
 func TestUnboundedAPI(t *testing.T) {
 	t.Parallel()
 	var seen recorder
@@ -159,12 +160,16 @@ func TestUnboundedAPI(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vars map[string]string
 		at   bridge.Position
-		want string // in the error, empty for none
+		want string // a part of the error, empty for none
 	}{
-		"end":                {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
-		"end, at a cursor":   {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Cursor: "c", Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
-		"start":              {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{Start: 1}, "EXPORT_START_PARAM=none"},
-		"earliest":           {map[string]string{"EXPORT_START_PARAM": "none", "EXPORT_END_PARAM": "none"}, bridge.Position{}, ""},
+		"end": {map[string]string{"EXPORT_END_PARAM": "none"},
+			bridge.Position{Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
+		"end, at a cursor": {map[string]string{"EXPORT_END_PARAM": "none"},
+			bridge.Position{Cursor: "c", Start: 1, End: 2, Window: true}, "EXPORT_END_PARAM=none"},
+		"start": {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{Start: 1},
+			"EXPORT_START_PARAM=none"},
+		"earliest": {map[string]string{"EXPORT_START_PARAM": "none", "EXPORT_END_PARAM": "none"},
+			bridge.Position{}, ""},
 		"start behind it":    {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{Cursor: "c", Start: 1}, ""},
 		"start, but no end":  {map[string]string{"EXPORT_END_PARAM": "none"}, bridge.Position{Start: 1}, ""},
 		"window to earliest": {map[string]string{"EXPORT_START_PARAM": "none"}, bridge.Position{End: 2, Window: true}, ""},
@@ -177,7 +182,8 @@ func TestUnboundedAPI(t *testing.T) {
 			if err != nil || asked != 1 {
 				t.Errorf("%s: %v, %d requests", name, err, asked)
 			}
-		} else if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), tc.want) || asked != 0 {
+		} else if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig ||
+			!strings.Contains(f.Error(), tc.want) || asked != 0 {
 			t.Errorf("%s: got %v %q %v, %d requests", name, f.Class, f.Reason, f, asked)
 		}
 		if _, err := (exportapi.Inspector{Client: c}).Check(t.Context(), false); err != nil {
@@ -213,8 +219,8 @@ func TestUnboundedAPI(t *testing.T) {
 	}
 }
 
-// TestRangeTooLong: where the API rejects the range of a query, the hint names the longest
-// range before the parameters.
+// If the API rejects the range of a query, the hint names the longest range before the
+// parameters.
 func TestRangeTooLong(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -232,7 +238,8 @@ func TestRangeTooLong(t *testing.T) {
 	cfg.PageSize, cfg.MaxBytes, cfg.Timeout = 100, 1<<20, time.Minute
 	_, err := windows.NewRange(c, cfg).Fetch(t.Context(), at)
 	f := wantFault(t, err)
-	if f.Class != bridge.Permanent || !strings.HasPrefix(f.Hint, "lower EXPORT_MAX_WINDOW") || !strings.Contains(f.Hint, "EXPORT_PARAMS") {
+	if f.Class != bridge.Permanent || !strings.HasPrefix(f.Hint, "lower EXPORT_MAX_WINDOW") ||
+		!strings.Contains(f.Hint, "EXPORT_PARAMS") {
 		t.Errorf("%v, hint %q; want one that names EXPORT_MAX_WINDOW first", f, f.Hint)
 	}
 	cfg.MaxWindow = 20 * time.Minute

@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// undatedAPI lists events by times of which it shows all but one.
+// undatedAPI lists events by their times. The item of one event does not show its time.
 func undatedAPI(times []int64, undated int, item string, inclusive, coarse bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a := windowAPI{format: "ms"}
@@ -35,8 +35,8 @@ func undatedAPI(times []int64, undated int, item string, inclusive, coarse bool)
 	}
 }
 
-// TestUndatedAtBoundary: an item without a readable time is published once by
-// two windows that touch, or the window that cannot tell stops and says so.
+// Two adjacent windows publish an item without a readable time once, or the window that
+// cannot decide stops with an error.
 func TestUndatedAtBoundary(t *testing.T) {
 	t.Parallel()
 	const t0 = 1_700_000_000_000
@@ -84,10 +84,11 @@ func TestUndatedAtBoundary(t *testing.T) {
 	}
 }
 
-// readWindows reads two windows that touch. A window that stops must say why.
+// readWindows reads two adjacent windows. A window that stops must return the reason.
 func readWindows(t *testing.T, c *exportapi.Client, from, between, to int64) (items []string, stopped bool) {
 	t.Helper()
-	for _, at := range []bridge.Position{{Start: from, End: between, Window: true}, {Start: between, End: to, Window: true}} {
+	for _, at := range []bridge.Position{{Start: from, End: between, Window: true},
+		{Start: between, End: to, Window: true}} {
 		p, err := fetchAll(t, c, at)
 		if err != nil {
 			f := wantFault(t, err)

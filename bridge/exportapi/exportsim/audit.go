@@ -3,17 +3,18 @@ package exportsim
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// An audit list is a form with Clocked: the events of the past, newest first. An event
-// is listed from its time on, or some time later. See Config.Lag.
+// An audit list is a form with Clocked. It lists the events of the past, newest first. An
+// event is listed at its time or later, see Config.Lag.
 
 // lateShare is the inverse of the share of events that are listed late.
 const lateShare = 4
 
-// visibleAt is when an event is listed, in milliseconds since the epoch.
+// visibleAt returns when an event is listed, in milliseconds since the epoch.
 func (w *world) visibleAt(i int) int64 {
 	at := w.eventTime(i)
 	if random := w.hash(saltLag, i); w.lag > 0 && random%lateShare == 0 {
@@ -22,13 +23,13 @@ func (w *world) visibleAt(i int) int64 {
 	return at
 }
 
-// happened is the number of events until now, listed or not.
+// happened returns the number of events until now, listed or not.
 func (w *world) happened() int {
 	events := resource{timeOf: w.eventTime, among: func(n int) int { return n }}
 	return events.from(w.clock().UnixMilli()+1, w.limit)
 }
 
-// revision counts how often the item of an event has changed.
+// revision returns how often the item of an event has changed.
 func (w *world) revision(i int) int64 {
 	if w.changes == 0 {
 		return 0
@@ -36,7 +37,8 @@ func (w *world) revision(i int) int64 {
 	return max(0, w.clock().UnixMilli()-w.eventTime(i)) / w.changes
 }
 
-// listed finds the page of an audit list. Its end is exact: no empty page follows it.
+// listed returns the extent of a page of an audit list. The last page with items ends the
+// list: no empty page follows it.
 func (p *pages) listed(q query, happened int) extent {
 	now := p.world.clock().UnixMilli()
 	var found []int
@@ -57,16 +59,15 @@ func (p *pages) listed(q query, happened int) extent {
 	return e.holds(found)
 }
 
-// holds returns the extent of items that are in the order of a list backwards.
+// holds returns e with the items found, which are newest first.
 func (e extent) holds(found []int) extent {
-	e.high, e.order = len(found), make([]int, len(found))
-	for n, i := range found {
-		e.order[len(found)-1-n] = i
-	}
+	slices.Reverse(found)
+	e.high, e.order = len(found), found
 	return e
 }
 
-// readNumber reads a cursor that counts the items before the page, or the pages from 1.
+// readNumber reads a cursor that is the number of items before the page, or of the page
+// from 1.
 func (q *query) readNumber(pages bool) error {
 	n, err := strconv.Atoi(q.cursor)
 	if q.skip = n; pages {
@@ -76,13 +77,6 @@ func (q *query) readNumber(pages bool) error {
 		return refusal{http.StatusBadRequest, "invalid-cursor", "The page or offset is not valid."}
 	}
 	return nil
-}
-
-// tellTime sets the Date of a response where the API's clock is not the machine's.
-func (h *Handler) tellTime(header http.Header) {
-	if h.config.Clock != nil {
-		header.Set("Date", h.pages.world.clock().UTC().Format(http.TimeFormat))
-	}
 }
 
 func (c *Config) clock() func() time.Time {

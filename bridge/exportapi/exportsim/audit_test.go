@@ -21,13 +21,13 @@ import (
 type auditClient struct {
 	path                     string // empty for /audit
 	size, from, to           string // parameters
-	filter                   string // the field that $filter compares, in place of from and to
+	filter                   string // the field in $filter, which replaces from and to
 	unit                     time.Duration
-	fromExcluded, toIncluded bool // an event at the bound: from excludes it, to includes it
+	fromExcluded, toIncluded bool // what happens to an event at the bound
 	offset                   bool
-	blind                    bool // no page says whether another one follows
-	numbered                 bool // pages, each of the full size
-	whole                    bool // the list goes by whole seconds
+	blind                    bool // no page says whether another page follows
+	numbered                 bool // pages have numbers, and each has the full size
+	whole                    bool // the bounds are whole seconds
 	items                    func(page []byte) []json.RawMessage
 	next                     func(target url.URL, r *httptest.ResponseRecorder) string
 }
@@ -78,12 +78,12 @@ var auditClients = map[string]auditClient{
 	},
 }
 
-// nextIn returns what finds the next URL in a page.
+// nextIn returns a function that finds the next URL in a page.
 func nextIn(names ...string) func(url.URL, *httptest.ResponseRecorder) string {
 	return func(_ url.URL, r *httptest.ResponseRecorder) string { return text(at(r.Body.Bytes(), names...)) }
 }
 
-// nextBy returns what asks for the cursor that a page has.
+// nextBy returns a function that makes the next request with the cursor in a page.
 func nextBy(param string, names ...string) func(url.URL, *httptest.ResponseRecorder) string {
 	return func(target url.URL, r *httptest.ResponseRecorder) string {
 		cursor := text(at(r.Body.Bytes(), names...))
@@ -97,7 +97,8 @@ func nextBy(param string, names ...string) func(url.URL, *httptest.ResponseRecor
 	}
 }
 
-// nextNumber returns what counts on behind a page with items: pages from 1, or items from 0.
+// nextNumber returns a function that counts up after a page with items: pages from 1, or
+// items from 0.
 func nextNumber(param string) func(url.URL, *httptest.ResponseRecorder) string {
 	return func(target url.URL, r *httptest.ResponseRecorder) string {
 		n := len(list(at(r.Body.Bytes(), "items")))
@@ -130,7 +131,7 @@ func (c *auditClient) bound(at time.Time) string {
 	return strconv.FormatInt(at.UnixNano()/int64(c.unit), 10)
 }
 
-// within reports whether an event belongs to a list from one bound to another.
+// within reports whether a list from one bound to another has an event.
 func (c *auditClient) within(at, from, to time.Time) bool {
 	if c.whole {
 		at = at.Truncate(time.Second)
@@ -163,7 +164,8 @@ func TestAuditLists(t *testing.T) {
 	}
 }
 
-// compare reads a list with bounds at or beside an event, and returns how many pages it had.
+// compare reads a list with bounds at or near an event, and returns the number of its
+// pages.
 func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time, random *rand.Rand) (pages int) {
 	t.Helper()
 	from := h.EventTime(random.IntN(h.Stock())).Add(time.Duration(random.IntN(3)-1) * time.Millisecond)
@@ -178,7 +180,7 @@ func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time
 			"$filter": {fmt.Sprintf("%s ge %s and %[1]s le %[3]s", c.filter, c.bound(from), c.bound(to))}}
 	}
 	first := url.URL{Path: cmp.Or(c.path, "/audit"), RawQuery: query.Encode()}
-	before, listed := h.Stock()+1<<20, 0 // what the pages so far ended with
+	before, listed := h.Stock()+1<<20, 0 // of the last item so far
 	for target := first.String(); target != ""; pages++ {
 		var want []int
 		for i := h.Stock() - 1; i >= 0 && !h.EventTime(i).Before(from); i-- {
@@ -215,8 +217,7 @@ func (c *auditClient) compare(t *testing.T, h *exportsim.Handler, now *time.Time
 	return pages
 }
 
-// An event is listed at its time or at most the lag later, and the Date says the time of
-// the list.
+// An event is listed at its time, or later by at most the lag. The Date is the time of the list.
 func TestAuditLag(t *testing.T) {
 	t.Parallel()
 	const lag, n = 3 * time.Second, 4000
@@ -252,7 +253,7 @@ func TestAuditLag(t *testing.T) {
 	}
 }
 
-// A Retry-After that is a date goes by the clock that the response tells.
+// A Retry-After that is a date counts from the Date of the response.
 func TestAuditRetryAfter(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, exportsim.Config{

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// authenticate returns the refusal of a request without the right credentials.
+// authenticate checks the credentials of a request. If they are wrong, it returns the
+// refusal and not ok.
 func (h *Handler) authenticate(r *http.Request) (answer, bool) {
 	f := &h.pages.form
 	if h.config.APIKey == "" || f.Auth == none {
@@ -50,10 +51,10 @@ func (h *Handler) authenticate(r *http.Request) (answer, bool) {
 	return answer{}, true
 }
 
-// serveToken is the token endpoint of OAuth 2.0 for the grant
-// client_credentials, with the client in the header or in the form.
+// serveToken is the token endpoint of OAuth 2.0 for the grant client_credentials. It takes
+// the client from the header or from the form.
 func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
-	client, secret, ok := r.BasicAuth() // both encoded, RFC 6749, 2.3.1
+	client, secret, ok := r.BasicAuth() // both are escaped (RFC 6749, 2.3.1)
 	client, _ = url.QueryUnescape(client)
 	secret, _ = url.QueryUnescape(secret)
 	if !ok {
@@ -84,7 +85,7 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 	h.stats.answered(answer{status: status}, len(body))
 }
 
-// token returns a token that any Handler with this key takes until it expires.
+// token returns a token that every Handler with the same key accepts until it expires.
 func (h *Handler) token(issued time.Time) string {
 	at := strconv.FormatInt(issued.UnixMilli(), 10)
 	sum := hmac.New(sha256.New, []byte("token "+h.config.APIKey))
@@ -99,8 +100,8 @@ func (h *Handler) validToken(token string, now time.Time) bool {
 	return err == nil && hmac.Equal([]byte(token), []byte(h.token(issued))) && now.Sub(issued) < h.config.TokenTTL
 }
 
-// tellLimit sets the headers that say what is left under the rate limit: the
-// seconds to the reset under names of the draft, the time of it under others.
+// tellLimit sets the headers that describe the rate limit. The headers of the draft have
+// the seconds until the reset, the others its time.
 func (h *Handler) tellLimit(header http.Header) {
 	prefix := h.pages.form.LimitHeaders
 	if prefix == "" || h.config.RateLimit == 0 {

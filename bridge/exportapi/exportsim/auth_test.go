@@ -36,7 +36,7 @@ func askToken(h http.Handler, client, secret string, form url.Values) *httptest.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		pass(2 * 365 * 24 * time.Hour) // the clock begins in 2000, before what the simulator can tell
+		pass(2 * 365 * 24 * time.Hour) // the test's clock begins in 2000, too early for the simulator
 		h := newHandler(t, exportsim.Config{Form: named(t, "auth0-logs"), Events: 10, APIKey: "se same%",
 			TokenTTL: time.Minute})
 		right := url.Values{"grant_type": {"client_credentials"}, "audience": {"https://acme.example/api/v2/"}}
@@ -119,8 +119,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Whoever waits for the reset when nothing is left is never refused, and
-// whoever does not is.
+// A client that waits for the reset when nothing is left is never refused. A client that
+// does not wait is.
 func TestLimitHeaders(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -204,7 +204,7 @@ func TestBodyOfPost(t *testing.T) {
 	if r := recordStatus(h, "/api/v2/events"); r.Code != 405 || r.Header().Get("Allow") != "POST" {
 		t.Errorf("GET: %d, Allow %q", r.Code, r.Header().Get("Allow"))
 	}
-	// A full page at the end says so.
+	// A full last page says that it is the last one.
 	for body, want := range map[string]string{`{"limit":299}`: "true", `{"limit":300}`: "false",
 		`{"limit":301}`: "false"} {
 		page := post("application/json", body).Body.Bytes()

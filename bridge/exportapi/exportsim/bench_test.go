@@ -11,15 +11,15 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// discard is a response that costs nothing.
+// discard is a response that takes no time.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// BenchmarkPage serves pages of 1,000 events that nobody asked for before,
-// without a network: what the simulator costs.
+// BenchmarkPage serves pages of 1,000 events, each for the first time and without a
+// network. It measures the simulator alone.
 func BenchmarkPage(b *testing.B) {
 	for _, encoding := range []string{"identity", "gzip", "zstd"} {
 		b.Run(encoding, func(b *testing.B) {
@@ -40,8 +40,8 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-// BenchmarkPageOverLoopback is the same for one client that does nothing but
-// read, over a real connection: an upper bound for anybody's fetching.
+// BenchmarkPageOverLoopback is BenchmarkPage for one client that only reads, over a real
+// connection. No client can fetch faster.
 func BenchmarkPageOverLoopback(b *testing.B) {
 	h := newHandler(b, exportsim.Config{Events: 1_000_000})
 	server := httptest.NewServer(h)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// compiler expands the grammar into templates, with a random choice wherever a
-// rule has alternatives. It panics on a mistake in the grammar.
+// compiler expands the grammar into templates. If a rule has alternatives, it chooses one
+// at random. It panics on a mistake in the grammar.
 type compiler struct {
 	grammar []map[string][]string // searched in this order
-	state   uint64                // of the random sequence
+	state   uint64                // of the random numbers
 	typ     string                // <type>
-	item    int                   // <item>: place in the innermost list
-	out     []byte                // the template in work
+	item    int                   // <item>: the index in the innermost list
+	out     []byte                // the template so far
 }
 
 func newCompiler(c Config) *compiler {
 	return &compiler{grammar: grammarOf(c.Schema), state: mix(c.Seed ^ mix(saltGrammar))}
 }
 
-// compileEvents makes templates of every event type of the schema: each type
-// at least once, the rest by weight.
+// compileEvents makes templates of the event types of the schema: each type at least once,
+// the rest by weight.
 func compileEvents(c Config) []template {
 	p := newCompiler(c)
 	types := typesOf(c.Schema)
@@ -57,23 +57,23 @@ func compileItems(c Config, rule string) []template {
 	return all
 }
 
-func (p *compiler) compile(rule string) template {
-	p.out = p.out[:0]
-	p.expand(rule)
-	return template{parts: split(string(p.out))}
+func (c *compiler) compile(rule string) template {
+	c.out = c.out[:0]
+	c.expand(rule)
+	return template{parts: split(string(c.out))}
 }
 
 // below returns a random number in [0, n).
-func (p *compiler) below(n int) int {
-	p.state += golden
-	return int(mix(p.state) >> 1 % uint64(n))
+func (c *compiler) below(n int) int {
+	c.state += golden
+	return int(mix(c.state) >> 1 % uint64(n))
 }
 
 // expand writes one alternative of a rule.
-func (p *compiler) expand(rule string) {
-	for _, layer := range p.grammar {
+func (c *compiler) expand(rule string) {
+	for _, layer := range c.grammar {
 		if alternatives, ok := layer[rule]; ok {
-			p.write(alternatives[p.below(len(alternatives))])
+			c.write(alternatives[c.below(len(alternatives))])
 			return
 		}
 	}
@@ -81,39 +81,40 @@ func (p *compiler) expand(rule string) {
 }
 
 // write copies text and replaces each <name> or <name:argument:...> in it.
-func (p *compiler) write(text string) {
+func (c *compiler) write(text string) {
 	for n, part := range split(text) {
 		if n%2 == 0 {
-			p.out = append(p.out, part...)
+			c.out = append(c.out, part...)
 		} else if part != "" {
-			p.fill(part)
+			c.fill(part)
 		}
 	}
 }
 
-func (p *compiler) fill(placeholder string) {
+func (c *compiler) fill(placeholder string) {
 	name, arguments, _ := strings.Cut(placeholder, ":")
 	switch name {
 	case "id", "session", "user", "tab", "order", "time", "opened", "system", "sequence", "big", "noise":
-		p.out = append(append(append(p.out, '<'), name...), '>')
+		c.out = append(append(append(c.out, '<'), name...), '>')
 	case "type":
-		p.out = append(p.out, p.typ...)
+		c.out = append(c.out, c.typ...)
 	case "payload":
-		p.expand(p.typ)
+		c.expand(c.typ)
 	case "item":
-		p.out = strconv.AppendInt(p.out, int64(p.item), 10)
+		c.out = strconv.AppendInt(c.out, int64(c.item), 10)
 	case "uuid":
-		p.out = appendID(p.out, 0, uint64(p.below(1<<48)), p.below(1<<40))
+		c.out = appendID(c.out, 0, uint64(c.below(1<<48)), c.below(1<<40))
 	case "int", "cents", "micro", "list":
-		p.number(name, arguments)
+		c.number(name, arguments)
 	default:
-		p.expand(name)
+		c.expand(name)
 	}
 }
 
-// number writes <int:a:b>, a random integer in [a, b], the same as hundredths
-// (<cents:a:b>) or millionths (<micro:a:b>), or <list:a:b:rule>: so many items.
-func (p *compiler) number(name, arguments string) {
+// number writes a random integer in [a, b] for <int:a:b>, that many hundredths for
+// <cents:a:b> or millionths for <micro:a:b>, or that many items of a rule for
+// <list:a:b:rule>.
+func (c *compiler) number(name, arguments string) {
 	from, rest, _ := strings.Cut(arguments, ":")
 	to, rule, _ := strings.Cut(rest, ":")
 	low, errLow := strconv.Atoi(from)
@@ -121,26 +122,26 @@ func (p *compiler) number(name, arguments string) {
 	if errLow != nil || errHigh != nil || high < low {
 		panic("exportsim: no range in placeholder " + name + ":" + arguments)
 	}
-	n := low + p.below(high-low+1)
+	n := low + c.below(high-low+1)
 	switch name {
 	case "int":
-		p.out = strconv.AppendInt(p.out, int64(n), 10)
+		c.out = strconv.AppendInt(c.out, int64(n), 10)
 	case "cents":
-		p.out = strconv.AppendFloat(p.out, float64(n)/100, 'f', 2, 64)
+		c.out = strconv.AppendFloat(c.out, float64(n)/100, 'f', 2, 64)
 	case "micro":
-		p.out = strconv.AppendFloat(p.out, float64(n)/1e6, 'f', 6, 64)
+		c.out = strconv.AppendFloat(c.out, float64(n)/1e6, 'f', 6, 64)
 	case "list":
-		p.list(n, rule)
+		c.list(n, rule)
 	}
 }
 
-func (p *compiler) list(n int, rule string) {
-	outer := p.item
-	for p.item = 0; p.item < n; p.item++ {
-		if p.item > 0 {
-			p.out = append(p.out, ',')
+func (c *compiler) list(n int, rule string) {
+	outer := c.item
+	for c.item = 0; c.item < n; c.item++ {
+		if c.item > 0 {
+			c.out = append(c.out, ',')
 		}
-		p.expand(rule)
+		c.expand(rule)
 	}
-	p.item = outer
+	c.item = outer
 }

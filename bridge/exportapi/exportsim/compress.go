@@ -43,8 +43,7 @@ func newCompressor(config Config) (*compressor, error) {
 	return c, nil
 }
 
-// choose returns the best of the offered encodings that the client accepts, or
-// "" for the body as it is.
+// choose returns the best offered encoding that the client accepts, or "" for none.
 func (c *compressor) choose(accept string) string {
 	for _, encoding := range c.offered {
 		if accepts(accept, encoding) {
@@ -54,7 +53,7 @@ func (c *compressor) choose(accept string) string {
 	return ""
 }
 
-// append appends the compressed body.
+// append appends the body in an encoding.
 func (c *compressor) append(to, body []byte, encoding string) []byte {
 	if encoding == encodingZstd {
 		return c.zstd.EncodeAll(body, to)
@@ -64,7 +63,7 @@ func (c *compressor) append(to, body []byte, encoding string) []byte {
 	return compress(w, to, body)
 }
 
-// compress appends the body as the writer compresses it.
+// compress appends the body, compressed by the writer.
 func compress(w *gzip.Writer, to, body []byte) []byte {
 	out := bytes.NewBuffer(to)
 	w.Reset(out)
@@ -74,7 +73,8 @@ func compress(w *gzip.Writer, to, body []byte) []byte {
 	return out.Bytes()
 }
 
-// accepts reads an Accept-Encoding header. A weight matters only when it is 0.
+// accepts reports whether an Accept-Encoding header allows an encoding. A weight matters
+// only if it is 0.
 func accepts(header, encoding string) bool {
 	for field := range strings.SplitSeq(header, ",") {
 		name, parameters, _ := strings.Cut(field, ";")

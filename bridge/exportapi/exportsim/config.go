@@ -20,17 +20,17 @@ const (
 	Schema08 Schema = "0.8"
 	// Schema07 has id and payload.@type.
 	Schema07 Schema = "0.7"
-	// Schema05 has no id; payload.@type, and a payload.sequence that only the
-	// simulator adds, so that IndexOf works.
+	// Schema05 has no id. It has payload.@type, and a payload.sequence that only the
+	// simulator adds, for IndexOf.
 	Schema05 Schema = "0.5"
 )
 
 // EndOfResults is how a page marks the end of the results.
 type EndOfResults string
 
-// The contracts. Under the first three a page that is not full names no next
-// cursor, and the same request asked again grows in place until it is full.
-// Under EmptyItems every page has a cursor, and a page without items is the end.
+// The contracts. Under the first three, a page that is not full names no next
+// cursor. The same request, sent again, returns more items until the page is full.
+// Under EmptyItems, every page has a cursor, and a page without items is the end.
 const (
 	EmptyCursor EndOfResults = "empty-cursor"
 	NullCursor  EndOfResults = "null-cursor"
@@ -46,54 +46,54 @@ const (
 	defaultTokenTTL  = 24 * time.Hour
 )
 
-// Config configures the simulated export. The zero value serves an empty export
-// of the newest schema without faults and without a key.
+// Config configures the simulated export. The zero value serves an empty export of the
+// newest schema, without faults and without a key.
 type Config struct {
 	// Seed determines the content.
 	Seed uint64
 	// Events is the initial number of events. Sessions (one per eight events)
 	// and users (one per 32) follow from it.
 	Events int
-	// Rate is the growth in events per second of wall clock, counted from Since;
-	// it may be fractional. 0 is no growth.
+	// Rate is the growth in events per second, counted from Since by the wall clock. It may
+	// be a fraction. 0 is no growth.
 	Rate float64
-	// Since is when the growth began; zero is the time of New. With a Start too, a
-	// new Handler has what the last one would have by now.
+	// Since is when the growth began; zero is the time of New. If Start is set too, a new
+	// Handler has the events that an earlier one would have by now.
 	Since time.Time
-	// Start is the time of the first event. Zero is the time at which the
-	// initial events end when New is called; then the bytes differ from run to
-	// run.
+	// Start is the time of the first event. If it is zero, the initial events end at the
+	// time of New, and the served bytes differ from run to run.
 	Start time.Time
-	// Every is the event time between two events; 0 is 1/Rate, at most an hour,
-	// or 100 ms without a Rate.
+	// Every is the time between two events. 0 is 1/Rate, at most an hour, or 100 ms without
+	// a Rate.
 	Every time.Duration
-	// Lag is how much later than at its time an event may appear in a form with
-	// Clocked. It counts for one in four events, at random.
+	// Lag is how much later than its time an event may be listed in a form with Clocked. It
+	// applies to one in four events, at random.
 	Lag time.Duration
-	// Changes is how often the items of a form with Clocked change; 0 is never.
+	// Changes is the time between two changes of an item in a form with Clocked; 0 is
+	// never.
 	Changes time.Duration
-	// Clock is the clock of the API: of the Date header, and of the growth of a form
-	// with Clocked. Nil means the clock of the machine.
+	// Clock is the clock of the API: of the Date header, and of the growth of a form with
+	// Clocked. Nil means the clock of the machine.
 	Clock func() time.Time
 	// Schema is the generation of the schema; empty means Schema08.
 	Schema Schema
-	// Form is how the API looks; the zero value is the default form.
+	// Form is the shape of the API; the zero value is the default form.
 	Form Form
-	// EndOfResults is the contract for the end; empty means the form's, for the
-	// default form EmptyCursor.
+	// EndOfResults is how a page marks the end; empty means as the form does. The default
+	// form has EmptyCursor.
 	EndOfResults EndOfResults
-	// FreshCursor gives every empty page under EmptyItems a new cursor for the
-	// same position. By default the cursor stays the same.
+	// FreshCursor gives each empty page under EmptyItems a new cursor for the same
+	// position. Otherwise the cursor stays the same.
 	FreshCursor bool
-	// BasePath precedes /events, /session and /user, for example "/export",
-	// with a leading slash and no trailing one.
+	// BasePath precedes /events, /session and /user. It begins with a slash and does not
+	// end with one, for example /export.
 	BasePath string
 	// Organization, Workspace and Application are the names in the metadata of
 	// events; empty means "Acme Corp", "Storefront" and "Web shop".
 	Organization, Workspace, Application string
 
-	// APIKey is the required key, password or client secret, see Form.Auth;
-	// empty disables authentication.
+	// APIKey is the required key, password or client secret, see Form.Auth. If it is empty,
+	// no request needs credentials.
 	APIKey string
 	// KeyHeader is the header of the key; empty means X-Api-Key.
 	KeyHeader string
@@ -102,21 +102,21 @@ type Config struct {
 
 	// Latency delays each response.
 	Latency time.Duration
-	// BandwidthBits is the bandwidth shared by all response bodies, in bits per
-	// second; 0 is unlimited.
+	// BandwidthBits is the bandwidth that all response bodies share, in bits per second; 0
+	// is unlimited.
 	BandwidthBits int64
-	// RateLimit is the request rate per second above which the response is 429
-	// with Retry-After; 0 is unlimited. Bursts of one second are allowed.
+	// RateLimit is the number of requests per second above which the response is 429 with
+	// Retry-After; 0 is unlimited. Bursts of one second are allowed.
 	RateLimit float64
 	// Faults are injected at random, reproducibly by Seed and request number.
 	Faults Faults
-	// CursorTTL is the lifetime of a cursor; 0 is unlimited. Requesting the
-	// same tail page does not extend it.
+	// CursorTTL is the lifetime of a cursor; 0 is unlimited. A repeated request for the
+	// last page does not extend it.
 	CursorTTL time.Duration
 	// CursorExpired is the status for an expired cursor: 410 or 400; 0 means 410.
 	CursorExpired int
-	// ScanLimit bounds the items that a request with an event filter examines
-	// before it responds, possibly with none; 0 means 2000.
+	// ScanLimit is the number of items that a request with an event filter examines before
+	// it responds, possibly with none; 0 means 2000.
 	ScanLimit int
 
 	// Gzip and Zstd enable these encodings for requests that accept them.
@@ -124,8 +124,8 @@ type Config struct {
 	// CursorFirst puts nextCursor before items; by default it comes last.
 	CursorFirst bool
 
-	// OnRequest, if not nil, receives every API request before its response. It
-	// is called concurrently.
+	// OnRequest, if not nil, gets every API request before its response. It is called
+	// concurrently.
 	OnRequest func(*http.Request)
 }
 
@@ -164,7 +164,7 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, c.Faults.validate(), c.Form.withDefaults(*c).validate())...)
 }
 
-// withDefaults fills what was left empty. now ends the stock if no start is given.
+// withDefaults fills empty fields. now ends the initial events if Start is zero.
 func (c Config) withDefaults(now time.Time) Config {
 	c.Schema = cmp.Or(c.Schema, Schema08)
 	c.Organization = cmp.Or(c.Organization, "Acme Corp")
@@ -181,7 +181,7 @@ func (c Config) withDefaults(now time.Time) Config {
 		}
 	}
 	if c.Start.IsZero() {
-		// A stock of more than a lifetime is refused by New: here it must only
+		// New refuses events of more than a lifetime. Here the product must
 		// not overflow.
 		span := min(float64(c.Events)*float64(c.Every), float64(100*365*24*time.Hour))
 		c.Start = now.Add(-time.Duration(span))

@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// cursorPrefix makes a cursor that is put into a URL without encoding arrive
-// as another one: the escape is decoded, and refused as altered.
+// cursorPrefix has an escape, so that a cursor that a client does not escape arrives as
+// another one, which decode refuses.
 const cursorPrefix = "c1%2B"
 
-// A token is a sum over the fields and the fields, hidden behind a pad that
-// follows from the sum. Its 61 bytes are not a multiple of three, so that its
-// text always ends in "=".
+// A token is a sum over the fields, and the fields themselves. A pad that the sum
+// determines hides the fields. 61 bytes are not a multiple of three, so that the
+// text of a token always ends in "=".
 const (
 	cursorSum  = 12
 	cursorBody = 1 + 6*8
 	cursorLen  = cursorSum + cursorBody
-	// sizeShift is where the page size is in the field of the next item.
+	// sizeShift is the position of the page size in the field of the next item.
 	sizeShift = 40
 )
 
@@ -39,9 +39,9 @@ type chain struct {
 type place struct {
 	chain
 	next   int   // index of the next item
-	size   int   // items in a page; 0 where each request may say it
-	issued int64 // milliseconds; 0 where cursors do not expire
-	nonce  int64 // differs in cursors that name the same place, else 0
+	size   int   // items in a page; 0 if each request chooses it
+	issued int64 // milliseconds; 0 if cursors do not expire
+	nonce  int64 // makes cursors of the same place differ; else 0
 }
 
 // cursors encodes and decodes cursor tokens.
@@ -55,7 +55,7 @@ func newCursors(seed uint64, ttl time.Duration) cursors {
 	return cursors{key: key[:], ttl: ttl}
 }
 
-// encode returns the token of a place, the same one for the same place.
+// encode returns the token of a place. The same place has the same token.
 func (c cursors) encode(p place) string {
 	raw := make([]byte, cursorSum, cursorLen)
 	raw = append(raw, p.resource)
@@ -73,16 +73,16 @@ var (
 	errCursorExpired = errors.New("the cursor has expired")
 )
 
-// decode reads a token that encode made. It returns errCursorAltered for
-// anything else, and errCursorExpired after the lifetime.
+// decode reads a token that encode made. It returns errCursorAltered for any other token,
+// and errCursorExpired after the lifetime.
 func (c cursors) decode(token string, now time.Time) (place, error) {
 	text, ok := strings.CutPrefix(token, cursorPrefix)
 	if !ok {
 		return place{}, errCursorAltered
 	}
 	raw, err := base64.StdEncoding.DecodeString(text)
-	// The comparison refuses what the decoder forgives: line breaks, and other
-	// bits behind the last byte.
+	// The comparison refuses what the decoder accepts: line breaks, and any
+	// bits after the last byte.
 	if err != nil || len(raw) != cursorLen || base64.StdEncoding.EncodeToString(raw) != text {
 		return place{}, errCursorAltered
 	}
@@ -111,7 +111,7 @@ func (c cursors) sum(body []byte) []byte {
 	return h.Sum(nil)[:cursorSum]
 }
 
-// pad hides the body, or shows it again.
+// pad hides or reveals the body.
 func (c cursors) pad(sum, body []byte) {
 	pad := sha512.Sum512(append(slices.Clip(c.key), sum...))
 	subtle.XORBytes(body, body, pad[:])

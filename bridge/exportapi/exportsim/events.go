@@ -6,11 +6,12 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Times keep 13 digits from 2001 on, and nanoseconds fit 64 bits until 2262.
+// Times in milliseconds have 13 digits from 2001 on. Nanoseconds fit 64 bits until 2262.
 const minMillis = 1_000_000_000_000
 
 var maxTime = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -26,7 +27,7 @@ const (
 	itemTemplates  = 128
 )
 
-// Salts give each random decision about an item a sequence of its own.
+// The salts make the random decisions about an item independent of each other.
 const (
 	saltTemplate uint64 = iota + 1
 	saltJitter
@@ -44,7 +45,7 @@ type world struct {
 	seed  uint64
 	first int64 // time of event 0 in nanoseconds since the epoch
 	every int64 // nanoseconds between events
-	limit int   // events whose time can be told
+	limit int   // the most events whose times can be represented
 	types eventTypes
 	late  time.Duration // see Form
 
@@ -73,8 +74,9 @@ func (w *world) hash(salt uint64, i int) uint64 {
 	return mix(w.seed ^ mix(uint64(i)*golden+salt*0xd6e8feb86659fd93))
 }
 
-// eventTime is in milliseconds since the epoch. It never falls from one event
-// to the next: the jitter stays below the distance between two events.
+// eventTime returns the time of an event in milliseconds since the epoch. It never falls
+// from one event to the next, because the jitter is less than the distance between two
+// events.
 func (w *world) eventTime(i int) int64 { return w.eventMicros(i) / 1e3 }
 
 func (w *world) eventMicros(i int) int64 {
@@ -82,8 +84,8 @@ func (w *world) eventMicros(i int) int64 {
 	return (w.first + int64(i)*w.every + jitter) / int64(time.Microsecond)
 }
 
-// ownMicros is the time that an event says, which may be before the one that
-// gives it its place.
+// ownMicros returns the time in the item of an event. It may be before the time that
+// determines the event's place.
 func (w *world) ownMicros(i int) int64 {
 	random := w.hash(saltLate, i)
 	if w.late == 0 || random%8 != 0 {
@@ -92,8 +94,8 @@ func (w *world) ownMicros(i int) int64 {
 	return w.eventMicros(i) - int64(random>>8%uint64(w.late/time.Microsecond))
 }
 
-// byOwnTime returns the events of a window, in milliseconds, ordered by the
-// time that they say.
+// byOwnTime returns the events of a window, given in milliseconds, in the order of their
+// own times. stock is the number of events.
 func (w *world) byOwnTime(start, end int64, stock int) []int {
 	var found []int
 	first := sort.Search(stock, func(i int) bool { return w.eventTime(i) >= start })
@@ -106,15 +108,16 @@ func (w *world) byOwnTime(start, end int64, stock int) []int {
 	return found
 }
 
-// sessionOf deals the events of a block to its sessions in a mixed order.
+// sessionOf returns the session of an event. The events of a block belong to its sessions
+// in a mixed order.
 func (w *world) sessionOf(event int) int {
 	block := event / blockEvents
 	turn := (uint64(event%blockEvents)*37 + w.hash(saltBlock, block)) % blockEvents
 	return block*blockSessions + int(turn)/(blockEvents/blockSessions)
 }
 
-// userOf picks a session's user among those seen so far, small numbers far
-// more often: the product of two uniform draws.
+// userOf returns a session's user among those seen so far. Small numbers are far more
+// likely: the number is the product of two uniform ones.
 func (w *world) userOf(session int) int {
 	h := w.hash(saltUser, session)
 	known := uint64(session*(blockEvents/blockSessions)/eventsPerUser + 1)
@@ -122,8 +125,8 @@ func (w *world) userOf(session int) int {
 	return int(upTo * (h & math.MaxUint32) >> 32)
 }
 
-// opened and closed are the times of the first and last event of the session's
-// block. A session closes with its block, so the times never fall.
+// opened and closed return the times of the first and last event of the session's block. A
+// session closes with its block, so the times never fall.
 func (w *world) opened(session int) int64 {
 	return w.eventTime(session / blockSessions * blockEvents)
 }
@@ -132,7 +135,7 @@ func (w *world) closed(session int) int64 {
 	return w.eventTime(session/blockSessions*blockEvents + blockEvents - 1)
 }
 
-// modified is the time of the earliest event that a user can have.
+// modified returns the time of the earliest event that a user can have.
 func (w *world) modified(user int) int64 { return w.eventTime(user * eventsPerUser) }
 
 func sessionsAmong(events int) int { return events / blockEvents * blockSessions }
@@ -143,7 +146,8 @@ func (w *world) eventTemplate(i int) *template {
 	return &w.events[w.hash(saltTemplate, i)%uint64(len(w.events))]
 }
 
-// saltOf gives sessions and users other draws than the events of their index.
+// saltOf returns a salt for sessions and users, so that they differ from the event with
+// their index.
 func saltOf(salt uint64, k kind) uint64 { return salt + uint64(k)<<8 }
 
 func (w *world) appendEvent(to []byte, i int) []byte {
@@ -171,15 +175,15 @@ func (w *world) appendUser(to []byte, i int) []byte {
 	})
 }
 
-// resource is one of the three exports. Its methods know no stock: the caller
-// says how many events there are.
+// resource is one of the three exports. Its methods get the number of events from the
+// caller.
 type resource struct {
 	tag        byte // names the resource in cursors
 	kind       kind
 	path       string
 	appendItem func(to []byte, i int) []byte
 	timeOf     func(i int) int64
-	among      func(events int) int // items that so many events make
+	among      func(events int) int // the number of items for a number of events
 }
 
 func (w *world) resources(f Form) []resource {
@@ -203,15 +207,15 @@ func (w *world) resources(f Form) []resource {
 	}
 }
 
-// from returns the index of the first item at or after a time, in milliseconds
-// since the epoch, whether it exists yet or not. So a window is a range of
-// indexes, and windows that touch share no item.
+// from returns the index of the first item at or after a time, in milliseconds since the
+// epoch, even if that item does not exist yet. So a window is a range of indexes, and
+// adjacent windows share no item.
 func (r *resource) from(millis int64, limit int) int {
 	return sort.Search(r.among(limit), func(i int) bool { return r.timeOf(i) >= millis })
 }
 
-// IndexOf returns the index of an event from its bytes, in any generation of
-// the schema and under any form, and whether it found one.
+// IndexOf returns the index of an event from its bytes, in any schema and form, and whether
+// it found one.
 func IndexOf(raw []byte) (int, bool) {
 	if _, event, ok := bytes.Cut(raw, []byte(","+eventMember)); ok {
 		raw = event
@@ -226,12 +230,6 @@ func IndexOf(raw []byte) (int, bool) {
 	if !ok || len(rest) < sequenceLen || !bytes.HasPrefix(raw, []byte(`{"sessionId":"`)) {
 		return 0, false
 	}
-	index := 0
-	for _, digit := range rest[:sequenceLen] {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		index = index*10 + int(digit-'0')
-	}
-	return index, true
+	index, err := strconv.ParseUint(string(rest[:sequenceLen]), 10, 63)
+	return int(index), err == nil
 }

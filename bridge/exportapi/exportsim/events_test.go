@@ -70,7 +70,7 @@ type event struct {
 	Payload         map[string]any  `json:"payload"`
 }
 
-// What a consumer relies on holds for every event of a stock, in every generation.
+// Each event has what a consumer relies on, in each schema.
 func TestEventForms(t *testing.T) {
 	t.Parallel()
 	const events = 3000
@@ -149,7 +149,7 @@ func checkIdentity(t *testing.T, schema exportsim.Schema, i int, e event) {
 	}
 }
 
-// The stock contains what a reader may get wrong.
+// The events contain what a reader may get wrong.
 func TestContentIsHard(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, exportsim.Config{Events: 1})
@@ -232,8 +232,8 @@ func TestGrowthByTheClock(t *testing.T) {
 	})
 }
 
-// Without a start the stock ends now, and what grows has the time at which it
-// appears.
+// Without a Start the initial events end now. Later events have the time at which they
+// appear.
 func TestTimesFollowTheClock(t *testing.T) {
 	t.Parallel()
 	before := time.Now().Truncate(time.Millisecond)

@@ -14,15 +14,15 @@ import (
 const (
 	// FaultReset sends half of the response and resets the connection.
 	FaultReset = "reset"
-	// FaultTruncate announces the whole body in Content-Length, sends half of
-	// it, and closes the connection.
+	// FaultTruncate announces the whole body in Content-Length, sends half of it, and
+	// closes the connection.
 	FaultTruncate = "truncate"
 	// FaultMalformed is a complete response with truncated JSON.
 	FaultMalformed = "malformed"
 	// FaultHTML responds 200 with an HTML page.
 	FaultHTML = "html"
-	// FaultStall accepts the request and never responds, until the client gives
-	// up or the Handler is closed.
+	// FaultStall accepts the request and never responds. It ends when the client gives up
+	// or the Handler is closed.
 	FaultStall = "stall"
 )
 
@@ -34,12 +34,12 @@ type Fault struct {
 	Probability float64
 }
 
-// Faults are injected into requests that would otherwise succeed, at most one
-// per request, so the probabilities add up to at most 1.
+// Faults are injected into requests that would otherwise succeed, at most one per request.
+// So the probabilities add up to at most 1.
 type Faults []Fault
 
-// ParseFaults parses a list such as "429=1%,500=0.5%,reset=0.001". An empty
-// text is no faults.
+// ParseFaults parses a list such as "429=1%,500=0.5%,reset=0.001". An empty text has no
+// faults.
 func ParseFaults(text string) (Faults, error) {
 	var faults Faults
 	for field := range strings.SplitSeq(text, ",") {
@@ -105,7 +105,7 @@ func validFault(kind string) bool {
 	return slices.Contains([]string{FaultReset, FaultTruncate, FaultMalformed, FaultHTML, FaultStall}, kind)
 }
 
-// draw returns the fault that a random number stands for, or "".
+// draw returns the fault that a random number selects, or "".
 func (f Faults) draw(random uint64) string {
 	at := float64(random) / math.MaxUint64
 	for _, fault := range f {
@@ -117,8 +117,7 @@ func (f Faults) draw(random uint64) string {
 	return ""
 }
 
-// apply turns an answer into what the fault leaves of it. What the connection
-// does is up to send.
+// apply changes an answer as the fault demands. send breaks the connection.
 func (h *Handler) apply(fault string, random uint64, a answer) answer {
 	if status, err := strconv.Atoi(fault); err == nil {
 		failed := h.problem(status, "injected-fault", "The request failed on purpose.")

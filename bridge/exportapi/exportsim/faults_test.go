@@ -60,7 +60,7 @@ func TestFaultStall(t *testing.T) {
 	h, api := newServer(t, exportsim.Config{
 		Events: 10, Faults: always(exportsim.FaultStall),
 		OnRequest: func(r *http.Request) {
-			if r.FormValue("perPage") == "7" { // the first may end before it arrives
+			if r.FormValue("perPage") == "7" { // the first request may end before it arrives
 				close(arrived)
 			}
 		},
@@ -70,7 +70,7 @@ func TestFaultStall(t *testing.T) {
 	if _, _, err := api.do("/events"); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Fatalf("a stalled request ended with %v, want a time-out", err)
 	}
-	// A client without a time-out is let go when the simulator is closed.
+	// Close ends the request of a client without a timeout.
 	api.client.Timeout = 0
 	done := make(chan error, 1)
 	go func() {
@@ -122,7 +122,7 @@ func TestFaultsInTheAnswer(t *testing.T) {
 	}
 }
 
-// A refused request is refused, not broken: a wrong key is a wrong key.
+// A fault does not change a refusal: a wrong key stays a wrong key.
 func TestFaultsSpareRefusedRequests(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, exportsim.Config{APIKey: "right", Faults: always("500")})
@@ -219,7 +219,7 @@ func TestLatencyAndBandwidth(t *testing.T) {
 		if got := time.Since(begin); got < want-time.Microsecond || got > want+time.Millisecond {
 			t.Errorf("%d bytes took %s, want %s", bytes, got, want)
 		}
-		// A client that is gone, or Close, ends the wait.
+		// The end of the request, or Close, ends the wait.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		begin = time.Now()

@@ -12,107 +12,107 @@ import (
 	"time"
 )
 
-// Form is how an export API looks to its clients: where a page has its items
-// and its cursor, what the parameters are called, who may ask. The content is
-// the same under every form. An empty field has the value of the default form,
-// which is the zero value. FormNamed returns others.
+// Form is the shape of an export API: where a page has its items and its cursor, what the
+// parameters are called, and how requests authenticate. The content is the same in every
+// form. An empty field has the value of the default form, which is the zero value.
+// FormNamed returns others.
 //
-// Fields and members are named as the EXPORT_ settings of exportbridge name
-// them: a member of the page, or a JSON pointer that begins with a slash.
+// Fields are named like the EXPORT_ settings of exportbridge. A field of a page is the name
+// of a member, or a JSON pointer, which begins with a slash.
 type Form struct {
 	// Name selects the form; empty for the default one.
 	Name string
-	// Path is the path of the events. NextPath, if set, takes its place in next
-	// URLs and is served too.
+	// Path is the path of the events. NextPath, if set, replaces it in next URLs and is
+	// served too.
 	Path, NextPath string
 	// Method is GET, or POST with the parameters as a JSON object.
 	Method string
 
-	// Item is what is around each event, see template. It ends with
-	// "event":<event>}. Empty is the event itself, beside sessions and users.
+	// Item is the template of an item, see template, that contains an event. It ends with
+	// "event":<event>}. If it is empty, events are items, and there are sessions and users.
 	Item string
 	// ItemID, ItemTime, ItemType and ItemSubject are pointers into an item, and
 	// ItemTimeFormat is ms, s, us, rfc3339 or none. They describe Item.
 	ItemID, ItemTime, ItemTimeFormat, ItemType, ItemSubject string
 
-	// Late is how much earlier than its place in the order the time of an item
-	// may be, of one in eight. Requests with an end then go by that time.
+	// Late is how much earlier than its place in the order the time of an item may be, for
+	// one item in eight. Requests with an end then list items by that time.
 	Late time.Duration
 
-	// ItemsField is a member, or root where the page is the array.
+	// ItemsField is a member, or root if the page is the array.
 	ItemsField string
-	// OmitEmpty leaves out ItemsField where a page has no items.
+	// OmitEmpty leaves out ItemsField if a page has no items.
 	OmitEmpty bool
-	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
-	// 8288); CursorField says where in there. With page-number and offset, which go with
-	// the CursorKind offset, a page names no next one.
+	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC 8288).
+	// CursorField is the place in there. With page-number and offset, which need the
+	// CursorKind offset, a page names no next page.
 	CursorIn, CursorField string
-	// CursorKind is opaque, or the key of the last item, which never expires; newest first,
-	// items are listed from before it on:
-	// seq, an integer beyond 2^53, or log-id, digits in a string. Of a form with
-	// Clocked it may be offset: how many items are before the page now.
+	// CursorKind is opaque, seq, log-id or offset. A cursor of kind seq or log-id is the
+	// key of the last item and never expires: seq is an integer beyond 2^53, log-id is
+	// digits in a string. If a list is newest first, it continues with the items before
+	// that key. A form with Clocked may have offset, the number of items before the page.
 	CursorKind string
-	// MoreField is a boolean, with ! before it true at the end. Then every page
-	// has a cursor.
+	// MoreField is a boolean that is true while more items follow, or with ! before it, at
+	// the end. With it every page has a cursor.
 	MoreField string
-	// EndOfResults is the contract for the end unless Config has one, and
-	// BoundedEnd that of a request with an end, if it is another one.
+	// EndOfResults is the end unless Config has one. BoundedEnd is the end for requests
+	// with an end, if it is a different one.
 	EndOfResults, BoundedEnd EndOfResults
-	// ExactEnd ends the results with a full page if nothing follows it. Without,
-	// an empty page follows.
+	// ExactEnd ends the results with a full page if nothing follows. Otherwise an empty
+	// page follows.
 	ExactEnd bool
-	// NewestFirst lists backwards, unless a request has the parameter Ascending,
-	// a name or name=value.
+	// NewestFirst lists backwards, unless a request has the parameter Ascending, which is a
+	// name or name=value.
 	NewestFirst bool
 	Ascending   string
-	// Clocked makes the form an audit list: it has what happened until now by
-	// Config.Clock, newest first. Grow and SetStock do not change it.
+	// Clocked makes the form an audit list: it lists what has happened until now by
+	// Config.Clock, newest first. Grow and SetStock have no effect.
 	Clocked bool
-	// Links are the relations of a Link header in this order; with LinkLines
-	// each has a line of its own.
+	// Links are the relations of the Link header, in order. With LinkLines each has its own
+	// header line.
 	Links     []string
 	LinkLines bool
 	// RelativeNext writes next URLs without scheme and host.
 	RelativeNext bool
 
-	// The names of the parameters; none where the API has no such parameter.
+	// The names of the parameters; none if the API has no such parameter.
 	CursorParam, PageSizeParam, StartParam, EndParam string
-	// CursorAlone refuses a request with a cursor and any other parameter but
-	// the key. An opaque cursor then carries the page size too.
+	// CursorAlone refuses requests with a cursor and any other parameter except the key. An
+	// opaque cursor then contains the page size too.
 	CursorAlone bool
-	// PhraseParam holds the bounds as created:>=TIME or created:FROM..TO, both
-	// inclusive, as dates or RFC 3339 times.
+	// PhraseParam has the bounds as created:>=TIME or created:FROM..TO, both inclusive, as
+	// dates or RFC 3339 times.
 	PhraseParam string
-	// FilterField is compared with the bounds in the parameter $filter, as
-	// FIELD ge TIME and FIELD le TIME, both inclusive, as RFC 3339 times.
+	// FilterField is compared with the bounds in the parameter $filter, as FIELD ge TIME
+	// and FIELD le TIME, both inclusive, as RFC 3339 times.
 	FilterField string
 	// TimeFormat of the bounds is ms, s, us or rfc3339.
 	TimeFormat                   string
 	StartExclusive, EndInclusive bool
-	// PageSize is the size of a page if none is asked for.
+	// PageSize is the size of a page if a request has none.
 	PageSize, MaxPageSize int
 
-	// Auth is key, basic, oauth2 or none. It counts if Config has an APIKey: the
+	// Auth is key, basic, oauth2 or none. It applies if Config has an APIKey, which is the
 	// key, the password of User, or the secret of the client User.
 	Auth, User string
-	// KeyHeader and KeyPrefix, or KeyQuery, say where the key is. Next URLs
-	// repeat a key that came in the query.
+	// KeyHeader and KeyPrefix, or KeyQuery, are the place of the key. Next URLs repeat a
+	// key from the query.
 	KeyHeader, KeyPrefix, KeyQuery string
-	// TokenPath issues tokens (client credentials) for Audience, if it is set.
+	// TokenPath issues tokens (client credentials), only for Audience if that is set.
 	TokenPath, Audience string
 
-	// LimitHeaders is the prefix of the headers that tell what is left under
-	// Config.RateLimit, or RateLimit for the structured header; empty for none.
+	// LimitHeaders is the prefix of the headers about Config.RateLimit, or RateLimit for
+	// the structured header; empty for none.
 	LimitHeaders string
-	// LimitStatus is 429 or 403; with NoRetryAfter only LimitHeaders tell when.
+	// LimitStatus is 429 or 403. With NoRetryAfter only LimitHeaders have the time to wait.
 	LimitStatus  int
 	NoRetryAfter bool
-	// Error is the body of an error with the placeholders <status>, <title>,
-	// <kind> and <text>; empty is a problem of RFC 9457.
+	// Error is the body of an error, with the placeholders <status>, <title>, <kind> and
+	// <text>. Empty means a problem of RFC 9457.
 	Error string
 }
 
-// The values of fields that the code asks for.
+// Values of the fields of Form.
 const (
 	inBody, inHeader, inLastItem, inNextURL, inLink          = "body", "header", "last-item", "next-url", "link"
 	inPage, inOffset                                         = "page-number", "offset"
@@ -180,8 +180,8 @@ func (f Form) validate() error {
 	return errors.Join(errs...)
 }
 
-// Backwards reports whether the form always lists newest first: its cursor cannot be
-// followed.
+// Backwards reports whether the form always lists newest first, so that its cursor cannot
+// be followed.
 func (f Form) Backwards() bool { return f.NewestFirst && f.Ascending == "" }
 
 // newestFirst reports whether a request with these parameters lists backwards.
@@ -193,8 +193,8 @@ func (f *Form) newestFirst(values url.Values) bool {
 // Setting is a setting of exportbridge.
 type Setting struct{ Name, Value string }
 
-// Settings are the settings with which exportbridge reads the form at a URL,
-// without the key. What has the bridge's default is left out.
+// Settings returns the settings with which exportbridge reads the form at a URL, without
+// the key. It omits defaults of exportbridge.
 func (f Form) Settings(base string) []Setting {
 	f = f.withDefaults(Config{KeyHeader: "X-Api-Key"})
 	list := []Setting{{"EXPORT_URL", base}}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Items of the forms that are no service's.
+// Items of several forms.
 const (
 	itemISO = `{"id":"<id>","time":"<rfc3339>","type":"<type>","actor":{"id":"<user>"},"event":<event>}`
 	itemLog = `{"id":"<id>","time":"<rfc3339>","type":"<type>","actor":{"id":"<user>"},"views":<revision>,"event":<event>}`
 	itemNum = `{"id":"<id>","ts":<us>,"kind":"<type>","seq":<seq>,"user":"<user>","event":<event>}`
 )
 
-// forms are the forms beside the default one: one for each way in which export
-// APIs differ, and services as their public documentation describes them.
+// forms are the forms other than the default one: one for each way in which export APIs
+// differ, and services as their public documentation describes them.
 var forms = []Form{
 	{
 		Name: "nested", Path: "/v1/events", Item: itemISO,
@@ -66,8 +66,8 @@ var forms = []Form{
 		KeyHeader: "Authorization", KeyPrefix: "Bearer",
 	},
 	{
-		// The first request says where to begin and how large pages are; those
-		// with a cursor have nothing else, as 1Password's Events API has it.
+		// The first request has the start and the page size. Requests
+		// with a cursor have nothing else, as in 1Password's Events API.
 		Name: "cursor-alone", Method: "POST", Path: "/api/v2/auditevents",
 		Item:   `{"uuid":"<id>","timestamp":"<rfc3339>","action":"<type>","actor":"<user>","event":<event>}`,
 		ItemID: "/uuid", ItemTime: "/timestamp", ItemTimeFormat: formatRFC3339, ItemType: "/action", ItemSubject: "/actor",
@@ -76,7 +76,7 @@ var forms = []Form{
 		KeyHeader: "Authorization", KeyPrefix: "Bearer",
 	},
 	{
-		// What ends is said the other way round, as Zendesk's exports have it.
+		// The member is true at the end, as in Zendesk's exports.
 		Name: "end-of-stream", Path: "/api/v2/incremental/events/cursor",
 		Item:   `{"id":"<id>","ts":"<s>.<frac>","type":"<type>","user":"<user>","event":<event>}`,
 		ItemID: "/id", ItemTime: "/ts", ItemTimeFormat: formatSeconds, ItemType: "/type", ItemSubject: "/user",
@@ -103,7 +103,7 @@ var forms = []Form{
 		StartExclusive: true, EndInclusive: true,
 	},
 	{
-		// What is listed late moves the items behind it to other offsets.
+		// An item that is listed late moves the items after it to other offsets.
 		Name: "audit-list-offset", Path: "/audit", Item: itemLog,
 		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
 		ItemsField: root, CursorIn: inLink, CursorKind: kindOffset, CursorParam: "offset", Links: []string{"next"},
@@ -125,8 +125,8 @@ var forms = []Form{
 		PageSizeParam: "limit", StartParam: "from", EndParam: "to", TimeFormat: formatRFC3339,
 	},
 	{
-		// Without an end a request polls: there is always a next link, and the
-		// events come as they were stored, not by their time.
+		// A request without an end polls: there is always a next link, and
+		// events are in the order in which they were stored, not of their times.
 		Name: "okta-system-log", Path: "/api/v1/logs",
 		Item: `{"uuid":"<id>","published":"<rfc3339>","eventType":"<type>","severity":"INFO",` +
 			`"actor":{"id":"<user>","type":"User"},"event":<event>}`,
@@ -139,7 +139,7 @@ var forms = []Form{
 		Error: `{"errorCode":"E0000001","errorSummary":"<text>","errorLink":"E0000001","errorId":"<kind>","errorCauses":[]}`,
 	},
 	{
-		// Only a request with from goes by checkpoint; others search.
+		// Only a request with from lists by id, oldest first. Others search.
 		Name: "auth0-logs", Path: "/api/v2/logs",
 		Item:   `{"log_id":"<logid>","_id":"<logid>","date":"<rfc3339>","type":"<type>","user_id":"<user>","event":<event>}`,
 		ItemID: "/log_id", ItemTime: "/date", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/user_id",
@@ -173,7 +173,7 @@ var forms = []Form{
 		Error: `{"status":<status>,"message":"<text>"}`,
 	},
 	{
-		// next_page is on every page; one without items is asked for again.
+		// Every page has next_page. A page without items is requested again.
 		Name: "metronome-audit-log", Path: "/v1/auditLogs",
 		Item: `{"id":"<id>","timestamp":"<rfc3339>","actor":{"id":"<user>","name":"n"},"action":"<type>",` +
 			`"status":"success","event":<event>}`,
@@ -184,7 +184,7 @@ var forms = []Form{
 		Error: `{"message":"<text>"}`,
 	},
 	{
-		// The parameters are inside of objects.
+		// The parameters are inside objects.
 		Name: "datadog-audit-trail", Method: "POST", Path: "/api/v2/audit/events/search",
 		Item: `{"id":"<id>","type":"audit","attributes":{"timestamp":"<rfc3339>","service":"s",` +
 			`"attributes":{"evt":{"name":"<type>"},"usr":{"id":"<user>"}}},"event":<event>}`,
@@ -224,7 +224,7 @@ var forms = []Form{
 		Error: `{"error":{"code":<status>,"message":"<text>","errors":[{"reason":"<kind>"}]}}`,
 	},
 	{
-		// The next page begins behind the last item's id.
+		// The next page begins after the last item's id.
 		Name: "stripe-events", Path: "/v1/events",
 		Item: `{"id":"<logid>","object":"event","created":<s>,"type":"<type>","data":{"object":{"customer":"<user>"}},` +
 			`"event":<event>}`,
@@ -253,7 +253,7 @@ var forms = []Form{
 		Error: `{"message":"<text>"}`,
 	},
 	{
-		// The bounds are inside of a filter.
+		// The bounds are inside a filter.
 		Name: "microsoft-graph-audit", Path: "/v1.0/auditLogs/directoryAudits",
 		Item: `{"id":"<id>","activityDateTime":"<rfc3339>","activityDisplayName":"<type>",` +
 			`"initiatedBy":{"user":{"id":"<user>"}},` +
@@ -269,7 +269,7 @@ var forms = []Form{
 	},
 }
 
-// FormNames returns the names of all forms, the default one's first.
+// FormNames returns the names of all forms, first that of the default form.
 func FormNames() []string {
 	names := []string{"default"}
 	for _, f := range forms {

@@ -17,13 +17,13 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// A formClient reads one form as the documentation of its service says, and
-// knows nothing of Form. It remembers the request to ask next.
+// A formClient reads one form as the documentation of its service says. It does not use
+// Form. It remembers the next request.
 type formClient struct {
 	method, url, body string
 	header            http.Header
-	// items finds the items of a page, and turn goes to the next page; at the
-	// end it leaves the request as it is, or goes to where new items appear.
+	// items returns the items of a page. turn goes to the next page. At the end it keeps
+	// the request, or goes to where new items appear.
 	items func(page []byte) []json.RawMessage
 	turn  func(c *formClient, r *http.Response, page []byte)
 }
@@ -87,7 +87,7 @@ func (c *formClient) setCursor(name, cursor string) {
 	c.url = u.String()
 }
 
-// turnTo puts the cursor that a page has into the query.
+// turnTo puts the cursor of a page into the query.
 func turnTo(param string, names ...string) func(*formClient, *http.Response, []byte) {
 	return func(c *formClient, _ *http.Response, page []byte) {
 		if next := strings.Trim(string(at(page, names...)), `"`); next != "" && next != "null" {
@@ -96,7 +96,7 @@ func turnTo(param string, names ...string) func(*formClient, *http.Response, []b
 	}
 }
 
-// post puts the cursor that a page has into a body.
+// post puts the cursor of a page into a body.
 func post(body string, names ...string) func(*formClient, *http.Response, []byte) {
 	return func(c *formClient, _ *http.Response, page []byte) {
 		if next := at(page, names...); next != nil {
@@ -111,7 +111,7 @@ func basic(user, password string) http.Header {
 	return r.Header
 }
 
-// formClients are the clients by the name of the form.
+// formClients returns the clients by the name of their form.
 func formClients(t *testing.T, base string) map[string]*formClient {
 	bearer := http.Header{"Authorization": {"Bearer sesame"}}
 	return map[string]*formClient{
@@ -236,8 +236,8 @@ func (c *formClient) ask(t *testing.T, base string) (*http.Response, []byte) {
 	return response, page
 }
 
-// drain reads until a page gives nothing new and leads nowhere else, and
-// returns how many events there were, from seen on without a gap.
+// drain reads until a page has nothing new and leads to no other page. It returns the
+// number of events, which follow seen without a gap.
 func (c *formClient) drain(t *testing.T, h *exportsim.Handler, base string, seen int) int {
 	t.Helper()
 	for {
@@ -256,8 +256,8 @@ func (c *formClient) drain(t *testing.T, h *exportsim.Handler, base string, seen
 	}
 }
 
-// Every form is drained, and followed while it grows, by a client that was
-// written from the documentation of the service.
+// A client that was written from the documentation of the service drains each form, and
+// follows it while it grows.
 func TestFormsAreDrained(t *testing.T) {
 	t.Parallel()
 	for _, name := range exportsim.FormNames() {
@@ -273,7 +273,7 @@ func TestFormsAreDrained(t *testing.T) {
 				})
 				c := formClients(t, server.base)[name]
 				seen := 0
-				for _, grow := range []int{0, 1, 40, 59, 100, 250} { // 300 and 400 end with a full page
+				for _, grow := range []int{0, 1, 40, 59, 100, 250} { // totals of 300 and 400 end with a full page
 					h.Grow(grow)
 					if seen = c.drain(t, h, server.base, seen); seen != h.Stock() {
 						t.Fatalf("%d of %d events at %s", seen, h.Stock(), c.url)
@@ -284,8 +284,7 @@ func TestFormsAreDrained(t *testing.T) {
 	}
 }
 
-// The members that a form declares are where it says, and their values are the
-// event's.
+// The members that a form declares are at their pointers, and have the values of the event.
 func TestFormItems(t *testing.T) {
 	t.Parallel()
 	for _, name := range exportsim.FormNames()[1:] {
@@ -342,7 +341,7 @@ func parseTime(t *testing.T, format string, find func(string) string) func(strin
 	}
 }
 
-// A cursor carries the bounds and the page size, and takes nothing beside it.
+// A cursor has the bounds and the page size, and no other parameter may be beside it.
 func TestCursorAlone(t *testing.T) {
 	t.Parallel()
 	form, _ := exportsim.FormNamed("cursor-alone")
@@ -382,8 +381,8 @@ func TestCursorAlone(t *testing.T) {
 	}
 }
 
-// Windows that touch list an event at the bound once, or where the end is
-// inclusive, twice.
+// Adjacent windows list an event at their common bound once, or twice if the end is
+// inclusive.
 func TestFormWindows(t *testing.T) {
 	t.Parallel()
 	iso := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -435,8 +434,8 @@ func TestFormWindows(t *testing.T) {
 	}
 }
 
-// A service may list events late while it is polled, and by their own time
-// under a bounded request. Both have all.
+// A service may list events late to a client that polls, and by their own time in a bounded
+// request. Both list all events.
 func TestLateEvents(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, exportsim.Config{Form: named(t, "okta-system-log"), Events: 1500})

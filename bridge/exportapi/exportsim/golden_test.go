@@ -19,8 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// The default form serves the same bytes as ever: benchmarks and tests rely
-// on them.
+// The default form always serves the same bytes: benchmarks and tests rely on them.
 func TestDefaultFormIsUnchanged(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
@@ -65,8 +64,8 @@ func goldenTargets() []string {
 	}
 }
 
-// walkDigest follows the cursor and returns the number of answers and a sum of
-// their status, headers and bodies.
+// walkDigest follows the cursor. It returns the number of answers and a sum of their
+// status, headers and bodies.
 func walkDigest(h http.Handler, target string) (answers int, sum []byte) {
 	digest := sha256.New()
 	next, asked := target, ""

@@ -2,14 +2,14 @@ package exportsim
 
 import "slices"
 
-// eventType is a type of payload and how often it occurs; 0 is never.
+// eventType is a type of payload and its weight, which is how often it occurs; 0 is never.
 type eventType struct {
 	name   string
 	weight int
 }
 
-// eventTypes are the types of a generation of the schema. Their order is that
-// of the bits in a cursor's filter: append only.
+// eventTypes are the event types of a schema. Append only: a cursor's filter has a bit for
+// each, in this order.
 type eventTypes []eventType
 
 var allEventTypes = eventTypes{
@@ -31,8 +31,8 @@ func typesOf(s Schema) eventTypes {
 	switch s {
 	case Schema05:
 		types := slices.Clone(allEventTypes[:23])
-		// A filter may name it, but none is served: in this generation it is no
-		// subtype of a payload, and the clients made from it refuse the page.
+		// A filter may name this type, but none is served: in this schema it is no
+		// subtype of a payload, and clients generated from the schema refuse the page.
 		for i := range types {
 			if types[i].name == "slotPersonalized" {
 				types[i].weight = 0
@@ -46,8 +46,7 @@ func typesOf(s Schema) eventTypes {
 	}
 }
 
-// grammarOf returns the rules of a generation: its own first, then those of
-// the next newer one.
+// grammarOf returns the rules of a schema: first its own, then those of the next newer one.
 func grammarOf(s Schema) []map[string][]string {
 	switch s {
 	case Schema05:
@@ -59,14 +58,14 @@ func grammarOf(s Schema) []map[string][]string {
 	}
 }
 
-// grammar05 is what 0.5 has otherwise than 0.7.
+// grammar05 has the rules of 0.5 that differ from 0.7.
 var grammar05 = map[string][]string{
 	"event": {`{"sessionId":"<session>","userId":"<user>","timestamp":<time>,"context":<context>,` +
 		`"payload":{"@type":"<type>","sequence":"<sequence>",<payload>}}`},
 	"words": {`"<word>, <word>"`, `null`},
 }
 
-// grammar07 is what 0.7 has otherwise than 0.8.
+// grammar07 has the rules of 0.7 that differ from 0.8.
 var grammar07 = map[string][]string{
 	"event": {`{"id":"<id>","sessionId":"<session>","userId":"<user>","timestamp":<time>,` +
 		`"context":<context>,"payload":{"@type":"<type>",<payload>}}`},
@@ -77,8 +76,8 @@ var grammar07 = map[string][]string{
 	"version":     {`"<int:1:9>"`},
 }
 
-// payloads are the shapes of the items in 0.8. A rule in angle brackets is
-// replaced by one of its alternatives, see compiler.
+// payloads are the shapes of the items in 0.8. One of its alternatives replaces a rule in
+// angle brackets, see compiler.
 var payloads = map[string][]string{
 	"event": {`{"eventId":"<id>","sessionId":"<session>","userId":"<user>","timestamp":<time>,` +
 		`"systemTimestamp":<system>,"context":<context>,"payload":{"type":"<type>",<payload>}}`},

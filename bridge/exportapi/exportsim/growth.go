@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// growth is the number of events there are: what was put in, and what grew by
-// the wall clock since.
+// growth counts the events: those that were put in, and those that the wall clock has added
+// since.
 type growth struct {
 	rate  float64 // events per second
-	limit int     // no more than this, so that times keep their 13 digits
+	limit int     // the most events, see world.limit
 
-	happened func() int // is the number in place of all others, if it is set
+	happened func() int // if not nil, returns the number instead
 
 	mu    sync.Mutex
 	base  int       // guarded by mu
@@ -41,8 +41,8 @@ func (g *growth) set(n int) {
 	g.base, g.since = max(0, min(n, g.limit)), time.Now()
 }
 
-// visible is when there were, or will be, n events if nothing but the wall
-// clock adds to them; the zero time if never.
+// visible returns when there were, or will be, n events if only the wall clock adds some;
+// zero if never.
 func (g *growth) visible(n int) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Handler is the export API. All its methods may be called concurrently.
+// Handler is the export API. Its methods may be called concurrently.
 type Handler struct {
 	config     Config // with defaults
 	pages      pages
@@ -21,7 +21,7 @@ type Handler struct {
 	bodies     sync.Pool // of *[]byte
 
 	closeOnce sync.Once
-	closed    chan struct{} // requests that wait give up when it is closed
+	closed    chan struct{} // closed by Close, ends requests that wait
 }
 
 // New returns a Handler. It starts no goroutine.
@@ -69,8 +69,8 @@ func New(config Config) (*Handler, error) {
 	return h, err
 }
 
-// Close ends waiting requests (latency, bandwidth, stall), so that a server can
-// shut down. It is idempotent.
+// Close ends requests that wait (latency, bandwidth, stall), so that a server can shut
+// down. Only the first call has an effect.
 func (h *Handler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 
 // Stock returns the current number of events.
@@ -79,17 +79,15 @@ func (h *Handler) Stock() int { return h.pages.stock.now() }
 // Grow adds n events.
 func (h *Handler) Grow(n int) { h.pages.stock.grow(n) }
 
-// SetStock sets the number of events to n. Growth by Rate continues from there.
+// SetStock sets the number of events to n. They grow by Rate from there.
 func (h *Handler) SetStock(n int) { h.pages.stock.set(n) }
 
-// Event returns the bytes of event i as served on every page, whether it is
-// visible yet or not.
+// Event returns the bytes of event i as every page has them, even if it is not visible yet.
 func (h *Handler) Event(i int) []byte { return h.pages.resources[0].appendItem(nil, i) }
 
-// VisibleAt returns when event i became visible, or will by Rate: the earliest
-// time at which a page can have it. Events from New, SetStock or Grow are
-// visible since Config.Since or the last SetStock. It is the zero time for an event that
-// never appears by itself.
+// VisibleAt returns when event i became visible, or will by Rate: the earliest time at
+// which a page can have it. Events from New, SetStock or Grow are visible since
+// Config.Since or the last SetStock. The zero time means never.
 func (h *Handler) VisibleAt(i int) time.Time {
 	if h.pages.form.Clocked {
 		return time.UnixMilli(h.pages.world.visibleAt(i))
@@ -97,13 +95,12 @@ func (h *Handler) VisibleAt(i int) time.Time {
 	return h.pages.stock.visible(i + 1)
 }
 
-// EventTime returns the time of event i in whole milliseconds. Unless the form
-// has Late, it is non-decreasing in i; each event lies within Every after Start
-// + i x Every.
+// EventTime returns the time of event i in whole milliseconds. Event i lies within Every
+// after Start + i x Every, so the times never fall, unless the form has Late.
 func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.pages.world.ownMicros(i) / 1e3) }
 
-// ServeHTTP serves the API, and /healthz, which needs no key and is not
-// counted, delayed or faulted.
+// ServeHTTP serves the API. It also serves /healthz, which needs no key and is not counted,
+// delayed or faulted.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -136,8 +133,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer finds what to say, and whether the request was refused before it was
-// looked at.
+// answer returns the answer to a request. refused is set if the request did not reach a
+// page.
 func (h *Handler) answer(r *http.Request) (a answer, refused bool) {
 	res := h.route(r.URL.Path)
 	switch {

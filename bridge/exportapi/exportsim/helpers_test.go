@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is a fixed time, so that what the simulator serves can be compared.
+// start is a fixed time, so that tests can compare what the simulator serves.
 var start = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
 func newHandler(t testing.TB, c exportsim.Config) *exportsim.Handler {
@@ -35,7 +35,7 @@ func newHandler(t testing.TB, c exportsim.Config) *exportsim.Handler {
 	return h
 }
 
-// newServer serves a Handler on the loopback interface with a client of its own.
+// newServer serves a Handler on the loopback interface, and returns a client for it.
 func newServer(t testing.TB, c exportsim.Config) (*exportsim.Handler, *api) {
 	t.Helper()
 	h := newHandler(t, c)
@@ -49,7 +49,7 @@ func newServer(t testing.TB, c exportsim.Config) (*exportsim.Handler, *api) {
 	return h, &api{t: t, base: server.URL + c.BasePath, client: client}
 }
 
-// api is a client as plain as the ones that people write.
+// api is a simple client.
 type api struct {
 	t      testing.TB
 	base   string
@@ -58,12 +58,12 @@ type api struct {
 
 type page struct {
 	Items []json.RawMessage `json:"items"`
-	// Next is nil where the member is absent.
+	// Next is nil if the member is absent.
 	Next     json.RawMessage   `json:"nextCursor"`
 	Metadata map[string]string `json:"metadata"`
 }
 
-// cursor is empty where nextCursor is null, empty or absent.
+// cursor returns the cursor, empty if nextCursor is null, empty or absent.
 func (p page) cursor() string {
 	return strings.Trim(strings.TrimPrefix(string(p.Next), "null"), `"`)
 }
@@ -82,7 +82,7 @@ func (a *api) do(pathAndQuery string) (*http.Response, []byte, error) {
 	return response, body, err
 }
 
-// get fetches a page and fails the test on anything but one.
+// get fetches a page. It fails the test on any other response.
 func (a *api) get(path string, parameters url.Values) page {
 	a.t.Helper()
 	if len(parameters) > 0 {
@@ -110,8 +110,8 @@ func decodePage(t testing.TB, body []byte) page {
 	return p
 }
 
-// drain pages to the end under any contract, as a careful client would, and
-// returns the items and the last page.
+// drain follows the cursor to the end under each contract. It returns the items and the
+// last page.
 func (a *api) drain(path string, parameters url.Values) ([]json.RawMessage, page) {
 	a.t.Helper()
 	query := url.Values{}
@@ -129,7 +129,7 @@ func (a *api) drain(path string, parameters url.Values) ([]json.RawMessage, page
 	return nil, page{}
 }
 
-// recordStatus asks without a network.
+// recordStatus sends a request without a network.
 func recordStatus(h http.Handler, target string, header ...string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(http.MethodGet, target, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -140,7 +140,7 @@ func recordStatus(h http.Handler, target string, header ...string) *httptest.Res
 	return recorder
 }
 
-// checkSequence fails unless the items are the events from..to-1 in order.
+// checkSequence fails the test unless the items are the events from..to-1 in order.
 func checkSequence(t *testing.T, items []json.RawMessage, from, to int) {
 	t.Helper()
 	if len(items) != to-from {
@@ -162,7 +162,7 @@ func params(pairs ...string) url.Values {
 	return values
 }
 
-// pass lets time go by; only for a synctest bubble, where it costs none.
+// pass lets time pass in a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
 func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }

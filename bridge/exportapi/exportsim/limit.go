@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// limiter allows so many requests a second, and as many at once.
+// limiter allows a number of requests a second, and as many at once.
 type limiter struct {
 	every   time.Duration // between two requests; 0 is no limit
 	advance time.Duration // how far ahead of its turn a request may come
@@ -15,7 +15,7 @@ type limiter struct {
 	turn time.Time // of the next request; guarded by mu
 }
 
-// newLimiter takes the rate in requests per second; 0 is no limit.
+// newLimiter returns a limiter for a rate in requests per second; 0 is no limit.
 func newLimiter(rate float64) *limiter {
 	if rate == 0 {
 		return &limiter{}
@@ -24,7 +24,7 @@ func newLimiter(rate float64) *limiter {
 	return &limiter{every: every, advance: time.Duration(math.Ceil(rate)-1) * every}
 }
 
-// take allows one request, or returns how long to wait for the next try.
+// take allows one request and returns 0, or returns how long to wait for the next try.
 func (l *limiter) take() time.Duration {
 	if l.every == 0 {
 		return 0
@@ -42,8 +42,8 @@ func (l *limiter) take() time.Duration {
 	return 0
 }
 
-// left returns how many requests may come now, and how long until there is one
-// more, or if there are some, until there are as many as there can be.
+// left returns how many requests are allowed now. The duration is the time until one is, or
+// if some are, until all are.
 func (l *limiter) left() (int, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,11 +33,11 @@ func TestLinkIsShared(t *testing.T) {
 		if last := max(took[0], took[1]); last < both-time.Microsecond || last > both+time.Millisecond {
 			t.Errorf("two answers of %d bytes took %s, want %s", bytes, last, both)
 		}
-		// They take turns: the first one ends a chunk before the second.
+		// The responses alternate: the first one ends a chunk before the second.
 		if first := min(took[0], took[1]); first < both-40*time.Millisecond {
 			t.Errorf("one of two answers had the link for itself: it took %s of %s", first, both)
 		}
-		// What was not used while nobody sent is lost.
+		// Unused bandwidth is lost.
 		pass(time.Minute)
 		begin = time.Now()
 		recordStatus(h, "/events?pageSize=1000")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// header is where a form has what its body does not: the cursor or the links.
+// header returns the headers of a page that have the cursor or the links.
 func (p *pages) header(q query, cursor string, named bool) http.Header {
 	f := &p.form
 	switch {
@@ -38,8 +38,8 @@ func (p *pages) header(q query, cursor string, named bool) http.Header {
 	return http.Header{"Link": links}
 }
 
-// url returns the URL of the page at a cursor, or of the first one: the request
-// with another cursor. The same cursor gives the same bytes.
+// url returns the URL of the page at a cursor, or of the first page: the request with
+// another cursor. The same cursor gives the same URL.
 func (p *pages) url(q query, cursor string) string {
 	f := &p.form
 	raw := q.raw
@@ -69,7 +69,7 @@ func hostOf(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// member is a value in the page, and how to append it.
+// member is a value in the page, and appends itself.
 type member struct {
 	at     []string // names from the top
 	append func(to []byte) []byte
@@ -80,7 +80,7 @@ func pointer(field string) []string {
 	return strings.Split(strings.TrimPrefix(field, "/"), "/")
 }
 
-// appendObject appends the object that has the members at their places.
+// appendObject appends an object that has the members at their places.
 func appendObject(to []byte, members []member) []byte {
 	to = append(to, '{')
 	done := map[string]bool{}

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// pages renders the pages of the export. All its methods may be called
-// concurrently.
+// pages renders the pages of the export. Its methods may be called concurrently.
 type pages struct {
 	config    Config // with defaults
 	form      Form   // with defaults
@@ -21,16 +21,16 @@ type pages struct {
 	metadata  []byte
 	cursors   cursors
 	stock     growth
-	ahead     prerendered
+	ahead     sync.Map // a readyPage by its span: full pages that were rendered ahead and never change
 	nonce     atomic.Int64
 }
 
-// extent is the items of a page: those from low to high-1. next is where the
-// following page begins, and more whether it can be named.
+// extent is the items of a page, from low to high-1. next is where the following page
+// begins, and more is set if that page can be named.
 type extent struct {
 	low, high, next int
 	more            bool
-	order           []int // the items by number, nil where the number is the item
+	order           []int // the items by number; nil if they are the numbers
 }
 
 func (e extent) item(n int) int {
@@ -40,8 +40,8 @@ func (e extent) item(n int) int {
 	return n
 }
 
-// extent finds where the page ends and whether the next one can be named: when
-// the page is full, or the filter has looked at as many items as it may.
+// extent returns where a page ends, and whether the next page can be named: if the page is
+// full, or if the filter has examined ScanLimit items.
 func (p *pages) extent(q query, stock int) extent {
 	if p.form.Late > 0 && q.end > 0 {
 		order := p.world.byOwnTime(q.start, q.end, stock)
@@ -67,7 +67,7 @@ func (p *pages) extent(q query, stock int) extent {
 	}
 	matches := 0
 	for i := q.from; i < last; i++ {
-		// Where a page without items is the end, there is none before.
+		// If a page without items is the end, no page before it may be empty.
 		if i-q.from >= p.config.ScanLimit && (matches > 0 || p.contract(q) != EmptyItems) {
 			return extent{q.from, i, i, true, nil}
 		}
@@ -84,8 +84,8 @@ func (p *pages) matches(q query, i int) bool {
 	return q.filter == 0 || q.filter>>p.world.eventTemplate(i).kind&1 == 1
 }
 
-// append renders the page that a query asks for. It returns the headers of the
-// page and how many items are in it.
+// append renders the page for a query. It returns the headers of the page and the number of
+// items.
 func (p *pages) append(to []byte, q query) (body []byte, header http.Header, items int) {
 	f := &p.form
 	e := p.extent(q, q.resource.among(p.stock.now()))
@@ -139,7 +139,7 @@ func (p *pages) appendItems(to []byte, q query, e extent) (body []byte, items in
 	return append(to, ']'), items
 }
 
-// contract is what ends the results of a request.
+// contract returns what ends the results of a request.
 func (p *pages) contract(q query) EndOfResults {
 	if q.end > 0 {
 		return p.form.BoundedEnd
@@ -147,7 +147,7 @@ func (p *pages) contract(q query) EndOfResults {
 	return p.form.EndOfResults
 }
 
-// nextCursor is the cursor of the next page, and whether the page names it.
+// nextCursor returns the cursor of the next page, and whether the page names it.
 func (p *pages) nextCursor(q query, e extent) (string, bool) {
 	kind := p.form.CursorKind
 	if kind == kindOffset {
@@ -177,7 +177,8 @@ func (p *pages) nextCursor(q query, e extent) (string, bool) {
 	return p.cursors.encode(at), true
 }
 
-// cursorText is the page's member for the cursor as JSON, if it has one.
+// cursorText returns the JSON of the page's member for the cursor, if the page has that
+// member.
 func (p *pages) cursorText(q query, cursor string, named bool) (string, bool) {
 	switch in := p.form.CursorIn; {
 	case in != inBody && in != inNextURL:
@@ -194,11 +195,11 @@ func (p *pages) cursorText(q query, cursor string, named bool) (string, bool) {
 	case p.form.CursorKind == kindSeq:
 		return cursor, true
 	}
-	// What a cursor is made of needs no escapes in JSON.
+	// A cursor has no character that JSON escapes.
 	return `"` + cursor + `"`, true
 }
 
-// metadataOf renders the member that says whose export this is.
+// metadataOf renders the member with the names of organization, workspace and application.
 func metadataOf(c Config) ([]byte, error) {
 	slug := func(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
 	text, err := json.Marshal(struct {

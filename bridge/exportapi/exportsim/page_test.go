@@ -18,8 +18,8 @@ var contracts = []exportsim.EndOfResults{
 
 var schemas = []exportsim.Schema{exportsim.Schema08, exportsim.Schema07, exportsim.Schema05}
 
-// The page that is not full grows under the same request, keeps its items, and
-// names a next cursor once it is full.
+// A page that is not full grows for the same request. It keeps its items, and names a next
+// cursor once it is full.
 func TestTailGrowsInPlace(t *testing.T) {
 	t.Parallel()
 	for _, contract := range contracts[:3] {
@@ -41,7 +41,7 @@ func TestTailGrowsInPlace(t *testing.T) {
 			if full.cursor() == "" {
 				t.Fatal("a full page has no cursor")
 			}
-			// Nothing follows yet: the next page is empty and is the new tail.
+			// Nothing follows yet: the next page is empty, and the new tail.
 			third := params("pageSize", "100", "cursor", full.cursor())
 			if p := api.get("/events", third); len(p.Items) != 0 || p.cursor() != "" {
 				t.Errorf("behind the end: %d items, cursor %q", len(p.Items), p.cursor())
@@ -98,8 +98,8 @@ func TestPageSizeMayChangeBetweenPages(t *testing.T) {
 	checkSequence(t, p.Items, 7, 38)
 }
 
-// Windows that touch share no event and leave none out, ties included: 40
-// events share a millisecond here.
+// Adjacent windows share no event and omit none, also if events have equal times: here 40
+// events share a millisecond.
 func TestWindowsAreHalfOpen(t *testing.T) {
 	t.Parallel()
 	const events = 2000
@@ -145,7 +145,7 @@ func TestWindowsOfSessionsAndUsers(t *testing.T) {
 	}
 }
 
-// A window that lies ahead is empty until events reach it.
+// A window in the future is empty until events reach it.
 func TestStartInTheFuture(t *testing.T) {
 	t.Parallel()
 	h, api := newServer(t, exportsim.Config{Events: 10, Every: time.Second})
@@ -198,7 +198,7 @@ func TestEventFilter(t *testing.T) {
 	}
 }
 
-// Where a page without items is the end of the results, none comes before it.
+// If a page without items is the end of the results, no page before it is empty.
 func TestEventFilterUnderEmptyItems(t *testing.T) {
 	t.Parallel()
 	_, api := newServer(t, exportsim.Config{Events: 2000, ScanLimit: 40, EndOfResults: exportsim.EmptyItems})
@@ -215,7 +215,7 @@ func TestEventFilterUnderEmptyItems(t *testing.T) {
 	}
 }
 
-// The tail of a filtered page grows in place like any other.
+// The last page of a filtered list grows like any other.
 func TestFilteredTail(t *testing.T) {
 	t.Parallel()
 	h, api := newServer(t, exportsim.Config{Events: 100, ScanLimit: 1000})

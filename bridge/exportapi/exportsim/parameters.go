@@ -14,8 +14,8 @@ import (
 
 const maxParameters = 64 << 10 // bytes of a request's body
 
-// parameters returns those of the query, or of the JSON object that is the
-// body. There numbers must be numbers and all others strings.
+// parameters returns those of the query, or those of the JSON object in the body. There,
+// numeric parameters must be numbers and all others strings.
 func (p *pages) parameters(r *http.Request) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -36,8 +36,8 @@ func (p *pages) parameters(r *http.Request) (url.Values, error) {
 	return values, p.addMembers(values, "", members)
 }
 
-// addMembers adds the members of a body: those inside of another one by their JSON
-// pointers.
+// addMembers adds the members of a body. The name of a member of an inner object is its
+// JSON pointer.
 func (p *pages) addMembers(values url.Values, above string, members map[string]any) error {
 	for name, member := range members {
 		if inside, ok := member.(map[string]any); ok {
@@ -66,8 +66,8 @@ func (p *pages) numeric(name string) bool {
 		f.TimeFormat != formatRFC3339
 }
 
-// instant returns a bound in milliseconds, or 0 if it is absent: the first one
-// that is not before the bound, or with past, the first one behind it.
+// instant returns a bound, rounded up to milliseconds, or 0 if it is absent. With past, it
+// returns the first millisecond after the bound.
 func (p *pages) instant(values url.Values, name string, past bool) (int64, error) {
 	text, err := single(values, name)
 	if err != nil || !values.Has(name) {
@@ -95,8 +95,8 @@ func bound(micros int64, past bool) int64 {
 	return (micros + 999) / 1e3
 }
 
-// readPhrase reads created:>=TIME and created:FROM..TO out of a search phrase.
-// Both bounds are inclusive; a date is the whole day.
+// readPhrase reads created:>=TIME or created:FROM..TO in a search phrase. Both bounds are
+// inclusive; a date is the whole day.
 func readPhrase(q *query, phrase string) error {
 	fields := strings.Fields(phrase)
 	at := slices.IndexFunc(fields, func(s string) bool { return strings.HasPrefix(s, "created:") })

@@ -1,29 +1,17 @@
 package exportsim
 
-import (
-	"sync"
-
-	"github.com/klauspost/compress/gzip"
-)
-
-// prerendered are full pages of the whole export that were rendered ahead. A
-// full page never changes: neither growth nor a repeated request does.
-type prerendered struct {
-	mu    sync.RWMutex
-	pages map[span]readyPage // guarded by mu
-}
+import "github.com/klauspost/compress/gzip"
 
 // span is the place of a page of events.
 type span struct{ from, size int }
 
-// readyPage is one page in every form that is offered. Nobody writes to it.
+// readyPage is a page in every offered encoding. It is never modified.
 type readyPage struct {
 	body    []byte
 	encoded map[string][]byte // by encoding
 }
 
-// ready returns the page that a query asks for, if it was rendered ahead and
-// the stock still fills it.
+// ready returns the page for a query if it was rendered ahead and is still full.
 func (p *pages) ready(q query) (readyPage, bool) {
 	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
 		return readyPage{}, false
@@ -31,30 +19,18 @@ func (p *pages) ready(q query) (readyPage, bool) {
 	if e := p.extent(q, p.stock.now()); e.high-e.low < q.size {
 		return readyPage{}, false
 	}
-	return p.ahead.get(span{q.from, q.size})
-}
-
-func (p *prerendered) get(at span) (readyPage, bool) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	page, ok := p.pages[at]
-	return page, ok
-}
-
-func (p *prerendered) put(at span, page readyPage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pages == nil {
-		p.pages = make(map[span]readyPage)
+	page, ok := p.ahead.Load(span{q.from, q.size})
+	if !ok {
+		return readyPage{}, false
 	}
-	p.pages[at] = page
+	return page.(readyPage), true
 }
 
-// Prerender renders full pages of events of a size ahead, from the first one
-// on, and their compressed forms, up to limit bytes. Requests for them, without
-// bounds and filter, need no rendering. It returns the number of pages. It
-// renders nothing if cursors expire: they differ each time, nor under a form
-// whose pages are more than a body.
+// Prerender renders full pages of events ahead, from the first one on, and compresses them,
+// up to limit bytes. It returns the number of pages. Requests for these pages, without
+// bounds and filter, need no rendering. Prerender renders nothing if cursors expire,
+// because then they differ each time, or if the form has more in a page than items and a
+// cursor in the body.
 func (h *Handler) Prerender(size, limit int) int {
 	f := &h.pages.form
 	if h.config.CursorTTL > 0 || size < 1 || size > f.MaxPageSize || f.CursorIn != inBody || f.MoreField != "" ||
@@ -83,7 +59,7 @@ func (h *Handler) Prerender(size, limit int) int {
 		if used > limit {
 			return n
 		}
-		h.pages.ahead.put(span{from, size}, page)
+		h.pages.ahead.Store(span{from, size}, page)
 		n++
 	}
 }

@@ -24,7 +24,7 @@ func TestPrerendered(t *testing.T) {
 	if n := newHandler(t, config).Prerender(100, 200_000); n != 1 {
 		t.Errorf("%d pages of 100 kB and more within 200 kB, want 1", n)
 	}
-	for range 2 { // the second time the stock is smaller
+	for range 2 { // the second time with fewer events
 		for _, query := range []url.Values{{}, {"pageSize": {"50"}}, {"events": {"pageOpened"}}, {"end": {"1793491210000"}}} {
 			walkBoth(t, ahead, asked, query)
 		}
@@ -36,8 +36,8 @@ func TestPrerendered(t *testing.T) {
 	}
 }
 
-// walkBoth follows the cursor of both and fails where the answers differ in
-// more than how well they are compressed.
+// walkBoth follows the cursor of both. It fails the test if the answers differ in more than
+// their compression.
 func walkBoth(t *testing.T, one, other *exportsim.Handler, query url.Values) {
 	t.Helper()
 	query = maps.Clone(query)

@@ -14,16 +14,16 @@ type answer struct {
 	contentType string
 	retryAfter  string
 	allow       string
-	header      http.Header // of a page, in other forms than the default
+	header      http.Header // of a page, in some forms
 	body        []byte
-	encoded     map[string][]byte // the body compressed ahead, by encoding
+	encoded     map[string][]byte // the compressed body by encoding, if it was rendered ahead
 	pooled      *[]byte           // the body's memory, to give back; nil if not pooled
 	items       int
 }
 
-// problem is an error as the form has it, or in that of the schema: title, type and details in all
-// generations. The newest adds what the public guide shows, the members of
-// RFC 9457: status and detail.
+// problem returns an error in the shape of the form, or of the schema. In all schemas it
+// has title, type and details. The newest one adds status and detail, which RFC 9457 and
+// the public guide have.
 func (h *Handler) problem(status int, kind, text string) answer {
 	if h.pages.form.Error != "" {
 		body := strings.NewReplacer("<status>", strconv.Itoa(status), "<title>", http.StatusText(status),
@@ -49,13 +49,13 @@ func (h *Handler) problem(status int, kind, text string) answer {
 	return answer{status: status, contentType: "application/problem+json", body: body}
 }
 
-// retryAfter is one to three seconds, as a number or, one time in two, as a date.
+// retryAfter returns one to three seconds, as a number or, in half of the cases, as a date.
 func retryAfter(random uint64, now time.Time) string {
 	seconds := 1 + int(random%3)
 	if random>>8&1 == 0 {
 		return strconv.Itoa(seconds)
 	}
-	// A date has no fractions of a second: one more keeps it in the future.
+	// A date has whole seconds. One more keeps it in the future.
 	at := now.Add(time.Duration(seconds+1) * time.Second)
 	return at.UTC().Format(http.TimeFormat)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -20,15 +21,15 @@ type query struct {
 	to       int    // index after the last item of the window
 	size     int    // items in a page
 	skip     int    // items before the page, of an offset
-	newest   bool   // list backwards
-	cursor   string // as it came, empty without one
+	newest   bool   // newest first
+	cursor   string // as received, empty without one
 	issued   int64  // of the cursor
 	values   url.Values
-	host     string // scheme and host that the client used
-	raw      string // the query string as it came
+	host     string // scheme and host of the request
+	raw      string // the query string as received
 }
 
-// refusal is a request that the API refuses.
+// refusal is the error of a request that the API refuses.
 type refusal struct {
 	status     int
 	kind, text string
@@ -40,9 +41,8 @@ func invalid(format string, args ...any) error {
 	return refusal{http.StatusBadRequest, "invalid-parameter", fmt.Sprintf(format, args...)}
 }
 
-// parseQuery reads the parameters. Bounds and filter come from an opaque cursor
-// if there is one; parameters beside it may be absent, but must not say
-// otherwise.
+// parseQuery reads the parameters. An opaque cursor has the bounds and the filter.
+// Parameters beside it may be absent, but must not contradict it.
 func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 	values, err := p.parameters(r)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 		}
 	}
 	if p.form.Late > 0 && q.end > 0 {
-		return q, nil // from counts in the order of the window
+		return q, nil // from is an index in the order of the window
 	}
 	if q.end > 0 {
 		q.to = min(q.to, res.from(q.end, p.world.limit))
@@ -123,7 +123,7 @@ func (p *pages) readBounds(q *query, values url.Values) error {
 	return nil
 }
 
-// checkAlone refuses what is beside a cursor that takes nothing beside it.
+// checkAlone refuses other parameters beside a cursor if the form has CursorAlone.
 func (p *pages) checkAlone(values url.Values) error {
 	for name := range values {
 		if p.form.CursorAlone && name != p.form.CursorParam && name != p.form.KeyQuery {
@@ -174,7 +174,7 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 	return nil
 }
 
-// single returns the value of a parameter that must not be repeated.
+// single returns the value of a parameter that may occur only once.
 func single(values url.Values, name string) (string, error) {
 	if len(values[name]) > 1 {
 		return "", invalid("The parameter %s is given more than once.", name)
@@ -182,7 +182,7 @@ func single(values url.Values, name string) (string, error) {
 	return values.Get(name), nil
 }
 
-// integer returns a parameter, or 0 if it is absent.
+// integer returns the value of a parameter, or 0 if the parameter is absent.
 func integer(values url.Values, name string) (int64, error) {
 	text, err := single(values, name)
 	if err != nil || !values.Has(name) {
@@ -195,20 +195,15 @@ func integer(values url.Values, name string) (int64, error) {
 	return n, nil
 }
 
-// filter returns the bit set of the named types; no names are all types.
-func (t eventTypes) filter(names []string) (uint64, error) {
+// filter returns the bit set of the named types. No names select all types.
+func (e eventTypes) filter(names []string) (uint64, error) {
 	var set uint64
 	for _, name := range names {
-		bit, found := uint64(0), false
-		for kind := range t {
-			if t[kind].name == name {
-				bit, found = 1<<kind, true
-			}
-		}
-		if !found {
+		kind := slices.IndexFunc(e, func(t eventType) bool { return t.name == name })
+		if kind < 0 {
 			return 0, invalid("The parameter events names %q, which is not a type of event.", name)
 		}
-		set |= bit
+		set |= 1 << kind
 	}
 	return set, nil
 }

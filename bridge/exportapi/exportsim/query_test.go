@@ -149,8 +149,8 @@ func TestTamperedCursor(t *testing.T) {
 		cursor[:20] + "\r\n" + cursor[20:], strings.Replace(cursor, "c1", "c2", 1),
 	}
 	for i := range cursor {
-		// A and B differ in the lowest bit of six: in the last character it is
-		// one that the decoder drops.
+		// A and B differ in the lowest of six bits. In the last character, the
+		// decoder drops that bit.
 		for _, other := range []byte{'A', 'B', cursor[i] ^ 1, cursor[i] ^ 32} {
 			if other != cursor[i] {
 				altered = append(altered, cursor[:i]+string(other)+cursor[i+1:])
@@ -198,7 +198,7 @@ func TestCursorIsBoundToItsChain(t *testing.T) {
 	if got := recordStatus(newHandler(t, c), "/events?"+params("cursor", plain).Encode()).Code; got != 400 {
 		t.Errorf("cursor of another seed: %d, want 400", got)
 	}
-	// A filter that only the cursor carries still holds.
+	// A filter that only the cursor has still applies.
 	next := recordStatus(h, "/events?pageSize=50&"+params("cursor", filtered).Encode())
 	for _, item := range decodePage(t, next.Body.Bytes()).Items {
 		if name := payloadType(t, item, "type"); name != "pageOpened" && name != "orderPlaced" {
@@ -228,7 +228,7 @@ func TestCursorExpires(t *testing.T) {
 	}
 }
 
-// Waiting at the end does not renew a cursor, unless every cursor is a new one.
+// Waiting at the end does not renew a cursor, unless each cursor is new.
 func TestCursorExpiresAtTheEnd(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

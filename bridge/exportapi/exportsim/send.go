@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// throttleChunk is how much of a body goes over the link at once.
+// throttleChunk is how much of a body is transmitted at once, in bytes.
 const throttleChunk = 16 << 10
 
-// send writes the answer, and breaks it where the fault says so.
+// send writes the answer, and breaks it as the fault demands.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault string) {
 	if fault == FaultStall {
 		select {
@@ -24,7 +24,9 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	header := w.Header()
 	maps.Copy(header, a.header)
 	h.tellLimit(header)
-	h.tellTime(header)
+	if h.config.Clock != nil {
+		header.Set("Date", h.config.Clock().UTC().Format(http.TimeFormat))
+	}
 	body := a.body
 	if a.status == http.StatusOK && len(h.compressor.offered) > 0 {
 		header.Set("Vary", "Accept-Encoding")
@@ -49,7 +51,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 		header.Set("Allow", a.allow)
 	}
 	if fault == FaultReset || fault == FaultTruncate {
-		// The server closes a connection whose answer is shorter than promised.
+		// The server closes a connection if the answer is shorter than announced.
 		body = body[:len(body)/2]
 		a.items = 0
 	}
@@ -61,8 +63,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	}
 }
 
-// write sends the body at the speed of the link. A client that goes away is
-// the end of it: there is nobody to tell.
+// write sends the body at the speed of the link, until the client is gone.
 func (h *Handler) write(ctx context.Context, w http.ResponseWriter, body []byte) {
 	if h.config.BandwidthBits == 0 {
 		_, _ = w.Write(body)
@@ -86,7 +87,7 @@ func (h *Handler) write(ctx context.Context, w http.ResponseWriter, body []byte)
 	}
 }
 
-// wait returns after d, or before that with false when nobody waits any more.
+// wait returns true after d, or false if the request or the Handler ends before.
 func (h *Handler) wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -102,8 +103,8 @@ func (h *Handler) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// reset sends what was written and then a TCP reset. Where the connection
-// cannot be taken over (HTTP/2), the short body is all that breaks.
+// reset sends what was written and then a TCP reset. If the connection cannot be taken over
+// (HTTP/2), only the short body is broken.
 func reset(w http.ResponseWriter) {
 	controller := http.NewResponseController(w)
 	if err := controller.Flush(); err != nil {
@@ -119,8 +120,8 @@ func reset(w http.ResponseWriter) {
 		raw = secured.NetConn()
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		// Closing with unsent data and no linger time is what resets. Closing
-		// the raw connection keeps TLS from saying goodbye.
+		// Closing with unsent data and no linger time resets the connection. Closing
+		// the raw connection prevents the close message of TLS.
 		_ = tcp.SetLinger(0)
 		_ = tcp.Close()
 	}

@@ -48,7 +48,7 @@ func TestNewestFirst(t *testing.T) {
 			t.Errorf("%s: events %s, want %s", target, got, want)
 		}
 	}
-	// The cursor goes on backwards, and does not come to what was added.
+	// The cursor leads backwards, away from what was added.
 	form, _ := exportsim.FormNamed("newest-first")
 	h, api := newServer(t, exportsim.Config{Form: form, Events: 250})
 	query := params("pageSize", "60")
@@ -68,7 +68,7 @@ func TestNewestFirst(t *testing.T) {
 	}
 }
 
-// The answers that a service documents.
+// TestServiceAnswers has the answers that a service documents.
 func TestServiceAnswers(t *testing.T) {
 	t.Parallel()
 	service := func(name string, c exportsim.Config) http.Handler {

@@ -9,13 +9,13 @@ import (
 type Stats struct {
 	// Requests counts received requests.
 	Requests int
-	// ByStatus counts responses by status, including those that a fault broke
-	// afterwards. A stalled request has none.
+	// ByStatus counts responses by status, also those that a fault broke afterwards. A
+	// stalled request has no status.
 	ByStatus map[int]int
 	// Faults counts the injected faults by kind.
 	Faults map[string]int
-	// Items counts the items of complete responses, Bytes the compressed bytes
-	// of all bodies.
+	// Items counts the items of complete responses, Bytes the compressed bytes of all
+	// bodies.
 	Items, Bytes int64
 }
 

@@ -1,20 +1,20 @@
 package exportsim
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// template is an item with placeholders for its varying parts, which render fills in.
-// Those of the content are <id>, <session>, <user>, <tab>, <order>, <time>, <opened>,
-// <system>, <sequence>, <big> and <noise>; those of a form around it are listed in fill.
+// template is an item with placeholders, which render fills in. fill has the placeholders
+// of the content, fillForm those of a form's item.
 type template struct {
-	parts []string // text and placeholders in turn
+	parts []string // text and placeholders, alternating
 	kind  int      // event type, by its place in eventTypes
 }
 
-// split returns text and placeholders in turn.
+// split returns text and placeholders, alternating.
 func split(text string) (parts []string) {
 	for text != "" {
 		literal, rest, _ := strings.Cut(text, "<")
@@ -28,11 +28,11 @@ func split(text string) (parts []string) {
 const (
 	sequenceLen = 12
 
-	// eventMember is the last member of every form's item: the event as the default form
-	// serves it.
+	// eventMember begins the last member of every form's item: the event as the default
+	// form serves it.
 	eventMember = `"event":`
 
-	// firstSeq is beyond 2^53, so that a reader who takes it for a float goes wrong.
+	// firstSeq is beyond 2^53, so that a reader that uses floats fails.
 	firstSeq = 1 << 60
 
 	// firstKey is before every key.
@@ -41,7 +41,7 @@ const (
 	rfc3339Millis = "2006-01-02T15:04:05.000Z07:00"
 )
 
-// values are what the placeholders of one item stand for.
+// values are the values of the placeholders of one item.
 type values struct {
 	kind                 kind
 	index, session, user int
@@ -60,7 +60,7 @@ func (w *world) render(to []byte, t *template, v values) []byte {
 	return to
 }
 
-// fill appends what a placeholder stands for. Content has a fixed width.
+// fill appends the value of a placeholder. Content has a fixed width.
 func (w *world) fill(to []byte, placeholder string, v *values) []byte {
 	switch placeholder {
 	case "id":
@@ -80,7 +80,7 @@ func (w *world) fill(to []byte, placeholder string, v *values) []byte {
 	case "system":
 		return strconv.AppendInt(to, v.system, 10)
 	case "sequence":
-		return appendDecimal(to, uint64(v.index), sequenceLen)
+		return fmt.Appendf(to, "%0*d", sequenceLen, v.index)
 	case "big": // beyond 2^53, within 64 bits
 		return strconv.AppendUint(to, 1e18+v.noise%8e18, 10)
 	case "noise":
@@ -89,7 +89,7 @@ func (w *world) fill(to []byte, placeholder string, v *values) []byte {
 	return w.fillForm(to, placeholder, v.index)
 }
 
-// fillForm appends what a placeholder of a form's item stands for.
+// fillForm appends the value of a placeholder of a form's item.
 func (w *world) fillForm(to []byte, placeholder string, i int) []byte {
 	micros := w.ownMicros(i)
 	switch placeholder {
@@ -110,24 +110,21 @@ func (w *world) fillForm(to []byte, placeholder string, i int) []byte {
 	case "us":
 		return strconv.AppendInt(to, micros, 10)
 	case "frac":
-		return appendDecimal(to, uint64(micros%1e6), 6)
+		return fmt.Appendf(to, "%06d", micros%1e6)
 	case "rfc3339":
 		return time.UnixMicro(micros).UTC().AppendFormat(to, rfc3339Millis)
 	}
 	return to
 }
 
-// appendLogID appends 56 digits that grow with the index: 900, the time and
-// the index.
+// appendLogID appends 56 digits that grow with the index: 900, the time, and the index.
 func (w *world) appendLogID(to []byte, i int) []byte {
 	at := time.UnixMicro(w.eventMicros(i)).UTC()
-	to = at.AppendFormat(append(to, "900"...), "20060102150405")
-	to = appendDecimal(to, uint64(at.Nanosecond()/1e6), 3)
-	return appendDecimal(to, uint64(i), 36)
+	return fmt.Appendf(to, "900%s%03d%036d", at.Format("20060102150405"), at.Nanosecond()/1e6, i)
 }
 
-// key is the place of an item in the order of the export, for cursors that say
-// it openly. Keys are digits of the same number.
+// key returns the place of an item in the order of the export, for cursors that are not
+// opaque. All keys of a kind have the same number of digits.
 func (w *world) key(kind string, i int) string {
 	if kind == kindSeq {
 		return strconv.FormatInt(firstSeq+int64(i), 10)

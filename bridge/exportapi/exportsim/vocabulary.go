@@ -1,9 +1,8 @@
 package exportsim
 
-// vocabulary are the words of all generations, as JSON. They are chosen to try
-// a reader: unicode plain and escaped, pairs of surrogates, escaped slashes,
-// floats in every notation, integers beyond 2^53, spaces between tokens, and
-// strings that look like the page around them.
+// vocabulary has the values of all schemas, as JSON. They test a reader: unicode plain and
+// escaped, surrogate pairs, escaped slashes, floats in every notation, integers beyond
+// 2^53, spaces between tokens, and strings that look like the page around them.
 var vocabulary = map[string][]string{
 	"context": {
 		`{"type":"web","metadata":{<metadata>},"tabId":"<tab>","url":<url>}`,

@@ -1,5 +1,5 @@
-// Package body reads the bodies of HTTP responses: decompressed, bounded, and
-// with the memory of the last ones.
+// Package body reads the bodies of HTTP responses. It decompresses them up to a
+// limit, with decompressors that the whole process shares.
 package body
 
 import (
@@ -23,7 +23,7 @@ const AcceptEncoding = "zstd, gzip"
 const (
 	// maxWindow is the largest zstd window that RFC 9659 allows over HTTP.
 	maxWindow = 8 << 20
-	// drainLimit bounds the rest of a body that is read to reuse its
+	// drainLimit is how much of the rest of a body is read, in bytes, to reuse the
 	// connection.
 	drainLimit = 64 << 10
 )
@@ -36,18 +36,18 @@ var (
 	ErrEncoding = errors.New("body cannot be decompressed")
 )
 
-// Reader reads one response body after the other with the process's decompressors.
-// One goroutine at a time. The zero value is ready for use.
+// Reader reads response bodies, one after the other. One goroutine at a time may use it.
+// The zero value is ready for use.
 type Reader struct {
 	wire     wire
 	encoding string
-	plain    io.Reader // what decompresses wire; nil before the first read
+	plain    io.Reader // decompresses wire; nil before the first read
 	gzip     *unzipper // in use, or nil
 	zstd     *zstd.Decoder
 }
 
-// unzipper decompresses gzip. With a reader of bytes gzip adds no buffer of its own
-// each time.
+// unzipper decompresses gzip. buf is an io.ByteReader, so gzip allocates no buffer of its
+// own.
 type unzipper struct {
 	buf  *bufio.Reader
 	gzip gzip.Reader
@@ -59,22 +59,22 @@ var (
 	decoders  spare.List[*zstd.Decoder]
 )
 
-// Trim drops the decompressors that no Reader needed since the last Trim.
+// Trim frees the decompressors that no Reader has needed since the last Trim.
 func Trim() {
 	unzippers.Trim()
 	decoders.Trim()
 }
 
-// Open starts a body. It does not read.
+// Open begins a body. It does not read.
 func (r *Reader) Open(resp *http.Response) {
 	r.wire, r.encoding, r.plain = wire{from: resp.Body}, resp.Header.Get("Content-Encoding"), nil
 }
 
-// wire records how reading from the connection ended, to tell a broken
-// connection from corrupt compression.
+// wire records how reading from the connection ended. So a broken connection is not taken
+// for corrupt compression.
 type wire struct {
 	from io.Reader
-	err  error // what ended the reading, if it was not the end of the body
+	err  error // the error that ended the reading, other than io.EOF
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -104,7 +104,7 @@ func (r *Reader) Read(dst []byte, enough int, limit int64) (out []byte, err erro
 	return dst, fmt.Errorf("%w: %w", ErrEncoding, err)
 }
 
-// Done forgets the body, and does not close it.
+// Done drops the references to the body. It does not close the body.
 func (r *Reader) Done() {
 	r.wire, r.plain = wire{}, nil
 	if r.gzip != nil {
@@ -175,15 +175,14 @@ func readUpTo(r io.Reader, dst []byte, enough int, limit int64) ([]byte, error) 
 	return dst, nil
 }
 
-// Plain reports whether a body is not encoded, so that Content-Length is the
-// size of the page.
+// Plain reports whether a body is not encoded. Then Content-Length is the size of the page.
 func Plain(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")
 	return encoding == "" || strings.EqualFold(encoding, "identity")
 }
 
-// Discard closes an unwanted body. It reads a short rest, to reuse the
-// connection.
+// Discard closes an unwanted body. It first reads a short rest, so that the connection can
+// be reused.
 func Discard(body io.ReadCloser) {
 	// The outcome does not matter: nothing in the rest is used.
 	_, _ = io.CopyN(io.Discard, body, drainLimit)

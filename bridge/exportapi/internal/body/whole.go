@@ -6,11 +6,11 @@ import (
 	"net/http"
 )
 
-// maxWhole bounds how much of a response Whole reads, in bytes.
+// maxWhole is the most that Whole reads of a response, in bytes.
 const maxWhole = 1 << 20
 
-// Whole reads small responses to their end, so that a connection that breaks
-// before it fails the request: package oauth2 keeps only the text of that error.
+// Whole reads a small response to its end. So a connection that breaks in the body fails
+// the request; package oauth2 would keep only the text of that error.
 type Whole struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -29,8 +29,8 @@ func (w Whole) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// DropConnection closes the body of a 101, which is a bare connection: no time-out
-// ends a read of it.
+// DropConnection closes the body of a 101. That body is a bare connection, and no timeout
+// would end a read.
 func DropConnection(resp *http.Response) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		_ = resp.Body.Close()

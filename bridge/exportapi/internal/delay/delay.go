@@ -1,17 +1,19 @@
-// Package delay reads from HTTP headers for how long no request is to be sent.
+// Package delay reads how long a client must wait from the headers of a response.
 package delay
 
 import (
+	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Max bounds the delay that the API can request.
+// Max is the longest delay that the API can request.
 const Max = 10 * time.Minute
 
-// Of returns the delay that a response requests: Retry-After, or without it
-// the time until there are requests left.
+// Of returns the delay that a response requests: its Retry-After, or else its Quota.
 func Of(resp *http.Response) time.Duration {
 	now := time.Now()
 	if wait := RetryAfter(resp.Header, now); wait > 0 {
@@ -20,22 +22,19 @@ func Of(resp *http.Response) time.Duration {
 	return Quota(resp.Header, now)
 }
 
-// RetryAfter parses a Retry-After header: seconds, of which a part counts as
-// one, or a date, which is compared
-// with the response's own Date so that clock errors cancel out; now is used
-// without one. It returns 0 for an absent or unreadable header and for a past
-// time.
+// RetryAfter parses a Retry-After header, which has seconds or a date. Seconds are rounded
+// up. A date is compared with the response's own Date, so that clock errors cancel out; now
+// replaces a missing Date. RetryAfter returns 0 if the header is absent or unreadable, or
+// the date has passed.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.Trim(h.Get("Retry-After"), " \t")
 	if value == "" {
 		return 0
 	}
-	if whole, part, fraction := strings.Cut(value, "."); strings.Trim(whole+part, "0123456789") == "" && whole+part != "" {
-		wait := seconds(whole)
-		if fraction && strings.Trim(part, "0") != "" {
-			wait = min(wait+time.Second, Max)
-		}
-		return wait
+	seconds, err := strconv.ParseFloat(value, 64)
+	// ParseFloat makes a number infinite that is too large.
+	if strings.Trim(value, "0123456789.") == "" && !errors.Is(err, strconv.ErrSyntax) {
+		return time.Duration(min(math.Ceil(seconds), Max.Seconds())) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
@@ -45,18 +44,6 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		now = date
 	}
 	return min(max(at.Sub(now), 0), Max)
-}
-
-// seconds parses digits, limited to Max.
-func seconds(digits string) time.Duration {
-	var wait time.Duration
-	for _, d := range []byte(digits) {
-		wait = wait*10 + time.Duration(d-'0')*time.Second
-		if wait >= Max {
-			return Max
-		}
-	}
-	return wait
 }
 
 // ServerTime returns the response's Date header, or the zero time.

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// quotaHeaders begin the headers that say how many requests there are, how many
-// are left, and when there are more: two spellings that services use, and that
-// of the drafts of draft-ietf-httpapi-ratelimit-headers up to the sixth.
+// quotaHeaders are the prefixes of the headers with the limit, the requests left and the
+// reset. Services use the first two. The third is that of
+// draft-ietf-httpapi-ratelimit-headers up to its sixth version.
 var quotaHeaders = [...]string{"X-Ratelimit-", "X-Rate-Limit-", "Ratelimit-"}
 
-// quota is what an API says about its limit, as written.
+// quota holds the three values as the API wrote them.
 type quota struct{ limit, left, reset string }
 
-// Quota returns for how long an API that counts requests has none left; 0
-// if its headers do not say so. now is the time if the response has no Date.
+// Quota returns how long to wait until the API accepts requests again; 0 if some are left,
+// or if the headers do not say. now replaces a missing Date.
 func Quota(h http.Header, now time.Time) time.Duration {
 	if date := ServerTime(h); !date.IsZero() {
 		now = date
@@ -31,8 +31,8 @@ func Quota(h http.Header, now time.Time) time.Duration {
 	return wait
 }
 
-// fieldWait reads the field RateLimit of the drafts: `"hour";r=0;t=30` with one
-// quota after the other, or before them `limit=100, remaining=0, reset=30`.
+// fieldWait reads the header RateLimit of the drafts: a list of quotas such as
+// `"hour";r=0;t=30`, or in older drafts `limit=100, remaining=0, reset=30`.
 func fieldWait(line string, now time.Time) time.Duration {
 	var wait time.Duration
 	var q quota
@@ -48,18 +48,18 @@ func fieldWait(line string, now time.Time) time.Duration {
 			}
 		}
 		wait = max(wait, q.wait(now))
-		if strings.Contains(part, ";") { // the next one has values of its own
+		if strings.Contains(part, ";") { // the next quota has its own values
 			q = quota{}
 		}
 	}
 	return wait
 }
 
-// wait returns the time until the reset if no request is left. Services write
-// the reset as seconds from now, or as seconds or milliseconds since the epoch,
-// and no limit as one of 0 or less, or as less than 0 left.
+// wait returns the time until the reset if no request is left. Services write the reset as
+// seconds from now, or as seconds or milliseconds since the epoch. A limit of 0 or less, or
+// fewer than 0 requests left, means that there is no limit.
 func (q quota) wait(now time.Time) time.Duration {
-	if q.left == "" { // as of most services: not an error to allocate for each page
+	if q.left == "" { // the usual case, in which ParseFloat would allocate an error
 		return 0
 	}
 	if limit, err := strconv.ParseFloat(q.limit, 64); err == nil && limit <= 0 {
@@ -72,7 +72,7 @@ func (q quota) wait(now time.Time) time.Duration {
 	if err != nil || !(n > 0) {
 		return 0
 	}
-	const epochSeconds, epochMillis = 1e8, 1e11 // in 1973, and more than three years from now
+	const epochSeconds, epochMillis = 1e8, 1e11 // no reset is three years away
 	switch since := float64(now.UnixMilli()) / 1000; {
 	case n >= epochMillis:
 		n = n/1000 - since

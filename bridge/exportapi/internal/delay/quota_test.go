@@ -12,9 +12,10 @@ func TestQuotaWait(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for line, want := range map[string]time.Duration{
 		"": 0,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000030500": 30500 * time.Millisecond,
+
 		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000030":                                     30 * time.Second,
 		"X-Rate-Limit-Remaining: 0|X-Rate-Limit-Reset: 1800000030":                                   30 * time.Second,
-		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000030500":                                  30500 * time.Millisecond,
 		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 45":                                             45 * time.Second,
 		"X-RateLimit-Remaining: 1|X-RateLimit-Reset: 45":                                             0,
 		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1799999999":                                     0,
@@ -62,7 +63,8 @@ func TestQuotaWait(t *testing.T) {
 func FuzzQuota(f *testing.F) {
 	f.Add("0", "1800000030", `"hour";r=0;t=5`)
 	f.Fuzz(func(t *testing.T, left, reset, field string) {
-		wait := Quota(http.Header{"X-Ratelimit-Remaining": {left}, "X-Ratelimit-Reset": {reset}, "Ratelimit": {field}}, retryNow)
+		wait := Quota(http.Header{"X-Ratelimit-Remaining": {left}, "X-Ratelimit-Reset": {reset}, "Ratelimit": {field}},
+			retryNow)
 		if wait < 0 || wait > Max {
 			t.Fatal(wait)
 		}

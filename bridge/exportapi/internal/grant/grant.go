@@ -1,4 +1,4 @@
-// Package grant keeps a token of the OAuth2 client credentials grant.
+// Package grant requests and renews tokens of the OAuth2 client credentials grant.
 package grant
 
 import (
@@ -19,33 +19,33 @@ import (
 )
 
 const (
-	// maxLead is how long before its end a token is renewed at most; a
-	// short-lived one is renewed after three quarters of its life.
+	// maxLead is the longest time before its expiry that a token is renewed. A short-lived
+	// token is renewed after three quarters of its life.
 	maxLead = 5 * time.Minute
-	// leastLife is how long a token is used at least, unless the API rejects it.
+	// leastLife is the shortest time that a token is used, unless the API rejects it.
 	leastLife = 10 * time.Second
 	// retryRenewal is the pause between renewals of a token that still works.
 	retryRenewal = 10 * time.Second
-	// betweenForbidden is the least time between two tokens because of a 403,
-	// which most often means a missing permission.
+	// betweenForbidden is the shortest time between two renewals after a 403, which usually
+	// means a missing permission.
 	betweenForbidden = time.Minute
 )
 
-// Grant requests tokens, one at a time, and keeps the last one. Token and
-// Forget may be called concurrently with everything.
+// Grant requests tokens and keeps the last one. Token and Forget may be called concurrently
+// with all methods, the others by one goroutine at a time.
 type Grant struct {
-	cfg     *clientcredentials.Config // remembers how the server wants the secret
+	cfg     *clientcredentials.Config // remembers how the server expects the secret
 	http    *http.Client
 	timeout time.Duration // of a request
 
 	mu    sync.Mutex // guards the rest
 	token *oauth2.Token
-	// renewal is when the token is to be replaced; zero for never.
+	// renewal is when the token must be renewed; zero for never.
 	renewal   time.Time
-	forbidden time.Time // the last token that a 403 replaced
+	forbidden time.Time // when a 403 last dropped a token
 }
 
-// New returns a grant without a token. Its requests take at most the timeout.
+// New returns a grant without a token. timeout is that of each request.
 func New(cfg *clientcredentials.Config, transport http.RoundTripper, timeout time.Duration) *Grant {
 	return &Grant{cfg: cfg, timeout: timeout, http: &http.Client{
 		Transport: lenient{body.Whole{RoundTripper: transport}},
@@ -54,8 +54,11 @@ func New(cfg *clientcredentials.Config, transport http.RoundTripper, timeout tim
 	}}
 }
 
-// Token returns the token, nil without one.
+// Token returns the token, nil without one. A nil Grant has none.
 func (g *Grant) Token() *oauth2.Token {
+	if g == nil {
+		return nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.token
@@ -68,8 +71,9 @@ func (g *Grant) Forget() {
 	g.token = nil
 }
 
-// Reject drops the token if the API's status may mean that it has ended, and
-// reports whether there was one: after a 401 always, after a 403 once a minute.
+// Reject drops the token if the API's status may mean that it has expired, and reports
+// whether it dropped one. It does so after every 401, and after a 403 at most once a
+// minute.
 func (g *Grant) Reject(status int, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,9 +90,8 @@ func (g *Grant) Reject(status int, now time.Time) bool {
 	return true
 }
 
-// Authorize requests a token if one is needed: there is none, or it ends soon.
-// It reports whether the token is new. A token that has not ended yet outlives
-// a failed renewal.
+// Authorize requests a token if there is none or it expires soon, and reports whether the
+// token is new. If a renewal fails, the token is used until it expires.
 func (g *Grant) Authorize(ctx context.Context, secret string, now time.Time) (renewed bool, err error) {
 	g.mu.Lock()
 	current, renewal := g.token, g.renewal
@@ -106,7 +109,7 @@ func (g *Grant) Authorize(ctx context.Context, secret string, now time.Time) (re
 		}
 		return false, err
 	}
-	if !token.Expiry.After(now) { // unknown: the API says when it has ended
+	if !token.Expiry.After(now) { // unknown: the API rejects an expired token
 		token.Expiry = time.Time{}
 	}
 	g.token, g.renewal = token, time.Time{}
@@ -122,7 +125,7 @@ func (g *Grant) request(ctx context.Context, secret string) (*oauth2.Token, erro
 	g.cfg.ClientSecret = secret
 	token, err := g.cfg.Token(ctx)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // the URL is said by the fault
+		err = failed.Err // the fault names the host
 	}
 	if err == nil && (!inHeader(token.AccessToken) || !inHeader(token.Type())) {
 		err = errors.New("oauth2: the token has characters that no header Authorization can have")
@@ -135,8 +138,8 @@ func inHeader(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// lenient speaks to servers that package oauth2 does not: those that take + in
-// a form for itself, and those that call JSON text.
+// lenient supports servers that package oauth2 does not: some do not decode + in a form as
+// a space, others send JSON with the type of text.
 type lenient struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

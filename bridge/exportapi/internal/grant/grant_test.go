@@ -18,18 +18,20 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func newGrant(kind, body string, status int, form *string) *Grant {
-	cfg := &clientcredentials.Config{ClientID: "a client", TokenURL: "https://login.example.com/t", Scopes: []string{"a", "b+c"}, EndpointParams: url.Values{"audience": {"the api"}}}
+	cfg := &clientcredentials.Config{ClientID: "a client", TokenURL: "https://login.example.com/t",
+		Scopes: []string{"a", "b+c"}, EndpointParams: url.Values{"audience": {"the api"}}}
 	return New(cfg, roundTrip(func(r *http.Request) (*http.Response, error) {
 		text, _ := io.ReadAll(r.Body)
 		if r.ContentLength != int64(len(text)) {
 			return nil, fmt.Errorf("%d bytes of %d", len(text), r.ContentLength)
 		}
 		*form = string(text)
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}},
+			Body: io.NopCloser(strings.NewReader(body))}, nil
 	}), time.Second)
 }
 
-// TestReadsTokens as servers write them, and escapes blanks.
+// TestReadsTokens has tokens as servers write them, and escaped spaces.
 func TestReadsTokens(t *testing.T) {
 	t.Parallel()
 	const token = `{"access_token":"t","token_type":"bearer","expires_in":3600}`
@@ -45,7 +47,8 @@ func TestReadsTokens(t *testing.T) {
 	} {
 		var form string
 		g := newGrant(tc.kind, tc.body, http.StatusOK, &form)
-		if _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil || g.Token().AccessToken != "t" || g.Token().Expiry.IsZero() {
+		if _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil || g.Token().AccessToken != "t" ||
+			g.Token().Expiry.IsZero() {
 			t.Errorf("%s: %v, %v", name, g.Token(), err)
 		}
 		if form != "audience=the%20api&grant_type=client_credentials&scope=a%20b%2Bc" {
@@ -59,7 +62,7 @@ func TestReadsTokens(t *testing.T) {
 	}
 }
 
-// TestReject: a 401 always costs a new token, a 403 one a minute.
+// Each 401 requests a new token, a 403 at most one a minute.
 func TestReject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,8 +76,10 @@ func TestReject(t *testing.T) {
 			status int
 			want   bool
 		}{
-			{0, http.StatusForbidden, true}, {59 * time.Second, http.StatusForbidden, false}, {0, http.StatusUnauthorized, true}, {0, http.StatusUnauthorized, true},
-			{time.Second, http.StatusForbidden, true}, {0, http.StatusForbidden, false}, {0, http.StatusBadRequest, false}, {time.Hour, http.StatusForbidden, true},
+			{0, http.StatusForbidden, true}, {59 * time.Second, http.StatusForbidden, false},
+			{0, http.StatusUnauthorized, true}, {0, http.StatusUnauthorized, true},
+			{time.Second, http.StatusForbidden, true}, {0, http.StatusForbidden, false}, {0, http.StatusBadRequest, false},
+			{time.Hour, http.StatusForbidden, true},
 		} {
 			<-time.After(step.after)
 			if _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil {
@@ -87,27 +92,30 @@ func TestReject(t *testing.T) {
 	})
 }
 
-// TestUselessTokens: a token that no request can carry is none, in place of one that
-// fails each request for ever.
+// A token that no header can have is an error at once, not a failure of each later request.
 func TestUselessTokens(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
-		`{"access_token":"t\r\n"}`, `{"access_token":"a\nX-Evil: 1"}`, `{"access_token":"a\u0000b"}`, `{"access_token":"t\u007f"}`, `{"access_token":"t\u0085"}`,
-		`{"access_token":"t","token_type":"Bearer\r\nX: y"}`, `{"access_token":"a b"}`, `{"access_token":"tü"}`, `{"access_token":" "}`,
+		`{"access_token":"t\r\n"}`, `{"access_token":"a\nX-Evil: 1"}`, `{"access_token":"a\u0000b"}`,
+		`{"access_token":"t\u007f"}`, `{"access_token":"t\u0085"}`,
+		`{"access_token":"t","token_type":"Bearer\r\nX: y"}`, `{"access_token":"a b"}`, `{"access_token":"tü"}`,
+		`{"access_token":" "}`,
 	} {
 		var form string
 		g := newGrant("application/json", body, http.StatusOK, &form)
-		if _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.HasPrefix(err.Error(), "oauth2: ") || g.Token() != nil {
+		if _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.HasPrefix(err.Error(), "oauth2: ") ||
+			g.Token() != nil {
 			t.Errorf("%s: %v, %v", body, g.Token(), err)
 		}
 	}
 }
 
-// TestLifeOfTokens: a token without a life that makes sense is used until the API
-// rejects it, and a short one is not replaced for each page.
+// A token without a useful lifetime is used until the API rejects it. A short-lived one is
+// not renewed for each page.
 func TestLifeOfTokens(t *testing.T) {
 	t.Parallel()
-	for life, most := range map[string]int{"0": 1, "-1": 1, "-3600": 1, `"-5"`: 1, "9223372036": 1, "-9223372036854775808": 1, "1": 61, "5": 61, "60": 14, "null": 1} {
+	for life, most := range map[string]int{"0": 1, "-1": 1, "-3600": 1, `"-5"`: 1, "9223372036": 1,
+		"-9223372036854775808": 1, "1": 61, "5": 61, "60": 14, "null": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var form string
 			issued := 0

@@ -1,5 +1,5 @@
-// Package guess finds what looks like the time of an item, in items that encoding/json has
-// decoded.
+// Package guess finds members that look like the time of an item. It reads items that
+// encoding/json has decoded.
 package guess
 
 import (
@@ -18,13 +18,13 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// Plausible reports whether a time, in milliseconds since the epoch, may be
-// that of an event: from 1990 to ten years from now.
+// Plausible reports whether a time, in milliseconds since the epoch, is that of a possible
+// event: from 1990 to ten years from now.
 func Plausible(ms int64) bool {
 	return ms >= 631_152_000_000 && ms < time.Now().AddDate(10, 0, 0).UnixMilli()
 }
 
-// FormatOf returns the format in which a value is a plausible time.
+// FormatOf returns the first format in which a value is a plausible time.
 func FormatOf(v *scan.Value) (itemtime.Format, bool) {
 	for f := itemtime.Millis; f <= itemtime.RFC3339UTC; f++ {
 		if ms, ok := v.Millis(f); ok && Plausible(ms) {
@@ -34,8 +34,7 @@ func FormatOf(v *scan.Value) (itemtime.Format, bool) {
 	return 0, false
 }
 
-// Decode decodes an item with its numbers as written; nil if it is not an
-// object.
+// Decode decodes an item and keeps its numbers as written. It returns nil for invalid JSON.
 func Decode(raw []byte) (item any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -84,7 +83,7 @@ func valueOf(decoded any) *scan.Value {
 	return &scan.Value{Kind: scan.Object}
 }
 
-// Time is a member of an item that looks like its time.
+// Time is a member that looks like the time of its item.
 type Time struct {
 	Pointer string // as EXPORT_ITEM_TIME names it
 	Format  itemtime.Format
@@ -92,13 +91,15 @@ type Time struct {
 }
 
 var (
+	// timeName matches the names of times. A time is likelier if firstName matches its
+	// name, and less likely if laterName does.
 	timeName  = regexp.MustCompile(`(?i)time|date|ts$|(at|At|_at|on)$|publish|created|occur`)
 	firstName = regexp.MustCompile(`(?i)^(@?timestamp|time|date|ts|published|occurred|created|event)`)
 	laterName = regexp.MustCompile(`(?i)updat|modif|expir|delet|ingest|receiv|until|end`)
 )
 
-// Times returns the members of an item that look like its time, the best first: its own, and
-// those of objects in it, down to the second level.
+// Times returns the members that look like the time of an item, the likeliest first. It
+// searches the item and the objects in it, two levels down.
 func Times(item any) []Time { return timesIn(item, "", 1) }
 
 func timesIn(item any, above string, level int) (found []Time) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTimes: a member whose name is that of a time comes first, one of a later change last,
-// and what is no plausible time is none.
+// A member with the name of a time comes first, one with the name of a later change last.
+// Implausible times are left out.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	for item, want := range map[string][]string{
@@ -29,7 +29,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestMemberAt goes through objects and arrays.
+// TestMemberAt follows pointers through objects and arrays.
 func TestMemberAt(t *testing.T) {
 	t.Parallel()
 	item := Decode([]byte(`{"a":[{"b":"c"}]}`))

@@ -29,13 +29,13 @@ func Parse(pointer string) ([]string, error) {
 	return names, nil
 }
 
-// Append returns the pointer to a member of what a pointer leads to.
+// Append returns the pointer to a member of the value at pointer.
 func Append(pointer, name string) string { return pointer + "/" + escape.Replace(name) }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Path returns the names on the way to a member, which is named alone or
-// by a JSON pointer.
+// Path returns the names that lead to a field, which is the name of a member or a JSON
+// pointer.
 func Path(field string) ([]string, error) {
 	if !strings.HasPrefix(field, "/") {
 		return []string{field}, nil

@@ -1,4 +1,4 @@
-// Package linklocal knows the addresses where clouds serve instance metadata
+// Package linklocal recognizes the addresses where clouds serve instance metadata
 // and credentials.
 package linklocal
 
@@ -12,8 +12,8 @@ import (
 // ErrAddress is the error of Refuse.
 var ErrAddress = errors.New("host resolves to a link-local address, or another one that serves cloud instance metadata")
 
-// Refuse is a net.Dialer.Control. It checks the resolved address, so that no
-// host name bypasses it.
+// Refuse is a net.Dialer.Control. It checks the resolved address, which no host name can
+// hide.
 func Refuse(_, address string, _ syscall.RawConn) error {
 	if ap, err := netip.ParseAddrPort(address); err == nil && Has(ap.Addr()) {
 		return ErrAddress
@@ -21,8 +21,8 @@ func Refuse(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// metadataAddresses are those where clouds serve instance metadata or credentials and
-// that are not link-local.
+// metadataAddresses are the addresses of instance metadata or credentials that are not
+// link-local.
 var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),      // AWS
 	netip.MustParseAddr("fd00:ec2::23"),       // AWS, EKS Pod Identity
@@ -34,7 +34,7 @@ var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd00:42::42"),        // Scaleway
 }
 
-// nat64 is the prefix of IPv4 addresses behind a NAT64 gateway.
+// nat64 is the prefix of an IPv4 address behind a NAT64 gateway.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Has reports whether an address is link-local or one of metadataAddresses.

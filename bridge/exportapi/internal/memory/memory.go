@@ -1,5 +1,4 @@
-// Package memory keeps the memory of pages for the next ones, of all streams of the
-// process.
+// Package memory reuses the memory of pages, across all streams of the process.
 package memory
 
 import (
@@ -10,14 +9,14 @@ import (
 )
 
 const (
-	// smallBuffer (bytes) and smallPage (events) are always kept.
+	// Memory up to smallBuffer (bytes) and smallPage (events) is always kept.
 	smallBuffer = 256 << 10
 	smallPage   = 2000
 )
 
 var free spare.List[Page]
 
-// Trim drops the memory that no page needed since the last Trim.
+// Trim frees the memory that no page has needed since the last Trim.
 func Trim() { free.Trim() }
 
 // Page is the memory of one page.
@@ -26,9 +25,8 @@ type Page struct {
 	Events []bridge.Event
 }
 
-// Room returns the empty body with capacity for size bytes and the read that
-// finds the end, and some more, so that the same memory fits pages of about the
-// same size.
+// Room returns the empty body with a capacity above size bytes: the read that finds the end
+// needs room. New memory is a bit larger, so that it fits pages of about the same size.
 func (p Page) Room(size int) []byte {
 	if cap(p.Body) > size {
 		return p.Body[:0]
@@ -36,15 +34,17 @@ func (p Page) Room(size int) []byte {
 	return make([]byte, 0, size+size/8+512)
 }
 
-// Pages are the pages of one client.
+// Pages takes and gives the memory for the pages of one client. Its methods may be called
+// concurrently: a page is released by whatever goroutine owns it.
 type Pages struct {
-	mu    sync.Mutex // guards all below: pages come back from wherever they are released
+	mu    sync.Mutex // guards the rest
 	size  int        // running mean of the pages' sizes in bytes
 	items int        // running mean of the items of the pages given back
 }
 
-// Take returns memory for the next page and its expected size. Memory that is far larger is
-// the last choice: other clients may need it. It is dropped when it comes back.
+// Take returns memory for the next page and the expected size of the page. It takes memory
+// that is far too large only as a last choice: other clients may need that memory, and Give
+// drops it.
 func (p *Pages) Take() (Page, int) {
 	p.mu.Lock()
 	size, bounds := p.size+p.size/8, p.limits()
@@ -59,8 +59,8 @@ func (p *Pages) Take() (Page, int) {
 	return m, size
 }
 
-// Measure adds a page's size to the running mean. A page of quite another size begins it
-// anew: a stream that has caught up asks for small pages from then on.
+// Measure adds a page's size to the running mean. A page of a very different size resets
+// the mean: a stream that has caught up has small pages from then on.
 func (p *Pages) Measure(size int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,13 +71,13 @@ func (p *Pages) Measure(size int) {
 	p.size += (size - p.size) / 8
 }
 
-// Give returns the memory of a page with that many items, and drops it if it is far
-// larger than current pages.
+// Give returns the memory of a page with that many items. It drops memory that is far
+// larger than current pages need.
 func (p *Pages) Give(m Page, items int) {
 	if p.giant(m, items) {
 		return
 	}
-	// The events point into bodies and into strings that were unescaped.
+	// The events refer to bodies and to unescaped strings.
 	m.Events = m.Events[:cap(m.Events)]
 	clear(m.Events)
 	m.Body, m.Events = m.Body[:0], m.Events[:0]
@@ -96,7 +96,8 @@ func (p *Pages) giant(m Page, items int) bool {
 	return p.limits().exceeded(m)
 }
 
-// limits are the largest memory that pages of the current size use. The caller holds mu.
+// limits returns the largest memory that is kept for pages of the current size. The caller
+// holds mu.
 func (p *Pages) limits() limits {
 	return limits{bytes: max(4*p.size, smallBuffer), events: max(4*p.items, smallPage)}
 }

@@ -16,7 +16,7 @@ func TestMemoryComesBack(t *testing.T) { //nolint:paralleltest // the memory is 
 	s.Give(Page{Body: make([]byte, 10, 1<<10)}, 3)
 	s.Give(Page{Body: make([]byte, 10, 5<<20)}, 3) // a giant
 	s.Give(Page{Events: make([]bridge.Event, 10, 10*smallPage)}, 3)
-	m, size := other.Take() // another client has the same memory
+	m, size := other.Take() // another client takes from the same memory
 	if cap(m.Body) != 2<<20 || len(m.Body) != 0 || cap(m.Events) != 10 || m.Events[:3][2].Raw != nil {
 		t.Errorf("got %d bytes, %d events, want the first, which fits, cleared", cap(m.Body), cap(m.Events))
 	}

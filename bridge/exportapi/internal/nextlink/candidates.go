@@ -11,18 +11,19 @@ import (
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 )
 
-// Place is where a page may have its next cursor, as EXPORT_CURSOR_IN and
-// EXPORT_CURSOR_FIELD name it, and the value there.
+// Place is a possible place of the next cursor, in values of EXPORT_CURSOR_IN and
+// EXPORT_CURSOR_FIELD, and the text there.
 type Place struct{ In, Field, Value string }
 
-// Candidates is what an unknown page has beside its items.
+// Candidates are the members of an unknown page that settings may select.
 type Candidates struct {
 	Next []Place // the likeliest first
-	// More are values of EXPORT_MORE_FIELD.
+	// More has values of EXPORT_MORE_FIELD.
 	More []string
-	// Numbers are members with a number of a page or of pages.
+	// Numbers has the pointers to numbers of pages or items.
 	Numbers []string
-	// Lists are the arrays of objects, the longest first: values of EXPORT_ITEMS_FIELD.
+	// Lists has the pointers to arrays of objects, values of EXPORT_ITEMS_FIELD, the
+	// longest first.
 	Lists []string
 
 	weak  []Place
@@ -30,11 +31,12 @@ type Candidates struct {
 }
 
 var (
-	// weakly are names of cursors that others give to other things.
-	weakly = regexp.MustCompile(`(?i)^((last|latest|max|newest|end)(_?(id|seq|position|event_?id))?|position|checkpoint|token)$`)
-	// ended are names of what is true at the end, beside done.
+	// weakly matches names that some APIs use for a cursor and others for something else.
+	weakly = regexp.MustCompile(
+		`(?i)^((last|latest|max|newest|end)(_?(id|seq|position|event_?id))?|position|checkpoint|token)$`)
+	// ended matches the names, apart from done, of members that are true at the end.
 	ended = regexp.MustCompile(`(?i)^(is_?)?end_?of_?\w+$`)
-	// number are names of the number of a page.
+	// number matches the names of the number of a page, or of an offset.
 	number = regexp.MustCompile(`(?i)^(page|page_?(no|num|number|index)|current_?page|offset|skip|start_?(at|index))$`)
 )
 
@@ -44,10 +46,8 @@ func Find(page any, h http.Header) Candidates {
 	if next, err := Next(h); err == nil && next != "" {
 		c.Next = append(c.Next, Place{"link", "", next})
 	}
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if leadsOn(name) && !strings.HasPrefix(name, "Access-Control-") && h.Get(name) != "" {
-			c.Next = append(c.Next, Place{"header", name, h.Get(name)})
-		}
+	for _, name := range cursorHeaders(h) {
+		c.Next = append(c.Next, Place{"header", name, h.Get(name)})
 	}
 	c.search(page, "", "", 1)
 	slices.SortStableFunc(c.Lists, func(a, b string) int { return c.sizes[b] - c.sizes[a] })
@@ -55,9 +55,17 @@ func Find(page any, h http.Header) Candidates {
 	return c
 }
 
+// leadsOn reports whether a header or pointer has the name of a next cursor.
 func leadsOn(name string) bool { return leads.MatchString(name) && !elsewhere.MatchString(name) }
 
-// search looks at a value, whose pointer and name are given.
+// cursorHeaders returns the names of the headers that may have the next cursor.
+func cursorHeaders(h http.Header) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h)), func(name string) bool {
+		return !leadsOn(name) || strings.HasPrefix(name, "Access-Control-") || h.Get(name) == ""
+	})
+}
+
+// search searches a value. at is its pointer, name the last part of it.
 func (c *Candidates) search(value any, at, name string, depth int) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -10,32 +10,32 @@ import (
 	"exportbridge/bridge/exportapi/internal/params"
 )
 
-// mark begins the name of a value in a cursor, and ends a cursor without names.
-// No next URL has one, because it begins a fragment.
+// mark begins a name in a cursor, and ends a cursor without names. A next URL has no mark,
+// because a mark begins a fragment.
 const mark = "#"
 
-// ErrCredential is the error of a cursor that names a credential which requests do not
-// have in their URL: it would be in the logs of servers and proxies.
+// ErrCredential is the error of a cursor with the name of a credential that requests do not
+// send in their URL. In a URL the credential would be in the logs of servers and proxies.
 var ErrCredential = errors.New("the cursor names a credential, which goes into no URL")
 
-// Secret is a value that no cursor has, whatever its parameter.
+// Secret is a value that must not be in a cursor.
 type Secret struct {
-	Name  string // stands for it in cursors; begins with a letter
+	Name  string // replaces the value in cursors; begins with a letter
 	Value string
 }
 
-// Cursors turns next URLs into cursors and back. A cursor is the path and query
-// of its URL as they are, without the key, and with names in place of static
-// parameters and secrets: these may change, and are shown nowhere.
+// Cursors turns next URLs into cursors and back. A cursor is the unchanged path and query
+// of its URL, without the key. Names replace static parameters and secrets, which can
+// change and must not be shown.
 type Cursors struct {
 	KeyParam, Key string     // query parameter of the key, "" for none
 	Params        url.Values // static parameters
-	Secrets       []Secret   // that requests have in their URL
+	Secrets       []Secret   // that requests send in their URL
 	Known         *url.URL   // of the first page, see Parse
 }
 
-// Next returns the cursor of the URL that a page names: the page's own, at, if
-// that is the URL that was asked for it.
+// Next returns the cursor of the URL that a page names. If that is the URL that was asked,
+// the cursor is at, the page's own.
 func (c *Cursors) Next(to, asked *url.URL, at string) string {
 	next := c.of(to)
 	if sameTarget(next, c.of(asked)) || sameTarget(strings.TrimSuffix(next, mark), strings.TrimSuffix(at, mark)) {
@@ -72,9 +72,9 @@ func (c *Cursors) of(u *url.URL) string {
 	return cursor
 }
 
-// URL returns the path and query that a cursor stands for, with the key. Pairs
-// with a value that is no longer set are dropped. A cursor without a mark is
-// not from a page: it gets the static parameters that it does not have.
+// URL returns the path and query of a cursor, with the key. It drops static parameters that
+// are no longer set. A cursor without a mark was not made by Next: it gets all static
+// parameters that it lacks.
 func (c *Cursors) URL(cursor string) (*url.URL, error) {
 	path, query, _ := strings.Cut(strings.TrimSuffix(cursor, mark), "?")
 	segments := strings.Split(path, "/")
@@ -126,8 +126,7 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 	return u, nil
 }
 
-// Unset returns the names of the static parameters that a cursor has and that are no
-// longer set.
+// Unset returns the names of the static parameters in a cursor that are no longer set.
 func Unset(cursor string, static url.Values) (names []string) {
 	_, query, _ := strings.Cut(cursor, "?")
 	for pair := range strings.SplitSeq(query, "&") {
@@ -150,8 +149,8 @@ func (c *Cursors) pairs(query string) []string {
 	})
 }
 
-// name returns what stands for a parameter's value in cursors, or "". Static
-// parameters are numbered, because one may have several values.
+// name returns the name that replaces a parameter's value in cursors, or "". Static
+// parameters are numbered, because one can have several values.
 func (c *Cursors) name(param, value string) string {
 	if i := slices.Index(c.Params[param], value); i >= 0 {
 		return strconv.Itoa(i + 1)
@@ -162,7 +161,7 @@ func (c *Cursors) name(param, value string) string {
 	return ""
 }
 
-// value returns what a name stands for.
+// value returns the value that a name replaces.
 func (c *Cursors) value(param, name string) (value string, known bool) {
 	if i, err := strconv.Atoi(name); err == nil && i >= 1 && i <= len(c.Params[param]) {
 		return c.Params[param][i-1], true
@@ -181,9 +180,8 @@ func join(segments, pairs []string) string {
 	return path + "?" + strings.Join(pairs, "&")
 }
 
-// Parts returns the parts of a cursor that the API may repeat alone: segments
-// that are not in the path of its first page, and values of parameters other
-// than that of the page size.
+// Parts returns the parts of a cursor that the API may repeat alone: segments that are not
+// in firstPath, and values of parameters other than the page size.
 func Parts(cursor, firstPath, pageSizeParam string) (parts []string) {
 	path, query, _ := strings.Cut(cursor, "?")
 	for segment := range strings.SplitSeq(path, "/") {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Missing returns the parameters that a query lacks. Of one that it has with
-// some of the values, these are what it lacks of the others; one with other
-// values has been replaced.
+// Missing returns the parameters of want that a query lacks. If the query has some of the
+// values of a parameter, the others are missing. If it has only other values, they replace
+// those of want.
 func Missing(query string, want url.Values) url.Values {
 	has, _ := url.ParseQuery(query) // what cannot be read is not there
 	missing := url.Values{}

@@ -1,4 +1,4 @@
-// Package nextlink reads Link headers, and judges the URLs that pages name.
+// Package nextlink finds what names the next page, and checks the URLs that pages name.
 package nextlink
 
 import (
@@ -21,24 +21,24 @@ var (
 	errSeveral   = errors.New("header Link has no or several targets with rel=next")
 )
 
-// maxURL is the longest URL that is judged, in bytes: a cursor with the host and the
-// path of EXPORT_URL in front. escapes is how often a segment may be escaped: some
-// programs escape twice what others unescape twice.
+// maxURL is the longest URL that is checked, in bytes: a cursor, and the host and the
+// path of EXPORT_URL. escapes is how often a segment may be escaped: some
+// programs escape twice, others unescape twice.
 const (
 	maxURL  = 2 * bridge.MaxCursor
 	escapes = 4
 )
 
-// The errors of a path that is not judged as one server would.
+// The errors of a path that servers may read in different ways.
 var (
 	errElsewhere    = errors.New("its path has . or .. or an encoded slash")
 	errEscapedOften = fmt.Errorf("its path is escaped more than %d times", escapes)
 )
 
-// Parse reads a URL, or a relative one, and rejects one that another program could
-// read as leading somewhere else. A segment with an encoded slash may be there
-// if the path of base has it. It quotes no part of the URL, which it returns as far
-// as it can be read.
+// Parse parses an absolute or relative URL. It rejects a URL that another program could
+// take for a URL of another place. Of segments with an encoded slash it accepts those that
+// base has too. Its errors quote no part of the URL. With an error it returns the URL if
+// that could be parsed.
 func Parse(text string, base *url.URL) (*url.URL, error) {
 	if len(text) > maxURL {
 		return nil, fmt.Errorf("it has %d bytes, the limit is %d", len(text), maxURL)
@@ -68,7 +68,7 @@ func Parse(text string, base *url.URL) (*url.URL, error) {
 	return u, nil
 }
 
-// judge rejects a segment that leads elsewhere, however often it is unescaped.
+// judge rejects a segment that leads elsewhere if it is unescaped once or several times.
 func judge(segment string) error {
 	for range escapes + 1 {
 		if leadsElsewhere(segment) {
@@ -83,8 +83,9 @@ func judge(segment string) error {
 	return errEscapedOften
 }
 
-// leadsElsewhere reports whether a server may take a segment for . or .., with what it
-// drops around and behind, or for several segments.
+// leadsElsewhere reports whether a server may take a segment for . or .., or for several
+// segments. Servers drop what follows ; or ? or #, and some drop spaces and control
+// characters.
 func leadsElsewhere(segment string) bool {
 	segment = lookalikes.Replace(segment)
 	name := segment
@@ -97,14 +98,14 @@ func leadsElsewhere(segment string) bool {
 	return rest == "" && strings.Contains(name, ".") || strings.ContainsAny(segment, "/\\\x00")
 }
 
-// lookalikes are overlong forms of UTF-8 and characters that some servers fold to
-// dots and slashes.
+// lookalikes are overlong forms of UTF-8, and characters that some servers replace by dots
+// and slashes.
 var lookalikes = strings.NewReplacer(append(overlong(`./\`),
 	"\uff0e", ".", "\ufe52", ".", "\u2024", ".", "\u2025", "..", "\u2026", "...", "\ufe19", "...",
 	"\uff0f", "/", "\u2044", "/", "\u2215", "/", "\uff3c", "\\", "\ufe68", "\\", "\u2216", "\\")...)
 
-// overlong returns the forms of two to six bytes of ASCII characters, each with its
-// character.
+// overlong returns pairs for lookalikes: each form of two to six bytes of a character, and
+// the character.
 func overlong(ascii string) (pairs []string) {
 	for _, c := range []byte(ascii) {
 		last := string([]byte{0x80 | c&0x3f})
@@ -116,7 +117,7 @@ func overlong(ascii string) (pairs []string) {
 	return pairs
 }
 
-// names returns the unescaped segments of a path that lead nowhere else.
+// names returns the unescaped segments of a path, without those of only dots and slashes.
 func names(u *url.URL) (names []string) {
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
 		if plain, err := url.PathUnescape(segment); err == nil && strings.Trim(plain, "./\\\x00") != "" {
@@ -126,7 +127,7 @@ func names(u *url.URL) (names []string) {
 	return names
 }
 
-// Below reports whether a URL is on a path, given escaped, or below it.
+// Below reports whether a URL has an escaped path, or one below it.
 func Below(u *url.URL, path string) bool {
 	segments := strings.Split(u.EscapedPath(), "/")
 	for i, above := range strings.Split(strings.TrimRight(path, "/"), "/") {
@@ -142,7 +143,7 @@ func Below(u *url.URL, path string) bool {
 	return true
 }
 
-// SameHost reports whether both have the same host and port.
+// SameHost reports whether two URLs have the same host and port.
 func SameHost(a, b *url.URL) bool {
 	port := func(u *url.URL) string {
 		switch {
@@ -156,8 +157,8 @@ func SameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// sameTarget reports whether two cursors of next URLs ask for the same: the
-// order of parameters does not matter.
+// sameTarget reports whether two cursors of next URLs ask for the same page. The order of
+// parameters does not matter.
 func sameTarget(a, b string) bool {
 	if a == b {
 		return true
@@ -169,8 +170,8 @@ func sameTarget(a, b string) bool {
 	return pathA == pathB && errA == nil && errB == nil && maps.EqualFunc(valuesA, valuesB, slices.Equal[[]string])
 }
 
-// Next returns the target of the link with rel=next (RFC 8288), "" without
-// one. Links about another page than this (anchor) do not count.
+// Next returns the target of the link with rel=next (RFC 8288), "" without one. It ignores
+// links about another page (anchor).
 func Next(h http.Header) (next string, err error) {
 	for _, rest := range h.Values("Link") {
 		for rest != "" {
@@ -194,8 +195,8 @@ func Next(h http.Header) (next string, err error) {
 // param is a name with its value.
 type param struct{ name, value string }
 
-// isNext reports whether a link with these parameters leads to the next page.
-// Of several rel parameters the first counts.
+// isNext reports whether a link with these parameters leads to the next page. Of several
+// rel parameters the first counts.
 func isNext(params []param) bool {
 	named := func(name string) func(param) bool {
 		return func(p param) bool { return strings.EqualFold(p.name, name) }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Quote returns the cursor of a page that named it by a string, for an API
-// that takes it in a JSON body: what would read as a number is quoted.
+// Quote returns the cursor for a string that an API takes back in a JSON body. It quotes a
+// string that Unquote would take for a number.
 func Quote(text string) string {
 	if IsInteger(text) || strings.HasPrefix(text, `"`) {
 		return strconv.Quote(text)
@@ -15,7 +15,7 @@ func Quote(text string) string {
 	return text
 }
 
-// Unquote is the inverse of Quote: the cursor as a JSON value.
+// Unquote is the inverse of Quote. It returns the cursor as a JSON value.
 func Unquote(cursor string) any {
 	if IsInteger(cursor) {
 		return json.Number(cursor)
@@ -26,7 +26,7 @@ func Unquote(cursor string) any {
 	return cursor
 }
 
-// IsInteger reports whether a JSON number can be sent back by its digits.
+// IsInteger reports whether a number is an integer that its digits represent exactly.
 func IsInteger[T []byte | string](number T) bool {
 	digits := string(number)
 	digits = strings.TrimPrefix(digits, "-")

@@ -14,22 +14,23 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// What members and headers are called that lead to the next page, that lead
-// elsewhere, and that say whether more follows. The first two are matched against
-// pointers.
+// Names of members and headers. leads matches those of a next page, elsewhere
+// those of other pages: both match whole pointers. The others match names of
+// members that say whether more follows.
 var (
 	leads     = regexp.MustCompile(`(?i)next|cursor|continu|page_?token|skip_?token|scroll_?id|bookmark|marker|/after$`)
 	elsewhere = regexp.MustCompile(`(?i)prev|before|first|start|self|current|last|sync|delta|total|count`)
-	// attribute are names of what a link has beside its URL.
+	// attribute matches the names of a link's members other than its URL.
 	attribute = regexp.MustCompile(`(?i)^(rel|type|media_?type|content_?type|hreflang|media|title|name|method|profile)$`)
 	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
-	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end(_?of_?[a-z]+)?|exhausted)$`)
+	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|completed?|end(_?of_?[a-z]+)?|exhausted)$`)
 	pages     = regexp.MustCompile(`(?i)^((total|num)_?pages|pages?(_?count)?|last_?page)$`)
-	totals    = regexp.MustCompile(`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
+	totals    = regexp.MustCompile(
+		`(?i)^(count|total(_?(count|items|results|records|events|entries|elements|hits|rows|size))?)$`)
 )
 
-// Contradicts reports whether a member that is true at the end of the results, or before
-// it, has a name that says the opposite.
+// Contradicts reports whether a member has a name that says the opposite. ends is set if
+// the member is true at the end of the results, else it is true before the end.
 func Contradicts(name string, ends bool) bool {
 	if ends {
 		return more.MatchString(name)
@@ -37,30 +38,26 @@ func Contradicts(name string, ends bool) bool {
 	return done.MatchString(name)
 }
 
-// unknownNext is the hint where a page says that more follow, but not where.
+// unknownNext is the hint if a page says that more follow, but not where.
 const unknownNext = "if it says that more items follow, " +
 	"set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is; " +
 	"if the API only numbers its pages, EXPORT_FOLLOW=windows and EXPORT_CURSOR_IN=page-number or offset, " +
 	"with their EXPORT_CURSOR_PARAM"
 
-// maxUnreadDepth bounds how deep a page is searched.
+// maxUnreadDepth is the greatest depth at which a page is searched.
 const maxUnreadDepth = 4
 
-// Unread returns what looks like the next cursor in a response that names no next
-// page where the settings look for it, or what says that more follow. It is zero if
-// there is nothing of the kind, or a member says that nothing follows. The body is
-// a page that was decoded. A total above items says that more follow; items is 0
-// if the request selects some of them.
+// Unread returns what looks like the next cursor, or says that more follow, in a valid page
+// for which the settings find no next cursor. It returns the zero value if nothing does, or
+// if a member says that nothing follows. items is the number of items, which a larger total
+// contradicts; 0 if the request selects some items only.
 func Unread(body []byte, h http.Header, items int) bridge.Unread {
 	if next, err := Next(h); err == nil && next != "" {
 		return bridge.Unread{Where: "header Link with rel=next", Hint: "set EXPORT_CURSOR_IN=link"}
 	}
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if leads.MatchString(name) && !elsewhere.MatchString(name) && !strings.HasPrefix(name, "Access-Control-") &&
-			h.Get(name) != "" {
-			return bridge.Unread{Where: "header " + name,
-				Hint: "if it is the next cursor, set EXPORT_CURSOR_IN=header and EXPORT_CURSOR_FIELD=" + name}
-		}
+	for _, name := range cursorHeaders(h) {
+		return bridge.Unread{Where: "header " + name,
+			Hint: "if it is the next cursor, set EXPORT_CURSOR_IN=header and EXPORT_CURSOR_FIELD=" + name}
 	}
 	s := search{items: items}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -125,8 +122,8 @@ func (s *search) object(i int, at string, depth int) (int, bool) {
 	return i, step == scan.Ended
 }
 
-// judge judges one member. A number is a cursor only if its name says next: others
-// count.
+// judge judges one member. A number is a cursor only if its name contains next. Other
+// numbers are counts.
 func (s *search) judge(pointer, name string, v *scan.Value) {
 	text, _ := v.Text()
 	switch {
@@ -138,7 +135,7 @@ func (s *search) judge(pointer, name string, v *scan.Value) {
 		}
 	case v.Kind == scan.Number && (pages.MatchString(name) || totals.MatchString(name)):
 		s.count(pointer, name, string(text))
-	case !leads.MatchString(pointer) || elsewhere.MatchString(pointer) || attribute.MatchString(name):
+	case !leadsOn(pointer) || attribute.MatchString(name):
 	case v.Kind == scan.Number && text[0] != '-' && text[0] != '0' && strings.Contains(strings.ToLower(name), "next"):
 		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer +
 			"; if it is the number of a page, EXPORT_FOLLOW=windows, EXPORT_CURSOR_IN=page-number and EXPORT_CURSOR_PARAM"}

@@ -1,4 +1,4 @@
-// Package params reads static parameters, and puts the parameters of a request
+// Package params parses static parameters, and puts the parameters of a request
 // into a query or a JSON body.
 package params
 
@@ -20,7 +20,8 @@ type Param struct {
 	Name, Value string
 	// JSON is set if Value is a JSON value, given as name:=value, not text.
 	JSON bool
-	// Template is the value as it was given, if it has placeholders; Value has them too.
+	// Template is the value as it was given, if it has placeholders. Value then has them
+	// too.
 	Template string
 }
 
@@ -38,16 +39,25 @@ func (p Param) Takes(placeholder string) bool { return strings.Contains(p.Templa
 // Bound reports whether the value is a placeholder and nothing else.
 func (p Param) Bound() bool { return p.Template == Start || p.Template == End }
 
-// Fill puts the bounds, which need no escapes, in place of the placeholders.
+// Fill replaces the placeholders by the bounds, which need no escapes.
 func (p Param) Fill(start, end string) Param {
 	if p.Template != "" {
-		p.Value, _ = url.PathUnescape(strings.NewReplacer(Start, start, End, end).Replace(p.Template)) // Parse has
+		p.Value, _ = url.PathUnescape(strings.NewReplacer(Start, start, End, end).Replace(p.Template)) // Parse has checked it
 		p.Template = ""
 	}
 	return p
 }
 
-// Any is the value for a JSON body.
+// Query returns the values of static parameters by name.
+func Query(static []Param) url.Values {
+	query := url.Values{}
+	for _, p := range static {
+		query.Add(p.Name, p.Value)
+	}
+	return query
+}
+
+// Any returns the value for a JSON body.
 func (p Param) Any() any {
 	if p.JSON {
 		return json.RawMessage(p.Value)
@@ -55,16 +65,16 @@ func (p Param) Any() any {
 	return p.Value
 }
 
-// decoded is a JSON value with numbers as they are written.
+// decoded returns a JSON value. Its numbers are as written.
 func (p Param) decoded() (value any) {
 	d := json.NewDecoder(strings.NewReader(p.Value))
 	d.UseNumber()
-	_ = d.Decode(&value) // Parse has found it valid
+	_ = d.Decode(&value) // Parse has checked it
 	return value
 }
 
-// Canonical returns the value; a JSON one after a colon, without blanks and with its
-// members in order. 1 and "1" differ.
+// Canonical returns the value for comparisons. A JSON value follows a colon, without spaces
+// and with sorted members, so 1 and "1" differ.
 func (p Param) Canonical() string {
 	switch {
 	case !p.JSON:
@@ -72,12 +82,12 @@ func (p Param) Canonical() string {
 	case p.Template != "": // no JSON value before it is filled
 		return ":" + p.Value
 	}
-	text, _ := json.Marshal(p.decoded()) // it was decoded
+	text, _ := json.Marshal(p.decoded()) // a decoded value always encodes
 	return ":" + string(text)
 }
 
-// Texts returns the value, and the texts and numbers inside of a JSON one; what is
-// between the placeholders of one that has some.
+// Texts returns the value, and the strings and numbers inside a JSON value. Of a value with
+// placeholders it returns the texts between them.
 func (p Param) Texts() []string {
 	if p.Template != "" {
 		return placeholder.Split(p.Value, -1)
@@ -107,9 +117,8 @@ func (p Param) Texts() []string {
 	return texts
 }
 
-// Parse reads parameters that are separated by commas or line breaks and
-// percent-encoded. A brace that is percent-encoded begins no placeholder. Its errors
-// quote no values.
+// Parse parses percent-encoded parameters, separated by commas or line breaks. A
+// percent-encoded brace begins no placeholder. Errors quote no values.
 func Parse(text string) (all []Param, err error) {
 	for i, pair := range split(text) {
 		name, text, found := strings.Cut(pair, "=")
@@ -138,8 +147,8 @@ func Parse(text string) (all []Param, err error) {
 	return all, nil
 }
 
-// split splits parameters at commas and line breaks, other than those inside of
-// a JSON array, object or string after := , and drops empty ones.
+// split splits parameters at commas and line breaks, but not inside a JSON value, which
+// follows :=. It drops empty parameters.
 func split(text string) (pairs []string) {
 	const separators = ",\r\n"
 	for text != "" {
@@ -156,7 +165,7 @@ func split(text string) (pairs []string) {
 	return slices.DeleteFunc(pairs, func(pair string) bool { return strings.TrimSpace(pair) == "" })
 }
 
-// jsonEnd returns where the first separator after a JSON value is.
+// jsonEnd returns the position of the first separator after a JSON value.
 func jsonEnd(text string) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -177,8 +186,8 @@ func jsonEnd(text string) int {
 	return len(text)
 }
 
-// Escape escapes a value for a query. A blank is %20: some servers take + for
-// itself.
+// Escape escapes a value for a query. A space becomes %20, because some servers do not
+// decode +.
 func Escape(text string) string {
 	return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") // a + of the text is %2B by now
 }
@@ -189,8 +198,8 @@ func Encode(query url.Values) string { return strings.ReplaceAll(query.Encode(),
 // Pointer reports whether a name is a JSON pointer into the body.
 func Pointer(name string) bool { return strings.HasPrefix(name, "/") }
 
-// Collide reports whether two names stand for the same place in a body, or one
-// for a place inside of the other's.
+// Collide reports whether two names are the same place in a body, or one is inside the
+// other.
 func Collide(a, b string) bool {
 	pathA, errA := jsonpointer.Path(a)
 	pathB, errB := jsonpointer.Path(b)
@@ -198,8 +207,8 @@ func Collide(a, b string) bool {
 	return errA == nil && errB == nil && slices.Equal(pathA[:n], pathB[:n])
 }
 
-// CheckName returns why a name is not that of a parameter, or nil. A body takes
-// JSON pointers, a query does not.
+// CheckName returns why a name cannot be that of a parameter, or nil. Only a body takes
+// JSON pointers.
 func CheckName(name string, body bool) error {
 	if !Pointer(name) {
 		return nil
@@ -217,10 +226,10 @@ func CheckName(name string, body bool) error {
 	return nil
 }
 
-// Set sets a member of a body: that of its name, or where a JSON pointer leads.
-// Names that collide replace each other.
+// Set sets a member of a body. name is its name, or a JSON pointer. If two names collide,
+// the later one replaces the other.
 func Set(body map[string]any, name string, value any) {
-	path, _ := jsonpointer.Path(name) // CheckName has seen it
+	path, _ := jsonpointer.Path(name) // CheckName has checked it
 	for _, above := range path[:len(path)-1] {
 		inside, ok := body[above].(map[string]any)
 		if !ok {
@@ -232,8 +241,8 @@ func Set(body map[string]any, name string, value any) {
 	body[path[len(path)-1]] = value
 }
 
-// Marshal returns a body as JSON. Inside of it, what has only numbers for names
-// is an array, in their order.
+// Marshal encodes a body. An object inside it whose names are all numbers becomes an array
+// in their order.
 func Marshal(body map[string]any) ([]byte, error) {
 	for name, value := range body {
 		body[name] = arrays(value)

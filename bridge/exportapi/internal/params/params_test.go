@@ -29,7 +29,8 @@ func TestParse(t *testing.T) {
 		"a=[1,b=2":                             {text("a", "[1"), text("b", "2")},
 		"q=a%3E{start}":                        {{Name: "q", Value: "a>{start}", Template: "a%3E{start}"}},
 		"q=%7Bstart}":                          {text("q", "{start}")},
-		`f:={"gte":{start}},x=y`:               {{Name: "f", Value: `{"gte":{start}}`, JSON: true, Template: `{"gte":{start}}`}, text("x", "y")},
+		`f:={"gte":{start}},x=y`: {
+			{Name: "f", Value: `{"gte":{start}}`, JSON: true, Template: `{"gte":{start}}`}, text("x", "y")},
 	} {
 		got, err := Parse(in)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -49,7 +50,8 @@ func TestParse(t *testing.T) {
 		":=true":             "parameter 1",
 		"q={s3cret}":         `placeholder in "q"`,
 	} {
-		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}
 	}
@@ -65,7 +67,8 @@ func TestTexts(t *testing.T) {
 
 func TestEscape(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"created_at asc": "created_at%20asc", "a+b": "a%2Bb", " + ": "%20%2B%20", "%20": "%2520", "ü&=": "%C3%BC%26%3D"} {
+	for in, want := range map[string]string{"created_at asc": "created_at%20asc", "a+b": "a%2Bb", " + ": "%20%2B%20",
+		"%20": "%2520", "ü&=": "%C3%BC%26%3D"} {
 		if got := Escape(in); got != want {
 			t.Errorf("%q: got %s, want %s", in, got, want)
 		}
@@ -111,11 +114,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v: %t, want %t", names, got, want)
 		}
 	}
-	for name, want := range map[string][2]string{ // in a query, in a body
-		"a": {}, "a/b": {}, "/a/b": {"EXPORT_METHOD=GET", ""}, "/a~2": {"EXPORT_METHOD=GET", "must escape ~"}, "/": {"EXPORT_METHOD=GET", "without a name"}, "/a/": {"EXPORT_METHOD=GET", "without a name"},
+	for name, want := range map[string][2]string{ // escaped in a query and in a body
+		"a": {}, "a/b": {}, "/a/b": {"EXPORT_METHOD=GET", ""}, "/a~2": {"EXPORT_METHOD=GET", "must escape ~"},
+		"/": {"EXPORT_METHOD=GET", "without a name"}, "/a/": {"EXPORT_METHOD=GET", "without a name"},
 	} {
 		for i, body := range []bool{false, true} {
-			if err := CheckName(name, body); (err == nil) != (want[i] == "") || err != nil && !strings.Contains(err.Error(), want[i]) {
+			if err := CheckName(name, body); (err == nil) != (want[i] == "") || err != nil &&
+				!strings.Contains(err.Error(), want[i]) {
 				t.Errorf("%s, body %t: %v, want %q", name, body, err, want[i])
 			}
 		}

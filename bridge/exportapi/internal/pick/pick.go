@@ -6,11 +6,11 @@ import "exportbridge/bridge/exportapi/internal/scan"
 // Slot numbers a selected value.
 type Slot int
 
-// Reader reads the values that it was told to want. The last of duplicate members counts,
-// as in most parsers. One goroutine at a time. The zero value wants nothing.
+// Reader reads the values that Want selected. Of duplicate members the last counts, as in
+// most parsers. One goroutine at a time may use it. The zero value selects nothing.
 type Reader struct {
 	root selector
-	// Values are those of the object that was read last, by slot. They refer to its bytes.
+	// Values are those of the last object, by slot. They refer to its bytes.
 	Values []scan.Value
 }
 
@@ -65,7 +65,7 @@ func (r *Reader) array(s *scan.Scanner, i int, at *selector) (int, bool) {
 	return i, step == scan.Ended
 }
 
-// member reads one value. The longest pointer bounds its depth.
+// member reads one value. The longest pointer limits the depth of the recursion.
 func (r *Reader) member(s *scan.Scanner, i int, at *selector) (int, bool) {
 	if at == nil {
 		return s.Skip(i)

@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
-// selector is a tree of member names that selects values of an object.
+// selector is a tree of member names. It selects values of an object.
 type selector struct {
 	name string
 	// index is name as an array index, or -1.
@@ -48,7 +48,7 @@ func (s *selector) child(name string) *selector {
 	return c
 }
 
-// named finds the child by its name. Pointers never name unpaired surrogates.
+// named returns the child with a name, or nil. A name with an unpaired surrogate has none.
 func (s *selector) named(name scan.Value) *selector {
 	if name.Kind != scan.Escaped {
 		return s.member(name.Raw)
@@ -59,7 +59,7 @@ func (s *selector) named(name scan.Value) *selector {
 	return nil
 }
 
-// member finds the child by name. Exact and case-sensitive.
+// member returns the child with exactly this name, or nil.
 func (s *selector) member(name []byte) *selector {
 	for _, c := range s.children {
 		if len(c.name) == len(name) && (len(name) == 0 || c.name[0] == name[0]) && c.name == string(name) {
@@ -69,7 +69,7 @@ func (s *selector) member(name []byte) *selector {
 	return nil
 }
 
-// element finds the child by array index.
+// element returns the child with this array index, or nil.
 func (s *selector) element(i int) *selector {
 	for _, c := range s.children {
 		if c.index == i {

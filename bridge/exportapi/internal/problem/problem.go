@@ -1,59 +1,56 @@
-// Package problem reads what an error response says: problem documents
-// (RFC 9457), and the usual shapes of other APIs.
+// Package problem reads the texts of error responses: of problem documents
+// (RFC 9457), and of the usual shapes of other APIs.
 package problem
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 )
 
-// document has the members of all shapes, each of any type.
-type document struct {
-	Title       any `json:"title"`
-	Type        any `json:"type"`
-	Status      any `json:"status"`
-	Error       any `json:"error"`
-	Message     any `json:"message"`
-	Msg         any `json:"msg"`
-	Addition    any `json:"message_detail"`
-	Description any `json:"error_description"`
-	Detail      any `json:"detail"`
-	Details     any `json:"details"`
-	// Violations and Errors name each invalid parameter, as an object or a text.
-	Violations any `json:"violations"`
-	Errors     any `json:"errors"`
-}
+// document has the members of an error response, of any type.
+type document map[string]any
 
-// Members of an object that name the parameter, and that describe the problem.
+// textMembers have the texts of a document. Violations come early, because a long text is cut
+// at its end.
+var textMembers = []string{"title", "error", "message", "msg", "violations", "errors", "error_description",
+	"message_detail", "detail", "details"}
+
+// violationNames are the members of an object that name a parameter, violationTexts those
+// that describe its problem.
 var (
 	violationNames = []string{"field", "path", "parameter", "param", "name", "property", "pointer"}
 	violationTexts = []string{"message", "detail", "details", "reason", "description", "title", "msg"}
 )
 
-// maxViolations is how many violations an error shows.
+// maxViolations is the number of violations that an error shows.
 const maxViolations = 5
 
-// Text joins the texts of an error response. Anything else yields an empty text.
+// Text joins the texts of an error response. It returns "" for anything else.
 func Text(body []byte, code int) string {
-	var p document
-	if json.Unmarshal(body, &p) != nil {
+	var object map[string]any
+	if json.Unmarshal(body, &object) != nil {
 		return ""
 	}
-	return p.text(code)
+	d := document{}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		d[strings.ToLower(name)] = object[name]
+	}
+	return d.text(code)
 }
 
-// InPage returns the texts of a response with status 200 that is no page, and
-// whether it says by itself that it is an error: by a member error or errors, an
-// error code or message, ok or success that is false, or a status or code that is
-// one of an error.
+// InPage returns the texts of a response with status 200 that is no page. failed is set if
+// the response says that it is an error: by a member error or errors, by an error code or
+// message, by ok or success that is false, or by a status or code of an error.
 func InPage(object map[string]any) (said string, failed bool) {
-	p := document{Title: object["title"], Error: object["error"], Message: object["message"], Msg: object["msg"],
-		Addition: object["message_detail"], Description: object["error_description"],
-		Detail: object["detail"], Details: object["details"], Violations: object["violations"], Errors: object["errors"]}
-	failed = holds(p.Error) || holds(p.Errors)
+	d := document{}
+	for _, name := range textMembers {
+		d[name] = object[name]
+	}
+	failed = holds(d["error"]) || holds(d["errors"])
 	for name, member := range object {
 		switch name = strings.ToLower(strings.ReplaceAll(name, "_", "")); name {
 		case "ok", "success":
@@ -66,18 +63,18 @@ func InPage(object map[string]any) (said string, failed bool) {
 				failed = failed || slices.Contains(failures, strings.ToLower(word))
 			}
 		case "errormessage", "errorcode":
-			if failed = failed || holds(member); name == "errormessage" || p.Description == nil {
-				p.Description = member
+			if failed = failed || holds(member); name == "errormessage" || d["error_description"] == nil {
+				d["error_description"] = member
 			}
 		}
 	}
-	return p.text(http.StatusOK), failed
+	return d.text(http.StatusOK), failed
 }
 
 // failures are the words of a status that is an error.
 var failures = []string{"error", "fail", "failed", "failure"}
 
-// holds reports whether a member says something.
+// holds reports whether a member has a value other than null, false, zero or empty.
 func holds(member any) bool {
 	switch m := member.(type) {
 	case nil:
@@ -97,26 +94,24 @@ func holds(member any) bool {
 }
 
 // text joins the texts.
-func (d *document) text(code int) string {
+func (d document) text(code int) string {
 	var parts []string
-	// Each violation comes early: the end is cut.
-	for _, member := range []any{d.Title, d.Error, d.Message, d.Msg, d.Violations, d.Errors, d.Description,
-		d.Addition, d.Detail, d.Details} {
-		if text := said(member); text != "" && text != http.StatusText(code) && !slices.Contains(parts, text) {
+	for _, name := range textMembers {
+		if text := said(d[name]); text != "" && text != http.StatusText(code) && !slices.Contains(parts, text) {
 			parts = append(parts, text)
 		}
 	}
 	text := strings.Join(parts, ": ")
-	if status, ok := d.Status.(float64); ok && status != float64(code) {
+	if status, ok := d["status"].(float64); ok && status != float64(code) {
 		text += fmt.Sprintf(" (status %v)", status)
 	}
-	if kind, ok := d.Type.(string); ok && kind != "" && kind != "about:blank" {
+	if kind, ok := d["type"].(string); ok && kind != "" && kind != "about:blank" {
 		text += " (" + kind + ")"
 	}
 	return strings.TrimSpace(text)
 }
 
-// said is the text of a member: a text, an object's, or those of a list.
+// said returns the text of a member: a string, the texts of an object, or those of a list.
 func said(member any) string {
 	switch m := member.(type) {
 	case string:

@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// maxText bounds the characters of foreign text in an error.
+// maxText is the most characters of foreign text in an error.
 const maxText = 200
 
-// Hidden is a text that no error shows, and what is shown in its place.
+// Hidden is a text that no error shows, and the text in its place.
 type Hidden struct{ Text, Shown string }
 
-// Show prepares foreign text for an error: without control characters and what
-// is hidden, and truncated. It withholds a text in which find still finds something.
+// Show prepares foreign text for an error: it removes control characters, replaces what is
+// hidden, and truncates the text. It withholds a text in which find still finds a secret.
 func Show(text string, hidden []Hidden, find func(string) (name string)) string {
 	var forms []Hidden
 	for _, h := range hidden {
@@ -24,7 +24,7 @@ func Show(text string, hidden []Hidden, find func(string) (name string)) string 
 			}
 		}
 	}
-	// The longest first: one may begin another.
+	// Longer forms first, since a form may begin with another one.
 	slices.SortStableFunc(forms, func(a, b Hidden) int { return len(b.Text) - len(a.Text) })
 	var pairs []string
 	for _, form := range forms {

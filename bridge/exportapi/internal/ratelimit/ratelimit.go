@@ -1,11 +1,12 @@
-// Package ratelimit makes the clients of an API key share its rate limit, and the delay that
-// the API requests of one of them.
+// Package ratelimit shares a rate limit, and the delay that the API requests, among the clients
+// of an API key.
 package ratelimit
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Code and Hint are those of the bridge.Fault of a limit: a 429, or a request that was not
-// sent because of the delay that another one's requested.
+// Code and Hint belong to the bridge.Fault of a 429, and of a request that was not sent
+// because the delay of an earlier 429 lasts.
 const (
 	Code = "429"
 	Hint = "wait for the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
@@ -24,16 +25,16 @@ const (
 // Limits are the limits by API key. The zero value is ready for use; it may be used
 // concurrently.
 //
-// Streams of the same key together have the highest of their limits, and each has its
-// own. Clients beside the streams together have half of it, so that the streams keep the
-// other half.
+// The streams of a key together have the highest of their limits, and each has its own.
+// Clients beside the streams together have half of it, so that the streams keep the other
+// half.
 type Limits struct {
 	mu    sync.Mutex           // guards byKey
-	byKey map[string]*keyLimit // or by what stands for one
+	byKey map[string]*keyLimit // or what replaces a key
 }
 
-// Of returns the turns of a client that shares the limit of a key, and has its own. beside
-// is set for one that is no stream.
+// Of returns the turns of a client that shares the limit of a key and has its own limit.
+// beside is set for a client that is not a stream.
 func (l *Limits) Of(key string, own rate.Limit, beside bool) *Turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,22 +62,14 @@ func (l *Limits) Of(key string, own rate.Limit, beside bool) *Turns {
 // keyLimit is the limit of an API key.
 type keyLimit struct {
 	all, beside *rate.Limiter
-	highest     rate.Limit // of the streams; guarded by Limits.mu
+	highest     rate.Limit // of the streams' limits; guarded by Limits.mu
 
 	mu   sync.Mutex // guards till
-	till time.Time  // the API requested to send nothing before
+	till time.Time  // no request may be sent before
 }
 
-func (k *keyLimit) hold(wait time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if till := time.Now().Add(wait); till.After(k.till) {
-		k.till = till
-	}
-}
-
-// held returns the fault of a request that would be too early, or nil. It is returned
-// rather than waited for, so that the stream shows why it waits.
+// held returns the fault of a request that would be too early, or nil. It does not wait, so
+// that the stream shows the reason.
 func (k *keyLimit) held() *bridge.Fault {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,26 +83,27 @@ func (k *keyLimit) held() *bridge.Fault {
 	}
 }
 
-// Turns are the turns of a client's requests.
+// Turns delays the requests of one client.
 type Turns struct {
 	key    *keyLimit
 	limits []*rate.Limiter // waited for in this order
 }
 
 // Hold makes all clients of the key wait.
-func (t *Turns) Hold(wait time.Duration) { t.key.hold(wait) }
-
-// Limited reports whether requests may have to wait.
-func (t *Turns) Limited() bool {
-	for _, l := range t.limits {
-		if l.Limit() != rate.Inf {
-			return true
-		}
+func (t *Turns) Hold(wait time.Duration) {
+	t.key.mu.Lock()
+	defer t.key.mu.Unlock()
+	if till := time.Now().Add(wait); till.After(t.key.till) {
+		t.key.till = till
 	}
-	return false
 }
 
-// Wait waits for the turn of a request.
+// Limited reports whether a request may have to wait.
+func (t *Turns) Limited() bool {
+	return slices.ContainsFunc(t.limits, func(l *rate.Limiter) bool { return l.Limit() != rate.Inf })
+}
+
+// Wait waits until a request may be sent.
 func (t *Turns) Wait(ctx context.Context) *bridge.Fault {
 	if fault := t.key.held(); fault != nil {
 		return fault
@@ -124,5 +118,5 @@ func (t *Turns) Wait(ctx context.Context) *bridge.Fault {
 				Hint: "check EXPORT_RATE_LIMIT"}
 		}
 	}
-	return t.key.held() // it may have begun
+	return t.key.held() // another client may have got a 429
 }

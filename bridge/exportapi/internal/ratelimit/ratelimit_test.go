@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// sent counts the requests that clients send within a minute, each one as soon as it may.
+// sent returns how many requests each client sends in a minute, each as soon as it may.
 func sent(t *testing.T, clients ...*Turns) []int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -30,25 +30,28 @@ func sent(t *testing.T, clients ...*Turns) []int {
 	return count
 }
 
-// TestShareOfKey: the clients of a key have its limit together, half of it if they run
-// beside its streams, and a stream no more than its own.
+// The clients of a key share its limit, or half of it if they run beside its streams. A
+// stream has no more than its own limit.
 func TestShareOfKey(t *testing.T) {
 	t.Parallel()
 	const perSecond = rate.Limit(1)
 	for name, tc := range map[string]struct {
 		limits  []rate.Limit // of streams
 		jobs    int
-		streams []int // their requests wanted in a minute, within 2
-		beside  int   // those of all jobs together
+		streams []int // the expected requests in a minute, within 2
+		beside  int   // the same for all jobs together
 	}{
-		"a stream":                   {limits: []rate.Limit{perSecond}, streams: []int{60}},
-		"two streams":                {limits: []rate.Limit{perSecond, perSecond}, streams: []int{30, 30}},
-		"a stream and a job":         {limits: []rate.Limit{perSecond}, jobs: 1, streams: []int{30}, beside: 30},
-		"a stream and four jobs":     {limits: []rate.Limit{perSecond}, jobs: 4, streams: []int{30}, beside: 30},
-		"a slow stream and a job":    {limits: []rate.Limit{perSecond / 10, perSecond}, jobs: 2, streams: []int{6, 25}, beside: 30},
-		"two limits":                 {limits: []rate.Limit{perSecond / 10, perSecond}, streams: []int{6, 54}},
-		"a limit that comes later":   {limits: []rate.Limit{perSecond, 2 * perSecond}, jobs: 3, streams: []int{30, 30}, beside: 60},
-		"the higher one comes first": {limits: []rate.Limit{2 * perSecond, perSecond}, jobs: 3, streams: []int{30, 30}, beside: 60},
+		"a stream":               {limits: []rate.Limit{perSecond}, streams: []int{60}},
+		"two streams":            {limits: []rate.Limit{perSecond, perSecond}, streams: []int{30, 30}},
+		"a stream and a job":     {limits: []rate.Limit{perSecond}, jobs: 1, streams: []int{30}, beside: 30},
+		"a stream and four jobs": {limits: []rate.Limit{perSecond}, jobs: 4, streams: []int{30}, beside: 30},
+		"a slow stream and a job": {limits: []rate.Limit{perSecond / 10, perSecond}, jobs: 2, streams: []int{6, 25},
+			beside: 30},
+		"two limits": {limits: []rate.Limit{perSecond / 10, perSecond}, streams: []int{6, 54}},
+		"a limit that comes later": {limits: []rate.Limit{perSecond, 2 * perSecond}, jobs: 3, streams: []int{30, 30},
+			beside: 60},
+		"the higher one comes first": {limits: []rate.Limit{2 * perSecond, perSecond}, jobs: 3, streams: []int{30, 30},
+			beside: 60},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var l Limits
@@ -73,7 +76,7 @@ func TestShareOfKey(t *testing.T) {
 	}
 }
 
-// TestKeysShareNothing: another key has a limit of its own, and a job without streams none.
+// Another key has its own limit. A job without streams has none.
 func TestKeysShareNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,8 +98,8 @@ func TestKeysShareNothing(t *testing.T) {
 	})
 }
 
-// TestHeld: what the API requests of one client, all with its key do, also those that
-// wait for their turn.
+// A delay that the API requests of one client holds all clients of the key, also those that
+// already wait.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,9 +110,10 @@ func TestHeld(t *testing.T) {
 		go func() { waiting <- job.Wait(t.Context()) }()
 		synctest.Wait()
 		a.Hold(time.Minute)
-		a.Hold(time.Second) // shortens nothing
+		a.Hold(time.Second) // must not shorten the delay
 		for who, fault := range map[string]*bridge.Fault{"the job that waits": <-waiting, "the stream": a.Wait(t.Context())} {
-			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second || fault.RetryAfter > 50*time.Second || !fault.Unsent {
+			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second ||
+				fault.RetryAfter > 50*time.Second || !fault.Unsent {
 				t.Errorf("%s: %+v", who, fault)
 			}
 		}
@@ -120,7 +124,7 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// TestTurnsWaitOnPurpose: the wait for a rate limit does not count as the request's.
+// The wait for a rate limit does not count as time of the request.
 func TestTurnsWaitOnPurpose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

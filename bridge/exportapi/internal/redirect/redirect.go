@@ -1,4 +1,4 @@
-// Package redirect says where an API redirects to, and which setting to change.
+// Package redirect explains redirects of an API, and names the settings to change.
 package redirect
 
 import (
@@ -9,31 +9,27 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 )
 
-// Redirect is one that is not followed.
+// Redirect is a redirect that is not followed.
 type Redirect struct {
 	Status    int
 	To, Asked *url.URL
 	Base      string // the path of EXPORT_URL, escaped
 	Setting   string // of the path of Asked; empty for a next URL
-	// Clean takes control characters and secrets out of a text.
+	// Clean removes control characters and secrets from a text.
 	Clean func(string) string
 }
 
-// Explain returns what happened, and what to do. The path is named only for the
-// same host, the query never.
+// Explain returns what happened, and what to do. The text has the path of a redirect on the
+// same host only, and never the query.
 func (r *Redirect) Explain() (text, hint string) {
 	to, asked := r.To, r.Asked
 	upgrade := to.Scheme == "https" && asked.Scheme == "http"
 	switch same := strings.EqualFold(to.Hostname(), asked.Hostname()); {
 	case same && to.Scheme == "http" && asked.Scheme == "https" && to.EscapedPath() != asked.EscapedPath():
-		// Of a server that does not know of TLS in front of it: the path counts.
+		// The server does not know that a proxy ends TLS: only the path differs.
 	case !same || to.Scheme == asked.Scheme && !nextlink.SameHost(to, asked) ||
 		to.Scheme != "http" && to.Scheme != "https":
-		host := to.Hostname()
-		if to.Port() != "" {
-			host += ":" + to.Port()
-		}
-		return fmt.Sprintf("%d redirect to host %s not followed, to keep the key from that host", r.Status, r.Clean(host)),
+		return fmt.Sprintf("%d redirect to host %s not followed, to keep the key from that host", r.Status, r.Clean(to.Host)),
 			"if the API has moved there, set EXPORT_URL to the new address"
 	case upgrade:
 		text, hint = fmt.Sprintf("%d redirect to https on the same host not followed", r.Status),
@@ -51,7 +47,7 @@ func (r *Redirect) Explain() (text, hint string) {
 			"check EXPORT_API_KEY and EXPORT_PARAMS, and whether a proxy asks for a sign-in"
 	}
 	path := r.Clean(to.EscapedPath())
-	if plain := r.Clean(to.Path); plain != to.Path { // escaped, a secret is another text
+	if plain := r.Clean(to.Path); plain != to.Path { // a secret may be escaped in the path
 		path = plain
 	}
 	text = fmt.Sprintf("%d redirect to the path %s on the same host not followed", r.Status, path)

@@ -1,3 +1,3 @@
-// Package scan checks JSON documents in one pass, without allocating, and hands
-// out their values as slices of them.
+// Package scan checks JSON documents in one pass, without allocating. Values are slices
+// of their document.
 package scan

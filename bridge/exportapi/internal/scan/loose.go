@@ -1,9 +1,10 @@
 package scan
 
-// Loosen makes the scanner pass over text that is none, where the bounds of a
-// value are certain all the same, from a depth that Level returned: any byte in
-// a string but its closing quote, and NaN and Infinity. Such a value is Bad. Each
-// level of nesting costs a call then.
+import "strings"
+
+// Loosen makes the scanner accept values that are no text but have a certain end: strings
+// with any bytes, NaN and Infinity. Such a value is Bad. level is the depth of the
+// position, see Level. A loose scanner needs a call for each level of nesting.
 func (s *Scanner) Loosen(level int) { s.depth, s.loose = level, true }
 
 // Tighten ends what Loosen began.
@@ -12,7 +13,7 @@ func (s *Scanner) Tighten() { s.loose = false }
 // Level returns the depth of the position.
 func (s *Scanner) Level() int { return s.depth }
 
-// skipLoose is Skip for a scanner that is loose.
+// skipLoose is Skip for a loose scanner.
 func (s *Scanner) skipLoose(i int) (end int, ok bool) {
 	switch kind := s.KindAt(i); {
 	case i >= len(s.Body):
@@ -36,7 +37,7 @@ func (s *Scanner) skipNest(i int, object bool) (end int, ok bool) {
 	i, step := s.Open(i)
 	for step == More {
 		if object {
-			if s.KindAt(i) != String { // what is no name is refused where it begins
+			if s.KindAt(i) != String { // refuse it where it begins
 				return i, false
 			}
 			if _, i, ok = s.readString(i); !ok {
@@ -54,8 +55,7 @@ func (s *Scanner) skipNest(i int, object bool) (end int, ok bool) {
 	return i, step == Ended
 }
 
-// anyString continues a string that was refused at i. A backslash belongs to the
-// byte behind it.
+// anyString continues a string that was refused at i. A backslash escapes any byte.
 func (s *Scanner) anyString(i int) (end int, ok bool) {
 	for ; i < len(s.Body); i++ {
 		switch s.Body[i] {
@@ -68,14 +68,14 @@ func (s *Scanner) anyString(i int) (end int, ok bool) {
 	return len(s.Body), false
 }
 
-// noNumbers are what programs write for numbers that JSON does not have, the
-// longest first.
+// noNumbers are what programs write for numbers that JSON does not have. The longest come
+// first.
 var noNumbers = [...]string{"infinity", "inf", "nan"}
 
-// isBad reports whether there is one of them at i.
+// isBad reports whether one of noNumbers is at i.
 func (s *Scanner) isBad(i int) bool { return s.noNumber(i) > 0 }
 
-// noNumber returns the length of the one at i, with its sign, or 0.
+// noNumber returns the length of the one at i, sign included, or 0.
 func (s *Scanner) noNumber(i int) int {
 	b := s.Body[i:]
 	sign := 0
@@ -83,19 +83,9 @@ func (s *Scanner) noNumber(i int) int {
 		sign = 1
 	}
 	for _, word := range noNumbers {
-		if b := b[sign:]; len(b) >= len(word) && equalFold(b[:len(word)], word) {
+		if b := b[sign:]; len(b) >= len(word) && strings.EqualFold(string(b[:len(word)]), word) {
 			return sign + len(word)
 		}
 	}
 	return 0
-}
-
-// equalFold compares ASCII letters with a word in small letters.
-func equalFold(b []byte, word string) bool {
-	for i, c := range b {
-		if c|0x20 != word[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -2,29 +2,27 @@ package scan
 
 import "bytes"
 
-// MaxDepth is the nesting limit of objects and arrays, the page's own object
+// MaxDepth is the greatest depth of nested objects and arrays, the page's own object
 // included.
 const MaxDepth = 10_000
 
-// Scanner checks a JSON document (RFC 8259) from left to right, each byte
-// once, and hands out values as slices of it. It allocates nothing, and a level
-// of nesting costs it a bit, not a call, so that no document can exhaust the
-// stack.
+// Scanner checks a JSON document (RFC 8259) from left to right, each byte once, and returns
+// values as slices of it. It allocates nothing. A level of nesting takes a bit, not a call,
+// so that no document can exhaust the stack.
 //
-// Its functions take the position where something begins and return the one
-// behind it, with ok. Without ok they return the position of the first byte
-// that cannot be there; if that is the end, the document was cut short.
+// Its functions take the position at which something begins. They return the position after
+// it, and ok. Without ok the position is that of the first invalid byte, or the end of a
+// document that was cut short.
 //
-// It is strict but for two things that consumers may judge for themselves: an
-// object may have a name twice, and an escape may name half a character.
+// The scanner leaves two things to consumers: an object may have a name twice, and an
+// escape may be half of a surrogate pair.
 type Scanner struct {
 	// Body is the document.
 	Body []byte
 	// depth counts the objects and arrays around the position.
 	depth int
 	loose bool // see Loosen
-	// objects has a bit for each depth that skip went down to, set for an
-	// object.
+	// objects has a bit for each depth that skip entered. The bit is set for an object.
 	objects [MaxDepth/64 + 1]uint64
 }
 
@@ -92,7 +90,7 @@ func (s *Scanner) skip(i int) (end int, ok bool) {
 	for i < len(b) {
 		switch c := b[i]; {
 		case c == '"':
-			// A call less for strings without escapes: nearly all.
+			// Nearly all strings have no escapes. This saves a call.
 			if i = skipPlain(b, i+1); i < len(b) && b[i] == '"' {
 				i++
 			} else if i, _, ok = skipString(b, i); !ok {
@@ -129,7 +127,7 @@ func (s *Scanner) skip(i int) (end int, ok bool) {
 				return i, false
 			}
 		}
-		// A value has ended, and with it perhaps what it is the last of.
+		// A value has ended. It may be the last one of its object or array.
 		for {
 			if depth == s.depth {
 				return i, true
@@ -153,11 +151,11 @@ func (s *Scanner) skip(i int) (end int, ok bool) {
 	return i, false
 }
 
-// closerOf returns the closing character of an opening one: in ASCII both pairs
-// have the same distance.
+// closerOf returns the closing character of an opening one. In ASCII both pairs have the
+// same distance.
 func closerOf(opener byte) byte { return opener + '}' - '{' }
 
-// enter records the closing character at this depth.
+// enter records the closing character at a depth.
 func (s *Scanner) enter(depth int, closer byte) {
 	bit := uint64(1) << (depth % 64)
 	if closer == '}' {
@@ -178,7 +176,7 @@ func (s *Scanner) closer(depth int) byte {
 // Step is how an object or array continues.
 type Step uint8
 
-// The steps: the document cannot go on, the object or array has ended, or it has
+// The steps: the document is invalid, the object or array has ended, or it has
 // another member or element.
 const (
 	Broken Step = iota
@@ -186,8 +184,8 @@ const (
 	More
 )
 
-// Open enters the object or array at i: to its first member or element, or past
-// it if it is empty.
+// Open enters the object or array at i. It moves to the first member or element, or past an
+// empty object or array.
 func (s *Scanner) Open(i int) (int, Step) {
 	if s.depth == MaxDepth {
 		return i, Broken
@@ -233,8 +231,7 @@ func SkipColon(b []byte, i int) (int, bool) {
 	return SkipSpace(b, i+1), true
 }
 
-// SkipMark returns the position behind a byte order mark, which a document may
-// begin with.
+// SkipMark returns the position after a byte order mark, with which a document may begin.
 func SkipMark(b []byte) int {
 	if bytes.HasPrefix(b, []byte("\ufeff")) {
 		return len("\ufeff")
@@ -242,8 +239,7 @@ func SkipMark(b []byte) int {
 	return 0
 }
 
-// SkipSpace returns the position of the first byte from i on that is not
-// white space.
+// SkipSpace returns the position of the first byte from i on that is not white space.
 func SkipSpace(b []byte, i int) int {
 	const space = 1<<' ' | 1<<'\t' | 1<<'\n' | 1<<'\r'
 	for i < len(b) && b[i] <= ' ' && space>>b[i]&1 != 0 {
@@ -258,7 +254,7 @@ func skipNumber(b []byte, i int) (end int, ok bool) {
 		i++
 	}
 	if i < len(b) && b[i] == '0' {
-		i++ // a digit behind it is an error of what follows
+		i++ // the caller refuses a digit after it
 	} else if i, ok = skipDigits(b, i); !ok {
 		return i, false
 	}
@@ -277,8 +273,8 @@ func skipNumber(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// skipDigits skips at least one digit. Byte by byte is faster than eight at a
-// time, where the position waits for the load.
+// skipDigits skips at least one digit. One byte at a time is faster than eight: the
+// position need not wait for the load.
 func skipDigits(b []byte, i int) (end int, ok bool) {
 	start := i
 	for i < len(b) && b[i]-'0' <= 9 {

@@ -13,8 +13,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestNotPlain tries every byte at every place of a word, among neighbours
-// that the arithmetic could mix it up with.
+// TestNotPlain tries each byte at each place of a word, next to bytes that could disturb
+// the arithmetic.
 func TestNotPlain(t *testing.T) {
 	t.Parallel()
 	check := func(word [8]byte) {
@@ -46,22 +46,28 @@ func TestNotPlain(t *testing.T) {
 	}
 }
 
-// TestSkip covers where values end and where they go wrong. The mark ^ is that
-// position; a ! behind it says that the value was refused there.
+// TestSkip has where values end and where they are invalid. The mark ^ is that position. A
+// ! after it means that the value is refused there.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []string{
-		`0^`, `0^1`, `-0^`, `12^ `, `12^,`, `-1.50^}`, `1e5^`, `1E+05^]`, `1.5e-7^`, `0^x`, `-^!`, `-^!a`, `-^!-1`, `1.^!`, `1.^!e5`, `1e^!`, `1e+^!`, `1e^!x`, `1.5^.5`, `^!+1`, `^!.5`,
+		`0^`, `0^1`, `-0^`, `12^ `, `12^,`, `-1.50^}`, `1e5^`, `1E+05^]`, `1.5e-7^`, `0^x`, `-^!`, `-^!a`, `-^!-1`, `1.^!`,
+		`1.^!e5`, `1e^!`, `1e+^!`, `1e^!x`, `1.5^.5`, `^!+1`, `^!.5`,
 		`true^`, `false^`, `null^,`, `nul^!`, `n^!xll`, `tr^!ew`, `fals^!`, `^!x`, `^!`, `true^e`, `^!True`,
-		`""^`, `"abc"^d`, `"abcdefgh"^`, `"abcdefghi^!`, `"abc^!`, `"\"^!`, `"\\"^`, `"\"\\"^ `, `"\b\f\n\r\t\/\u00aF"^`, `"\^!x"`, `"\u12^!"`, `"\u12^!g4"`, `"\u12^!`, `"\^!`, `"a^!` + "\n\"", `"abcdefgh^!` + "\x00\"", `"é日本😀é"^`, `"é^!` + "\xff\"", `"^!` + "\xed\xa0\x80\"", `"abcdefg^!` + "\xc0\x80\"", `"\ud800"^`,
-		`{}^`, `[]^`, `{ }^]`, "[\r\n\t ]^", `{"a":1}^`, `[1,2]^,`, `{"a" : [ { } , [ ] , "x" ] , "b":null}^ `, `[[[[]]]]^]`, `[{"a":[{"b":[]}]},{}]^`,
-		`[^!`, `{^!`, `[1^!`, `[1,^!`, `[1,^!]`, `[^!,1]`, `[1 ^!2]`, `[1^!}`, `[^!}`, `{^!]`, `{"a"^!`, `{"a"^!}`, `{"a":^!`, `{"a":^!}`, `{"a":1^!`, `{"a":1^!]`, `{"a":1,^!`, `{"a":1,^!}`, `{^!,}`, `{^!1:2}`, `{"a":1,^![]}`, `{"a"^!,`, `{"a":1^!:2}`, `[1^!:2]`, `[^!` + "\u00a0]", `[[1,[2]],3^!`,
+		`""^`, `"abc"^d`, `"abcdefgh"^`, `"abcdefghi^!`, `"abc^!`, `"\"^!`, `"\\"^`, `"\"\\"^ `, `"\b\f\n\r\t\/\u00aF"^`,
+		`"\^!x"`, `"\u12^!"`, `"\u12^!g4"`, `"\u12^!`, `"\^!`, `"a^!` + "\n\"", `"abcdefgh^!` + "\x00\"", `"é日本😀é"^`,
+		`"é^!` + "\xff\"", `"^!` + "\xed\xa0\x80\"", `"abcdefg^!` + "\xc0\x80\"", `"\ud800"^`,
+		`{}^`, `[]^`, `{ }^]`, "[\r\n\t ]^", `{"a":1}^`, `[1,2]^,`, `{"a" : [ { } , [ ] , "x" ] , "b":null}^ `, `[[[[]]]]^]`,
+		`[{"a":[{"b":[]}]},{}]^`,
+		`[^!`, `{^!`, `[1^!`, `[1,^!`, `[1,^!]`, `[^!,1]`, `[1 ^!2]`, `[1^!}`, `[^!}`, `{^!]`, `{"a"^!`, `{"a"^!}`,
+		`{"a":^!`, `{"a":^!}`, `{"a":1^!`, `{"a":1^!]`, `{"a":1,^!`, `{"a":1,^!}`, `{^!,}`, `{^!1:2}`, `{"a":1,^![]}`,
+		`{"a"^!,`, `{"a":1^!:2}`, `[1^!:2]`, `[^!` + "\u00a0]", `[[1,[2]],3^!`,
 	} {
 		text := strings.NewReplacer("^!", "", "^", "").Replace(marked)
 		wantEnd, wantOK := strings.Index(marked, "^"), !strings.Contains(marked, "^!")
-		for _, pad := range []string{"", " ", strings.Repeat("x", 20)} { // short and long rests of the body
+		for _, pad := range []string{"", " ", strings.Repeat("x", 20)} { // so that the rest of the body is short or long
 			if !wantOK && wantEnd == len(text) && pad != "" {
-				continue // then it would not be cut short
+				continue // the value would not be cut short
 			}
 			var s Scanner
 			s.Reset([]byte(text + pad))
@@ -77,7 +83,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestUnescape holds every escape against encoding/json.
+// TestUnescape compares each escape with encoding/json.
 func TestUnescape(t *testing.T) {
 	t.Parallel()
 	check := func(raw string) {
@@ -110,11 +116,12 @@ func TestUnescape(t *testing.T) {
 	check(`no escapes é`)
 }
 
-// TestInteger holds integers against strconv.
+// TestInteger compares integers with strconv.
 func TestInteger(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 3))
-	texts := []string{"0", "-0", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "1.0", "1e3", "-1E1", "100000000000000000000000", "1000000000000000000.5"}
+	texts := []string{"0", "-0", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
+		"-9223372036854775809", "1.0", "1e3", "-1E1", "100000000000000000000000", "1000000000000000000.5"}
 	for range 10_000 {
 		n := int64(random.Uint64()) >> random.IntN(64)
 		texts = append(texts, strconv.FormatInt(n, 10), strconv.FormatInt(n, 10)+"7")
@@ -131,20 +138,21 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: a text that no CloudEvents attribute can be is no id and no
-// name.
+// A text that no CloudEvents attribute can have is no id and no name.
 func TestControlCharacters(t *testing.T) {
 	t.Parallel()
 	for literal, want := range map[string]bool{
-		`a`: true, `a b`: true, `a\"b`: true, `a\\b\/c`: true, "\u00e9\u20ac": true, "\u00a0": true, `\u00e9`: true, `\u202e`: true, "abcdefghijklmnop\u00e9": true,
-		`a\n`: false, `\u0000a`: false, `a\tb`: false, `\u001b[31m`: false, "a\x7f": false, `\u007f`: false, "a\u0085": false, `abcdefghijklmnop\u009b`: false, "\u00e9\u009b": false, `a\u0080`: false,
+		`a`: true, `a b`: true, `a\"b`: true, `a\\b\/c`: true, "\u00e9\u20ac": true, "\u00a0": true, `\u00e9`: true,
+		`\u202e`: true, "abcdefghijklmnop\u00e9": true,
+		`a\n`: false, `\u0000a`: false, `a\tb`: false, `\u001b[31m`: false, "a\x7f": false, `\u007f`: false,
+		"a\u0085": false, `abcdefghijklmnop\u009b`: false, "\u00e9\u009b": false, `a\u0080`: false,
 	} {
 		v := stringIn([]byte(`"` + literal + `"`))
 		if v.Kind == None {
 			t.Fatalf("%q is no string", literal)
 		}
 		text, _ := v.Text()
-		for _, v := range []Value{v, {Raw: text, Kind: String}} { // as it is, and unescaped
+		for _, v := range []Value{v, {Raw: text, Kind: String}} { // with escapes, and unescaped
 			if (v.ID() != nil) != want || (v.Name() != nil) != want {
 				t.Errorf("%q: id %q, name %q", literal, v.ID(), v.Name())
 			}

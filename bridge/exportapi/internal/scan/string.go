@@ -8,25 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// A word holds eight bytes of a string, the first one lowest. A constant times
-// eachByte is that constant in each of them.
+// A word holds eight bytes of a string, the first one lowest. The product of a constant and
+// eachByte has the constant in each byte.
 const eachByte = 0x0101010101010101
 
-// notPlain marks the bytes of a word that a string does not simply contain:
-// quotes, backslashes, control characters, and what is not ASCII. The mark is
-// the byte's high bit. Only the lowest mark is certain: the borrow of its
-// subtraction may have marked bytes above it.
+// notPlain marks the bytes of a word that need attention inside a string: quotes,
+// backslashes, control characters, and bytes that are not ASCII. A mark is the high bit of
+// its byte. Only the lowest mark is certain: the subtraction below may borrow from bytes
+// above it.
 func notPlain(word uint64) uint64 {
-	// Flipping bit 1 exchanges the quote (0x22) and the space (0x20) and keeps
-	// the control characters together: all that is less than 0x21 is wanted.
+	// Flipping bit 1 exchanges the quote (0x22) and the space (0x20), and keeps the control
+	// characters together. All bytes below 0x21 are marked.
 	quoteOrControl := (word ^ eachByte*0x02) - eachByte*0x21
 	backslash := (word ^ eachByte*'\\') - eachByte*0x01
-	// What is not ASCII keeps its high bit in one of the two at least.
+	// A byte that is not ASCII keeps its high bit in at least one of the two.
 	return (quoteOrControl | backslash) & (eachByte * 0x80)
 }
 
-// skipPlain returns the position of the first byte from i on, inside a string,
-// that is not plain.
+// skipPlain returns the position of the first byte from i on, inside a string, that is not
+// plain.
 func skipPlain(b []byte, i int) int {
 	for ; i <= len(b)-8; i += 8 {
 		if marks := notPlain(binary.LittleEndian.Uint64(b[i : i+8])); marks != 0 {
@@ -39,8 +39,8 @@ func skipPlain(b []byte, i int) int {
 	return i
 }
 
-// skipString continues a string at a byte that is not plain, past the closing
-// quote, and reports whether there was an escape.
+// skipString continues a string at a byte that is not plain. It moves past the closing
+// quote and reports whether there was an escape.
 func skipString(b []byte, i int) (end int, escaped, ok bool) {
 	for ; i < len(b); i = skipPlain(b, i) {
 		switch c := b[i]; {
@@ -81,8 +81,8 @@ func skipEscape(b []byte, i int) (end int, ok bool) {
 	return i + 1, true
 }
 
-// skipRunes checks all UTF-8 up to the next ASCII character: one that is not
-// ASCII seldom comes alone.
+// skipRunes checks all UTF-8 up to the next ASCII character. Characters that are not ASCII
+// seldom come alone.
 func skipRunes(b []byte, i int) (end int, ok bool) {
 	for i < len(b) && b[i] >= utf8.RuneSelf {
 		_, size := utf8.DecodeRune(b[i:])
@@ -94,7 +94,7 @@ func skipRunes(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// escapes maps the character behind a backslash to the one that it stands for.
+// escapes maps the character after a backslash to the character that the escape encodes.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // hexDigits maps a hexadecimal digit to its value plus 1.
@@ -104,8 +104,8 @@ var hexDigits = [256]byte{
 	'A': 11, 'B': 12, 'C': 13, 'D': 14, 'E': 15, 'F': 16,
 }
 
-// AppendUnescaped appends the decoded value of a checked string. exact is false
-// if an escape is an unpaired surrogate, which decodes to U+FFFD.
+// AppendUnescaped appends the decoded value of a checked string. exact is false if an
+// escape is an unpaired surrogate, which decodes to U+FFFD.
 func AppendUnescaped(dst, raw []byte) (unescaped []byte, exact bool) {
 	exact = true
 	for {
@@ -167,7 +167,8 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// stringIn checks a string that was found by its quotes; absent if invalid.
+// stringIn checks a string between two quotes. It returns an absent value if the string is
+// invalid.
 func stringIn(literal []byte) Value {
 	end, escaped, ok := skipString(literal, skipPlain(literal, 1))
 	switch {

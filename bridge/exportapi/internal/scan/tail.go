@@ -2,20 +2,18 @@ package scan
 
 import "bytes"
 
-// TailCursor finds the next cursor of a page that ends in it, without reading
-// the items: the usual layout, and the parse of a page of 1 MB costs more than
-// its request on a fast link.
+// TailCursor finds the next cursor at the end of a page, its usual place, without reading
+// the items: parsing a page of 1 MB takes longer than a request on a fast link.
 //
-// It walks back from the closing brace over one value, which must be a string
-// or null, a colon, and one name, which must be the field's. In a valid
-// document the last brace closes the top-level object, a quote before it
-// closes a string, and the quote that opens this string is the nearest one
-// without a backslash. So what it finds is the last member of the top level,
-// never a decoy inside an item, a string or the metadata. In an invalid
-// document it may find anything; the parse refuses that document, as it does
-// one with the member twice.
+// From the closing brace it goes back over one value, which must be a string or null, a
+// colon, and one name, which must be field. In a valid document the last brace closes the
+// top-level object. A quote before that brace closes a string, and the nearest quote
+// without a backslash opens that string. So TailCursor finds the last member of the top
+// level, never a decoy inside an item, a string or the metadata. In an invalid document it
+// may find anything. The later parse refuses such a document, and one with the member
+// twice.
 //
-// Any other layout is not ok. The cursor is appended to scratch, nothing for null.
+// Any other layout is not ok. The cursor is appended to scratch; null appends nothing.
 func TailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bool) {
 	rest, ok := cutLast(body, '}')
 	if !ok {
@@ -66,8 +64,8 @@ func lastString(b []byte) ([]byte, bool) {
 		if open < 0 {
 			return nil, false
 		}
-		// Inside a string every quote has a backslash before it; before the
-		// quote that opens it JSON allows none.
+		// Inside a string each quote has a backslash before it. Before the
+		// quote that opens the string, JSON allows none.
 		if open == 0 || b[open-1] != '\\' {
 			return b[open:], true
 		}

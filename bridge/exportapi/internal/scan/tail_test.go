@@ -2,8 +2,8 @@ package scan
 
 import "testing"
 
-// TestTailCursor covers layouts that end in the cursor: in them the fetch must
-// not wait for the parse.
+// TestTailCursor has layouts that end with the cursor. For these the fetch must not wait
+// for the parse.
 func TestTailCursor(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -22,8 +22,10 @@ func TestTailCursor(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		"", "}", `"}`, `{"items":[],"nextCursor":"\\"x"}`, `{"items":[],"nextCursor":17}`, `{"items":[],"nextCursor":"a\ud800"}`, "{\"items\":[],\"nextCursor\":\"\xff\"}",
-		`{"items":[],"nextcursor":"abc"}`, `{"items":[],"x":"nextCursor"}`, `{"nextCursor":"abc","items":[]}`, `["nextCursor":"abc"]`,
+		"", "}", `"}`, `{"items":[],"nextCursor":"\\"x"}`, `{"items":[],"nextCursor":17}`,
+		`{"items":[],"nextCursor":"a\ud800"}`, "{\"items\":[],\"nextCursor\":\"\xff\"}",
+		`{"items":[],"nextcursor":"abc"}`, `{"items":[],"x":"nextCursor"}`, `{"nextCursor":"abc","items":[]}`,
+		`["nextCursor":"abc"]`,
 		`{"items":[],"nextCursor":"abc"}}`, `{"items":[],"nextCursor" "abc"}`, `{"items":[] "nextCursor":"abc"}`,
 	} {
 		if got, ok := TailCursor([]byte(body), "nextCursor", nil); ok {

@@ -21,11 +21,11 @@ const (
 	Number
 	Boolean
 	Null
-	Bad // neither JSON nor text, see Scanner.Loosen
+	Bad // not JSON, see Scanner.Loosen
 )
 
-// kinds maps a value's first byte to its kind; escapes in strings are unknown
-// at that point.
+// kinds maps a value's first byte to its kind. The byte does not tell whether a string has
+// escapes.
 var kinds = [256]Kind{
 	'{': Object, '[': Array, '"': String, 't': Boolean, 'f': Boolean, 'n': Null,
 	'-': Number, '0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
@@ -48,19 +48,19 @@ func (k Kind) String() string {
 	case Null:
 		return "null"
 	case Bad:
-		return "no text"
+		return "not text"
 	}
 	return "absent"
 }
 
-// Value is a JSON value as it is in the body, a string without its quotes. The
-// slice's capacity ends with it. The zero value is absent.
+// Value is a JSON value as it is in the body; a string is without its quotes. The slice's
+// capacity ends with the value. The zero value is absent.
 type Value struct {
 	Raw  []byte
 	Kind Kind
 }
 
-// Present reports whether there is a value: neither absent nor null.
+// Present reports whether there is a value other than null and "".
 func (v *Value) Present() bool {
 	return v.Kind != None && v.Kind != Null && (v.Kind != String || len(v.Raw) > 0)
 }
@@ -74,9 +74,8 @@ func (v Value) Is(s string) bool {
 	return exact && string(text) == s
 }
 
-// Text returns a string's bytes, or a number or boolean as written; nil for
-// other kinds. exact is false if the string has an unpaired surrogate, which
-// decodes to U+FFFD.
+// Text returns the bytes of a string, or a number or boolean as written; nil for other
+// kinds. exact is false if the string has an unpaired surrogate, which decodes to U+FFFD.
 func (v Value) Text() (text []byte, exact bool) {
 	switch v.Kind {
 	case String, Number, Boolean:
@@ -87,8 +86,8 @@ func (v Value) Text() (text []byte, exact bool) {
 	return nil, true
 }
 
-// Name returns a non-empty text without control characters, or nil: no attribute of
-// CloudEvents can have them.
+// Name returns a non-empty text without control characters, or nil. An attribute of
+// CloudEvents cannot have control characters.
 func (v Value) Name() []byte {
 	if text, _ := v.Text(); len(text) > 0 && !hasControl(text) {
 		return text
@@ -96,9 +95,9 @@ func (v Value) Name() []byte {
 	return nil
 }
 
-// ID returns a text that identifies an item, or nil: an id that is empty,
-// boolean or inexact is shared by different items, of which one would be taken
-// for a duplicate, and one with control characters cannot be sent.
+// ID returns a text that identifies an item, or nil. Different items may share an id that
+// is empty, boolean or inexact: one of them would be dropped as a duplicate. An id with
+// control characters cannot be sent.
 func (v Value) ID() []byte {
 	text, exact := v.Text()
 	if !exact || len(text) == 0 || v.Kind == Boolean || hasControl(text) {
@@ -117,7 +116,7 @@ func hasControl(text []byte) bool {
 	return bytes.IndexByte(text, 0x7f) >= 0
 }
 
-// integer returns a number written as an integer that fits 64 bits and is not
+// integer returns a number that is written as an integer, fits 64 bits and is not
 // bridge.NoTime.
 func (v Value) integer() (n int64, ok bool) {
 	if v.Kind != Number {
@@ -144,11 +143,11 @@ func (v Value) integer() (n int64, ok bool) {
 	return n, true
 }
 
-// LongestTime bounds the text of a time with its escapes; six bytes a character.
+// LongestTime is the most bytes of a time, at six bytes an escape.
 const LongestTime = 6 * 64
 
-// Millis returns a time in milliseconds since the epoch, rounded down. It does
-// not allocate.
+// Millis returns a time in milliseconds since the epoch, rounded down. It does not
+// allocate.
 func (v *Value) Millis(f itemtime.Format) (int64, bool) {
 	if f == itemtime.Millis {
 		if n, ok := v.integer(); ok {
@@ -173,8 +172,8 @@ func (v *Value) parseTime(f itemtime.Format) (int64, bool) {
 	return f.Parse(text, v.Kind == Number)
 }
 
-// appendCursor appends the cursor of a checked value, nothing for null. ok is
-// false for other kinds and for a string that does not decode exactly.
+// appendCursor appends the cursor of a checked value; null appends nothing. ok is false for
+// other kinds, and for a string that does not decode exactly.
 func (v Value) appendCursor(to []byte) (cursor []byte, ok bool) {
 	switch v.Kind {
 	case Null:

@@ -1,5 +1,5 @@
-// Package secrets finds secrets in texts of an API, in the forms that programs write
-// them in.
+// Package secrets finds secrets in texts of an API, also in the encodings that programs
+// use.
 package secrets
 
 import (
@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// shortest is how long a secret is that may not be a part of a text, in bytes: a
-	// shorter one is in ordinary text by chance.
+	// shortest is the length in bytes from which a secret is searched for as it is. A
+	// shorter one occurs in ordinary text by chance.
 	shortest = 8
-	// leastTrace is the same for the letters and digits of a form.
+	// leastTrace is the length from which the letters and digits of a form are searched
+	// for.
 	leastTrace = 12
 	// escapes is how often a text may be escaped.
 	escapes = 4
 )
 
-// encodings write groups of bytes in characters of some bits.
+// encodings encode a group of bytes as characters that have a number of bits each.
 var encodings = []struct {
 	group, bits int
 	encode      func([]byte) string
@@ -34,8 +35,8 @@ var encodings = []struct {
 	{5, 5, base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString},
 }
 
-// Forms returns a secret in the forms that a text may have it in, the secret first:
-// escaped for URLs, hexadecimal, and what base64 and base32 make of it wherever it begins.
+// Forms returns the forms in which a text may have a secret: the secret itself first, then
+// escaped for URLs, in hexadecimal, and in base64 and base32 at any offset.
 func Forms(secret string) []string {
 	if secret == "" {
 		return nil
@@ -43,9 +44,9 @@ func Forms(secret string) []string {
 	digits := hex.EncodeToString([]byte(secret))
 	forms := []string{secret, url.QueryEscape(secret), url.PathEscape(secret), digits, strings.ToUpper(digits)}
 	for _, e := range encodings {
-		for before := range e.group { // bytes in front of it, in its first group
+		for before := range e.group { // the offset of the secret in its first group
 			text := append(make([]byte, before), secret...)
-			from, to := (8*before+e.bits-1)/e.bits, 8*len(text)/e.bits // the characters that it decides alone
+			from, to := (8*before+e.bits-1)/e.bits, 8*len(text)/e.bits // the characters that depend on the secret alone
 			if form := e.encode(text)[from:to]; len(form) >= shortest/2 {
 				forms = append(forms, form)
 			}
@@ -54,8 +55,8 @@ func Forms(secret string) []string {
 	return forms
 }
 
-// traces returns the letters and digits of the forms of a secret, of the forms of these,
-// and of lists of its bytes, each once.
+// traces returns the letters and digits of the forms of a secret, of the forms of those,
+// and of lists of its bytes. Each occurs once.
 func traces(secret string) (all []string) {
 	add := func(form string) {
 		if trace := string(squeeze(nil, []byte(form))); len(trace) >= leastTrace && !slices.Contains(all, trace) {
@@ -77,8 +78,8 @@ func traces(secret string) (all []string) {
 	return all
 }
 
-// squeeze appends to out the letters and digits of a text, in lower case: what is left
-// of a secret that somebody has spaced, quoted, escaped or folded.
+// squeeze appends to out the letters and digits of a text, in lower case. They stay the
+// same if a secret is spaced, quoted, escaped or folded.
 func squeeze(out, text []byte) []byte {
 	for _, c := range text {
 		switch {
@@ -91,7 +92,7 @@ func squeeze(out, text []byte) []byte {
 	return out
 }
 
-// Secret is a text that is stored nowhere, and what to call it.
+// Secret is a value to find, and its name.
 type Secret struct{ Name, Value string }
 
 // Finder finds secrets in texts. It may be used concurrently.
@@ -115,10 +116,10 @@ func NewFinder(secrets []Secret) Finder {
 	return f
 }
 
-// In returns the name of the secret that a text has, "" without one, however often
-// the text is escaped for URLs or in JSON, encoded twice, or spaced.
+// In returns the name of the secret that a text contains, "" without one. It finds a secret
+// that is escaped several times for URLs or in JSON, encoded twice, or spaced.
 func (f Finder) In(text string) (name string) {
-	var room, squeezedRoom [512]byte // an ordinary cursor takes no memory
+	var room, squeezedRoom [512]byte // enough for an ordinary cursor
 	plain := append(room[:0], text...)
 	for range 2 * (escapes + 1) {
 		squeezed := squeeze(squeezedRoom[:0], plain)
@@ -155,8 +156,8 @@ func inBytes(texts []string) [][]byte {
 	return all
 }
 
-// unescape undoes, in place, the escapes of a text that begin with mark: %41 and
-// %u0041, or \u0041 and \/. It leaves what is none as it is.
+// unescape decodes, in place, the escapes of a text that begin with mark: %41 and %u0041,
+// or \u0041 and \/. It keeps invalid escapes.
 func unescape(text []byte, mark byte) []byte {
 	first := bytes.IndexByte(text, mark)
 	if first < 0 {
@@ -170,7 +171,7 @@ func unescape(text []byte, mark byte) []byte {
 				char, size = escaped, 1+behind
 			}
 		}
-		if size > 3 { // \u0041: a character, of fewer bytes than its escape
+		if size > 3 { // \u0041 is a character with fewer bytes than its escape
 			out = utf8.AppendRune(out, char)
 		} else {
 			out = append(out, byte(char))
@@ -180,8 +181,8 @@ func unescape(text []byte, mark byte) []byte {
 	return out
 }
 
-// escape reads what stands behind the mark of an escape, and returns its length, 0 if
-// it is none.
+// escape decodes the rest of an escape after its mark. size is the length of that rest, 0
+// if there is no escape.
 func escape(text []byte, mark byte) (char rune, size int) {
 	from, to := 0, 2
 	switch {

@@ -1,12 +1,12 @@
-// Package share lets users with the same settings share a value.
+// Package share shares a value among users with the same settings.
 package share
 
 import "sync"
 
-// Values are values by their key. Each exists as long as somebody uses it. The zero value
-// is ready for use; it may be used concurrently.
+// Values holds values by key. A value exists while it has users. The zero Values is ready
+// for use; it may be used concurrently.
 type Values[K comparable, V any] struct {
-	mu   sync.Mutex // guards all below, and the users of each value
+	mu   sync.Mutex // guards used, and Value.users
 	used map[K]*Value[K, V]
 }
 
@@ -18,21 +18,21 @@ type Value[K comparable, V any] struct {
 	users int
 }
 
-// Use returns the value of a key, which build makes for the first user. Each user calls
-// Leave once.
-func (s *Values[K, V]) Use(key K, build func() V) *Value[K, V] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.used[key]
-	if v == nil {
-		if s.used == nil {
-			s.used = make(map[K]*Value[K, V])
+// Use returns the value of a key. build makes it for the first user. Each user calls Leave
+// once.
+func (v *Values[K, V]) Use(key K, build func() V) *Value[K, V] {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	value := v.used[key]
+	if value == nil {
+		if v.used == nil {
+			v.used = make(map[K]*Value[K, V])
 		}
-		v = &Value[K, V]{V: build(), key: key, all: s}
-		s.used[key] = v
+		value = &Value[K, V]{V: build(), key: key, all: v}
+		v.used[key] = value
 	}
-	v.users++
-	return v
+	value.users++
+	return value
 }
 
 // Leave ends a use, and reports whether it was the last one.

@@ -2,7 +2,7 @@ package share
 
 import "testing"
 
-// TestValues: users of a key have one value, until the last one leaves.
+// The users of a key share one value until the last one leaves.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	var values Values[string, int]

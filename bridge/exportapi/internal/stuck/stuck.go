@@ -1,20 +1,20 @@
-// Package stuck tells a page that fails from an API that does.
+// Package stuck detects a page that keeps failing.
 package stuck
 
 import "time"
 
-// After is how long a page fails until more than patience is needed.
+// After is how long a page must fail before it counts as stuck.
 const After = 10 * time.Minute
 
-// Page is the page at a cursor that fails again and again. It is owned by one
-// goroutine. The zero value is ready for use.
+// Page is the page at a cursor that keeps failing. It is owned by one goroutine. The zero
+// value is ready for use.
 type Page struct {
 	cursor string
-	since  time.Time // zero if none fails
+	since  time.Time // the first failure; zero if no page fails
 }
 
-// Failed notes that the page at the cursor failed, and reports whether it has
-// done nothing else for After. Without a cursor there is nothing to go past.
+// Failed records that the page at a cursor failed, and reports whether it has failed for
+// After without success. It ignores the first page, which cannot be skipped.
 func (p *Page) Failed(cursor string, now time.Time) bool {
 	if cursor == "" {
 		return false
@@ -25,7 +25,7 @@ func (p *Page) Failed(cursor string, now time.Time) bool {
 	return now.Sub(p.since) >= After
 }
 
-// Passed notes that the page at the cursor did not fail.
+// Passed records that the page at a cursor did not fail.
 func (p *Page) Passed(cursor string) {
 	if cursor != "" {
 		*p = Page{}

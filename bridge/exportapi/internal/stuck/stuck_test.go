@@ -15,11 +15,14 @@ func TestPage(t *testing.T) {
 		passed bool
 		want   bool
 	}{
-		{at: 0, cursor: "a"}, {at: After - 1, cursor: "a"}, {at: After, cursor: "a", want: true}, {at: 2 * After, cursor: "a", want: true},
-		{at: 2 * After, cursor: "", passed: true}, // a request without a cursor says nothing about it
-		{at: 2 * After, cursor: "a", want: true}, {at: 2 * After, cursor: "", want: false}, {at: 2 * After, cursor: "a", want: true},
+		{at: 0, cursor: "a"}, {at: After - 1, cursor: "a"}, {at: After, cursor: "a", want: true},
+		{at: 2 * After, cursor: "a", want: true},
+		{at: 2 * After, cursor: "", passed: true}, // a request without a cursor has no effect
+		{at: 2 * After, cursor: "a", want: true}, {at: 2 * After, cursor: "", want: false},
+		{at: 2 * After, cursor: "a", want: true},
 		{at: 2 * After, cursor: "a", passed: true}, {at: 2 * After, cursor: "a"}, {at: 3*After - 1, cursor: "a"},
-		{at: 3 * After, cursor: "b"}, {at: 4 * After, cursor: "b", want: true}, {at: 4 * After, cursor: "c", passed: true}, {at: 5 * After, cursor: "b"},
+		{at: 3 * After, cursor: "b"}, {at: 4 * After, cursor: "b", want: true}, {at: 4 * After, cursor: "c", passed: true},
+		{at: 5 * After, cursor: "b"},
 	} {
 		if step.passed {
 			p.Passed(step.cursor)

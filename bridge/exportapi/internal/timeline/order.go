@@ -3,28 +3,27 @@ package timeline
 import "exportbridge/bridge"
 
 const (
-	// fewest is how many events must have a time before their order counts,
-	// most after how many it is known.
+	// fewest is the number of events with a time from which their order counts, most the
+	// number at which the order is settled.
 	fewest, most = 10, 1000
 )
 
-// Order judges in which order the first pages of an export list their events.
-// The zero value has seen no page.
+// Order detects in which order the first pages of an export list their events. The zero
+// value has seen no page.
 type Order struct {
-	next         string // the cursor of the page that follows, empty if none does
+	next         string // the cursor of the following page, empty if there is none
 	dated        int
 	falls, rises int // of the time, from one event to the next one
 	first, last  int64
 }
 
-// Backwards reports whether events are listed newest first, by the page and
-// those before it: the next cursor of such an API leads into the past, and no
-// new event ever follows. A page that does not follow the ones before is not
-// judged, and one of which this is true is as if it had not been seen.
+// Backwards reports whether a page and those before it list events newest first. The next
+// cursor of such an API leads into the past, and new events never follow. Backwards ignores
+// a page that does not follow the ones before. It forgets a page for which it returns true.
 //
-// Where falls and rises of the time are left to chance, their difference is
-// less than the square root of a third of their number, as a rule. More than
-// three times as much is an order, whatever single events are out of it.
+// If rises and falls of the time are random, their difference is usually less than the
+// square root of a third of their number. More than three times as much is an order, even
+// if single events are out of it.
 func (o *Order) Backwards(p *bridge.Page) bool {
 	seen := *o
 	switch {

@@ -9,8 +9,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/timeline"
 )
 
-// backwards lists times on pages of a size and reports whether one was refused,
-// and how many were accepted before it.
+// backwards lists times on pages of a size. It reports whether a page was refused, and how
+// many pages were accepted before.
 func backwards(times []int64, size int) (refused bool, accepted int) {
 	var o timeline.Order
 	for at := 0; at < len(times); at += size {
@@ -21,7 +21,7 @@ func backwards(times []int64, size int) (refused bool, accepted int) {
 		for _, ms := range times[at:min(at+size, len(times))] {
 			p.Events = append(p.Events, bridge.Event{Time: ms})
 		}
-		for range 3 { // asked again, a page that was refused is refused
+		for range 3 { // a refused page is refused again
 			if o.Backwards(p) {
 				refused = true
 			} else if refused {
@@ -78,7 +78,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderOfTheSlightlyUnordered: events of within 5 s come in any order.
+// Events within 5 s come in any order.
 func TestOrderOfTheSlightlyUnordered(t *testing.T) {
 	t.Parallel()
 	const tries = 2000
@@ -104,12 +104,13 @@ func TestOrderOfTheSlightlyUnordered(t *testing.T) {
 			}
 		}
 		if false10 > tries/500 || false200 > tries/200 || missed > tries/10 {
-			t.Errorf("steps of %d ms: of %d, %d first tens and %d lists were refused, %d backward ones accepted", step, tries, false10, false200, missed)
+			t.Errorf("steps of %d ms: of %d, %d first tens and %d lists were refused, %d backward ones accepted", step, tries,
+				false10, false200, missed)
 		}
 	}
 }
 
-// TestOrderOfOtherPages: a page that does not follow the ones before tells nothing.
+// A page that does not follow the ones before is ignored.
 func TestOrderOfOtherPages(t *testing.T) {
 	t.Parallel()
 	page := func(cursor, next string, from int64) *bridge.Page {

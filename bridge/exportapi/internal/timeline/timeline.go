@@ -1,4 +1,4 @@
-// Package timeline judges the events of a page by their own times.
+// Package timeline checks the events of a page by their times.
 package timeline
 
 import (
@@ -7,10 +7,10 @@ import (
 	"exportbridge/bridge"
 )
 
-// dated reports whether an event has a time that was read.
+// dated reports whether an event has a readable time.
 func dated(e *bridge.Event) bool { return e.Defect == bridge.DefectNone && e.Time != bridge.NoTime }
 
-// side is where an event is, as seen from a window.
+// side is where an event is relative to a window.
 type side uint8
 
 const (
@@ -20,21 +20,20 @@ const (
 	after
 )
 
-// nearEnd is how near to the end of a window, in milliseconds, the next event can
-// be outside of it.
+// nearEnd is the distance from the end of a window, in milliseconds, within which the next
+// event can be outside the window.
 const nearEnd = 60_000
 
-// Trim drops the events that the API returns only because it was asked for more
-// than the page's position: from from on and before the start, or at the end
-// and before to. Neighbouring windows would publish them twice. Others outside
-// of the window stay: the API has put them there by another time than their own,
-// and returns them nowhere else.
+// Trim drops the events that the API lists only because the request was wider than the
+// page's position: from from to the start, and from the end to to. Neighbouring windows
+// would publish them twice. Other events outside the window stay: the API lists them here
+// by another time than their own, and nowhere else.
 //
-// An event without a time is where its neighbours on the page are. If they are
-// on different sides of a window's bound, or it is the last one and the one
-// before it near the end, Trim returns an error, and the events are invalid:
-// kept, it could be published twice, dropped, never. Where there is no window it
-// stays.
+// An event without a time is assumed to be where its neighbours on the page are. Trim
+// returns an error, and the events are invalid, if the neighbours are on different sides of
+// a bound, or if the event is the last one and the one before it is near the end. Such an
+// event could be published twice if it is kept, or never if it is dropped. Without a
+// window, events without a time stay.
 func Trim(p *bridge.Page, from, to int64) error {
 	sideOf := func(e *bridge.Event) side {
 		switch {
@@ -49,7 +48,7 @@ func Trim(p *bridge.Page, from, to int64) error {
 	if p.At.Start > from {
 		last = unknown
 	}
-	var open *undated // waits for its neighbour
+	var open *undated // its next neighbour decides
 	var newest int64
 	for i := range p.Events {
 		e := &p.Events[i]

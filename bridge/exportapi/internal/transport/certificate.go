@@ -15,7 +15,7 @@ type Certificate struct {
 	CertFile, KeyFile string
 }
 
-// load returns the certificate of a new connection, from the files as they are now.
+// load returns the certificate for a new connection. It reads the files again.
 func (c Certificate) load(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	cert, key := c.Cert, c.Key.Reveal()
 	for _, from := range []struct {

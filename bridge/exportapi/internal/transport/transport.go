@@ -1,5 +1,5 @@
-// Package transport makes the connections of requests, which clients with the same settings
-// share.
+// Package transport makes the connections of requests. Clients with the same settings
+// share connections.
 package transport
 
 import (
@@ -18,23 +18,24 @@ import (
 	"exportbridge/bridge/exportapi/internal/share"
 )
 
-// Environment is the proxy of Settings that selects HTTPS_PROXY and NO_PROXY.
+// Environment is the value of Settings.Proxy that selects HTTPS_PROXY and NO_PROXY.
 const Environment = "environment"
 
 // idleTimeout is how long a connection without requests stays open.
 const idleTimeout = 90 * time.Second
 
-// Settings are all that connections depend on: clients with equal ones share them.
+// Settings hold all that connections depend on. Clients with equal settings share
+// connections.
 type Settings struct {
 	Timeout     time.Duration // of a request: a third of it for connecting, two for the header
 	Roots       string        // trusted certificates, see ParseRoots
 	Proxy       string        // Environment, or see ParseProxy
-	LinkLocal   bool          // allows addresses that serve instance metadata
+	LinkLocal   bool          // allow addresses that serve instance metadata
 	Certificate Certificate
-	API         string // scheme and host of the only server that is offered the certificate
+	API         string // scheme and host of the only server that gets the certificate
 }
 
-// Pool has the connections of clients. The zero value is ready for use; it may be used
+// Pool holds the connections of clients. The zero value is ready for use; it may be used
 // concurrently.
 type Pool struct {
 	transports share.Values[Settings, *http.Transport]
@@ -60,7 +61,7 @@ func (s Shared) Leave() {
 }
 
 // build returns a Transport for valid settings. Requests use it without http.Client, which
-// follows redirects, also with the key to another host, and has URLs in its errors.
+// would follow redirects with the key to other hosts, and would put URLs into errors.
 func build(s Settings) *http.Transport {
 	roots, _ := ParseRoots(s.Roots) // validated
 	connect := s.Timeout / 3
@@ -68,8 +69,8 @@ func build(s Settings) *http.Transport {
 	if !s.LinkLocal {
 		dialer.Control = linklocal.Refuse
 	}
-	// A cursor gives one request after the other: it gains nothing from HTTP/2,
-	// which costs twice the processor time.
+	// A cursor allows one request at a time. HTTP/2 gains nothing for it,
+	// and takes twice the processor time.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	t := &http.Transport{
@@ -96,8 +97,8 @@ func build(s Settings) *http.Transport {
 	return t
 }
 
-// dialFirst returns what dials the first server of a TLS connection: the API's host, which
-// is offered the client certificate, or a proxy, which is not.
+// dialFirst returns the function that dials the first server of a TLS connection. Only the
+// API's host gets the client certificate, a proxy does not.
 func dialFirst(
 	dialer *net.Dialer, t *http.Transport, s Settings,
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -119,7 +120,8 @@ func dialFirst(
 	}
 }
 
-// ParseProxy parses the URL of a proxy, nil for none. It reports whether there can be such.
+// ParseProxy parses the URL of a proxy. It returns nil for "" and Environment, and not ok
+// for text that is no URL of a proxy.
 func ParseProxy(text string) (proxy *url.URL, ok bool) {
 	if text == "" || text == Environment {
 		return nil, true
@@ -134,8 +136,8 @@ func ParseProxy(text string) (proxy *url.URL, ok bool) {
 	return nil, false
 }
 
-// ParseRoots parses certificates (PEM), nil for the system's. It reports whether there are
-// some.
+// ParseRoots parses certificates (PEM). It returns nil, for the system's, if pem is empty,
+// and not ok if pem has no certificate.
 func ParseRoots(pem string) (roots *x509.CertPool, ok bool) {
 	if pem == "" {
 		return nil, true
