@@ -16,20 +16,18 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
 	"exportbridge/cmd/internal/cli"
 )
 
 // options say what to measure, and on which servers.
 type options struct {
-	rows     []string // names or prefixes; none are all
-	rounds   int
-	pages    int
-	quick    bool
-	delivery string
-	kafka    string // address of a real one, "" is the embedded one
-	redis    string // URL of a real one, "" is the embedded one
-	profile  string // directory, "" is none
+	rows    []string // names or prefixes; none are all
+	rounds  int
+	pages   int
+	quick   bool
+	kafka   string // address of a real one, "" is the embedded one
+	redis   string // URL of a real one, "" is the embedded one
+	profile string // directory, "" is none
 }
 
 // pageEvents is the number of events on each page.
@@ -78,8 +76,6 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	flags.IntVar(&o.rounds, "rounds", 3, "measured rounds")
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
 	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run")
-	flags.StringVar(&o.delivery, "delivery", string(bridge.ExactlyOnce), "exactly-once or at-least-once")
-	cli.Offer(cmd, "delivery", string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
 	flags.StringVar(&o.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the bridge to `DIR`")
@@ -122,8 +118,6 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce),
-		"--delivery %q is neither exactly-once nor at-least-once", o.delivery)
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
 	if o.redis != "" {
@@ -135,7 +129,7 @@ func (o *options) validate() error {
 
 // choose returns the rows to measure on so many brokers.
 func (o *options) choose(brokers int) ([]row, error) {
-	p := &planner{pages: o.pages, mode: bridge.Mode(o.delivery), brokers: brokers}
+	p := &planner{pages: o.pages, brokers: brokers}
 	return choose(p.rows(), o.rows, o.quick)
 }
 

@@ -195,7 +195,7 @@ func TestProcessThatEndsTooSoon(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "--delivery=never", "nonsense", "part",
+		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "nonsense", "part",
 	} {
 		var stderr bytes.Buffer
 		if code := program.Run(t.Context(), []string{"bench", args}, nil,

@@ -76,8 +76,8 @@ type cell struct {
 	api   apiKind
 	pages int
 	kafka kafkaPath
-	mode  bridge.Mode
-	codec string // empty is the default
+	mode  bridge.Mode // empty is the default
+	codec string      // empty is the default
 	// windows is how many windows a backfill reads at a time; 0 is no backfill.
 	windows int
 	without omitted

@@ -43,9 +43,9 @@ func (p *planner) costRows() []row {
 func (p *planner) catchUp(latency int) cell {
 	if latency == 0 {
 		_, long := p.lengths()
-		return long.in(bridge.ExactlyOnce)
+		return long
 	}
-	return p.bridge(latency).times(quickPages).in(bridge.ExactlyOnce)
+	return p.bridge(latency).times(quickPages)
 }
 
 // catchUpRows say what it costs the bridge and the brokers to catch up. Goals are
@@ -88,7 +88,7 @@ func (p *planner) catchUpRows() []row {
 // refetchRow says how much is fetched again after a kill. There are as many kills
 // as --pages: of fewer than 100, the 99th percentile is the maximum.
 func (p *planner) refetchRow() row {
-	c := p.bridge(20).in(bridge.ExactlyOnce)
+	c := p.bridge(20)
 	c.pages, c.kills = killPages*p.pages, p.pages
 	return row{
 		name: "refetch_after_kill_p99", about: "20 ms x pages fetched again after a kill -9 at a random moment",

@@ -44,7 +44,7 @@ another --rest. With several processes, memory and counts are sums. Warnings of
 the processes follow each phase. Linux only.`
 
 func newFleetCommand(a *cli.App) *cobra.Command {
-	f := fleet{options: options{delivery: string(bridge.ExactlyOnce)}}
+	var f fleet
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Measure what many streams in one process cost",

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"exportbridge/bridge"
 )
 
 // apiServer is an export API of one kind.
@@ -61,11 +58,10 @@ func (b *bench) verify(ctx context.Context, c cell, name string) error {
 
 // settings are the environment of a cell's process that follows the API.
 func (b *bench) settings(c cell, name string, api *apiServer) []string {
-	mode := cmp.Or(c.mode, bridge.Mode(b.delivery))
 	set := []string{
 		"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
 		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name),
-		"KAFKA_DELIVERY=" + string(mode),
+		"KAFKA_DELIVERY=" + string(c.mode),
 		"KAFKA_CHECKPOINT_TOPIC=" + checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP=" + name,
 		"REDIS_URL=" + b.redisURL, "CURSOR_PREFIX=" + name,
 		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info",

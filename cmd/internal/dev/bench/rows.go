@@ -86,7 +86,6 @@ const (
 // planner makes the cells of the rows.
 type planner struct {
 	pages   int
-	mode    bridge.Mode
 	brokers int
 }
 
@@ -97,7 +96,7 @@ func (p *planner) fetch(latency int) cell {
 }
 
 func (p *planner) bridge(latency int) cell {
-	return cell{work: workBridge, api: ms(latency), pages: p.pages, mode: p.mode}
+	return cell{work: workBridge, api: ms(latency), pages: p.pages, mode: bridge.ExactlyOnce}
 }
 
 // memory produces what the bridge would, from memory.
@@ -144,7 +143,7 @@ func (p *planner) serialRows() []row {
 		name:  "serial_fraction_20_slow_commit",
 		about: "serial_fraction_20 while Kafka takes 50 to 100 ms to end a transaction",
 		unit:  unitRatio, direction: atLeast, goal: 0.95, value: wallShare,
-		cells: []cell{p.fetch(20).times(slowPages), p.bridge(20).times(slowPages).in(bridge.ExactlyOnce).via(pathSlowCommit)},
+		cells: []cell{p.fetch(20).times(slowPages), p.bridge(20).times(slowPages).via(pathSlowCommit)},
 	})
 }
 
@@ -185,7 +184,7 @@ func (p *planner) overheadRows() []row {
 		goal        float64
 		on, off     cell
 	}{
-		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20.in(bridge.ExactlyOnce),
+		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20,
 			at20.in(bridge.AtLeastOnce)},
 		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"),
 			p.flat(bridge.AtLeastOnce, "snappy")},
@@ -265,7 +264,7 @@ func (p *planner) memoryRows() []row {
 
 // freshnessRows say how old events are when a consumer reads them.
 func (p *planner) freshnessRows() []row {
-	growing := cell{work: workBridge, mode: p.mode, growing: true}
+	growing := cell{work: workBridge, mode: bridge.ExactlyOnce, growing: true}
 	extra := 12 * time.Millisecond
 	if p.brokers > 1 {
 		extra = 50 * time.Millisecond // of a transaction where brokers replicate
@@ -281,7 +280,7 @@ func (p *planner) freshnessRows() []row {
 // linkRow says what compression gains on a slow link.
 func (p *planner) linkRow() row {
 	// A page takes 90 ms on this link.
-	plain := cell{work: workBridge, pages: max(1, 3*p.pages/10), mode: p.mode, api: ms(20)}
+	plain := cell{work: workBridge, pages: max(1, 3*p.pages/10), mode: bridge.ExactlyOnce, api: ms(20)}
 	plain.api.Mbit = 100
 	zipped := plain
 	zipped.api.Gzip = true

@@ -18,7 +18,7 @@ import (
 )
 
 func testPlanner() *planner {
-	return &planner{pages: 100, mode: bridge.ExactlyOnce, brokers: 1}
+	return &planner{pages: 100, brokers: 1}
 }
 
 func names(rows []row) []string {
