@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
@@ -28,10 +27,8 @@ import (
 type fleet struct {
 	options
 	streams   int
-	processes int
 	rest      time.Duration
-	newTopics bool     // the streams create their topics
-	set       []string // settings of the processes
+	newTopics bool // the streams create their topics
 }
 
 const fleetHelp = `Measure what many streams in one process cost: memory, CPU at rest, descriptors,
@@ -40,8 +37,7 @@ goroutines and a scrape of the metrics.
 All streams follow the same simulated export, compressed, to topics of their
 own. The figures are taken twice, each time after --rest without new events:
 after the streams have caught up, and after a restart. CPU is measured over
-another --rest. With several processes, memory and counts are sums. Warnings of
-the processes follow each phase. Linux only.`
+another --rest. The warnings of the process follow each phase. Linux only.`
 
 func newFleetCommand(a *cli.App) *cobra.Command {
 	var f fleet
@@ -57,11 +53,9 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	asJSON := cli.TakeJSON(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&f.streams, "streams", 100, "number of streams")
-	flags.IntVar(&f.processes, "processes", 1, "number of processes that share the streams")
 	flags.IntVar(&f.pages, "pages", 20, "pages of 1000 events per stream")
 	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
 	flags.BoolVar(&f.newTopics, "new-topics", false, "have the streams create their topics when they start")
-	flags.StringArrayVar(&f.set, "set", nil, "`SETTING=VALUE` of the measured processes; repeatable")
 	flags.StringVar(&f.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
 	flags.StringVar(&f.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -70,8 +64,8 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		if runtime.GOOS != "linux" {
 			err = errors.New("bench fleet reads /proc, which only Linux has")
 		}
-		if f.streams < 1 || f.processes < 1 || f.rest <= 0 {
-			err = errors.Join(err, errors.New("--streams, --processes and --rest must be above 0"))
+		if f.streams < 1 || f.rest <= 0 {
+			err = errors.Join(err, errors.New("--streams and --rest must be above 0"))
 		}
 		if err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench fleet --help"}
@@ -141,7 +135,7 @@ func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err er
 	head := newReport(&f.options)
 	r := &fleetReport{
 		Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
-		Streams: f.streams, Processes: f.processes, Pages: f.pages,
+		Streams: f.streams, Pages: f.pages,
 	}
 	for _, phase := range []string{"caught up", "restarted"} {
 		figures, err := f.phase(ctx, b, env)
@@ -156,7 +150,7 @@ func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err er
 
 func fleetTopic(name string, i int) string { return fmt.Sprintf("%s.s%d", name, i) }
 
-// settings are the environment of the measured processes.
+// settings returns the environment of the measured process.
 func (f *fleet) settings(b *bench, name string, api *apiServer) []string {
 	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "LOG_LEVEL=warn")
 	var names []string
@@ -165,76 +159,60 @@ func (f *fleet) settings(b *bench, name string, api *apiServer) []string {
 		names = append(names, "s"+strconv.Itoa(i))
 		env = append(env, prefix+"EXPORT_RESOURCE=events", prefix+"KAFKA_TOPIC="+fleetTopic(name, i))
 	}
-	return slices.Concat(env, []string{"BRIDGE_STREAMS=" + strings.Join(names, ",")}, f.set)
+	return append(env, "BRIDGE_STREAMS="+strings.Join(names, ","))
 }
 
-// phase starts the processes, waits until all streams have caught up and rested, and
+// phase starts the process, waits until all streams have caught up and rested, and
 // measures.
-func (f *fleet) phase(ctx context.Context, b *bench, env []string) (_ fleetFigures, err error) {
-	var members []*server
-	defer func() {
-		for _, s := range members {
-			err = errors.Join(err, s.stop())
-			_, writeErr := s.stderr.WriteTo(b.progress) // warnings
-			err = errors.Join(err, writeErr)
-		}
-	}()
+func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures fleetFigures, err error) {
 	began := time.Now()
-	for range f.processes {
-		s, err := b.processes.serve(ctx, "bridge", env, (&part{Kind: serverFleet}).args())
-		if err != nil {
-			return fleetFigures{}, err
-		}
-		members = append(members, s)
+	member, err := b.processes.serve(ctx, "bridge", env, (&part{Kind: serverFleet}).args())
+	if err != nil {
+		return figures, err
 	}
-	if err := f.awaitCaughtUp(ctx, members); err != nil {
-		return fleetFigures{}, err
+	defer func() {
+		err = errors.Join(err, member.stop())
+		_, writeErr := member.stderr.WriteTo(b.progress) // warnings
+		err = errors.Join(err, writeErr)
+	}()
+	if err := f.awaitCaughtUp(ctx, member); err != nil {
+		return figures, err
 	}
-	figures := fleetFigures{StartSeconds: time.Since(began).Seconds()}
-	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(time.Since(began)))
-	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
-		return figures, ctx.Err()
+	took := time.Since(began)
+	figures.StartSeconds = took.Seconds()
+	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(took))
+	if err := pause(ctx, f.rest); err != nil {
+		return figures, err
 	}
 	busy := map[string]*float64{"Kafka": &figures.BrokerCPU, "Redis": &figures.RedisCPU, "bridge": &figures.CPU}
-	watched := slices.Concat(b.servers, members)
+	watched := append(slices.Clone(b.servers), member)
 	cpu := func(sign float64) {
 		for _, s := range watched {
 			if sum, ok := busy[s.name]; ok {
-				used, _ := processCPU(s.cmd.Process.Pid) // 0 if it has ended, which is found below
+				used, _ := processCPU(s.cmd.Process.Pid) // 0 if the process has ended: measure fails then
 				*sum += sign * used / f.rest.Seconds()
 			}
 		}
 	}
 	cpu(-1)
-	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
-		return figures, ctx.Err()
+	if err := pause(ctx, f.rest); err != nil {
+		return figures, err
 	}
 	cpu(1)
-	for _, s := range members {
-		if err := figures.add(ctx, s); err != nil {
-			return figures, err
-		}
-	}
-	return figures, nil
+	return figures, figures.measure(ctx, member)
 }
 
 // awaitCaughtUp waits until all streams have caught up.
-func (f *fleet) awaitCaughtUp(ctx context.Context, members []*server) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout, fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
+func (f *fleet) awaitCaughtUp(ctx context.Context, member *server) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout,
+		fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
 	defer cancel()
 	for {
-		caughtUp := 0
-		for _, s := range members {
-			seen, err := scrape(ctx, s.addr)
-			if err != nil {
-				return err
-			}
-			caughtUp += int(seen.sums["exportbridge_caught_up"])
+		seen, err := scrape(ctx, member.addr)
+		if err != nil || int(seen.sums["exportbridge_caught_up"]) == f.streams {
+			return err
 		}
-		if caughtUp == f.streams {
-			return nil
-		}
-		if bridge.Sleep(ctx, scrapePause); ctx.Err() != nil {
+		if pause(ctx, scrapePause) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 const (
@@ -81,13 +83,8 @@ func (a *apiServer) firstPage(ctx context.Context) (apiClock, error) {
 	}
 }
 
+// pause sleeps for d. It returns the error of ctx if that ends first.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	bridge.Sleep(ctx, d)
+	return ctx.Err()
 }
