@@ -148,37 +148,47 @@ func listRows(a *cli.App, rows []row, asJSON bool) error {
 	return nil
 }
 
-// measure runs the benchmark. Everything that it started or wrote is gone when
-// it returns.
-func measure(ctx context.Context, a *cli.App, o options) (_ *report, err error) {
+// measure runs the benchmark.
+func measure(ctx context.Context, a *cli.App, o options) (*report, error) {
 	if o.profile != "" {
 		if err := os.MkdirAll(o.profile, 0o755); err != nil { //nolint:gosec // profiles are public
 			return nil, fmt.Errorf("create directory for profiles: %w", err)
 		}
 	}
-	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
-	if err != nil {
-		return nil, fmt.Errorf("create directory for the benchmark: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{options: o, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
 	r := newReport(&o)
 	load := loadWatch{start: readCPU()}
-	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.start(ctx); err != nil {
-		return nil, err
-	}
-	rounds, err := b.measure(ctx, &load)
+	var chosen []row
+	var rounds []map[cell]measurement
+	err := withServers(ctx, a, o, func(b *bench) (err error) {
+		if err := b.start(ctx); err != nil {
+			return err
+		}
+		chosen, r.Brokers = b.chosen, b.brokers
+		rounds, err = b.measure(ctx, &load)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	r.Brokers = b.brokers
-	if err := b.stop(); err != nil {
 		return nil, err
 	}
 	r.Others = load.others(o.kafka == "" && o.redis == "")
-	r.summarize(b.chosen, rounds)
+	r.summarize(chosen, rounds)
 	return r, nil
+}
+
+// withServers starts Kafka and Redis, unless o names them, and calls do. When it returns, the servers
+// that it and do started have ended, and their files are deleted.
+func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) error) (err error) {
+	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
+	if err != nil {
+		return fmt.Errorf("create directory for the benchmark: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b := &bench{options: o, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err := b.startServers(ctx); err != nil {
+		return err
+	}
+	return do(b)
 }
 
 // embeddedServer is the Kafka or Redis of a report that is not a real one.
@@ -216,7 +226,7 @@ type bench struct {
 	kafkaAddr  map[kafkaPath]string
 	redisURL   string
 	redisFar   string // the same Redis behind a proxy
-	apis       map[apiKind]*apiServer
+	apis       map[apiKind]apiServer
 	servers    []*server
 	backends   *backends
 }
@@ -248,12 +258,8 @@ func (b *bench) startServers(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts the servers that all rows need, chooses the rows, and starts
-// the servers that their cells need.
+// start chooses the rows, and starts the servers that their cells need.
 func (b *bench) start(ctx context.Context) error {
-	if err := b.startServers(ctx); err != nil {
-		return err
-	}
 	addrs, err := b.backends.brokers(ctx)
 	if err != nil {
 		return err
@@ -266,7 +272,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.chosen, err = b.choose(b.brokers); err != nil {
 		return err
 	}
-	b.cells, b.apis = cellsOf(b.chosen), make(map[apiKind]*apiServer)
+	b.cells, b.apis = cellsOf(b.chosen), make(map[apiKind]apiServer)
 	for _, c := range b.cells {
 		if err := b.startFor(ctx, c); err != nil {
 			return err
@@ -298,7 +304,7 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 		}
 		b.redisFar = target.String()
 	}
-	if b.apis[c.api] != nil || c.growing || c.kills > 0 {
+	if b.apis[c.api] != "" || c.growing || c.kills > 0 {
 		return nil
 	}
 	at, err := b.serve(ctx, "API "+c.api.String(), part{Kind: serverAPI, API: c.api,
@@ -306,7 +312,7 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 	if err != nil {
 		return err
 	}
-	b.apis[c.api] = &apiServer{url: at}
+	b.apis[c.api] = apiServer(at)
 	return nil
 }
 
@@ -322,8 +328,7 @@ func (b *bench) mostPages(api apiKind) int {
 	return most
 }
 
-// stop stops the servers, the last one first. Only the first call has an
-// effect.
+// stop stops the servers, the last one first.
 func (b *bench) stop() error {
 	var errs []error
 	if b.backends != nil {
@@ -332,7 +337,6 @@ func (b *bench) stop() error {
 	for _, s := range slices.Backward(b.servers) {
 		errs = append(errs, s.stop())
 	}
-	b.backends, b.servers = nil, nil
 	return errors.Join(errs...)
 }
 

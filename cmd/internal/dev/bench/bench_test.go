@@ -321,7 +321,7 @@ func TestAPIClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers.CloseAtEnd(t, server)
-	api := &apiServer{url: server.URL}
+	api := apiServer(server.URL)
 	restart := func(events int) apiClock {
 		t.Helper()
 		clock, err := api.restart(t.Context(), events)

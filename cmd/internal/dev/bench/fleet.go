@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -70,7 +69,12 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		if err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench fleet --help"}
 		}
-		report, err := f.measure(cmd.Context(), a)
+		head := newReport(&f.options)
+		report := &fleetReport{
+			Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
+			Streams: f.streams, Pages: f.pages,
+		}
+		err = withServers(cmd.Context(), a, f.options, func(b *bench) error { return f.measure(cmd.Context(), b, report) })
 		if err != nil {
 			return err
 		}
@@ -104,21 +108,11 @@ func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	return p.RunAndClose(ctx, line)
 }
 
-// measure starts the servers and measures the fleet.
-func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err error) {
-	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
-	if err != nil {
-		return nil, fmt.Errorf("create directory for the benchmark: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{options: f.options, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
-	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.startServers(ctx); err != nil {
-		return nil, err
-	}
+// measure measures the fleet on b. It adds the figures to r.
+func (f *fleet) measure(ctx context.Context, b *bench, r *fleetReport) (err error) {
 	api, err := b.serve(ctx, "API", part{Kind: serverAPI, API: apiKind{Gzip: true}, Events: f.pages * pageEvents})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	name := newName()
 	var topics []string
@@ -128,30 +122,25 @@ func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err er
 	defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name, topics...)) }()
 	if !f.newTopics {
 		if err := b.backends.create(ctx, name, topics...); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	env := f.settings(b, name, &apiServer{url: api})
-	head := newReport(&f.options)
-	r := &fleetReport{
-		Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
-		Streams: f.streams, Pages: f.pages,
-	}
+	env := f.settings(b, name, apiServer(api))
 	for _, phase := range []string{"caught up", "restarted"} {
 		figures, err := f.phase(ctx, b, env)
 		if err != nil {
-			return nil, fmt.Errorf("streams that have %s: %w", phase, err)
+			return fmt.Errorf("streams that have %s: %w", phase, err)
 		}
 		figures.Phase = phase
 		r.Phases = append(r.Phases, figures)
 	}
-	return r, nil
+	return nil
 }
 
 func fleetTopic(name string, i int) string { return fmt.Sprintf("%s.s%d", name, i) }
 
 // settings returns the environment of the measured process.
-func (f *fleet) settings(b *bench, name string, api *apiServer) []string {
+func (f *fleet) settings(b *bench, name string, api apiServer) []string {
 	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "LOG_LEVEL=warn")
 	var names []string
 	for i := range f.streams {
@@ -199,7 +188,8 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures flee
 		return figures, err
 	}
 	cpu(1)
-	return figures, figures.measure(ctx, member)
+	err = figures.measure(ctx, member)
+	return figures, err
 }
 
 // awaitCaughtUp waits until all streams have caught up.

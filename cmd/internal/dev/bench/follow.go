@@ -115,8 +115,7 @@ const (
 
 // age measures how old the events of a growing export are when they are read.
 func (b *bench) age(ctx context.Context, c cell, name string) (measurement, error) {
-	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api *apiServer) ([]time.Duration,
-		error) {
+	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api apiServer) ([]time.Duration, error) {
 		return b.ages(ctx, c, name, api)
 	})
 	if err != nil {
@@ -125,7 +124,7 @@ func (b *bench) age(ctx context.Context, c cell, name string) (measurement, erro
 	return measurement{Events: len(ages), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
 }
 
-func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
+func (b *bench) ages(ctx context.Context, c cell, name string, api apiServer) ([]time.Duration, error) {
 	clock, err := api.restart(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -156,14 +155,14 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 
 // onOwnAPI does what needs an API of its own, and sorts what that returns.
 func (b *bench) onOwnAPI(
-	ctx context.Context, p part, do func(*apiServer) ([]time.Duration, error),
+	ctx context.Context, p part, do func(apiServer) ([]time.Duration, error),
 ) ([]time.Duration, error) {
 	p.Kind = serverAPI
 	s, err := b.processes.serve(ctx, "API of one run", nil, p.args())
 	if err != nil {
 		return nil, err
 	}
-	values, err := do(&apiServer{url: s.addr})
+	values, err := do(apiServer(s.addr))
 	slices.Sort(values)
 	return values, errors.Join(err, s.stop())
 }

@@ -178,13 +178,14 @@ func usualPage(ctx context.Context, address, key string) (page usualItems, err e
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
+	switch {
+	case err != nil:
+	case resp.StatusCode != http.StatusOK:
 		err = fmt.Errorf("the API answers %s", resp.Status)
+	default:
+		err = json.Unmarshal(body, &page)
 	}
-	if err != nil {
-		return page, err
-	}
-	return page, json.Unmarshal(body, &page)
+	return page, err
 }
 
 // loopSinks are where a loop writes a page and its cursor.

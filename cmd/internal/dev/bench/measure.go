@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// apiServer is an export API of one kind.
-type apiServer struct{ url string }
+// apiServer is the URL of an export API of one kind.
+type apiServer string
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
@@ -57,9 +57,9 @@ func (b *bench) verify(ctx context.Context, c cell, name string) error {
 }
 
 // settings are the environment of a cell's process that follows the API.
-func (b *bench) settings(c cell, name string, api *apiServer) []string {
+func (b *bench) settings(c cell, name string, api apiServer) []string {
 	set := []string{
-		"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
+		"EXPORT_URL=" + string(api), "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
 		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name),
 		"KAFKA_DELIVERY=" + string(c.mode),
 		"KAFKA_CHECKPOINT_TOPIC=" + checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP=" + name,
@@ -161,25 +161,28 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 
 // restart sets the number of events of the export, and reads and resets its
 // clock.
-func (a *apiServer) restart(ctx context.Context, events int) (apiClock, error) {
+func (a apiServer) restart(ctx context.Context, events int) (apiClock, error) {
 	return a.ask(ctx, http.MethodPost, fmt.Sprintf("?events=%d", events))
 }
 
 // ask reads the clock of the API. POST also resets it.
-func (a *apiServer) ask(ctx context.Context, method, query string) (clock apiClock, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.url+clockPath+query, http.NoBody)
+func (a apiServer) ask(ctx context.Context, method, query string) (clock apiClock, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read the clock of the API: %w", err)
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, method, string(a)+clockPath+query, http.NoBody)
 	if err != nil {
-		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+		return clock, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+		return clock, err
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	if err := json.NewDecoder(resp.Body).Decode(&clock); err != nil {
-		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
-	}
-	return clock, nil
+	defer resp.Body.Close()
+	err = json.NewDecoder(resp.Body).Decode(&clock)
+	return clock, err
 }
 
 // lastCommit finds in the log of a bridge when its last commit was acknowledged:

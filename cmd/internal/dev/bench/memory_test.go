@@ -54,7 +54,7 @@ func startBenchServers(t *testing.T, events int) *benchServers {
 	})
 	b := &bench{
 		kafkaAddr: map[kafkaPath]string{pathDirect: k.Addr}, redisURL: r.URL, backends: backends,
-		apis: map[apiKind]*apiServer{{}: {url: server.URL}},
+		apis: map[apiKind]apiServer{{}: apiServer(server.URL)},
 	}
 	return &benchServers{bench: b}
 }

@@ -23,8 +23,7 @@ const (
 // the pages that each one had and the next one fetches again.
 func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, error) {
 	p := part{API: c.api, Events: c.pages * pageEvents}
-	again, err := b.onOwnAPI(ctx, p, func(api *apiServer) ([]time.Duration,
-		error) {
+	again, err := b.onOwnAPI(ctx, p, func(api apiServer) ([]time.Duration, error) {
 		return b.fetchedAgain(ctx, c, name, api)
 	})
 	if err != nil {
@@ -35,7 +34,7 @@ func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, 
 
 // fetchedAgain returns for each kill the latency of the pages that were fetched
 // again, together.
-func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
+func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api apiServer) ([]time.Duration, error) {
 	env := append(b.settings(c, name, api),
 		"BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
 	kills := c.kills
@@ -71,7 +70,7 @@ func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiS
 }
 
 // firstPage waits until the API has delivered a page since its clock was reset.
-func (a *apiServer) firstPage(ctx context.Context) (apiClock, error) {
+func (a apiServer) firstPage(ctx context.Context) (apiClock, error) {
 	for {
 		clock, err := a.ask(ctx, http.MethodGet, "")
 		if err != nil || clock.Next > 0 {
