@@ -36,17 +36,17 @@ func newBackends(kafkaAddr, redisURL string) (*backends, error) {
 	return &backends{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
 }
 
-// topicPartitions is what the bridge would create a topic with by default.
+// topicPartitions is the number of partitions that the bridge creates by default.
 const topicPartitions = 6
 
 func deadLetters(topic string) string { return topic + ".dlq" }
 func checkpoints(topic string) string { return topic + ".checkpoints" }
 
-// create creates the topics of one run, and more: a bridge that has to create them
-// itself starts a second later.
-func (t *backends) create(ctx context.Context, name string, more ...string) error {
+// create creates the topics of one run, and more topics. A bridge that creates its
+// topics itself starts a second later.
+func (b *backends) create(ctx context.Context, name string, more ...string) error {
 	forever := "-1"
-	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1,
+	made, err := kadm.NewClient(b.kafka).CreateTopics(ctx, topicPartitions, -1,
 		map[string]*string{"retention.ms": &forever}, append(more, name, deadLetters(name))...)
 	if err = errors.Join(err, made.Error()); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
@@ -55,10 +55,10 @@ func (t *backends) create(ctx context.Context, name string, more ...string) erro
 }
 
 // brokers returns the addresses of the brokers.
-func (t *backends) brokers(ctx context.Context) (addrs []string, err error) {
-	all, err := kadm.NewClient(t.kafka).ListBrokers(ctx)
+func (b *backends) brokers(ctx context.Context) (addrs []string, err error) {
+	all, err := kadm.NewClient(b.kafka).ListBrokers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the brokers of %s: %w", t.addr, err)
+		return nil, fmt.Errorf("list the brokers of %s: %w", b.addr, err)
 	}
 	for _, broker := range all {
 		addrs = append(addrs, net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))))
@@ -66,10 +66,10 @@ func (t *backends) brokers(ctx context.Context) (addrs []string, err error) {
 	return addrs, nil
 }
 
-// offsets counts the offsets of the topic: its records, and transaction
+// offsets counts the offsets of the topic: its records and the transaction
 // markers.
-func (t *backends) offsets(ctx context.Context, topic string) (n int64, err error) {
-	listed, err := kadm.NewClient(t.kafka).ListEndOffsets(ctx, topic)
+func (b *backends) offsets(ctx context.Context, topic string) (n int64, err error) {
+	listed, err := kadm.NewClient(b.kafka).ListEndOffsets(ctx, topic)
 	if err = errors.Join(err, listed.Error()); err != nil {
 		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
 	}
@@ -79,9 +79,9 @@ func (t *backends) offsets(ctx context.Context, topic string) (n int64, err erro
 
 // reader returns a client that reads the committed records of a topic from its
 // start on.
-func (t *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
+func (b *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append(more,
-		kgo.SeedBrokers(t.addr), kgo.DisableClientMetrics(),
+		kgo.SeedBrokers(b.addr), kgo.DisableClientMetrics(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
 	if err != nil {
@@ -90,14 +90,14 @@ func (t *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// removeTimeout bounds the clean-up if servers stopped answering.
+// removeTimeout bounds the clean-up when servers have stopped answering.
 const removeTimeout = 10 * time.Second
 
 // remove deletes the groups, keys and topics of one run, and more topics, if they exist.
-func (t *backends) remove(ctx context.Context, name string, more ...string) error {
+func (b *backends) remove(ctx context.Context, name string, more ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	admin := kadm.NewClient(t.kafka)
+	admin := kadm.NewClient(b.kafka)
 	var errs []error
 	groups, err := admin.ListGroups(ctx)
 	errs = append(errs, err)
@@ -115,9 +115,9 @@ func (t *backends) remove(ctx context.Context, name string, more ...string) erro
 			errs = append(errs, topic.Err)
 		}
 	}
-	keys := t.redis.Scan(ctx, 0, name+":*", 1000).Iterator()
+	keys := b.redis.Scan(ctx, 0, name+":*", 1000).Iterator()
 	for keys.Next(ctx) {
-		errs = append(errs, t.redis.Unlink(ctx, keys.Val()).Err())
+		errs = append(errs, b.redis.Unlink(ctx, keys.Val()).Err())
 	}
 	errs = append(errs, keys.Err())
 	if err := errors.Join(errs...); err != nil {
@@ -126,7 +126,7 @@ func (t *backends) remove(ctx context.Context, name string, more ...string) erro
 	return nil
 }
 
-func (t *backends) close() error {
-	t.kafka.Close()
-	return t.redis.Close()
+func (b *backends) close() error {
+	b.kafka.Close()
+	return b.redis.Close()
 }

@@ -87,7 +87,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 		if err := o.validate(); err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench --help"}
 		}
-		// Before anything starts: the rows must exist.
+		// A wrong name is found before anything starts.
 		chosen, err := o.choose(1)
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) err
 	return do(b)
 }
 
-// embeddedServer is the Kafka or Redis of a report that is not a real one.
+// embeddedServer stands in a report for a Kafka or Redis that is not a real one.
 const embeddedServer = "embedded"
 
 // newReport describes what is about to be measured.
@@ -281,7 +281,7 @@ func (b *bench) start(ctx context.Context) error {
 	return nil
 }
 
-// startFor starts what a cell needs and does not run yet.
+// startFor starts the servers of a cell that do not run yet.
 func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 	if b.kafkaAddr[c.kafka] == "" {
 		proxy := part{Kind: serverProxy, To: b.kafkaAddr[pathDirect], Delay: farRoundTrip}
@@ -316,8 +316,8 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 	return nil
 }
 
-// mostPages is how many pages the longest cell of an API has: it renders them
-// in advance. The windows of a backfill have pages of their own.
+// mostPages returns the number of pages of an API's longest cell, which the API
+// renders in advance. The windows of a backfill have other pages.
 func (b *bench) mostPages(api apiKind) int {
 	most := 0
 	for _, c := range b.cells {
@@ -364,8 +364,8 @@ func (b *bench) measure(ctx context.Context, load *loadWatch) ([]map[cell]measur
 	return rounds, nil
 }
 
-// round runs all cells once; in odd rounds backwards, so that none always
-// follows the same other one.
+// round runs each cell once. Odd rounds run them backwards, so that no cell
+// always follows the same other one.
 func (b *bench) round(ctx context.Context, round int) (map[cell]measurement, error) {
 	order := slices.Clone(b.cells)
 	if round%2 == 1 {

@@ -250,15 +250,15 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestLastWords(t *testing.T) {
+func TestLastError(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
 		"":                                "",
 		"one\ntwo\n\n":                    ": two",
 		"one\nerror: broken\nTry: this\n": ": broken",
 	} {
-		if got := lastWords([]byte(said)); got != want {
-			t.Errorf("last words of %q are %q, want %q", said, got, want)
+		if got := lastError([]byte(said)); got != want {
+			t.Errorf("last error of %q is %q, want %q", said, got, want)
 		}
 	}
 }

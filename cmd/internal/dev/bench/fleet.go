@@ -22,7 +22,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// fleet says how many streams to measure, and how.
+// fleet has the options of bench fleet.
 type fleet struct {
 	options
 	streams   int
@@ -86,7 +86,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// serveFleet is the command run, whose address is that of its metrics.
+// serveFleet runs the bridge as the command run does, and prints the URL of its metrics.
 func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	s, err := a.Settings(config.UsesAll, nil)
 	if err != nil {
@@ -94,13 +94,14 @@ func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	}
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
-	p, err := process.New(ctx, s, command.ProcessOptions(a, engine.Limits{}, process.NewLogger(line, &s.Process, a.Environ)))
+	log := process.NewLogger(line, &s.Process, a.Environ)
+	p, err := process.New(ctx, s, command.ProcessOptions(a, engine.Limits{}, log))
 	if err != nil {
 		return command.RunError(err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // ends with the parent, or with this process
+	go func() { // ends when the parent closes stdin, or with this process
 		_, _ = io.Copy(io.Discard, a.Stdin)
 		stop()
 	}()

@@ -18,7 +18,7 @@ type apiServer string
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// run measures one cell, on topics and a prefix of its own, and checks that
+// run measures one cell, with topics and a prefix for this run, and checks that
 // Kafka has every event.
 func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.Latency
@@ -47,7 +47,7 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 func newName() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
 
 // verify checks that the topic has at least as many offsets as the cell has
-// events. To read them would take longer than what is measured.
+// events. Reading the records would take longer than the measured run.
 func (b *bench) verify(ctx context.Context, c cell, name string) error {
 	offsets, err := b.backends.offsets(ctx, name)
 	if want := int64(c.pages * pageEvents); err == nil && offsets < want {
@@ -75,7 +75,7 @@ func (b *bench) settings(c cell, name string, api apiServer) []string {
 	return set
 }
 
-// part is what a cell's process is started with.
+// part returns the part that a cell's process runs.
 func (b *bench) part(c cell) part {
 	p := part{Kind: c.work, Without: c.without}
 	if c.work == workBackfill {
@@ -92,15 +92,14 @@ func (b *bench) part(c cell) part {
 	return p
 }
 
-// A process may take this many times as long as its requests, and this much
-// longer.
+// A process is stuck after stuckTimes the latency of its requests and stuckAfter.
 const (
 	stuckAfter = 2 * time.Minute
 	stuckTimes = 10
 )
 
-// drain measures a process that ends by itself, between two readings of the
-// API's clock.
+// drain measures a process that ends by itself. It reads the API's clock before and
+// after.
 func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, error) {
 	api := b.apis[c.api]
 	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
@@ -128,7 +127,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 		if end.Ended, err = lastCommit(out.stderr); err != nil {
 			return measurement{}, err
 		}
-	case workBackfill: // when all its windows were done
+	case workBackfill: // the job changed last when all windows were done
 		end.Ended = time.UnixMilli(job.Changed)
 	}
 	clock, err := api.restart(ctx, 0)
@@ -144,7 +143,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 	return m, nil
 }
 
-// measured is what a process that has ended took for the cell.
+// measured returns the measurement of a process that has ended.
 func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurement {
 	s := measurement{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: cpuSeconds,
@@ -152,7 +151,7 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 		Transactions: end.Transactions,
 	}
 	began := clock.First
-	if !end.Began.IsZero() { // its clock starts after the last request
+	if !end.Began.IsZero() { // after the last request
 		began, s.Events, s.CPUSeconds = end.Began, end.Events, end.CPUSeconds
 	}
 	s.Seconds = end.Ended.Sub(began).Seconds()
@@ -185,8 +184,8 @@ func (a apiServer) ask(ctx context.Context, method, query string) (clock apiCloc
 	return clock, err
 }
 
-// lastCommit finds in the log of a bridge when its last commit was acknowledged:
-// the engine logs the end of the run right after.
+// lastCommit finds in the log of a bridge when the last commit was acknowledged:
+// the engine logs the end of the run right after it.
 func lastCommit(log []byte) (time.Time, error) {
 	for line := range strings.Lines(string(log)) {
 		var entry struct {

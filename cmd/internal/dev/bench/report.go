@@ -18,11 +18,10 @@ type report struct {
 	Platform string    `json:"platform"`
 	Cores    int       `json:"cores"`
 	Date     time.Time `json:"date"`
-	// Others is how many cores other processes took, 0 where the system does
-	// not report it. With a real Kafka or Redis, only the time between rounds
-	// counts.
+	// Others is how many cores other processes took, 0 where the system does not
+	// report it. With a real Kafka or Redis, it is the load between rounds alone.
 	Others  float64 `json:"others"`
-	Busy    bool    `json:"busy"` // too many for a verdict
+	Busy    bool    `json:"busy"` // other processes took too many cores for a verdict
 	Kafka   string  `json:"kafka"`
 	Brokers int     `json:"brokers"`
 	Redis   string  `json:"redis"`
@@ -93,13 +92,13 @@ var digits = map[unit]int{
 	unitPerMillion: 0,
 }
 
-// text shows a value, rounded away from its goal, so that none seems to reach a
-// goal that it missed.
+// text shows a value. It is rounded away from the goal: a value that missed the goal
+// must not look like one that reached it.
 func (r *result) text(v float64) string {
 	scale := math.Pow10(digits[r.Unit])
 	v = r.scaled(v) * scale
 	if r.Direction == atMost {
-		v = math.Ceil(v - 1e-6) // the last bits do not count
+		v = math.Ceil(v - 1e-6) // ignores the error of floating-point numbers
 	} else {
 		v = math.Floor(v + 1e-6)
 	}
