@@ -104,7 +104,7 @@ func TestBounds(t *testing.T) {
 			"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=rfc3339-seconds",
 		}},
 		"only a start": {func(s *service) { s.start = "from" }, "",
-			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. In vain were tried: ", "from and to"}},
+			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. Tried without success: ", "from and to"}},
 		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",
 			[]string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=true"}},
 		"whole seconds prove no end": {func(s *service) {
