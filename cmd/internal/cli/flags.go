@@ -72,8 +72,15 @@ func TakeOutput(cmd *cobra.Command) *Output {
 // TakeExecute adds the flags --execute and --dry-run, which is the default.
 func TakeExecute(cmd *cobra.Command, execute *bool) {
 	dry := new(bool)
-	take := func(name, usage string, on, other *bool) {
-		cmd.Flags().VarPF(&eitherFlag{on, other}, name, "", usage).NoOptDefVal = "true"
+	take := func(name, usage string, target, other *bool) {
+		parse := func(text string) (bool, error) {
+			on, err := strconv.ParseBool(text)
+			if err == nil && on && *other {
+				err = errBoth
+			}
+			return on, err
+		}
+		cmd.Flags().VarPF(Parsed(target, parse, "bool"), name, "", usage).NoOptDefVal = "true"
 	}
 	take("execute", "apply the change; without it, the command is a dry run", execute, dry)
 	take("dry-run", "show the plan and change nothing (default)", dry, execute)
@@ -82,24 +89,8 @@ func TakeExecute(cmd *cobra.Command, execute *bool) {
 // errBoth is the error of both flags.
 var errBoth = errors.New("--execute and --dry-run are mutually exclusive")
 
-// eitherFlag is one of two mutually exclusive boolean flags.
-type eitherFlag struct{ on, other *bool }
-
-func (f *eitherFlag) String() string { return "" }
-
-func (f *eitherFlag) Type() string { return "bool" }
-
-func (f *eitherFlag) Set(text string) error {
-	on, err := strconv.ParseBool(text)
-	if err == nil && on && *f.other {
-		err = errBoth
-	}
-	*f.on = on
-	return err
-}
-
-// ParsedFlag is a flag that a function parses.
-type ParsedFlag[T any] struct {
+// parsedFlag is a flag that a function parses.
+type parsedFlag[T any] struct {
 	target *T
 	parse  func(string) (T, error)
 	kind   string
@@ -108,23 +99,23 @@ type ParsedFlag[T any] struct {
 
 // Parsed returns a flag that parse reads into target. kind is its value in the help, in
 // capitals.
-func Parsed[T any](target *T, parse func(string) (T, error), kind string) *ParsedFlag[T] {
-	return &ParsedFlag[T]{target: target, parse: parse, kind: kind}
+func Parsed[T any](target *T, parse func(string) (T, error), kind string) *parsedFlag[T] {
+	return &parsedFlag[T]{target: target, parse: parse, kind: kind}
 }
 
 // Shown sets the default that the help shows.
-func (f *ParsedFlag[T]) Shown(text string) *ParsedFlag[T] {
+func (f *parsedFlag[T]) Shown(text string) *parsedFlag[T] {
 	f.text = text
 	return f
 }
 
-func (f *ParsedFlag[T]) String() string { return f.text }
+func (f *parsedFlag[T]) String() string { return f.text }
 
 // Type implements pflag.Value.
-func (f *ParsedFlag[T]) Type() string { return f.kind }
+func (f *parsedFlag[T]) Type() string { return f.kind }
 
 // Set implements pflag.Value.
-func (f *ParsedFlag[T]) Set(text string) error {
+func (f *parsedFlag[T]) Set(text string) error {
 	value, err := f.parse(text)
 	if err != nil {
 		return err

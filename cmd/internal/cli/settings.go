@@ -129,7 +129,7 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 		flag := &pflag.Flag{
 			Name:   v.FlagName(),
 			Usage:  v.Description,
-			Value:  &settingFlag{given: a.Given, name: v.Name, kind: v.Kind()},
+			Value:  a.setting(v.Name, v.Kind()),
 			Hidden: true,
 		}
 		if v.Kind() == "true, false" {
@@ -140,7 +140,7 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 			Offer(cmd, flag.Name, choices...)
 		}
 	}
-	flags.Var(&setFlag{given: a.Given}, "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
+	flags.Var(Parsed(new(string), a.set, "NAME=VALUE"), "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
 	flags.StringVar(&a.envFile, "env-file", "", "read NAME=VALUE lines from `FILE`; the environment takes precedence")
 	if cmd.Annotations == nil {
 		cmd.Annotations = make(map[string]string)
@@ -148,41 +148,22 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 	cmd.Annotations[settingsAnnotation] = "yes"
 }
 
-// settingFlag is the flag of one setting. Loading the settings validates it.
-type settingFlag struct {
-	given map[string]string // by variable, owned by the app
-	name  string
-	kind  string
+// setting returns the flag of one setting. Loading the settings validates its value.
+func (a *App) setting(name, kind string) pflag.Value {
+	return Parsed(new(string), func(value string) (string, error) {
+		a.Given[name] = value
+		return value, nil
+	}, kind)
 }
 
-func (f *settingFlag) String() string {
-	if f == nil {
-		return ""
-	}
-	return f.given[f.name]
-}
-
-func (f *settingFlag) Type() string { return f.kind }
-
-func (f *settingFlag) Set(value string) error {
-	f.given[f.name] = value
-	return nil
-}
-
-// setFlag is --set NAME=VALUE, also for variables of a stream or a file.
-type setFlag struct{ given map[string]string }
-
-func (f *setFlag) String() string { return "" }
-
-func (f *setFlag) Type() string { return "NAME=VALUE" }
-
-func (f *setFlag) Set(text string) error {
+// set takes a value of --set, which may be for a variable of one stream or of a file.
+func (a *App) set(text string) (string, error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return fmt.Errorf("expected NAME=VALUE, such as EXPORT_PAGE_SIZE=500")
+		return "", errors.New("expected NAME=VALUE, such as EXPORT_PAGE_SIZE=500")
 	}
-	f.given[name] = value
-	return nil
+	a.Given[name] = value
+	return text, nil
 }
 
 // Warn prints the warnings of the settings.
