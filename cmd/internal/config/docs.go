@@ -57,7 +57,7 @@ func (v *Variable) docsMeaning() string {
 // EnvTemplate is an environment file that sets nothing as it is, except to show what is
 // required, and the profile, whose defaults it has. An unknown profile is the default one.
 func EnvTemplate(vars []Variable, named string) string {
-	p, err := sources{files: new(valueFiles)}.profile(named)
+	p, err := sources{files: newValueFiles()}.profile(named)
 	var b strings.Builder
 	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
 		"# X_FILE=path in place of X=value reads the value from a file.\n")

@@ -132,9 +132,6 @@ func (s sources) profile(named string) (profile, error) {
 	if p, err = parseProfile(named, text); err != nil {
 		return p, err
 	}
-	if s.files.profiles == nil {
-		s.files.profiles = make(map[string]profile)
-	}
 	s.files.profiles[named] = p
 	return p, nil
 }

@@ -65,7 +65,7 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 			{kind: FromFlag, vars: flags}, {kind: FromCommand, vars: preset},
 			{kind: FromEnv, vars: env}, {kind: FromEnvFile, vars: envFile}, {kind: FromConfig},
 		},
-		files: new(valueFiles),
+		files: newValueFiles(),
 	}
 }
 

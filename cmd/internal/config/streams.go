@@ -1,9 +1,3 @@
-// Package config reads the settings of a process from flags, environment, files and
-// defaults, and reports all problems at once.
-//
-// It is in cmd/internal, not cmd/exportbridge/internal, because exportbridge-dev
-// has the same settings, and Go keeps a command's internal packages from other
-// commands.
 package config
 
 import (

@@ -32,6 +32,10 @@ type valueFiles struct {
 	pipes    *Pipes
 }
 
+func newValueFiles() *valueFiles {
+	return &valueFiles{known: make(map[string]valueFile), profiles: make(map[string]profile)}
+}
+
 // Pipes has what was read from pipes, which can be read only once. The zero value has
 // nothing. It is not for concurrent use.
 type Pipes struct{ known map[string]string }
@@ -68,9 +72,6 @@ func (v *valueFiles) read(path string) (string, error) {
 		return file.text, file.err
 	}
 	text, err := v.readValue(path)
-	if v.known == nil {
-		v.known = make(map[string]valueFile)
-	}
 	v.known[path] = valueFile{text, err}
 	return text, err
 }

@@ -131,7 +131,7 @@ func TestAllVariables(t *testing.T) {
 			t.Errorf("%s comes twice, or is the file of another", v.Name)
 		}
 		seen[v.Name] = true
-		if !hasPrefix(v.Name, ownPrefixes[:]) && !hasPrefix(v.Name, sharedPrefixes[:]) {
+		if !hasPrefix(v.Name, ownPrefixes) && !hasPrefix(v.Name, sharedPrefixes) {
 			t.Errorf("%s has no prefix of ours", v.Name)
 		}
 		if _, err := v.parse(v.sample); v.sample != "" && err != nil {

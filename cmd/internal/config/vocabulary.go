@@ -11,8 +11,8 @@ import (
 // An unknown name with one of ownPrefixes is a mistake. Other programs use
 // sharedPrefixes too: an unknown name there is reported only if a setting is near.
 var (
-	ownPrefixes    = [...]string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
-	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "METRICS_", "LOG_"}
+	ownPrefixes    = []string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
+	sharedPrefixes = []string{"KAFKA_", "HTTP_", "METRICS_", "LOG_"}
 )
 
 // nearEnough is the number of typing mistakes up to which a name is taken for
@@ -42,7 +42,7 @@ func isServiceLink(name, value string) bool {
 
 // IsOurs reports whether a variable of that name may be meant for this program.
 func IsOurs(name string) bool {
-	return hasPrefix(name, ownPrefixes[:]) || hasPrefix(name, sharedPrefixes[:])
+	return hasPrefix(name, ownPrefixes) || hasPrefix(name, sharedPrefixes)
 }
 
 // vocabulary knows the names of all settings.
@@ -85,9 +85,9 @@ func (voc *vocabulary) explain(name string) string {
 		return ""
 	case strings.HasPrefix(name, "STREAM_"):
 		return voc.explainStream(name)
-	case hasPrefix(name, ownPrefixes[:]):
+	case hasPrefix(name, ownPrefixes):
 		return suggest(name+" is not a setting", voc.near(name, nearEnough+1))
-	case hasPrefix(name, sharedPrefixes[:]):
+	case hasPrefix(name, sharedPrefixes):
 		if near := voc.near(name, nearEnough); near != "" {
 			return suggest(name+" is not a setting", near)
 		}
@@ -224,7 +224,7 @@ func Nearest(name string, candidates []string) string {
 func nearestWithin(name string, candidates []string, limit int) string {
 	best, fewest := "", limit+1
 	for _, candidate := range candidates {
-		if abs(len(candidate)-len(name)) >= fewest {
+		if longer := len(candidate) - len(name); max(longer, -longer) >= fewest {
 			continue
 		}
 		if n := editDistance(name, candidate); n < fewest {
@@ -255,5 +255,3 @@ func editDistance(a, b string) int {
 	}
 	return row[len(b)]
 }
-
-func abs(n int) int { return max(n, -n) }

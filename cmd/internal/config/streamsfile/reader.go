@@ -198,7 +198,7 @@ func (r *reader) template(n *yaml.Node) {
 	for _, each := range names {
 		all := make([]Value, 0, len(values)+len(over[each.name]))
 		for _, v := range values {
-			v.Text = strings.ReplaceAll(v.Text, NameMark, each.name)
+			v.Text = strings.ReplaceAll(v.Text, nameMark, each.name)
 			all = append(all, v)
 		}
 		r.addStream(each, append(all, over[each.name]...))

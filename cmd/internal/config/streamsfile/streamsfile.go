@@ -62,8 +62,8 @@ type Problem struct {
 // Error implements error.
 func (p Problem) Error() string { return p.At.String() + ": " + p.Text }
 
-// NameMark stands for the stream's name in the values of a template.
-const NameMark = "{name}"
+// nameMark stands for the stream's name in the values of a template.
+const nameMark = "{name}"
 
 // Read reads a streams file and the lists that its templates name, relative to the folder
 // of the file. It returns every mistake, in the order of the file. The File has what is
