@@ -85,7 +85,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 			o.pages = 60
 		}
 		if err := o.validate(); err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench --help"}
+			return cli.WrongUsage("exportbridge-dev bench --help", "%w", err)
 		}
 		// A wrong name is found before anything starts.
 		chosen, err := o.choose(1)

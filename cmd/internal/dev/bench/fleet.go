@@ -67,7 +67,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 			err = errors.Join(err, errors.New("--streams and --rest must be above 0"))
 		}
 		if err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench fleet --help"}
+			return cli.WrongUsage("exportbridge-dev bench fleet --help", "%w", err)
 		}
 		head := newReport(&f.options)
 		report := &fleetReport{

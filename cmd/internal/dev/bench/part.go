@@ -71,7 +71,7 @@ func newPartCommand(a *cli.App) *cobra.Command {
 		var p part
 		if err := json.Unmarshal([]byte(args[0]), &p); err != nil || partKinds[p.Kind] == nil {
 			err = errors.Join(fmt.Errorf("%q is not a part of a benchmark", args[0]), err)
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench --help"}
+			return cli.WrongUsage("exportbridge-dev bench --help", "%w", err)
 		}
 		return partKinds[p.Kind](cmd.Context(), a, &p)
 	}

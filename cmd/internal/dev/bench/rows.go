@@ -304,8 +304,7 @@ func choose(all []row, names []string, quick bool) ([]row, error) {
 			}
 		}
 		if !found {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name),
-				Hint: "exportbridge-dev bench --list"}
+			return nil, cli.WrongUsage("exportbridge-dev bench --list", "no row is named %q or begins with it", name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r row) bool {
