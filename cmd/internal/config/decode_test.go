@@ -89,7 +89,8 @@ func TestDecode(t *testing.T) {
 		{name: "SHOP_COLOURS", text: "red,green", want: []string{"red", "green"}},
 		{name: "SHOP_COLOURS", text: "red,blue", err: `"red,blue" is not one of: red, green, for example red`},
 		{name: "SHOP_COUNT", text: "redis://u:p@h", err: `"redis://***@h" is not a whole number, for example 8`},
-		{name: "SHOP_COUNT", text: strings.Repeat("9", 200), err: `"` + strings.Repeat("9", 77) + `..." is out of range, for example 8`},
+		{name: "SHOP_COUNT", text: strings.Repeat("9", 200), err: `"` + strings.Repeat("9", 77) +
+			`..." is out of range, for example 8`},
 	} {
 		value, got := decodeShop(t, test.name, test.text)
 		if got != test.err {

@@ -104,7 +104,8 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	texts := []string{
 		"", "0", "1", "-1", "+1", "007", "1.5", ".5", "1e3", "99999999999999999999", "x", "true", "TRUE", "tRUE", "yes", "f",
-		"30s", "-30s", "1h30m", "1.5h", ".5s", "7d", "1d12h", "-1d", "d", "1d0", "1 d", "30", "30 s", "1d-2h", "--1s", "5µs", "s",
+		"30s", "-30s", "1h30m", "1.5h", ".5s", "7d", "1d12h", "-1d", "d", "1d0", "1 d", "30", "30 s", "1d-2h", "--1s", "5µs",
+		"s",
 		"64MiB", "64 MiB", "10mb", "1.5GB", "1,000", "1,000 kB", "5 bananas", "MiB", "-5MiB", "1k",
 		"red", "green", "blue", "red,green", " red , green", "red,,green", "red green", "RED", ",",
 	}
@@ -118,7 +119,8 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 			switch {
 			case decoding == nil && schema != nil:
 				t.Errorf("%s=%q is right, and the schema says %v", v.Name, text, schema)
-			case decoding != nil && schema == nil && !slices.Contains(misses, text) && !strings.Contains(decoding.Error(), "out of range") && v.typ.Kind() != reflect.Float64:
+			case decoding != nil && schema == nil && !slices.Contains(misses, text) && !strings.Contains(decoding.Error(),
+				"out of range") && v.typ.Kind() != reflect.Float64:
 				t.Errorf("%s=%q is wrong (%v), and the schema takes it", v.Name, text, decoding)
 			}
 		}
@@ -133,7 +135,8 @@ func TestSchemaMarksSecrets(t *testing.T) {
 			t.Errorf("%s: writeOnly is %v", v.Name, s.WriteOnly)
 		}
 	}
-	if text, err := json.Marshal(Schema(nil)); err != nil || !bytes.Contains(text, []byte(`"additionalProperties":false`)) {
+	if text, err := json.Marshal(Schema(nil)); err != nil ||
+		!bytes.Contains(text, []byte(`"additionalProperties":false`)) {
 		t.Errorf("%s %v", text, err)
 	}
 }
@@ -150,16 +153,20 @@ func TestFileSchema(t *testing.T) {
 		return valid(file)
 	}
 	for _, text := range []string{
-		"settings:\n  KAFKA_BROKERS: [a:1, b:2]\n  EXPORT_PAGE_SIZE: 500\n  EXPORT_RATE_LIMIT: 5\n  EXPORT_PARAMS: a=b\n  REDIS_URL: redis://redis:6379\nstreams:\n  events:\n  users: {EXPORT_API_KEY_FILE: key}",
-		"templates:\n- for: tenants.txt\n  settings: {EXPORT_URL: 'https://{name}.example.com'}\n  overrides: {acme: {EXPORT_PAGE_SIZE: 7}}\n- for: [a, b]",
+		"settings:\n  KAFKA_BROKERS: [a:1, b:2]\n  EXPORT_PAGE_SIZE: 500\n  EXPORT_RATE_LIMIT: 5\n  EXPORT_PARAMS: a=b\n  " +
+			"REDIS_URL: redis://redis:6379\nstreams:\n  events:\n  users: {EXPORT_API_KEY_FILE: key}",
+		"templates:\n- for: tenants.txt\n  settings: {EXPORT_URL: 'https://{name}.example.com'}\n  overrides: {acme: " +
+			"{EXPORT_PAGE_SIZE: 7}}\n- for: [a, b]",
 	} {
 		if err := check(text); err != nil {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}
 	for _, text := range []string{
-		"setings: {}", "settings: {EXPORT_PAGE_SIZE: many}", "settings: {EXPORT_API_KEY: sesame}", "settings: {BRIDGE_STREAMS: events}", "streams: {events: {HTTP_ADDR: 'off'}}",
-		"streams: {Events: {}}", "templates: [{settings: {}}]", "templates: [{for: []}]", "settings: {KAFKA_TLS_CA: a, KAFKA_TLS_CA_FILE: b}", "settings: {EXPORT_TIMEOUT: [1s]}",
+		"setings: {}", "settings: {EXPORT_PAGE_SIZE: many}", "settings: {EXPORT_API_KEY: sesame}",
+		"settings: {BRIDGE_STREAMS: events}", "streams: {events: {HTTP_ADDR: 'off'}}",
+		"streams: {Events: {}}", "templates: [{settings: {}}]", "templates: [{for: []}]",
+		"settings: {KAFKA_TLS_CA: a, KAFKA_TLS_CA_FILE: b}", "settings: {EXPORT_TIMEOUT: [1s]}",
 	} {
 		if check(text) == nil {
 			t.Errorf("valid: %s", text)

@@ -68,7 +68,8 @@ func TestVariablesOf(t *testing.T) {
 	got := *shopVariable(t, "SHOP_NAME")
 	if diff := cmp.Diff(Variable{
 		Name: "SHOP_NAME", typ: reflect.TypeFor[string](), required: true, Description: "its name", sample: "corner",
-	}, got, cmp.AllowUnexported(Variable{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b reflect.Type) bool { return a == b })); diff != "" {
+	}, got, cmp.AllowUnexported(Variable{}), cmpopts.EquateEmpty(),
+		cmp.Comparer(func(a, b reflect.Type) bool { return a == b })); diff != "" {
 		t.Errorf("SHOP_NAME (-want +got):\n%s", diff)
 	}
 	if inner := shopVariable(t, "SHOP_INNER"); inner.def != "a,b" {
@@ -99,7 +100,8 @@ func TestFormatRoundTrip(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", time.Hour: "1h", 24 * time.Hour: "24h",
-		48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 20 * time.Hour: "20h", 1500 * time.Millisecond: "1.5s",
+		48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 20 * time.Hour: "20h",
+		1500 * time.Millisecond: "1.5s",
 	} {
 		got := FormatDuration(d)
 		back, err := bridge.ParseDuration(got)
@@ -107,7 +109,8 @@ func TestFormatRoundTrip(t *testing.T) {
 			t.Errorf("formatDuration(%v) = %q, want %q; reads back as %v, %v", d, got, want, back, err)
 		}
 	}
-	for n, want := range map[int64]string{0: "0", 1: "1", 1000: "1000", 1024: "1KiB", 1536: "1536", 16 << 20: "16MiB", 3 << 30: "3GiB", -1: "-1"} {
+	for n, want := range map[int64]string{0: "0", 1: "1", 1000: "1000", 1024: "1KiB", 1536: "1536", 16 << 20: "16MiB",
+		3 << 30: "3GiB", -1: "-1"} {
 		if got := formatBytes(n); got != want {
 			t.Errorf("formatBytes(%d) = %q, want %q", n, got, want)
 		}

@@ -122,7 +122,8 @@ func TestRedaction(t *testing.T) {
 		if a.Time != rfc(e) || a.Action != actions[e.n%4] || !strings.HasPrefix(item.ID, "e") {
 			t.Errorf("item %d is %+v", n, item)
 		}
-		if !letters.MatchString(a.Actor.Name) || a.Actor.Name == "Jo" || a.Actor.Name != r.Items[0].Attributes.Actor.Name || !letters.MatchString(a.Actor.ID) {
+		if !letters.MatchString(a.Actor.Name) || a.Actor.Name == "Jo" || a.Actor.Name != r.Items[0].Attributes.Actor.Name ||
+			!letters.MatchString(a.Actor.ID) {
 			t.Errorf("the actor of item %d is %+v", n, a.Actor)
 		}
 	}
@@ -160,7 +161,8 @@ func TestReplayRefuses(t *testing.T) {
 		`POST /2/team_log/get_events {"time":{"start_time":"x"}}`: http.StatusBadRequest,
 	} {
 		words := strings.SplitN(request, " ", 3)
-		r, err := http.NewRequestWithContext(t.Context(), words[0], url+words[1], strings.NewReader(strings.Join(words[2:], "")))
+		r, err := http.NewRequestWithContext(t.Context(), words[0], url+words[1],
+			strings.NewReader(strings.Join(words[2:], "")))
 		if err != nil {
 			t.Fatal(err)
 		}
