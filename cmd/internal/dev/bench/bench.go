@@ -3,17 +3,16 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"exportbridge/cmd/internal/cli"
@@ -26,7 +25,6 @@ type options struct {
 	pages   int
 	quick   bool
 	kafka   string // address of a real one, "" is the embedded one
-	redis   string // URL of a real one, "" is the embedded one
 	profile string // directory, "" is none
 }
 
@@ -49,8 +47,8 @@ machine is busy with other work, the verdict is "busy".
 The clock runs from the first request to the last page (loops) or to the last
 acknowledged commit (the bridge). ROW is the name of a row or the beginning of
 some. The bridge runs with default settings; those of the environment are
-ignored. A real Kafka or Redis must accept plain connections; topics and keys
-created there are deleted afterwards.
+ignored. A real Kafka must accept plain connections; topics created there are
+deleted afterwards.
 
 broker_cpu rows need Linux. They measure the embedded Kafka, or all brokers of
 --kafka if each is a process of this user on this machine, outside a container;
@@ -77,7 +75,6 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
 	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run")
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
-	flags.StringVar(&o.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the bridge to `DIR`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.rows = args
@@ -120,10 +117,6 @@ func (o *options) validate() error {
 	}
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
-	if o.redis != "" {
-		_, err := redis.ParseURL(o.redis)
-		check(err == nil, "--redis is not the URL of a Redis, for example redis://localhost:6379/0")
-	}
 	return errors.Join(errs...)
 }
 
@@ -170,12 +163,12 @@ func measure(ctx context.Context, a *cli.App, o options) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Others = load.others(o.kafka == "" && o.redis == "")
+	r.Others = load.others(o.kafka == "")
 	r.summarize(chosen, rounds)
 	return r, nil
 }
 
-// withServers starts Kafka and Redis, unless o names them, and calls do. When it returns, the servers
+// withServers starts Redis and, unless o names one, Kafka, and calls do. When it returns, the servers
 // that it and do started have ended, and their files are deleted.
 func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) error) (err error) {
 	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
@@ -191,8 +184,8 @@ func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) err
 	return do(b)
 }
 
-// embeddedServer stands in a report for a Kafka or Redis that is not a real one.
-const embeddedServer = "embedded"
+// embeddedKafka stands in a report for a Kafka that is not a real one.
+const embeddedKafka = "embedded"
 
 // newReport describes what is about to be measured.
 func newReport(o *options) *report {
@@ -200,13 +193,7 @@ func newReport(o *options) *report {
 	r := &report{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(),
 		Date:  time.Now().UTC().Truncate(time.Second),
-		Kafka: embeddedServer, Redis: embeddedServer, Pages: o.pages, Rounds: o.rounds,
-	}
-	if o.kafka != "" {
-		r.Kafka = o.kafka
-	}
-	if o.redis != "" {
-		r.Redis = "real" // the URL may contain a password
+		Kafka: cmp.Or(o.kafka, embeddedKafka), Pages: o.pages, Rounds: o.rounds,
 	}
 	return r
 }
@@ -224,11 +211,11 @@ type bench struct {
 	chosen     []row
 	cells      []cell
 	kafkaAddr  map[kafkaPath]string
-	redisURL   string
-	redisFar   string // the same Redis behind a proxy
+	redisAddr  string
+	redisFar   string // address of the same Redis behind a proxy
 	apis       map[apiKind]apiServer
 	servers    []*server
-	backends   *backends
+	backend    *backend
 }
 
 // serve starts a server and returns its address.
@@ -241,7 +228,7 @@ func (b *bench) serve(ctx context.Context, name string, p part) (string, error) 
 	return s.addr, nil
 }
 
-// startServers starts Kafka and Redis, unless real ones are named.
+// startServers starts Redis and, unless an option names one, Kafka.
 func (b *bench) startServers(ctx context.Context) (err error) {
 	b.kafkaAddr = map[kafkaPath]string{pathDirect: b.kafka}
 	if b.kafka == "" {
@@ -249,18 +236,16 @@ func (b *bench) startServers(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if b.redisURL = b.redis; b.redis == "" {
-		if b.redisURL, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
-			return err
-		}
+	if b.redisAddr, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
+		return err
 	}
-	b.backends, err = newBackends(b.kafkaAddr[pathDirect], b.redisURL)
+	b.backend, err = newBackend(b.kafkaAddr[pathDirect])
 	return err
 }
 
 // start chooses the rows, and starts the servers that their cells need.
 func (b *bench) start(ctx context.Context) error {
-	addrs, err := b.backends.brokers(ctx)
+	addrs, err := b.backend.brokers(ctx)
 	if err != nil {
 		return err
 	}
@@ -293,16 +278,10 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 		}
 	}
 	if c.redisFar && b.redisFar == "" {
-		target, err := url.Parse(b.redisURL)
-		if err != nil {
-			return errors.New("invalid Redis URL") // the cause may contain a password
-		}
-		target.Host, err = b.serve(ctx, "Redis 5ms away", part{Kind: serverProxy, To: target.Host, Plain: true,
-			Delay: farRoundTrip})
-		if err != nil {
+		proxy := part{Kind: serverProxy, To: b.redisAddr, Plain: true, Delay: farRoundTrip}
+		if b.redisFar, err = b.serve(ctx, "Redis 5ms away", proxy); err != nil {
 			return err
 		}
-		b.redisFar = target.String()
 	}
 	if b.apis[c.api] != "" || c.growing || c.kills > 0 {
 		return nil
@@ -331,8 +310,8 @@ func (b *bench) mostPages(api apiKind) int {
 // stop stops the servers, the last one first.
 func (b *bench) stop() error {
 	var errs []error
-	if b.backends != nil {
-		errs = append(errs, b.backends.close())
+	if b.backend != nil {
+		b.backend.kafka.Close()
 	}
 	for _, s := range slices.Backward(b.servers) {
 		errs = append(errs, s.stop())

@@ -30,11 +30,11 @@ func (b *benchServers) markers(t *testing.T, topic string) (n int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	end, err := b.backends.offsets(ctx, topic)
+	end, err := b.backend.offsets(ctx, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := b.backends.reader(topic, kgo.KeepControlRecords())
+	reader, err := b.backend.reader(topic, kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
 	}

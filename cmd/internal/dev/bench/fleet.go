@@ -56,7 +56,6 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
 	flags.BoolVar(&f.newTopics, "new-topics", false, "have the streams create their topics when they start")
 	flags.StringVar(&f.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
-	flags.StringVar(&f.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.rounds = 1
 		err := f.validate()
@@ -71,7 +70,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 		}
 		head := newReport(&f.options)
 		report := &fleetReport{
-			Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
+			Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka,
 			Streams: f.streams, Pages: f.pages,
 		}
 		err = withServers(cmd.Context(), a, f.options, func(b *bench) error { return f.measure(cmd.Context(), b, report) })
@@ -120,9 +119,9 @@ func (f *fleet) measure(ctx context.Context, b *bench, r *fleetReport) (err erro
 	for i := range f.streams {
 		topics = append(topics, fleetTopic(name, i))
 	}
-	defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name, topics...)) }()
+	defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name, topics...)) }()
 	if !f.newTopics {
-		if err := b.backends.create(ctx, name, topics...); err != nil {
+		if err := b.backend.create(ctx, name, topics...); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ const readWait = time.Second
 
 // read reads the committed records of a topic until more returns false.
 func (b *bench) read(ctx context.Context, topic string, more func(records []*kgo.Record, at time.Time) bool) error {
-	reader, err := b.backends.reader(topic, kgo.FetchMaxWait(readWait))
+	reader, err := b.backend.reader(topic, kgo.FetchMaxWait(readWait))
 	if err != nil {
 		return err
 	}

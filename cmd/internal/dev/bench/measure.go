@@ -26,8 +26,8 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	defer cancel()
 	name := newName()
 	if c.writes() {
-		defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name)) }()
-		if err := b.backends.create(ctx, name); err != nil {
+		defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name)) }()
+		if err := b.backend.create(ctx, name); err != nil {
 			return measurement{}, err
 		}
 	}
@@ -49,7 +49,7 @@ func newName() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
 // verify checks that the topic has at least as many offsets as the cell has
 // events. Reading the records would take longer than the measured run.
 func (b *bench) verify(ctx context.Context, c cell, name string) error {
-	offsets, err := b.backends.offsets(ctx, name)
+	offsets, err := b.backend.offsets(ctx, name)
 	if want := int64(c.pages * pageEvents); err == nil && offsets < want {
 		err = fmt.Errorf("kafka has %d records of %d events", offsets, want)
 	}
@@ -63,11 +63,11 @@ func (b *bench) settings(c cell, name string, api apiServer) []string {
 		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name),
 		"KAFKA_DELIVERY=" + string(c.mode),
 		"KAFKA_CHECKPOINT_TOPIC=" + checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP=" + name,
-		"REDIS_URL=" + b.redisURL, "CURSOR_PREFIX=" + name,
+		"REDIS_URL=redis://" + b.redisAddr, "CURSOR_PREFIX=" + name,
 		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info",
 	}
 	if c.redisFar {
-		set = append(set, "REDIS_URL="+b.redisFar) // the last one of a variable counts
+		set = append(set, "REDIS_URL=redis://"+b.redisFar) // the last one of a variable counts
 	}
 	if c.codec != "" {
 		set = append(set, "KAFKA_COMPRESSION="+c.codec)

@@ -19,12 +19,11 @@ type report struct {
 	Cores    int       `json:"cores"`
 	Date     time.Time `json:"date"`
 	// Others is how many cores other processes took, 0 where the system does not
-	// report it. With a real Kafka or Redis, it is the load between rounds alone.
+	// report it. With a real Kafka, it is the load between rounds alone.
 	Others  float64 `json:"others"`
 	Busy    bool    `json:"busy"` // other processes took too many cores for a verdict
 	Kafka   string  `json:"kafka"`
 	Brokers int     `json:"brokers"`
-	Redis   string  `json:"redis"`
 	Pages   int     `json:"pages"`
 	Rounds  int     `json:"rounds"`
 
@@ -61,9 +60,8 @@ func (r *report) print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"),
 		r.Date.Format(time.RFC3339))
-	fmt.Fprintf(w, "Kafka %s, Redis %s\n", kafka, r.Redis)
-	fmt.Fprintf(w, "%s, %s of %d events, others took %.2f cores\n\n",
-		cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
+	fmt.Fprintf(w, "Kafka %s\n%s, %s of %d events, others took %.2f cores\n\n",
+		kafka, cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
 	rows := [][]string{{"ROW", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
 	for _, row := range r.Rows {
 		name := row.Name

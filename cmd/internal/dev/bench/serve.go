@@ -29,7 +29,7 @@ func serveRedis(_ context.Context, a *cli.App, _ *part) error {
 	if err != nil {
 		return err
 	}
-	return serveParent(a, r.URL, r)
+	return serveParent(a, r.Addr, r)
 }
 
 func serveProxy(_ context.Context, a *cli.App, p *part) error {
