@@ -69,13 +69,6 @@ func (v *Variable) normalize(text string) (string, error) {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, v.typ.Bits())
 		return strconv.FormatInt(n, 10), numberError(err)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		n, err := strconv.ParseUint(text, 10, v.typ.Bits())
-		return strconv.FormatUint(n, 10), numberError(err)
-	case reflect.Float32, reflect.Float64:
-		if n, err := strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-			return "", errors.New("is not a number")
-		}
 	case reflect.Slice:
 		return v.normalizeList(text)
 	case reflect.String:

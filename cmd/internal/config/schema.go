@@ -74,7 +74,6 @@ func notBoth(a, b string) *jsonSchema {
 // Patterns of the values that decode accepts. They accept a number out of range too.
 const (
 	integerPattern = `^([+-]?[0-9]+)?$`
-	naturalPattern = `^([0-9]+)?$`
 	booleanPattern = `^(1|t|T|TRUE|true|True|0|f|F|FALSE|false|False)?$`
 	sizePattern    = `^([+-]?[0-9]+|[0-9.,]+\s*([kKmMgGtTpPeE]?[iI]?[bB]?)\s*)?$`
 
@@ -107,10 +106,6 @@ func (v *Variable) schema() *jsonSchema {
 		s.Type, s.Pattern = []string{"string", "boolean"}, booleanPattern
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		s.Type, s.Pattern = []string{"string", "integer"}, integerPattern
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		s.Type, s.Pattern = []string{"string", "integer"}, naturalPattern
-	case reflect.Float32, reflect.Float64:
-		s.Type = []string{"string", "number"}
 	case reflect.Slice:
 		if len(v.Values) > 0 {
 			s.Pattern = listPattern(v.Values)

@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// shop is a Config of every kind of setting.
+// shop is a Config with every kind of setting.
 type shop struct {
 	Untagged string
 	Nested   struct {
@@ -26,8 +26,6 @@ type shop struct {
 	Room    int64         `env:"SHOP_ROOM" unit:"bytes"`
 	Count   int           `env:"SHOP_COUNT" stream:"yes"`
 	Small   int8          `env:"SHOP_SMALL"`
-	Size    uint16        `env:"SHOP_SIZE"`
-	Share   float64       `env:"SHOP_SHARE"`
 	Open    bool          `env:"SHOP_OPEN"`
 	Key     bridge.Secret `env:"SHOP_KEY" secret:"yes" stream:"yes"`
 	Colour  string        `env:"SHOP_COLOUR" values:"red,green"`
@@ -36,7 +34,7 @@ type shop struct {
 }
 
 func shopDefaults() shop {
-	s := shop{Wait: 720 * time.Hour, Room: 16 << 20, Count: 8, Share: 0.5, Colour: "red"}
+	s := shop{Wait: 720 * time.Hour, Room: 16 << 20, Count: 8, Colour: "red"}
 	s.Nested.Inner = "a,b"
 	return s
 }
@@ -60,8 +58,8 @@ func TestVariablesOf(t *testing.T) {
 	for _, v := range shopVariables() {
 		names = append(names, v.Name)
 	}
-	want := []string{"SHOP_INNER", "SHOP_NAME", "SHOP_WAIT", "SHOP_ROOM", "SHOP_COUNT", "SHOP_SMALL", "SHOP_SIZE",
-		"SHOP_SHARE", "SHOP_OPEN", "SHOP_KEY", "SHOP_COLOUR", "SHOP_GOODS", "SHOP_COLOURS"}
+	want := []string{"SHOP_INNER", "SHOP_NAME", "SHOP_WAIT", "SHOP_ROOM", "SHOP_COUNT", "SHOP_SMALL", "SHOP_OPEN",
+		"SHOP_KEY", "SHOP_COLOUR", "SHOP_GOODS", "SHOP_COLOURS"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -126,6 +124,11 @@ func TestAllVariables(t *testing.T) {
 	for _, v := range vars {
 		if v.Description == "" {
 			t.Errorf("%s has no desc", v.Name)
+		}
+		switch v.typ.Kind() {
+		case reflect.Bool, reflect.Int, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Slice, reflect.String:
+		default:
+			t.Errorf("%s has the type %s, which parse and schema do not know", v.Name, v.typ)
 		}
 		if v.required && v.def != "" {
 			t.Errorf("%s is required and has a default", v.Name)
