@@ -39,7 +39,7 @@ func loadFile(t *testing.T, path string, environ ...string) (*Settings, error) {
 	return (&loader{src: src}).load(UsesAll, testNow)
 }
 
-// TestConfigFile: what a file sets is what variables set, and these win.
+// TestConfigFile: a file sets the same as variables, which take precedence.
 func TestConfigFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ streams:
 	compareSettings(t, want, s)
 }
 
-// compareSettings compares settings, but not where they are from.
+// compareSettings compares settings without their origins.
 func compareSettings(t *testing.T, want, got *Settings) {
 	t.Helper()
 	plain := func(s *Settings) Settings {
@@ -131,7 +131,7 @@ func TestImportEnv(t *testing.T) {
 	}
 }
 
-// TestChanges compares what was set.
+// TestChanges: Changes compares the values that were set.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -100,7 +100,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A number as a secret: nothing of it may be in the error.
+// TestDecodeHidesSecrets: the error about a secret does not quote it.
 func TestDecodeHidesSecrets(t *testing.T) {
 	t.Parallel()
 	v := shopVariable(t, "SHOP_COUNT")

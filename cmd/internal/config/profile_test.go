@@ -44,7 +44,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// A release that changes what a profile requests by shows here: the streams of that
+// This test fails if a release changes the requests of a profile: the streams of that
 // profile must then list a published item before they go on.
 func TestProfileRequests(t *testing.T) {
 	t.Parallel()
@@ -84,8 +84,8 @@ func TestProfileRequests(t *testing.T) {
 	}
 }
 
-// TestProfileGivesWay: what is set takes precedence, each stream has its own
-// profile, and what a profile cannot know must be set.
+// TestProfileGivesWay: a setting takes precedence, each stream has its own profile, and
+// settings that a profile cannot know are required.
 func TestProfileGivesWay(t *testing.T) {
 	t.Parallel()
 	environ := []string{
@@ -194,8 +194,8 @@ func TestProfileFileErrors(t *testing.T) {
 	}
 }
 
-// TestProfileOfOtherAuth: another EXPORT_AUTH than the profile's needs nothing of
-// that, and contradicts nothing.
+// TestProfileOfOtherAuth: with another EXPORT_AUTH than the profile's, its settings of
+// authentication are neither required nor a contradiction.
 func TestProfileOfOtherAuth(t *testing.T) {
 	t.Parallel()
 	auth0 := []string{"EXPORT_PROFILE=auth0-logs", "EXPORT_URL=https://acme.eu.auth0.com", "EXPORT_PARAMS=from=1",

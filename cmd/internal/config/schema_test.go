@@ -43,7 +43,7 @@ func compile(t *testing.T, s *jsonSchema) func(map[string]any) error {
 	return func(settings map[string]any) error { return schema.Validate(settings) }
 }
 
-// TestSchemaKnowsOurSettings: what config env writes is valid, variable by
+// TestSchemaKnowsOurSettings: the output of config env is valid, variable by
 // variable, and so are the forms of a file and of a stream.
 func TestSchemaKnowsOurSettings(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestSchemaKnowsOurSettings(t *testing.T) {
 	}
 }
 
-// TestSchemaRefuses: what is certainly wrong.
+// TestSchemaRefuses: the schema rejects obvious mistakes.
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	valid := compileSchema(t, Variables())
@@ -97,8 +97,8 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestSchemaAgreesWithDecode: for every kind of setting the schema takes what
-// the program takes, and refuses what it refuses unless only a range is missed.
+// TestSchemaAgreesWithDecode: for every kind of setting, the schema accepts the values that
+// the program accepts. It rejects the others, except numbers out of range.
 func TestSchemaAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	texts := []string{
@@ -126,7 +126,7 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 	}
 }
 
-// TestSchemaHasNoSecret: the defaults and examples are in it, values are not.
+// TestSchemaMarksSecrets: the schema marks every secret.
 func TestSchemaMarksSecrets(t *testing.T) {
 	t.Parallel()
 	for _, v := range Variables() {

@@ -22,7 +22,7 @@ func loadFrom(t *testing.T, need Uses, environ ...string) (*Settings, error) {
 	return l.load(need, testNow)
 }
 
-// problems returns what is wrong according to err.
+// problems returns the problems of err.
 func problems(err error) Problems {
 	all, _ := errors.AsType[Problems](err)
 	return all
@@ -260,7 +260,7 @@ func TestLoadProblems(t *testing.T) {
 	}
 }
 
-// A command is not kept from working by settings it does not use.
+// A command works even if settings that it does not use are wrong.
 func TestLoadOnlyWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	environ := []string{"EXPORT_API_KEY=", "EXPORT_PAGE_SIZE=x", "KAFKA_PARTITIONS=x", "REDIS_TIMEOUT=x",
@@ -313,8 +313,8 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-// FuzzLoad looks for values that make the loader panic, accept nonsense without
-// a word or let out the key.
+// FuzzLoad looks for values that make the loader panic, silently accept nonsense, or print
+// the key.
 func FuzzLoad(f *testing.F) {
 	names := []string{}
 	for _, v := range Variables() {
@@ -372,8 +372,8 @@ func TestResourceOfAllStreams(t *testing.T) {
 	}
 }
 
-// The origin names where ids are unless that is the resource's default, so that
-// older checkpoints, which name nothing, stay valid.
+// The origin names the pointers of ids unless they are the default of the resource, so that
+// older checkpoints, which name none, stay valid.
 func TestOriginOfIDs(t *testing.T) {
 	t.Parallel()
 	const users = "BRIDGE_STREAMS=users"
@@ -396,7 +396,7 @@ func TestOriginOfIDs(t *testing.T) {
 	}
 }
 
-// A command that asks the API nothing needs none of its secrets.
+// A command that sends no request to the API needs none of its secrets.
 func TestWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"EXPORT_API_KEY", "EXPORT_TLS_KEY", "EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_PROXY"} {
@@ -410,7 +410,7 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestPageLimitFollowsMemory: by default two pages with what their events take fit the
+// TestPageLimitFollowsMemory: by default two pages together with their events fit the
 // memory.
 func TestPageLimitFollowsMemory(t *testing.T) {
 	t.Parallel()
@@ -439,7 +439,7 @@ func TestPageLimitFollowsMemory(t *testing.T) {
 	}
 }
 
-// TestPageLimitIsShared: the streams of a process, and what reads beside them, share the
+// TestPageLimitIsShared: the streams of a process, and other readers in it, share the
 // memory for pages, unless the limit is set.
 func TestPageLimitIsShared(t *testing.T) {
 	t.Parallel()

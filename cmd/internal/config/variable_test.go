@@ -146,8 +146,7 @@ func TestAllVariables(t *testing.T) {
 	}
 }
 
-// TestShownDefaults: who sets every variable to the default that is shown gets
-// what he had without.
+// TestShownDefaults: setting every variable to its shown default changes nothing.
 func TestShownDefaults(t *testing.T) {
 	t.Parallel()
 	var environ []string

@@ -18,7 +18,7 @@ import (
 // service is an API as its public documentation describes it, with 240 events.
 type service struct {
 	curl string // of the documentation; URL is the base
-	// params are all parameters that it has; others are refused if strict is set, and ignored else.
+	// params are all its parameters. It rejects others if strict is set, and else ignores them.
 	params   string
 	strict   bool
 	start    string
@@ -37,7 +37,7 @@ type service struct {
 	want  []string      // of the profile
 	every time.Duration // between two events; 0 is 20 s
 	hint  string        // at the end of an error about a parameter
-	// endInclusive is as the profile must have proven it.
+	// endInclusive is the value that the profile must have proven.
 	endInclusive bool
 	// seconds is set if items have their time without its fraction: nothing can be proven.
 	seconds bool
@@ -169,7 +169,7 @@ func opaque(name string) func(url.Values) int {
 	}
 }
 
-// quoted is a cursor in JSON, null behind the end.
+// cursorText returns a cursor in JSON, null after the end.
 func cursorText(n, all int) string {
 	if n >= all {
 		return "null"

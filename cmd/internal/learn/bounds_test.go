@@ -147,7 +147,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// cut leaves out the first bytes of what is written.
+// cut drops the first bytes that are written to it.
 type cut struct {
 	http.ResponseWriter
 	n int

@@ -239,7 +239,7 @@ func (r *reader) read(at bridge.Position) *bridge.Page {
 	return page
 }
 
-// readAll reads the export to its end with a profile, and then what it grew by.
+// readAll reads the export to its end with a profile, and then the events that it grew by.
 func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...string) {
 	t.Helper()
 	r := open(t, profile, "sesame", false, environ...)
@@ -275,14 +275,14 @@ func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...stri
 	}
 }
 
-// TestToken: a token that was fetched for the command goes as a key, and from is kept.
+// TestToken: a token of the command is the key, and the parameter from is kept.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	h, base := simulate(t, exportsim.Config{Form: formNamed(t, "auth0-logs"), Events: 333})
 	readAll(t, h, learned(t, "curl -H 'Authorization: Bearer sesame' '"+base+"/api/v2/logs?from=900&take=50'"))
 }
 
-// odd serves pages of ten items; page writes what is around them. Requests count.
+// odd serves an API and counts its requests; page writes a page.
 func odd(t *testing.T, asked *atomic.Int64, page http.HandlerFunc) string {
 	t.Helper()
 	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -303,7 +303,7 @@ func items(first, n, step int) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// TestUnfollowable: what cannot be followed, or is no page, is said plainly, with few
+// TestUnfollowable: a list that cannot be followed, or is no page, is an error after few
 // requests.
 func TestUnfollowable(t *testing.T) {
 	t.Parallel()
@@ -405,7 +405,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestQuestions: what is not proven is a question with its candidates.
+// TestQuestions: an unproven setting is a question with its candidates.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	asked := new(atomic.Int64)

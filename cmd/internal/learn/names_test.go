@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestNames: the type and the key are taken by whole words, and a doubt is a question.
+// TestNames: learn finds the type and the key by whole words, and asks about a doubt.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"exportbridge/cmd/internal/learn"
 )
 
-// settingsOf are the settings of a profile without comments, host and what depends on time.
+// settingsOf returns the settings of a profile without comments, host and values that depend on time.
 func settingsOf(profile string) string {
 	var lines []string
 	for line := range strings.Lines(profile) {
@@ -25,7 +25,7 @@ func settingsOf(profile string) string {
 	return strings.Join(lines, "")
 }
 
-// replayed serves what a lesson recorded.
+// replayed serves the recording of a lesson.
 func replayed(t *testing.T, l *learn.Lesson) (url string, file []byte) {
 	t.Helper()
 	recording, err := l.Recording()
@@ -97,7 +97,7 @@ func readRecording(t *testing.T, profile string) int {
 }
 
 // TestRedaction: texts get other letters of the same length, the same ones for the same
-// text; what a profile reads is kept.
+// text; the values that a profile reads are kept.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
 	base := serve(t, services["atlassian"])
@@ -132,7 +132,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// TestKeyInIDs: a page that repeats the key where it is kept is not recorded.
+// TestKeyInIDs: a page that repeats the key in a kept value is not recorded.
 func TestKeyInIDs(t *testing.T) {
 	t.Parallel()
 	s := audit()
@@ -144,7 +144,7 @@ func TestKeyInIDs(t *testing.T) {
 	}
 }
 
-// TestReplayRefuses: what a profile does not ask for is refused, and no other file is served.
+// TestReplayRefuses: a replay rejects requests that no profile sends, and NewReplay other files.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	base := serve(t, services["dropbox"])

@@ -118,8 +118,8 @@ func objects(t *testing.T, values, name string) map[string]metav1.Object {
 	return made
 }
 
-// podMonitor and prometheusRule are what we use of the operator's types: its module would
-// bring its dependencies.
+// podMonitor and prometheusRule are the parts of the operator's types that the tests use. The
+// module of the operator would bring many dependencies.
 type podMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -158,7 +158,7 @@ func TestChartLint(t *testing.T) {
 	}
 }
 
-// TestChartGolden: what the chart makes changes only with these files.
+// TestChartGolden: the output of the chart changes only with these files.
 func TestChartGolden(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]string{"default": "{}", "all": all} {

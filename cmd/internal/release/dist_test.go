@@ -173,7 +173,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// wantInstalled runs what a package has installed below root.
+// wantInstalled runs the files that a package has installed below root.
 func wantInstalled(t *testing.T, root string, r *release) {
 	t.Helper()
 	binary := filepath.Join(root, "usr/bin/exportbridge")

@@ -17,7 +17,7 @@ func readText(path string) (string, error) {
 	return string(text), err
 }
 
-// TestRead compares what files say, and every mistake with its position, with the files'
+// TestRead compares the contents of files, and every mistake with its position, with the files'
 // golden texts.
 func TestRead(t *testing.T) {
 	t.Parallel()

@@ -43,8 +43,7 @@ func benchCommand(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
 	return cmd, temp
 }
 
-// benchReport runs a bench of one round and returns its report, and what it says of
-// its progress.
+// benchReport runs a bench of one round and returns its report and its progress.
 func benchReport(t *testing.T, args ...string) (got report, progress string) {
 	t.Helper()
 	cmd, temp := benchCommand(t, append([]string{"--json", "--rounds", "1"}, args...)...)
@@ -163,7 +162,7 @@ func TestBenchInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	// Wait returns when nobody has stderr open any more.
+	// Wait returns when no process has stderr open any more.
 	var said strings.Builder
 	for lines.Scan() {
 		said.WriteString(lines.Text())
@@ -175,7 +174,7 @@ func TestBenchInterrupted(t *testing.T) {
 	wantEmpty(t, temp)
 }
 
-// A process that ends while it is read is an error, with what it said.
+// A process that ends while its topic is read is an error with its output.
 func TestProcessThatEndsTooSoon(t *testing.T) {
 	t.Parallel()
 	profiles := t.TempDir() // where one is already, and is no file
@@ -353,8 +352,8 @@ func TestAPIClock(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Pages are fetched again from the earliest one that the next process requests up
-// to the last one that its predecessor had.
+// The pages that are fetched again begin with the earliest that the next process requests, and
+// end with the last that its predecessor had.
 func TestPagesOfAnAPIAreNumbered(t *testing.T) {
 	t.Parallel()
 	w := newTimedAPI(t, 10)

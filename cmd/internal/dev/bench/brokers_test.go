@@ -95,8 +95,8 @@ func TestProcessCPU(t *testing.T) {
 	}
 	before := ownCPU()
 	got, err := processCPU(os.Getpid())
-	// The clock of a process has more digits than what it reports of itself, and
-	// does not count its children.
+	// The clock of a process has more digits than its resource usage, and does not count its
+	// children.
 	if after := ownCPU(); err != nil || got <= 0 || got > after+0.1 {
 		t.Errorf("%v s, %v; by its own account %v to %v s", got, err, before, after)
 	}

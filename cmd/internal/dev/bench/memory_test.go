@@ -104,7 +104,7 @@ func (b *benchServers) records(t *testing.T, topic string, n int) map[int32][]st
 	return all
 }
 
-// What is produced from memory is what the bridge makes, record by record.
+// The records that are produced from memory are those of the bridge.
 func TestMemoryMakesTheBridgesRecords(t *testing.T) {
 	t.Parallel()
 	const events = 2500
@@ -123,7 +123,7 @@ func TestMemoryMakesTheBridgesRecords(t *testing.T) {
 	}
 }
 
-// Without commits to Redis nothing is there that could be gone on with.
+// Without commits to Redis, Redis has no position to resume from.
 func TestBridgeThatForgets(t *testing.T) {
 	t.Parallel()
 	const events = 1500

@@ -91,7 +91,7 @@ func TestBenchReportJSON(t *testing.T) {
 	}
 }
 
-// What a row cannot be measured without is said.
+// A warning names the requirement of a row that cannot be measured.
 func TestRowsThatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, needs := range map[string]string{

@@ -59,7 +59,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// wantRenamed looks at the texts.
+// wantRenamed checks the texts.
 func wantRenamed(t *testing.T, tree string) {
 	t.Helper()
 	old := paths(modfile.ModulePath(read(t, "../../../../go.mod")))
