@@ -158,8 +158,8 @@ func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string)
 // looksSecret matches a value that probably contains a secret.
 var looksSecret = regexp.MustCompile(`(?i)authorization|bearer|cookie|token|secret|passw|api[-_]?key|@`)
 
-// harmless reports whether the value of a secret setting contains no secret: parameters and
-// headers with such names, URLs without credentials.
+// harmless reports whether the value of a secret setting contains no secret. URLs without
+// credentials are harmless, and so are parameters and headers unless looksSecret matches.
 func harmless(v *Variable, text string) bool {
 	return text == "" || mayBeHarmless(v) && !looksSecret.MatchString(text)
 }
