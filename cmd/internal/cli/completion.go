@@ -16,7 +16,7 @@ func Offer(cmd *cobra.Command, flag string, values ...string) {
 	complete(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// OfferLookup completes a flag as Lookup does.
+// OfferLookup completes a flag with Lookup(look).
 func OfferLookup(cmd *cobra.Command, flag string, look func(context.Context) ([]string, error)) {
 	complete(cmd, flag, Lookup(look))
 }
@@ -27,15 +27,15 @@ func complete(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
 	}
 }
 
-// lookupTimeout bounds the lookups of a completion: a shell must not wait.
+// lookupTimeout bounds the lookup of a completion, because the shell waits for it.
 const lookupTimeout = time.Second
 
-// Lookup completes a flag or an argument with the result of look, which has a second. An
-// error offers nothing.
+// Lookup completes a flag or an argument with the result of look. It offers nothing if look
+// takes longer than a second or fails.
 func Lookup(look func(context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp // the argument is given
+			return nil, cobra.ShellCompDirectiveNoFileComp // the command has its argument
 		}
 		ctx := cmd.Context()
 		if ctx == nil {
@@ -58,8 +58,8 @@ func OfferFiles(cmd *cobra.Command) {
 	}
 }
 
-// describePlainly removes the backticks around the value in a flag's usage: a shell shows
-// them.
+// describePlainly removes the backticks around the value in a flag's usage: a shell would
+// show them.
 func describePlainly(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
 	for _, sub := range cmd.Commands() {
@@ -67,7 +67,7 @@ func describePlainly(cmd *cobra.Command) {
 	}
 }
 
-// addCompletions completes --stream and --set, and no argument by default.
+// addCompletions completes --stream and --set. It completes no argument by default.
 func (a *App) addCompletions(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -90,14 +90,14 @@ func (a *App) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names := make([]string, len(s.Streams)) // the usable ones after an error
+	names := make([]string, len(s.Streams)) // after an error those that can be read
 	for i := range s.Streams {
 		names[i] = s.Streams[i].Name
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSet offers the variables that are no secrets for --set, then their values.
+// completeSet offers the variables that are not secret for --set, then their values.
 func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	name, _, named := strings.Cut(typed, "=")
 	var offers []string

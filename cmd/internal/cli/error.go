@@ -25,12 +25,12 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// WrongUsage is the error of a wrong call. Its hint is a correct one.
+// WrongUsage returns the error of a wrong call. The hint is a correct call.
 func WrongUsage(hint, format string, args ...any) error {
 	return Errorf(ExitUsage, hint, format, args...)
 }
 
-// Errorf is an error with an exit code and a hint.
+// Errorf returns an error with an exit code and a hint.
 func Errorf(code int, hint, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...), Hint: hint}
 }
@@ -48,19 +48,19 @@ func Explain(err error) error {
 	return &Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, EngineHints[fault.HintCode])}
 }
 
-// MissingTopic is the hint about a missing topic, which the setting names.
+// MissingTopic returns the hint about a missing topic whose name is the value of setting.
 func MissingTopic(setting string) string {
 	return "check the name, " + setting + "; if it is right: exportbridge topics create --execute"
 }
 
-// UnseenOwnerHint is the hint about an owner that does not report to this Redis.
+// UnseenOwnerHint is the hint about an owner that does not report to the Redis of this process.
 const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; " +
 	"if they are the same, check whether it can reach Redis"
 
-// similarTimeout bounds the search for a similar topic.
+// similarTimeout bounds the search for the name of a similar topic.
 const similarTimeout = 5 * time.Second
 
-// WithSimilar returns the setting of a missing topic, with the most similar name of an
+// WithSimilar returns the setting of a missing topic. It adds the most similar name of an
 // existing topic, if there is one.
 func WithSimilar(ctx context.Context, kafka *kafkaclient.Config, setting, topic string) string {
 	ctx, cancel := context.WithTimeout(ctx, similarTimeout)
@@ -72,8 +72,8 @@ func WithSimilar(ctx context.Context, kafka *kafkaclient.Config, setting, topic 
 	return setting
 }
 
-// ReadError adds the exit code and the hint to an error of reading a topic; again is the
-// hint of an incomplete read.
+// ReadError adds the exit code and the hint to an error of reading a topic. again is the
+// hint about an incomplete read.
 func ReadError(err error, again string) error {
 	if _, known := errors.AsType[*Error](err); known || errors.Is(err, context.Canceled) {
 		return err

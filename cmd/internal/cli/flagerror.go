@@ -53,7 +53,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return wrong
 }
 
-// onlyWith returns the only name that begins with prefix, or "".
+// onlyWith returns the name that begins with prefix, "" unless there is exactly one.
 func onlyWith(prefix string, names []string) string {
 	found := ""
 	for _, name := range names {
@@ -68,8 +68,8 @@ func onlyWith(prefix string, names []string) string {
 	return found
 }
 
-// beginFlag returns the command's flag for the beginning of a range, if name is that of
-// another command; "" if there is none.
+// beginFlag returns the command's flag for the beginning of a range if another command calls
+// that flag name; else "".
 func beginFlag(cmd *cobra.Command, name string) string {
 	names := []string{"from", "since", "offset"}
 	if !slices.Contains(names, name) {
@@ -86,7 +86,7 @@ func beginFlag(cmd *cobra.Command, name string) string {
 // explainValue describes a wrong value of a flag, and corrects it if possible.
 func explainValue(cmd *cobra.Command, e *pflag.InvalidValueError) error {
 	flag, value, cause := e.GetFlag(), e.GetValue(), e.Unwrap()
-	if errors.Is(cause, errBoth) { // pflag adds a value that was not typed
+	if errors.Is(cause, errBoth) { // its text needs no value, which pflag would add
 		return WrongUsage(cmd.CommandPath()+" --help", "%w", cause)
 	}
 	name, right := "--"+flag.Name, ""

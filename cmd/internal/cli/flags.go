@@ -19,7 +19,7 @@ func (a *App) TakeWide(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.wide, "wide", false, "print full lines; the default fits them to the terminal width")
 }
 
-// Width is the maximum width of tables, 0 for no limit.
+// Width returns the maximum width of tables, 0 for no limit.
 func (a *App) Width() int {
 	if a.wide {
 		return 0
@@ -32,7 +32,7 @@ func TakeStream(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "stream", "", "stream `NAME`, required if there are several")
 }
 
-// Renamed accepts the old name of a flag too. Help does not show it.
+// Renamed accepts the old name of a flag too. Help does not show the old name.
 func Renamed(cmd *cobra.Command, old, name string) {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
 		if given == old {
@@ -46,14 +46,14 @@ func Renamed(cmd *cobra.Command, old, name string) {
 type Output struct {
 	file   string
 	force  bool
-	beside *Output // whose --force counts for this one too
-	flag   string  // empty for output
+	beside *Output // another output, whose --force counts here too; may be nil
+	flag   string  // "" for output
 }
 
-// Named reports whether a file was named.
+// Named reports whether the flag names a file.
 func (o *Output) Named() bool { return o.file != "" }
 
-// TakeFile adds a flag for another file beside that of TakeOutput, replaced by --force too.
+// TakeFile adds a flag for another file beside that of TakeOutput. --force replaces both.
 func TakeFile(cmd *cobra.Command, beside *Output, name, usage string) *Output {
 	o := &Output{beside: beside, flag: name}
 	cmd.Flags().StringVar(&o.file, name, "", usage)
@@ -72,59 +72,50 @@ func TakeOutput(cmd *cobra.Command) *Output {
 // TakeExecute adds the flags --execute and --dry-run, which is the default.
 func TakeExecute(cmd *cobra.Command, execute *bool) {
 	dry := new(bool)
-	take := func(name, usage string, on, other *bool) {
-		cmd.Flags().VarPF(&eitherFlag{on, other}, name, "", usage).NoOptDefVal = "true"
+	take := func(name, usage string, target, other *bool) {
+		parse := func(text string) (bool, error) {
+			on, err := strconv.ParseBool(text)
+			if err == nil && on && *other {
+				err = errBoth
+			}
+			return on, err
+		}
+		cmd.Flags().VarPF(Parsed(target, parse, "bool"), name, "", usage).NoOptDefVal = "true"
 	}
 	take("execute", "apply the change; without it, the command is a dry run", execute, dry)
 	take("dry-run", "show the plan and change nothing (default)", dry, execute)
 }
 
-// errBoth is the error of both flags.
+// errBoth is the error of a command with both flags.
 var errBoth = errors.New("--execute and --dry-run are mutually exclusive")
 
-// eitherFlag is one of two mutually exclusive boolean flags.
-type eitherFlag struct{ on, other *bool }
-
-func (f *eitherFlag) String() string { return "" }
-
-func (f *eitherFlag) Type() string { return "bool" }
-
-func (f *eitherFlag) Set(text string) error {
-	on, err := strconv.ParseBool(text)
-	if err == nil && on && *f.other {
-		err = errBoth
-	}
-	*f.on = on
-	return err
-}
-
-// ParsedFlag is a flag that a function parses.
-type ParsedFlag[T any] struct {
+// parsedFlag is a flag that a function parses.
+type parsedFlag[T any] struct {
 	target *T
 	parse  func(string) (T, error)
 	kind   string
 	text   string
 }
 
-// Parsed returns a flag that parse reads into target. kind is its value in the help, in
-// capitals.
-func Parsed[T any](target *T, parse func(string) (T, error), kind string) *ParsedFlag[T] {
-	return &ParsedFlag[T]{target: target, parse: parse, kind: kind}
+// Parsed returns a flag whose value parse reads into target. kind names the value in the
+// help, in capitals.
+func Parsed[T any](target *T, parse func(string) (T, error), kind string) *parsedFlag[T] {
+	return &parsedFlag[T]{target: target, parse: parse, kind: kind}
 }
 
-// Shown sets the default that the help shows.
-func (f *ParsedFlag[T]) Shown(text string) *ParsedFlag[T] {
+// Shown sets the default for the help.
+func (f *parsedFlag[T]) Shown(text string) *parsedFlag[T] {
 	f.text = text
 	return f
 }
 
-func (f *ParsedFlag[T]) String() string { return f.text }
+func (f *parsedFlag[T]) String() string { return f.text }
 
 // Type implements pflag.Value.
-func (f *ParsedFlag[T]) Type() string { return f.kind }
+func (f *parsedFlag[T]) Type() string { return f.kind }
 
 // Set implements pflag.Value.
-func (f *ParsedFlag[T]) Set(text string) error {
+func (f *parsedFlag[T]) Set(text string) error {
 	value, err := f.parse(text)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ const (
 		"--to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute"
 )
 
-// EngineHints are the engine's hints, with this program's commands and settings.
+// EngineHints has the texts of the engine's hints, with this program's commands and settings.
 var EngineHints = map[bridge.Hint]string{
 	bridge.HintAhead: "see exportbridge cursor history, since another bridge or a restored Redis wrote a newer " +
 		"checkpoint, then " + setPosition,
@@ -67,8 +67,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintNoPosition: "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, " +
 		"--to-earliest) --execute",
 	bridge.HintFollow: "restore EXPORT_FOLLOW, choose another stream name, or go on the other way without what the " +
-		"topic " +
-		"holds, from a stream that has caught up: exportbridge cursor reset --to-current --execute",
+		"topic holds, from a stream that has caught up: exportbridge cursor reset --to-current --execute",
 	bridge.HintOrigin: "restore the setting, choose another stream name, or accept the change and " + keepPosition,
 	bridge.HintOtherTopic: "check KAFKA_TOPIC. To continue in this topic and " + keepPosition +
 		". If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, " +
@@ -104,12 +103,12 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintUntilBefore:  "raise --until to continue, since it was reached before",
 }
 
-// settingsCommand matches a command that takes settings, with --help if that follows.
+// settingsCommand matches a command that takes settings, and --help after it.
 var settingsCommand = regexp.MustCompile(`\bexportbridge ` +
 	`(?:(?:cursor|dlq|topics) \w+|backfill(?: list| cancel)?|config (?:show|env|import-env)|` +
 	`check|healthcheck|pause|replay|resume|run|status|tail|verify)\b(?: --help)?`)
 
-// Advice completes the commands of a text: with the stream, if it is needed, and with the
+// Advice completes the commands in a text with the stream, if they require it, and with the
 // environment file. An empty stream is that of --stream.
 func (a *App) Advice(text, stream string) string {
 	if a.several || a.stream != "" {
@@ -121,10 +120,10 @@ func (a *App) Advice(text, stream string) string {
 	return text
 }
 
-// plain matches a word that a shell takes without quotes.
+// plain matches a word that needs no quotes in a shell.
 var plain = regexp.MustCompile(`^[\pL\d/._-]+$`)
 
-// Completed adds the environment file to the commands of a text.
+// Completed adds the environment file to the commands in a text.
 func Completed(text, file string) string {
 	if !plain.MatchString(file) {
 		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
@@ -137,7 +136,7 @@ func Completed(text, file string) string {
 	})
 }
 
-// Advised applies Advice to the fields.
+// Advised applies Advice to the texts of fields, in place.
 func (a *App) Advised(fields [][2]string, stream string) [][2]string {
 	for i := range fields {
 		fields[i][1] = a.Advice(fields[i][1], stream)
@@ -145,7 +144,7 @@ func (a *App) Advised(fields [][2]string, stream string) [][2]string {
 	return fields
 }
 
-// hintsOf returns the engine's hints with a stream in their commands.
+// hintsOf returns EngineHints with the stream in their commands.
 func hintsOf(stream string) map[bridge.Hint]string {
 	hints := make(map[bridge.Hint]string, len(EngineHints))
 	for advice, text := range EngineHints {

@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestEngineHints: every hint of the engine has words, and no others have.
+// TestEngineHints: every hint of the engine has a text, and there are no other texts.
 func TestEngineHints(t *testing.T) {
 	t.Parallel()
 	for _, h := range bridge.Hints {
@@ -25,7 +25,7 @@ func TestEngineHints(t *testing.T) {
 			t.Errorf("nothing advises %s", h)
 		}
 	}
-	// What each blocked stream must offer.
+	// The commands that the hint of each blocked stream must name.
 	for h, choices := range map[bridge.Hint][]string{
 		bridge.HintTopicLost:     {"--to-earliest", "--to-current", "verify --repair"},
 		bridge.HintTopicVanished: {"topics create --execute", "--to-earliest", "--to-current"},

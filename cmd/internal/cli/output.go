@@ -31,12 +31,12 @@ func PrintJSON(w io.Writer, v any) error {
 const (
 	// narrowCell is the width below which a cell is not cut: that of a time.
 	narrowCell = 20
-	// narrowText is narrowCell of a table with columns that stay whole, such as times.
+	// narrowText replaces narrowCell in a table whose times and the like are not cut.
 	narrowText = 6
 )
 
-// PrintTable prints rows as a table, the first being the head, in the width of the
-// terminal. It recommends --wide if a cell is cut.
+// PrintTable prints rows as a table in the width of the terminal. The first row is the
+// head. It recommends --wide if it has cut a cell.
 func (a *App) PrintTable(rows [][]string) error {
 	cut, err := PrintTable(a.Stdout, rows, a.Width())
 	if cut && a.tables {
@@ -45,10 +45,9 @@ func (a *App) PrintTable(rows [][]string) error {
 	return err
 }
 
-// PrintTable prints rows as a table, the first being the head, in width columns of a
-// terminal; 0 is no limit. It cuts the widest columns, but not those in whole, and reports
-// whether it has cut a cell. If that does not suffice, the last columns follow below each
-// row.
+// PrintTable prints rows as a table that is width characters wide; 0 is no limit. The first
+// row is the head. PrintTable cuts the widest columns, except those with an index in whole,
+// and reports whether it has cut a cell. Columns that do not fit follow below each row.
 func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool, err error) {
 	var widths []int
 	total := -2
@@ -90,10 +89,10 @@ func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool
 		}
 		var below []string
 		if fit < len(row) {
-			line, below = besides(line, rows[0], row, fit, width)
+			line, below = overflow(line, rows[0], row, fit, width)
 		}
 		if n == 0 {
-			below = nil // the lines below a row have the head in their text
+			below = nil // the lines below a row repeat the head
 		}
 		for _, l := range append([]string{strings.TrimRight(line, " ")}, below...) {
 			text.WriteString(l + "\n")
@@ -105,9 +104,9 @@ func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool
 	return cut, nil
 }
 
-// besides adds the columns of a row that do not fit: a short last one to its line, others
-// to lines below.
-func besides(line string, head, row []string, from, width int) (string, []string) {
+// overflow adds the columns of a row from an index on, which do not fit. It adds a short last
+// column to the line, and returns the others as lines below it.
+func overflow(line string, head, row []string, from, width int) (string, []string) {
 	if from == len(row)-1 && process.Width(line)+process.Width(row[from]) <= width {
 		return line + row[from], nil
 	}
@@ -131,8 +130,8 @@ func besides(line string, head, row []string, from, width int) (string, []string
 	return line, below
 }
 
-// PrintFields prints a line per field, a name and a text. A text continues on the next
-// lines if it exceeds width; 0 is no limit.
+// PrintFields prints a line for each field, which is a name and a text. A text that exceeds
+// width continues on the next lines; 0 is no limit.
 func PrintFields(w io.Writer, fields [][2]string, width int) error {
 	names := 10
 	for _, f := range fields {
@@ -171,7 +170,7 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// PrintTo prints to the file of --output, or to standard output.
+// PrintTo writes text to the file of o, or to standard output if o names none.
 func (a *App) PrintTo(o *Output, text string) error {
 	if o.file == "" {
 		_, err := io.WriteString(a.Stdout, text)
@@ -192,7 +191,7 @@ func (a *App) PrintTo(o *Output, text string) error {
 	return nil
 }
 
-// writeNew writes a file that does not exist, not even as a link.
+// writeNew writes a new file. A link of that name is an error too.
 func writeNew(name, text string) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // for another program to read
 	if err != nil {
@@ -202,7 +201,7 @@ func writeNew(name, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// replace replaces a file by a complete one.
+// replace replaces a regular file. A crash leaves the old file or the whole new one.
 func replace(name, text string) error {
 	info, err := os.Lstat(name)
 	switch {
@@ -221,7 +220,7 @@ func replace(name, text string) error {
 	return nil
 }
 
-// Counted is a number with its noun: "1 topic", "2 topics".
+// Counted returns a number with its noun: "1 topic", "2 topics".
 func Counted[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -229,7 +228,7 @@ func Counted[N int | int64](n N, what string) string {
 	return humanize.Comma(int64(n)) + " " + what + "s"
 }
 
-// RoundDuration is a rounded duration, such as 3h20m.
+// RoundDuration returns a rounded duration, such as 3h20m.
 func RoundDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -1,5 +1,5 @@
-// Package cli is the base of all commands: a program with its commands, settings as
-// flags, exit codes, errors with a hint, tables and JSON.
+// Package cli has what all commands share: the program, settings as flags, exit codes,
+// errors with a hint, tables and JSON.
 package cli
 
 import (
@@ -30,35 +30,35 @@ const (
 	ExitCheck       = 3 // check or learn found a blocking problem, verify missing events, a run dead letters only
 	ExitNotOwner    = 4 // another process owns the stream, or runs the job
 	ExitRefused     = 5 // rejected by a server, or the stream is blocked
-	ExitEmptyEnd    = 6 // done as far as read: more may follow; or nothing of the range
+	ExitEmptyEnd    = 6 // done as far as read, and more may follow; or no event is in the range
 	ExitInterrupted = 130
 )
 
 // GroupSetup is the group of the commands that prepare a run, in the help.
 const GroupSetup = "setup"
 
-// Stdio are the streams of a command: data is written to Stdout, everything else to
-// Stderr. An App's output is for people, see process.Text; process.Exact is for programs.
+// Stdio has the standard streams of a command, which writes data to Stdout and everything else
+// to Stderr. In an App, both are a process.Text for people; process.Exact is for programs.
 type Stdio struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Columns        int // the width of the terminal at Stdout, 0 for none
 }
 
-// App is the state of the only command that the process runs.
+// App is the state of a command. The process runs one command.
 type App struct {
 	Stdio
 	Name    string // of the program
 	Environ []string
 	Given   map[string]string // settings from flags, by variable
 	envFile string
-	pipes   config.Pipes // read by Settings, for Reload
+	pipes   config.Pipes // contents that Settings has read, for Reload
 	path    string       // of the command that failed
-	stream  string       // that --stream names, "" for none
+	stream  string       // value of --stream, "" for none
 	several bool         // the settings have several streams
-	started bool         // the arguments were understood
+	started bool         // the arguments are valid
 	logs    bool         // the command logs to Stderr
-	log     *slog.Logger // of a command that logs JSON; else nil
+	log     *slog.Logger // of a command that logs JSON, else nil
 	tables  bool         // --wide can be given
 	wide    bool         // --wide was given
 }
@@ -66,13 +66,13 @@ type App struct {
 // Program is a binary: its name, its help and its commands.
 type Program struct {
 	Name, Short, Long, Example string
-	Groups                     []*cobra.Group // of commands in the help, beside GroupSetup
+	Groups                     []*cobra.Group // of commands in the help, besides GroupSetup
 	Commands                   func(*App) []*cobra.Command
 }
 
 // Execute runs the command of the process's arguments and ends the process.
 func (p *Program) Execute() {
-	log.SetOutput(io.Discard) // libraries log events there; see package process
+	log.SetOutput(io.Discard) // drops the log of libraries; see package process
 	ctx, stop := interruptible(context.Background())
 	code := p.Run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr, process.Columns(os.Stdout)})
 	stop()
@@ -98,8 +98,8 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	return exitCode(err)
 }
 
-// Root returns the root command with all others, to be read: it has no input, and its
-// output is discarded.
+// Root returns the root command with all others, for documents about them. The commands have
+// no input, and their output is discarded.
 func (p *Program) Root() *cobra.Command {
 	return p.build(p.app(nil, Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}))
 }
@@ -147,7 +147,7 @@ func (p *Program) build(a *App) *cobra.Command {
 	return root
 }
 
-// usageTemplate is cobra's, in 80 columns and with a note about settings and times.
+// usageTemplate returns cobra's template in 80 columns, with a note about settings and times.
 func usageTemplate(template string) string {
 	return strings.NewReplacer(
 		".FlagUsages", ".FlagUsagesWrapped 80",
@@ -177,7 +177,7 @@ func takesTime(cmd *cobra.Command) bool {
 
 // describeCompletion replaces cobra's help of completion, which exceeds 80 columns.
 func describeCompletion(root *cobra.Command) {
-	cmd, _, _ := root.Find([]string{"completion"}) // it exists
+	cmd, _, _ := root.Find([]string{"completion"}) // cannot fail: cobra has added it
 	cmd.Short, cmd.Long = "Print a shell completion script", ""
 	cmd.Args, cmd.RunE = NoSubcommand, ShowHelp
 	for _, shell := range cmd.Commands() {
@@ -213,7 +213,7 @@ func NoSubcommand(cmd *cobra.Command, args []string) error {
 	return WrongUsage(hint, "unknown command %q for %q", args[0], cmd.CommandPath())
 }
 
-// commandsNamed returns the paths of all commands of a name, at any depth.
+// commandsNamed returns the paths of all commands with a name, at any depth.
 func commandsNamed(cmd *cobra.Command, name string) []string {
 	var paths []string
 	for _, sub := range cmd.Commands() {
@@ -236,7 +236,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // ShowHelp is the RunE of a command that only has subcommands.
 func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// classify adds an exit code to an error. An error before the command starts is wrong
+// classify adds an exit code to an error. An error before the start of the command is wrong
 // usage.
 func (a *App) classify(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
@@ -261,8 +261,8 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// reportError prints the error that ends the command, as a line of its log if that is
-// JSON: a log collector reads nothing else.
+// reportError prints the error that ends the command. If the command logs JSON, the error is
+// a line of that log, because a log collector reads nothing else.
 func (a *App) reportError(err error) {
 	if a.log == nil {
 		printError(a.Stderr, err, a.hint(err))
@@ -282,7 +282,7 @@ func (a *App) takeNamed(cmd *cobra.Command) {
 	}
 }
 
-// hint is the hint of an error, "" for none.
+// hint returns the hint of an error, "" for none.
 func (a *App) hint(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return a.Advice(e.Hint, "")
@@ -292,7 +292,7 @@ func (a *App) hint(err error) string {
 
 // printError prints an error with its hint, if that is not empty.
 func printError(w io.Writer, err error, hint string) {
-	// Further lines are indented: none looks like the hint.
+	// Further lines are indented, so that none looks like the hint.
 	text := strings.NewReplacer("\n  ", "\n  ", "\n", "\n  ").Replace(strings.TrimSpace(err.Error()))
 	fmt.Fprintf(w, "error: %s\n", text)
 	if hint != "" {

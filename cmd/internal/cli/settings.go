@@ -16,9 +16,9 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// Settings loads the settings that the command needs. preset are variables of the command:
-// stronger than the environment, weaker than flags. The effective values are returned
-// even with an error about settings.
+// Settings loads the settings that the command needs. preset are variables of the command,
+// which take precedence over the environment; flags take precedence over preset. With an
+// error about settings, Settings returns the effective values too.
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
 	s, err := config.Load(a.sources(preset), need)
 	if s != nil {
@@ -33,13 +33,14 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 	}
 	wrong := &Error{Code: ExitUsage, Err: err}
 	if s != nil {
-		a.Warn(s) // a missing setting may have a misspelt name
+		a.Warn(s) // an unknown name may be the misspelt name of a missing setting
 		wrong.Hint = wrongSettings(err) + "; exportbridge config docs describes the settings"
 	}
 	return s, wrong
 }
 
-// hint sets the hints of the streams. They name the stream if there are, or may be, several.
+// hint sets the hints of the streams. The hints name the stream if there are, or may be,
+// several streams.
 func hint(s *config.Settings) {
 	for i := range s.Streams {
 		hints := EngineHints
@@ -50,8 +51,8 @@ func hint(s *config.Settings) {
 	}
 }
 
-// Reload loads all settings again, for a process that runs. It may be called by another
-// goroutine than the command's, by one at a time.
+// Reload loads all settings again, for a running process. Any goroutine may call it, but
+// only one at a time.
 func (a *App) Reload() (*config.Settings, error) {
 	s, err := config.Load(a.sources(nil), config.UsesAll)
 	if s != nil {
@@ -67,7 +68,7 @@ func (a *App) sources(preset map[string]string) config.Sources {
 	}
 }
 
-// Profile returns the profile of the settings, empty for none.
+// Profile returns the value of EXPORT_PROFILE, "" for none.
 func (a *App) Profile() (string, error) {
 	name, err := config.ProfileIn(a.sources(nil))
 	if err != nil {
@@ -76,7 +77,7 @@ func (a *App) Profile() (string, error) {
 	return name, err
 }
 
-// wrongSettings names the variables of an error to set or to correct.
+// wrongSettings is the hint to set or correct the variables of an error.
 func wrongSettings(err error) string {
 	var names []string
 	verb := "set "
@@ -102,14 +103,14 @@ func wrongSettings(err error) string {
 	return verb + strings.Join(names, ", ")
 }
 
-// placed matches the message of a mistake in the file of BRIDGE_CONFIG, or in a list of it.
+// placed matches the message of a mistake in the file of BRIDGE_CONFIG or in one of its lists.
 var placed = regexp.MustCompile(`^(\S+):[0-9]+:[0-9]+: `)
 
 // missing matches the message of a setting without a value.
 var missing = regexp.MustCompile(`^\S+ is (not set|required|empty)\b|^\S+: is required`)
 
-// LogSettings is Settings of a command that logs to Stderr. If the log is JSON, warnings
-// and the error that ends the command are lines of it.
+// LogSettings is Settings for a command that logs to Stderr. If the log is JSON, warnings
+// and the error that ends the command are lines of the log.
 func (a *App) LogSettings(need config.Uses) (*config.Settings, error) {
 	a.logs = true
 	return a.Settings(need, nil)
@@ -118,8 +119,8 @@ func (a *App) LogSettings(need config.Uses) (*config.Settings, error) {
 // settingsAnnotation marks the commands that take settings, for the usage text.
 const settingsAnnotation = "settings"
 
-// TakeSettings adds a flag for each setting that is no secret, --set and --env-file. Help
-// omits the flags of settings: config docs lists them.
+// TakeSettings adds --set, --env-file and a flag for each setting that is not secret. Help
+// omits the flags of settings, which config docs lists.
 func (a *App) TakeSettings(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	for _, v := range config.Variables() {
@@ -129,7 +130,7 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 		flag := &pflag.Flag{
 			Name:   v.FlagName(),
 			Usage:  v.Description,
-			Value:  &settingFlag{given: a.Given, name: v.Name, kind: v.Kind()},
+			Value:  a.setting(v.Name, v.Kind()),
 			Hidden: true,
 		}
 		if v.Kind() == "true, false" {
@@ -140,7 +141,7 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 			Offer(cmd, flag.Name, choices...)
 		}
 	}
-	flags.Var(&setFlag{given: a.Given}, "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
+	flags.Var(Parsed(new(string), a.set, "NAME=VALUE"), "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
 	flags.StringVar(&a.envFile, "env-file", "", "read NAME=VALUE lines from `FILE`; the environment takes precedence")
 	if cmd.Annotations == nil {
 		cmd.Annotations = make(map[string]string)
@@ -148,41 +149,22 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 	cmd.Annotations[settingsAnnotation] = "yes"
 }
 
-// settingFlag is the flag of one setting. Loading the settings validates it.
-type settingFlag struct {
-	given map[string]string // by variable, owned by the app
-	name  string
-	kind  string
+// setting returns the flag of one setting. Loading the settings validates its value.
+func (a *App) setting(name, kind string) pflag.Value {
+	return Parsed(new(string), func(value string) (string, error) {
+		a.Given[name] = value
+		return value, nil
+	}, kind)
 }
 
-func (f *settingFlag) String() string {
-	if f == nil {
-		return ""
-	}
-	return f.given[f.name]
-}
-
-func (f *settingFlag) Type() string { return f.kind }
-
-func (f *settingFlag) Set(value string) error {
-	f.given[f.name] = value
-	return nil
-}
-
-// setFlag is --set NAME=VALUE, also for variables of a stream or a file.
-type setFlag struct{ given map[string]string }
-
-func (f *setFlag) String() string { return "" }
-
-func (f *setFlag) Type() string { return "NAME=VALUE" }
-
-func (f *setFlag) Set(text string) error {
+// set takes a value of --set, which may be for a variable of one stream or of a file.
+func (a *App) set(text string) (string, error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return fmt.Errorf("expected NAME=VALUE, such as EXPORT_PAGE_SIZE=500")
+		return "", errors.New("expected NAME=VALUE, such as EXPORT_PAGE_SIZE=500")
 	}
-	f.given[name] = value
-	return nil
+	a.Given[name] = value
+	return text, nil
 }
 
 // Warn prints the warnings of the settings.
@@ -196,15 +178,15 @@ func (a *App) Warn(s *config.Settings) {
 	}
 }
 
-// OpenRedis connects to the Redis that keeps the cursors. The client logs nothing: its
-// messages are errors too.
+// OpenRedis connects to the Redis that keeps the cursors. The client logs nothing, because
+// it returns its messages as errors too.
 func OpenRedis(s *config.Settings) (*cursorstore.Client, error) {
 	cursorstore.LogTo(nil)
 	return cursorstore.Open(s.Cursor)
 }
 
-// StreamSettings returns the settings, and those of a stream, for a command that uses its
-// topics.
+// StreamSettings returns the settings of the process and of a stream, for a command that
+// uses the topics of the stream.
 func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *config.Stream, error) {
 	s, err := a.Settings(need|config.UsesKafka, nil)
 	if err != nil {

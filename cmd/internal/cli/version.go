@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Set by the linker in releases: -X exportbridge/cmd/internal/cli.version=v1.2.3.
+// The linker sets these in releases: -X exportbridge/cmd/internal/cli.version=v1.2.3.
 var version, revision string
 
-// buildInfo is the build of the program.
+// buildInfo describes the build of the program.
 type buildInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -21,7 +21,7 @@ type buildInfo struct {
 	Platform string `json:"platform"`
 }
 
-// ReadBuildInfo reads the build from the binary.
+// ReadBuildInfo reads the description of the build from the binary.
 func ReadBuildInfo() buildInfo {
 	b := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -68,7 +68,7 @@ func newVersionCommand(a *App) *cobra.Command {
 	return cmd
 }
 
-// String is the build in one line, without the program's name.
+// String returns the build in one line, without the program's name.
 func (b buildInfo) String() string {
 	text := b.Version
 	if b.Revision != "" {

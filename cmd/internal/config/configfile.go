@@ -19,16 +19,16 @@ const (
 // maxConfigFile bounds the file that BRIDGE_CONFIG names, in bytes.
 const maxConfigFile = 16 << 20
 
-// streamsFile is the file that BRIDGE_CONFIG names, with its mistakes of form. The methods
-// of nil are those of no file.
+// streamsFile is the file that BRIDGE_CONFIG names, with the problems of its form. A nil
+// streamsFile stands for no file.
 type streamsFile struct {
 	*streamsfile.File
 	problems []streamsfile.Problem
-	// contents are those of the file and of its lists, by path.
+	// contents has the contents of the file and of its lists, by path.
 	contents map[string]string
 }
 
-// stream returns the position of a stream's name in the file; none if it is not there.
+// stream returns the position of a stream's name in the file, zero for a name that is not there.
 func (f *streamsFile) stream(name string) (at streamsfile.Position) {
 	if f == nil {
 		return at
@@ -40,7 +40,7 @@ func (f *streamsFile) stream(name string) (at streamsfile.Position) {
 	return f.Streams[i].At
 }
 
-// openConfig reads the file that BRIDGE_CONFIG names, as the last of the sources.
+// openConfig reads the file that BRIDGE_CONFIG names. Its settings are the last layer.
 func (s *sources) openConfig() error {
 	path, from, err := s.findName(configVariable)
 	if err != nil || from.kind == FromDefault {
@@ -70,7 +70,7 @@ func (s *sources) openConfig() error {
 			set(prefix+st.Values[i].Name, &st.Values[i])
 		}
 	}
-	delete(last.vars, configVariable) // which checkConfig reports
+	delete(last.vars, configVariable) // checkConfig reports both
 	delete(last.vars, streamsVariable)
 	if len(f.Streams) > 0 {
 		last.vars[streamsVariable], last.at[streamsVariable] = strings.Join(f.Names(), ","), f.Streams[0].At
@@ -78,7 +78,7 @@ func (s *sources) openConfig() error {
 	return nil
 }
 
-// valueOf is the value as a variable has it: paths are relative to the folder of the file.
+// valueOf returns a value for its variable. It resolves a path from the folder of the file.
 func (f *streamsFile) valueOf(v *streamsfile.Value) string {
 	if strings.HasSuffix(v.Name, FileSuffix) || v.Name == profileVariable && isPath(v.Text) {
 		return f.Beside(v.Text)
@@ -86,8 +86,8 @@ func (f *streamsFile) valueOf(v *streamsfile.Value) string {
 	return v.Text
 }
 
-// checkConfig reports the mistakes in the file that BRIDGE_CONFIG names, except for the
-// values of settings. It returns a warning if BRIDGE_STREAMS leaves out streams of it.
+// checkConfig reports the mistakes in the file that BRIDGE_CONFIG names. It returns a warning
+// if BRIDGE_STREAMS leaves out streams of the file.
 func (l *loader) checkConfig(names []string) []string {
 	f := l.src.config
 	if f == nil {
@@ -100,7 +100,7 @@ func (l *loader) checkConfig(names []string) []string {
 	for i := range f.Settings {
 		l.checkName(voc, &f.Settings[i], "")
 	}
-	checked := make(map[streamsfile.Position]bool) // those of a template once
+	checked := make(map[streamsfile.Position]bool) // all streams of a template have the same positions
 	for _, st := range f.Streams {
 		for i := range st.Values {
 			if v := &st.Values[i]; !checked[v.NameAt] {
@@ -126,8 +126,8 @@ func (l *loader) checkConfig(names []string) []string {
 	return nil
 }
 
-// checkName reports a value that has no place in the file: of an unknown setting, of one
-// that no stream can have, a secret, a list where text belongs.
+// checkName reports a value that may not stand in the file: its setting is unknown or is not
+// one of streams, it is a secret, a list in place of text, or invalid.
 func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string) {
 	known := voc.lookup(v.Name)
 	switch isFile := strings.HasSuffix(v.Name, FileSuffix); {
@@ -145,27 +145,27 @@ func (l *loader) checkName(voc *vocabulary, v *streamsfile.Value, stream string)
 		l.addAt(v.NameAt, "", v.Name+" cannot be set per stream; write it in settings: of the file")
 	case v.List && (isFile || known.typ.Kind() != reflect.Slice):
 		l.addAt(v.At, v.Name, v.Name+" takes one value, not a list")
-	case known.Secret && !isFile && !open(known, v.Text):
+	case known.Secret && !isFile && !harmless(known, v.Text):
 		l.addAt(v.At, v.Name, fmt.Sprintf("%s is a secret and has no place in the file; "+
 			"set %s%s to the path of a file with it, or set it in the environment", v.Name, v.Name, FileSuffix))
-	case !isFile: // whether or not a variable takes precedence
+	case !isFile: // even if a variable takes precedence
 		if _, err := known.parse(v.Text); err != nil {
 			l.addAt(v.At, v.Name, fmt.Sprintf("%s: %v", v.Name, err))
 		}
 	}
 }
 
-// looksSecret matches values that are meant to be hidden.
+// looksSecret matches a value that probably contains a secret.
 var looksSecret = regexp.MustCompile(`(?i)authorization|bearer|cookie|token|secret|passw|api[-_]?key|@`)
 
-// open reports whether the value of a setting that may be a secret is none: parameters and
-// headers with harmless names, URLs without credentials.
-func open(v *Variable, text string) bool {
-	return text == "" || mayBeOpen(v) && !looksSecret.MatchString(text)
+// harmless reports whether the value of a secret setting contains no secret. URLs without
+// credentials are harmless, and so are parameters and headers unless looksSecret matches.
+func harmless(v *Variable, text string) bool {
+	return text == "" || mayBeHarmless(v) && !looksSecret.MatchString(text)
 }
 
-// mayBeOpen reports whether a secret setting has values that are none.
-func mayBeOpen(v *Variable) bool {
+// mayBeHarmless reports whether a secret setting has values without a secret.
+func mayBeHarmless(v *Variable) bool {
 	return slices.Contains(openSecrets, v.Name) || v.Name == "REDIS_URL" || v.Name == "EXPORT_PROXY"
 }
 
@@ -173,15 +173,15 @@ func mayBeOpen(v *Variable) bool {
 type Changes struct {
 	// Process are the variables of the process that differ. They require a restart.
 	Process []string
-	// Added, Removed and Changed are the names of streams; Changed has the variables that
-	// differ.
+	// Added, Removed and Changed have the names of streams. The values of Changed are the
+	// variables that differ.
 	Added, Removed []string
 	Changed        map[string][]string
 }
 
-// Changes compares what was set, not what follows from it: a stream with EXPORT_START=-1d
-// has not changed the next day. A secret whose file is read again while running is
-// compared by the path of the file.
+// Changes compares the values that were set, before they are interpreted: a stream with
+// EXPORT_START=-1d is the same the next day. It compares a secret whose file is read again
+// while the process runs by the path of that file.
 func (s *Settings) Changes(to *Settings) Changes {
 	c := Changes{Changed: make(map[string][]string)}
 	var ofStreams []Variable
@@ -189,8 +189,8 @@ func (s *Settings) Changes(to *Settings) Changes {
 		ofStreams = append(ofStreams, variablesOf(reflect.ValueOf(part))...)
 	}
 	for _, v := range variables() {
-		mine := slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
-		if !mine && v.Name != streamsVariable && s.src.input(&v, "") != to.src.input(&v, "") {
+		ofStream := slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
+		if !ofStream && v.Name != streamsVariable && s.src.input(&v, "") != to.src.input(&v, "") {
 			c.Process = append(c.Process, v.Name)
 		}
 	}
@@ -215,7 +215,7 @@ func (s *Settings) Changes(to *Settings) Changes {
 	return c
 }
 
-// Restarted names the streams that changed, each with the variables that differ.
+// Restarted lists the streams that changed, each with the variables that differ.
 func (c *Changes) Restarted() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(c.Changed)) {
@@ -229,20 +229,20 @@ func (c *Changes) None() bool {
 	return len(c.Process)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
 }
 
-// rereadSettings are read again from their files while a stream runs.
+// rereadSettings are the settings whose files are read again while a stream runs.
 var rereadSettings = []string{keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD"}
 
-// input is what determines the value of a variable for a stream.
+// input returns the text that decides the value of a variable for a stream.
 func (s sources) input(v *Variable, stream string) string {
-	text, from, _ := s.find(v, stream) // an error was a problem
+	text, from, _ := s.find(v, stream) // Load has reported an error
 	if slices.Contains(rereadSettings, v.Name) && from.kind == FromFile && from.rereadable() != "" {
 		return "file " + from.path
 	}
 	return text
 }
 
-// Contents are the files that describe the streams: that of BRIDGE_CONFIG and its lists,
-// with what they had when the settings were loaded. It is nil without BRIDGE_CONFIG.
+// Contents returns what the file of BRIDGE_CONFIG and its lists contained when the settings
+// were loaded, by path. It is nil without BRIDGE_CONFIG.
 func (s *Settings) Contents() map[string]string {
 	if s.src.config == nil {
 		return nil

@@ -39,7 +39,7 @@ func loadFile(t *testing.T, path string, environ ...string) (*Settings, error) {
 	return (&loader{src: src}).load(UsesAll, testNow)
 }
 
-// TestConfigFile: what a file sets is what variables set, and these win.
+// TestConfigFile: a file sets the same as variables, which take precedence.
 func TestConfigFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -72,9 +72,12 @@ streams:
 	if err != nil || len(s.Warnings) > 0 {
 		t.Fatal(err, s.Warnings)
 	}
-	want, err := loadFrom(t, UsesAll, "EXPORT_API_KEY=", "BRIDGE_STREAMS=acme,globex,events", "EXPORT_PAGE_SIZE=500", "KAFKA_BROKERS=a:1,b:2", "EXPORT_START=2026-11-01",
-		"EXPORT_TIMEOUT=1m", "STREAM_ACME_EXPORT_PAGE_SIZE=7", "STREAM_GLOBEX_EXPORT_PAGE_SIZE=10", "STREAM_ACME_EXPORT_RESOURCE=users",
-		"STREAM_GLOBEX_EXPORT_RESOURCE=users", "STREAM_ACME_EXPORT_API_KEY_FILE="+key, "STREAM_EVENTS_EXPORT_API_KEY_FILE="+key, "STREAM_GLOBEX_EXPORT_API_KEY_FILE="+other,
+	want, err := loadFrom(t, UsesAll, "EXPORT_API_KEY=", "BRIDGE_STREAMS=acme,globex,events", "EXPORT_PAGE_SIZE=500",
+		"KAFKA_BROKERS=a:1,b:2", "EXPORT_START=2026-11-01",
+		"EXPORT_TIMEOUT=1m", "STREAM_ACME_EXPORT_PAGE_SIZE=7", "STREAM_GLOBEX_EXPORT_PAGE_SIZE=10",
+		"STREAM_ACME_EXPORT_RESOURCE=users",
+		"STREAM_GLOBEX_EXPORT_RESOURCE=users", "STREAM_ACME_EXPORT_API_KEY_FILE="+key,
+		"STREAM_EVENTS_EXPORT_API_KEY_FILE="+key, "STREAM_GLOBEX_EXPORT_API_KEY_FILE="+other,
 		"STREAM_ACME_EXPORT_URL=https://acme.example.com", "STREAM_GLOBEX_EXPORT_URL=https://globex.example.com")
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +88,7 @@ streams:
 	compareSettings(t, want, s)
 }
 
-// compareSettings compares settings, but not where they are from.
+// compareSettings compares settings without their origins.
 func compareSettings(t *testing.T, want, got *Settings) {
 	t.Helper()
 	plain := func(s *Settings) Settings {
@@ -105,8 +108,10 @@ func TestImportEnv(t *testing.T) {
 	key := writeFile(t, "key", "sesame\n")
 	secret := []string{"STREAM_USERS_EXPORT_API_KEY=other", "REDIS_URL=redis://:sesame@redis:1/2"}
 	environ := append([]string{
-		"BRIDGE_STREAMS=events,users,007", "EXPORT_API_KEY=", "EXPORT_API_KEY_FILE=" + key, "EXPORT_PAGE_SIZE=0500", "KAFKA_TLS_ENABLED=true", "EXPORT_PARAMS=include=actor\ntenant=a: b",
-		"STREAM_USERS_EXPORT_PAGE_SIZE=7", "STREAM_007_EXPORT_RESOURCE=events", "STREAM_007_KAFKA_TOPIC=007", "KAFKA_BROKERS=a:1, b:2", "STREAM_EVENTS_EXPORT_START=2026-11-01", "LOG_FORMAT=json",
+		"BRIDGE_STREAMS=events,users,007", "EXPORT_API_KEY=", "EXPORT_API_KEY_FILE=" + key, "EXPORT_PAGE_SIZE=0500",
+		"KAFKA_TLS_ENABLED=true", "EXPORT_PARAMS=include=actor\ntenant=a: b",
+		"STREAM_USERS_EXPORT_PAGE_SIZE=7", "STREAM_007_EXPORT_RESOURCE=events", "STREAM_007_KAFKA_TOPIC=007",
+		"KAFKA_BROKERS=a:1, b:2", "STREAM_EVENTS_EXPORT_START=2026-11-01", "LOG_FORMAT=json",
 	}, secret...)
 	want, err := loadFrom(t, UsesAll, environ...)
 	if err != nil {
@@ -126,13 +131,14 @@ func TestImportEnv(t *testing.T) {
 	}
 }
 
-// TestChanges compares what was set.
+// TestChanges: Changes compares the values that were set.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	key, path := filepath.Join(dir, "key"), filepath.Join(dir, "streams.yaml")
 	load := func(secret, settings, streams string) *Settings {
-		for to, text := range map[string]string{key: secret, path: "settings: {EXPORT_API_KEY_FILE: key, EXPORT_START: -1h" + settings + "}\nstreams:\n" + streams} {
+		for to, text := range map[string]string{key: secret, path: "settings: {EXPORT_API_KEY_FILE: key, EXPORT_START: -1h" +
+			settings + "}\nstreams:\n" + streams} {
 			if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -150,10 +156,13 @@ func TestChanges(t *testing.T) {
 	}{
 		{"nothing", "sesame", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
 		{"a rotated key", "other", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
-		{"the same in another place", "sesame", ", EXPORT_PAGE_SIZE: 7", "  users:\n  events: {EXPORT_PAGE_SIZE: 1000}\n", Changes{Changed: map[string][]string{"events": {"EXPORT_PAGE_SIZE"}}}},
+		{"the same in another place", "sesame", ", EXPORT_PAGE_SIZE: 7", "  users:\n  events: {EXPORT_PAGE_SIZE: 1000}\n",
+			Changes{Changed: map[string][]string{"events": {"EXPORT_PAGE_SIZE"}}}},
 		{"streams", "sesame", "", "  users: {EXPORT_PAGE_SIZE: 8}\n  sessions:\n",
-			Changes{Added: []string{"sessions"}, Removed: []string{"events"}, Changed: map[string][]string{"users": {"EXPORT_PAGE_SIZE"}}}},
-		{"the process", "sesame", ", HTTP_ADDR: off", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{Process: []string{"HTTP_ADDR"}}},
+			Changes{Added: []string{"sessions"}, Removed: []string{"events"},
+				Changed: map[string][]string{"users": {"EXPORT_PAGE_SIZE"}}}},
+		{"the process", "sesame", ", HTTP_ADDR: off", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n",
+			Changes{Process: []string{"HTTP_ADDR"}}},
 		{"all streams", "sesame", ", KAFKA_CLIENT_ID: x", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n",
 			Changes{Changed: map[string][]string{"events": {"KAFKA_CLIENT_ID"}, "users": {"KAFKA_CLIENT_ID"}}}},
 	} {

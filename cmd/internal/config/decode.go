@@ -15,9 +15,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// parse returns what a variable is set to in the form that go-envconfig decodes;
-// an empty text is none. Its errors say what is wrong with the value and give an
-// example, and hold nothing of a secret.
+// parse returns a value in the form that go-envconfig decodes. An empty text is no
+// value. Its errors say what is wrong and give an example. They contain no secret.
 func (v *Variable) parse(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -29,7 +28,7 @@ func (v *Variable) parse(text string) (string, error) {
 	return plain, nil
 }
 
-// explain puts the value before what is wrong with it, unless it is a secret.
+// explain puts the value before an error about it, unless the value is a secret.
 func (v *Variable) explain(text string, err error) error {
 	if v.Secret {
 		return v.withExample("the value " + err.Error())
@@ -52,8 +51,8 @@ func (v *Variable) withExample(text string) error {
 	return errors.New(text)
 }
 
-// normalize turns the forms that people write into those that go-envconfig
-// reads: days, sizes with units, lists with spaces.
+// normalize turns days, sizes with units and lists with spaces into the forms
+// that go-envconfig reads.
 func (v *Variable) normalize(text string) (string, error) {
 	switch {
 	case v.isDuration():
@@ -70,13 +69,6 @@ func (v *Variable) normalize(text string) (string, error) {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, v.typ.Bits())
 		return strconv.FormatInt(n, 10), numberError(err)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		n, err := strconv.ParseUint(text, 10, v.typ.Bits())
-		return strconv.FormatUint(n, 10), numberError(err)
-	case reflect.Float32, reflect.Float64:
-		if n, err := strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-			return "", errors.New("is not a number")
-		}
 	case reflect.Slice:
 		return v.normalizeList(text)
 	case reflect.String:
@@ -135,8 +127,8 @@ func normalizeBytes(text string) (string, error) {
 	return strconv.FormatUint(n, 10), nil
 }
 
-// userinfo finds the user and password of a URL in any text: everything up to
-// the last @, because people forget to escape @ and / in a password.
+// userinfo matches the user and password of a URL in any text. It extends to the
+// last @, because a password may have @ and / that were not escaped.
 var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
 
 // maskURLs hides user and password of every URL in text.

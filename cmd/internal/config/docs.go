@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Markdown is the Markdown of all settings, a table for each system.
+// Markdown returns tables of the settings in Markdown, one for each system.
 func Markdown(vars []Variable) string {
 	var b strings.Builder
-	b.WriteString("Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. Those marked * can be set\n" +
-		"for one stream alone: `STREAM_USERS_EXPORT_PAGE_SIZE`.\n")
+	b.WriteString("Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. " +
+		"Those marked * can be set\nfor one stream alone: `STREAM_USERS_EXPORT_PAGE_SIZE`.\n")
 	group := ""
 	for _, v := range vars {
 		if v.group() != group {
@@ -26,7 +26,7 @@ func Markdown(vars []Variable) string {
 	return b.String()
 }
 
-// tableText keeps a description from ending its cell or being taken for HTML.
+// tableText escapes the characters of a description that would end its cell or begin HTML.
 var tableText = strings.NewReplacer("|", `\|`, "<", `\<`)
 
 func (v *Variable) docsDefault() string {
@@ -39,7 +39,7 @@ func (v *Variable) docsDefault() string {
 	return "`" + v.def + "`"
 }
 
-// docsMeaning is the description with what else there is to know.
+// docsMeaning returns the description with notes, the choices and an example.
 func (v *Variable) docsMeaning() string {
 	notes := []string{v.Description}
 	if v.Secret {
@@ -54,10 +54,11 @@ func (v *Variable) docsMeaning() string {
 	return strings.Join(notes, "; ")
 }
 
-// EnvTemplate is an environment file that sets nothing as it is, except to show what is
-// required, and the profile, whose defaults it has. An unknown profile is the default one.
+// EnvTemplate returns an environment file of all settings with the defaults of a profile. All
+// lines are comments, except for required settings and the profile. The defaults of an unknown
+// profile are those of the default profile.
 func EnvTemplate(vars []Variable, named string) string {
-	p, err := sources{files: new(valueFiles)}.profile(named)
+	p, err := sources{files: newValueFiles()}.profile(named)
 	var b strings.Builder
 	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
 		"# X_FILE=path in place of X=value reads the value from a file.\n")

@@ -9,8 +9,9 @@ import (
 	"exportbridge/cmd/internal/config/streamsfile"
 )
 
-// ImportEnv returns a file for BRIDGE_CONFIG with what variables, flags and environment
-// file set. It returns too what stays where it is: secrets, and files that are pipes.
+// ImportEnv returns a file for BRIDGE_CONFIG with the settings of variables, flags and
+// environment file. stay says which settings are not in it, because they are secrets or the
+// contents of pipes.
 func (s *Settings) ImportEnv() (text string, stay []string, err error) {
 	if s.src.config != nil {
 		return "", nil, fmt.Errorf("%s is set: the settings are in %s already", configVariable, s.src.config.Path)
@@ -44,8 +45,8 @@ func (s *Settings) ImportEnv() (text string, stay []string, err error) {
 	return text, stay, err
 }
 
-// imported returns the line of a variable in a file, and why there is none. Of a stream it
-// is only its own value.
+// imported returns the line of a variable in the file. stays says why there is none, "" if the
+// variable is not set. For a stream, the line has only a value that is the stream's own.
 func (s sources) imported(v *Variable, stream string) (value streamsfile.Value, stays string) {
 	text, from, err := s.given(v, stream)
 	own := strings.HasPrefix(from.name, streamPrefix(stream))
@@ -56,7 +57,7 @@ func (s sources) imported(v *Variable, stream string) (value streamsfile.Value, 
 		return value, fmt.Sprintf("%s names a pipe, which can be read only once, and stays where it is", from.name)
 	case from.kind == FromFile:
 		return streamsfile.Value{Name: v.Name + FileSuffix, Text: absolute(from.path)}, ""
-	case v.Secret && !open(v, text):
+	case v.Secret && !harmless(v, text):
 		return value, fmt.Sprintf("%s is a secret and stays where it is; to move it, write it to a file and set %s%s",
 			from.name, from.name, FileSuffix)
 	case v.Name == profileVariable && isPath(text):
@@ -65,7 +66,7 @@ func (s sources) imported(v *Variable, stream string) (value streamsfile.Value, 
 	return streamsfile.Value{Name: v.Name, Text: text}, ""
 }
 
-// absolute returns a path as it is seen from every folder.
+// absolute returns the absolute form of a path, or the path itself if that fails.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

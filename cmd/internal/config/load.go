@@ -15,18 +15,18 @@ import (
 	"exportbridge/cmd/internal/config/streamsfile"
 )
 
-// loader fills Config structs from the sources and collects every problem on
-// the way, so that all of them are reported at once.
+// loader fills Config structs from the sources and collects the problems, so
+// that Load reports all of them at once.
 type loader struct {
 	src      sources
-	stream   string // whose settings are loaded, "" for those of all
-	memory   int64  // as in Sources
-	streams  int    // that share it
+	stream   string // the stream whose settings are loaded, "" for those of all
+	memory   int64  // Sources.Memory
+	streams  int    // number of streams that share memory
 	problems []problem
 }
 
-// problem is a problem, and its position in the file that BRIDGE_CONFIG names, if it has
-// one there.
+// problem is a problem and its position in the file that BRIDGE_CONFIG names, zero if it is
+// elsewhere.
 type problem struct {
 	bridge.Problem
 	at streamsfile.Position
@@ -34,9 +34,9 @@ type problem struct {
 
 func (p problem) placed() bool { return p.at.Line > 0 }
 
-// fill sets every setting of the struct that target points to, for one stream ("" for
-// none), and returns the origins of the values. A field with an invalid value keeps
-// its default, so that it causes no second problem.
+// fill sets every field of the struct that target points to, for one stream ("" for
+// none), and returns the places of the values. A field with an invalid value keeps
+// its default, so that the value causes no second problem.
 func (l *loader) fill(target any, stream string) map[string]place {
 	vars := make(map[string]*Variable)
 	for _, v := range variablesOf(reflect.ValueOf(target).Elem()) {
@@ -45,7 +45,7 @@ func (l *loader) fill(target any, stream string) map[string]place {
 	places := make(map[string]place, len(vars))
 	lookup := func(name string) (string, bool) {
 		v := vars[name]
-		if v == nil { // behind a pointer
+		if v == nil { // in a struct behind a pointer
 			return "", false
 		}
 		text, from, err := l.src.find(v, stream)
@@ -63,13 +63,13 @@ func (l *loader) fill(target any, stream string) map[string]place {
 	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{
 		Target: target, Lookuper: envconfig.LookuperFunc(lookup), DefaultOverwrite: true, DefaultNoInit: true,
 	})
-	if err != nil { // a tag that cannot be read, or a type
+	if err != nil { // an invalid tag or type of a field
 		l.add("", err.Error())
 	}
 	return places
 }
 
-// describe names the origin of a value in messages.
+// describe names the place of a value in messages.
 func (p place) describe(variable string) string {
 	switch p.kind {
 	case FromDefault:
@@ -92,15 +92,15 @@ func (l *loader) add(variable, message string) {
 	l.addAt(at, variable, message)
 }
 
-// addAt records a problem at a position, if that has a line. A template has one problem
-// for all its streams.
+// addAt records a problem at a position, which may be zero. A mistake in a template is one
+// problem for all its streams.
 func (l *loader) addAt(at streamsfile.Position, variable, message string) {
 	p := problem{bridge.Problem{Variable: variable, Message: maskURLs(message)}, at}
 	if p.placed() {
 		p.Message = at.String() + ": " + p.Message
 	}
 	if l.stream != "" && p.placed() {
-		p.Message = strings.ReplaceAll(p.Message, streamPrefix(l.stream), "") // which no name in a file has
+		p.Message = strings.ReplaceAll(p.Message, streamPrefix(l.stream), "") // names in a file have no prefix
 	}
 	l.take([]problem{p})
 }
@@ -119,8 +119,8 @@ func (l *loader) addf(variable, format string, args ...any) {
 	l.add(variable, fmt.Sprintf(format, args...))
 }
 
-// check adds the problems of the streams' Validate, with the streams' names unless
-// all streams share the problem. It skips variables that have a problem already.
+// check adds the problems of the streams' Validate. A problem names its streams unless
+// all streams have it. check skips variables that have a problem already.
 func (l *loader) check(found map[string]bridge.Problems) {
 	faulty := make(map[string]bool)
 	for _, p := range l.problems {
@@ -151,7 +151,7 @@ func byMessage(a, b problem) int {
 	return cmp.Or(cmp.Compare(a.Message, b.Message), a.at.Compare(b.at))
 }
 
-// someOf lists the first names, and says how many there are besides.
+// someOf lists the first names and counts the others.
 func someOf(names []string) string {
 	const most = 5
 	if len(names) <= most {
@@ -160,8 +160,8 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// err returns all problems in the order of the settings table, then those of the file that
-// BRIDGE_CONFIG names in its order; nil if there are none.
+// err returns all problems, nil if there are none. They are in the order of the settings
+// table, and then in the order of the file that BRIDGE_CONFIG names.
 func (l *loader) err(vars []Variable) error {
 	if len(l.problems) == 0 {
 		return nil
@@ -198,26 +198,26 @@ func (p Problems) Error() string {
 // Unwrap returns each problem, a bridge.Problem.
 func (p Problems) Unwrap() []error { return bridge.Problems(p).Unwrap() }
 
-// Setting is the effective value of a variable, which is the per-stream one for a
-// value of a single stream.
+// Setting is the effective value of a variable. A value of one stream has the variable
+// of that stream.
 type Setting struct {
 	Variable string `json:"variable"`
 	Value    string `json:"value"`
 	Origin   Origin `json:"origin"`
-	// From is the file or the profile of a value that came from one.
+	// From is the file or the profile that the value is from, "" for none.
 	From string `json:"from,omitempty"`
-	// At is the file and line of a value, or of the name of its file, in the file that
+	// At is the file and line of the value, or of the path of its file, in the file that
 	// BRIDGE_CONFIG names.
 	At     string `json:"at,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
 }
 
-// Where is the origin in a table.
+// Where returns the origin for a table.
 func (s *Setting) Where() string {
 	return strings.Join(strings.Fields(string(s.Origin)+" "+s.From+" "+s.At), " ")
 }
 
-// Shown is the value in a table: certificates are long.
+// Shown returns the value for a table. A certificate is too long: it is the number of lines.
 func (s *Setting) Shown() string {
 	switch lines := strings.Count(s.Value, "\n"); {
 	case s.Value == "":
@@ -229,8 +229,8 @@ func (s *Setting) Shown() string {
 }
 
 // effectiveOf lists the effective values: every variable once, and once more for each
-// stream that overrides it. Secrets are masked. Variables that cannot be read are
-// left out; they have been reported as problems.
+// stream that overrides it. Secrets are masked. It leaves out variables that cannot be
+// read, which are problems already.
 func effectiveOf(src sources, vars []Variable, streams []string) []Setting {
 	var rows []Setting
 	for _, v := range vars {
@@ -263,8 +263,7 @@ func (v *Variable) row(name, text string, from place) Setting {
 	return row
 }
 
-// mask formats a secret as its type does: a URL without credentials, a key not at
-// all.
+// mask formats a secret by its type: a URL without credentials, a key as ***.
 func (v *Variable) mask(text string) string {
 	secret := reflect.New(v.typ).Elem()
 	if secret.Kind() == reflect.String {

@@ -2,22 +2,23 @@ package config
 
 import "exportbridge/bridge/exportapi"
 
-// pageVariable names the limit of a page. By default pageShare of them fit the memory:
-// two pages are in memory, each with what their events take beside it.
+// pageVariable names the limit of a page. By default, pageShare pages of that size fit into the
+// memory limit. Two pages are in memory at a time, each together with its events.
 const (
 	pageVariable = "EXPORT_MAX_RESPONSE_BYTES"
 	pageShare    = 8
 	leastPage    = 1 << 20
 )
 
-// memoryVariable names the limit of all pages of a process, which by default is a part of
-// the memory's limit.
+// memoryVariable names the limit of all pages of a process. By default, it is a part of the
+// memory limit.
 const (
 	memoryVariable = "BRIDGE_MEMORY"
 	memoryShare    = 4
 )
 
-// memoryOf is the default of BRIDGE_MEMORY for a memory limit, 0 for none; in whole MiB.
+// memoryOf returns the default of BRIDGE_MEMORY for a memory limit in bytes, 0 for no limit. The
+// result is in whole MiB.
 func memoryOf(limit int64) int64 {
 	if usual := defaultProcess.Memory; limit == 0 || limit/memoryShare >= usual {
 		return usual
@@ -25,8 +26,8 @@ func memoryOf(limit int64) int64 {
 	return max(leastPage, limit/memoryShare/leastPage*leastPage)
 }
 
-// pageLimit is the default of the limit of a page where so many readers share the
-// memory, 0 for one without a limit; in whole MiB if less than usual.
+// pageLimit returns the default of the limit of a page if so many readers share the memory;
+// memory is 0 if it has no limit. A result below the usual limit is in whole MiB.
 func pageLimit(memory int64, readers int) int64 {
 	usual, share := exportapi.DefaultConfig().MaxResponse, memory/pageShare/int64(max(1, readers))
 	if memory == 0 || share >= usual {
@@ -35,8 +36,8 @@ func pageLimit(memory int64, readers int) int64 {
 	return max(leastPage, share/leastPage*leastPage)
 }
 
-// LimitPages makes the limit of a page what so many readers of exports at a time can hold
-// beside each other in memory, unless EXPORT_MAX_RESPONSE_BYTES is set.
+// LimitPages sets the limit of a page so that the pages of so many concurrent readers fit into
+// the memory, unless EXPORT_MAX_RESPONSE_BYTES is set.
 func (st *Stream) LimitPages(readers int) {
 	if st.PageMemory > 0 {
 		st.Export.MaxResponse = pageLimit(st.PageMemory, readers)

@@ -21,7 +21,7 @@ var defaultProfile = profileConfig{Profile: "croct"}
 // profileVariable names the setting that selects a profile.
 const profileVariable = "EXPORT_PROFILE"
 
-// profileEnd ends the name of a file with a profile.
+// profileEnd is the end of the name of a file with a profile.
 const profileEnd = ".env"
 
 // profile has the defaults for the export API of one service.
@@ -29,14 +29,14 @@ type profile struct {
 	text string
 	// values are the defaults that differ from those of croct.
 	values map[string]string
-	// examples are the settings that have no default, with an example.
+	// examples has an example for each setting that must be set.
 	examples map[string]string
 }
 
 //go:embed profiles/*.env
 var profileFiles embed.FS
 
-// profiles are the services whose public documentation was followed.
+// profiles are the profiles of services, by name. They follow the public documentation.
 var profiles = sync.OnceValue(func() map[string]profile {
 	all := make(map[string]profile)
 	files, err := profileFiles.ReadDir("profiles")
@@ -51,16 +51,16 @@ var profiles = sync.OnceValue(func() map[string]profile {
 		}
 	}
 	if err != nil {
-		panic(err) // a test loads every one
+		panic(err) // cannot happen: a test loads every profile
 	}
 	return all
 })
 
-// toBeSet ends a comment with a setting that has no default.
+// toBeSet is the end of a line with a setting that has no default.
 const toBeSet = "# to be set"
 
-// parseProfile reads a profile. A line #NAME=example  # to be set is of a setting that
-// the profile cannot know.
+// parseProfile reads a profile. A line "#NAME=example  # to be set" has an example of a setting
+// that the profile cannot know.
 func parseProfile(file, text string) (profile, error) {
 	p := profile{text: text, values: make(map[string]string), examples: make(map[string]string)}
 	lines := strings.Split(text, "\n")
@@ -76,15 +76,16 @@ func parseProfile(file, text string) (profile, error) {
 	return p, parseEnv(file, text, inProfile(p.values))
 }
 
-// openSecrets are settings that may contain a secret, but do not in a profile.
+// openSecrets are settings that may contain a secret, but may not in a profile.
 var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS"}
 
-// ownOfDeployment are settings of the export that no service determines.
+// ownOfDeployment are settings of the export that depend on the deployment, not on the service.
 var ownOfDeployment = []string{
-	profileVariable, "EXPORT_RESOURCE", "EXPORT_INSECURE_HTTP", "EXPORT_ALLOW_LINK_LOCAL", "EXPORT_TLS_CA", "EXPORT_TLS_CERT",
+	profileVariable, "EXPORT_RESOURCE", "EXPORT_INSECURE_HTTP", "EXPORT_ALLOW_LINK_LOCAL",
+	"EXPORT_TLS_CA", "EXPORT_TLS_CERT",
 }
 
-// inProfile returns what adds an assignment to a profile.
+// inProfile returns a function that adds an assignment of a profile to a map.
 func inProfile(to map[string]string) func(name, value string) error {
 	return func(name, value string) error {
 		vars := variables()
@@ -132,14 +133,11 @@ func (s sources) profile(named string) (profile, error) {
 	if p, err = parseProfile(named, text); err != nil {
 		return p, err
 	}
-	if s.files.profiles == nil {
-		s.files.profiles = make(map[string]profile)
-	}
 	s.files.profiles[named] = p
 	return p, nil
 }
 
-// ProfileIn returns the profile that the settings name, empty for none.
+// ProfileIn returns the value of EXPORT_PROFILE in the settings, "" for none.
 func ProfileIn(from Sources) (string, error) {
 	src, err := from.open()
 	if err != nil {
@@ -165,7 +163,7 @@ func ProfileNames() []string {
 	return names
 }
 
-// Profiles is a table of the profiles, with the first line of each.
+// Profiles returns a table of the profiles, with the first line of each.
 func Profiles() [][]string {
 	table := [][]string{{"PROFILE", "FOR"}}
 	for _, name := range ProfileNames() {
@@ -175,7 +173,7 @@ func Profiles() [][]string {
 	return table
 }
 
-// Profile returns the file of a profile. ok is false for an unknown one.
+// Profile returns the file of a profile. ok is false for an unknown name.
 func Profile(name string) (text string, ok bool) {
 	p, ok := profiles()[name]
 	return p.text, ok

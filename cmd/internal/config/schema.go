@@ -31,9 +31,9 @@ type jsonSchema struct {
 	Defs                 map[string]*jsonSchema `json:"$defs,omitempty"`
 }
 
-// Schema describes an object with a member for every variable, its
-// _FILE form, and the forms of one stream. Nothing is required: a value may
-// come from elsewhere, and a secret should.
+// Schema returns the JSON Schema of an object with a member for every variable, its
+// _FILE form, and the forms for one stream. No member is required, because each
+// value may come from elsewhere.
 func Schema(vars []Variable) *jsonSchema {
 	s := &jsonSchema{
 		Dialect:              "https://json-schema.org/draft/2020-12/schema",
@@ -63,7 +63,7 @@ func (v *Variable) fileSchema() *jsonSchema {
 	return &jsonSchema{Description: "path of a file that holds " + v.Name, Type: []string{"string"}}
 }
 
-// notBoth lets one of two members be empty or away.
+// notBoth requires that one of two members is empty or missing.
 func notBoth(a, b string) *jsonSchema {
 	empty := func(name string) *jsonSchema {
 		return &jsonSchema{Properties: map[string]*jsonSchema{name: {Const: new("")}}}
@@ -71,11 +71,9 @@ func notBoth(a, b string) *jsonSchema {
 	return &jsonSchema{AnyOf: []*jsonSchema{empty(a), empty(b)}}
 }
 
-// Patterns of what variables are set to, as decode reads them. A number that is
-// out of range passes.
+// Patterns of the values that decode accepts. They accept a number out of range too.
 const (
 	integerPattern = `^([+-]?[0-9]+)?$`
-	naturalPattern = `^([0-9]+)?$`
 	booleanPattern = `^(1|t|T|TRUE|true|True|0|f|F|FALSE|false|False)?$`
 	sizePattern    = `^([+-]?[0-9]+|[0-9.,]+\s*([kKmMgGtTpPeE]?[iI]?[bB]?)\s*)?$`
 
@@ -83,8 +81,8 @@ const (
 	durationPattern = `^(-?[0-9]+d|-?([0-9]+d)?(` + durationUnits + `+|0))?$`
 )
 
-// schema describes what the variable is set to: text as in the environment,
-// or the number or truth value that it stands for.
+// schema describes the value of the variable: text as in the environment, or the
+// number or truth value itself.
 func (v *Variable) schema() *jsonSchema {
 	s := &jsonSchema{
 		Description: v.docsMeaning(),
@@ -108,10 +106,6 @@ func (v *Variable) schema() *jsonSchema {
 		s.Type, s.Pattern = []string{"string", "boolean"}, booleanPattern
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		s.Type, s.Pattern = []string{"string", "integer"}, integerPattern
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		s.Type, s.Pattern = []string{"string", "integer"}, naturalPattern
-	case reflect.Float32, reflect.Float64:
-		s.Type = []string{"string", "number"}
 	case reflect.Slice:
 		if len(v.Values) > 0 {
 			s.Pattern = listPattern(v.Values)

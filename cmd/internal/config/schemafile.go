@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// FileSchema describes the file that BRIDGE_CONFIG names. Secrets are members by their
-// files only.
+// FileSchema returns the JSON Schema of the file that BRIDGE_CONFIG names. A secret has only
+// the member for its file.
 func FileSchema(vars []Variable) *jsonSchema {
 	settings := closedObject("settings of the process, and of all its streams")
 	stream := closedObject("settings of one stream")
@@ -17,7 +17,7 @@ func FileSchema(vars []Variable) *jsonSchema {
 		}
 		inFile := v.Name + FileSuffix
 		members := map[string]*jsonSchema{inFile: v.fileSchema()}
-		if !v.Secret || mayBeOpen(v) {
+		if !v.Secret || mayBeHarmless(v) {
 			members[v.Name] = v.yamlSchema()
 			settings.DependentSchemas[inFile] = notBoth(v.Name, inFile)
 		}
@@ -65,8 +65,8 @@ func closedObject(description string) *jsonSchema {
 	}
 }
 
-// yamlSchema describes the value of a variable in YAML, where text needs no quotes to look
-// like a number, and a list can be one.
+// yamlSchema describes the value of a variable in YAML. There, text without quotes may be a
+// number or a truth value, and a list may be a sequence.
 func (v *Variable) yamlSchema() *jsonSchema {
 	s := v.schema()
 	if len(s.Enum) == 0 {

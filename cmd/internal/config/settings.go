@@ -37,7 +37,10 @@ type Process struct {
 	MetricsDetail metrics.Detail `env:"METRICS_DETAIL" values:"auto,stream,process" desc:"series in /metrics: stream has all for each stream, about 260; process has about 20 for each stream, the histograms of all streams together, and counters of rare events once there is one; auto is stream for a process that starts with up to 10 streams, else process"`
 }
 
-var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, Memory: 128 << 20, LogLevel: "info", LogFormat: "auto", MetricsDetail: metrics.DetailAuto}
+var defaultProcess = Process{
+	StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, Memory: 128 << 20, LogLevel: "info", LogFormat: "auto",
+	MetricsDetail: metrics.DetailAuto,
+}
 
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
@@ -57,16 +60,16 @@ const (
 	UsesKafka
 	UsesCursor
 	UsesAll = UsesExport | UsesKafka | UsesCursor
-	// WithoutKey is for a command that asks the API nothing: no secret of the
-	// export is read.
+	// WithoutKey is for a command that sends no request to the API. The secrets
+	// of the export are not read.
 	WithoutKey Uses = 1 << 3
 )
 
 // keyVariable names the setting of the API key.
 const keyVariable = "EXPORT_API_KEY"
 
-// exportSecrets are the secrets of the export, and the certificate of one, in place
-// of which a command that asks the API nothing has a word.
+// exportSecrets returns a value for each secret of the export, and for the client
+// certificate. A command that sends no request to the API has these in their place.
 func exportSecrets() map[string]string {
 	unused := map[string]string{"EXPORT_TLS_CERT": "unused"}
 	for _, v := range variables() {
@@ -103,10 +106,11 @@ func streamParts() []any {
 	}
 }
 
-// kafkaOrder is the order in which the settings of Kafka are listed, which
-// belong to several packages: records, topics, then the connection.
+// kafkaOrder is the order of the settings of Kafka in lists: records, topics, then
+// the connection. The settings are those of several packages.
 var kafkaOrder = strings.Fields(`
-	KAFKA_BROKERS KAFKA_TOPIC KAFKA_DLQ_TOPIC KAFKA_RETENTION KAFKA_TIMESTAMP KAFKA_KEY KAFKA_CE_SOURCE KAFKA_CE_TYPE_PREFIX KAFKA_COMPRESSION KAFKA_MAX_MESSAGE_BYTES KAFKA_CHECKPOINT_TOPIC KAFKA_TRANSACTION_TIMEOUT
+	KAFKA_BROKERS KAFKA_TOPIC KAFKA_DLQ_TOPIC KAFKA_RETENTION KAFKA_TIMESTAMP KAFKA_KEY KAFKA_CE_SOURCE
+	KAFKA_CE_TYPE_PREFIX KAFKA_COMPRESSION KAFKA_MAX_MESSAGE_BYTES KAFKA_CHECKPOINT_TOPIC KAFKA_TRANSACTION_TIMEOUT
 	KAFKA_CREATE_TOPICS KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_CLIENT_ID KAFKA_RACK KAFKA_TLS_ENABLED KAFKA_TLS_CA KAFKA_TLS_CERT KAFKA_TLS_KEY KAFKA_TLS_SKIP_VERIFY
 	KAFKA_SASL_MECHANISM KAFKA_SASL_USERNAME KAFKA_SASL_PASSWORD KAFKA_SASL_INSECURE KAFKA_DELIVERY`)
 
@@ -117,11 +121,11 @@ type Settings struct {
 	Cursor cursorstore.Config
 
 	Streams  []Stream
-	TraceURL string // empty is nowhere
-	// ClearTraces is the variable that sends traces to another machine without TLS, empty
+	TraceURL string // URL of the collector of traces, "" for none
+	// ClearTraces is the variable that sends traces to another machine without TLS, ""
 	// for none.
 	ClearTraces string
-	Warnings    []string  // unknown variables that look like settings, secrets that all users can read
+	Warnings    []string  // about unknown variables that look like settings, and secrets that all users can read
 	Effective   []Setting // for config show
 
 	src sources // for Changes
@@ -133,10 +137,10 @@ type Stream struct {
 	Engine engine.Config
 	Export exportapi.Config
 	Kafka  kafkastream.Config
-	// Windows says whether and how the export is followed by windows of time.
+	// Windows has the windows of time by which the export is followed, if it is.
 	Windows windows.Config
 
-	PageMemory int64 // Sources.Memory, which limits pages; 0 where EXPORT_MAX_RESPONSE_BYTES is set
+	PageMemory int64 // Sources.Memory, which limits pages; 0 if EXPORT_MAX_RESPONSE_BYTES is set
 }
 
 // Sources are the places where variables are set, in order of precedence.
@@ -144,14 +148,14 @@ type Sources struct {
 	Flags   map[string]string
 	Command map[string]string // set by the command itself
 	Environ []string          // NAME=VALUE
-	EnvFile string            // path of a file in the form of an environment; "" for none
+	EnvFile string            // path of an environment file, "" for none
 	Memory  int64             // limit of the heap in bytes; 0 for none
-	// Pipes keeps what was read from pipes for the next Load; may be nil.
+	// Pipes keeps the contents of pipes for the next Load; may be nil.
 	Pipes *Pipes
 }
 
-// Load loads the settings that a command needs. If EnvFile cannot be read it returns
-// no settings. With Problems it returns the effective settings too.
+// Load loads the settings that a command needs. If a file of settings cannot be read, it
+// returns no settings. If its error is Problems, it returns the effective settings too.
 func Load(from Sources, need Uses) (*Settings, error) {
 	if need&WithoutKey != 0 {
 		from.Command = exportSecrets()
@@ -212,8 +216,10 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	l.check(found)
 	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
-	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC", func(st *Stream) string { return defaultTopic(st.Name) })
-	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC", func(st *Stream) string { return st.Kafka.DeadTopic() })
+	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC",
+		func(st *Stream) string { return defaultTopic(st.Name) })
+	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC",
+		func(st *Stream) string { return st.Kafka.DeadTopic() })
 	for i := range s.Effective {
 		switch row := &s.Effective[i]; {
 		case row.Origin != FromDefault:
@@ -251,13 +257,13 @@ func withTopics(rows []Setting, streams []Stream, variable string, topic func(*S
 // loadStream fills and composes the settings of one stream.
 func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	st := Stream{Name: name}
-	// Records depend on the export's settings, and how items are read on those of
-	// records, so both are always read; their problems count only if the command
-	// uses the export, or Kafka.
+	// Records depend on the settings of the export, and items on those of records, so
+	// both are always read. Their problems count only if the command uses the export,
+	// or Kafka.
 	export := &loader{src: l.src, stream: name, memory: l.memory, streams: l.streams}
 	request := export.fillExport(&st)
 	export.fillEngine(&st, now)
-	if need&WithoutKey == 0 { // its parameters and headers are secrets, which are not read
+	if need&WithoutKey == 0 { // else parameters and headers are not read, because they are secrets
 		st.Engine.Origin.Request = request
 	}
 	if need&UsesExport != 0 {
@@ -299,55 +305,59 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 			continue
 		}
 		if from, ok := places[name]; ok && from.kind == FromDefault {
-			l.addf(name, "%s is not set, and the profile %s has no default, for example %s=%s", name, selected.Profile, name, example)
+			l.addf(name, "%s is not set, and the profile %s has no default, for example %s=%s",
+				name, selected.Profile, name, example)
 		}
 	}
 	st.Export.APIKeyFile = places[keyVariable].rereadable()
-	st.Export.TLSCertFile, st.Export.TLSKeyFile = places["EXPORT_TLS_CERT"].rereadable(), places["EXPORT_TLS_KEY"].rereadable()
+	st.Export.TLSCertFile = places["EXPORT_TLS_CERT"].rereadable()
+	st.Export.TLSKeyFile = places["EXPORT_TLS_KEY"].rereadable()
 	if selected == defaultProfile {
 		l.chooseResource(st, places["EXPORT_RESOURCE"])
 	}
 	return st.Export.Fingerprint(func(variable string) bool { return places[variable].kind.preset() })
 }
 
-// Preset returns what reports whether the value of a stream's variable is a default or of
-// a profile.
+// Preset returns a function that reports whether the value of a stream's variable is a
+// default or from a profile.
 func (s *Settings) Preset(stream string) func(variable string) bool {
 	return func(variable string) (preset bool) {
 		for i := range s.Effective {
 			if row := &s.Effective[i]; row.Variable == variable || row.Variable == streamPrefix(stream)+variable {
-				preset = row.Origin.preset() // that of the stream follows that of all
+				preset = row.Origin.preset() // the row of the stream comes after that of all
 			}
 		}
 		return preset
 	}
 }
 
-// fillEngine fills the settings of the engine, which follow from the export's.
+// fillEngine fills the settings of the engine, some of which follow from those of the export.
 func (l *loader) fillEngine(st *Stream, now time.Time) {
 	window := defaultWindow
 	places := l.fill(&window, st.Name)
 	st.Engine = engine.DefaultConfig()
 	l.fill(&st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
-	// A fetch is at most two requests and two for tokens, behind bodies that still arrive.
+	// A fetch is at most two requests and two for tokens, after bodies that still arrive.
 	st.Engine.FetchTimeout = max(time.Minute, 10*min(st.Export.Timeout, 24*time.Hour))
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events, ItemID: st.Export.IDs()}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
 	if start := st.Engine.Origin.Start; start > now.UnixMilli() {
-		l.addf("EXPORT_START", "%s: %s is in the future (%s): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now",
+		l.addf("EXPORT_START", "%s: %s is in the future (%s): no event is there yet, and those until then would be "+
+			"left out; for new events alone set EXPORT_START=now",
 			places["EXPORT_START"].describe("EXPORT_START"), window.Start, time.UnixMilli(start).UTC().Format(time.RFC3339))
 	}
 	st.Windows = windows.DefaultConfig()
 	if l.fill(&st.Windows, st.Name); st.Windows.Windows() {
-		st.Engine.Origin.Follow, st.Engine.LookBack, st.Engine.ChangedIsNew = bridge.FollowWindows, st.Windows.Reach(), st.Windows.ChangedIsNew()
-		st.Export.AnyOrder = true
-		st.Windows.Numbered, st.Windows.Overlaps, st.Windows.First = st.Export.Numbered(), st.Export.Overlaps(), st.Export.FirstNumber()
+		st.Engine.Origin.Follow, st.Engine.LookBack = bridge.FollowWindows, st.Windows.Reach()
+		st.Engine.ChangedIsNew, st.Export.AnyOrder = st.Windows.ChangedIsNew(), true
+		st.Windows.Numbered, st.Windows.Overlaps = st.Export.Numbered(), st.Export.Overlaps()
+		st.Windows.First = st.Export.FirstNumber()
 		start, end := st.Export.Bounds()
 		st.Windows.NoStart, st.Windows.NoEnd = !start, !start || !end
 	} else if st.Export.Numbered() {
-		l.addf("EXPORT_CURSOR_IN", "%s: what is listed late, or deleted, moves items to other pages, so a number is no cursor; set EXPORT_FOLLOW=windows, "+
-			"with EXPORT_START_PARAM and EXPORT_END_PARAM", st.Export.CursorIn)
+		l.addf("EXPORT_CURSOR_IN", "%s: late and deleted items move others to another page, so a number is no cursor; "+
+			"set EXPORT_FOLLOW=windows, with EXPORT_START_PARAM and EXPORT_END_PARAM", st.Export.CursorIn)
 	}
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
@@ -370,16 +380,16 @@ func (l *loader) fillKafka(st *Stream) {
 		st.Kafka.Retention = d.String()
 	}
 	st.Export.KeyPointer = st.Kafka.Key
-	if key := st.Kafka.Key; key != "none" && key != kafkastream.DefaultConfig().Key { // which not every list has
+	if key := st.Kafka.Key; key != "none" && key != kafkastream.DefaultConfig().Key { // a list may lack the default
 		st.Engine.KeyPointer = key
 	}
 }
 
 func defaultTopic(stream string) string { return "export." + stream }
 
-// chooseResource sets the resource of a stream: a stream named after a resource
-// exports that one, any other requires the setting, for itself or for all streams,
-// unless EXPORT_PATH says what is exported. Other profiles have no resources.
+// chooseResource sets the resource of a stream. A stream with the name of a resource
+// exports that resource. Any other stream requires the setting, for itself or for all
+// streams, or EXPORT_PATH. Only the default profile has resources.
 func (l *loader) chooseResource(st *Stream, from place) {
 	const name = "EXPORT_RESOURCE"
 	own := streamPrefix(st.Name) + name
@@ -395,22 +405,23 @@ func (l *loader) chooseResource(st *Stream, from place) {
 		l.addf(name, "%s: %s is not for stream %s, which is named after a resource; set BRIDGE_STREAMS=%s, or %s=%s",
 			from.name, st.Export.Resource, st.Name, st.Export.Resource, own, st.Export.Resource)
 	case !named && from.kind == FromDefault && st.Export.Path == "":
-		l.addf(name, "%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0])
+		l.addf(name, "%s: is required, because stream %s is not named after a resource, for example %s",
+			own, st.Name, resources[0])
 	}
 }
 
-// windowEnd reads the end of a window. It must be absolute, so that the window can be
-// resumed.
+// windowEnd reads the end of a window. The end must be absolute, so that the window can
+// be resumed.
 func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
 	ms := l.instant("EXPORT_END", text, places, now)
 	if relative(text, ms, now) {
-		l.addf("EXPORT_END", "EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
-			text, time.UnixMilli(ms).UTC().Format(time.RFC3339))
+		l.addf("EXPORT_END", "EXPORT_END: %q is another time at every start, so the window could not be resumed; "+
+			"write it out, for example %s", text, time.UnixMilli(ms).UTC().Format(time.RFC3339))
 	}
 	return ms
 }
 
-// relative reports whether a text, which is ms now, is another time later.
+// relative reports whether a text that now means ms means another time later.
 func relative(text string, ms int64, now time.Time) bool {
 	later, err := bridge.ParseInstant(text, now.Add(time.Hour))
 	return err == nil && later != ms
@@ -435,7 +446,7 @@ func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	return p
 }
 
-// validate validates the settings of the stream.
+// validate validates the settings of a stream.
 func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
 		p.Add(st.Engine.Validate())
@@ -450,10 +461,13 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		p.Check(o.End == 0 || o.Start < o.End, "EXPORT_END", "must be after EXPORT_START")
 		noEnd, noStart := st.Export.Bounded(), st.Export.Starts()
 		p.Check(o.End == 0 || noEnd == nil, "EXPORT_END", "is set, but %v", noEnd)
-		p.Check(o.Start == 0 || noStart == nil || st.Windows.Windows(), "EXPORT_START", "is set, but %v; set EXPORT_START=earliest", noStart)
+		p.Check(o.Start == 0 || noStart == nil || st.Windows.Windows(), "EXPORT_START",
+			"is set, but %v; set EXPORT_START=earliest", noStart)
 		if !st.Windows.Windows() && noStart == nil {
 			asked := st.Export.Refuse(bridge.Position{Start: o.Start, End: o.End})
-			p.Check(asked == nil, "EXPORT_PARAMS", "must suit a stream by its cursor, but %v; set EXPORT_START to a time, give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both", asked)
+			p.Check(asked == nil, "EXPORT_PARAMS", "must suit a stream by its cursor, but %v; set EXPORT_START to a time, "+
+				"give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both",
+				asked)
 		}
 		p.Check(st.Engine.OnInvalidCursor != "time" || noStart == nil, "EXPORT_ON_INVALID_CURSOR", "is time, but %v", noStart)
 		p.Add(st.Windows.Validate())
@@ -467,14 +481,17 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	return p
 }
 
-// checkWindows reports the settings that windows cannot do with.
+// checkWindows reports the settings that do not fit windows.
 func (st *Stream) checkWindows() error {
 	var p bridge.Problems
 	refused := st.Export.Refuse(st.Windows.Range(1, 2))
 	p.Check(refused == nil, "EXPORT_FOLLOW", "is windows, but %v", refused)
 	p.Check(st.Engine.Origin.Start != 0, "EXPORT_START", "must be a time with EXPORT_FOLLOW=windows, for example -90d")
-	p.Check(st.Engine.Origin.End == 0, "EXPORT_END", "must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
-	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW", "is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
-	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS", "must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
+	p.Check(st.Engine.Origin.End == 0, "EXPORT_END",
+		"must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
+	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW",
+		"is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
+	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS",
+		"must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
 	return p.Err()
 }

@@ -22,7 +22,7 @@ func loadFrom(t *testing.T, need Uses, environ ...string) (*Settings, error) {
 	return l.load(need, testNow)
 }
 
-// problems returns what is wrong according to err.
+// problems returns the problems of err.
 func problems(err error) Problems {
 	all, _ := errors.AsType[Problems](err)
 	return all
@@ -45,17 +45,20 @@ func TestLoadDefaults(t *testing.T) {
 		t.Fatalf("%d streams, warnings %q", len(s.Streams), s.Warnings)
 	}
 	st := s.Streams[0]
-	if st.Name != "events" || st.Engine.Stream != "events" || st.Kafka.Stream != "events" || st.Kafka.Topic != "export.events" ||
+	if st.Name != "events" || st.Engine.Stream != "events" || st.Kafka.Stream != "events" ||
+		st.Kafka.Topic != "export.events" ||
 		st.Kafka.Resource != "events" || st.Export.KeyPointer != "/userId" {
 		t.Errorf("stream %+v", st)
 	}
 	if !st.Engine.Origin.Request.Known() {
 		t.Error("the request has no fingerprint")
 	}
-	if diff := cmp.Diff(bridge.Origin{Resource: "events", Request: st.Engine.Origin.Request}, st.Engine.Origin); diff != "" {
+	if diff := cmp.Diff(bridge.Origin{Resource: "events", Request: st.Engine.Origin.Request},
+		st.Engine.Origin); diff != "" {
 		t.Errorf("origin (-want +got):\n%s", diff)
 	}
-	if st.Engine.Mode != bridge.ExactlyOnce || st.Kafka.Mode != bridge.ExactlyOnce || st.Engine.PageSize != 1000 || st.Engine.FetchTimeout != 5*time.Minute || !strings.Contains(st.Engine.Owner, "-") {
+	if st.Engine.Mode != bridge.ExactlyOnce || st.Kafka.Mode != bridge.ExactlyOnce || st.Engine.PageSize != 1000 ||
+		st.Engine.FetchTimeout != 5*time.Minute || !strings.Contains(st.Engine.Owner, "-") {
 		t.Errorf("mode %s, page size %d, owner %s", st.Engine.Mode, st.Engine.PageSize, st.Engine.Owner)
 	}
 	if st.Engine.Log != nil {
@@ -94,7 +97,8 @@ func TestLoadStreams(t *testing.T) {
 	var got []row
 	for _, st := range s.Streams {
 		got = append(got, row{
-			st.Name, st.Engine.Origin.Resource, st.Kafka.Topic, st.Export.APIKey.Reveal(), st.Export.APIKeyFile, st.Export.KeyPointer,
+			st.Name, st.Engine.Origin.Resource, st.Kafka.Topic, st.Export.APIKey.Reveal(), st.Export.APIKeyFile,
+			st.Export.KeyPointer,
 			st.Engine.Owner, st.Kafka.Retention, st.Engine.PageSize, st.Engine.Origin.Start, st.Engine.Origin.End,
 		})
 	}
@@ -119,11 +123,13 @@ func TestLoadProblems(t *testing.T) {
 		{
 			"two streams, one topic",
 			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events", "KAFKA_TOPIC=all"},
-			[]string{"BRIDGE_STREAMS: streams events and more have the same source and topic, remove one or set STREAM_MORE_KAFKA_TOPIC"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source and topic, remove one or set " +
+				"STREAM_MORE_KAFKA_TOPIC"},
 		},
 		{
 			"two streams, one topic, different events",
-			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events", "KAFKA_TOPIC=all", "STREAM_MORE_EXPORT_EVENTS=a"},
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events", "KAFKA_TOPIC=all",
+				"STREAM_MORE_EXPORT_EVENTS=a"},
 			nil,
 		},
 		{
@@ -138,13 +144,15 @@ func TestLoadProblems(t *testing.T) {
 				`BRIDGE_STREAMS: "events" is listed twice, for example events,users`,
 				`BRIDGE_STREAMS: "a-b" and "a_b" would share their variables STREAM_A_B_..., rename one`,
 				`BRIDGE_STREAMS: "-x" is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users`,
-				`BRIDGE_STREAMS: "` + strings.Repeat("y", 64) + `" is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users`,
+				`BRIDGE_STREAMS: "` + strings.Repeat("y", 64) +
+					`" is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users`,
 			},
 		},
 		{
 			"resource against the stream's name",
 			[]string{"EXPORT_RESOURCE=users"},
-			[]string{"EXPORT_RESOURCE: users is not for stream events, which is named after a resource; set BRIDGE_STREAMS=users, or STREAM_EVENTS_EXPORT_RESOURCE=users"},
+			[]string{"EXPORT_RESOURCE: users is not for stream events, which is named after a resource; set " +
+				"BRIDGE_STREAMS=users, or STREAM_EVENTS_EXPORT_RESOURCE=users"},
 		},
 		{"resource of a stream", []string{"STREAM_EVENTS_EXPORT_RESOURCE=users"}, nil},
 		{
@@ -163,17 +171,20 @@ func TestLoadProblems(t *testing.T) {
 		{
 			"everybody's mistake",
 			[]string{"BRIDGE_STREAMS=events,users", "EXPORT_TIMEOUT=0s", "EXPORT_EMPTY_PAGES=x"},
-			[]string{"EXPORT_TIMEOUT must be above 0, for example 30s", `EXPORT_EMPTY_PAGES: "x" is not a whole number, for example 5`},
+			[]string{"EXPORT_TIMEOUT must be above 0, for example 30s",
+				`EXPORT_EMPTY_PAGES: "x" is not a whole number, for example 5`},
 		},
 		{
 			"a start in the future",
 			[]string{"EXPORT_START=2099-11-02T00:00:00Z"},
-			[]string{"EXPORT_START: 2099-11-02T00:00:00Z is in the future (2099-11-02T00:00:00Z): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now"},
+			[]string{"EXPORT_START: 2099-11-02T00:00:00Z is in the future (2099-11-02T00:00:00Z): no event is there yet, and " +
+				"those until then would be left out; for new events alone set EXPORT_START=now"},
 		},
 		{
 			"a start in microseconds",
 			[]string{"EXPORT_START=1793491200000000"},
-			[]string{"EXPORT_START: 1793491200000000 is in the future (58803-06-23T00:00:00Z): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now"},
+			[]string{"EXPORT_START: 1793491200000000 is in the future (58803-06-23T00:00:00Z): no event is there yet, and " +
+				"those until then would be left out; for new events alone set EXPORT_START=now"},
 		},
 		{
 			"window",
@@ -182,31 +193,40 @@ func TestLoadProblems(t *testing.T) {
 		},
 		{
 			"bounds that the API does not have",
-			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_END=2026-11-02T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_ON_INVALID_CURSOR=time"},
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_END=2026-11-02T00:00:00Z", "EXPORT_START_PARAM=none",
+				"EXPORT_END_PARAM=none", "EXPORT_ON_INVALID_CURSOR=time"},
 			[]string{
-				"EXPORT_START is set, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only; set EXPORT_START=earliest",
-				"EXPORT_END is set, but the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read",
-				"EXPORT_ON_INVALID_CURSOR is time, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only",
+				"EXPORT_START is set, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins " +
+					"at the earliest event only; set EXPORT_START=earliest",
+				"EXPORT_END is set, but the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot " +
+					"be read",
+				"EXPORT_ON_INVALID_CURSOR is time, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the " +
+					"export begins at the earliest event only",
 			},
 		},
 		{
 			"an end inside of a value, in requests that have none",
 			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_PARAMS=q={start}..{end}"},
-			[]string{"EXPORT_PARAMS must suit a stream by its cursor, but the request has no end for {end} in \"q\" of EXPORT_PARAMS; set EXPORT_START to a time, give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both"},
+			[]string{"EXPORT_PARAMS must suit a stream by its cursor, but the request has no end for {end} in \"q\" of " +
+				"EXPORT_PARAMS; set EXPORT_START to a time, give each of {start} and {end} a parameter of its own, or set " +
+				"EXPORT_FOLLOW=windows, whose requests have both"},
 		},
 		{
 			"no bounds, by windows",
-			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_FOLLOW=windows"},
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none",
+				"EXPORT_FOLLOW=windows"},
 			nil,
 		},
 		{
 			"an end that a list without a start cannot have",
-			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_PARAMS=q=<{end}", "EXPORT_FOLLOW=windows"},
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_PARAMS=q=<{end}",
+				"EXPORT_FOLLOW=windows"},
 			[]string{`EXPORT_FOLLOW is windows, but the request has no end for {end} in "q" of EXPORT_PARAMS`},
 		},
 		{
 			"no bounds and no times, by windows",
-			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_ITEM_TIME=none", "EXPORT_FOLLOW=windows"},
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none",
+				"EXPORT_ITEM_TIME=none", "EXPORT_FOLLOW=windows"},
 			[]string{"EXPORT_FOLLOW is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by"},
 		},
 		{
@@ -219,7 +239,8 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"EXPORT_END=-1h"},
 			[]string{`EXPORT_END: "-1h" is another time at every start, so the window could not be resumed; write it out, for example 2026-11-21T11:00:00Z`},
 		},
-		{"delivery", []string{"KAFKA_DELIVERY=at-most-once"}, []string{`KAFKA_DELIVERY: "at-most-once" is not one of: exactly-once, at-least-once, for example exactly-once`}},
+		{"delivery", []string{"KAFKA_DELIVERY=at-most-once"},
+			[]string{`KAFKA_DELIVERY: "at-most-once" is not one of: exactly-once, at-least-once, for example exactly-once`}},
 		{
 			"a stream's file",
 			[]string{"STREAM_EVENTS_EXPORT_PATH_FILE=/none/such"},
@@ -239,10 +260,11 @@ func TestLoadProblems(t *testing.T) {
 	}
 }
 
-// A command is not kept from working by settings it does not use.
+// A command works even if settings that it does not use are wrong.
 func TestLoadOnlyWhatIsUsed(t *testing.T) {
 	t.Parallel()
-	environ := []string{"EXPORT_API_KEY=", "EXPORT_PAGE_SIZE=x", "KAFKA_PARTITIONS=x", "REDIS_TIMEOUT=x", "BRIDGE_STREAMS=orders"}
+	environ := []string{"EXPORT_API_KEY=", "EXPORT_PAGE_SIZE=x", "KAFKA_PARTITIONS=x", "REDIS_TIMEOUT=x",
+		"BRIDGE_STREAMS=orders"}
 	for need, want := range map[Uses][]string{
 		0: nil,
 		UsesKafka: {
@@ -261,7 +283,8 @@ func TestLoadOnlyWhatIsUsed(t *testing.T) {
 
 func TestEffective(t *testing.T) {
 	t.Parallel()
-	s, err := loadFrom(t, UsesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other", "STREAM_USERS_KAFKA_TOPIC=u",
+	s, err := loadFrom(t, UsesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other",
+		"STREAM_USERS_KAFKA_TOPIC=u",
 		"REDIS_URL=redis://user:pass@host:6379/0", "EXPORT_PROXY=http://user:pass@proxy:3128")
 	if err != nil {
 		t.Fatal(err)
@@ -290,8 +313,8 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-// FuzzLoad looks for values that make the loader panic, accept nonsense without
-// a word or let out the key.
+// FuzzLoad looks for values that make the loader panic, silently accept nonsense, or print
+// the key.
 func FuzzLoad(f *testing.F) {
 	names := []string{}
 	for _, v := range Variables() {
@@ -305,7 +328,8 @@ func FuzzLoad(f *testing.F) {
 		if strings.Contains(value, key) || strings.Contains(streams, key) {
 			t.Skip()
 		}
-		l := &loader{src: newSources(map[string]string{name: value}, nil, []string{"EXPORT_API_KEY=" + key, "BRIDGE_STREAMS=" + streams}, nil)}
+		l := &loader{src: newSources(map[string]string{name: value}, nil, []string{"EXPORT_API_KEY=" + key,
+			"BRIDGE_STREAMS=" + streams}, nil)}
 		s, err := l.load(UsesAll, testNow)
 		if err != nil && len(problems(err)) == 0 {
 			t.Errorf("%s=%q: %T is no error about settings: %v", name, value, err, err)
@@ -328,8 +352,10 @@ func FuzzLoad(f *testing.F) {
 func TestResourceOfAllStreams(t *testing.T) {
 	t.Parallel()
 	for _, environ := range [][]string{
-		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions", "STREAM_USERS_EXPORT_RESOURCE=users"},
-		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions", "STREAM_USERS_EXPORT_RESOURCE_FILE=" + writeFile(t, "resource", "users")},
+		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions",
+			"STREAM_USERS_EXPORT_RESOURCE=users"},
+		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions",
+			"STREAM_USERS_EXPORT_RESOURCE_FILE=" + writeFile(t, "resource", "users")},
 	} {
 		s, err := Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll)
 		if err != nil {
@@ -346,14 +372,15 @@ func TestResourceOfAllStreams(t *testing.T) {
 	}
 }
 
-// The origin names where ids are unless that is the resource's default, so that
-// older checkpoints, which name nothing, stay valid.
+// The origin names the pointers of ids unless they are the default of the resource, so that
+// older checkpoints, which name none, stay valid.
 func TestOriginOfIDs(t *testing.T) {
 	t.Parallel()
 	const users = "BRIDGE_STREAMS=users"
 	for want, environs := range map[string][][]string{
-		"":             {nil, {"EXPORT_ITEM_ID=/eventId,/id"}, {users}, {users, "EXPORT_ITEM_ID=none"}},
-		"/id":          {{"EXPORT_ITEM_ID=/id"}, {users, "EXPORT_ITEM_ID=/id"}, {"EXPORT_PROFILE=generic", "EXPORT_URL=https://api.example.com", "EXPORT_PATH=/log"}},
+		"": {nil, {"EXPORT_ITEM_ID=/eventId,/id"}, {users}, {users, "EXPORT_ITEM_ID=none"}},
+		"/id": {{"EXPORT_ITEM_ID=/id"}, {users, "EXPORT_ITEM_ID=/id"}, {"EXPORT_PROFILE=generic",
+			"EXPORT_URL=https://api.example.com", "EXPORT_PATH=/log"}},
 		"none":         {{"EXPORT_ITEM_ID=none"}},
 		"/id,/eventId": {{"EXPORT_ITEM_ID=/id,/eventId"}},
 	} {
@@ -369,7 +396,7 @@ func TestOriginOfIDs(t *testing.T) {
 	}
 }
 
-// A command that asks the API nothing needs none of its secrets.
+// A command that sends no request to the API needs none of its secrets.
 func TestWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"EXPORT_API_KEY", "EXPORT_TLS_KEY", "EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_PROXY"} {
@@ -383,12 +410,14 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestPageLimitFollowsMemory: by default two pages with what their events take fit the
+// TestPageLimitFollowsMemory: by default two pages together with their events fit the
 // memory.
 func TestPageLimitFollowsMemory(t *testing.T) {
 	t.Parallel()
-	for memory, want := range map[int64]string{0: "64MiB", math.MaxInt64: "64MiB", 1 << 30: "64MiB", 512 << 20: "64MiB", 256 << 20 / 100 * 90: "28MiB", 1 << 20: "1MiB"} {
-		for _, environ := range []string{"", "EXPORT_MAX_RESPONSE_BYTES=48MiB", "STREAM_EVENTS_EXPORT_MAX_RESPONSE_BYTES=48MiB"} {
+	for memory, want := range map[int64]string{0: "64MiB", math.MaxInt64: "64MiB", 1 << 30: "64MiB", 512 << 20: "64MiB",
+		256 << 20 / 100 * 90: "28MiB", 1 << 20: "1MiB"} {
+		for _, environ := range []string{"", "EXPORT_MAX_RESPONSE_BYTES=48MiB",
+			"STREAM_EVENTS_EXPORT_MAX_RESPONSE_BYTES=48MiB"} {
 			l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY=sesame", environ}, nil), memory: memory}
 			s, err := l.load(UsesAll, testNow)
 			if err != nil {
@@ -401,7 +430,8 @@ func TestPageLimitFollowsMemory(t *testing.T) {
 			if strings.HasPrefix(environ, "EXPORT") {
 				shown = wanted
 			}
-			row := s.Effective[slices.IndexFunc(s.Effective, func(row Setting) bool { return row.Variable == "EXPORT_MAX_RESPONSE_BYTES" })]
+			row := s.Effective[slices.IndexFunc(s.Effective,
+				func(row Setting) bool { return row.Variable == "EXPORT_MAX_RESPONSE_BYTES" })]
 			if got := formatBytes(s.Streams[0].Export.MaxResponse); got != wanted || row.Value != shown {
 				t.Errorf("memory %d, %q: limit %s, shown as %s, want %s and %s", memory, environ, got, row.Value, wanted, shown)
 			}
@@ -409,7 +439,7 @@ func TestPageLimitFollowsMemory(t *testing.T) {
 	}
 }
 
-// TestPageLimitIsShared: the streams of a process, and what reads beside them, share the
+// TestPageLimitIsShared: the streams of a process, and other readers in it, share the
 // memory for pages, unless the limit is set.
 func TestPageLimitIsShared(t *testing.T) {
 	t.Parallel()
@@ -418,9 +448,11 @@ func TestPageLimitIsShared(t *testing.T) {
 		memory       int64
 		want, beside string // with eight readers
 	}{
-		{"BRIDGE_STREAMS=events,users", 230 << 20, "14MiB", "3MiB"}, {"BRIDGE_STREAMS=events,users,sessions", 230 << 20, "9MiB", "3MiB"},
+		{"BRIDGE_STREAMS=events,users", 230 << 20, "14MiB", "3MiB"}, {"BRIDGE_STREAMS=events,users,sessions", 230 << 20,
+			"9MiB", "3MiB"},
 		{"BRIDGE_STREAMS=events", 230 << 20, "28MiB", "3MiB"}, {"BRIDGE_STREAMS=events,users", 8 << 30, "64MiB", "64MiB"},
-		{"BRIDGE_STREAMS=events,users", 0, "64MiB", "64MiB"}, {"EXPORT_MAX_RESPONSE_BYTES=48MiB", 230 << 20, "48MiB", "48MiB"},
+		{"BRIDGE_STREAMS=events,users", 0, "64MiB", "64MiB"}, {"EXPORT_MAX_RESPONSE_BYTES=48MiB", 230 << 20, "48MiB",
+			"48MiB"},
 	} {
 		l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY=sesame", c.environ}, nil), memory: c.memory}
 		s, err := l.load(UsesAll, testNow)
@@ -432,7 +464,8 @@ func TestPageLimitIsShared(t *testing.T) {
 			t.Errorf("%s, memory %d: limit %s, want %s", c.environ, c.memory, got, c.want)
 		}
 		if st.LimitPages(8); formatBytes(st.Export.MaxResponse) != c.beside {
-			t.Errorf("%s, memory %d: limit %s for eight readers, want %s", c.environ, c.memory, formatBytes(st.Export.MaxResponse), c.beside)
+			t.Errorf("%s, memory %d: limit %s for eight readers, want %s", c.environ, c.memory,
+				formatBytes(st.Export.MaxResponse), c.beside)
 		}
 	}
 }
@@ -440,16 +473,19 @@ func TestPageLimitIsShared(t *testing.T) {
 // TestTokenParametersAreSecret: they may be an assertion or a password.
 func TestTokenParametersAreSecret(t *testing.T) {
 	t.Parallel()
-	s, err := loadFrom(t, UsesAll, "EXPORT_AUTH=oauth2", "EXPORT_OAUTH2_TOKEN_URL=https://login.example.com/t", "EXPORT_OAUTH2_CLIENT_ID=a", "EXPORT_OAUTH2_PARAMS=client_assertion=s3cret,audience=x")
+	s, err := loadFrom(t, UsesAll, "EXPORT_AUTH=oauth2", "EXPORT_OAUTH2_TOKEN_URL=https://login.example.com/t",
+		"EXPORT_OAUTH2_CLIENT_ID=a", "EXPORT_OAUTH2_PARAMS=client_assertion=s3cret,audience=x")
 	if err != nil || len(s.Streams[0].Export.OAuth2Params) != 2 {
 		t.Fatal(err)
 	}
 	for _, row := range s.Effective {
-		if strings.Contains(row.Value, "s3cret") || row.Variable == "EXPORT_OAUTH2_PARAMS" && (!row.Secret || row.Value != "***") {
+		if strings.Contains(row.Value, "s3cret") || row.Variable == "EXPORT_OAUTH2_PARAMS" &&
+			(!row.Secret || row.Value != "***") {
 			t.Errorf("%s=%s", row.Variable, row.Value)
 		}
 	}
-	if _, err = loadFrom(t, UsesAll, "EXPORT_AUTH=oauth2", "EXPORT_OAUTH2_PARAMS=s3cret"); err == nil || strings.Contains(err.Error(), "s3cret") {
+	if _, err = loadFrom(t, UsesAll, "EXPORT_AUTH=oauth2", "EXPORT_OAUTH2_PARAMS=s3cret"); err == nil ||
+		strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a problem shows the value: %v", err)
 	}
 }

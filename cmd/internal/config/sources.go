@@ -9,13 +9,13 @@ import (
 	"exportbridge/cmd/internal/config/streamsfile"
 )
 
-// Origin is where a setting's value came from.
+// Origin is the kind of the source of a value.
 type Origin string
 
 // The origins, in order of priority.
 const (
 	FromFlag    Origin = "flag"
-	FromCommand Origin = "command" // set by the command itself, as demo does
+	FromCommand Origin = "command" // a value that the command sets, such as demo
 	FromEnv     Origin = "env"
 	FromEnvFile Origin = "env-file"
 	FromConfig  Origin = "config" // the file that BRIDGE_CONFIG names
@@ -26,8 +26,8 @@ const (
 
 func (o Origin) preset() bool { return o == FromDefault || o == FromProfile }
 
-// place is where one value came from: the variable that gave it, which may
-// be a per-stream one or end in _FILE, and that file's path.
+// place is the source of one value: its kind, the variable, which may be that of one
+// stream or end in _FILE, and the path of the file.
 type place struct {
 	kind Origin
 	name string
@@ -35,24 +35,24 @@ type place struct {
 	at   streamsfile.Position // in the file that BRIDGE_CONFIG names
 }
 
-// layer is one place where variables are set.
+// layer has the variables of one source.
 type layer struct {
 	kind Origin
 	vars map[string]string
-	at   map[string]streamsfile.Position // FromConfig
+	at   map[string]streamsfile.Position // of FromConfig, else nil
 }
 
-// sources are all places where variables are set, the strongest first.
+// sources are all layers, in order of precedence.
 type sources struct {
 	layers []layer
 	files  *valueFiles
 	config *streamsFile // nil without BRIDGE_CONFIG
 }
 
-// newSources orders what was given on the command line, what the command sets
-// itself, the environment and an environment file. Each wins over the next name by
-// name. An empty value counts as unset, and hides the same name in the next ones.
-// withConfig adds the file that BRIDGE_CONFIG names, the last.
+// newSources makes layers of flags, the variables of the command, the environment and
+// an environment file. A name in one layer takes precedence over the same name in the
+// next ones. An empty value counts as unset, and hides the name in the next layers.
+// openConfig fills the last layer, the file that BRIDGE_CONFIG names.
 func newSources(flags, preset map[string]string, environ []string, envFile map[string]string) sources {
 	env := make(map[string]string, len(environ))
 	for _, entry := range environ {
@@ -65,19 +65,19 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 			{kind: FromFlag, vars: flags}, {kind: FromCommand, vars: preset},
 			{kind: FromEnv, vars: env}, {kind: FromEnvFile, vars: envFile}, {kind: FromConfig},
 		},
-		files: new(valueFiles),
+		files: newValueFiles(),
 	}
 }
 
-// ranks groups layers that are one to the user: naming X in the environment and
-// X_FILE in the environment file is the same mistake as naming both in one.
+// ranks groups the layers. Environment and environment file are one group: X in one
+// of them and X_FILE in the other is the same mistake as both in one.
 func (s sources) ranks() []sources {
 	some := func(from, to int) sources { return sources{layers: s.layers[from:to], files: s.files} }
 	return []sources{some(0, 1), some(1, 2), some(2, 4), some(4, 5)}
 }
 
-// get returns the value of a variable, where it is set, empty or not, and whether it has
-// a value.
+// get returns the value of a variable, the place where it is set, and whether the value is
+// not empty.
 func (s sources) get(name string) (string, place, bool) {
 	for _, l := range s.layers {
 		if value, given := l.vars[name]; given {
@@ -87,9 +87,8 @@ func (s sources) get(name string) (string, place, bool) {
 	return "", place{kind: FromDefault}, false
 }
 
-// find returns the text that a variable is set to, or else its value in the
-// profile, for one stream ("" for none), or "" and FromDefault. Its errors name
-// the variable.
+// find returns the value of a variable for one stream ("" for none): the value that is
+// set, else that of the profile, else "" and FromDefault. Its errors name the variable.
 func (s sources) find(v *Variable, stream string) (string, place, error) {
 	text, from, err := s.given(v, stream)
 	if err != nil || from.kind != FromDefault || v.Name == profileVariable {
@@ -97,7 +96,7 @@ func (s sources) find(v *Variable, stream string) (string, place, error) {
 	}
 	named, selected, err := s.given(&Variable{Name: profileVariable, stream: true}, stream)
 	if err != nil || selected.kind == FromDefault {
-		return "", from, nil // said of the profile itself
+		return "", from, nil // Load reports the error of the profile
 	}
 	p, err := s.profile(named)
 	if value, ok := p.values[v.Name]; ok && err == nil {
@@ -106,7 +105,7 @@ func (s sources) find(v *Variable, stream string) (string, place, error) {
 	return "", from, nil
 }
 
-// given returns the text that a variable is set to.
+// given returns the value that a variable is set to.
 func (s sources) given(v *Variable, stream string) (string, place, error) {
 	names := []string{v.Name}
 	if v.stream && stream != "" {
@@ -115,7 +114,7 @@ func (s sources) given(v *Variable, stream string) (string, place, error) {
 	left := slices.Clone(names)
 	for _, rank := range s.ranks() {
 		sought := left
-		if rank.layers[0].kind == FromCommand { // in place of the default, which nothing hides
+		if rank.layers[0].kind == FromCommand { // a default of the command, which an empty flag does not hide
 			sought = names
 		}
 		for _, name := range sought {
@@ -151,8 +150,8 @@ func (s sources) findName(name string) (string, place, error) {
 	return text, place{kind: FromFile, name: fileName, path: path, at: fromFile.at}, nil
 }
 
-// at returns the position of the value of a variable, for one stream ("" for none), in the
-// file that BRIDGE_CONFIG names; none if the value is from elsewhere.
+// at returns the position of a variable's value, for one stream ("" for none), in the file
+// that BRIDGE_CONFIG names. It is zero if the value is from elsewhere.
 func (s sources) at(variable, stream string) (at streamsfile.Position) {
 	if s.config == nil {
 		return at
@@ -171,10 +170,10 @@ func (s sources) at(variable, stream string) (at streamsfile.Position) {
 	return at
 }
 
-// FileSuffix makes of a variable's name that of a variable which names a file.
+// FileSuffix is the end of a variable that has the path of a file with the value.
 const FileSuffix = "_FILE"
 
-// streamPrefix begins the variables of one stream: STREAM_USERS_ for users.
+// streamPrefix returns the beginning of a stream's variables: STREAM_USERS_ for users.
 func streamPrefix(stream string) string {
 	return "STREAM_" + strings.ToUpper(strings.ReplaceAll(stream, "-", "_")) + "_"
 }
@@ -192,17 +191,17 @@ func (p *Pipes) readEnvFile(path string) (map[string]string, error) {
 	})
 }
 
-// parseEnv reads lines of NAME=VALUE. Empty lines and lines that begin with # are
-// skipped, an "export " in front is allowed. A value in double quotes is read as a Go
-// string, one in single quotes as it is; an unquoted value ends at " #". Nothing is
-// expanded. Errors, those of set included, name the path and the line.
+// parseEnv reads lines of NAME=VALUE, which may begin with "export ". It skips empty
+// lines and lines that begin with #. A value in double quotes is a Go string, a value in
+// single quotes stays as it is, and an unquoted value ends at " #". Nothing is expanded.
+// All errors, including those of set, name the path and the line.
 func parseEnv(path, content string, set func(name, value string) error) error {
 	number := 0
 	for line := range strings.Lines(content) {
 		number++
 		line = strings.TrimSpace(line)
 		if number == 1 {
-			line = strings.TrimPrefix(line, "\ufeff") // as some editors begin a file
+			line = strings.TrimPrefix(line, "\ufeff") // some editors begin a file with it
 		}
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue

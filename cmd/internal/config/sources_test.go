@@ -38,35 +38,43 @@ func TestFind(t *testing.T) {
 			env: []string{"SHOP_COUNT=", "SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT": ""}, place: place{kind: FromDefault},
 		},
 		{
-			name: "empty in the environment hides the environment file", env: []string{"SHOP_COUNT="}, file: vars{"SHOP_COUNT": "4"},
+			name: "empty in the environment hides the environment file", env: []string{"SHOP_COUNT="},
+			file:  vars{"SHOP_COUNT": "4"},
 			place: place{kind: FromDefault},
 		},
 		{
-			name: "empty file name in the environment hides the environment file", env: []string{"SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT_FILE": file},
+			name: "empty file name in the environment hides the environment file", env: []string{"SHOP_COUNT_FILE="},
+			file:  vars{"SHOP_COUNT_FILE": file},
 			place: place{kind: FromDefault},
 		},
 		{
-			name: "empty in the environment, a file beside it", env: []string{"SHOP_COUNT="}, file: vars{"SHOP_COUNT_FILE": file},
+			name: "empty in the environment, a file beside it", env: []string{"SHOP_COUNT="},
+			file: vars{"SHOP_COUNT_FILE": file},
 			want: "from file", place: place{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
 		},
 		{
-			name: "empty flag hides all others of the name", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"},
+			name: "empty flag hides all others of the name", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT=3"},
+			file:  vars{"SHOP_COUNT": "4"},
 			place: place{kind: FromDefault},
 		},
 		{
-			name: "empty flag does not hide what the command sets", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": "2"}, env: []string{"SHOP_COUNT=3"},
+			name: "empty flag does not hide what the command sets", flags: vars{"SHOP_COUNT": ""},
+			preset: vars{"SHOP_COUNT": "2"}, env: []string{"SHOP_COUNT=3"},
 			want: "2", place: place{kind: FromCommand, name: "SHOP_COUNT"},
 		},
 		{
-			name: "empty flag hides the file of a value", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT_FILE=" + file},
+			name: "empty flag hides the file of a value", flags: vars{"SHOP_COUNT": ""},
+			env:   []string{"SHOP_COUNT_FILE=" + file},
 			place: place{kind: FromDefault},
 		},
 		{
-			name: "empty flag does not hide a stream's", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT=4"}, stream: "a",
+			name: "empty flag does not hide a stream's", flags: vars{"SHOP_COUNT": ""}, env: []string{"SHOP_COUNT=3",
+				"STREAM_A_SHOP_COUNT=4"}, stream: "a",
 			want: "4", place: place{kind: FromEnv, name: "STREAM_A_SHOP_COUNT"},
 		},
 		{
-			name: "empty for a stream hides that of all in no place", env: []string{"STREAM_A_SHOP_COUNT=", "SHOP_COUNT=3"}, file: vars{"STREAM_A_SHOP_COUNT": "4"}, stream: "a",
+			name: "empty for a stream hides that of all in no place", env: []string{"STREAM_A_SHOP_COUNT=", "SHOP_COUNT=3"},
+			file: vars{"STREAM_A_SHOP_COUNT": "4"}, stream: "a",
 			want: "3", place: place{kind: FromEnv, name: "SHOP_COUNT"},
 		},
 		{name: "environment", env: []string{"SHOP_COUNT=1=2"}, want: "1=2", place: place{kind: FromEnv, name: "SHOP_COUNT"}},
@@ -87,8 +95,9 @@ func TestFind(t *testing.T) {
 			want: "4", place: place{kind: FromEnv, name: "STREAM_MY_SHOP_SHOP_COUNT"},
 		},
 		{
-			name: "file of a stream before plain", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT_FILE=" + file}, stream: "a",
-			want: "from file", place: place{kind: FromFile, name: "STREAM_A_SHOP_COUNT_FILE", path: file},
+			name: "file of a stream before plain", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT_FILE=" + file},
+			stream: "a",
+			want:   "from file", place: place{kind: FromFile, name: "STREAM_A_SHOP_COUNT_FILE", path: file},
 		},
 		{
 			name: "another stream's", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT=4"}, stream: "b",
@@ -98,7 +107,8 @@ func TestFind(t *testing.T) {
 			name: "environment before environment file", env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"},
 			want: "3", place: place{kind: FromEnv, name: "SHOP_COUNT"},
 		},
-		{name: "environment file", file: vars{"SHOP_COUNT": "4"}, want: "4", place: place{kind: FromEnvFile, name: "SHOP_COUNT"}},
+		{name: "environment file", file: vars{"SHOP_COUNT": "4"}, want: "4", place: place{kind: FromEnvFile,
+			name: "SHOP_COUNT"}},
 		{
 			name: "file", env: []string{"SHOP_COUNT_FILE=" + file},
 			want: "from file", place: place{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
@@ -123,7 +133,8 @@ func TestFind(t *testing.T) {
 			problem = err.Error()
 		}
 		if text != test.want || from != test.place || problem != test.err {
-			t.Errorf("%s: %q from %+v, %q, want %q from %+v, %q", test.name, text, from, problem, test.want, test.place, test.err)
+			t.Errorf("%s: %q from %+v, %q, want %q from %+v, %q", test.name, text, from, problem, test.want, test.place,
+				test.err)
 		}
 	}
 }
@@ -132,7 +143,8 @@ func TestFind(t *testing.T) {
 func TestFindNotPerStream(t *testing.T) {
 	t.Parallel()
 	src := newSources(nil, nil, []string{"STREAM_A_SHOP_NAME=x"}, nil)
-	if text, from, err := src.find(shopVariable(t, "SHOP_NAME"), "a"); text != "" || from.kind != FromDefault || err != nil {
+	if text, from, err := src.find(shopVariable(t, "SHOP_NAME"), "a"); text != "" || from.kind != FromDefault ||
+		err != nil {
 		t.Errorf("found %q from %v, %v", text, from, err)
 	}
 }
@@ -160,7 +172,8 @@ H=a=b
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, bad := range []string{"A", "=1", "A B=1", `A="x`, "A='x", `A="x" y`, "A='x' y"} {
-		if _, err := new(Pipes).readEnvFile(writeFile(t, ".env", "X=1\n"+bad)); err == nil || !strings.Contains(err.Error(), "line 2") {
+		if _, err := new(Pipes).readEnvFile(writeFile(t, ".env", "X=1\n"+bad)); err == nil || !strings.Contains(err.Error(),
+			"line 2") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

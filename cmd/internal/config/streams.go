@@ -1,9 +1,3 @@
-// Package config reads the settings of a process from flags, environment, files and
-// defaults, and reports all problems at once.
-//
-// It is in cmd/internal, not cmd/exportbridge/internal, because exportbridge-dev
-// has the same settings, and Go keeps a command's internal packages from other
-// commands.
 package config
 
 import (
@@ -15,8 +9,8 @@ import (
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// streamNames returns the valid names. Names that differ only in - and _ would share
-// their variables.
+// streamNames returns the valid names. It rejects names that differ only in - and _, because
+// they would share their variables.
 func (l *loader) streamNames(names []string) []string {
 	var good []string
 	prefixes := make(map[string]string)
@@ -24,7 +18,8 @@ func (l *loader) streamNames(names []string) []string {
 		twin, taken := prefixes[streamPrefix(name)]
 		switch {
 		case !streamName.MatchString(name):
-			l.addStream(name, "%q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name)
+			l.addStream(name, "%q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, "+
+				"for example events,users", name)
 		case taken && twin == name:
 			l.addStream(name, "%q is listed twice, for example events,users", name)
 		case taken:
@@ -37,8 +32,8 @@ func (l *loader) streamNames(names []string) []string {
 	return good
 }
 
-// addStream records a problem of a stream: of its name in the file that BRIDGE_CONFIG
-// names, or of BRIDGE_STREAMS.
+// addStream records a problem of a stream, at its name in the file that BRIDGE_CONFIG names
+// or else of BRIDGE_STREAMS.
 func (l *loader) addStream(name, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	if at := l.src.config.stream(name); at.Line > 0 {
@@ -70,7 +65,7 @@ func (st *Stream) sameSource(other *Stream) bool {
 		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
 }
 
-// Owner names this process in checkpoints and answers.
+// Owner returns the name of this process in checkpoints and answers.
 func (p *Process) Owner() string {
 	if p.InstanceID != "" {
 		return p.InstanceID

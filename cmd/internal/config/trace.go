@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// The variables of OpenTelemetry that are read here. The others that concern
-// the exporter, the sampler and the resource are read by its SDK.
+// The variables of OpenTelemetry that this package reads. The SDK of OpenTelemetry
+// reads those of the exporter, the sampler and the resource.
 const (
 	otlpEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	otlpTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -19,10 +19,10 @@ const (
 	otelTracesExporter = "OTEL_TRACES_EXPORTER"
 )
 
-// otlpSpoken is the one protocol that traces are sent by.
-const otlpSpoken = "http/protobuf"
+// otlpSupported is the only supported protocol for traces.
+const otlpSupported = "http/protobuf"
 
-// TraceURL returns where traces go, empty for nowhere.
+// traceURL returns the URL of the collector of traces, "" for none.
 func (l *loader) traceURL(s *Settings) string {
 	get := func(name string) string {
 		value, _, _ := l.src.get(name)
@@ -33,12 +33,13 @@ func (l *loader) traceURL(s *Settings) string {
 		variable, path = otlpEndpoint, "/v1/traces"
 	}
 	value := get(variable)
-	switch protocol := cmp.Or(get(otlpTracesProtocol), get(otlpProtocol), otlpSpoken); {
+	switch protocol := cmp.Or(get(otlpTracesProtocol), get(otlpProtocol), otlpSupported); {
 	case value == "" || get(otelDisabled) == "true" || get(otelTracesExporter) == "none":
 		return ""
-	case protocol != otlpSpoken: // often set for all programs of a machine
-		s.Warnings = append(s.Warnings, fmt.Sprintf("no traces: %s is asked for by %s, and only %s is spoken; set %s=%s and an %s for it, usually port 4318",
-			protocol, otlpProtocol, otlpSpoken, otlpTracesProtocol, otlpSpoken, otlpTracesEndpoint))
+	case protocol != otlpSupported: // often set for all programs of a machine
+		s.Warnings = append(s.Warnings, fmt.Sprintf("no traces: %s asks for %s, and only %s is supported; "+
+			"set %s=%s and an %s for it, usually port 4318",
+			otlpProtocol, protocol, otlpSupported, otlpTracesProtocol, otlpSupported, otlpTracesEndpoint))
 		return ""
 	}
 	u, err := url.Parse(value)

@@ -20,7 +20,8 @@ func TestUnsafeTraces(t *testing.T) {
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318"}, nil},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://[::1]:4318"}, nil},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://traces"}, nil},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=https://collector", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://traces/v1"}, []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=https://collector", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://traces/v1"},
+			[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector", "OTEL_SDK_DISABLED=true"}, nil},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, nil},
 	} {

@@ -14,29 +14,33 @@ import (
 	"exportbridge/bridge"
 )
 
-// maxValueFile bounds a file that holds a value, or an environment file.
+// maxValueFile bounds a file with a value and an environment file, in bytes.
 const maxValueFile = bridge.MaxSecretFile
 
-// pipeTimeout bounds the wait for the value from a pipe, and pipePoll is how often to
-// look for a process that writes to it.
+// pipeTimeout bounds the wait for the value from a pipe. A pipe that no process has opened
+// is read again every pipePoll.
 const (
 	pipeTimeout = 10 * time.Second
 	pipePoll    = 20 * time.Millisecond
 )
 
-// valueFiles reads each file once: several streams share a file, and a pipe can be
-// read only once.
+// valueFiles reads each file once, because several streams may share a file, and a pipe
+// can be read only once.
 type valueFiles struct {
 	known    map[string]valueFile
 	profiles map[string]profile // by their paths
 	pipes    *Pipes
 }
 
-// Pipes has what was read from pipes, which can be read only once. The zero value has
-// nothing. It is not for concurrent use.
+func newValueFiles() *valueFiles {
+	return &valueFiles{known: make(map[string]valueFile), profiles: make(map[string]profile)}
+}
+
+// Pipes keeps the contents of pipes, which can be read only once. The zero value is ready
+// for use. Pipes is not for concurrent use.
 type Pipes struct{ known map[string]string }
 
-// read reads a file of at most limit bytes. Of a pipe it returns what was read at first.
+// read reads a file of at most limit bytes. For a pipe it returns what the first call has read.
 func (p *Pipes) read(path string, limit int64) (string, error) {
 	if p == nil {
 		return readFile(path, limit)
@@ -68,14 +72,11 @@ func (v *valueFiles) read(path string) (string, error) {
 		return file.text, file.err
 	}
 	text, err := v.readValue(path)
-	if v.known == nil {
-		v.known = make(map[string]valueFile)
-	}
 	v.known[path] = valueFile{text, err}
 	return text, err
 }
 
-// readValue reads the value that a file holds, without one trailing newline.
+// readValue reads the value in a file, without one trailing newline.
 func (v *valueFiles) readValue(path string) (string, error) {
 	content, err := v.pipes.read(path, maxValueFile)
 	if err != nil {
@@ -88,9 +89,9 @@ func (v *valueFiles) readValue(path string) (string, error) {
 	return text, nil
 }
 
-// readFile reads a small file, a link to one (as Kubernetes mounts secrets), or a pipe,
-// such as /dev/stdin and the <(...) of a shell. A pipe without a writer fails after
-// pipeTimeout; directories, devices and sockets fail at once: they block or never end.
+// readFile reads a small file, a link to one (as Kubernetes mounts secrets), or a pipe, such
+// as /dev/stdin and the <(...) of a shell. A pipe without a writer fails after pipeTimeout.
+// Directories, devices and sockets fail at once, because they could block or never end.
 func readFile(path string, limit int64) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -100,7 +101,7 @@ func readFile(path string, limit int64) (string, error) {
 	if !info.Mode().IsRegular() && !pipe {
 		return "", fmt.Errorf("%s is neither a file nor a pipe", path)
 	}
-	// Opening a pipe would block until somebody writes to it.
+	// Without O_NONBLOCK, opening a pipe blocks until a process writes to it.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
@@ -123,8 +124,8 @@ func readFile(path string, limit int64) (string, error) {
 	return string(content), nil
 }
 
-// readPipe reads a pipe to its end. As long as no process has opened it for writing,
-// it seems to be empty.
+// readPipe reads a pipe to its end. The pipe reads as empty until a process has opened it
+// for writing.
 func readPipe(pipe *os.File, limit int64) ([]byte, error) {
 	deadline := time.Now().Add(pipeTimeout)
 	_ = pipe.SetReadDeadline(deadline) // not supported by all systems
@@ -142,8 +143,8 @@ func readPipe(pipe *os.File, limit int64) ([]byte, error) {
 	}
 }
 
-// rereadable returns the path of a value's file if it is a regular one: only those can
-// be read again when the value is rotated.
+// rereadable returns the path of a value's file if that is regular, else "". Only a regular
+// file can be read again when the value is rotated.
 func (p place) rereadable() string {
 	if info, err := os.Stat(p.path); err != nil || !info.Mode().IsRegular() {
 		return ""
@@ -151,10 +152,10 @@ func (p place) rereadable() string {
 	return p.path
 }
 
-// readableByAll reports whether every user of the machine can read a file. It ignores
-// secrets that a container engine mounts, whose default mode is 0444 or 0644 and which
-// only the container's processes see: those of Kubernetes, which are links into
-// ..data, and those in /run/secrets.
+// readableByAll reports whether every user of the machine can read a file. It returns false
+// for secrets that a container engine mounts, which only processes of the container see:
+// those of Kubernetes, which are links into ..data, and those in /run/secrets. Their
+// default mode is 0444 or 0644.
 func readableByAll(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || runtime.GOOS == "windows" || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
@@ -172,7 +173,8 @@ func checkReadable(rows []Setting) []string {
 	for _, row := range rows {
 		if row.Secret && row.Origin == FromFile && !seen[row.From] && readableByAll(row.From) {
 			seen[row.From] = true
-			warnings = append(warnings, fmt.Sprintf("%s%s: every user can read %s; run chmod 600 %s", row.Variable, FileSuffix, row.From, row.From))
+			warnings = append(warnings, fmt.Sprintf("%s%s: every user can read %s; run chmod 600 %[3]s",
+				row.Variable, FileSuffix, row.From))
 		}
 	}
 	return warnings

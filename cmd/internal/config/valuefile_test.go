@@ -15,7 +15,8 @@ import (
 
 func TestReadValue(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\n\n", "a\n"}, {" a ", " a "}, {"a\nb\n", "a\nb"}} {
+	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\n\n", "a\n"},
+		{" a ", " a "}, {"a\nb\n", "a\nb"}} {
 		if got, err := new(valueFiles).readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
 			t.Errorf("readValue of %q = %q, %v, want %q", test.content, got, err, test.want)
 		}
@@ -60,20 +61,24 @@ func TestPipes(t *testing.T) {
 	if vars, err := new(Pipes).readEnvFile(path); err != nil || vars["EXPORT_PAGE_SIZE"] != "7" {
 		t.Errorf("environment file: %v, %v", vars, err)
 	}
-	if _, err := new(valueFiles).readValue(fifo(t, strings.Repeat("x", maxValueFile+2))); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := new(valueFiles).readValue(fifo(t, strings.Repeat("x", maxValueFile+2))); err == nil ||
+		!strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a long pipe: %v", err)
 	}
-	if _, err := new(valueFiles).readValue(fifo(t, "")); err == nil || !strings.Contains(err.Error(), "is a pipe that was not written") {
+	if _, err := new(valueFiles).readValue(fifo(t, "")); err == nil || !strings.Contains(err.Error(),
+		"is a pipe that was not written") {
 		t.Errorf("a pipe without a writer: %v", err)
 	}
-	l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + fifo(t, "sesame\n"), "BRIDGE_STREAMS=events,users"}, nil)}
+	l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + fifo(t, "sesame\n"),
+		"BRIDGE_STREAMS=events,users"}, nil)}
 	s, err := l.load(UsesAll, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, st := range s.Streams {
 		if st.Export.APIKey.Reveal() != "sesame" || st.Export.APIKeyFile != "" {
-			t.Errorf("stream %s has the key %q, to be read again from %q", st.Name, st.Export.APIKey.Reveal(), st.Export.APIKeyFile)
+			t.Errorf("stream %s has the key %q, to be read again from %q", st.Name, st.Export.APIKey.Reveal(),
+				st.Export.APIKeyFile)
 		}
 	}
 	reader, writer, err := os.Pipe()
@@ -118,13 +123,16 @@ func TestReadableSecrets(t *testing.T) {
 	for _, test := range []struct {
 		name, path string
 		warnings   int
-	}{{"private", file(0o600), 0}, {"of a group", file(0o640), 0}, {"readable", file(0o644), 1}, {"Kubernetes", mounted, 0}} {
-		l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + test.path, "HTTP_ADMIN_TOKEN_FILE=" + test.path, "BRIDGE_STREAMS=events,users"}, nil)}
+	}{{"private", file(0o600), 0}, {"of a group", file(0o640), 0}, {"readable", file(0o644), 1},
+		{"Kubernetes", mounted, 0}} {
+		l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + test.path, "HTTP_ADMIN_TOKEN_FILE=" +
+			test.path, "BRIDGE_STREAMS=events,users"}, nil)}
 		s, err := l.load(UsesAll, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Warnings) != test.warnings || test.warnings == 1 && !strings.Contains(s.Warnings[0], "chmod 600 "+test.path) {
+		if len(s.Warnings) != test.warnings || test.warnings == 1 && !strings.Contains(s.Warnings[0],
+			"chmod 600 "+test.path) {
 			t.Errorf("%s: %q", test.name, s.Warnings)
 		}
 	}

@@ -10,25 +10,24 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Variable is one setting: a field of a package's Config struct that has an
-// env tag. Its name is an environment variable; the flag's name follows from it.
+// Variable is one setting: a field of a package's Config struct with an env tag.
+// The name of the flag follows from the name of the variable.
 type Variable struct {
 	Name        string
 	Description string
 	Secret      bool     // never shown, has no flag
-	Values      []string // the only ones, if any
+	Values      []string // the only valid values; empty if all are valid
 
 	typ      reflect.Type
-	def      string // as people write it: 16MiB, 30d; "" is no default
-	required bool   // as the table says: Validate reports it if it is missing
-	stream   bool   // may be overridden per stream
+	def      string // default in the form 16MiB, 30d; "" for none
+	required bool   // for the table; Validate reports a missing value
+	stream   bool   // a stream may override it
 	bytes    bool   // a size: accepts 64MiB
-	sample   string
+	sample   string // an example
 }
 
-// variablesOf lists the settings of a Config struct that holds the defaults, in
-// the order of its fields. Structs without an env tag of their own are walked;
-// pointers are left alone.
+// variablesOf lists the settings of a Config struct with the defaults, in the order
+// of its fields. It includes those of structs in it, but not those behind pointers.
 func variablesOf(defaults reflect.Value) []Variable {
 	var vars []Variable
 	for field, value := range defaults.Fields() {
@@ -56,8 +55,8 @@ func variablesOf(defaults reflect.Value) []Variable {
 	return vars
 }
 
-// format writes a value as people do: 16MiB, 30d. A zero value other than false is
-// empty.
+// format writes a value in the form 16MiB, 30d. It returns "" for a zero value other
+// than false.
 func (v *Variable) format(value reflect.Value) string {
 	list, isList := reflect.TypeAssert[[]string](value)
 	switch {
@@ -70,23 +69,23 @@ func (v *Variable) format(value reflect.Value) string {
 	case isList:
 		return strings.Join(list, ",")
 	case value.Kind() == reflect.String:
-		return value.String() // a secret's, too
+		return value.String() // Sprint would mask a secret
 	}
 	return fmt.Sprint(value.Interface())
 }
 
-// FlagName is the name of the variable's flag: KAFKA_BROKERS is --kafka-brokers.
+// FlagName returns the name of the variable's flag: KAFKA_BROKERS is --kafka-brokers.
 func (v *Variable) FlagName() string {
 	return strings.ReplaceAll(strings.ToLower(v.Name), "_", "-")
 }
 
-// group is the system that the variable is about, from its prefix.
+// group returns the prefix of the variable, which names a system.
 func (v *Variable) group() string {
 	prefix, _, _ := strings.Cut(v.Name, "_")
 	return prefix
 }
 
-// example is a value that would be accepted.
+// example returns a valid value, "" if none is known.
 func (v *Variable) example() string {
 	switch {
 	case v.sample != "":
@@ -108,7 +107,7 @@ func (v *Variable) example() string {
 
 func (v *Variable) isDuration() bool { return v.typ == reflect.TypeFor[time.Duration]() }
 
-// Kind names the form of the value for the settings table.
+// Kind names the form of the value.
 func (v *Variable) Kind() string {
 	switch {
 	case len(v.Values) > 0:
@@ -130,7 +129,7 @@ func (v *Variable) Kind() string {
 	}
 }
 
-// Choices are values for a shell to offer: the only ones, or the default.
+// Choices returns the values that a shell offers: the only valid ones, or the default.
 func (v *Variable) Choices() []string {
 	switch {
 	case v.Name == profileVariable:
@@ -145,7 +144,7 @@ func (v *Variable) Choices() []string {
 	return nil
 }
 
-// formatBytes writes n in the largest binary unit that divides it.
+// formatBytes writes n in its largest binary unit without a fraction.
 func formatBytes(n int64) string {
 	for _, unit := range []struct {
 		size uint64

@@ -8,44 +8,45 @@ import (
 	"strings"
 )
 
-// An unknown name with one of ownPrefixes is a mistake. Other programs use
-// sharedPrefixes too: an unknown name there is reported only if a setting is near.
+// An unknown name with one of ownPrefixes is a mistake. Other programs use sharedPrefixes
+// too: an unknown name with one of them is reported only if a setting has a similar name.
 var (
-	ownPrefixes    = [...]string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
-	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "METRICS_", "LOG_"}
+	ownPrefixes    = []string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
+	sharedPrefixes = []string{"KAFKA_", "HTTP_", "METRICS_", "LOG_"}
 )
 
-// nearEnough is the number of typing mistakes up to which a name is taken for
-// a misspelt one.
+// nearEnough is the largest number of typing mistakes in a name that counts as misspelt.
 const nearEnough = 2
 
-// synonyms are names that other programs have for a setting, beside those that
-// lack one word of it.
+// synonyms are names of other programs for a setting, except for names that lack one
+// word of it.
 var synonyms = map[string]string{
-	"KAFKA_BOOTSTRAP_SERVERS": "KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVER": "KAFKA_BROKERS", "KAFKA_BOOTSTRAP_BROKERS": "KAFKA_BROKERS",
-	"KAFKA_BROKER_LIST": "KAFKA_BROKERS", "KAFKA_SERVERS": "KAFKA_BROKERS", "KAFKA_HOST": "KAFKA_BROKERS", "KAFKA_URL": "KAFKA_BROKERS",
-	"KAFKA_SECURITY_PROTOCOL": "KAFKA_TLS_ENABLED", "KAFKA_SSL_ENABLED": "KAFKA_TLS_ENABLED", "KAFKA_SSL_CA": "KAFKA_TLS_CA",
-	"KAFKA_USER": "KAFKA_SASL_USERNAME", "KAFKA_SASL_USER": "KAFKA_SASL_USERNAME", "KAFKA_ACKS": "KAFKA_DELIVERY",
+	"KAFKA_BOOTSTRAP_SERVERS": "KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVER": "KAFKA_BROKERS",
+	"KAFKA_BOOTSTRAP_BROKERS": "KAFKA_BROKERS", "KAFKA_BROKER_LIST": "KAFKA_BROKERS",
+	"KAFKA_SERVERS": "KAFKA_BROKERS", "KAFKA_HOST": "KAFKA_BROKERS", "KAFKA_URL": "KAFKA_BROKERS",
+	"KAFKA_SECURITY_PROTOCOL": "KAFKA_TLS_ENABLED", "KAFKA_SSL_ENABLED": "KAFKA_TLS_ENABLED",
+	"KAFKA_SSL_CA": "KAFKA_TLS_CA",
+	"KAFKA_USER":   "KAFKA_SASL_USERNAME", "KAFKA_SASL_USER": "KAFKA_SASL_USERNAME", "KAFKA_ACKS": "KAFKA_DELIVERY",
 	"REDIS_HOST": "REDIS_URL", "REDIS_ADDR": "REDIS_URL", "REDIS_DB": "REDIS_URL", "REDIS_DATABASE": "REDIS_URL",
 	"EXPORT_TOKEN": "EXPORT_API_KEY", "EXPORT_KEY": "EXPORT_API_KEY", "EXPORT_API_TOKEN": "EXPORT_API_KEY",
 	"EXPORT_API_URL": "EXPORT_URL", "EXPORT_BASE_URL": "EXPORT_URL", "EXPORT_ENDPOINT": "EXPORT_URL",
 	"HTTP_PORT": "HTTP_ADDR", "HTTP_LISTEN": "HTTP_ADDR",
 }
 
-// serviceLink matches the variables that Kubernetes sets in every container
-// for every service; <SERVICE>_PORT is recognised by its value.
+// serviceLink matches the variables that Kubernetes sets in every container for every
+// service, except <SERVICE>_PORT: the value tells whether that is one.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 func isServiceLink(name, value string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"))
 }
 
-// IsOurs reports whether a variable of that name may be meant for this program.
+// IsOurs reports whether a variable of that name may be a setting of this program.
 func IsOurs(name string) bool {
-	return hasPrefix(name, ownPrefixes[:]) || hasPrefix(name, sharedPrefixes[:])
+	return hasPrefix(name, ownPrefixes) || hasPrefix(name, sharedPrefixes)
 }
 
-// vocabulary knows the names of all settings.
+// vocabulary has the names of all settings.
 type vocabulary struct {
 	vars    map[string]*Variable
 	names   []string // with their _FILE forms
@@ -62,8 +63,8 @@ func newVocabulary(vars []Variable, streams []string) *vocabulary {
 	return voc
 }
 
-// unknown returns a line for every variable that looks like a setting and is
-// none, sorted.
+// unknown returns a line for every variable that looks like a setting but is none.
+// The lines are sorted by variable.
 func (voc *vocabulary) unknown(vars map[string]string) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
@@ -77,17 +78,17 @@ func (voc *vocabulary) unknown(vars map[string]string) []string {
 	return lines
 }
 
-// explain says why a name is not a setting. It returns "" for a setting and
-// for a name that is not meant for us.
+// explain says why a name is not a setting. It returns "" for a setting and for a
+// name that is not meant for this program.
 func (voc *vocabulary) explain(name string) string {
 	switch {
 	case voc.lookup(name) != nil:
 		return ""
 	case strings.HasPrefix(name, "STREAM_"):
 		return voc.explainStream(name)
-	case hasPrefix(name, ownPrefixes[:]):
+	case hasPrefix(name, ownPrefixes):
 		return suggest(name+" is not a setting", voc.near(name, nearEnough+1))
-	case hasPrefix(name, sharedPrefixes[:]):
+	case hasPrefix(name, sharedPrefixes):
 		if near := voc.near(name, nearEnough); near != "" {
 			return suggest(name+" is not a setting", near)
 		}
@@ -130,8 +131,8 @@ func (voc *vocabulary) explainStream(name string) string {
 	return name + " is not a setting; per-stream variables are STREAM_<NAME>_<VARIABLE>"
 }
 
-// checkGiven reports what was named by --set and is not a setting, or is a
-// secret: process lists show the command line to everybody.
+// checkGiven reports names of --set that are not settings, and secrets: every user of
+// the machine can read the command line.
 func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 	for _, line := range voc.unknown(given) {
 		l.add("", line)
@@ -150,8 +151,8 @@ func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 	}
 }
 
-// near returns the setting that a name is meant for, or "": by what other programs
-// call it, by one word that it lacks, or by at most limit typing mistakes.
+// near returns the setting that a name probably means, or "". The name may be that of
+// another program, lack one word, or have at most limit typing mistakes.
 func (voc *vocabulary) near(name string, limit int) string {
 	base := strings.TrimSuffix(name, FileSuffix)
 	suffix := name[len(base):]
@@ -173,7 +174,7 @@ func (voc *vocabulary) near(name string, limit int) string {
 	return longer
 }
 
-// lacksOne reports whether words and one more, not the first, are those of full.
+// lacksOne reports whether full has one word more than words. That word is not the first.
 func lacksOne(words, full []string) bool {
 	for i := 1; i < len(full) && len(full) == len(words)+1; i++ {
 		if slices.Equal(words, slices.Delete(slices.Clone(full), i, i+1)) {
@@ -191,7 +192,7 @@ func (voc *vocabulary) lookup(name string) *Variable {
 	return voc.vars[strings.TrimSuffix(name, FileSuffix)]
 }
 
-// inStream returns the setting that STREAM_<NAME>_<VARIABLE> is about, or nil.
+// inStream returns the setting in a name of the form STREAM_<NAME>_<VARIABLE>, or nil.
 func (voc *vocabulary) inStream(name string) *Variable {
 	for _, stream := range voc.streams {
 		if rest, ok := strings.CutPrefix(name, streamPrefix(stream)); ok {
@@ -224,7 +225,7 @@ func Nearest(name string, candidates []string) string {
 func nearestWithin(name string, candidates []string, limit int) string {
 	best, fewest := "", limit+1
 	for _, candidate := range candidates {
-		if abs(len(candidate)-len(name)) >= fewest {
+		if longer := len(candidate) - len(name); max(longer, -longer) >= fewest {
 			continue
 		}
 		if n := editDistance(name, candidate); n < fewest {
@@ -255,5 +256,3 @@ func editDistance(a, b string) int {
 	}
 	return row[len(b)]
 }
-
-func abs(n int) int { return max(n, -n) }

@@ -29,7 +29,8 @@ func TestUnknown(t *testing.T) {
 		{"HTTP_TOKEN", "x", "HTTP_TOKEN is not a setting; did you mean HTTP_TOKENS?"},
 		{"EXPORT_KEY_FILE", "x", "EXPORT_KEY_FILE is not a setting; did you mean EXPORT_API_KEY_FILE?"},
 		{"REDIS_DB", "1", "REDIS_DB is not a setting; did you mean REDIS_URL?"},
-		{"STREAM_EVENTS_KAFKA_BOOTSTRAP_SERVERS", "x", "STREAM_EVENTS_KAFKA_BOOTSTRAP_SERVERS is not a setting of stream events; did you mean KAFKA_BROKERS?"},
+		{"STREAM_EVENTS_KAFKA_BOOTSTRAP_SERVERS", "x", "STREAM_EVENTS_KAFKA_BOOTSTRAP_SERVERS is not a setting of stream " +
+			"events; did you mean KAFKA_BROKERS?"},
 		{"KAFKA_LISTENERS", "x", ""},
 		{"KAFKA_HEAP_OPTS", "x", ""},
 		{"HTTP_PROXY", "x", ""},
@@ -38,10 +39,12 @@ func TestUnknown(t *testing.T) {
 		{"LOGNAME", "x", ""},
 		{"STREAM_EVENTS_KAFKA_TOPIC", "x", ""},
 		{"STREAM_MY_USERS_EXPORT_API_KEY_FILE", "x", ""},
-		{"STREAM_EVENTS_KAFKA_TOPICS", "x", "STREAM_EVENTS_KAFKA_TOPICS is not a setting of stream events; did you mean STREAM_EVENTS_KAFKA_TOPIC?"},
+		{"STREAM_EVENTS_KAFKA_TOPICS", "x", "STREAM_EVENTS_KAFKA_TOPICS is not a setting of stream events; did you mean " +
+			"STREAM_EVENTS_KAFKA_TOPIC?"},
 		{"STREAM_EVENTS_NOTHING", "x", "STREAM_EVENTS_NOTHING is not a setting of stream events"},
 		{"STREAM_EVENTS_LOG_LEVEL", "x", "STREAM_EVENTS_LOG_LEVEL cannot be set per stream; set LOG_LEVEL"},
-		{"STREAM_EVENT_KAFKA_TOPIC", "x", "STREAM_EVENT_KAFKA_TOPIC names no stream of BRIDGE_STREAMS; did you mean STREAM_EVENTS_KAFKA_TOPIC?"},
+		{"STREAM_EVENT_KAFKA_TOPIC", "x", "STREAM_EVENT_KAFKA_TOPIC names no stream of BRIDGE_STREAMS; did you mean " +
+			"STREAM_EVENTS_KAFKA_TOPIC?"},
 		{"STREAM_OTHERS_KAFKA_TOPIC", "x", "STREAM_OTHERS_KAFKA_TOPIC names no stream of BRIDGE_STREAMS"},
 		{"STREAM_X", "x", "STREAM_X is not a setting; per-stream variables are STREAM_<NAME>_<VARIABLE>"},
 		{"PATH", "x", ""},
@@ -66,10 +69,11 @@ func TestCheckGiven(t *testing.T) {
 		"STREAM_A_SHOP_COUNT":    "",
 		"STREAM_A_SHOP_KEY_FILE": "",
 		"SHOP_KEY":               "SHOP_KEY is a secret and has no place on the command line; set SHOP_KEY_FILE",
-		"STREAM_A_SHOP_KEY":      "STREAM_A_SHOP_KEY is a secret and has no place on the command line; set STREAM_A_SHOP_KEY_FILE",
-		"SHOP_NAMES":             "SHOP_NAMES is not a setting; did you mean SHOP_NAME?",
-		"OTHER":                  "OTHER is not a setting",
-		"STREAM_B_SHOP_COUNT":    "STREAM_B_SHOP_COUNT names no stream of BRIDGE_STREAMS; did you mean STREAM_A_SHOP_COUNT?",
+		"STREAM_A_SHOP_KEY": "STREAM_A_SHOP_KEY is a secret and has no place on the command line; set " +
+			"STREAM_A_SHOP_KEY_FILE",
+		"SHOP_NAMES":          "SHOP_NAMES is not a setting; did you mean SHOP_NAME?",
+		"OTHER":               "OTHER is not a setting",
+		"STREAM_B_SHOP_COUNT": "STREAM_B_SHOP_COUNT names no stream of BRIDGE_STREAMS; did you mean STREAM_A_SHOP_COUNT?",
 	} {
 		var l loader
 		voc.checkGiven(&l, map[string]string{name: "x"})
@@ -88,7 +92,8 @@ func TestEditDistance(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"abc", "acb", 2}, {"flaw", "lawn", 2}} {
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"abc", "acb", 2},
+		{"flaw", "lawn", 2}} {
 		if got, back := editDistance(test.a, test.b), editDistance(test.b, test.a); got != test.want || back != test.want {
 			t.Errorf("editDistance(%q, %q) = %d and %d, want %d", test.a, test.b, got, back, test.want)
 		}

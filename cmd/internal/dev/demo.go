@@ -22,10 +22,10 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// chaosFaults are what --chaos does to the API.
+// chaosFaults are the faults of --chaos.
 const chaosFaults = "429=2%,500=2%,503=1%,reset=1%,truncate=1%"
 
-// demoHTTP is where the demo shows its page and metrics, unless the port is taken.
+// demoHTTP is the address of the demo's page and metrics, unless the port is taken.
 const demoHTTP = "127.0.0.1:8080"
 
 // demoOptions are the flags of demo.
@@ -104,22 +104,22 @@ func demo(ctx context.Context, a *cli.App, d *demoOptions) (err error) {
 	return showDemo(ctx, a, d, s, inside)
 }
 
-// demoSettings loads the settings, with notStarted in place of each server that
-// the demo is to start: those that no flag names.
+// demoSettings loads the settings. A server that no flag names has a notStarted address:
+// the demo starts it.
 func demoSettings(a *cli.App) (*config.Settings, error) {
 	preset := map[string]string{
 		"EXPORT_URL": notStartedURL, "KAFKA_BROKERS": notStartedAddr, "REDIS_URL": notStartedRedis,
 		"EXPORT_API_KEY": "any",
 	}
 	if _, given := a.Given["LOG_LEVEL"]; !given && process.IsTerminal(a.Stderr) {
-		preset["LOG_LEVEL"] = "warn" // the status line says the rest
+		preset["LOG_LEVEL"] = "warn" // the status line shows the rest
 	}
 	s, err := a.Settings(config.UsesAll, preset)
 	if err != nil {
 		return nil, err
 	}
 	for i := range s.Streams {
-		if s.Streams[i].Export.URL != notStartedURL { // an API of the user's has a key of the user's
+		if s.Streams[i].Export.URL != notStartedURL { // another API has another key
 			delete(preset, "EXPORT_API_KEY")
 			return a.Settings(config.UsesAll, preset)
 		}
@@ -127,14 +127,14 @@ func demoSettings(a *cli.App) (*config.Settings, error) {
 	return s, nil
 }
 
-// showDemo runs the bridge between the servers.
+// showDemo runs the bridge and prints the addresses of the servers.
 func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Settings, inside *demoServers) (err error) {
 	line := process.NewStatusLine(a.Stderr)
 	log := process.NewLogger(line, &s.Process, a.Environ)
 	defer process.FlushLog(log)
 	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
 	o := command.ProcessOptions(a, engine.Limits{}, log)
-	o.Environ = nil // no service
+	o.Environ = nil // systemd does not watch a demo
 	p, err := process.New(ctx, s, o)
 	if err != nil {
 		return command.RunError(err)
@@ -148,8 +148,8 @@ func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Setting
 	return err
 }
 
-// freeIfTaken replaces the usual address by a free one where somebody else
-// listens. An address that the user chose stays.
+// freeIfTaken replaces the default address by a free one if another process listens
+// there. It keeps an address that the user chose.
 func freeIfTaken(addr string) string {
 	if addr != demoHTTP {
 		return addr
@@ -158,14 +158,14 @@ func freeIfTaken(addr string) string {
 	if err != nil {
 		return addr
 	}
-	_ = l.Close() // it was only to see whether the port is free
+	_ = l.Close() // it only showed whether the port is free
 	if moved {
 		return embedded.FreePort(demoHTTP)
 	}
 	return addr
 }
 
-// welcome says where everything is and what to try.
+// welcome prints the addresses and commands to try.
 func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p *process.Process) {
 	note := func(moved bool) string {
 		if moved {
@@ -215,8 +215,8 @@ func suggest(w io.Writer, s *config.Settings, v *demoServers) {
 	fmt.Fprintf(w, "        %s\n", name(redis+program+" cursor rewind --shift-by -3 --execute"+kafka))
 }
 
-// programName is how exportbridge is called: from its source if it is not installed
-// and the source is here.
+// programName returns the command for exportbridge. It runs the source if that is here and
+// the program is not installed.
 func programName() string {
 	const installed, source = "exportbridge", "./cmd/exportbridge"
 	_, missing := exec.LookPath(installed)
@@ -226,7 +226,7 @@ func programName() string {
 	return installed
 }
 
-// parseRun reads how long a demo goes on.
+// parseRun reads the duration of a demo.
 func parseRun(text string) (time.Duration, error) {
 	d, err := bridge.ParseDuration(text)
 	if err == nil && d <= 0 {

@@ -10,15 +10,15 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// What stands for a server that the demo is yet to start.
+// The address of a server that the demo has not started yet.
 const (
 	notStartedAddr  = "127.0.0.1:1"
 	notStartedURL   = "http://" + notStartedAddr
 	notStartedRedis = "redis://" + notStartedAddr + "/0"
 )
 
-// demoPlan says how the demo starts its servers. An address that is empty is
-// the usual one, or a free one where that is taken.
+// demoPlan says how the demo starts its servers. An empty address is the default, or a
+// free one if that is taken.
 type demoPlan struct {
 	dataDir   string
 	kafkaAddr string
@@ -35,8 +35,8 @@ type demoServers struct {
 	sim   *exportsim.Handler
 }
 
-// startServers starts the servers that the settings have none for, and puts
-// their addresses into the settings.
+// startServers starts the servers with a notStarted address, and puts their addresses
+// into the settings.
 func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error) {
 	v := new(demoServers)
 	defer func() {
@@ -72,31 +72,31 @@ func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error
 }
 
 // startAPI starts the export API, once.
-func (v *demoServers) startAPI(plan *demoPlan) (err error) {
-	if v.api != nil {
+func (d *demoServers) startAPI(plan *demoPlan) (err error) {
+	if d.api != nil {
 		return nil
 	}
-	if v.sim, err = exportsim.New(plan.simulator); err != nil {
+	if d.sim, err = exportsim.New(plan.simulator); err != nil {
 		return err
 	}
-	v.api, err = embedded.StartSimulator(v.sim, plan.apiAddr)
+	d.api, err = embedded.StartSimulator(d.sim, plan.apiAddr)
 	return err
 }
 
-// close stops them in the order in which they are used.
-func (v *demoServers) close() error {
+// close stops the servers: the API before Redis, and Kafka last.
+func (d *demoServers) close() error {
 	var errs []error
-	if v.sim != nil {
-		v.sim.Close() // which ends stalled requests
+	if d.sim != nil {
+		d.sim.Close() // ends stalled requests
 	}
-	if v.api != nil {
-		errs = append(errs, v.api.Close())
+	if d.api != nil {
+		errs = append(errs, d.api.Close())
 	}
-	if v.redis != nil {
-		errs = append(errs, v.redis.Close())
+	if d.redis != nil {
+		errs = append(errs, d.redis.Close())
 	}
-	if v.kafka != nil {
-		errs = append(errs, v.kafka.Close())
+	if d.kafka != nil {
+		errs = append(errs, d.kafka.Close())
 	}
 	return errors.Join(errs...)
 }

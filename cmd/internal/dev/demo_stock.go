@@ -14,8 +14,8 @@ import (
 	"exportbridge/cmd/internal/dev/embedded"
 )
 
-// demoStock is what a data directory stores of a demo's simulated export.
-// Without it, the next demo's export would end before the stored cursor.
+// demoStock describes the simulated export of a demo in its data directory. Without
+// it, the export of the next demo would end before the stored cursor.
 type demoStock struct {
 	Start  time.Time     `json:"start"`
 	Every  time.Duration `json:"every"`
@@ -24,8 +24,8 @@ type demoStock struct {
 
 const demoStockFile = "export.json"
 
-// resumeStock lets the simulator continue the stored export. In a new directory,
-// it fixes the start of this one.
+// resumeStock sets sim to the stored export. In a new directory, it sets the start of
+// sim instead.
 func resumeStock(dir string, sim *exportsim.Config) error {
 	data, err := os.ReadFile(filepath.Join(dir, demoStockFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,8 +37,7 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 		return nil
 	}
 	if err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("read the demo's export: %w", err),
-			Hint: embedded.AnotherDataDir}
+		return cli.Errorf(cli.ExitFailed, embedded.AnotherDataDir, "read the demo's export: %w", err)
 	}
 	var stock demoStock
 	if err := json.Unmarshal(data, &stock); err != nil {
@@ -48,13 +47,12 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 	return nil
 }
 
-// continueStock lets the simulator's export grow from the first start on that used the
-// directory, also while no simulator runs: a client that is ahead of a restarted
-// simulator would find no events for as long as that had run before.
+// continueStock lets the export grow since the first simulator that used the directory,
+// even while no simulator runs. Otherwise a client would be ahead of a restarted
+// simulator, and would find no events for as long as the earlier ones had run.
 func continueStock(dir string, sim *exportsim.Config) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("create the data directory: %w", err),
-			Hint: embedded.AnotherDataDir}
+		return cli.Errorf(cli.ExitFailed, embedded.AnotherDataDir, "create the data directory: %w", err)
 	}
 	if err := resumeStock(dir, sim); err != nil {
 		return err
@@ -63,7 +61,7 @@ func continueStock(dir string, sim *exportsim.Config) error {
 	return saveStock(dir, sim, sim.Events)
 }
 
-// saveStock remembers how far the export has grown.
+// saveStock stores how far the export has grown.
 func saveStock(dir string, sim *exportsim.Config, events int) error {
 	data, err := json.Marshal(demoStock{sim.Start, sim.Every, events})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"exportbridge/cmd/internal/dev/embedded"
 )
 
-// What the demo suggests works as it is: each command names the servers that are not
-// where it looks for them, and the stream where there are several.
+// The suggestions of the demo work as they are: each command names the servers that are not at
+// their default address, and the stream if there are several.
 func TestSuggestions(t *testing.T) {
 	t.Parallel()
 	suggested := func(streams ...string) []string {

@@ -1,5 +1,5 @@
-// Package dev is the program that exportbridge is tried and measured with: the
-// demo, the simulated export API, and the bench.
+// Package dev is the program to try and measure exportbridge: the demo, the simulated
+// export API, and the bench.
 package dev
 
 import (
@@ -10,11 +10,11 @@ import (
 	"exportbridge/cmd/internal/dev/bench"
 )
 
-// groupTry is the only group of commands in the help beside cli.GroupSetup.
+// groupTry is the only group of commands in the help besides cli.GroupSetup.
 const groupTry = "try"
 
-// Program is exportbridge-dev, which has everything embedded that exportbridge
-// needs: a fake Kafka and Redis are not linked into what runs in production.
+// Program is exportbridge-dev, which embeds all servers that exportbridge needs. It is
+// another program, so that the fake Kafka and Redis are not in the production binary.
 var Program = cli.Program{
 	Name:  "exportbridge-dev",
 	Short: "Try and measure exportbridge without installation",

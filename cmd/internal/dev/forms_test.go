@@ -103,7 +103,7 @@ func TestPrintedSettingsRead(t *testing.T) {
 	}
 }
 
-// Windows that touch have each event once, and all that items say is read.
+// Adjacent windows have each event once, and all members of items are read.
 func TestPrintedSettingsWindows(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestProgramName: what the demo suggests works before an install, in the source.
+// TestProgramName: without an installation, the demo suggests commands that run the source.
 func TestProgramName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PATH", "")

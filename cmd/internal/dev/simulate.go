@@ -33,16 +33,15 @@ limits and faults are configurable. The same seed produces the same content. The
 command runs until it is stopped. --data-dir keeps the start of the export: a
 restart with the same flags continues as if it had never stopped.
 
---form serves the same events as another export API would: with other members,
-cursors, parameters and credentials. The command prints the settings with which
-exportbridge reads it. A form with the name of a profile behaves as the
-documentation of that service says. The audit lists have what happened until
-now, newest first, and --lag has some events appear late. newest-first cannot be
-followed.
+--form serves the same events in the form of another export API: with other
+members, cursors, parameters and credentials. The command prints the settings
+for exportbridge. A form with the name of a profile follows the documentation of
+that service. The audit lists have the events until now, newest first; with
+--lag, some events appear late. The form newest-first cannot be followed.
 
 --from serves a file of exportbridge learn --record: the pages that a profile
-was learned from, with paging and bounds as learned, and without credentials.
-They do not grow.`,
+was learned from, with the learned paging and bounds, and without credentials.
+These pages do not grow.`,
 		Example: `  exportbridge-dev simulate
   exportbridge-dev simulate --form okta-system-log --rate-limit 120/m
   exportbridge-dev simulate --form audit-list --lag 30s
@@ -69,7 +68,7 @@ They do not grow.`,
 			return err
 		}
 		if err := sim.Validate(); err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev simulate --help"}
+			return cli.WrongUsage("exportbridge-dev simulate --help", "%w", err)
 		}
 		if dataDir != "" {
 			if err := continueStock(dataDir, &sim); err != nil {
@@ -85,8 +84,7 @@ func offerValues(cmd *cobra.Command) {
 	cli.Offer(cmd, "form", exportsim.FormNames()...)
 	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
 	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor),
-		string(exportsim.NoCursor),
-		string(exportsim.EmptyItems))
+		string(exportsim.NoCursor), string(exportsim.EmptyItems))
 }
 
 // simulate serves the export until the context ends.
@@ -101,7 +99,7 @@ func simulate(ctx context.Context, a *cli.App, listen string, sim exportsim.Conf
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	// Stalled requests end here, so that Close need not wait for them.
+	// This ends stalled requests, so that server.Close does not wait for them.
 	defer handler.Close()
 	fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s initial events\n",
 		server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
@@ -111,7 +109,7 @@ func simulate(ctx context.Context, a *cli.App, listen string, sim exportsim.Conf
 	return server.Wait(ctx)
 }
 
-// start serves an API, and says if it is not at the default address.
+// start serves an API. It prints the address if the default one is in use.
 func start(a *cli.App, handler http.Handler, listen string) (*embedded.HTTP, error) {
 	server, err := embedded.StartSimulator(handler, listen)
 	if err == nil && server.Moved {
@@ -134,13 +132,11 @@ func replay(cmd *cobra.Command, a *cli.App, listen, file string) (err error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("read --from: %w", err),
-			Hint: "name a file of exportbridge learn --record"}
+		return cli.WrongUsage("name a file of exportbridge learn --record", "read --from: %w", err)
 	}
 	handler, err := learn.NewReplay(text)
 	if err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s: %w", file, err),
-			Hint: "exportbridge learn --record FILE -- curl ..."}
+		return cli.WrongUsage("exportbridge learn --record FILE -- curl ...", "%s: %w", file, err)
 	}
 	server, err := start(a, handler, listen)
 	if err != nil {
@@ -152,14 +148,12 @@ func replay(cmd *cobra.Command, a *cli.App, listen, file string) (err error) {
 	return server.Wait(cmd.Context())
 }
 
-// setForm selects the form. One with credentials gets a key if there is none.
+// setForm selects the form. A form with credentials gets a key unless a flag sets one.
 func setForm(sim *exportsim.Config, name string) error {
 	var known bool
 	if sim.Form, known = exportsim.FormNamed(name); !known {
-		return &cli.Error{
-			Code: cli.ExitUsage, Hint: "exportbridge-dev simulate --help",
-			Err: fmt.Errorf("form %q is unknown, use for example okta-system-log", name),
-		}
+		return cli.WrongUsage("exportbridge-dev simulate --help",
+			"form %q is unknown, use for example okta-system-log", name)
 	}
 	if sim.Form.Name != "" && sim.APIKey == "" && sim.Form.Auth != "none" {
 		sim.APIKey = "simulated"
@@ -167,7 +161,7 @@ func setForm(sim *exportsim.Config, name string) error {
 	return nil
 }
 
-// settingsOf renders the settings of exportbridge for shells and .env files.
+// settingsOf returns the settings of exportbridge for shells and .env files.
 func settingsOf(sim exportsim.Config, url string) string {
 	settings := sim.Form.Settings(url + sim.BasePath)
 	if sim.Form.Auth != "none" {
@@ -183,8 +177,8 @@ func settingsOf(sim exportsim.Config, url string) string {
 	return text.String()
 }
 
-// simulatorFlags registers the flags that describe a simulated export. What
-// sim holds already are the defaults.
+// simulatorFlags registers the flags of a simulated export. The values in sim are the
+// defaults.
 func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate",
 		"growth, such as 500/s or 600/m; 0 for none")

@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// A restarted simulator has the events that it would have had.
+// A restarted simulator has the same events as one that was never stopped.
 func TestSimulatorContinues(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")

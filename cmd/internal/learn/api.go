@@ -13,39 +13,39 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// mostRequests bounds how often an API is asked.
+// mostRequests is the maximum number of requests to an API.
 const mostRequests = 16
 
-// errTooMany is the error of a request above mostRequests.
+// errTooMany is the error of a request beyond mostRequests.
 var errTooMany = &UnfollowableError{
 	fmt.Sprintf("no next page was found within %d requests", mostRequests),
 	"look in the documentation for the parameter of the cursor, and take a curl command that has it",
 }
 
-// wrongParam reports whether an error may be that of a wrong parameter.
+// wrongParam reports whether a wrong parameter may be the cause of an error.
 func wrongParam(err error) bool {
 	f, ok := errors.AsType[*bridge.Fault](err)
 	return ok && f.Class != bridge.Throttled && f.Reason != bridge.ReasonAuth && f.Class != bridge.Transient ||
 		errors.Is(err, errNoAdvance)
 }
 
-// reach matches the settings of how a host is reached, which no profile has.
-var reach = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_LOCAL=)`)
+// connection matches the settings of the connection to a host, which no profile has.
+var connection = regexp.MustCompile(`^EXPORT_(TLS_|PROXY=.|INSECURE_HTTP=|ALLOW_LINK_LOCAL=)`)
 
-// api sends requests as a profile says, and counts them.
+// api sends requests with the settings of a profile, and counts them.
 type api struct {
 	environ  []string // settings that no profile has
-	anyOrder bool     // items may come newest first, and lie outside of a range
+	anyOrder bool     // items may come newest first, and may be outside the requested range
 	asked    int
 }
 
 func newAPI(environ []string, c credentials) *api {
-	own := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return !reach.MatchString(entry) })
+	own := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return !connection.MatchString(entry) })
 	limits := []string{"EXPORT_TIMEOUT=20s", "EXPORT_MAX_RESPONSE_BYTES=8MiB", "EXPORT_PROXY=environment"}
 	return &api{environ: slices.Concat(limits, own, c.environ())}
 }
 
-// outline requests a page whose items no setting describes yet.
+// outline requests a page and finds its lists. It needs no settings for the items.
 func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (*exportapi.Outline, error) {
 	client, at, err := a.client(p, at)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *api) outline(ctx context.Context, p profile, at bridge.Position) (*expo
 	return exportapi.Inspector{Client: client}.Outline(ctx, at)
 }
 
-// sample requests a page and reads its items.
+// sample requests a page and reads its items by the settings.
 func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (exportapi.Sample, error) {
 	client, at, err := a.client(p, at)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *api) sample(ctx context.Context, p profile, at bridge.Position) (export
 	return exportapi.Inspector{Client: client}.Sample(ctx, at, math.MaxInt)
 }
 
-// client returns a client for one request, which it counts. Outside of a window, a first page
+// client returns a client for one request, and counts the request. Outside a window, the first page
 // begins at EXPORT_START.
 func (a *api) client(p profile, at bridge.Position) (*exportapi.Client, bridge.Position, error) {
 	s, err := config.Load(config.Sources{Environ: slices.Concat(a.environ, p.environ())}, config.UsesExport)

@@ -18,7 +18,7 @@ import (
 // service is an API as its public documentation describes it, with 240 events.
 type service struct {
 	curl string // of the documentation; URL is the base
-	// params are all parameters that it has; others are refused if strict is set, and ignored else.
+	// params are all its parameters. It rejects others if strict is set, and else ignores them.
 	params   string
 	strict   bool
 	start    string
@@ -37,7 +37,7 @@ type service struct {
 	want  []string      // of the profile
 	every time.Duration // between two events; 0 is 20 s
 	hint  string        // at the end of an error about a parameter
-	// endInclusive is as the profile must have proven it.
+	// endInclusive is the value that the profile must have proven.
 	endInclusive bool
 	// seconds is set if items have their time without its fraction: nothing can be proven.
 	seconds bool
@@ -88,7 +88,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	known := strings.Fields(s.params)
 	switch {
-	case r.Header.Get("Authorization") == "" && (r.Header.Get("X-Auth-Key") != "sesame" || r.Header.Get("X-Auth-Email") == "") && r.Header.Get("Fastly-Key") == "":
+	case r.Header.Get("Authorization") == "" && (r.Header.Get("X-Auth-Key") != "sesame" ||
+		r.Header.Get("X-Auth-Email") == "") && r.Header.Get("Fastly-Key") == "":
 		refuse(http.StatusUnauthorized, "no key")
 		return
 	case s.then != "" && r.URL.Path == s.then:
@@ -168,7 +169,7 @@ func opaque(name string) func(url.Values) int {
 	}
 }
 
-// quoted is a cursor in JSON, null behind the end.
+// cursorText returns a cursor in JSON, null after the end.
 func cursorText(n, all int) string {
 	if n >= all {
 		return "null"
@@ -184,8 +185,9 @@ var services = map[string]*service{
 	// https://developer.atlassian.com/cloud/admin/organization/rest/api-group-events/
 	"atlassian": {
 		curl: `curl --request GET --url 'URL/admin/v1/orgs/4711/events' --header 'Authorization: Bearer sesame' --header 'Accept: application/json'`,
-		path: "/admin/v1/orgs/4711/events", params: "cursor q from to action limit", start: "from", end: "to", unit: "ms", endInclusive: true,
-		newest: true, size: "limit", most: 50, at: opaque("cursor"),
+		path: "/admin/v1/orgs/4711/events", params: "cursor q from to action limit", start: "from", end: "to", unit: "ms",
+		endInclusive: true,
+		newest:       true, size: "limit", most: 50, at: opaque("cursor"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"id":"e%d","type":"events","attributes":{"time":%q,"action":%q,"actor":{"id":"u%d","name":"Jo"},"context":[],"container":[]},"links":{"self":"https://api.example/e%[1]d"}}`,
 				e.n, rfc(e), actions[e.n%4], e.n%7)
@@ -198,13 +200,15 @@ var services = map[string]*service{
 			fmt.Fprintf(w, `{"data":%s,"meta":{"next":%s,"page_size":50},"links":{"self":"http://%s%s","prev":null,"next":%s}}`,
 				items, cursorText(n, all), r.Host, r.URL.Path, next)
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=from", "EXPORT_END_PARAM=to", "EXPORT_TIME_FORMAT=ms", "EXPORT_CURSOR_PARAM=cursor", "EXPORT_ITEM_TYPE=/attributes/action", "EXPORT_PAGE_SIZE_PARAM=limit"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=from", "EXPORT_END_PARAM=to", "EXPORT_TIME_FORMAT=ms",
+			"EXPORT_CURSOR_PARAM=cursor", "EXPORT_ITEM_TYPE=/attributes/action", "EXPORT_PAGE_SIZE_PARAM=limit"},
 	},
 	// https://developers.miro.com/reference/enterprise-get-audit-logs
 	"miro": {
 		curl: fmt.Sprintf(`curl -H 'authorization: Bearer sesame' -H 'accept: application/json' 'URL/v2/audit/logs?createdAfter=%s&createdBefore=%s&limit=50'`,
 			began.Add(-time.Minute).Format(time.RFC3339), began.Add(2*time.Hour).Format(time.RFC3339)),
-		path: "/v2/audit/logs", params: "createdAfter createdBefore cursor limit sorting", strict: true, start: "createdAfter", end: "createdBefore", required: true, unit: "rfc3339",
+		path: "/v2/audit/logs", params: "createdAfter createdBefore cursor limit sorting", strict: true,
+		start: "createdAfter", end: "createdBefore", required: true, unit: "rfc3339",
 		size: "limit", most: 100, at: opaque("cursor"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"id":"e%d","context":{"ip":"127.0.0.1"},"object":{"id":"%[1]d","name":"o"},"createdAt":%q,"createdBy":{"type":"user","id":"u%d"},"details":{},"category":"c","event":%q}`,
@@ -213,12 +217,14 @@ var services = map[string]*service{
 		page: func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, at, n, all int) {
 			fmt.Fprintf(w, `{"limit":50,"size":%d,"data":%s,"cursor":%s,"type":"cursor-list"}`, n-at, items, cursorText(n, all))
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=createdAfter", "EXPORT_END_PARAM=createdBefore", "EXPORT_CURSOR_PARAM=cursor", "EXPORT_ITEM_TYPE=/event"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=createdAfter", "EXPORT_END_PARAM=createdBefore",
+			"EXPORT_CURSOR_PARAM=cursor", "EXPORT_ITEM_TYPE=/event"},
 	},
 	// https://developer.pagerduty.com/api-reference/, List audit records
 	"pagerduty": {
 		curl: `curl --request GET --url URL/audit/records --header 'Accept: application/json' --header 'Authorization: Token token=sesame' --header 'Content-Type: application/json'`,
-		path: "/audit/records", params: "limit cursor since until root_resource_types[] actor_type actor_id method_type actions[]", strict: true, start: "since", end: "until", unit: "rfc3339",
+		path: "/audit/records", params: "limit cursor since until root_resource_types[] actor_type actor_id method_type " +
+			"actions[]", strict: true, start: "since", end: "until", unit: "rfc3339",
 		newest: true, size: "limit", most: 100, at: opaque("cursor"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"id":"e%d","self":null,"execution_time":%q,"execution_context":{"request_id":"r"},"actors":[{"id":"u%d","type":"user_reference"}],"method":{"type":"browser"},"root_resource":{"id":"P%d","type":"user_reference"},"action":%q,"details":{}}`,
@@ -227,12 +233,14 @@ var services = map[string]*service{
 		page: func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, n, all int) {
 			fmt.Fprintf(w, `{"records":%s,"next_cursor":%s,"limit":100}`, items, cursorText(n, all))
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_CURSOR_PARAM=cursor", "EXPORT_PAGE_SIZE_PARAM=limit"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until",
+			"EXPORT_CURSOR_PARAM=cursor", "EXPORT_PAGE_SIZE_PARAM=limit"},
 	},
 	// https://developers.cloudflare.com/api/resources/audit_logs/
 	"cloudflare": {
 		curl: `curl URL/client/v4/accounts/4711/audit_logs -H 'X-Auth-Email: jo@example.com' -H 'X-Auth-Key: sesame'`,
-		path: "/client/v4/accounts/4711/audit_logs", params: "since before page per_page direction id hide_user_logs", start: "since", end: "before", unit: "rfc3339", seconds: true,
+		path: "/client/v4/accounts/4711/audit_logs", params: "since before page per_page direction id hide_user_logs",
+		start: "since", end: "before", unit: "rfc3339", seconds: true,
 		newest: true, size: "per_page", most: 100,
 		at: func(v url.Values) int { n, _ := strconv.Atoi(cmp.Or(v.Get("page"), "1")); return n - 1 },
 		item: func(e event) string {
@@ -242,12 +250,15 @@ var services = map[string]*service{
 		page: func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, _, _ int) {
 			fmt.Fprintf(w, `{"errors":[],"messages":[],"result":%s,"success":true}`, items)
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=since", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_IN=page-number", "EXPORT_CURSOR_PARAM=page", "EXPORT_ITEM_TYPE=/action/type", "EXPORT_KEY_HEADER=X-Auth-Key"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=since", "EXPORT_END_PARAM=before",
+			"EXPORT_CURSOR_IN=page-number", "EXPORT_CURSOR_PARAM=page", "EXPORT_ITEM_TYPE=/action/type",
+			"EXPORT_KEY_HEADER=X-Auth-Key"},
 	},
 	// https://www.twilio.com/docs/usage/monitor-events
 	"twilio": {
 		curl: `curl -X GET 'URL/v1/Events?PageSize=20' -u AC123:sesame`,
-		path: "/v1/Events", params: "ActorSid EventType ResourceSid SourceIpAddress StartDate EndDate PageSize Page PageToken", start: "StartDate", end: "EndDate", unit: "rfc3339", seconds: true, endInclusive: true,
+		path: "/v1/Events", params: "ActorSid EventType ResourceSid SourceIpAddress StartDate EndDate PageSize Page PageToken",
+		start: "StartDate", end: "EndDate", unit: "rfc3339", seconds: true, endInclusive: true,
 		newest: true, size: "PageSize", most: 1000, at: opaque("PageToken"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"sid":"AE%032d","account_sid":"AC123","actor_sid":"US%d","actor_type":"user","description":null,"event_type":%q,"event_date":%q,"resource_sid":"PN1","source":"web","url":"https://monitor.example/v1/Events/AE"}`,
@@ -267,12 +278,15 @@ var services = map[string]*service{
 			fmt.Fprintf(w, `{"events":%s,"meta":{"page":0,"page_size":50,"first_page_url":"http://%s%s?PageSize=50&Page=0","previous_page_url":null,"url":"http://%[2]s%[3]s?PageSize=50&Page=0","next_page_url":%s,"key":"events"}}`,
 				items, r.Host, r.URL.Path, next)
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=StartDate", "EXPORT_END_PARAM=EndDate", "EXPORT_CURSOR_IN=next-url", "EXPORT_ITEM_TYPE=/event_type", "EXPORT_ITEM_ID=/sid"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=StartDate", "EXPORT_END_PARAM=EndDate",
+			"EXPORT_CURSOR_IN=next-url", "EXPORT_ITEM_TYPE=/event_type", "EXPORT_ITEM_ID=/sid"},
 	},
 	// https://developer.box.com/reference/get-events/
 	"box": {
-		curl: fmt.Sprintf(`curl -i -X GET 'URL/2.0/events?stream_type=admin_logs&limit=50&created_after=%s' -H 'authorization: Bearer sesame'`, began.Add(-time.Minute).Format(time.RFC3339)),
-		path: "/2.0/events", params: "stream_type stream_position limit event_type created_after created_before", start: "created_after", end: "created_before", unit: "rfc3339", seconds: true,
+		curl: fmt.Sprintf(`curl -i -X GET 'URL/2.0/events?stream_type=admin_logs&limit=50&created_after=%s' -H 'authorization: Bearer sesame'`,
+			began.Add(-time.Minute).Format(time.RFC3339)),
+		path: "/2.0/events", params: "stream_type stream_position limit event_type created_after created_before",
+		start: "created_after", end: "created_before", unit: "rfc3339", seconds: true,
 		size: "limit", most: 500, at: opaque("stream_position"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"type":"event","event_id":"e%d","created_at":%q,"created_by":{"id":"u%d","type":"user"},"event_type":%q,"source":{"id":"s","type":"file"}}`,
@@ -281,14 +295,18 @@ var services = map[string]*service{
 		page: func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, at, n, _ int) {
 			fmt.Fprintf(w, `{"chunk_size":%d,"entries":%s,"next_stream_position":"c%d"}`, n-at, items, n)
 		},
-		want: []string{"EXPORT_START_PARAM=created_after", "EXPORT_END_PARAM=created_before", "KAFKA_KEY=/created_by/id", "EXPORT_CURSOR_PARAM=stream_position", "EXPORT_CURSOR_FIELD=/next_stream_position", "EXPORT_ITEM_TYPE=/event_type", "EXPORT_ITEM_ID=/event_id"},
+		want: []string{"EXPORT_START_PARAM=created_after", "EXPORT_END_PARAM=created_before", "KAFKA_KEY=/created_by/id",
+			"EXPORT_CURSOR_PARAM=stream_position", "EXPORT_CURSOR_FIELD=/next_stream_position", "EXPORT_ITEM_TYPE=/event_type",
+			"EXPORT_ITEM_ID=/event_id"},
 	},
 	// https://www.dropbox.com/developers/documentation/http/teams#team_log-get_events
 	"dropbox": {
 		curl: fmt.Sprintf(`curl -X POST URL/2/team_log/get_events --header 'Authorization: Bearer sesame' --header 'Content-Type: application/json' --data '{"limit":50,"time":{"start_time":"%s","end_time":"%s"}}'`,
 			began.Add(-time.Minute).Format(time.RFC3339), began.Add(2*time.Hour).Format(time.RFC3339)),
-		path: "/2/team_log/get_events", then: "/2/team_log/get_events/continue", params: "limit account_id time/start_time time/end_time category", strict: true,
-		start: "time/start_time", end: "time/end_time", unit: "rfc3339", seconds: true, size: "limit", most: 1000, at: opaque("cursor"),
+		path: "/2/team_log/get_events", then: "/2/team_log/get_events/continue",
+		params: "limit account_id time/start_time time/end_time category", strict: true,
+		start: "time/start_time", end: "time/end_time", unit: "rfc3339", seconds: true, size: "limit", most: 1000,
+		at: opaque("cursor"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"timestamp":%q,"event_category":{".tag":"logins"},"actor":{".tag":"user","user":{"account_id":"u%d"}},"event_type":{".tag":%q,"description":"d"},"details":{".tag":"d%[4]d"}}`,
 				e.at.Format(time.RFC3339), e.n%7, actions[e.n%4], e.n)
@@ -296,12 +314,15 @@ var services = map[string]*service{
 		page: func(w http.ResponseWriter, _ *http.Request, _ url.Values, items string, _, n, all int) {
 			fmt.Fprintf(w, `{"events":%s,"cursor":"c%d","has_more":%v}`, items, n, n < all)
 		},
-		want: []string{"EXPORT_METHOD=POST", "EXPORT_START_PARAM=/time/start_time", "EXPORT_CURSOR_PARAM=cursor", "EXPORT_CURSOR_ALONE=true", "EXPORT_CURSOR_PATH=/2/team_log/get_events/continue", "EXPORT_MORE_FIELD=/has_more", "EXPORT_ITEM_TYPE=/event_type/.tag"},
+		want: []string{"EXPORT_METHOD=POST", "EXPORT_START_PARAM=/time/start_time", "EXPORT_CURSOR_PARAM=cursor",
+			"EXPORT_CURSOR_ALONE=true", "EXPORT_CURSOR_PATH=/2/team_log/get_events/continue", "EXPORT_MORE_FIELD=/has_more",
+			"EXPORT_ITEM_TYPE=/event_type/.tag"},
 	},
 	// https://developers.hubspot.com/docs/api-reference/account-account-info-v3/audit-logs
 	"hubspot": {
 		curl: `curl --request GET --url 'URL/account-info/v3/activity/audit-logs?limit=50' --header 'Authorization: Bearer sesame'`,
-		path: "/account-info/v3/activity/audit-logs", params: "actingUserId after limit occurredAfter occurredBefore sort", strict: true, start: "occurredAfter", end: "occurredBefore", unit: "rfc3339",
+		path: "/account-info/v3/activity/audit-logs", params: "actingUserId after limit occurredAfter occurredBefore sort",
+		strict: true, start: "occurredAfter", end: "occurredBefore", unit: "rfc3339",
 		newest: true, size: "limit", most: 100, at: opaque("after"),
 		item: func(e event) string {
 			return fmt.Sprintf(`{"id":"e%d","category":"LOGIN","subCategory":"s","action":%q,"targetObjectId":"t","occurredAt":%q,"actingUser":{"userId":%d,"userEmail":"jo@example.com"}}`,
@@ -313,9 +334,11 @@ var services = map[string]*service{
 				return
 			}
 			v.Set("after", fmt.Sprintf("c%d", n))
-			fmt.Fprintf(w, `{"results":%s,"paging":{"next":{"after":"c%d","link":"http://%s%s?%s"}}}`, items, n, r.Host, r.URL.Path, v.Encode())
+			fmt.Fprintf(w, `{"results":%s,"paging":{"next":{"after":"c%d","link":"http://%s%s?%s"}}}`, items, n, r.Host,
+				r.URL.Path, v.Encode())
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=occurredAfter", "EXPORT_END_PARAM=occurredBefore", "EXPORT_CURSOR_FIELD=/paging/next/after", "EXPORT_CURSOR_PARAM=after", "with 8 requests"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=occurredAfter", "EXPORT_END_PARAM=occurredBefore",
+			"EXPORT_CURSOR_FIELD=/paging/next/after", "EXPORT_CURSOR_PARAM=after", "with 8 requests"},
 	},
 	// https://launchdarkly.com/docs/api/audit-log/get-audit-log-entries
 	"launchdarkly": {
@@ -333,9 +356,11 @@ var services = map[string]*service{
 				return
 			}
 			v.Set("before", strconv.FormatInt(list[len(list)-1].Date, 10))
-			fmt.Fprintf(w, `{"items":%s,"_links":{"next":{"href":"%s?%s","type":"application/json"}}}`, items, r.URL.Path, v.Encode())
+			fmt.Fprintf(w, `{"items":%s,"_links":{"next":{"href":"%s?%s","type":"application/json"}}}`, items, r.URL.Path,
+				v.Encode())
 		},
-		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before", "EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 7 requests"},
+		want: []string{"EXPORT_FOLLOW=windows", "EXPORT_START_PARAM=after", "EXPORT_END_PARAM=before",
+			"EXPORT_CURSOR_IN=next-url", "EXPORT_CURSOR_FIELD=/_links/next/href", "with 7 requests"},
 	},
 	// https://www.fastly.com/documentation/reference/api/account/events/
 	"fastly": {

@@ -13,7 +13,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// bounds are usual names of the parameters of a start and an end, the likeliest first.
+// bounds are common names of the parameters of a start and an end, the likeliest first.
 var bounds = [][2]string{
 	{"start", "end"}, {"from", "to"}, {"since", "until"}, {"start_time", "end_time"}, {"startTime", "endTime"},
 	{"created_after", "created_before"}, {"createdAfter", "createdBefore"}, {"after", "before"}, {"oldest", "latest"},
@@ -27,42 +27,42 @@ type attempt struct{ start, end, format string }
 
 func (a attempt) String() string { return a.start + " and " + a.end }
 
-// side is how a parameter fared as a bound.
+// side is one bound of an attempt.
 type side struct{ name, format string }
 
-// boundSearch looks for the parameters that limit a list to the items between two times.
+// boundSearch searches for the parameters that limit a list to the items between two times.
 type boundSearch struct {
 	command  *command
 	from, to int64 // the times, in milliseconds since the epoch
-	room     bool  // items lie before, between and behind them
+	room     bool  // the list has items before from, between the times, and after to
 
 	queue []attempt
 	taken []string // names of other parameters
 	tried []attempt
 	seen  map[string]bool // names in the response or its URLs
-	named map[string]bool // names in the curl command or an error of the API
-	holds map[side]bool   // whether a bound limited the list
-	time  string          // what the time of an item is called
-	stem  string          // its first part: created of created_at
-	style style           // how names are written
-	// brackets is set if other parameters have them, such as page[size].
+	named map[string]bool // names in the curl command or in an error of the API
+	holds map[side]bool   // whether a bound that was tried limited the list
+	time  string          // name of the time of an item
+	stem  string          // first part of time: created of created_at
+	style style           // of names
+	// brackets is set if another parameter has brackets, such as page[size].
 	brackets bool
-	last     error
+	last     error // of the last attempt
 }
 
-// rfc3339 has milliseconds as a bound, which some APIs reject.
+// A bound in rfc3339 has milliseconds, which some APIs reject.
 const rfc3339, rfc3339Seconds = "rfc3339", "rfc3339-seconds"
 
 var (
-	// word matches what may be the name of a parameter.
+	// word matches a possible name of a parameter.
 	word = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]*(\[[A-Za-z_]+\])*`)
-	// unknown matches errors about a parameter that the API does not have.
+	// unknown matches an error about a parameter that the API does not have.
 	unknown = regexp.MustCompile(`(?i)unknown|unexpected|unrecogni[sz]ed|unsupported|no such` +
 		`|not (a )?(supported|allowed|valid|permitted)`)
-	// timeSuffix is what follows the stem of a time's name.
+	// timeSuffix matches the end of a time's name, after the stem.
 	timeSuffix = regexp.MustCompile(`(_?(at|on|time|date|timestamp)|At|On|Time|Date|Timestamp)$`)
 	sayRFC3339 = regexp.MustCompile(`(?i)iso.?8601|rfc.?3339|date.?time`)
-	// formats are those of bounds, with what errors say of them.
+	// formats are the formats of bounds, with the words of errors about them.
 	formats = []struct {
 		name string
 		said *regexp.Regexp
@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// newBoundSearch orders the bounds to try by what the response and the curl command say.
+// newBoundSearch prepares a search. The response and the curl command decide the order of its attempts.
 func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	s := &boundSearch{command: c, seen: make(map[string]bool), named: make(map[string]bool), holds: make(map[side]bool)}
 	s.from, s.to, s.room = between(page.sorted())
@@ -101,7 +101,7 @@ func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	for _, f := range page.fields {
 		names = append(names, last(f.pointer))
 	}
-	// Parameters are written as other parameters are, more than as members are.
+	// The style of other parameters says more than that of members.
 	if s.style = styleOf(own); s.style == plain {
 		s.style = styleOf(names)
 	}
@@ -113,7 +113,7 @@ func newBoundSearch(p profile, page *listing, c *command) *boundSearch {
 	return s
 }
 
-// fill adds what is to try at first, in a format.
+// fill adds the first attempts, in a format.
 func (s *boundSearch) fill(format string) {
 	for _, a := range s.command.assumed() {
 		s.named[a.start], s.named[a.end] = true, true
@@ -136,7 +136,7 @@ func (s *boundSearch) fill(format string) {
 	s.sort()
 }
 
-// style is how a name is written.
+// style is the spelling of a name of several words.
 type style int
 
 const (
@@ -146,7 +146,7 @@ const (
 	pascal              // TwoWords
 )
 
-// styleOf returns how most of the names of several words are written.
+// styleOf returns the style of most names of several words.
 func styleOf(names []string) style {
 	var counts [pascal + 1]int
 	for _, name := range names {
@@ -181,7 +181,7 @@ func (s *boundSearch) join(names map[string]bool, format string) {
 	}
 }
 
-// reformat adds the other formats of a pair, the one that a text names first.
+// reformat adds a pair in the other formats, first in those that a text names.
 func (s *boundSearch) reformat(a attempt, said string) {
 	var named, others []attempt
 	for _, f := range formats {
@@ -196,7 +196,7 @@ func (s *boundSearch) reformat(a attempt, said string) {
 	}
 }
 
-// sort puts the likeliest first. Names that limited the list before count most.
+// sort puts the likeliest attempts first. Names that limited the list before count most.
 func (s *boundSearch) sort() {
 	score := func(a attempt) (n int) {
 		for _, name := range []string{a.start, a.end} {
@@ -236,8 +236,8 @@ func (s *boundSearch) start() side {
 	return side{}
 }
 
-// limits reports whether both bounds of an attempt limited the list to some of its items. One of
-// them is tried with others.
+// limits reports whether both bounds of an attempt limited the list, and to at least one item. If one
+// of them did, it adds attempts with that bound and other names.
 func (s *boundSearch) limits(a attempt, listed []exportapi.SampledItem) bool {
 	start, end := len(listed) > 0, len(listed) > 0
 	for _, item := range listed {
@@ -258,11 +258,11 @@ func (s *boundSearch) limits(a attempt, listed []exportapi.SampledItem) bool {
 	return start && end
 }
 
-// heed takes what the error of an attempt names: other parameters, or another format.
-func (s *boundSearch) heed(a attempt, err error) {
+// useError adds attempts with the parameters, or the format, that the error of an attempt names.
+func (s *boundSearch) useError(a attempt, err error) {
 	s.last = err
 	fault, _ := errors.AsType[*bridge.Fault](err)
-	_, said, _ := strings.Cut(fault.Error(), ": ") // behind the status
+	_, said, _ := strings.Cut(fault.Error(), ": ") // after the status
 	words := word.FindAllString(said, -1)
 	names := make(map[string]bool)
 	for _, name := range words {
@@ -280,7 +280,7 @@ func (s *boundSearch) heed(a attempt, err error) {
 	s.sort()
 }
 
-// pairs are the bounds to try: those of the curl command, if it has any.
+// pairs returns the names of bounds to try: those of the curl command, if it has any.
 func (c *command) pairs() (all [][2]string) {
 	start, end := c.start.name, c.end.name
 	switch {
@@ -289,12 +289,12 @@ func (c *command) pairs() (all [][2]string) {
 	case start != "" && end != "":
 		return [][2]string{{start, end}}
 	}
-	given, side := start+end, 0 // the place of the given one in a pair
+	given, side := start+end, 0 // side is the place of given in a pair
 	if start == "" {
 		side = 1
 	}
 	above := strings.TrimSuffix(given, last(given))
-	for _, alike := range []bool{true, false} { // first those that have the given one
+	for _, alike := range []bool{true, false} { // first the pairs that have the given name
 		for _, pair := range bounds {
 			if !alike || strings.EqualFold(last(given), pair[side]) {
 				pair[side], pair[1-side] = given, above+pair[1-side]
@@ -305,8 +305,8 @@ func (c *command) pairs() (all [][2]string) {
 	return all
 }
 
-// left names pairs that were not tried, in words, "" for none.
-func (s *boundSearch) left() string {
+// untried lists the pairs that were not tried, "" for none.
+func (s *boundSearch) untried() string {
 	var names []string
 	for _, a := range s.queue {
 		tried := slices.ContainsFunc(s.tried, func(t attempt) bool { return t.String() == a.String() })
@@ -317,8 +317,8 @@ func (s *boundSearch) left() string {
 	return strings.Join(names, ", ")
 }
 
-// vain names pairs that were tried, in words, each as the first one if it says nothing else.
-func (s *boundSearch) vain() string {
+// failed lists the attempts. A pair without a format had that of the first attempt.
+func (s *boundSearch) failed() string {
 	var names []string
 	for i, a := range s.tried {
 		text := a.String()

@@ -53,7 +53,8 @@ func TestBounds(t *testing.T) {
 		}, "", []string{"EXPORT_START_PARAM=published_since", "EXPORT_END_PARAM=published_until", "with 8 requests"}},
 		"an error names the format": {func(s *service) {
 			s.start, s.end, s.unit, s.params = "since", "until", "seconds since the epoch", "limit cursor since until"
-		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=s", "EXPORT_END_INCLUSIVE=false"}},
+		}, "", []string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=s",
+			"EXPORT_END_INCLUSIVE=false"}},
 		"the page names parameters": {func(s *service) {
 			s.start, s.end, s.params = "published_since", "published_until", "limit cursor published_since published_until"
 			page := s.page
@@ -74,11 +75,13 @@ func TestBounds(t *testing.T) {
 		"times under other names": {func(s *service) {
 			s.start, s.end, s.unit, s.params = "event_ts_from", "event_ts_to", "s", "limit cursor event_ts_from event_ts_to"
 		}, fmt.Sprintf("&event_ts_to=%d&event_ts_from=%d&team=7", began.Add(3*time.Hour).Unix(), began.Unix()),
-			[]string{"EXPORT_START_PARAM=event_ts_from", "EXPORT_END_PARAM=event_ts_to", "EXPORT_TIME_FORMAT=s", "EXPORT_PARAMS=team=7\n", "with 7 requests"}},
+			[]string{"EXPORT_START_PARAM=event_ts_from", "EXPORT_END_PARAM=event_ts_to", "EXPORT_TIME_FORMAT=s",
+				"EXPORT_PARAMS=team=7\n", "with 7 requests"}},
 		"dates under other names, of four": {func(s *service) {
 			s.start, s.end, s.params = "activity_gt", "activity_lt", "limit cursor activity_gt activity_lt"
 		}, "&activity_gt=2026-01-01T00:00:00Z&activity_lt=2100-01-01T00:00:00Z&due_gt=2020-01-01&due_lt=2101-01-01",
-			[]string{"EXPORT_START_PARAM=activity_gt", "EXPORT_END_PARAM=activity_lt", "EXPORT_TIME_FORMAT=rfc3339", "EXPORT_PARAMS=due_gt=2020-01-01,due_lt=2101-01-01\n",
+			[]string{"EXPORT_START_PARAM=activity_gt", "EXPORT_END_PARAM=activity_lt", "EXPORT_TIME_FORMAT=rfc3339",
+				"EXPORT_PARAMS=due_gt=2020-01-01,due_lt=2101-01-01\n",
 				"? due_gt, due_lt: "}},
 		"an end under another name": {func(s *service) {
 			s.start, s.end, s.params = "since", "up_until", "limit cursor since up_until"
@@ -91,7 +94,8 @@ func TestBounds(t *testing.T) {
 		"numbers that are no times": {func(s *service) {
 			s.start, s.end, s.params = "since", "until", "limit cursor since until"
 		}, "&team=1600000000&org=1700000000",
-			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_PARAMS=org=1700000000,team=1600000000\n", "? org, team: "}},
+			[]string{"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_PARAMS=org=1700000000,team=1600000000\n",
+				"? org, team: "}},
 		"a start without milliseconds": {func(s *service) {
 			s.start, s.end, s.unit, s.params = "since", "until", "rfc3339 without fractions", "limit cursor since until"
 		}, "&since=2026-01-01T00:00:00Z", []string{
@@ -104,24 +108,29 @@ func TestBounds(t *testing.T) {
 			"EXPORT_START_PARAM=since", "EXPORT_END_PARAM=until", "EXPORT_TIME_FORMAT=rfc3339-seconds",
 		}},
 		"only a start": {func(s *service) { s.start = "from" }, "",
-			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none", "a parameter of the end was not found. In vain were tried: ", "from and to"}},
+			[]string{"EXPORT_START_PARAM=from", "EXPORT_END_PARAM=none",
+				"a parameter of the end was not found. Tried without success: ", "from and to"}},
 		"inclusive": {func(s *service) { s.start, s.end, s.endInclusive = "start", "end", true }, "",
 			[]string{"EXPORT_START_PARAM=start", "EXPORT_END_INCLUSIVE=true"}},
 		"whole seconds prove no end": {func(s *service) {
 			s.start, s.end, s.endInclusive = "start", "end", true
 			s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d","at":%d,"type":"t"}`, e.n, e.at.Unix()) }
-		}, "", []string{"EXPORT_ITEM_TIME=/at\n", "# ? not proven: the items have times in whole seconds", "\n#EXPORT_END_INCLUSIVE=\n"}},
+		}, "", []string{"EXPORT_ITEM_TIME=/at\n", "# ? not proven: the items have times in whole seconds",
+			"\n#EXPORT_END_INCLUSIVE=\n"}},
 		"a finer time": {func(s *service) {
 			s.start, s.end, s.endInclusive = "start", "end", true
 			s.item = func(e event) string {
 				return fmt.Sprintf(`{"id":"e%d","at":%d,"zat":%q,"type":"t"}`, e.n, e.at.Unix(), rfc(e))
 			}
 		}, "", []string{"EXPORT_ITEM_TIME=/zat\n", "# ? also times: /at (s)", "\nEXPORT_END_INCLUSIVE=true\n"}},
-		"no bounds": {func(*service) {}, "", []string{"EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "Not tried: ", "add both to"}},
+		"no bounds": {func(*service) {}, "", []string{"EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "Not tried: ",
+			"add both to"}},
 		"within 2 s": {func(s *service) { s.start, s.end, s.every = "from", "to", 10*time.Millisecond }, "",
 			[]string{"EXPORT_START_PARAM=none", "are within 2 s of each other", "with 5 requests"}},
-		"startAt":          {func(s *service) { numbers(s, "startAt", 0) }, "", []string{"EXPORT_CURSOR_IN=offset", "EXPORT_CURSOR_PARAM=startAt"}},
-		"start_index of 1": {func(s *service) { numbers(s, "start_index", 1) }, "", []string{"EXPORT_CURSOR_IN=offset", "EXPORT_CURSOR_PARAM=start_index", "EXPORT_CURSOR_FIRST=1"}},
+		"startAt": {func(s *service) { numbers(s, "startAt", 0) }, "", []string{"EXPORT_CURSOR_IN=offset",
+			"EXPORT_CURSOR_PARAM=startAt"}},
+		"start_index of 1": {func(s *service) { numbers(s, "start_index", 1) }, "", []string{"EXPORT_CURSOR_IN=offset",
+			"EXPORT_CURSOR_PARAM=start_index", "EXPORT_CURSOR_FIRST=1"}},
 		"start of the curl command": {func(s *service) { numbers(s, "start", 0) }, "&start=0",
 			[]string{"EXPORT_CURSOR_IN=offset", "EXPORT_CURSOR_PARAM=start"}},
 	} {
@@ -138,7 +147,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// cut leaves out the first bytes of what is written.
+// cut drops the first bytes that are written to it.
 type cut struct {
 	http.ResponseWriter
 	n int
@@ -174,7 +183,8 @@ func TestRequiredEnd(t *testing.T) {
 	s.start, s.end, s.required = "since", "until", true
 	s.item = func(e event) string { return fmt.Sprintf(`{"id":"e%d"}`, e.n) }
 	request := parsed(t, auditCommand+serve(t, s)+"/audit?since=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z'")
-	if profile, err := learn.Learn(t.Context(), request, nil); err == nil || !strings.Contains(err.Error(), "refuses a request without until") {
+	if profile, err := learn.Learn(t.Context(), request, nil); err == nil || !strings.Contains(err.Error(),
+		"refuses a request without until") {
 		t.Errorf("got %v\n%+v", err, profile)
 	}
 }
@@ -183,7 +193,8 @@ func TestRequiredEnd(t *testing.T) {
 // its cursor, by windows where the API requires the end.
 func TestTimesOldestFirst(t *testing.T) {
 	t.Parallel()
-	for required, want := range map[bool]string{false: "EXPORT_START=" + began.Format(time.RFC3339) + "\n", true: "EXPORT_FOLLOW=windows\n"} {
+	for required, want := range map[bool]string{false: "EXPORT_START=" + began.Format(time.RFC3339) + "\n",
+		true: "EXPORT_FOLLOW=windows\n"} {
 		s := audit()
 		s.newest, s.required = false, required
 		s.start, s.end, s.params = "lower", "upper", "limit cursor lower upper"

@@ -35,18 +35,18 @@ func named(names ...string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)^(` + strings.Join(names, "|") + `)$`)
 }
 
-// stamped are names of bounds such as created_after and start_time.
+// stamped matches names of bounds such as created_after and start_time.
 func stamped(side, relation string) string {
 	return `(` + side + `|created|occurred|published)_?(on|at|time|date|` + relation + `)`
 }
 
-// param is a parameter of the request: of the query, or of the body by its name or
-// JSON pointer.
+// param is a parameter of the request, in the query or in the body. Its name in the body may
+// be a JSON pointer.
 type param struct {
 	name, value string
 	json        bool   // value is a JSON value, not a text
-	format      string // of a value that is a time, as EXPORT_TIME_FORMAT
-	at          int64  // that time, in milliseconds since the epoch
+	format      string // EXPORT_TIME_FORMAT of a value that is a time, else ""
+	at          int64  // the time, in milliseconds since the epoch
 }
 
 // last is the last part of a name.
@@ -57,7 +57,7 @@ func last(pointer string) string { return pointer[strings.LastIndexByte(pointer,
 
 func (p param) isTime() bool { return p.format != "" }
 
-// pair returns the parameter as EXPORT_PARAMS has it.
+// pair returns the parameter in the form of EXPORT_PARAMS.
 func (p param) pair() string {
 	sign := "="
 	if p.json {
@@ -95,14 +95,14 @@ func paramsOf(r *Request) (all []param, err error) {
 	return members(body, ""), nil
 }
 
-// decoder decodes JSON, its numbers as they are written.
+// decoder returns a decoder of JSON that keeps the digits of numbers.
 func decoder(text []byte) *json.Decoder {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	return d
 }
 
-// members returns the parameters inside of an object at a JSON pointer.
+// members returns the parameters in an object that is at a JSON pointer.
 func members(object map[string]any, at string) (all []param) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		pointer := at + "/" + escape.Replace(name)
@@ -114,7 +114,7 @@ func members(object map[string]any, at string) (all []param) {
 			if at == "" && !strings.HasPrefix(name, "/") {
 				p.name = name
 			}
-			text, _ := json.Marshal(value) // it was decoded
+			text, _ := json.Marshal(value) // cannot fail: the value was decoded
 			if p.value = string(text); len(text) > 0 && text[0] == '"' {
 				p.value, _ = value.(string)
 				p.json = false
@@ -128,19 +128,19 @@ func members(object map[string]any, at string) (all []param) {
 // escape escapes a name for a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// command is what the parameters and headers of the curl command are. It does not change.
+// command is what the curl command says. It does not change.
 type command struct {
 	secrets    credentials
-	sizeParam  string   // the name of the one for the page size
-	size       int      // its value, 0 for none
+	sizeParam  string   // name of the parameter of the page size
+	size       int      // value of sizeParam, 0 for none
 	start, end param    // the bounds that are known by their names
-	times      []param  // all whose values are times
-	static     []param  // the others, which requests have as they are
-	cursors    []string // names of those that may be the cursor
-	number     string   // the name of the one that numbers pages
+	times      []param  // all parameters whose values are times
+	static     []param  // parameters that each request repeats
+	cursors    []string // names of parameters that may be the cursor
+	number     string   // name of the parameter that numbers pages
 }
 
-// read tells what parameters are by their names and values.
+// read sorts the parameters by their names and values.
 func (c *command) read(params []param) {
 	for _, p := range params {
 		format, at, isTime := timeOf(p.value)
@@ -169,14 +169,14 @@ func (c *command) read(params []param) {
 		}
 		c.static = append(c.static, p)
 	}
-	// Where the start has another name, the first requests have both.
+	// If the start has an unusual name, the first requests have both bounds.
 	if c.start.name == "" && c.end.name != "" && len(c.assumed()) > 0 {
 		c.static = append(c.static, c.end)
 	}
 }
 
-// assumed are pairs of parameters whose values are times, unless the names of a start and
-// an end are known: those with a known one first, then those whose names begin alike.
+// assumed returns the pairs of parameters whose values are times, unless the names of a start and
+// an end are known. Pairs with a known name come first, then pairs whose names begin alike.
 func (c *command) assumed() (all []attempt) {
 	if c.start.name != "" && c.end.name != "" {
 		return nil
@@ -201,7 +201,7 @@ func (c *command) assumed() (all []attempt) {
 	return all
 }
 
-// describe turns a request into settings and what its parts are.
+// describe turns a request into the settings that it shows and the command that has the rest.
 func describe(r *Request) (p profile, c command, err error) {
 	p.findings = make(map[string]finding)
 	for _, name := range []string{
@@ -246,11 +246,11 @@ func describe(r *Request) (p profile, c command, err error) {
 	return p, c, nil
 }
 
-// since returns a time as EXPORT_START has it.
+// since returns a time in the form of EXPORT_START.
 func since(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// timeOf reads a parameter's value as a time, and returns its format and the time in
-// milliseconds since the epoch, without the fraction of a second.
+// timeOf reads a parameter's value as a time. It returns the format and the time, in milliseconds
+// since the epoch and without the fraction of a second.
 func timeOf(value string) (format string, at int64, ok bool) {
 	if t, err := time.Parse(time.RFC3339, value); err == nil {
 		return rfc3339, 1000 * t.Unix(), true

@@ -17,17 +17,17 @@ var (
 	secretParam  = named(`(x[-_])?(api_?key|((access|auth|api)_?)?token|key)`, `(client_?)?secret|password|sig|signature`)
 )
 
-// ownHeaders are set by the bridge itself.
+// ownHeaders are the headers that the bridge sets.
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host", "User-Agent"}
 
-// isKey says where a credential goes.
-const isKey = " is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE"
+// inSetting says which setting takes a credential.
+const inSetting = " is EXPORT_API_KEY, or in a file EXPORT_API_KEY_FILE"
 
-// credentials are what requests have and no profile has.
+// credentials are the secrets of a request, which no profile has.
 type credentials struct {
 	key     string
-	headers string // the static headers, if one of them holds a secret
-	half    string // the user or the password, where the other one is empty
+	headers string // all static headers, if one of them has a secret
+	half    string // the user or the password, if the other one is empty
 }
 
 // environ returns the settings of the credentials.
@@ -41,21 +41,20 @@ func (c credentials) environ() (all []string) {
 	return all
 }
 
-// in reports whether a text has the key.
+// in reports whether a text contains the key.
 func (c credentials) in(text string) bool {
 	return c.key != "" && strings.Contains(text, c.key) || c.half != "" && strings.Contains(text, c.half)
 }
 
-// hidden returns a text without the half of Basic authentication that is the key: the client
-// knows it in base64 only.
+// hidden returns a text without half: the client hides the key alone, which is half in base64.
 func (c credentials) hidden(text string) string {
-	if len(c.half) < 8 { // it is in ordinary text by chance
+	if len(c.half) < 8 { // ordinary text may contain it by chance
 		return text
 	}
 	return strings.ReplaceAll(text, c.half, "***")
 }
 
-// hide hides the key in an error that quotes the API.
+// hide hides half in an error that quotes the API.
 func (c credentials) hide(err error) error {
 	if err == nil || c.hidden(err.Error()) == err.Error() {
 		return err
@@ -70,13 +69,13 @@ func (c credentials) hide(err error) error {
 	return errors.New(c.hidden(err.Error()))
 }
 
-// authenticate takes the credentials out of the request, and sets how they are sent. It returns
-// the parameters that are none.
+// authenticate takes the credentials out of the request, and sets how requests send them. rest are the
+// parameters that are no credentials.
 func authenticate(p profile, r *Request, params []param) (c credentials, rest []param, err error) {
 	var static []Header
 	key := func(secret, header, prefix string) {
 		c.key = secret
-		p.set("EXPORT_KEY_HEADER", header, "the key that curl sent in this header"+isKey)
+		p.set("EXPORT_KEY_HEADER", header, "the key that curl sent in this header"+inSetting)
 		if header == "Authorization" && prefix != "Bearer" || header != "Authorization" && prefix != "" {
 			p.set("EXPORT_KEY_PREFIX", prefix, "")
 		}
@@ -114,11 +113,11 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 	case user != "":
 		c.key = password
 		p.drop("EXPORT_KEY_HEADER", "EXPORT_KEY_PREFIX")
-		p.set("EXPORT_AUTH", "basic", "the password"+isKey)
+		p.set("EXPORT_AUTH", "basic", "the password"+inSetting)
 		p.set("EXPORT_AUTH_USER", user, "")
 	case c.key == "" && i >= 0 && r.Method == http.MethodGet:
 		c.key = params[i].value
-		p.set("EXPORT_KEY_QUERY", params[i].name, "the key that curl sent in this parameter"+isKey)
+		p.set("EXPORT_KEY_QUERY", params[i].name, "the key that curl sent in this parameter"+inSetting)
 		params = slices.Delete(params, i, i+1)
 	case c.key == "":
 		p.set("EXPORT_AUTH", "none", "the curl command has no key")
@@ -130,35 +129,35 @@ func authenticate(p profile, r *Request, params []param) (c credentials, rest []
 	return c, params, nil
 }
 
-// setHalf sets a key in place of the user or of the password: EXPORT_AUTH=basic has both.
+// setHalf sets a key for Basic with one of user and password: EXPORT_AUTH=basic requires both.
 func setHalf(p profile, user string) {
 	format := "%s:"
 	if user == "" {
 		format = ":%s"
 	}
 	p.set("EXPORT_KEY_HEADER", "Authorization", "Basic with one of user and password, KEY: the output of printf '"+
-		format+`' "$KEY" | base64 | tr -d '\n'`+isKey)
+		format+`' "$KEY" | base64 | tr -d '\n'`+inSetting)
 	p.set("EXPORT_KEY_PREFIX", "Basic", "")
 }
 
-// secretName reports whether a header of that name may hold a secret: X-Auth-Key, and not
-// X-Auth-Email.
+// secretName reports whether a header of that name may hold a secret: X-Auth-Key does,
+// X-Auth-Email does not.
 func secretName(header string) bool {
 	return secretHeader.MatchString(header) && !identity.MatchString(header)
 }
 
-// setHeaders sets the static headers. One that may hold a secret keeps them all out of
-// the profile: setHeaders returns them.
+// setHeaders sets the static headers. If one of them may hold a secret, it returns all of them
+// and sets none.
 func setHeaders(p profile, static []Header) (secret string) {
 	var lines, names []string
-	hold := false
+	secretFound := false
 	for _, h := range static {
-		hold = hold || secretName(h.Name)
+		secretFound = secretFound || secretName(h.Name)
 		lines, names = append(lines, h.Name+": "+h.Value), append(names, h.Name+": ...")
 	}
 	switch text := strings.Join(lines, "\n"); {
 	case text == "":
-	case hold:
+	case secretFound:
 		p.findings["EXPORT_HEADERS"] = finding{example: strings.Join(names, "\n"), why: "a further header holds a secret"}
 		return text
 	default:

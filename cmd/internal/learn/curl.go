@@ -25,7 +25,7 @@ type Request struct {
 // Header is a header of a request.
 type Header struct{ Name, Value string }
 
-// dateHeader matches the header with the time of a signature: Date, X-Amz-Date.
+// dateHeader matches the header with the time of a signature, such as Date or X-Amz-Date.
 var dateHeader = regexp.MustCompile(`(?i)^(x-.*)?(date|timestamp)$`)
 
 // Hint says how to correct the request after a fault of its API.
@@ -54,7 +54,7 @@ func (r *Request) Hint(f *bridge.Fault) string {
 	return "correct the curl command: a page must be JSON with a list of items, of at most 8 MiB"
 }
 
-// signed reports whether the request may have a signature of its own.
+// signed reports whether the request may have a signature.
 func (r *Request) signed() bool {
 	has := func(is func(name string) bool) bool {
 		return slices.ContainsFunc(r.Header, func(h Header) bool { return is(h.Name) })
@@ -62,8 +62,8 @@ func (r *Request) signed() bool {
 	return has(dateHeader.MatchString) && (r.User != "" || has(func(name string) bool { return name == "Authorization" }))
 }
 
-// Options of curl that say how curl connects, waits and prints: a profile has none of that. The
-// second ones have a value.
+// Options of curl about how curl connects, waits and prints, which no profile has. Those in
+// ignoredValues take a value.
 var (
 	ignoredFlags = strings.Fields("-s -S -v -i -f -g -L -O -N -4 -6 -# --silent --show-error --verbose --include --fail " +
 		"--fail-with-body --globoff --location --location-trusted --remote-name --no-buffer --ipv4 --ipv6 --progress-bar " +
@@ -74,23 +74,23 @@ var (
 		"--limit-rate --stderr")
 )
 
-// shortOptions are the long forms of those that are heeded.
+// shortOptions are the long forms of the options that learn uses.
 var shortOptions = map[string]string{
 	"-X": "--request", "-H": "--header", "-d": "--data", "-u": "--user", "-G": "--get", "-k": "--insecure",
 	"-b": "--cookie", "-x": "--proxy", "-E": "--cert",
 }
 
-// flags are those that have no value.
+// flags are the options that take no value.
 var flags = append([]string{"-G", "--get", "-k", "--insecure"}, ignoredFlags...)
 
-// refusedOptions have a setting in place of them.
+// refusedOptions are options that a setting replaces.
 var refusedOptions = map[string]string{
 	"--insecure": "set EXPORT_TLS_CA_FILE to the CA of the API", "--cacert": "set EXPORT_TLS_CA_FILE",
 	"--cert": "set EXPORT_TLS_CERT_FILE", "--key": "set EXPORT_TLS_KEY_FILE", "--proxy": "set EXPORT_PROXY",
 }
 
-// ParseCurl reads a command line of curl: its words, or all of it as one word, as it
-// was pasted. Its errors quote no values.
+// ParseCurl reads a command line of curl: its words, or the whole line as one word. Its
+// errors quote no values.
 func ParseCurl(words []string) (*Request, error) {
 	if len(words) == 1 {
 		var err error
@@ -120,7 +120,7 @@ type curl struct {
 	method, get bool
 }
 
-// word reads one word, and returns those that follow it and its value.
+// word reads one word and its value, and returns the words after them.
 func (p *curl) word(word string, rest []string) ([]string, error) {
 	if !strings.HasPrefix(word, "-") || word == "-" {
 		return rest, p.take("--url", word)
@@ -198,7 +198,7 @@ func (p *curl) take(name, value string) error {
 	return nil
 }
 
-// finish puts together what was read.
+// finish makes a request of the words.
 func (p *curl) finish() (*Request, error) {
 	r := &p.request
 	u, err := url.Parse(p.target)
@@ -230,7 +230,7 @@ func (p *curl) finish() (*Request, error) {
 	return r, nil
 }
 
-// split splits a command line as a shell does, without expanding anything.
+// split splits a command line as a shell does, without expansions.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	begun, quote := false, byte(0)

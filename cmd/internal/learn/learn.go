@@ -1,6 +1,6 @@
-// Package learn finds the settings for an export API from a request that works: it
-// asks for a few pages, tries what they suggest, and keeps what was proven. It records
-// the pages without what they say, and serves a recording.
+// Package learn finds the settings for an export API from a request that works. It
+// requests a few pages, tries the settings that they suggest, and keeps those that were
+// proven. It also records the pages without their texts, and serves a recording.
 package learn
 
 import (
@@ -16,32 +16,32 @@ import (
 	"exportbridge/bridge"
 )
 
-// An UnfollowableError says why an API cannot be followed by a cursor.
+// An UnfollowableError says why an API cannot be followed, and gives a hint.
 type UnfollowableError struct{ Why, Hint string }
 
 func (e *UnfollowableError) Error() string { return e.Why }
 
-// A ThrottledError is the answer of an API that asks to wait.
+// A ThrottledError is the error of an API that asks the client to wait.
 type ThrottledError struct{ RetryAfter time.Duration }
 
 func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("the API asked to wait for %s; nothing was learned", e.RetryAfter.Round(time.Second))
 }
 
-// Lesson is what was learned.
+// Lesson is the result of Learn.
 type Lesson struct {
 	Profile   string
 	recording func() (*Recording, error)
 }
 
-// Recording returns the pages that the profile was learned from, without what they say. Its
-// error is that of a page that repeats the key.
+// Recording returns the pages that the profile was learned from, without their texts. It
+// fails if a page repeats the key.
 func (l *Lesson) Recording() (*Recording, error) { return l.recording() }
 
-// Learn returns the settings for the API that a request lists, as a profile. It sends at
-// most 16 requests, to the request's host alone. Of the environment it takes how
-// that host is reached. Its error is an UnfollowableError, a ThrottledError, a
-// *bridge.Fault or one about the request.
+// Learn returns a profile with the settings for the API of a request. It sends at most 16
+// requests, all to the host of that request. From the environment it takes only the settings
+// of the connection. Its error is an UnfollowableError, a ThrottledError, a *bridge.Fault or
+// an error about the request.
 func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
 	p, c, err := describe(r)
 	if err != nil {
@@ -57,7 +57,7 @@ func Learn(ctx context.Context, r *Request, environ []string) (*Lesson, error) {
 	return &Lesson{c.secrets.hidden(l.profile.text(l.api.asked)), l.record}, nil
 }
 
-// learner is the sequence of the steps, and what they found so far.
+// learner runs the steps of learning and has their results.
 type learner struct {
 	api     *api
 	command *command
@@ -65,11 +65,11 @@ type learner struct {
 	page    *listing
 	pages   pages
 
-	origin   bridge.Position // of the first page: the bounds of all windows, or zero
-	required bool            // a request without an end is refused
+	origin   bridge.Position // of the first page: the bounds of each window, or zero
+	required bool            // the API rejects a request without an end
 }
 
-// learn finds the first page, what its items are, the next page, the page size and the bounds.
+// learn finds the first page, its items, the next page, the page size and the bounds, in this order.
 func (l *learner) learn(ctx context.Context) error {
 	why, err := l.lookFirst(ctx)
 	if err != nil {
@@ -96,8 +96,9 @@ func (l *learner) learn(ctx context.Context) error {
 	return l.findRange(ctx)
 }
 
-// lookFirst requests the first page as the curl command does, at last without milliseconds. Where
-// the API requires the end that the command has, it says so: no cursor without an end leads on.
+// lookFirst requests the first page with the start of the curl command. If the API rejects that
+// request, it tries the end of the command too, and times without milliseconds. required says that the
+// API requires an end, "" if it does not: then no cursor leads to new events.
 func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 	first := l.look(ctx)
 	start, end := l.command.start, l.command.end
@@ -125,7 +126,7 @@ func (l *learner) lookFirst(ctx context.Context) (required string, err error) {
 	return required, err
 }
 
-// look requests the first page, and finds its items.
+// look requests the first page and finds its items.
 func (l *learner) look(ctx context.Context) error {
 	outline, err := l.api.outline(ctx, l.profile, l.origin)
 	if err != nil {
@@ -145,12 +146,12 @@ func (l *learner) look(ctx context.Context) error {
 	return nil
 }
 
-// forRange is how many requests remain for the cursor and the page size after the bounds.
+// forRange is how many requests the search for bounds leaves to the cursor and the page size.
 const forRange = 6
 
-// backwards learns how a list is followed by windows that does not end with new events:
-// the parameters of a start and an end must select the items between two times. Where one is
-// missing, it says why the list cannot be followed unless a cursor leads back.
+// backwards learns how to follow a list by windows if it does not end with its newest events. The
+// parameters of a start and an end must select the items between two times. If a parameter is missing,
+// only a cursor that leads back helps: unbounded is the error for a list without one.
 func (l *learner) backwards(ctx context.Context, why string) (unbounded *UnfollowableError, err error) {
 	if len(l.page.times) == 0 {
 		return nil, &UnfollowableError{
@@ -183,17 +184,17 @@ func (l *learner) backwards(ctx context.Context, why string) (unbounded *Unfollo
 	return unbounded, nil
 }
 
-// byWindows sets that windows are followed, from before the oldest item on.
+// byWindows sets that the list is followed by windows, from a start before the oldest item.
 func (l *learner) byWindows(why string) {
 	l.api.anyOrder = true
 	days := 30 + time.Since(time.UnixMilli(slices.Min(l.page.times[0].Times)))/(24*time.Hour)
 	l.profile.set("EXPORT_FOLLOW", "windows", why)
 	l.profile.set("EXPORT_START", fmt.Sprintf("-%dd", days), "")
 	l.profile.because("EXPORT_START", "")
-	l.profile.ask("EXPORT_START", "how far back the first events are asked for")
+	l.profile.ask("EXPORT_START", "how far back the first events are requested")
 }
 
-// findNext finds the next page by a cursor or, in a window, by a number, and the page size.
+// findNext finds the next page, by a cursor or, in a window, by a number. It finds the page size too.
 func (l *learner) findNext(ctx context.Context, unbounded *UnfollowableError) error {
 	s := &nextSearch{api: l.api, command: l.command, page: l.page, origin: l.origin, number: l.command.number}
 	p, err := s.byCursor(ctx, l.profile)
@@ -216,8 +217,8 @@ func (l *learner) findNext(ctx context.Context, unbounded *UnfollowableError) er
 	return s.findSize(ctx, p)
 }
 
-// forBackfill is how many requests look for the bounds of a list that is followed by its
-// cursor and needs none.
+// forBackfill is how many requests the search for bounds takes if only backfill and verify
+// need them.
 const forBackfill = 5
 
 // findRange looks for the bounds that backfill and verify need, for a list that is followed
@@ -245,8 +246,8 @@ func (l *learner) findRange(ctx context.Context) error {
 	return l.page.proveEnd(ctx, l.api, l.profile)
 }
 
-// proveOpen requests the first page without the end, if all requests until now had it as a
-// static parameter. Where the API refuses that, the list is followed by windows.
+// proveOpen requests the first page without the end, if all requests so far had the end as a
+// static parameter. If the API rejects that request, the list is followed by windows.
 func (l *learner) proveOpen(ctx context.Context) error {
 	start, end := l.profile.value("EXPORT_START_PARAM"), l.profile.value("EXPORT_END_PARAM")
 	for _, p := range l.command.times {
@@ -258,7 +259,7 @@ func (l *learner) proveOpen(ctx context.Context) error {
 		return nil
 	}
 	if l.api.asked >= mostRequests {
-		l.profile.ask("EXPORT_END_PARAM", "no request was sent without it: set EXPORT_FOLLOW=windows if the API requires it")
+		l.profile.ask("EXPORT_END_PARAM", "each request had an end: set EXPORT_FOLLOW=windows if the API requires it")
 		return nil
 	}
 	_, err := l.api.sample(ctx, l.profile, bridge.Position{})
@@ -270,5 +271,5 @@ func (l *learner) proveOpen(ctx context.Context) error {
 	return nil
 }
 
-// refusesOpen says why a list is followed by windows that has to have an end, %s.
+// refusesOpen says why a list is followed by windows if the API requires the end %s.
 const refusesOpen = "the API refuses a request without %s: a range without an end cannot be followed"

@@ -3,7 +3,6 @@ package learn_test
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,16 +25,17 @@ import (
 
 // commands are curl commands for the forms, as their users have them. URL is the base.
 var commands = map[string]string{
-	"default":             "-H 'X-Api-Key: sesame' 'URL/events?pageSize=50'",
-	"nested":              "-H 'Authorization: Bearer sesame' 'URL/v1/events?limit=50'",
-	"integer-cursor":      "-H 'X-Api-Key: sesame' 'URL/changes?count=50'",
-	"header-cursor":       "-H 'X-Api-Key: sesame' 'URL/feed?pageSize=50'",
-	"next-url":            "'URL/export/events?per_page=50&api_key=sesame'",
-	"link":                "-u exporter:sesame 'URL/items?pageSize=50'",
-	"last-item":           "'URL/log?limit=50'",
-	"post":                `-H 'Authorization: Bearer sesame' --json '{"limit":50}' URL/api/v2/events`,
-	"cursor-alone":        `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
-	"end-of-stream":       "-u agent@acme.example/token:sesame 'URL/api/v2/incremental/events/cursor?per_page=50&start_time=1577836800'",
+	"default":        "-H 'X-Api-Key: sesame' 'URL/events?pageSize=50'",
+	"nested":         "-H 'Authorization: Bearer sesame' 'URL/v1/events?limit=50'",
+	"integer-cursor": "-H 'X-Api-Key: sesame' 'URL/changes?count=50'",
+	"header-cursor":  "-H 'X-Api-Key: sesame' 'URL/feed?pageSize=50'",
+	"next-url":       "'URL/export/events?per_page=50&api_key=sesame'",
+	"link":           "-u exporter:sesame 'URL/items?pageSize=50'",
+	"last-item":      "'URL/log?limit=50'",
+	"post":           `-H 'Authorization: Bearer sesame' --json '{"limit":50}' URL/api/v2/events`,
+	"cursor-alone":   `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
+	"end-of-stream": "-u agent@acme.example/token:sesame " +
+		"'URL/api/v2/incremental/events/cursor?per_page=50&start_time=1577836800'",
 	"okta-system-log":     "-H 'Authorization: SSWS sesame' 'URL/api/v1/logs?limit=50&since=2020-01-01T00:00:00Z'",
 	"github-audit-log":    "-H 'Authorization: Bearer sesame' -G -d order=asc -d per_page=50 URL/orgs/acme/audit-log",
 	"1password-events":    `-H 'Authorization: Bearer sesame' -d '{"limit":50,"start_time":"2020-01-01T00:00:00Z"}' URL/api/v2/auditevents`,
@@ -55,7 +55,8 @@ func TestForms(t *testing.T) {
 			h, base := simulate(t, exportsim.Config{Form: formNamed(t, name), Events: 333, APIKey: "sesame"})
 			first := lesson(t, "curl -sS "+strings.ReplaceAll(commands[name], "URL", base))
 			profile := first.Profile
-			if strings.Contains(profile, "sesame") || strings.Contains(profile, "other") && name == "datadog-audit-trail" && strings.Contains(profile, "KEY: other") {
+			if strings.Contains(profile, "sesame") || strings.Contains(profile, "other") && name == "datadog-audit-trail" &&
+				strings.Contains(profile, "KEY: other") {
 				t.Errorf("the profile has a key:\n%s", profile)
 			}
 			readAll(t, h, profile, "EXPORT_HEADERS=DD-API-KEY: other")
@@ -68,14 +69,19 @@ func TestForms(t *testing.T) {
 func backwards() map[string]string {
 	recent := time.Now().Add(-50 * time.Minute).UTC()
 	return map[string]string{
-		"audit-list":          "-H 'X-Api-Key: sesame' 'URL/audit?pageSize=50'",
-		"audit-list-url":      fmt.Sprintf("-H 'X-Api-Key: sesame' 'URL/audit?limit=50&after_time=%d&until=%d'", recent.UnixMilli(), time.Now().UnixMilli()),
-		"audit-list-offset":   "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&from=" + strconv.FormatInt(recent.Unix(), 10) + "'",
-		"audit-list-pages":    "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&page=1&from=" + strconv.FormatInt(recent.UnixMilli(), 10) + "'",
+		"audit-list": "-H 'X-Api-Key: sesame' 'URL/audit?pageSize=50'",
+		"audit-list-url": fmt.Sprintf("-H 'X-Api-Key: sesame' 'URL/audit?limit=50&after_time=%d&until=%d'",
+			recent.UnixMilli(), time.Now().UnixMilli()),
+		"audit-list-offset": "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&from=" + strconv.FormatInt(recent.Unix(), 10) +
+			"'",
+		"audit-list-pages": "-H 'X-Api-Key: sesame' 'URL/audit?per_page=50&page=1&from=" +
+			strconv.FormatInt(recent.UnixMilli(), 10) + "'",
 		"audit-list-skip":     "-H 'X-Api-Key: sesame' 'URL/audit?limit=50&offset=0'",
 		"gitlab-audit-events": "-H 'PRIVATE-TOKEN: sesame' 'URL/api/v4/groups/acme/audit_events?per_page=50'",
-		"slack-audit-logs":    fmt.Sprintf("-H 'Authorization: Bearer sesame' 'URL/audit/v1/logs?limit=50&oldest=%d'", recent.Unix()),
-		"stripe-events":       fmt.Sprintf("-H 'Authorization: Bearer sesame' -G -d limit=50 -d 'created[gte]=%d' URL/v1/events", recent.Unix()),
+		"slack-audit-logs": fmt.Sprintf("-H 'Authorization: Bearer sesame' 'URL/audit/v1/logs?limit=50&oldest=%d'",
+			recent.Unix()),
+		"stripe-events": fmt.Sprintf("-H 'Authorization: Bearer sesame' -G -d limit=50 -d 'created[gte]=%d' "+
+			"URL/v1/events", recent.Unix()),
 	}
 }
 
@@ -233,7 +239,7 @@ func (r *reader) read(at bridge.Position) *bridge.Page {
 	return page
 }
 
-// readAll reads the export to its end with a profile, and then what it grew by.
+// readAll reads the export to its end with a profile, and then the events that it grew by.
 func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...string) {
 	t.Helper()
 	r := open(t, profile, "sesame", false, environ...)
@@ -269,14 +275,14 @@ func readAll(t *testing.T, h *exportsim.Handler, profile string, environ ...stri
 	}
 }
 
-// TestToken: a token that was fetched for the command goes as a key, and from is kept.
+// TestToken: a token of the command is the key, and the parameter from is kept.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	h, base := simulate(t, exportsim.Config{Form: formNamed(t, "auth0-logs"), Events: 333})
 	readAll(t, h, learned(t, "curl -H 'Authorization: Bearer sesame' '"+base+"/api/v2/logs?from=900&take=50'"))
 }
 
-// odd serves pages of ten items; page writes what is around them. Requests count.
+// odd serves an API and counts its requests; page writes a page.
 func odd(t *testing.T, asked *atomic.Int64, page http.HandlerFunc) string {
 	t.Helper()
 	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -297,7 +303,7 @@ func items(first, n, step int) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// TestUnfollowable: what cannot be followed, or is no page, is said plainly, with few
+// TestUnfollowable: a list that cannot be followed, or is no page, is an error after few
 // requests.
 func TestUnfollowable(t *testing.T) {
 	t.Parallel()
@@ -311,7 +317,8 @@ func TestUnfollowable(t *testing.T) {
 		no   bool
 	}{
 		"newest first": {write(`{"items":%s,"next":"c"}`, items(100, 10, -1)), "the API lists newest first, by /at", true},
-		"page numbers": {write(`{"items":%s,"page":1,"total_pages":9}`, items(1, 10, 1)), "the API numbers its pages (/page, /total_pages)", true},
+		"page numbers": {write(`{"items":%s,"page":1,"total_pages":9}`, items(1, 10, 1)),
+			"the API numbers its pages (/page, /total_pages)", true},
 		"next page": {func(w http.ResponseWriter, r *http.Request) {
 			page, _ := strconv.Atoi(cmp.Or(r.URL.Query().Get("page"), "1"))
 			fmt.Fprintf(w, `{"items":%s,"next_page":%d}`, items(10*page, 10, 1), page+1)
@@ -324,21 +331,24 @@ func TestUnfollowable(t *testing.T) {
 			w.Header().Set("Link", `</events?limit=10&page=2>; rel="next"`)
 			fmt.Fprint(w, items(0, 10, 1))
 		}, "the API numbers its pages (the parameter page)", true},
-		"cursor ignored": {write(`{"items":%s,"next_cursor":"c"}`, items(1, 10, 1)), "the cursor did not lead to other items", true},
-		"no next":        {write(`{"items":%s}`, items(1, 10, 1)), "no next page", true},
-		"no items":       {write(`{"items":[],"next":"c"}`), "the page has no list of objects", false},
+		"cursor ignored": {write(`{"items":%s,"next_cursor":"c"}`, items(1, 10, 1)),
+			"the cursor did not lead to other items", true},
+		"no next":  {write(`{"items":%s}`, items(1, 10, 1)), "no next page", true},
+		"no items": {write(`{"items":[],"next":"c"}`), "the page has no list of objects", false},
 		"html": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<html>")
 		}, "which is not JSON", false},
-		"no json":      {write(`{"items":[`), "body is not a page", false},
-		"huge":         {write(`{"items":"%s"}`, strings.Repeat("x", 9<<20)), "page is larger than", false},
-		"unauthorized": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "401", false},
+		"no json": {write(`{"items":[`), "body is not a page", false},
+		"huge":    {write(`{"items":"%s"}`, strings.Repeat("x", 9<<20)), "page is larger than", false},
+		"unauthorized": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "401",
+			false},
 		"throttled": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "30")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}, "the API asked to wait for 30s", false},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusFound) }, "302", false},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusFound) }, "302",
+			false},
 		"next URL of another host": {
 			write(`{"items":%s,"next":"%s/e?c=1"}`, items(1, 10, 1), other), "next URL to host", true,
 		},
@@ -373,24 +383,6 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestCredentials: one credential is the key, and a second one stays out of the profile.
-func TestCredentials(t *testing.T) {
-	t.Parallel()
-	asked := new(atomic.Int64)
-	url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
-		if user, password, _ := r.BasicAuth(); user != "me" || password != "sesame" || r.Header.Get("X-Api-Key") != "other" {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-		fmt.Fprintf(w, `{"items":%s,"next":"c%d"}`, items(int(asked.Load())*10, 10, 1), asked.Load())
-	})
-	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
-	profile := learned(t, "curl -H 'X-Api-Key: other' -H 'X-Tenant: 7' -H 'Authorization: Basic "+basic+"' "+url+"/e?limit=10")
-	wantIn(t, profile, "EXPORT_AUTH=basic\n", "EXPORT_AUTH_USER=me\n", `#EXPORT_HEADERS="X-Api-Key: ...\nX-Tenant: ..."  # to be set`)
-	if strings.Contains(profile, "sesame") || strings.Contains(profile, "other\n") || strings.Contains(profile, basic) {
-		t.Errorf("a credential is in\n%s", profile)
-	}
-}
-
 // TestHostileNames: a name that the API chose does not begin a line of the profile.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
@@ -403,7 +395,8 @@ func TestHostileNames(t *testing.T) {
 	})
 	profile := learned(t, "curl "+url+"/e?limit=10")
 	for line := range strings.Lines(profile) {
-		if strings.HasPrefix(line, "EXPORT_URL=https://evil") || strings.HasPrefix(line, "EXPORT_PATH=/evil") || strings.Contains(line, "\u202e") {
+		if strings.HasPrefix(line, "EXPORT_URL=https://evil") || strings.HasPrefix(line, "EXPORT_PATH=/evil") ||
+			strings.Contains(line, "\u202e") {
 			t.Errorf("%q is in\n%s", line, profile)
 		}
 	}
@@ -412,7 +405,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestQuestions: what is not proven is a question with its candidates.
+// TestQuestions: an unproven setting is a question with its candidates.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	asked := new(atomic.Int64)
@@ -422,164 +415,12 @@ func TestQuestions(t *testing.T) {
 	})
 	profile := learned(t, "curl "+url+"/v1/rows")
 	wantIn(t, profile,
-		"# ? the longest list was taken; others are at /warnings\nEXPORT_ITEMS_FIELD=/rows\n", "EXPORT_CURSOR_PARAM=bookmark\n",
+		"# ? the longest list was taken; others are at /warnings\nEXPORT_ITEMS_FIELD=/rows\n",
+		"EXPORT_CURSOR_PARAM=bookmark\n",
 		"EXPORT_AUTH=none\n", "EXPORT_MORE_FIELD=/more\n", "EXPORT_ITEM_TYPE=/name\n", "EXPORT_PAGE_SIZE_PARAM=none\n",
-		"# ? no member looks like the user or object", "# proven: 3 pages with 30 items", "# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/name\n",
-		"# not sent: how many items the first page had\nEXPORT_PAGE_SIZE=10\n", "# as EXPORT_PAGE_SIZE\nEXPORT_MAX_PAGE_SIZE=10\n",
+		"# ? no member looks like the user or object", "# proven: 3 pages with 30 items",
+		"# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/name\n",
+		"# not sent: how many items the first page had\nEXPORT_PAGE_SIZE=10\n",
+		"# as EXPORT_PAGE_SIZE\nEXPORT_MAX_PAGE_SIZE=10\n",
 	)
-}
-
-// TestParseCurl reads commands as words, and as one word as they are pasted.
-func TestParseCurl(t *testing.T) {
-	t.Parallel()
-	for command, want := range map[string]string{
-		"curl https://h/e?a=1":                             "GET https://h/e?a=1 [] ",
-		"curl -sSH 'X-Api-Key: k k' \\\n  \"https://h/e\"": "GET https://h/e [{X-Api-Key k k}] ",
-		"curl --url=https://h/e -XPOST -d '{\"a\":1}'":     `POST https://h/e [] {"a":1}`,
-		"curl -G --data a=1 -d b=2 https://h/e":            "GET https://h/e?a=1&b=2 [] ",
-		`curl --json "{\"a\":\"\$\"}" https://h/e#x`:       `POST https://h/e [] {"a":"$"}`,
-		"curl --compressed -v https://u:p@h/e":             "GET https://h/e [] ",
-		"curl -k https://h/e":                              "--insecure is refused",
-		"curl -sk https://h/e":                             "--insecure is refused",
-		"curl -sSfgL -A me -o out -w '%{http_code}' -m 9 --max-time 9 --connect-timeout 9 --basic --http1.1 --http2 --retry 3 'https://h/e?a[b]=1'": "GET https://h/e?a[b]=1 [] ",
-		"curl --user-agent me --output out --write-out x --globoff --location https://h/e":                                                          "GET https://h/e [] ",
-		"curl --oauth2-bearer t -b a=b https://h/e":                                                                                                 "GET https://h/e [{Authorization Bearer t} {Cookie a=b}] ",
-		"curl -sLo out https://h/e":      "GET https://h/e [] ",
-		"curl -b jar https://h/e":        "curl --cookie names a file",
-		"curl -x proxy https://h/e":      "curl --proxy is refused: set EXPORT_PROXY",
-		"curl --cacert ca https://h/e":   "curl --cacert is refused: set EXPORT_TLS_CA_FILE",
-		"curl -F a=b https://h/e":        "curl -F is not supported",
-		"curl -d @body https://h/e":      "names a file",
-		"curl -H":                        "curl -H has no value",
-		"curl -H @headers https://h/e":   "no Name: value",
-		"curl -u me https://h/e":         "no user:password",
-		"curl -X DELETE https://h/e":     "the method DELETE is not supported",
-		"curl -X GET -d a=1 https://h/e": "GET with a body",
-		"curl https://h/e https://h/f":   "several URLs",
-		"curl h/e":                       "does not begin with https://",
-		"curl -s":                        "has no URL",
-		"curl 'https://h":                "quotes of the curl command do not match",
-	} {
-		r, err := learn.ParseCurl([]string{command})
-		got := fmt.Sprint(err)
-		if err == nil {
-			got = fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", r.Body)
-		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%s: got %s, want %s", command, got, want)
-		}
-	}
-	r, err := learn.ParseCurl([]string{"curl", "-H", "A: b", "\\\n", "https://me:secret@h/e"})
-	if err != nil || r.User != "me" || r.Password != "secret" || r.URL.User != nil {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-// TestHalfCredential: a key in place of the user or of the password is sent as curl sends it, and
-// the profile says how, without the key.
-func TestHalfCredential(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ option, user, password, print string }{
-		{"-u sesame-key:", "sesame-key", "", `printf '%s:' "$KEY"`},
-		{"-u :sesame-key", "", "sesame-key", `printf ':%s' "$KEY"`},
-		{"-H 'Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("sesame-key:")) + "'", "sesame-key", "", `printf '%s:' "$KEY"`},
-	} {
-		asked := new(atomic.Int64)
-		url := odd(t, asked, func(w http.ResponseWriter, r *http.Request) {
-			user, password, ok := r.BasicAuth()
-			if !ok || user != c.user || password != c.password {
-				w.WriteHeader(http.StatusUnauthorized)
-			}
-			at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
-			fmt.Fprintf(w, `{"items":%s,"for sesame-key":[{}],"next":"c%d"}`, items(at, 10, 1), at+10)
-		})
-		profile := learned(t, "curl "+c.option+" "+url+"/e?limit=10")
-		for _, want := range []string{"EXPORT_KEY_HEADER=Authorization\n", "EXPORT_KEY_PREFIX=Basic\n", c.print, "/for ***"} {
-			if !strings.Contains(profile, want) {
-				t.Errorf("%s: %q is not in\n%s", c.option, want, profile)
-			}
-		}
-		encoded := base64.StdEncoding.EncodeToString([]byte(c.user + ":" + c.password))
-		if strings.Contains(profile, "sesame") || strings.Contains(profile, encoded) {
-			t.Errorf("%s: the key is in\n%s", c.option, profile)
-		}
-	}
-}
-
-// TestHints: the remedy of a refused request is in the curl command, and the key is not shown.
-func TestHints(t *testing.T) {
-	t.Parallel()
-	signed := " -H 'Date: Fri, 27 Nov 2026 03:00:00 GMT'"
-	for name, c := range map[string]struct {
-		status  int
-		options string
-		want    string
-	}{
-		"bad request":  {http.StatusBadRequest, "", "correct the curl command"},
-		"not found":    {http.StatusNotFound, "", "correct the curl command"},
-		"redirect":     {http.StatusFound, " -L", "learn follows no redirect"},
-		"wrong key":    {http.StatusUnauthorized, "", "check the key of the curl command"},
-		"signed":       {http.StatusUnauthorized, signed, "a proxy that signs requests"},
-		"server error": {http.StatusBadGateway, "", "report it to the operator"},
-		"no page":      {http.StatusOK, "", "must be JSON"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Location", "/other")
-				w.WriteHeader(c.status)
-				body := `{"message":"the key sesame-key is unknown"}`
-				if c.status == http.StatusOK {
-					body = body[:len(body)-1]
-				}
-				fmt.Fprint(w, body)
-			})
-			request := parsed(t, "curl -u sesame-key:"+c.options+" "+url+"/e?limit=10")
-			_, err := learn.Learn(t.Context(), request, nil)
-			f, ok := errors.AsType[*bridge.Fault](err)
-			if !ok || strings.Contains(err.Error(), "sesame") {
-				t.Fatalf("got %v", err)
-			}
-			if hint := request.Hint(f); !strings.Contains(hint, c.want) || strings.Contains(hint, "EXPORT_URL") {
-				t.Errorf("%v: got %q, want %q", err, hint, c.want)
-			}
-		})
-	}
-}
-
-// TestNames: the type and the key are taken by whole words, and a doubt is a question.
-func TestNames(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		item string // %d is its number, of three the users and the types
-		want []string
-	}{
-		"factor is no actor": {`"factor":"f%[2]d","event_type":"t%[2]d","user":{"name":"u%[2]d","key":"k%[2]d"}`,
-			[]string{"EXPORT_ITEM_TYPE=/event_type\n", "KAFKA_KEY=/user/key\n", "others may be right:\n#   /user/name\nKAFKA_KEY="}},
-		"the action, not the actor": {
-			`"action":{"name":"a%[2]d"},"actor":{"gid":"g%[2]d","type":"t%[2]d"},"target":{"type":"s%[2]d"}`,
-			[]string{"text in every item\nEXPORT_ITEM_TYPE=/action/name\n", "KAFKA_KEY=/actor/gid\n"}},
-		"a constant": {`"type":"event","action":"a%[2]d","account_id":"a","user_agent":"b%[2]d","user":"u%[2]d"`,
-			[]string{"EXPORT_ITEM_TYPE=/action\n", "KAFKA_KEY=/user\n"}},
-		"all are the same": {`"kind":"flag","user":{"name":"u%[2]d"}`,
-			[]string{"# ? it is the same in all items that were read\nEXPORT_ITEM_TYPE=/kind\n", "KAFKA_KEY=/user/name\n"}},
-		"only the type of an actor": {`"kind":"flag","actor":{"type":"t%[2]d"},"target_user_id":"i%[2]d"`,
-			[]string{"# ? ", "EXPORT_ITEM_TYPE=/actor/type\n", "KAFKA_KEY=none\n"}},
-		"two types": {`"type":"t%[2]d","action":"a%[2]d","createdBy":{"id":"i%[2]d"}`,
-			[]string{"# ? others may be right: /action\nEXPORT_ITEM_TYPE=/type\n", "KAFKA_KEY=/createdBy/id\n"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := odd(t, new(atomic.Int64), func(w http.ResponseWriter, r *http.Request) {
-				at, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("cursor"), "c"))
-				var all []string
-				for n := at; n < at+10; n++ {
-					all = append(all, fmt.Sprintf(`{"id":"i%[1]d",`+c.item+`}`, n, n%3))
-				}
-				fmt.Fprintf(w, `{"items":[%s],"next":"c%d"}`, strings.Join(all, ","), at+10)
-			})
-			profile := learned(t, "curl "+url+"/e?limit=10")
-			wantIn(t, profile, c.want...)
-		})
-	}
 }

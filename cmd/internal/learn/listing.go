@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// itemDepth bounds how deep an item is searched.
+// itemDepth is the maximum depth of the members of an item that are searched.
 const itemDepth = 4
 
 var (
@@ -25,9 +25,9 @@ const root = "root"
 // listing is the first page with its items. It does not change.
 type listing struct {
 	*exportapi.Outline
-	list   string // where the items are
+	list   string // JSON pointer or name of the list
 	items  []map[string]any
-	fields []field // which all items have
+	fields []field // the members that all items have
 	// times are the members that look like the time of an item, the likeliest first.
 	times []exportapi.ItemTime
 }
@@ -41,7 +41,7 @@ func newListing(o *exportapi.Outline) (*listing, error) {
 	return &listing{Outline: o, list: o.Lists[0], items: items, fields: fields(items), times: times(items)}, nil
 }
 
-// describe sets what the items of the list are, by the names and values of their members.
+// describe sets the id, time, type and key of the items, by the names and values of their members.
 func (l *listing) describe(p profile) {
 	l.findID(p)
 	l.findTime(p)
@@ -49,7 +49,7 @@ func (l *listing) describe(p profile) {
 	l.findKey(p)
 }
 
-// field is a member of all items that is a text or a number.
+// field is a member that is a text or a number in all items.
 type field struct {
 	pointer string
 	values  []string
@@ -113,8 +113,8 @@ func (f *field) varies() bool {
 	return slices.ContainsFunc(f.values, func(value string) bool { return value != f.values[0] })
 }
 
-// times returns the members that look like the time of an item, the likeliest first. Where that one
-// has whole seconds, a member with the same seconds and their fractions is likelier.
+// times returns the members that look like the time of an item, the likeliest first. A member with
+// the same seconds as the likeliest one, and with fractions, is likelier.
 func times(items []map[string]any) []exportapi.ItemTime {
 	all := exportapi.ItemTimes(items)
 	finer := slices.IndexFunc(all, func(t exportapi.ItemTime) bool {
@@ -183,8 +183,8 @@ func (l *listing) findTime(p profile) {
 	}
 }
 
-// forwards says why the list cannot be followed by a cursor, "" if nothing speaks against
-// it: items that are listed newest first.
+// forwards says why the list cannot be followed by a cursor: its items come newest first. It
+// returns "" for any other list.
 func (l *listing) forwards(p profile) string {
 	if len(l.times) == 0 {
 		return ""
@@ -209,8 +209,8 @@ func (l *listing) forwards(p profile) string {
 	return ""
 }
 
-// exactTime returns the latest time of an item that a bound can name without rounding and
-// that has later items, 0 if there is none.
+// exactTime returns the latest time of an item that a bound can name without rounding. Other
+// items must be later. It returns 0 if there is no such time.
 func (l *listing) exactTime(unit int64) (exact int64) {
 	times := l.times[0]
 	newest := slices.Max(times.Times)
@@ -234,16 +234,16 @@ func inMillis(text, format string) bool {
 	return len(digits) <= 3
 }
 
-// newestFirst is the error of a list whose cursor leads into the past.
+// newestFirst is the error of a list whose cursor leads to older events.
 func newestFirst(why string) *UnfollowableError {
 	return &UnfollowableError{
-		why + ": its cursor leads away from new events, so it cannot be followed by that",
+		why + ": its cursor leads away from new events and cannot be followed",
 		"ask for ascending order in the curl command, for example with order=asc or sort=timestamp, if the API has that; " +
-			"if it takes a start and an end, put both into the curl command, so that they are tried",
+			"if it takes a start and an end, put both into the curl command, so that learn tries them",
 	}
 }
 
-// anyCursor sets where a cursor may be, if the page is an array, which has no members.
+// anyCursor sets that the cursor is in a Link header, if the page is an array: it has no members.
 func (l *listing) anyCursor(p profile) {
 	if l.list == root {
 		p.set("EXPORT_CURSOR_IN", "link", "")

@@ -8,21 +8,22 @@ import (
 )
 
 var (
-	// wordOf matches a word of a name: user and Id of userId.
+	// wordOf matches a word of a name, such as user and Id of userId.
 	wordOf = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+|[0-9]+`)
-	// typeNames are names of the type of an event, the likeliest first. Those of the second
-	// list are also names of other types.
+	// typeNames are names of the type of an event, the likeliest first. A name in plainTypes may
+	// also be that of another type.
 	typeNames = strings.Fields("eventtype actiontype activitytype operationtype " +
 		"eventname actionname activityname operationname")
 	plainTypes = strings.Fields("type action event kind operation activity category name")
-	// inEvents are members around those of the event itself, not of its user or object.
+	// inEvents are objects with members of the event, not of its user or object.
 	inEvents = strings.Fields("action event activity operation attributes data payload properties details record log")
-	// whoNames are names of those who cause an event, whomNames of those that it concerns.
-	whoNames  = strings.Fields("actor user subject principal member author by")
-	whomNames = strings.Fields("account customer")
-	// otherSide are words before them that name the object of an event.
+	// actorNames are names of the user who causes an event, accountNames of the account that
+	// it concerns.
+	actorNames   = strings.Fields("actor user subject principal member author by")
+	accountNames = strings.Fields("account customer")
+	// otherSide are words that make of such a name that of the event's object: target user.
 	otherSide = strings.Fields("target affected object resource")
-	// idNames are what a user is identified by, the likeliest first.
+	// idNames are members that identify a user, the likeliest first.
 	idNames = strings.Fields("id uuid guid gid sid key userid accountid memberid " +
 		"email emailaddress mail login loginname username name")
 )
@@ -32,7 +33,7 @@ func words(name string) []string {
 	return strings.Fields(strings.ToLower(strings.Join(wordOf.FindAllString(name, -1), " ")))
 }
 
-// joined returns the words of the last two names of a pointer, each without its separators.
+// joined returns the last two names of a pointer in lower case, without separators.
 func joined(pointer string) (above, last string) {
 	names := strings.Split(strings.TrimSuffix(pointer, "/.tag"), "/")[1:] // .tag is that of a union
 	if len(names) > 1 {
@@ -41,8 +42,8 @@ func joined(pointer string) (above, last string) {
 	return above, strings.Join(words(names[len(names)-1]), "")
 }
 
-// rankType returns the place of a member among those that may be the type of an item, from
-// the likeliest on, and false for one that may not.
+// rankType ranks a member as the type of an item; the likeliest has place 0. It returns false for a
+// member that is no type.
 func rankType(f *field) (place int, ok bool) {
 	above, last := joined(f.pointer)
 	if f.numbers || strings.Count(strings.TrimSuffix(f.pointer, "/.tag"), "/") > 2 {
@@ -61,15 +62,15 @@ func rankType(f *field) (place int, ok bool) {
 	return otherType + place, last != "name"
 }
 
-// otherType is the place of the first member that is rather the type of a user or object.
+// otherType is the first place of a member that is more likely the type of a user or object.
 const otherType = 100
 
-// rankKey is the same for the user of an item.
+// rankKey ranks a member as the user of an item, as rankType does.
 func rankKey(f *field) (place int, ok bool) {
 	names := strings.Split(f.pointer, "/")[1:]
-	group, rest := who(words(names[len(names)-1]))
+	group, rest := actor(words(names[len(names)-1]))
 	if group < 0 && len(names) > 1 {
-		if group, rest = who(words(names[len(names)-2])); len(rest) > 0 {
+		if group, rest = actor(words(names[len(names)-2])); len(rest) > 0 {
 			return 0, false
 		}
 		rest = words(names[len(names)-1])
@@ -84,24 +85,24 @@ func rankKey(f *field) (place int, ok bool) {
 	return group*len(idNames) + at, true
 }
 
-// who returns 0 for a name of who causes an event, 1 for one of whom it concerns, and the words
-// behind it; -1 for others.
-func who(name []string) (group int, rest []string) {
+// actor returns 0 for a name of the user who causes an event, 1 for that of the account that it
+// concerns, and the words after it; -1 for any other name.
+func actor(name []string) (group int, rest []string) {
 	for i, word := range slices.Backward(name) {
 		switch {
 		case i > 0 && slices.Contains(otherSide, name[i-1]), word == "by" && i == 0:
 			return -1, nil
-		case slices.Contains(whoNames, word):
+		case slices.Contains(actorNames, word):
 			return 0, name[i+1:]
-		case slices.Contains(whomNames, word):
+		case slices.Contains(accountNames, word):
 			return 1, name[i+1:]
 		}
 	}
 	return -1, nil
 }
 
-// candidates returns the fields that have a place, in the order of the places; first those
-// with several values.
+// candidates returns the fields that have a place, in the order of the places. Fields with
+// several values come first.
 func candidates(all []field, rank func(*field) (int, bool)) (found []*field) {
 	places := make(map[*field]int)
 	for i := range all {
@@ -116,7 +117,7 @@ func candidates(all []field, rank func(*field) (int, bool)) (found []*field) {
 	return found
 }
 
-// doubts says why the first candidate may be wrong, "" if nothing speaks against it.
+// doubts says why the first candidate may be wrong, "" for no doubt.
 func doubts(found []*field) string {
 	var others []string
 	for _, f := range found[1:] {

@@ -15,41 +15,41 @@ import (
 	"exportbridge/bridge/exportapi"
 )
 
-// common are usual names of the parameter of a cursor, and of a sequence number.
+// The common names of the parameter of a cursor, and of a sequence number.
 var (
-	common   = []string{"cursor", "after", "next", "page_token"}
-	sequence = []string{"since_id", "after", "starting_after"}
+	cursorNames   = []string{"cursor", "after", "next", "page_token"}
+	sequenceNames = []string{"since_id", "after", "starting_after"}
 )
 
-// itself matches members that are called as their parameter.
-var itself = regexp.MustCompile(`(?i)cursor|token|marker|bookmark`)
+// sameName matches members that have the name of their parameter.
+var sameName = regexp.MustCompile(`(?i)cursor|token|marker|bookmark`)
 
-// leading is what a cursor's member has before the name of its parameter.
-var leading = regexp.MustCompile(`(?i)^(x-)?(next[_-]?|after[_-]?|end[_-]?)`)
+// nextPrefix matches the beginning of a member's name that the parameter of a cursor does not have.
+var nextPrefix = regexp.MustCompile(`(?i)^(x-)?(next[_-]?|after[_-]?|end[_-]?)`)
 
-// nextSearch looks for how a page leads to the next one.
+// nextSearch searches for the way from a page to the next one.
 type nextSearch struct {
 	api     *api
 	command *command
 	page    *listing
 	origin  bridge.Position // of the first page
 
-	number string // a parameter that numbers pages
-	ended  *ended // the first cursor that led to an empty page
-	pages  pages  // those that were read last
-	// smaller is a page size that is proven, 0 for none, and largest the one to set, 0 before
-	// findSize.
+	number string // a parameter that numbers pages, "" for none
+	ended  *ended // the first cursor that led to an empty page, nil for none
+	pages  pages  // the pages that were read last
+	// smaller is a page size that was proven, 0 for none. largest is the page size to set, 0
+	// before findSize.
 	smaller, largest int
 }
 
-// ended is a cursor that led to an empty page: where it is, and its parameter.
+// ended is a cursor that led to an empty page: its place and its parameter.
 type ended struct {
 	at    exportapi.NextPlace
 	param string
 }
 
-// byCursor returns a profile with the next cursor and the parameter that carries it: a page
-// that is requested by it must list other items.
+// byCursor returns a profile with the next cursor and its parameter. A page that is requested
+// with the cursor must list other items.
 func (s *nextSearch) byCursor(ctx context.Context, p profile) (profile, error) {
 	var last error
 	for _, at := range s.places(p) {
@@ -78,8 +78,8 @@ func (s *nextSearch) byCursor(ctx context.Context, p profile) (profile, error) {
 	return p, s.unfollowable(last)
 }
 
-// shorten asks for smaller pages, where all items may fit on the first one, and looks for
-// the next page again. Without a smaller page, an opaque cursor is taken as it is.
+// shorten is for a first page that may have all items. It requests smaller pages and searches
+// for the next page again. If the API has no smaller page, it takes an opaque cursor without proof.
 func (s *nextSearch) shorten(ctx context.Context, p profile) (profile, error) {
 	if err := s.findSize(ctx, p); err != nil {
 		return p, err
@@ -134,8 +134,8 @@ func (s *nextSearch) unfollowable(last error) error {
 	}
 }
 
-// numberIn returns the parameter of a next URL that numbers pages or items, if the URL has
-// no cursor.
+// numberIn returns the parameter of a next URL that numbers pages or items. It returns "" if the
+// URL has a cursor.
 func numberIn(at exportapi.NextPlace) (name string) {
 	u, err := url.Parse(at.Value)
 	if err != nil || at.In != "link" && at.In != "next-url" {
@@ -152,10 +152,10 @@ func numberIn(at exportapi.NextPlace) (name string) {
 	return name
 }
 
-// places lists where the next cursor may be, the likeliest first.
+// places lists the possible places of the next cursor, the likeliest first.
 func (s *nextSearch) places(p profile) []exportapi.NextPlace {
 	all := slices.Clone(s.page.Next)
-	// A next URL in the body is last: it may be of another host.
+	// A next URL in the body is last, because its host may be another one.
 	rank := func(at exportapi.NextPlace) int {
 		return slices.Index([]string{"link", "header", "body", "next-url"}, at.In)
 	}
@@ -178,28 +178,28 @@ func (s *nextSearch) places(p profile) []exportapi.NextPlace {
 
 func compareNumbers(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }
 
-// parameters lists names for the parameter of a cursor, the likeliest first.
+// parameters lists possible names of the parameter of a cursor, the likeliest first.
 func (s *nextSearch) parameters(p profile, at exportapi.NextPlace) []string {
 	name := last(at.Field)
 	names := slices.Clone(s.command.cursors)
 	if s.ended != nil && s.ended.at == at {
 		names = append([]string{s.ended.param}, names...)
 	}
-	switch bare := leading.ReplaceAllString(name, ""); {
-	case slices.Contains(common, name) && at.In != "last-item":
-		names = append(append(names, name), common...)
+	switch bare := nextPrefix.ReplaceAllString(name, ""); {
+	case slices.Contains(cursorNames, name) && at.In != "last-item":
+		names = append(append(names, name), cursorNames...)
 	case at.In == "last-item":
 		names = append(names, "after_"+name, "since_"+name)
-		names = append(names, sequence...)
+		names = append(names, sequenceNames...)
 	case bare != "" && bare != name:
 		names = append(names, strings.ToLower(bare[:1])+bare[1:], name)
-		names = append(names, common...)
-	case itself.MatchString(name):
+		names = append(names, cursorNames...)
+	case sameName.MatchString(name):
 		names = append(names, name)
-		names = append(names, common...)
+		names = append(names, cursorNames...)
 	default:
-		names = append(append(names, common[:2]...), name, sequence[0])
-		names = append(names, common[2:]...)
+		names = append(append(names, cursorNames[:2]...), name, sequenceNames[0])
+		names = append(names, cursorNames[2:]...)
 	}
 	// The cursor is beside the page size: /page/limit, page[limit].
 	size := p.value("EXPORT_PAGE_SIZE_PARAM")
@@ -214,7 +214,7 @@ func (s *nextSearch) parameters(p profile, at exportapi.NextPlace) []string {
 	}
 	seen := make(map[string]bool)
 	for _, name := range []string{"EXPORT_START_PARAM", "EXPORT_END_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_QUERY"} {
-		seen[p.value(name)] = true // no cursor
+		seen[p.value(name)] = true // another parameter
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		again := seen[name]
@@ -223,14 +223,14 @@ func (s *nextSearch) parameters(p profile, at exportapi.NextPlace) []string {
 	})
 }
 
-// setCursor sets where the next cursor is.
+// setCursor sets the place of the next cursor.
 func setCursor(p profile, at exportapi.NextPlace) {
 	if p.set("EXPORT_CURSOR_IN", at.In, ""); at.In != "link" {
 		p.set("EXPORT_CURSOR_FIELD", at.Field, "")
 	}
 }
 
-// try reads the first page with a place for its cursor, and the one that follows.
+// try reads the first page with the cursor at a place, and the page after it.
 func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace) error {
 	if len(s.command.cursors) > 0 {
 		p.ask("EXPORT_CURSOR_IN", "the curl command had "+strings.Join(s.command.cursors, " and ")+
@@ -275,7 +275,7 @@ func (s *nextSearch) try(ctx context.Context, p profile, at exportapi.NextPlace)
 	return err
 }
 
-// alone tries a cursor without other parameters, and for a POST at the path that ends
+// alone tries a cursor without other parameters. For a POST it also tries the path that ends
 // with /continue.
 func (s *nextSearch) alone(ctx context.Context, p profile) bool {
 	p.set("EXPORT_CURSOR_ALONE", "true", "tried: beside other parameters the cursor was rejected")
@@ -300,7 +300,7 @@ func (s *nextSearch) first(ctx context.Context, p profile) error {
 	return err
 }
 
-// second requests the page behind the first one, which must list other items.
+// second requests the page after the first one. That page must list other items.
 func (s *nextSearch) second(ctx context.Context, p profile) error {
 	s.pages = s.pages[:1]
 	page, err := s.follow(ctx, p)
@@ -313,14 +313,14 @@ func (s *nextSearch) second(ctx context.Context, p profile) error {
 	return err
 }
 
-// follow requests the page behind the last one.
+// follow requests the page after the last one.
 func (s *nextSearch) follow(ctx context.Context, p profile) (exportapi.Sample, error) {
 	at := s.origin
 	at.Cursor = s.pages.next()
 	return s.api.sample(ctx, p, at)
 }
 
-// third reads one more page, and compares the ids of all.
+// third reads one more page, and compares the ids of all pages.
 func (s *nextSearch) third(ctx context.Context, p profile) error {
 	if next := s.pages.next(); next != "" && next != s.pages[0].Next {
 		page, err := s.follow(ctx, p)

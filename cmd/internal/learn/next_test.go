@@ -23,15 +23,21 @@ func TestOnePage(t *testing.T) {
 		err          string
 	}{
 		"smaller pages": {"", "limit", func(_ *http.Request, n int) string { return fmt.Sprintf(`{"offset":"t%d"}`, n) },
-			[]string{"EXPORT_CURSOR_PARAM=offset\n", "proven: 3 pages with 300 items", "with 14 requests", "PAGE_SIZE_PARAM=limit\n", "EXPORT_PAGE_SIZE=100\n"}, ""},
-		"a smaller limit": {"?count=500", "count", func(_ *http.Request, n int) string { return fmt.Sprintf(`{"offset":"t%d"}`, n) },
-			[]string{"EXPORT_CURSOR_PARAM=offset\n", "proven: 3 pages", "EXPORT_PAGE_SIZE_PARAM=count\n", "EXPORT_PAGE_SIZE=500\n"}, ""},
+			[]string{"EXPORT_CURSOR_PARAM=offset\n", "proven: 3 pages with 300 items", "with 14 requests",
+				"PAGE_SIZE_PARAM=limit\n", "EXPORT_PAGE_SIZE=100\n"}, ""},
+		"a smaller limit": {"?count=500", "count",
+			func(_ *http.Request, n int) string { return fmt.Sprintf(`{"offset":"t%d"}`, n) },
+			[]string{"EXPORT_CURSOR_PARAM=offset\n", "proven: 3 pages", "EXPORT_PAGE_SIZE_PARAM=count\n",
+				"EXPORT_PAGE_SIZE=500\n"}, ""},
 		"no smaller pages": {"", "-", func(_ *http.Request, n int) string { return fmt.Sprintf(`{"offset":"t%d"}`, n) },
-			[]string{"EXPORT_CURSOR_PARAM=offset\n", "# ? not proven: the page at the cursor is empty", "EXPORT_PAGE_SIZE=320\n"}, ""},
-		"a cursor in the command": {"?offset=t3&limit=50", "limit", func(_ *http.Request, n int) string { return fmt.Sprintf(`{"offset":"t%d"}`, n) },
+			[]string{"EXPORT_CURSOR_PARAM=offset\n", "# ? not proven: the page at the cursor is empty",
+				"EXPORT_PAGE_SIZE=320\n"}, ""},
+		"a cursor in the command": {"?offset=t3&limit=50", "limit",
+			func(_ *http.Request, n int) string { return fmt.Sprintf(`{"offset":"t%d"}`, n) },
 			[]string{"EXPORT_CURSOR_PARAM=offset\n", "the curl command had offset", "proven: 3 pages with 150 items"}, ""},
 		"a URL": {"", "limit", func(r *http.Request, n int) string {
-			return fmt.Sprintf(`{"uri":"http://%s%s?offset=t%d&limit=%s"}`, r.Host, r.URL.Path, n, cmp.Or(r.URL.Query().Get("limit"), "999"))
+			return fmt.Sprintf(`{"uri":"http://%s%s?offset=t%d&limit=%s"}`, r.Host, r.URL.Path, n,
+				cmp.Or(r.URL.Query().Get("limit"), "999"))
 		}, []string{"EXPORT_CURSOR_IN=next-url\n", "proven: 3 pages"}, ""},
 		"a number": {"", "-", func(*http.Request, int) string { return "7" }, nil, "the page at the cursor is empty"},
 	} {

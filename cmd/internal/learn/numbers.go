@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// numberings are parameters that may number pages, with the number of the first one: of the curl
-// command, or as the page names them.
+// numberings returns the parameters that may number pages, with the number of the first page as
+// their value. Their names are from the curl command, from the page, or common ones.
 func (s *nextSearch) numberings() (all []param) {
 	for _, p := range s.command.static {
 		if p.name == s.number {
@@ -30,13 +30,13 @@ func (s *nextSearch) numberings() (all []param) {
 	return append(all, param{name: "page"}, param{name: "offset"})
 }
 
-// byNumber returns a profile whose pages have numbers, where no cursor was found; found is false
-// if no number led to another page either.
+// byNumber returns a profile that requests pages by their numbers. found is false if no number led
+// to another page.
 func (s *nextSearch) byNumber(ctx context.Context, p profile) (_ profile, found bool, err error) {
 	p.drop("EXPORT_CURSOR_IN")
 	var tried []string
 	for _, n := range s.numberings() {
-		in, first := "page-number", "1" // the number by default
+		in, first := "page-number", "1" // first is the default
 		if offsetParam.MatchString(n.name) {
 			in, first = "offset", "0"
 		}
@@ -64,10 +64,10 @@ func (s *nextSearch) byNumber(ctx context.Context, p profile) (_ profile, found 
 	return p, false, nil
 }
 
-// usualSize is a page size that most APIs take.
+// usualSize is a page size that most APIs accept.
 const usualSize = 100
 
-// findSize proves the parameter of the page size: a smaller page must be smaller.
+// findSize proves the parameter of the page size: a request for fewer items must list fewer.
 func (s *nextSearch) findSize(ctx context.Context, p profile) error {
 	asked, names := s.command.size, []string{s.command.sizeParam}
 	if asked == 0 {
@@ -79,7 +79,7 @@ func (s *nextSearch) findSize(ctx context.Context, p profile) error {
 			break
 		}
 		half, largest := len(s.pages[0].Items)/2, s.largest
-		if asked == 0 && half > usualSize { // the default may be more than a request may ask for
+		if asked == 0 && half > usualSize { // the default may exceed the maximum of a request
 			half, largest = usualSize, usualSize
 		}
 		p.set("EXPORT_PAGE_SIZE_PARAM", name, "")

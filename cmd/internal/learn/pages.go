@@ -12,23 +12,23 @@ import (
 )
 
 var (
-	// errNoAdvance is the error of a cursor that leads nowhere else.
+	// errNoAdvance is the error of a cursor that does not lead to another page.
 	errNoAdvance = errors.New("the cursor did not lead to other items")
-	// errEnded is the error of a cursor that leads to an empty page. An API that did not know
-	// the cursor would list the first page again.
+	// errEnded is the error of a cursor that leads to an empty page. An API that ignored the
+	// cursor would list the first page again.
 	errEnded = fmt.Errorf("%w: "+onFirst, errNoAdvance)
 )
 
 // onFirst says why a next page was not proven.
 const onFirst = "the page at the cursor is empty, as all items are on the first one"
 
-// pages are those that one cursor after the other led to, from the first one on.
+// pages are the first page and the pages that one cursor after the other led to.
 type pages []exportapi.Sample
 
-// next returns the cursor that the last page names.
+// next returns the cursor of the last page.
 func (ps pages) next() string { return ps[len(ps)-1].Next }
 
-// leadTo returns an error unless a page has other items than the last one.
+// leadTo returns an error unless page has other items than the last page.
 func (ps pages) leadTo(page *exportapi.Sample) error {
 	if len(page.Items) == 0 {
 		return errEnded
@@ -47,7 +47,7 @@ func (ps pages) leadTo(page *exportapi.Sample) error {
 }
 
 // counts reports whether the cursors are numbers of pages, or counts of the items before
-// them: not a number that the last item of the list has.
+// them. A number that the last item of the list has is neither.
 func (ps pages) counts(l *listing) bool {
 	number, ok := counter.Find(&ps[0], &ps[1])
 	if !ok || number.Param != "" || ps[1].Next == "" {
@@ -58,14 +58,14 @@ func (ps pages) counts(l *listing) bool {
 	})
 }
 
-// compare returns how many items the pages have, how many of them came before with the same id
-// and whether a page ends before the one before it.
+// compare returns how many items the pages have, how many of them repeat the id of an earlier
+// item, and whether a page ends at an earlier time than the page before it.
 func (ps pages) compare() (items, again int, back bool) {
 	seen, latest := make(map[string]bool), bridge.NoTime
 	for i, page := range ps {
 		if i > 0 {
 			border, _ := page.Border(&ps[i-1])
-			again -= border // which the bridge drops
+			again -= border // the bridge drops these
 		}
 		for _, item := range page.Items {
 			if seen[item.ID] {
@@ -85,7 +85,7 @@ func (ps pages) compare() (items, again int, back bool) {
 	return items, again, back
 }
 
-// items returns the items of the pages in their order, each once.
+// items returns the items of the pages in their order, without repeats.
 func (ps pages) items() (all []map[string]any, err error) {
 	seen := make(map[string]bool)
 	for _, page := range ps {

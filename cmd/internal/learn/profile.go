@@ -12,23 +12,23 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// finding is what is known about a setting.
+// finding is the knowledge about a setting.
 type finding struct {
 	value    string
-	why      string // what the value rests on
+	why      string // why the value is right
 	question string // what was not proven
-	example  string // of a value that the profile cannot have
+	example  string // an example of a value that no profile may have
 }
 
-// profile is the settings that are known so far. An attempt sets those of a clone, which is
-// dropped if the attempt fails.
+// profile has the settings that are known so far. An attempt changes a clone, which is dropped
+// if the attempt fails.
 type profile struct {
 	findings map[string]finding
-	// static are parameters that each request has, unless a setting names them.
+	// static are the parameters of each request, except those that a setting names.
 	static []param
 }
 
-// none is the value of a setting for what an API does not have.
+// none is the value of a setting for a part that an API does not have.
 const none = "none"
 
 func (p profile) clone() profile { return profile{maps.Clone(p.findings), p.static} }
@@ -36,21 +36,21 @@ func (p profile) clone() profile { return profile{maps.Clone(p.findings), p.stat
 // value returns the value of a setting, "" if it is not set.
 func (p profile) value(name string) string { return p.findings[name].value }
 
-// set sets a setting and what it rests on, if that is said.
+// set sets a setting and, unless why is "", its reason.
 func (p profile) set(name, value, why string) {
 	f := p.findings[name]
 	f.value, f.why = value, cmp.Or(why, f.why)
 	p.findings[name] = f
 }
 
-// because notes what a setting rests on, "" for nothing.
+// because sets the reason of a setting, "" for none.
 func (p profile) because(name, why string) {
 	f := p.findings[name]
 	f.why = why
 	p.findings[name] = f
 }
 
-// ask notes what was not proven about a setting, "" for nothing.
+// ask sets the question about a setting, "" for none.
 func (p profile) ask(name, question string) {
 	f := p.findings[name]
 	f.question = question
@@ -70,7 +70,7 @@ func (p profile) setSize(n int) {
 	p.set("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(n), "")
 }
 
-// params returns the static parameters that no setting names.
+// params returns the static parameters, except those that a setting names.
 func (p profile) params() []param {
 	return slices.DeleteFunc(slices.Clone(p.static), func(s param) bool {
 		return s.name == p.value("EXPORT_CURSOR_PARAM") || s.name == p.value("EXPORT_START_PARAM") ||
@@ -106,7 +106,8 @@ func (p profile) environ() (all []string) {
 	return all
 }
 
-// text writes the settings in their order. What was not proven is a question in a comment.
+// text returns the settings in the order of the settings table, with reasons and questions as
+// comments.
 func (p profile) text(requests int) string {
 	var b strings.Builder
 	_, host, _ := strings.Cut(p.value("EXPORT_URL"), "://")
@@ -126,14 +127,14 @@ func (p profile) text(requests int) string {
 			fmt.Fprintf(&b, "#%s=%s  # to be set\n", v.Name, strconv.Quote(f.example))
 		case f.value != "":
 			fmt.Fprintf(&b, "%s=%s\n", v.Name, quoted(f.value))
-		case f.question != "" || f.why != "": // the comment stands at its setting
+		case f.question != "" || f.why != "": // so that the comment stands above its setting
 			fmt.Fprintf(&b, "#%s=\n", v.Name)
 		}
 	}
 	return b.String()
 }
 
-// comment writes a text in lines that fit a screen.
+// comment writes a comment in lines that fit a screen.
 func comment(b *strings.Builder, mark, text string) {
 	const most = 100
 	if text == "" {
@@ -150,7 +151,7 @@ func comment(b *strings.Builder, mark, text string) {
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// oneLine keeps names that the API chose from ending a comment or disguising it.
+// oneLine replaces the characters by which names of the API could end or disguise a comment.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if bridge.Misleads(r) {
@@ -160,7 +161,7 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// quoted quotes a value where an environment file needs it.
+// quoted quotes a value if an environment file requires it.
 func quoted(value string) string {
 	if strings.ContainsAny(value, " #\"'\\") || strings.ContainsFunc(value, bridge.Misleads) {
 		return strconv.Quote(value)

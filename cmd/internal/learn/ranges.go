@@ -14,8 +14,8 @@ import (
 
 var errNoRange = errors.New("the range lists other items")
 
-// between returns two times with items before the first, behind the second, and between
-// them, in whole seconds.
+// between returns two times in whole seconds such that items are before from, between both, and
+// after to.
 func between(listed []int64) (from, to int64, ok bool) {
 	oldest, newest := listed[0], listed[len(listed)-1]
 	fits := func(a, b int64) bool {
@@ -27,7 +27,7 @@ func between(listed []int64) (from, to int64, ok bool) {
 	return from, to, ok
 }
 
-// run returns a profile with the bounds that limit the list, until so many requests were sent.
+// run returns a profile with the bounds that limit the list. It stops when most requests were sent.
 func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ profile, found bool, err error) {
 	for s.room && len(s.queue) > 0 && a.asked < most {
 		next := s.queue[0]
@@ -44,7 +44,7 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 			trial.ask("EXPORT_END_PARAM", "")
 			return trial, true, nil
 		case wrongParam(err):
-			s.heed(next, err)
+			s.useError(next, err)
 		case err != nil && !collides:
 			return p, false, err
 		}
@@ -52,8 +52,8 @@ func (s *boundSearch) run(ctx context.Context, a *api, p profile, most int) (_ p
 	return p, false, nil
 }
 
-// describe sets the bound that was found where both were not, asks for the rest, and returns
-// the question.
+// describe is for a search that did not find both bounds. It sets the start, if that was found, and
+// adds a question about the rest, which it also returns.
 func (s *boundSearch) describe(p profile) (question string) {
 	start := s.start()
 	question = "a parameter of the end was not found"
@@ -65,10 +65,10 @@ func (s *boundSearch) describe(p profile) (question string) {
 		question += ": the items of the page are within 2 s of each other, so none was tried." +
 			" Take a curl command that lists more items, or wait for some"
 	case len(s.tried) > 0:
-		question += fmt.Sprintf(". In vain were tried: %s (%v)", s.vain(), s.last)
+		question += fmt.Sprintf(". Tried without success: %s (%v)", s.failed(), s.last)
 	}
-	if left := s.left(); left != "" {
-		question += ". Not tried: " + left
+	if untried := s.untried(); untried != "" {
+		question += ". Not tried: " + untried
 	}
 	question += ". If the documentation names them, add both to the curl command," +
 		" such as created_after=" + time.Now().UTC().Add(-24*time.Hour).Format("2006-01-02T00:00:00Z") + ", and learn again"
@@ -82,7 +82,7 @@ func (s *boundSearch) describe(p profile) (question string) {
 	return question
 }
 
-// proveEnd asks for a range that ends at the time of an item: it is listed, or not.
+// proveEnd requests a range that ends at the time of an item, to learn whether the API lists that item.
 func (l *listing) proveEnd(ctx context.Context, a *api, p profile) error {
 	unit := int64(1) // the smallest difference of two bounds, in milliseconds
 	if format := p.value("EXPORT_TIME_FORMAT"); format == "s" || format == rfc3339Seconds {

@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// Recording is the pages that a profile was learned from, without what they say: texts
-// have other letters, the same ones for the same text within a recording. Ids, times,
-// types, numbers and the names of members are kept.
+// Recording has the pages that a profile was learned from, with other letters in place of
+// texts: the same letters for the same text within a recording. Ids, times, types, numbers and
+// the names of members are kept.
 type Recording struct {
-	// Settings are those of the profile that say how pages are asked for and read.
+	// Settings are the settings of the profile by which pages are requested and read.
 	Settings map[string]string `json:"settings"`
-	// Params are names of further parameters, whose values are left out.
+	// Params are the names of further parameters. Their values are left out.
 	Params []string `json:"params,omitempty"`
-	// KeyParam is the parameter of the key, whose value nothing asks for.
+	// KeyParam is the parameter of the key. Any value of it is accepted.
 	KeyParam string `json:"keyParam,omitempty"`
-	// Required are parameters without which a request is refused.
+	// Required are the parameters that each request must have.
 	Required []string `json:"required,omitempty"`
 	// Number is set if the cursor is a number.
 	Number bool `json:"number,omitempty"`
@@ -33,7 +33,7 @@ type Recording struct {
 	Items []map[string]any `json:"items"`
 }
 
-// recorded matches the settings that a recording has: none says who asks, or which host.
+// recorded matches the settings that a recording has. None of them names the user or the host.
 var recorded = regexp.MustCompile(`^EXPORT_(PATH|METHOD|ITEMS_FIELD|MORE_FIELD|CURSOR_\w+|(MAX_)?PAGE_SIZE(_PARAM)?` +
 	`|(START|END)_PARAM|TIME_FORMAT|END_INCLUSIVE|ITEM_\w+)$`)
 
@@ -75,14 +75,14 @@ func (l *learner) record() (*Recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record the pages: %w", err)
 	}
-	if l.command.secrets.in(string(text)) { // an id may be one
+	if l.command.secrets.in(string(text)) { // in an id, for example
 		return nil, errors.New("the recording would have the key of the request, which the pages repeat:" +
 			" nothing was recorded")
 	}
 	return r, nil
 }
 
-// kept returns the places of ids, times, types and cursors in an item.
+// kept returns the JSON pointers of the id, type, cursor and times of an item.
 func (l *learner) kept() []string {
 	pointers := []string{l.profile.value("EXPORT_ITEM_ID"), l.profile.value("EXPORT_ITEM_TYPE")}
 	if l.profile.value("EXPORT_CURSOR_IN") == "last-item" {
@@ -94,7 +94,7 @@ func (l *learner) kept() []string {
 	return pointers
 }
 
-// clear empties the list of a page, and what may be taken for its next cursor.
+// clear removes the items and the next cursors of a page.
 func (l *listing) clear(page any) {
 	set(page, l.list, []any{})
 	for _, place := range l.Next {
@@ -104,10 +104,10 @@ func (l *listing) clear(page any) {
 	}
 }
 
-// redaction replaces texts. Its key is of one recording, and kept nowhere.
+// redaction replaces texts. Each recording has another key, which is stored nowhere.
 type redaction struct{ key [32]byte }
 
-// value returns a copy of a JSON value with other texts, but those at kept places.
+// value returns a copy of a JSON value with other texts, except at the pointers in kept.
 func (r *redaction) value(value any, at string, kept []string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -133,7 +133,7 @@ func (r *redaction) value(value any, at string, kept []string) any {
 // text returns letters in place of a text, of the same length.
 func (r *redaction) text(text string) string {
 	hash := hmac.New(sha256.New, r.key[:])
-	hash.Write([]byte(text)) // which never fails
+	hash.Write([]byte(text)) // never fails
 	random := mathrand.NewChaCha8([32]byte(hash.Sum(nil)))
 	letters := make([]byte, len(text))
 	for i := range letters {
@@ -142,7 +142,7 @@ func (r *redaction) text(text string) string {
 	return string(letters)
 }
 
-// set sets the value at a JSON pointer, or of a member, and makes the objects on the way.
+// set sets the value at a JSON pointer or the name of a member, and creates the objects above it.
 func set(page any, field string, value any) {
 	object, _ := page.(map[string]any)
 	names := strings.Split(strings.TrimPrefix(field, "/"), "/")

@@ -13,7 +13,7 @@ import (
 	"exportbridge/cmd/internal/learn"
 )
 
-// settingsOf are the settings of a profile without comments, host and what depends on time.
+// settingsOf returns the settings of a profile without comments, host and values that depend on time.
 func settingsOf(profile string) string {
 	var lines []string
 	for line := range strings.Lines(profile) {
@@ -25,7 +25,7 @@ func settingsOf(profile string) string {
 	return strings.Join(lines, "")
 }
 
-// replayed serves what a lesson recorded.
+// replayed serves the recording of a lesson.
 func replayed(t *testing.T, l *learn.Lesson) (url string, file []byte) {
 	t.Helper()
 	recording, err := l.Recording()
@@ -97,7 +97,7 @@ func readRecording(t *testing.T, profile string) int {
 }
 
 // TestRedaction: texts get other letters of the same length, the same ones for the same
-// text; what a profile reads is kept.
+// text; the values that a profile reads are kept.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
 	base := serve(t, services["atlassian"])
@@ -122,7 +122,8 @@ func TestRedaction(t *testing.T) {
 		if a.Time != rfc(e) || a.Action != actions[e.n%4] || !strings.HasPrefix(item.ID, "e") {
 			t.Errorf("item %d is %+v", n, item)
 		}
-		if !letters.MatchString(a.Actor.Name) || a.Actor.Name == "Jo" || a.Actor.Name != r.Items[0].Attributes.Actor.Name || !letters.MatchString(a.Actor.ID) {
+		if !letters.MatchString(a.Actor.Name) || a.Actor.Name == "Jo" || a.Actor.Name != r.Items[0].Attributes.Actor.Name ||
+			!letters.MatchString(a.Actor.ID) {
 			t.Errorf("the actor of item %d is %+v", n, a.Actor)
 		}
 	}
@@ -131,7 +132,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// TestKeyInIDs: a page that repeats the key where it is kept is not recorded.
+// TestKeyInIDs: a page that repeats the key in a kept value is not recorded.
 func TestKeyInIDs(t *testing.T) {
 	t.Parallel()
 	s := audit()
@@ -143,7 +144,7 @@ func TestKeyInIDs(t *testing.T) {
 	}
 }
 
-// TestReplayRefuses: what a profile does not ask for is refused, and no other file is served.
+// TestReplayRefuses: a replay rejects requests that no profile sends, and NewReplay other files.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	base := serve(t, services["dropbox"])
@@ -160,7 +161,8 @@ func TestReplayRefuses(t *testing.T) {
 		`POST /2/team_log/get_events {"time":{"start_time":"x"}}`: http.StatusBadRequest,
 	} {
 		words := strings.SplitN(request, " ", 3)
-		r, err := http.NewRequestWithContext(t.Context(), words[0], url+words[1], strings.NewReader(strings.Join(words[2:], "")))
+		r, err := http.NewRequestWithContext(t.Context(), words[0], url+words[1],
+			strings.NewReader(strings.Join(words[2:], "")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,20 +19,20 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// replay serves a recording as its settings say. It asks for no key.
+// replay serves a recording by its settings. It requires no key.
 type replay struct {
 	recording Recording
 	page      []byte // the JSON of Recording.Page
 	export    exportapi.Config
-	times     []int64 // of the items, nil without any
+	times     []int64 // of the items, nil if they have none
 }
 
-// numeric is what is added to a cursor that is a number, so that it is not taken for the
-// count of what is before it.
-const numeric = 1 << 40
+// numberBase is added to a cursor that is a number. Without it, the cursor would look like the
+// count of the items before it.
+const numberBase = 1 << 40
 
-// NewReplay returns a handler that serves a recording: its pages, as the profile asks for
-// them. Beside it, a request with an unknown parameter is refused.
+// NewReplay returns a handler that serves the pages of a recording to requests by its profile.
+// The handler rejects a request with another parameter.
 func NewReplay(file []byte) (http.Handler, error) {
 	h := new(replay)
 	d := decoder(file)
@@ -67,7 +67,7 @@ func NewReplay(file []byte) (http.Handler, error) {
 	return h, nil
 }
 
-// refusal is why a request gets no page.
+// refusal is the error of a request that gets no page.
 type refusal struct {
 	status int
 	text   string
@@ -89,7 +89,7 @@ func (h *replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // a client that is gone needs no answer
+	_ = e.Encode(body) // fails only if the client is gone
 }
 
 func (h *replay) answer(header http.Header, r *http.Request) (page any, err error) {
@@ -130,8 +130,8 @@ func (h *replay) answer(header http.Header, r *http.Request) (page any, err erro
 	return page, nil
 }
 
-// values returns the parameters of a request at its path. In a body, one inside of an
-// object has the name of its JSON pointer.
+// values returns the parameters of a request, and an error if its path, method or parameters are
+// wrong. The name of a parameter inside an object of the body is its JSON pointer.
 func (h *replay) values(r *http.Request) (url.Values, error) {
 	v := r.URL.Query()
 	if h.export.Method == http.MethodPost && r.Method == http.MethodPost {
@@ -179,7 +179,7 @@ func (h *replay) values(r *http.Request) (url.Values, error) {
 	return v, nil
 }
 
-// within returns the indexes of the items between the bounds of a request.
+// within returns the indexes of the items within the bounds of a request.
 func (h *replay) within(v url.Values) (items []int, err error) {
 	start, errStart := h.bound(v, h.export.StartParam, math.MinInt64)
 	end, errEnd := h.bound(v, h.export.EndParam, math.MaxInt64)
@@ -218,8 +218,7 @@ func (h *replay) bound(v url.Values, name string, unset int64) (int64, error) {
 	return n, nil
 }
 
-// begin returns the place of the first item of a page among those within the bounds, and
-// how many it has.
+// begin returns the index of a page's first item in items, and the size of the page.
 func (h *replay) begin(v url.Values, items []int, size int) (from, of int, err error) {
 	text := v.Get(h.export.CursorParam)
 	if text == "" {
@@ -248,8 +247,8 @@ func (h *replay) begin(v url.Values, items []int, size int) (from, of int, err e
 	}
 	place, count, _ := strings.Cut(strings.TrimPrefix(text, "r"), "-")
 	n, err := strconv.Atoi(place)
-	if n >= numeric {
-		n -= numeric
+	if n >= numberBase {
+		n -= numberBase
 	}
 	if err != nil || n < 0 || n > len(items) {
 		return 0, 0, invalid
@@ -260,13 +259,13 @@ func (h *replay) begin(v url.Values, items []int, size int) (from, of int, err e
 	return n, size, nil
 }
 
-// place is where a page ends, and whether another one follows.
+// place is the end of a page, and whether another page follows.
 type place struct {
 	next, size int
 	more       bool
 }
 
-// name writes what names the next page into a page or its header.
+// name writes the cursor of the next page into the page or its header.
 func (h *replay) name(header http.Header, page any, r *http.Request, p place) {
 	field, ends := strings.CutPrefix(h.export.MoreField, "!")
 	if field != "" {
@@ -285,7 +284,7 @@ func (h *replay) name(header http.Header, page any, r *http.Request, p place) {
 	case in == "next-url":
 		set(page, h.export.CursorField, target)
 	case in == "body" && h.recording.Number:
-		set(page, h.export.CursorField, numeric+p.next)
+		set(page, h.export.CursorField, numberBase+p.next)
 	case in == "body" || in == "":
 		set(page, h.export.CursorField, cursor)
 	}

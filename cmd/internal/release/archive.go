@@ -12,12 +12,12 @@ import (
 type file struct {
 	name string
 	mode int64
-	user int // that owns it, 0 for root
+	user int // owner, 0 for root
 	text []byte
 }
 
-// archive returns a tar archive that is the same for the same files and time. It adds the
-// directories that hold the files.
+// archive returns a tar archive of the files and of the directories above them. The same files
+// and time give the same bytes.
 func archive(files []file, when time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -31,7 +31,10 @@ func archive(files []file, when time.Time) ([]byte, error) {
 		if err := add(file{name: path.Dir(path.Clean(f.name)) + "/", mode: 0o755}); err != nil {
 			return err
 		}
-		h := &tar.Header{Name: f.name, Mode: f.mode, Uid: f.user, Gid: f.user, Size: int64(len(f.text)), ModTime: when, Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Name: f.name, Mode: f.mode, Uid: f.user, Gid: f.user, Size: int64(len(f.text)), ModTime: when,
+			Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(h); err != nil {
 			return err
 		}
@@ -47,7 +50,7 @@ func archive(files []file, when time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// packed returns the text compressed by gzip, without a name and a time.
+// packed returns the text compressed by gzip. The result has no name and no time.
 func packed(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -61,13 +64,14 @@ func packed(text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// packedArchive is archive, compressed.
-func packedArchive(files []file, when time.Time) func() ([]byte, error) {
-	return func() ([]byte, error) {
-		text, err := archive(files, when)
-		if err != nil {
-			return nil, err
-		}
-		return packed(text)
+// writeArchive writes a compressed archive into the folder of the result.
+func (r *release) writeArchive(name string, files []file) error {
+	text, err := archive(files, r.when)
+	if err == nil {
+		text, err = packed(text)
 	}
+	if err != nil {
+		return err
+	}
+	return r.write(name, text)
 }

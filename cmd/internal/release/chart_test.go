@@ -70,7 +70,8 @@ func render(t *testing.T, values, name string) (map[string]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: name, Namespace: "default", IsInstall: true}, nil)
+	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: name, Namespace: "default",
+		IsInstall: true}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +96,11 @@ func objects(t *testing.T, values, name string) map[string]metav1.Object {
 			t.Fatalf("%s: %v\n%s", file, err, text)
 		}
 		object, ok := map[string]metav1.Object{
-			"ConfigMap": new(corev1.ConfigMap), "NetworkPolicy": new(networkingv1.NetworkPolicy), "PodDisruptionBudget": new(policyv1.PodDisruptionBudget),
-			"PodMonitor": new(podMonitor), "PrometheusRule": new(prometheusRule), "Service": new(corev1.Service), "ServiceAccount": new(corev1.ServiceAccount),
-			"StatefulSet": new(appsv1.StatefulSet),
+			"ConfigMap": new(corev1.ConfigMap), "NetworkPolicy": new(networkingv1.NetworkPolicy),
+			"PodDisruptionBudget": new(policyv1.PodDisruptionBudget),
+			"PodMonitor":          new(podMonitor), "PrometheusRule": new(prometheusRule), "Service": new(corev1.Service),
+			"ServiceAccount": new(corev1.ServiceAccount),
+			"StatefulSet":    new(appsv1.StatefulSet),
 		}[head.Kind]
 		if !ok {
 			t.Fatalf("%s has the kind %q", file, head.Kind)
@@ -115,8 +118,8 @@ func objects(t *testing.T, values, name string) map[string]metav1.Object {
 	return made
 }
 
-// podMonitor and prometheusRule are what we use of the operator's types: its module would
-// bring its dependencies.
+// podMonitor and prometheusRule are the parts of the operator's types that the tests use. The
+// module of the operator would bring many dependencies.
 type podMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -155,7 +158,7 @@ func TestChartLint(t *testing.T) {
 	}
 }
 
-// TestChartGolden: what the chart makes changes only with these files.
+// TestChartGolden: the output of the chart changes only with these files.
 func TestChartGolden(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]string{"default": "{}", "all": all} {
@@ -208,7 +211,8 @@ func TestChartTwice(t *testing.T) {
 	first, second := objects(t, all, "orders-exportbridge"), objects(t, all, long)
 	for kind, a := range first {
 		b := second[kind]
-		if a.GetName() != "orders-exportbridge" || b.GetName() != strings.TrimSuffix(long[:52], "-") || a.GetLabels()["app.kubernetes.io/instance"] == b.GetLabels()["app.kubernetes.io/instance"] {
+		if a.GetName() != "orders-exportbridge" || b.GetName() != strings.TrimSuffix(long[:52], "-") ||
+			a.GetLabels()["app.kubernetes.io/instance"] == b.GetLabels()["app.kubernetes.io/instance"] {
 			t.Errorf("%s: %s %v and %s %v", kind, a.GetName(), a.GetLabels(), b.GetName(), b.GetLabels())
 		}
 		for _, label := range []string{"name", "instance", "version", "part-of", "managed-by"} {
@@ -218,7 +222,8 @@ func TestChartTwice(t *testing.T) {
 		}
 	}
 	set := first["StatefulSet"].(*appsv1.StatefulSet)
-	want := map[string]string{"app.kubernetes.io/name": "exportbridge", "app.kubernetes.io/instance": "orders-exportbridge"}
+	want := map[string]string{"app.kubernetes.io/name": "exportbridge",
+		"app.kubernetes.io/instance": "orders-exportbridge"}
 	for who, got := range map[string]map[string]string{
 		"set": set.Spec.Selector.MatchLabels, "service": first["Service"].(*corev1.Service).Spec.Selector,
 		"spread":  set.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
@@ -237,7 +242,8 @@ func TestChartTwice(t *testing.T) {
 func TestChartPods(t *testing.T) {
 	t.Parallel()
 	var other appsv1.StatefulSet
-	if err := yaml.UnmarshalStrict([]byte(content(t, "../../exportbridge/deploy/kubernetes/statefulset.yaml")), &other); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(content(t, "../../exportbridge/deploy/kubernetes/statefulset.yaml")),
+		&other); err != nil {
 		t.Fatal(err)
 	}
 	got, want := objects(t, "{}", "exportbridge")["StatefulSet"].(*appsv1.StatefulSet).Spec, other.Spec
@@ -261,7 +267,8 @@ func TestChartSecrets(t *testing.T) {
 	for _, source := range pod.Volumes[0].Projected.Sources {
 		got[source.Secret.Items[0].Path] = source.Secret.Name + "/" + source.Secret.Items[0].Key
 	}
-	if diff := cmp.Diff(map[string]string{"EXPORT_API_KEY": "other/key", "KAFKA_SASL_PASSWORD": "kafka/password"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{"EXPORT_API_KEY": "other/key", "KAFKA_SASL_PASSWORD": "kafka/password"},
+		got); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	for name := range got {
@@ -294,7 +301,8 @@ func TestChartConfig(t *testing.T) {
 	}
 	pod := objects(t, string(values), "exportbridge")["StatefulSet"].(*appsv1.StatefulSet).Spec.Template.Spec
 	mount := pod.Containers[0].VolumeMounts[1]
-	if source := pod.Volumes[0].ConfigMap; source == nil || source.Name != made.Name || mount.Name != pod.Volumes[0].Name || mount.SubPath != "" {
+	if source := pod.Volumes[0].ConfigMap; source == nil || source.Name != made.Name ||
+		mount.Name != pod.Volumes[0].Name || mount.SubPath != "" {
 		t.Errorf("volume %+v, mount %+v", pod.Volumes[0], mount)
 	}
 	want := corev1.EnvVar{Name: "BRIDGE_CONFIG", Value: mount.MountPath + "/streams.yaml"}
@@ -378,7 +386,8 @@ func TestChartSettings(t *testing.T) {
 func TestChartRules(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	code := command.Program.Run(context.Background(), []string{"alerts"}, nil, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &said, Stderr: os.Stderr})
+	code := command.Program.Run(context.Background(), []string{"alerts"}, nil, cli.Stdio{Stdin: strings.NewReader(""),
+		Stdout: &said, Stderr: os.Stderr})
 	if got := content(t, "../../..", chartFolder, "files/alerts.yml"); code != cli.ExitOK || got != said.String() {
 		t.Errorf("run make docs (-alerts +chart):\n%s", cmp.Diff(said.String(), got))
 	}
@@ -397,7 +406,9 @@ func TestChartPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := chart.Values["image"].(map[string]any)["repository"]
-	if chart.Metadata.Version != semantic(r.version) || chart.Metadata.AppVersion != r.version || image != r.image || chart.Validate() != nil {
-		t.Errorf("version %s, appVersion %s, image %v: %v", chart.Metadata.Version, chart.Metadata.AppVersion, image, chart.Validate())
+	if chart.Metadata.Version != semantic(r.version) || chart.Metadata.AppVersion != r.version || image != r.image ||
+		chart.Validate() != nil {
+		t.Errorf("version %s, appVersion %s, image %v: %v", chart.Metadata.Version, chart.Metadata.AppVersion, image,
+			chart.Validate())
 	}
 }

@@ -7,27 +7,22 @@ import (
 	"strings"
 )
 
-// compose writes the archive of the compose file with the released images, and what it
-// mounts. It needs no sources.
+// compose writes an archive of the compose file with the released images and of the files that
+// it mounts. Users of that archive need no sources.
 func (r *release) compose() error {
-	text, err := r.source("docker-compose.yml")()
+	text, err := r.source("docker-compose.yml")
 	if err != nil {
 		return err
 	}
-	files, top := []file{}, "exportbridge-"+r.version+"/"
-	released, mounted := string(text), regexp.MustCompile(`\./(cmd/exportbridge/deploy/compose/[\w.-]+)`)
-	for _, m := range mounted.FindAllStringSubmatch(released, -1) {
-		content, err := r.source(m[1])()
+	files, top, released := []file{}, "exportbridge-"+r.version+"/", string(text)
+	mounted := regexp.MustCompile(`\./cmd/exportbridge/deploy/compose/[\w.-]+`).FindAllString(released, -1)
+	for _, name := range append(mounted, "cmd/exportbridge/deploy/compose/simulator.env") {
+		content, err := r.source(name)
 		if err != nil {
 			return err
 		}
-		files = append(files, file{name: top + path.Base(m[1]), mode: 0o644, text: content})
+		files = append(files, file{name: top + path.Base(name), mode: 0o644, text: content})
 	}
-	content, err := r.source("cmd/exportbridge/deploy/compose/simulator.env")()
-	if err != nil {
-		return err
-	}
-	files = append(files, file{name: top + "simulator.env", mode: 0o644, text: content})
 	for _, change := range []struct{ pattern, with string }{
 		{`(?m)^( {2}build:\n(?: {4}.*\n)+)`, ""},
 		{`(?m)^( {4}build:\n(?: {6}.*\n)+)`, ""},
@@ -46,5 +41,5 @@ func (r *release) compose() error {
 		return fmt.Errorf("docker-compose.yml still builds an image: adapt compose.go")
 	}
 	files = append(files, file{name: top + "docker-compose.yml", mode: 0o644, text: []byte(released)})
-	return r.write("exportbridge-"+r.version+"-compose.tar.gz", packedArchive(files, r.when))
+	return r.writeArchive("exportbridge-"+r.version+"-compose.tar.gz", files)
 }

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// published returns the release of $RELEASE_DIST, or builds one of this processor, without the profile, which takes minutes.
+// published returns the release of $RELEASE_DIST, or builds one of this processor, without the profile, which takes
+// minutes.
 func published(t *testing.T) *release {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -61,8 +62,10 @@ var building = sync.OnceValues(func() (*release, error) {
 		if err != nil || len(binaries) != 1 {
 			return nil, os.ErrNotExist
 		}
-		version := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(binaries[0]), "-linux-"+runtime.GOARCH), "exportbridge-")
-		return &release{root: "../../..", out: dist, version: version, image: cmp.Or(os.Getenv("RELEASE_IMAGE"), "exportbridge")}, nil
+		version := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(binaries[0]), "-linux-"+runtime.GOARCH),
+			"exportbridge-")
+		return &release{root: "../../..", out: dist, version: version, image: cmp.Or(os.Getenv("RELEASE_IMAGE"),
+			"exportbridge")}, nil
 	}
 	r := sample(filepath.Join(scratch, "dist"))
 	return r, r.all(context.Background())
@@ -73,7 +76,8 @@ func sample(out string) *release {
 	return &release{
 		root: "../../..", out: out, version: version, revision: "abc123", image: "exportbridge",
 		when: time.Unix(1_700_000_000, 0).UTC(), platforms: []string{"linux/" + runtime.GOARCH},
-		build: []string{"-pgo=off", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X exportbridge/cmd/internal/cli.version=" + version},
+		build: []string{"-pgo=off", "-trimpath", "-buildvcs=false", "-ldflags",
+			"-s -w -X exportbridge/cmd/internal/cli.version=" + version},
 	}
 }
 
@@ -117,7 +121,8 @@ func TestDeb(t *testing.T) {
 	put(t, filepath.Join(tools, "systemctl"), "#!/bin/sh\necho \"$@\" >>\"$DPKG_ROOT/systemctl\"\n", 0o755)
 	dpkg := func(args ...string) {
 		t.Helper()
-		cmd := exec.Command(tool(t, "dpkg"), append([]string{"--root=" + root, "--log=/dev/null", "--force-script-chrootless", "--force-not-root"}, args...)...)
+		cmd := exec.Command(tool(t, "dpkg"), append([]string{"--root=" + root, "--log=/dev/null",
+			"--force-script-chrootless", "--force-not-root"}, args...)...)
 		cmd.Env = append(os.Environ(), "PATH="+tools+":/usr/sbin:/sbin:"+os.Getenv("PATH"), "LC_ALL=C")
 		output(t, cmd)
 	}
@@ -132,14 +137,16 @@ func TestDeb(t *testing.T) {
 	}
 	dpkg("--remove", "exportbridge")
 	const restarted = "daemon-reload\ntry-restart exportbridge.service\n"
-	if diff := gocmp.Diff(restarted+restarted+"disable --now exportbridge.service\n", content(t, root, "systemctl")); diff != "" {
+	if diff := gocmp.Diff(restarted+restarted+"disable --now exportbridge.service\n",
+		content(t, root, "systemctl")); diff != "" {
 		t.Errorf("systemctl (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/exportbridge")); err == nil {
 		t.Error("the program stays when the package is removed")
 	}
 	version := strings.Replace(semantic(r.version), "-", "~", 1)
-	if said := output(t, exec.Command("dpkg-deb", "--field", deb, "Package", "Version")); said != "Package: exportbridge\nVersion: "+version+"\n" {
+	if said := output(t, exec.Command("dpkg-deb", "--field", deb, "Package",
+		"Version")); said != "Package: exportbridge\nVersion: "+version+"\n" {
 		t.Errorf("the package is %q", said)
 	}
 }
@@ -152,18 +159,21 @@ func TestRPM(t *testing.T) {
 	output(t, exec.Command(rpm, "--root", root, "--initdb"))
 	output(t, exec.Command(rpm, "--root", root, "--install", "--nodeps", "--noscripts", file))
 	wantInstalled(t, root, r)
-	if said := output(t, exec.Command(rpm, "--root", root, "--verify", "--nodeps", "--noscripts", "exportbridge")); said != "" {
+	if said := output(t, exec.Command(rpm, "--root", root, "--verify", "--nodeps", "--noscripts",
+		"exportbridge")); said != "" {
 		t.Errorf("rpm --verify:\n%s", said)
 	}
-	if said := output(t, exec.Command(rpm, "--query", "--package", "--configfiles", file)); said != "/etc/exportbridge/exportbridge.env\n" {
+	if said := output(t, exec.Command(rpm, "--query", "--package", "--configfiles",
+		file)); said != "/etc/exportbridge/exportbridge.env\n" {
 		t.Errorf("settings: %q", said)
 	}
-	if said := output(t, exec.Command(rpm, "--query", "--package", "--scripts", file)); !strings.Contains(said, "try-restart") || !strings.Contains(said, "disable --now") {
+	if said := output(t, exec.Command(rpm, "--query", "--package", "--scripts", file)); !strings.Contains(said,
+		"try-restart") || !strings.Contains(said, "disable --now") {
 		t.Errorf("scripts: %s", said)
 	}
 }
 
-// wantInstalled runs what a package has installed below root.
+// wantInstalled runs the files that a package has installed below root.
 func wantInstalled(t *testing.T, root string, r *release) {
 	t.Helper()
 	binary := filepath.Join(root, "usr/bin/exportbridge")
@@ -176,10 +186,12 @@ func wantInstalled(t *testing.T, root string, r *release) {
 	unit := filepath.Join(t.TempDir(), "exportbridge.service")
 	text := content(t, root, "usr/lib/systemd/system/exportbridge.service")
 	put(t, unit, strings.ReplaceAll(text, "ExecStart=/usr/bin/exportbridge ", "ExecStart="+binary+" "), 0o600)
-	if said := output(t, exec.Command(tool(t, "systemd-analyze"), "verify", "--man=no", unit)); said != "" || !strings.Contains(text, "=/usr/bin/exportbridge run") {
+	if said := output(t, exec.Command(tool(t, "systemd-analyze"), "verify", "--man=no", unit)); said != "" ||
+		!strings.Contains(text, "=/usr/bin/exportbridge run") {
 		t.Errorf("the unit: %s", said)
 	}
-	for _, name := range []string{"doc/exportbridge/copyright", "doc/exportbridge/THIRD_PARTY_NOTICES.txt", "man/man1/exportbridge.1.gz", "bash-completion/completions/exportbridge"} {
+	for _, name := range []string{"doc/exportbridge/copyright", "doc/exportbridge/THIRD_PARTY_NOTICES.txt",
+		"man/man1/exportbridge.1.gz", "bash-completion/completions/exportbridge"} {
 		if content(t, root, "usr/share/"+name) == "" {
 			t.Errorf("%s is empty", name)
 		}
@@ -204,7 +216,9 @@ func TestShare(t *testing.T) {
 		}
 	}
 	const load = `source "$1" && complete -p exportbridge`
-	if said := output(t, exec.Command("bash", "--norc", "-c", load, "bash", filepath.Join(root, "share/bash-completion/completions/exportbridge"))); !strings.Contains(said, "__start_exportbridge") {
+	if said := output(t, exec.Command("bash", "--norc", "-c", load, "bash",
+		filepath.Join(root, "share/bash-completion/completions/exportbridge"))); !strings.Contains(said,
+		"__start_exportbridge") {
 		t.Errorf("completion: %s", said)
 	}
 }
@@ -224,7 +238,8 @@ func TestImages(t *testing.T) {
 	if diff := gocmp.Diff([]string{"/exportbridge", "run"}, append(config.Entrypoint, config.Cmd...)); diff != "" {
 		t.Errorf("the image runs (-want +got):\n%s", diff)
 	}
-	for _, file := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Berlin", "licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES.txt"} {
+	for _, file := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Berlin",
+		"licenses/LICENSE", "licenses/THIRD_PARTY_NOTICES.txt"} {
 		if content(t, root, file) == "" {
 			t.Errorf("%s is empty", file)
 		}
@@ -265,7 +280,8 @@ func image(t *testing.T, r *release, program string) (root string, config v1.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := tarball.ImageFromPath(filepath.Join(r.out, program+"-"+r.version+"-linux-"+runtime.GOARCH+"-image.tar"), &tag)
+	got, err := tarball.ImageFromPath(filepath.Join(r.out, program+"-"+r.version+"-linux-"+runtime.GOARCH+"-image.tar"),
+		&tag)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +356,8 @@ func TestBill(t *testing.T) {
 		t.Errorf("%d components, the program has %d", len(*bill.Components), want)
 	}
 	for _, part := range *bill.Components {
-		if part.Name != "stdlib" && (part.Hashes == nil || !strings.Contains(info, part.Name+"\t"+part.Version+"\t")) && os.Getenv("RELEASE_DIST") == "" {
+		if part.Name != "stdlib" && (part.Hashes == nil || !strings.Contains(info, part.Name+"\t"+part.Version+"\t")) &&
+			os.Getenv("RELEASE_DIST") == "" {
 			t.Errorf("%s has no hash, or is not in the program", part.BOMRef)
 		}
 	}
@@ -349,8 +366,10 @@ func TestBill(t *testing.T) {
 func TestSemantic(t *testing.T) {
 	t.Parallel()
 	for described, want := range map[string]string{
-		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "v1.2.3-4-gabc123": "1.2.3+4.gabc123", "v1.2.3-rc.1-4-gabc123-dirty": "1.2.3-rc.1+4.gabc123.dirty",
-		"v1.2.3-dirty": "1.2.3+dirty", "f54da5f": "0.0.0-git.f54da5f", "f54da5f-dirty": "0.0.0-git.f54da5f.dirty", "0123456": "0.0.0-git.0123456", "unknown": "0.0.0-git.unknown",
+		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "v1.2.3-4-gabc123": "1.2.3+4.gabc123",
+		"v1.2.3-rc.1-4-gabc123-dirty": "1.2.3-rc.1+4.gabc123.dirty",
+		"v1.2.3-dirty":                "1.2.3+dirty", "f54da5f": "0.0.0-git.f54da5f", "f54da5f-dirty": "0.0.0-git.f54da5f.dirty",
+		"0123456": "0.0.0-git.0123456", "unknown": "0.0.0-git.unknown",
 	} {
 		if got := semantic(described); got != want {
 			t.Errorf("semantic(%q) = %q, want %q", described, got, want)

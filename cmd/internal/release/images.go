@@ -23,7 +23,7 @@ import (
 // nobody is the user of the images, numeric so that Kubernetes can verify runAsNonRoot.
 const nobody = 65532
 
-// images writes the images of both programs as docker load takes them.
+// images writes the images of both programs in the form that docker load reads.
 func (r *release) images(ctx context.Context, binary, arch string) error {
 	stage, err := os.MkdirTemp("", "exportbridge-images")
 	if err != nil {
@@ -38,12 +38,13 @@ func (r *release) images(ctx context.Context, binary, arch string) error {
 	if err != nil {
 		return err
 	}
-	err = r.saveImage(base, binary, arch, program{"exportbridge", r.image, "run", "shared/", []string{"HTTP_ADDR=:8080"}})
-	return errors.Join(err, r.saveImage(base, dev, arch, program{"exportbridge-dev", r.image + "-dev", "demo", "data/", nil}))
+	bridge := program{"exportbridge", r.image, "run", "shared/", []string{"HTTP_ADDR=:8080"}}
+	demo := program{"exportbridge-dev", r.image + "-dev", "demo", "data/", nil}
+	return errors.Join(r.saveImage(base, binary, arch, bridge), r.saveImage(base, dev, arch, demo))
 }
 
-// program is what an image runs. Its folder can be written: a volume mounted there inherits
-// the owner.
+// program is the program of an image. The program can write to its folder, because a volume
+// that is mounted there inherits the owner.
 type program struct {
 	name, repository, command, folder string
 	env                               []string
@@ -58,7 +59,9 @@ func (r *release) saveImage(base v1.Image, binary, arch string, p program) error
 	if err != nil {
 		return err
 	}
-	image, err := r.layer(base, []file{{name: p.name, mode: 0o755, text: content}, {name: p.folder, mode: 0o755, user: nobody}})
+	image, err := r.layer(base, []file{
+		{name: p.name, mode: 0o755, text: content}, {name: p.folder, mode: 0o755, user: nobody},
+	})
 	if err != nil {
 		return err
 	}
@@ -76,8 +79,8 @@ func (r *release) saveImage(base v1.Image, binary, arch string, p program) error
 	return tarball.WriteToFile(filepath.Join(r.out, p.name+"-"+r.version+"-linux-"+arch+"-image.tar"), tag, image)
 }
 
-// base returns what the images have in common: root certificates, time zones, licences and
-// a user, nothing that runs.
+// base returns the image below both: root certificates, time zones, licences and a user, but
+// no program.
 func (r *release) base(ctx context.Context, arch string) (v1.Image, error) {
 	files, err := zones(ctx)
 	if err != nil {
@@ -85,12 +88,13 @@ func (r *release) base(ctx context.Context, arch string) (v1.Image, error) {
 	}
 	files = append(files,
 		file{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, text: certificates()},
-		file{name: "etc/passwd", mode: 0o644, text: []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
+		file{name: "etc/passwd", mode: 0o644, text: []byte("root:x:0:0:root:/root:/sbin/nologin\n" +
+			"nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
 		file{name: "etc/group", mode: 0o644, text: []byte("root:x:0:\nnonroot:x:65532:\n")},
 		file{name: "tmp/", mode: 0o1777},
 	)
 	for _, path := range []string{"LICENSE", "cmd/exportbridge/THIRD_PARTY_NOTICES.txt"} {
-		text, err := r.source(path)()
+		text, err := r.source(path)
 		if err != nil {
 			return nil, err
 		}
@@ -123,15 +127,17 @@ func (r *release) layer(image v1.Image, files []file) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	layer, err := tarball.LayerFromOpener(open)
 	if err != nil {
 		return nil, err
 	}
-	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: r.when}, CreatedBy: "make release"}})
+	history := v1.History{Created: v1.Time{Time: r.when}, CreatedBy: "make release"}
+	return mutate.Append(image, mutate.Addendum{Layer: layer, History: history})
 }
 
-// certificates returns Mozilla's root certificates, without those that Mozilla trusts only
-// under conditions: a file of certificates cannot tell them.
+// certificates returns Mozilla's root certificates. It leaves out those that Mozilla trusts only
+// under conditions, because a file of certificates cannot state the conditions.
 func certificates() []byte {
 	var out []byte
 	for root := range bundle.Roots() {

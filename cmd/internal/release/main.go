@@ -1,6 +1,6 @@
-// Command release builds all that is published of a version: binaries, packages, container
-// images, documents, a bill of materials, and their checksums. It is a module of its own:
-// users of the library do not get the libraries that it needs.
+// Command release builds all published files of a version: binaries, packages, container
+// images, documents, a bill of materials, and their checksums. It is a separate module, so that
+// users of the library do not get the libraries of this command.
 package main
 
 import (
@@ -19,12 +19,11 @@ import (
 	"time"
 )
 
-// release is one version. Its files depend on nothing else than its fields, the sources and
-// the toolchain.
+// release is one version. Its files depend only on these fields, the sources and the toolchain.
 type release struct {
-	root, out         string // folders of the sources and of what is built
-	version, revision string // for people, from git
-	image             string // name of the image without a tag; that of exportbridge-dev is image-dev
+	root, out         string // folders of the sources and of the result
+	version, revision string // from git, for people
+	image             string // name of the image without a tag; the image of exportbridge-dev adds -dev
 	when              time.Time
 	platforms         []string // os/arch
 	build             []string // arguments of go build
@@ -72,7 +71,11 @@ func (r *release) all(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"LICENSE", "cmd/exportbridge/THIRD_PARTY_NOTICES.txt"} {
-		if err := r.write(filepath.Base(name), r.source(name)); err != nil {
+		text, err := r.source(name)
+		if err == nil {
+			err = r.write(filepath.Base(name), text)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -107,49 +110,43 @@ func (r *release) compile(ctx context.Context, program, to, goos, arch string) e
 	return cmd.Run()
 }
 
-// path returns a file of the result by what follows the version in its name.
+// path returns the path of a file of the result: suffix follows the version in its name.
 func (r *release) path(suffix string) string {
 	return filepath.Join(r.out, "exportbridge-"+r.version+suffix)
 }
 
-// source returns a function that reads a file of the sources.
-func (r *release) source(name string) func() ([]byte, error) {
-	return func() ([]byte, error) { return os.ReadFile(filepath.Join(r.root, name)) }
+// source reads a file of the sources.
+func (r *release) source(name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(r.root, name))
 }
 
-// write writes a file of the result.
-func (r *release) write(name string, content func() ([]byte, error)) error {
-	text, err := content()
-	if err != nil {
-		return err
-	}
+// write writes a file into the folder of the result.
+func (r *release) write(name string, text []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), text, 0o644)
 }
 
-// checksums writes SHA256SUMS of all files, as sha256sum prints and checks it.
+// checksums writes SHA256SUMS of all files, in the form of sha256sum.
 func (r *release) checksums() error {
 	files, err := os.ReadDir(r.out)
 	if err != nil {
 		return err
 	}
-	return r.write("SHA256SUMS", func() ([]byte, error) {
-		var sums bytes.Buffer
-		for _, f := range files {
-			content, err := os.ReadFile(filepath.Join(r.out, f.Name()))
-			if err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), f.Name())
+	var sums bytes.Buffer
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(r.out, f.Name()))
+		if err != nil {
+			return err
 		}
-		return sums.Bytes(), nil
-	})
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), f.Name())
+	}
+	return r.write("SHA256SUMS", sums.Bytes())
 }
 
 var described = regexp.MustCompile(`^v?(\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)[0-9.]*)?)(?:-(\d+)-g([0-9a-f]+))?(-dirty)?$`)
 
-// semantic returns what git describes as a semantic version, which packages and charts have
-// to have: v1.2.0-4-gabc, four commits after v1.2.0, is 1.2.0+4.gabc, and a commit without a
-// release before it is a pre-release of 0.0.0.
+// semantic turns a version of git describe into a semantic version, which packages and charts
+// require. v1.2.0-4-gabc, four commits after v1.2.0, becomes 1.2.0+4.gabc. A commit without an
+// earlier release becomes a pre-release of 0.0.0.
 func semantic(version string) string {
 	m := described.FindStringSubmatch(version)
 	if m == nil {

@@ -30,15 +30,19 @@ func (r *release) packages(binary, arch string) error {
 		return err
 	}
 	for _, format := range []string{"deb", "rpm"} {
-		// The formats change what they are given, so each has its own.
+		// Each format has an Info of its own, because it changes the Info.
 		info := nfpm.WithDefaults(&nfpm.Info{
 			Name: "exportbridge", Arch: arch, Platform: "linux", Version: semantic(r.version), MTime: r.when,
 			Section: "net", Maintainer: "The exportbridge authors", License: "Apache-2.0", DisableGlobbing: true,
-			Description: "Turns a paginated export API into a Kafka topic\nexportbridge publishes every event of an export API to Kafka, exactly once.",
+			Description: "Turns a paginated export API into a Kafka topic\n" +
+				"exportbridge publishes every event of an export API to Kafka, exactly once.",
 			Overridables: nfpm.Overridables{
 				Contents: contents(format),
-				Scripts:  nfpm.Scripts{PostInstall: filepath.Join(stage, "scripts/postinstall.sh"), PreRemove: filepath.Join(stage, "scripts/preremove.sh")},
-				RPM:      nfpm.RPM{BuildHost: "localhost", Summary: "Turns a paginated export API into a Kafka topic"},
+				Scripts: nfpm.Scripts{
+					PostInstall: filepath.Join(stage, "scripts/postinstall.sh"),
+					PreRemove:   filepath.Join(stage, "scripts/preremove.sh"),
+				},
+				RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Turns a paginated export API into a Kafka topic"},
 			},
 		})
 		if err := nfpm.PrepareForPackager(info, format); err != nil {
@@ -59,8 +63,8 @@ func (r *release) packages(binary, arch string) error {
 	return nil
 }
 
-// contents puts the files of the packages below stage, and returns a function that lists
-// them for a format.
+// contents writes the files of the packages below stage. It returns a function that lists
+// these files for a format.
 func (r *release) contents(stage, binary string) (func(format string) files.Contents, error) {
 	all, err := r.documents()
 	if err != nil {
@@ -71,16 +75,17 @@ func (r *release) contents(stage, binary string) (func(format string) files.Cont
 		problems = append(problems, err)
 		all = append(all, file{name: name, text: text})
 	}
-	unit, err := r.source("cmd/exportbridge/deploy/systemd/exportbridge.service")()
+	unit, err := r.source("cmd/exportbridge/deploy/systemd/exportbridge.service")
 	if !bytes.Contains(unit, []byte("ExecStart=/usr/local/bin/")) {
 		err = errors.Join(err, errors.New("the unit of systemd has no ExecStart=/usr/local/bin/: adapt packages.go"))
 	}
-	add("lib/systemd/system/exportbridge.service", bytes.Replace(unit, []byte("/usr/local/bin/"), []byte("/usr/bin/"), 1), err)
+	unit = bytes.Replace(unit, []byte("/usr/local/bin/"), []byte("/usr/bin/"), 1)
+	add("lib/systemd/system/exportbridge.service", unit, err)
 	text, err := settings()
 	add("/etc/exportbridge/exportbridge.env", text, err)
-	text, err = r.source("LICENSE")()
+	text, err = r.source("LICENSE")
 	add("share/doc/exportbridge/copyright", text, err)
-	text, err = r.source("cmd/exportbridge/THIRD_PARTY_NOTICES.txt")()
+	text, err = r.source("cmd/exportbridge/THIRD_PARTY_NOTICES.txt")
 	add("share/doc/exportbridge/THIRD_PARTY_NOTICES.txt", text, err)
 	text, err = os.ReadFile(binary)
 	add("bin/exportbridge", text, err)
@@ -108,7 +113,7 @@ func (r *release) contents(stage, binary string) (func(format string) files.Cont
 	}, errors.Join(problems...)
 }
 
-// place returns where a package installs a file: below /usr, unless it says so.
+// place returns the path where a package installs a file. A relative name is below /usr.
 func place(name, format string) string {
 	if strings.HasPrefix(name, "/") {
 		return name

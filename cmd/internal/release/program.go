@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -20,16 +21,17 @@ import (
 	"exportbridge/cmd/internal/command"
 )
 
-// share writes the archive of the man pages and completions, to be unpacked in /usr/local.
+// share writes an archive of the man pages and completions, for /usr/local.
 func (r *release) share() error {
 	files, err := r.documents()
 	if err != nil {
 		return err
 	}
-	return r.write("exportbridge-"+r.version+"-share.tar.gz", packedArchive(files, r.when))
+	return r.writeArchive("exportbridge-"+r.version+"-share.tar.gz", files)
 }
 
-// documents returns the program's man pages and completions, where they are below a prefix.
+// documents returns the program's man pages and completions. Their names are relative to a prefix
+// such as /usr.
 func (r *release) documents() ([]file, error) {
 	root := command.Program.Root()
 	files, err := r.manual(root)
@@ -38,12 +40,12 @@ func (r *release) documents() ([]file, error) {
 	}
 	for _, shell := range []struct {
 		name  string
-		write func(*bytes.Buffer) error
+		write func(io.Writer) error
 	}{
-		{"bash-completion/completions/exportbridge", func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) }},
-		{"zsh/site-functions/_exportbridge", func(b *bytes.Buffer) error { return root.GenZshCompletion(b) }},
-		{"fish/vendor_completions.d/exportbridge.fish", func(b *bytes.Buffer) error { return root.GenFishCompletion(b, true) }},
-		{"powershell/exportbridge.ps1", func(b *bytes.Buffer) error { return root.GenPowerShellCompletionWithDesc(b) }},
+		{"bash-completion/completions/exportbridge", func(w io.Writer) error { return root.GenBashCompletionV2(w, true) }},
+		{"zsh/site-functions/_exportbridge", root.GenZshCompletion},
+		{"fish/vendor_completions.d/exportbridge.fish", func(w io.Writer) error { return root.GenFishCompletion(w, true) }},
+		{"powershell/exportbridge.ps1", root.GenPowerShellCompletionWithDesc},
 	} {
 		var text bytes.Buffer
 		if err := shell.write(&text); err != nil {
@@ -56,7 +58,7 @@ func (r *release) documents() ([]file, error) {
 
 // manual returns the man pages of a command and those below it.
 func (r *release) manual(cmd *cobra.Command) ([]file, error) {
-	cmd.DisableAutoGenTag = true // it is the day of the build
+	cmd.DisableAutoGenTag = true // the tag has the day of the build
 	var page bytes.Buffer
 	header := &doc.GenManHeader{Section: "1", Date: &r.when, Source: "exportbridge " + r.version, Manual: "exportbridge"}
 	if err := doc.GenMan(cmd, header, &page); err != nil {
@@ -66,7 +68,8 @@ func (r *release) manual(cmd *cobra.Command) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []file{{name: "share/man/man1/" + strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1.gz", mode: 0o644, text: text}}
+	name := "share/man/man1/" + strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1.gz"
+	files := []file{{name: name, mode: 0o644, text: text}}
 	for _, sub := range cmd.Commands() {
 		if !sub.IsAvailableCommand() {
 			continue
@@ -80,7 +83,7 @@ func (r *release) manual(cmd *cobra.Command) ([]file, error) {
 	return files, nil
 }
 
-// settings returns all settings of the program in the form of an environment file.
+// settings returns an environment file of all settings.
 func settings() ([]byte, error) {
 	var said, problem bytes.Buffer
 	std := cli.Stdio{Stdin: strings.NewReader(""), Stdout: &said, Stderr: &problem}
@@ -90,8 +93,8 @@ func settings() ([]byte, error) {
 	return said.Bytes(), nil
 }
 
-// bill writes the CycloneDX bill of materials: the modules in any of the binaries, as they
-// say themselves, with the hashes that go.sum has of them.
+// bill writes the CycloneDX bill of materials: the modules in any of the binaries, with their
+// hashes from go.sum. The build information of a binary lists both.
 func (r *release) bill(binaries []string) error {
 	parts := make(map[string]cyclonedx.Component)
 	add := func(name, version, sum string) error {
@@ -129,13 +132,15 @@ func (r *release) bill(binaries []string) error {
 	bill := cyclonedx.NewBOM()
 	bill.Metadata = &cyclonedx.Metadata{
 		Timestamp: r.when.Format("2006-01-02T15:04:05Z"),
-		Component: &cyclonedx.Component{BOMRef: "exportbridge", Type: cyclonedx.ComponentTypeApplication, Name: "exportbridge", Version: r.version},
+		Component: &cyclonedx.Component{
+			BOMRef: "exportbridge", Type: cyclonedx.ComponentTypeApplication, Name: "exportbridge", Version: r.version,
+		},
 	}
-	all := slices.SortedFunc(maps.Values(parts), func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
-	bill.Components = &all
-	return r.write("exportbridge-"+r.version+".cdx.json", func() ([]byte, error) {
-		var text bytes.Buffer
-		err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bill)
-		return text.Bytes(), err
-	})
+	byRef := func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) }
+	bill.Components = new(slices.SortedFunc(maps.Values(parts), byRef))
+	var text bytes.Buffer
+	if err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bill); err != nil {
+		return err
+	}
+	return r.write("exportbridge-"+r.version+".cdx.json", text.Bytes())
 }

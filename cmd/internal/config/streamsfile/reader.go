@@ -16,7 +16,7 @@ import (
 type reader struct {
 	file     *File
 	read     func(path string) (string, error)
-	first    map[string]Position // of each stream's name
+	first    map[string]Position // of each stream's name, where it stands first
 	problems []Problem
 }
 
@@ -73,7 +73,7 @@ func (r *reader) document(text string) {
 
 var syntaxLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
-// syntax adds an error of syntax, at the first text of its line.
+// syntax adds a syntax error, at the first text of its line.
 func (r *reader) syntax(text string, err error) {
 	at := Position{r.file.Path, 1, 1}
 	if found := syntaxLine.FindStringSubmatch(err.Error()); found != nil {
@@ -93,8 +93,8 @@ type member struct {
 	value *yaml.Node
 }
 
-// members returns the members of a mapping, each name once. Only the known names are
-// right, if there are any. A mapping without a value has no member.
+// members returns the members of a mapping, each name once. If known is not empty, any other
+// name is a problem. A null in place of a mapping has no members.
 func (r *reader) members(n *yaml.Node, of string, known ...string) []member {
 	n = resolved(n)
 	if n.Kind != yaml.MappingNode {
@@ -138,7 +138,7 @@ func (r *reader) values(n *yaml.Node, of string) []Value {
 	return all
 }
 
-// text returns the value of a setting. A list is joined.
+// text returns the value of a setting. It joins the items of a list.
 func (r *reader) text(m member) (text string, list, ok bool) {
 	switch n := m.value; {
 	case isNull(n):
@@ -198,7 +198,7 @@ func (r *reader) template(n *yaml.Node) {
 	for _, each := range names {
 		all := make([]Value, 0, len(values)+len(over[each.name]))
 		for _, v := range values {
-			v.Text = strings.ReplaceAll(v.Text, NameMark, each.name)
+			v.Text = strings.ReplaceAll(v.Text, nameMark, each.name)
 			all = append(all, v)
 		}
 		r.addStream(each, append(all, over[each.name]...))
@@ -209,7 +209,7 @@ func (r *reader) template(n *yaml.Node) {
 	}
 }
 
-// names returns the names that a template is for.
+// names returns the names of a template's streams.
 func (r *reader) names(n *yaml.Node) []named {
 	var names []named
 	switch {
@@ -248,7 +248,7 @@ func (r *reader) addStream(n named, values []Value) {
 	r.file.Streams = append(r.file.Streams, Stream{n.name, n.at, values})
 }
 
-// resolved returns what an alias stands for, at the position of the alias.
+// resolved returns the node that an alias refers to, with the position of the alias.
 func resolved(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.AliasNode {
 		return n

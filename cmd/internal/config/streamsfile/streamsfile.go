@@ -1,6 +1,6 @@
-// Package streamsfile reads the file that describes the streams of a process: settings of
-// all streams, templates for many alike, and streams with their own settings. It knows
-// the form of the file and the position of everything in it, but no setting.
+// Package streamsfile reads and writes the file that describes the streams of a process:
+// settings of all streams, templates for similar streams, and streams with their own
+// settings. It knows the form of the file and all positions in it, but no setting.
 package streamsfile
 
 import (
@@ -24,7 +24,7 @@ type File struct {
 type Stream struct {
 	Name string
 	At   Position // of its name
-	// Values are its settings. Of two with the same name the last one counts.
+	// Values are its settings. The last value of a name counts.
 	Values []Value
 }
 
@@ -45,7 +45,7 @@ type Position struct {
 	Line, Column int
 }
 
-// String is the form that editors and compilers know.
+// String returns FILE:LINE:COLUMN, the form of editors and compilers.
 func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
 // Compare orders positions: files by name, then lines, then columns.
@@ -62,13 +62,12 @@ type Problem struct {
 // Error implements error.
 func (p Problem) Error() string { return p.At.String() + ": " + p.Text }
 
-// NameMark stands for the stream's name in the values of a template.
-const NameMark = "{name}"
+// nameMark is replaced by the stream's name in the values of a template.
+const nameMark = "{name}"
 
-// Read reads a streams file and the lists that its templates name, relative to the folder
-// of the file. It returns every mistake, in the order of the file. The File has what is
-// right; it is nil if the file cannot be read, which is the error. Each file is read once,
-// by read.
+// Read reads a streams file and the lists of its templates, whose paths are relative to the
+// folder of the file. It calls read once for each file. It returns all mistakes in the order
+// of the file, and a File of the rest. It fails only if the file itself cannot be read.
 func Read(path string, read func(path string) (string, error)) (*File, []Problem, error) {
 	text, err := read(path)
 	if err != nil {
@@ -80,7 +79,7 @@ func Read(path string, read func(path string) (string, error)) (*File, []Problem
 	return r.file, r.problems, nil
 }
 
-// Beside returns a path as it is seen from the folder of the file.
+// Beside resolves a path from the folder of the file.
 func (f *File) Beside(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -88,7 +87,7 @@ func (f *File) Beside(path string) string {
 	return filepath.Join(filepath.Dir(f.Path), path)
 }
 
-// Names are the names of the streams, in the order of the file.
+// Names returns the names of the streams, in the order of the file.
 func (f *File) Names() []string {
 	names := make([]string, len(f.Streams))
 	for i := range f.Streams {
@@ -97,14 +96,14 @@ func (f *File) Names() []string {
 	return names
 }
 
-// named is a name of a list, and where it stands.
+// named is a name and its position.
 type named struct {
 	name string
 	at   Position
 }
 
-// listed returns the names of a list: one a line. Empty lines, and lines that begin with
-// #, are skipped.
+// listed returns the names of a list, which has one name a line. It skips empty lines and
+// lines that begin with #.
 func listed(path, text string) []named {
 	var names []named
 	number := 0

@@ -17,7 +17,7 @@ func readText(path string) (string, error) {
 	return string(text), err
 }
 
-// TestRead compares what files say, and every mistake with its position, with the files'
+// TestRead compares the contents of files, and every mistake with its position, with the files'
 // golden texts.
 func TestRead(t *testing.T) {
 	t.Parallel()
@@ -44,7 +44,8 @@ func written(f *File, problems []Problem) string {
 	}
 	values := func(all []Value) {
 		for _, v := range all {
-			fmt.Fprintf(&b, "  %d:%d %s = %d:%d %q list %t\n", v.NameAt.Line, v.NameAt.Column, v.Name, v.At.Line, v.At.Column, v.Text, v.List)
+			fmt.Fprintf(&b, "  %d:%d %s = %d:%d %q list %t\n", v.NameAt.Line, v.NameAt.Column, v.Name, v.At.Line, v.At.Column,
+				v.Text, v.List)
 		}
 	}
 	fmt.Fprintf(&b, "lists %v\nsettings\n", f.Lists)
@@ -78,7 +79,8 @@ func TestReadUnreadable(t *testing.T) {
 
 // FuzzRead: no text makes the reader panic, and each problem has a position.
 func FuzzRead(f *testing.F) {
-	for _, seed := range []string{"a: *a", "&a {a: *a}", "streams: &a {b: *a}", "- &x [*x]", "templates: [{for: [x], settings: {A: b}}]", "? a\n: b", "\ufeffstreams:\n  a:"} {
+	for _, seed := range []string{"a: *a", "&a {a: *a}", "streams: &a {b: *a}", "- &x [*x]",
+		"templates: [{for: [x], settings: {A: b}}]", "? a\n: b", "\ufeffstreams:\n  a:"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

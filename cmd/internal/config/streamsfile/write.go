@@ -7,11 +7,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// plainValue matches values that need no quotes, and are not text, in YAML.
+// plainValue matches numbers and truth values, which Write does not quote.
 var plainValue = regexp.MustCompile(`^(0|[1-9][0-9]*|true|false)$`)
 
-// Write returns the text of a file with these settings and streams. Read returns the same
-// names and values.
+// Write returns the text of a file with these settings and streams. From that text, Read
+// returns the same names and values.
 func Write(settings []Value, streams []Stream) (string, error) {
 	root, own := mapping(), mapping()
 	if len(settings) > 0 {

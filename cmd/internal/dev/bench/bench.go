@@ -3,33 +3,29 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
 	"exportbridge/cmd/internal/cli"
 )
 
 // options say what to measure, and on which servers.
 type options struct {
-	rows     []string // names or prefixes; none are all
-	rounds   int
-	pages    int
-	quick    bool
-	delivery string
-	kafka    string // address of a real one, "" is the embedded one
-	redis    string // URL of a real one, "" is the embedded one
-	profile  string // directory, "" is none
+	rows    []string // names or prefixes; none are all
+	rounds  int
+	pages   int
+	quick   bool
+	kafka   string // address of a real one, "" is the embedded one
+	profile string // directory, "" is none
 }
 
 // pageEvents is the number of events on each page.
@@ -51,8 +47,8 @@ machine is busy with other work, the verdict is "busy".
 The clock runs from the first request to the last page (loops) or to the last
 acknowledged commit (the bridge). ROW is the name of a row or the beginning of
 some. The bridge runs with default settings; those of the environment are
-ignored. A real Kafka or Redis must accept plain connections; topics and keys
-created there are deleted afterwards.
+ignored. A real Kafka must accept plain connections; topics created there are
+deleted afterwards.
 
 broker_cpu rows need Linux. They measure the embedded Kafka, or all brokers of
 --kafka if each is a process of this user on this machine, outside a container;
@@ -78,10 +74,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	flags.IntVar(&o.rounds, "rounds", 3, "measured rounds")
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
 	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run")
-	flags.StringVar(&o.delivery, "delivery", string(bridge.ExactlyOnce), "exactly-once or at-least-once")
-	cli.Offer(cmd, "delivery", string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
-	flags.StringVar(&o.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	flags.StringVar(&o.profile, "profile", "", "write profiles of the bridge to `DIR`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.rows = args
@@ -89,9 +82,9 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 			o.pages = 60
 		}
 		if err := o.validate(); err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench --help"}
+			return cli.WrongUsage("exportbridge-dev bench --help", "%w", err)
 		}
-		// Before anything starts: the rows must exist.
+		// A wrong name is found before anything starts.
 		chosen, err := o.choose(1)
 		if err != nil {
 			return err
@@ -122,20 +115,14 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce),
-		"--delivery %q is neither exactly-once nor at-least-once", o.delivery)
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
-	if o.redis != "" {
-		_, err := redis.ParseURL(o.redis)
-		check(err == nil, "--redis is not the URL of a Redis, for example redis://localhost:6379/0")
-	}
 	return errors.Join(errs...)
 }
 
 // choose returns the rows to measure on so many brokers.
 func (o *options) choose(brokers int) ([]row, error) {
-	p := &planner{pages: o.pages, mode: bridge.Mode(o.delivery), brokers: brokers}
+	p := &planner{pages: o.pages, brokers: brokers}
 	return choose(p.rows(), o.rows, o.quick)
 }
 
@@ -154,41 +141,51 @@ func listRows(a *cli.App, rows []row, asJSON bool) error {
 	return nil
 }
 
-// measure runs the benchmark. Everything that it started or wrote is gone when
-// it returns.
-func measure(ctx context.Context, a *cli.App, o options) (_ *report, err error) {
+// measure runs the benchmark.
+func measure(ctx context.Context, a *cli.App, o options) (*report, error) {
 	if o.profile != "" {
 		if err := os.MkdirAll(o.profile, 0o755); err != nil { //nolint:gosec // profiles are public
 			return nil, fmt.Errorf("create directory for profiles: %w", err)
 		}
 	}
-	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
-	if err != nil {
-		return nil, fmt.Errorf("create directory for the benchmark: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{options: o, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
 	r := newReport(&o)
 	load := loadWatch{start: readCPU()}
-	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.start(ctx); err != nil {
-		return nil, err
-	}
-	rounds, err := b.measure(ctx, &load)
+	var chosen []row
+	var rounds []map[cell]measurement
+	err := withServers(ctx, a, o, func(b *bench) (err error) {
+		if err := b.start(ctx); err != nil {
+			return err
+		}
+		chosen, r.Brokers = b.chosen, b.brokers
+		rounds, err = b.measure(ctx, &load)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	r.Brokers = b.brokers
-	if err := b.stop(); err != nil {
-		return nil, err
-	}
-	r.Others = load.others(o.kafka == "" && o.redis == "")
-	r.summarize(b.chosen, rounds)
+	r.Others = load.others(o.kafka == "")
+	r.summarize(chosen, rounds)
 	return r, nil
 }
 
-// embeddedServer is the Kafka or Redis of a report that is not a real one.
-const embeddedServer = "embedded"
+// withServers starts Redis and, unless o names one, Kafka, and calls do. When it returns, the servers
+// that it and do started have ended, and their files are deleted.
+func withServers(ctx context.Context, a *cli.App, o options, do func(*bench) error) (err error) {
+	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
+	if err != nil {
+		return fmt.Errorf("create directory for the benchmark: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b := &bench{options: o, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err := b.startServers(ctx); err != nil {
+		return err
+	}
+	return do(b)
+}
+
+// embeddedKafka stands in a report for a Kafka that is not a real one.
+const embeddedKafka = "embedded"
 
 // newReport describes what is about to be measured.
 func newReport(o *options) *report {
@@ -196,13 +193,7 @@ func newReport(o *options) *report {
 	r := &report{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(),
 		Date:  time.Now().UTC().Truncate(time.Second),
-		Kafka: embeddedServer, Redis: embeddedServer, Pages: o.pages, Rounds: o.rounds,
-	}
-	if o.kafka != "" {
-		r.Kafka = o.kafka
-	}
-	if o.redis != "" {
-		r.Redis = "real" // the URL may contain a password
+		Kafka: cmp.Or(o.kafka, embeddedKafka), Pages: o.pages, Rounds: o.rounds,
 	}
 	return r
 }
@@ -220,11 +211,11 @@ type bench struct {
 	chosen     []row
 	cells      []cell
 	kafkaAddr  map[kafkaPath]string
-	redisURL   string
-	redisFar   string // the same Redis behind a proxy
-	apis       map[apiKind]*apiServer
+	redisAddr  string
+	redisFar   string // address of the same Redis behind a proxy
+	apis       map[apiKind]apiServer
 	servers    []*server
-	backends   *backends
+	backend    *backend
 }
 
 // serve starts a server and returns its address.
@@ -237,7 +228,7 @@ func (b *bench) serve(ctx context.Context, name string, p part) (string, error) 
 	return s.addr, nil
 }
 
-// startServers starts Kafka and Redis, unless real ones are named.
+// startServers starts Redis and, unless an option names one, Kafka.
 func (b *bench) startServers(ctx context.Context) (err error) {
 	b.kafkaAddr = map[kafkaPath]string{pathDirect: b.kafka}
 	if b.kafka == "" {
@@ -245,22 +236,16 @@ func (b *bench) startServers(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if b.redisURL = b.redis; b.redis == "" {
-		if b.redisURL, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
-			return err
-		}
+	if b.redisAddr, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
+		return err
 	}
-	b.backends, err = newBackends(b.kafkaAddr[pathDirect], b.redisURL)
+	b.backend, err = newBackend(b.kafkaAddr[pathDirect])
 	return err
 }
 
-// start starts the servers that all rows need, chooses the rows, and starts
-// the servers that their cells need.
+// start chooses the rows, and starts the servers that their cells need.
 func (b *bench) start(ctx context.Context) error {
-	if err := b.startServers(ctx); err != nil {
-		return err
-	}
-	addrs, err := b.backends.brokers(ctx)
+	addrs, err := b.backend.brokers(ctx)
 	if err != nil {
 		return err
 	}
@@ -272,7 +257,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.chosen, err = b.choose(b.brokers); err != nil {
 		return err
 	}
-	b.cells, b.apis = cellsOf(b.chosen), make(map[apiKind]*apiServer)
+	b.cells, b.apis = cellsOf(b.chosen), make(map[apiKind]apiServer)
 	for _, c := range b.cells {
 		if err := b.startFor(ctx, c); err != nil {
 			return err
@@ -281,7 +266,7 @@ func (b *bench) start(ctx context.Context) error {
 	return nil
 }
 
-// startFor starts what a cell needs and does not run yet.
+// startFor starts the servers of a cell that do not run yet.
 func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 	if b.kafkaAddr[c.kafka] == "" {
 		proxy := part{Kind: serverProxy, To: b.kafkaAddr[pathDirect], Delay: farRoundTrip}
@@ -293,18 +278,12 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 		}
 	}
 	if c.redisFar && b.redisFar == "" {
-		target, err := url.Parse(b.redisURL)
-		if err != nil {
-			return errors.New("invalid Redis URL") // the cause may contain a password
-		}
-		target.Host, err = b.serve(ctx, "Redis 5ms away", part{Kind: serverProxy, To: target.Host, Plain: true,
-			Delay: farRoundTrip})
-		if err != nil {
+		proxy := part{Kind: serverProxy, To: b.redisAddr, Plain: true, Delay: farRoundTrip}
+		if b.redisFar, err = b.serve(ctx, "Redis 5ms away", proxy); err != nil {
 			return err
 		}
-		b.redisFar = target.String()
 	}
-	if b.apis[c.api] != nil || c.growing || c.kills > 0 {
+	if b.apis[c.api] != "" || c.growing || c.kills > 0 {
 		return nil
 	}
 	at, err := b.serve(ctx, "API "+c.api.String(), part{Kind: serverAPI, API: c.api,
@@ -312,12 +291,12 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 	if err != nil {
 		return err
 	}
-	b.apis[c.api] = &apiServer{url: at}
+	b.apis[c.api] = apiServer(at)
 	return nil
 }
 
-// mostPages is how many pages the longest cell of an API has: it renders them
-// in advance. The windows of a backfill have pages of their own.
+// mostPages returns the number of pages of an API's longest cell, which the API
+// renders in advance. The windows of a backfill have other pages.
 func (b *bench) mostPages(api apiKind) int {
 	most := 0
 	for _, c := range b.cells {
@@ -328,17 +307,15 @@ func (b *bench) mostPages(api apiKind) int {
 	return most
 }
 
-// stop stops the servers, the last one first. Only the first call has an
-// effect.
+// stop stops the servers, the last one first.
 func (b *bench) stop() error {
 	var errs []error
-	if b.backends != nil {
-		errs = append(errs, b.backends.close())
+	if b.backend != nil {
+		b.backend.kafka.Close()
 	}
 	for _, s := range slices.Backward(b.servers) {
 		errs = append(errs, s.stop())
 	}
-	b.backends, b.servers = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -366,8 +343,8 @@ func (b *bench) measure(ctx context.Context, load *loadWatch) ([]map[cell]measur
 	return rounds, nil
 }
 
-// round runs all cells once; in odd rounds backwards, so that none always
-// follows the same other one.
+// round runs each cell once. Odd rounds run them backwards, so that no cell
+// always follows the same other one.
 func (b *bench) round(ctx context.Context, round int) (map[cell]measurement, error) {
 	order := slices.Clone(b.cells)
 	if round%2 == 1 {

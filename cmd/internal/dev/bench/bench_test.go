@@ -43,8 +43,7 @@ func benchCommand(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
 	return cmd, temp
 }
 
-// benchReport runs a bench of one round and returns its report, and what it says of
-// its progress.
+// benchReport runs a bench of one round and returns its report and its progress.
 func benchReport(t *testing.T, args ...string) (got report, progress string) {
 	t.Helper()
 	cmd, temp := benchCommand(t, append([]string{"--json", "--rounds", "1"}, args...)...)
@@ -163,7 +162,7 @@ func TestBenchInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	// Wait returns when nobody has stderr open any more.
+	// Wait returns when no process has stderr open any more.
 	var said strings.Builder
 	for lines.Scan() {
 		said.WriteString(lines.Text())
@@ -175,7 +174,7 @@ func TestBenchInterrupted(t *testing.T) {
 	wantEmpty(t, temp)
 }
 
-// A process that ends while it is read is an error, with what it said.
+// A process that ends while its topic is read is an error with its output.
 func TestProcessThatEndsTooSoon(t *testing.T) {
 	t.Parallel()
 	profiles := t.TempDir() // where one is already, and is no file
@@ -195,7 +194,7 @@ func TestProcessThatEndsTooSoon(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "--delivery=never", "nonsense", "part",
+		"--rounds=0", "--pages=0", "--latency=20ms", "nonsense", "part",
 	} {
 		var stderr bytes.Buffer
 		if code := program.Run(t.Context(), []string{"bench", args}, nil,
@@ -250,15 +249,15 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestLastWords(t *testing.T) {
+func TestLastError(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
 		"":                                "",
 		"one\ntwo\n\n":                    ": two",
 		"one\nerror: broken\nTry: this\n": ": broken",
 	} {
-		if got := lastWords([]byte(said)); got != want {
-			t.Errorf("last words of %q are %q, want %q", said, got, want)
+		if got := lastError([]byte(said)); got != want {
+			t.Errorf("last error of %q is %q, want %q", said, got, want)
 		}
 	}
 }
@@ -321,7 +320,7 @@ func TestAPIClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers.CloseAtEnd(t, server)
-	api := &apiServer{url: server.URL}
+	api := apiServer(server.URL)
 	restart := func(events int) apiClock {
 		t.Helper()
 		clock, err := api.restart(t.Context(), events)
@@ -353,8 +352,8 @@ func TestAPIClock(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Pages are fetched again from the earliest one that the next process requests up
-// to the last one that its predecessor had.
+// The pages that are fetched again begin with the earliest that the next process requests, and
+// end with the last that its predecessor had.
 func TestPagesOfAnAPIAreNumbered(t *testing.T) {
 	t.Parallel()
 	w := newTimedAPI(t, 10)
@@ -403,34 +402,29 @@ func TestLastCommit(t *testing.T) {
 	}
 }
 
-func TestBackends(t *testing.T) {
+func TestBackend(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	servers := startBenchServers(t, 0)
-	backends, kafka := servers.backends, servers.kafkaAddr[pathDirect]
+	backend, kafka := servers.backend, servers.kafkaAddr[pathDirect]
 	for _, name := range []string{"bench-a", "bench-ab"} {
-		if err := backends.create(ctx, name); err != nil {
+		if err := backend.create(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := backends.kafka.ProduceSync(ctx, &kgo.Record{Topic: "bench-a", Partition: 1},
+	if err := backend.kafka.ProduceSync(ctx, &kgo.Record{Topic: "bench-a", Partition: 1},
 		&kgo.Record{Topic: "bench-a"}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := backends.offsets(ctx, "bench-a"); n != 2 || err != nil {
+	if n, err := backend.offsets(ctx, "bench-a"); n != 2 || err != nil {
 		t.Errorf("%d offsets, %v, want 2", n, err)
 	}
-	if addrs, err := backends.brokers(ctx); err != nil || !slices.Equal(addrs, []string{kafka}) {
+	if addrs, err := backend.brokers(ctx); err != nil || !slices.Equal(addrs, []string{kafka}) {
 		t.Errorf("brokers at %q, %v, want one at %s", addrs, err, kafka)
 	}
-	for _, key := range []string{"bench-a:one", "bench-a:two", "bench-ab:one"} {
-		if err := backends.redis.Set(ctx, key, "x", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for range 2 { // the second time there is nothing left to remove
-		if err := backends.remove(ctx, "bench-a"); err != nil {
+		if err := backend.remove(ctx, "bench-a"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -441,10 +435,6 @@ func TestBackends(t *testing.T) {
 	defer other.Close()
 	topics, err := kadm.NewClient(other).ListTopics(ctx)
 	if diff := cmp.Diff([]string{"bench-ab", "bench-ab.dlq"}, topics.Names()); err != nil || diff != "" {
-		t.Error(diff, err)
-	}
-	keys, err := backends.redis.Keys(ctx, "*").Result()
-	if diff := cmp.Diff([]string{"bench-ab:one"}, keys); err != nil || diff != "" {
 		t.Error(diff, err)
 	}
 }

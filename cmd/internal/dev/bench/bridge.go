@@ -22,10 +22,10 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// partEnd is what a measured process prints at its end.
+// partEnd is the report that a measured process prints at its end.
 type partEnd struct {
-	// Began is zero where the API knows when it began. CPUSeconds, of this
-	// process, and Events are of the time after it.
+	// Began is zero if the clock of the API has the beginning. CPUSeconds, of this
+	// process, and Events count from Began on.
 	Began      time.Time `json:"began,omitzero"`
 	Ended      time.Time `json:"ended,omitzero"`
 	CPUSeconds float64   `json:"cpu_seconds,omitempty"`
@@ -33,22 +33,22 @@ type partEnd struct {
 	PageAllocs float64   `json:"allocs_per_page,omitempty"`
 	Mallocs    uint64    `json:"mallocs"`
 	PeakRSS    int64     `json:"peak_rss_bytes"`
-	// Transactions are requests to Kafka that end one.
+	// Transactions counts the requests to Kafka that end one.
 	Transactions int64 `json:"transactions,omitempty"`
 }
 
-// transactionCount counts the requests of Kafka clients that end a transaction. It
-// is a hook of theirs, called when a request is answered, or has failed.
+// transactionCount counts the requests that end a transaction. It is a hook of a
+// Kafka client, which calls it for each request that was answered or has failed.
 type transactionCount struct{ atomic.Int64 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E.
-func (n *transactionCount) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, request kgo.BrokerE2E) {
+func (t *transactionCount) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, request kgo.BrokerE2E) {
 	if key == kmsg.EndTxn.Int16() && request.WriteErr == nil {
-		n.Add(1)
+		t.Add(1)
 	}
 }
 
-// printEnd prints the end with what the process has used by now.
+// printEnd prints the end with the memory that the process has used by now.
 func printEnd(a *cli.App, end partEnd) error {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
@@ -56,12 +56,12 @@ func printEnd(a *cli.App, end partEnd) error {
 	return cli.PrintJSON(a.Stdout, end)
 }
 
-// peakRSS is the most memory that this process had since it was started, in
-// bytes, 0 where the system does not report it. What a parent learns at the end of
-// a process counts from the fork, and is never below the parent's own.
+// peakRSS returns the peak memory of this process in bytes, 0 where the system does
+// not report it. The figure that a parent gets at the end of a process includes the
+// fork: it is never below the parent's own.
 func peakRSS() int64 { return memoryOf("self", "VmHWM") }
 
-// memoryOf is a figure in bytes of a process, 0 where the system does not report it.
+// memoryOf returns a figure of /proc/PID/status in bytes, 0 where the system has none.
 func memoryOf(pid, figure string) int64 {
 	raw, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
@@ -96,7 +96,7 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 	return printEnd(a, partEnd{Transactions: ended.Load()})
 }
 
-// runBackfill runs the command of the other program, which prints its report.
+// runBackfill runs the command backfill of exportbridge, which prints its report.
 func runBackfill(ctx context.Context, a *cli.App, p *part) error {
 	if code := command.Program.Run(ctx, append([]string{"backfill"}, p.Backfill...), a.Environ,
 		a.Stdio); code != cli.ExitOK {
@@ -105,7 +105,7 @@ func runBackfill(ctx context.Context, a *cli.App, p *part) error {
 	return nil
 }
 
-// of removes what is omitted.
+// of removes the omitted ports.
 func (o omitted) of(p engine.Ports) engine.Ports {
 	if o.Store {
 		p.Store = nil
@@ -116,7 +116,7 @@ func (o omitted) of(p engine.Ports) engine.Ports {
 	return p
 }
 
-// measuredBridge is the command run, without what is omitted.
+// measuredBridge runs the bridge as the command run does, without the omitted ports.
 func measuredBridge(
 	ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits, without omitted,
 ) (err error) {
@@ -135,8 +135,8 @@ func measuredBridge(
 	return command.RunError(p.Run(ctx, line))
 }
 
-// allocProfileRate is the mean number of bytes between two sampled allocations;
-// the hot path has few.
+// allocProfileRate is the mean number of bytes between two sampled allocations. It
+// is small because the hot path allocates little.
 const allocProfileRate = 4096
 
 // profile starts the profiles that have a file. The function that it returns
@@ -156,8 +156,9 @@ func profile(cpu, allocs string) (stop func() error, err error) {
 	if allocs != "" {
 		runtime.MemProfileRate = allocProfileRate
 		stops = append(stops, func() error {
-			runtime.GC() // what was allocated since the one before the last is not
-			runtime.GC() // in the profile yet
+			// The profile lacks the allocations since the last collection but one.
+			runtime.GC()
+			runtime.GC()
 			file, err := os.Create(allocs)
 			if err != nil {
 				return err

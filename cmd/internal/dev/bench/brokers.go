@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// brokerCPU is the CPU time of all brokers since they were started, in seconds,
-// 0 if it is not known. Rows that need it are left out then.
+// brokerCPU returns the CPU time of all brokers since they were started, in
+// seconds. It is 0 if unknown: rows that need it are left out then.
 func (b *bench) brokerCPU() (seconds float64) {
 	for _, pid := range b.brokerPIDs {
 		of, err := processCPU(pid)
@@ -29,8 +29,8 @@ func (b *bench) brokerCPU() (seconds float64) {
 // docker-proxy or ssh, only forwards to a broker.
 var brokerPrograms = []string{"java", "redpanda"}
 
-// findBrokers returns the ids of the brokers' processes, none unless all are found
-// on this machine.
+// findBrokers returns the ids of the brokers' processes. It returns none unless it
+// finds all of them on this machine.
 func findBrokers(ctx context.Context, addrs []string) []int {
 	var pids []int
 	for _, addr := range addrs {
@@ -46,7 +46,7 @@ func findBrokers(ctx context.Context, addrs []string) []int {
 		if !slices.Contains(brokerPrograms, program) {
 			return nil
 		}
-		if !slices.Contains(pids, pid) { // it may listen at several ports
+		if !slices.Contains(pids, pid) { // a process may listen at several ports
 			pids = append(pids, pid)
 		}
 	}
@@ -69,7 +69,7 @@ func onThisMachine(ctx context.Context, host string) bool {
 }
 
 // listener returns the process that listens at a TCP port, and the name of its
-// program, 0 unless there is exactly one that this user may look into.
+// program. It returns 0 unless this user may look into exactly one such process.
 func listener(port uint16) (pid int, program string) {
 	var sockets []string
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

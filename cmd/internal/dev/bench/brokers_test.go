@@ -30,11 +30,11 @@ func (b *benchServers) markers(t *testing.T, topic string) (n int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	end, err := b.backends.offsets(ctx, topic)
+	end, err := b.backend.offsets(ctx, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := b.backends.reader(topic, kgo.KeepControlRecords())
+	reader, err := b.backend.reader(topic, kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,8 @@ func TestProcessCPU(t *testing.T) {
 	}
 	before := ownCPU()
 	got, err := processCPU(os.Getpid())
-	// The clock of a process has more digits than what it reports of itself, and
-	// does not count its children.
+	// The clock of a process has more digits than its resource usage, and does not count its
+	// children.
 	if after := ownCPU(); err != nil || got <= 0 || got > after+0.1 {
 		t.Errorf("%v s, %v; by its own account %v to %v s", got, err, before, after)
 	}

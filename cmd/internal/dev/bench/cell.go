@@ -9,7 +9,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// work is what a process of a cell does.
+// work is the task of a process.
 type work string
 
 const (
@@ -24,7 +24,7 @@ const (
 	workMemory work = "from memory"
 	// workUsual is encoding/json, ProduceSync, SET, repeat.
 	workUsual work = "usual loop"
-	// workSequential is the same as fast as a sequential loop can be.
+	// workSequential is the same loop, as fast as it can be.
 	workSequential work = "best sequential loop"
 	// workSplit splits pages and counts allocations.
 	workSplit work = "split"
@@ -66,7 +66,7 @@ func (k apiKind) String() string {
 	return text
 }
 
-// omitted is what a measured bridge runs without, to show its cost.
+// omitted selects the ports that a measured bridge runs without, to show their cost.
 type omitted struct{ Store, Observer bool }
 
 // cell is one run of one process on one set of servers. Rows that share a cell
@@ -76,15 +76,15 @@ type cell struct {
 	api   apiKind
 	pages int
 	kafka kafkaPath
-	mode  bridge.Mode
-	codec string // empty is the default
+	mode  bridge.Mode // empty is the default
+	codec string      // empty is the default
 	// windows is how many windows a backfill reads at a time; 0 is no backfill.
 	windows int
 	without omitted
 	// redisFar puts Redis farRoundTrip away.
 	redisFar bool
 	// growing follows a growing export and measures the age of its events when
-	// they are read.
+	// a consumer reads them.
 	growing bool
 	// kills is how often the process is killed and started again, to count the
 	// pages that are fetched again.
@@ -93,7 +93,7 @@ type cell struct {
 	warming bool
 }
 
-// times is the cell with n times the pages.
+// These return a changed copy: with n times the pages, another mode, another path to Kafka.
 func (c cell) times(n int) cell         { c.pages *= n; return c }
 func (c cell) in(mode bridge.Mode) cell { c.mode = mode; return c }
 func (c cell) via(path kafkaPath) cell  { c.kafka = path; return c }
@@ -130,35 +130,34 @@ func (c cell) warmUp() cell {
 	return c
 }
 
-// requests is how many requests the cell's process sends: one for each page,
+// requests returns how many requests the cell's process sends: one for each page,
 // and one for each end, because only an empty page ends an export.
 func (c cell) requests() int { return c.pages + max(1, c.windows) }
 
-// measurement is one run of a cell, from the first request that reached the
-// API, or the first record where nothing is requested, to its end.
+// measurement is one run of a cell. The run begins with the first request at the
+// API, or with the first record if it has no request.
 type measurement struct {
 	Round    int     `json:"round"`
 	Cell     string  `json:"cell"`
 	Seconds  float64 `json:"seconds,omitempty"`
 	Requests int     `json:"requests,omitempty"`
 	Events   int     `json:"events,omitempty"` // within the seconds
-	// CPUSeconds is of the whole process; from memory, of producing alone.
+	// CPUSeconds is of the whole process; of workMemory, of producing alone.
 	CPUSeconds float64 `json:"cpu_seconds,omitempty"`
 	// PeakRSS is in bytes, 0 where the system does not report it.
 	PeakRSS int64 `json:"peak_rss_bytes,omitempty"`
-	// Mallocs is how many objects the process allocated.
+	// Mallocs counts the objects that the process allocated.
 	Mallocs uint64 `json:"mallocs,omitempty"`
-	// PageAllocs is how many objects the splitter allocated per page.
+	// PageAllocs counts the objects that the splitter allocated per page.
 	PageAllocs float64 `json:"allocs_per_page"`
-	// AgeP99 is the age of events when they were read.
+	// AgeP99 is the age of events when a consumer read them.
 	AgeP99 float64 `json:"age_p99_ms,omitempty"`
-	// Transactions are those that the bridge ended.
+	// Transactions counts those that the bridge ended.
 	Transactions int64 `json:"transactions,omitempty"`
 	// BrokerCPUSeconds is of all brokers, from before the process started to its
-	// end. 0 is not known.
+	// end; 0 if it is unknown.
 	BrokerCPUSeconds float64 `json:"broker_cpu_seconds,omitempty"`
-	// RefetchedP99 is of kills: the latency of the pages that are fetched again,
-	// together.
+	// RefetchedP99 is the latency of all pages that are fetched again after a kill.
 	RefetchedP99 float64 `json:"refetched_p99_ms,omitempty"`
 }
 

@@ -7,14 +7,14 @@ import (
 	"exportbridge/bridge"
 )
 
-// lengths are the bridge without latency and with default settings, short and
-// long.
+// lengths returns a short and a long run of the bridge, without latency and with
+// default settings.
 func (p *planner) lengths() (short, long cell) { return p.bridge(0), p.bridge(0).times(longRun) }
 
-// costRows say what an event costs the client.
+// costRows measure the cost of an event for the client.
 func (p *planner) costRows() []row {
 	short, long := p.lengths()
-	// A second of work would mostly show the start of a process.
+	// A run of a second would mostly show the start of a process.
 	plain, memory := p.flat(bridge.AtLeastOnce, "none"), p.memory("none")
 	plain.pages, memory.pages = long.pages, long.pages
 	return []row{{
@@ -39,17 +39,17 @@ func (p *planner) costRows() []row {
 	}}
 }
 
-// catchUp is a bridge that catches up, with default settings.
+// catchUp returns a bridge that catches up, with default settings.
 func (p *planner) catchUp(latency int) cell {
 	if latency == 0 {
 		_, long := p.lengths()
-		return long.in(bridge.ExactlyOnce)
+		return long
 	}
-	return p.bridge(latency).times(quickPages).in(bridge.ExactlyOnce)
+	return p.bridge(latency).times(quickPages)
 }
 
-// catchUpRows say what it costs the bridge and the brokers to catch up. Goals are
-// by latency.
+// catchUpRows measure what the bridge and the brokers need to catch up. The keys of
+// goals are latencies.
 func (p *planner) catchUpRows() []row {
 	var rows []row
 	for _, r := range []struct {
@@ -66,7 +66,7 @@ func (p *planner) catchUpRows() []row {
 			map[int]float64{0: 2.6, 5: 2.8, 20: 3.2}, func(m measurement) float64 { return m.CPUSeconds },
 		}, {
 			"broker_cpu_per_million", "CPU seconds of the brokers per million events", brokersHere, unitSeconds,
-			map[int]float64{0: 2, 5: 2.2, 20: 2.5}, brokerCPU,
+			map[int]float64{0: 2, 5: 2.2, 20: 2.5}, func(m measurement) float64 { return m.BrokerCPUSeconds },
 		},
 	} {
 		for _, latency := range []int{0, 5, 20} {
@@ -85,10 +85,10 @@ func (p *planner) catchUpRows() []row {
 	return append(rows, p.refetchRow())
 }
 
-// refetchRow says how much is fetched again after a kill. There are as many kills
-// as --pages: of fewer than 100, the 99th percentile is the maximum.
+// refetchRow measures how many pages are fetched again after a kill. There are as many
+// kills as --pages. Of fewer than 100 kills, the 99th percentile is the maximum.
 func (p *planner) refetchRow() row {
-	c := p.bridge(20).in(bridge.ExactlyOnce)
+	c := p.bridge(20)
 	c.pages, c.kills = killPages*p.pages, p.pages
 	return row{
 		name: "refetch_after_kill_p99", about: "20 ms x pages fetched again after a kill -9 at a random moment",
@@ -99,10 +99,7 @@ func (p *planner) refetchRow() row {
 
 const brokersHere = "Linux, and brokers run by this user on this machine"
 
-func brokerCPU(m measurement) float64 { return m.BrokerCPUSeconds }
-
-// perMillion returns what a cell takes for a million events. No cell takes
-// nothing: 0 is not known.
+// perMillion returns the value of a cell for a million events. A value of 0 is unknown.
 func perMillion(c cell, of func(measurement) float64) func([]measurement) float64 {
 	return func(all []measurement) float64 {
 		value := of(all[0])

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
@@ -24,14 +22,12 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// fleet says how many streams to measure, and how.
+// fleet has the options of bench fleet.
 type fleet struct {
 	options
 	streams   int
-	processes int
 	rest      time.Duration
-	newTopics bool     // the streams create their topics
-	set       []string // settings of the processes
+	newTopics bool // the streams create their topics
 }
 
 const fleetHelp = `Measure what many streams in one process cost: memory, CPU at rest, descriptors,
@@ -40,11 +36,10 @@ goroutines and a scrape of the metrics.
 All streams follow the same simulated export, compressed, to topics of their
 own. The figures are taken twice, each time after --rest without new events:
 after the streams have caught up, and after a restart. CPU is measured over
-another --rest. With several processes, memory and counts are sums. Warnings of
-the processes follow each phase. Linux only.`
+another --rest. The warnings of the process follow each phase. Linux only.`
 
 func newFleetCommand(a *cli.App) *cobra.Command {
-	f := fleet{options: options{delivery: string(bridge.ExactlyOnce)}}
+	var f fleet
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Measure what many streams in one process cost",
@@ -57,26 +52,28 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	asJSON := cli.TakeJSON(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&f.streams, "streams", 100, "number of streams")
-	flags.IntVar(&f.processes, "processes", 1, "number of processes that share the streams")
 	flags.IntVar(&f.pages, "pages", 20, "pages of 1000 events per stream")
 	flags.DurationVar(&f.rest, "rest", 30*time.Second, "how long the streams rest before they are measured")
 	flags.BoolVar(&f.newTopics, "new-topics", false, "have the streams create their topics when they start")
-	flags.StringArrayVar(&f.set, "set", nil, "`SETTING=VALUE` of the measured processes; repeatable")
 	flags.StringVar(&f.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
-	flags.StringVar(&f.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.rounds = 1
 		err := f.validate()
 		if runtime.GOOS != "linux" {
 			err = errors.New("bench fleet reads /proc, which only Linux has")
 		}
-		if f.streams < 1 || f.processes < 1 || f.rest <= 0 {
-			err = errors.Join(err, errors.New("--streams, --processes and --rest must be above 0"))
+		if f.streams < 1 || f.rest <= 0 {
+			err = errors.Join(err, errors.New("--streams and --rest must be above 0"))
 		}
 		if err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench fleet --help"}
+			return cli.WrongUsage("exportbridge-dev bench fleet --help", "%w", err)
 		}
-		report, err := f.measure(cmd.Context(), a)
+		head := newReport(&f.options)
+		report := &fleetReport{
+			Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka,
+			Streams: f.streams, Pages: f.pages,
+		}
+		err = withServers(cmd.Context(), a, f.options, func(b *bench) error { return f.measure(cmd.Context(), b, report) })
 		if err != nil {
 			return err
 		}
@@ -88,7 +85,7 @@ func newFleetCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// serveFleet is the command run, whose address is that of its metrics.
+// serveFleet runs the bridge as the command run does, and prints the URL of its metrics.
 func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	s, err := a.Settings(config.UsesAll, nil)
 	if err != nil {
@@ -96,13 +93,14 @@ func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	}
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
-	p, err := process.New(ctx, s, command.ProcessOptions(a, engine.Limits{}, process.NewLogger(line, &s.Process, a.Environ)))
+	log := process.NewLogger(line, &s.Process, a.Environ)
+	p, err := process.New(ctx, s, command.ProcessOptions(a, engine.Limits{}, log))
 	if err != nil {
 		return command.RunError(err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // ends with the parent, or with this process
+	go func() { // ends when the parent closes stdin, or with this process
 		_, _ = io.Copy(io.Discard, a.Stdin)
 		stop()
 	}()
@@ -110,54 +108,39 @@ func serveFleet(ctx context.Context, a *cli.App, _ *part) error {
 	return p.RunAndClose(ctx, line)
 }
 
-// measure starts the servers and measures the fleet.
-func (f *fleet) measure(ctx context.Context, a *cli.App) (_ *fleetReport, err error) {
-	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
-	if err != nil {
-		return nil, fmt.Errorf("create directory for the benchmark: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{options: f.options, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
-	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.startServers(ctx); err != nil {
-		return nil, err
-	}
+// measure measures the fleet on b. It adds the figures to r.
+func (f *fleet) measure(ctx context.Context, b *bench, r *fleetReport) (err error) {
 	api, err := b.serve(ctx, "API", part{Kind: serverAPI, API: apiKind{Gzip: true}, Events: f.pages * pageEvents})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	name := newName()
 	var topics []string
 	for i := range f.streams {
 		topics = append(topics, fleetTopic(name, i))
 	}
-	defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name, topics...)) }()
+	defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name, topics...)) }()
 	if !f.newTopics {
-		if err := b.backends.create(ctx, name, topics...); err != nil {
-			return nil, err
+		if err := b.backend.create(ctx, name, topics...); err != nil {
+			return err
 		}
 	}
-	env := f.settings(b, name, &apiServer{url: api})
-	head := newReport(&f.options)
-	r := &fleetReport{
-		Version: head.Version, Cores: head.Cores, Date: head.Date, Kafka: head.Kafka, Redis: head.Redis,
-		Streams: f.streams, Processes: f.processes, Pages: f.pages,
-	}
+	env := f.settings(b, name, apiServer(api))
 	for _, phase := range []string{"caught up", "restarted"} {
 		figures, err := f.phase(ctx, b, env)
 		if err != nil {
-			return nil, fmt.Errorf("streams that have %s: %w", phase, err)
+			return fmt.Errorf("streams that have %s: %w", phase, err)
 		}
 		figures.Phase = phase
 		r.Phases = append(r.Phases, figures)
 	}
-	return r, nil
+	return nil
 }
 
 func fleetTopic(name string, i int) string { return fmt.Sprintf("%s.s%d", name, i) }
 
-// settings are the environment of the measured processes.
-func (f *fleet) settings(b *bench, name string, api *apiServer) []string {
+// settings returns the environment of the measured process.
+func (f *fleet) settings(b *bench, name string, api apiServer) []string {
 	env := append(b.settings(cell{}, name, api), "HTTP_ADDR="+anyPort, "LOG_LEVEL=warn")
 	var names []string
 	for i := range f.streams {
@@ -165,76 +148,61 @@ func (f *fleet) settings(b *bench, name string, api *apiServer) []string {
 		names = append(names, "s"+strconv.Itoa(i))
 		env = append(env, prefix+"EXPORT_RESOURCE=events", prefix+"KAFKA_TOPIC="+fleetTopic(name, i))
 	}
-	return slices.Concat(env, []string{"BRIDGE_STREAMS=" + strings.Join(names, ",")}, f.set)
+	return append(env, "BRIDGE_STREAMS="+strings.Join(names, ","))
 }
 
-// phase starts the processes, waits until all streams have caught up and rested, and
+// phase starts the process, waits until all streams have caught up and rested, and
 // measures.
-func (f *fleet) phase(ctx context.Context, b *bench, env []string) (_ fleetFigures, err error) {
-	var members []*server
-	defer func() {
-		for _, s := range members {
-			err = errors.Join(err, s.stop())
-			_, writeErr := s.stderr.WriteTo(b.progress) // warnings
-			err = errors.Join(err, writeErr)
-		}
-	}()
+func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures fleetFigures, err error) {
 	began := time.Now()
-	for range f.processes {
-		s, err := b.processes.serve(ctx, "bridge", env, (&part{Kind: serverFleet}).args())
-		if err != nil {
-			return fleetFigures{}, err
-		}
-		members = append(members, s)
+	member, err := b.processes.serve(ctx, "bridge", env, (&part{Kind: serverFleet}).args())
+	if err != nil {
+		return figures, err
 	}
-	if err := f.awaitCaughtUp(ctx, members); err != nil {
-		return fleetFigures{}, err
+	defer func() {
+		err = errors.Join(err, member.stop())
+		_, writeErr := member.stderr.WriteTo(b.progress) // warnings
+		err = errors.Join(err, writeErr)
+	}()
+	if err := f.awaitCaughtUp(ctx, member); err != nil {
+		return figures, err
 	}
-	figures := fleetFigures{StartSeconds: time.Since(began).Seconds()}
-	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(time.Since(began)))
-	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
-		return figures, ctx.Err()
+	took := time.Since(began)
+	figures.StartSeconds = took.Seconds()
+	fmt.Fprintf(b.progress, "%s caught up after %s\n", cli.Counted(f.streams, "stream"), cli.RoundDuration(took))
+	if err := pause(ctx, f.rest); err != nil {
+		return figures, err
 	}
 	busy := map[string]*float64{"Kafka": &figures.BrokerCPU, "Redis": &figures.RedisCPU, "bridge": &figures.CPU}
-	watched := slices.Concat(b.servers, members)
+	watched := append(slices.Clone(b.servers), member)
 	cpu := func(sign float64) {
 		for _, s := range watched {
 			if sum, ok := busy[s.name]; ok {
-				used, _ := processCPU(s.cmd.Process.Pid) // 0 if it has ended, which is found below
+				used, _ := processCPU(s.cmd.Process.Pid) // 0 if the process has ended: measure fails then
 				*sum += sign * used / f.rest.Seconds()
 			}
 		}
 	}
 	cpu(-1)
-	if bridge.Sleep(ctx, f.rest); ctx.Err() != nil {
-		return figures, ctx.Err()
+	if err := pause(ctx, f.rest); err != nil {
+		return figures, err
 	}
 	cpu(1)
-	for _, s := range members {
-		if err := figures.add(ctx, s); err != nil {
-			return figures, err
-		}
-	}
-	return figures, nil
+	err = figures.measure(ctx, member)
+	return figures, err
 }
 
 // awaitCaughtUp waits until all streams have caught up.
-func (f *fleet) awaitCaughtUp(ctx context.Context, members []*server) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout, fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
+func (f *fleet) awaitCaughtUp(ctx context.Context, member *server) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout,
+		fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
 	defer cancel()
 	for {
-		caughtUp := 0
-		for _, s := range members {
-			seen, err := scrape(ctx, s.addr)
-			if err != nil {
-				return err
-			}
-			caughtUp += int(seen.sums["exportbridge_caught_up"])
+		seen, err := scrape(ctx, member.addr)
+		if err != nil || int(seen.sums["exportbridge_caught_up"]) == f.streams {
+			return err
 		}
-		if caughtUp == f.streams {
-			return nil
-		}
-		if bridge.Sleep(ctx, scrapePause); ctx.Err() != nil {
+		if pause(ctx, scrapePause) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -13,8 +13,7 @@ func TestBenchFleet(t *testing.T) {
 		t.Skip("reads /proc")
 	}
 	const streams = 3
-	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--processes", "2", "--pages", "2", "--rest",
-		"100ms", "--set", "KAFKA_COMPRESSION=none")
+	cmd, temp := benchCommand(t, "fleet", "--json", "--streams", "3", "--pages", "2", "--rest", "100ms")
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -26,11 +25,10 @@ func TestBenchFleet(t *testing.T) {
 		t.Fatalf("%v in %s", err, out)
 	}
 	wantEmpty(t, temp)
-	if len(got.Phases) != 2 || got.Streams != streams || got.Processes != 2 {
+	if len(got.Phases) != 2 || got.Streams != streams {
 		t.Fatalf("report %+v", got)
 	}
 	for _, f := range got.Phases {
-		// Both processes have series of all streams.
 		if f.Resident <= f.Heap || f.Peak < f.Resident || f.Heap <= 0 || f.Series < 100*streams ||
 			f.ScrapeBytes < int64(f.Series) ||
 			f.StartSeconds <= 0 || f.Descriptors < 2*streams || f.Goroutines < streams {
@@ -45,7 +43,7 @@ func TestBenchFleet(t *testing.T) {
 
 func TestBenchFleetUsage(t *testing.T) {
 	t.Parallel()
-	for _, arg := range []string{"--streams=0", "--processes=0", "--rest=0s", "--pages=0"} {
+	for _, arg := range []string{"--streams=0", "--rest=0s", "--pages=0"} {
 		cmd, _ := benchCommand(t, "fleet", arg)
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "bench fleet --help") {
 			t.Errorf("%s: %v, %s", arg, err, out)

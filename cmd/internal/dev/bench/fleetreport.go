@@ -14,15 +14,13 @@ import (
 
 // fleetReport is what bench fleet --json prints.
 type fleetReport struct {
-	Version   string         `json:"version"`
-	Cores     int            `json:"cores"`
-	Date      time.Time      `json:"date"`
-	Kafka     string         `json:"kafka"`
-	Redis     string         `json:"redis"`
-	Streams   int            `json:"streams"`
-	Processes int            `json:"processes"`
-	Pages     int            `json:"pages"`
-	Phases    []fleetFigures `json:"phases"`
+	Version string         `json:"version"`
+	Cores   int            `json:"cores"`
+	Date    time.Time      `json:"date"`
+	Kafka   string         `json:"kafka"`
+	Streams int            `json:"streams"`
+	Pages   int            `json:"pages"`
+	Phases  []fleetFigures `json:"phases"`
 }
 
 // fleetFigures are what the streams cost at rest. CPU is in cores.
@@ -34,7 +32,7 @@ type fleetFigures struct {
 	Heap         int64   `json:"heap_bytes"` // in use, live or not collected yet
 	CPU          float64 `json:"cpu_cores"`
 	BrokerCPU    float64 `json:"broker_cpu_cores,omitempty"` // of the embedded Kafka, 0 of another
-	RedisCPU     float64 `json:"redis_cpu_cores,omitempty"`  // of the embedded Redis, 0 of another
+	RedisCPU     float64 `json:"redis_cpu_cores,omitempty"`
 	Descriptors  int     `json:"descriptors"`
 	Goroutines   int     `json:"goroutines"`
 	Series       int     `json:"series"`
@@ -42,33 +40,33 @@ type fleetFigures struct {
 	ScrapeMillis float64 `json:"scrape_ms"`
 }
 
-// add adds one process. Its memory is read before the scrape, which needs some.
-func (f *fleetFigures) add(ctx context.Context, s *server) error {
+// measure reads the figures of a process. It reads the memory first, because the scrape needs some.
+func (f *fleetFigures) measure(ctx context.Context, s *server) error {
 	pid := s.cmd.Process.Pid
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return fmt.Errorf("count descriptors: %w", err)
 	}
-	f.Descriptors += len(files)
-	f.Resident += memoryOf(strconv.Itoa(pid), "VmRSS")
-	f.Peak += memoryOf(strconv.Itoa(pid), "VmHWM")
+	f.Descriptors = len(files)
+	f.Resident = memoryOf(strconv.Itoa(pid), "VmRSS")
+	f.Peak = memoryOf(strconv.Itoa(pid), "VmHWM")
 	seen, err := scrape(ctx, s.addr)
 	if err != nil {
 		return err
 	}
-	f.Goroutines += int(seen.sums["go_goroutines"])
-	f.Heap += int64(seen.sums["go_memstats_heap_inuse_bytes"])
-	f.Series += seen.series
-	f.ScrapeBytes += seen.bytes
-	f.ScrapeMillis += milliseconds(seen.took)
+	f.Goroutines = int(seen.sums["go_goroutines"])
+	f.Heap = int64(seen.sums["go_memstats_heap_inuse_bytes"])
+	f.Series = seen.series
+	f.ScrapeBytes = seen.bytes
+	f.ScrapeMillis = milliseconds(seen.took)
 	return nil
 }
 
 // print prints the report as a table, a column for each phase.
 func (r *fleetReport) print(w io.Writer) error {
-	fmt.Fprintf(w, "exportbridge %s, %s, %s\nKafka %s, Redis %s\n%s, processes: %d, %s of %d events each\n\n",
-		r.Version, cli.Counted(r.Cores, "core"), r.Date.Format(time.RFC3339), r.Kafka, r.Redis,
-		cli.Counted(r.Streams, "stream"), r.Processes, cli.Counted(r.Pages, "page"), pageEvents)
+	fmt.Fprintf(w, "exportbridge %s, %s, %s\nKafka %s\n%s, %s of %d events each\n\n",
+		r.Version, cli.Counted(r.Cores, "core"), r.Date.Format(time.RFC3339), r.Kafka,
+		cli.Counted(r.Streams, "stream"), cli.Counted(r.Pages, "page"), pageEvents)
 	head := []string{"FIGURE"}
 	for i := range r.Phases {
 		head = append(head, strings.ToUpper(r.Phases[i].Phase))
@@ -88,12 +86,10 @@ func (r *fleetReport) print(w io.Writer) error {
 	row("its peak", func(f *fleetFigures) string { return megabytes(f.Peak) })
 	row("heap in use", func(f *fleetFigures) string { return megabytes(f.Heap) })
 	row("CPU, of a core", func(f *fleetFigures) string { return cores(f.CPU) })
-	if r.Kafka == embeddedServer {
+	if r.Kafka == embeddedKafka {
 		row("CPU of Kafka", func(f *fleetFigures) string { return cores(f.BrokerCPU) })
 	}
-	if r.Redis == embeddedServer {
-		row("CPU of Redis", func(f *fleetFigures) string { return cores(f.RedisCPU) })
-	}
+	row("CPU of Redis", func(f *fleetFigures) string { return cores(f.RedisCPU) })
 	row("descriptors", func(f *fleetFigures) string { return strconv.Itoa(f.Descriptors) })
 	row("goroutines", func(f *fleetFigures) string { return strconv.Itoa(f.Goroutines) })
 	row("series", func(f *fleetFigures) string { return strconv.Itoa(f.Series) })

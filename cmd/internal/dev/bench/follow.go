@@ -17,14 +17,14 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// shutdownGrace is how long a process may take to end.
+// shutdownGrace is how long a process may take to end after a signal.
 const shutdownGrace = 10 * time.Second
 
-// ending ends a process, and waits for that.
+// ending ends a process and waits for its end.
 type ending func(cmd *exec.Cmd, ended <-chan struct{}) error
 
-// whileRuns runs do beside a cell's process, and then ends the process. It is
-// an error if the process ends first.
+// whileRuns starts a cell's process, calls do, and ends the process. It is an error
+// if the process ends before do returns.
 func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending, do func(context.Context) error) error {
 	p := b.part(c)
 	p.Follow = true
@@ -32,8 +32,8 @@ func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending,
 	if err != nil {
 		return err
 	}
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.work, err)
 	}
@@ -42,7 +42,7 @@ func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending,
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // only an early end is an error
+		_ = cmd.Wait() // an end after do is no error
 		stop(errors.New("it ended too soon"))
 	}()
 	err = do(ctx)
@@ -56,7 +56,7 @@ func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending,
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("run %s: %w%s", c.work, err, lastWords([]byte(said.String())))
+		return fmt.Errorf("run %s: %w%s", c.work, err, lastError([]byte(stderr.String())))
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ const readWait = time.Second
 
 // read reads the committed records of a topic until more returns false.
 func (b *bench) read(ctx context.Context, topic string, more func(records []*kgo.Record, at time.Time) bool) error {
-	reader, err := b.backends.reader(topic, kgo.FetchMaxWait(readWait))
+	reader, err := b.backend.reader(topic, kgo.FetchMaxWait(readWait))
 	if err != nil {
 		return err
 	}
@@ -107,16 +107,14 @@ func (b *bench) read(ctx context.Context, topic string, more func(records []*kgo
 	}
 }
 
-// How many ages are measured, and how long the bridge may catch up before.
 const (
-	agesWanted  = 600
-	agesSkipped = time.Second
+	agesWanted  = 600         // how many ages are measured
+	agesSkipped = time.Second // how long the bridge may catch up before
 )
 
 // age measures how old the events of a growing export are when they are read.
 func (b *bench) age(ctx context.Context, c cell, name string) (measurement, error) {
-	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api *apiServer) ([]time.Duration,
-		error) {
+	ages, err := b.onOwnAPI(ctx, part{Growing: true}, func(api apiServer) ([]time.Duration, error) {
 		return b.ages(ctx, c, name, api)
 	})
 	if err != nil {
@@ -125,7 +123,7 @@ func (b *bench) age(ctx context.Context, c cell, name string) (measurement, erro
 	return measurement{Events: len(ages), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
 }
 
-func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
+func (b *bench) ages(ctx context.Context, c cell, name string, api apiServer) ([]time.Duration, error) {
 	clock, err := api.restart(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -154,21 +152,21 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 	return ages, err
 }
 
-// onOwnAPI does what needs an API of its own, and sorts what that returns.
+// onOwnAPI calls do with an API that it starts for this run, and sorts the result.
 func (b *bench) onOwnAPI(
-	ctx context.Context, p part, do func(*apiServer) ([]time.Duration, error),
+	ctx context.Context, p part, do func(apiServer) ([]time.Duration, error),
 ) ([]time.Duration, error) {
 	p.Kind = serverAPI
 	s, err := b.processes.serve(ctx, "API of one run", nil, p.args())
 	if err != nil {
 		return nil, err
 	}
-	values, err := do(&apiServer{url: s.addr})
+	values, err := do(apiServer(s.addr))
 	slices.Sort(values)
 	return values, errors.Join(err, s.stop())
 }
 
-// quantile is that of sorted values.
+// quantile returns the quantile q of sorted values.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

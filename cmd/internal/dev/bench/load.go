@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// othersLimit is how many cores others may take, on average or between two
-	// rounds, before there is no verdict.
+	// othersLimit is how many cores other processes may take, on average or between
+	// two rounds. Above it, there is no verdict.
 	othersLimit = 0.25
-	// Between rounds the machine is observed until it is calm, but no more than
-	// so many times: servers may still process the last round.
+	// Servers may still process the last round, so each round waits for a machine
+	// that is calm, for at most loadPauses times loadPause.
 	calmLimit  = 0.1
 	loadPause  = 500 * time.Millisecond
 	loadPauses = 6
 )
 
-// loadWatch observes what else the machine does.
+// loadWatch measures the load of other processes.
 type loadWatch struct {
 	start cpuReading
-	most  float64 // cores that others took before the busiest round
+	most  float64 // cores that other processes took before the busiest round
 }
 
-// cpuReading is the CPU time up to a moment.
+// cpuReading is a reading of the CPU time.
 type cpuReading struct {
 	at   time.Time
 	busy float64 // of the machine, in seconds
@@ -41,8 +41,8 @@ func readCPU() cpuReading {
 // platforms that Go knows.
 const clockTicks = 100
 
-// machineCPU is the CPU time that everything on the machine has used, in
-// seconds, 0 where the system does not report it.
+// machineCPU returns the CPU time of all processes on the machine, in seconds, 0
+// where the system does not report it.
 func machineCPU() float64 {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -66,12 +66,12 @@ func machineCPU() float64 {
 	return ticks / clockTicks
 }
 
-// othersSince is how many cores others took on average since a reading.
-func (r cpuReading) othersSince(from cpuReading) float64 {
-	return max(0, (r.busy-from.busy)-(r.own-from.own)) / r.at.Sub(from.at).Seconds()
+// othersSince returns how many cores other processes took on average since a reading.
+func (c cpuReading) othersSince(from cpuReading) float64 {
+	return max(0, (c.busy-from.busy)-(c.own-from.own)) / c.at.Sub(from.at).Seconds()
 }
 
-// sample observes the machine while only idle servers of the benchmark run.
+// sample measures the load between two rounds, while the benchmark's servers are idle.
 func (l *loadWatch) sample(ctx context.Context) error {
 	least := math.Inf(1)
 	for range loadPauses {
@@ -87,8 +87,9 @@ func (l *loadWatch) sample(ctx context.Context) error {
 	return nil
 }
 
-// others is how many cores others took: before the busiest round, and if all
-// servers were ours and have ended, on average.
+// others returns how many cores other processes took before the busiest round. If
+// alone is set, all servers were started here and have ended, and the average since
+// the start counts too.
 func (l *loadWatch) others(alone bool) float64 {
 	if !alone {
 		return l.most

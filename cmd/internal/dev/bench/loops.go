@@ -20,7 +20,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// loop makes a part of what runs with the settings of the only stream.
+// loop makes a part of a function that takes the settings of the only stream.
 func loop(
 	need config.Uses, do func(context.Context, *config.Stream, *config.Settings) (partEnd, error),
 ) func(context.Context, *cli.App, *part) error {
@@ -77,7 +77,7 @@ func eachPageOf(
 // splitWarmUp is the number of pages before allocations are counted.
 const splitWarmUp = 10
 
-// splitLoop splits pages and counts what that allocates.
+// splitLoop splits pages and counts the allocations of splitting.
 func splitLoop(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 	var allocs []float64
 	end, err := eachPage(ctx, st, func(source bridge.Source, page *bridge.Page) error {
@@ -91,15 +91,15 @@ func splitLoop(ctx context.Context, st *config.Stream, _ *config.Settings) (part
 	if err != nil {
 		return partEnd{}, err
 	}
-	// The last page is empty. The connection's goroutine allocates during a few
-	// pages, so the median leaves it out.
+	// The last page is empty. The median leaves out the few pages during which the
+	// connection's goroutine allocates.
 	allocs = allocs[min(splitWarmUp, len(allocs)-1):]
 	end.PageAllocs = median(allocs[:max(1, len(allocs)-1)])
 	return end, nil
 }
 
 // sequentialLoop fetches a page, produces it, waits, sets the cursor in Redis,
-// and repeats, as fast as that can be.
+// and repeats, as fast as possible.
 func sequentialLoop(ctx context.Context, st *config.Stream, s *config.Settings) (partEnd, error) {
 	sinks, err := newLoopSinks(st, s, kgo.ProducerLinger(0))
 	if err != nil {
@@ -124,7 +124,7 @@ func sequentialLoop(ctx context.Context, st *config.Stream, s *config.Settings) 
 	})
 }
 
-// usualLoop does the same as it is typically written: encoding/json and default
+// usualLoop does the same in the typical way: with encoding/json and default
 // settings.
 func usualLoop(ctx context.Context, st *config.Stream, s *config.Settings) (end partEnd, err error) {
 	sinks, err := newLoopSinks(st, s)
@@ -178,16 +178,17 @@ func usualPage(ctx context.Context, address, key string) (page usualItems, err e
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
+	switch {
+	case err != nil:
+	case resp.StatusCode != http.StatusOK:
 		err = fmt.Errorf("the API answers %s", resp.Status)
+	default:
+		err = json.Unmarshal(body, &page)
 	}
-	if err != nil {
-		return page, err
-	}
-	return page, json.Unmarshal(body, &page)
+	return page, err
 }
 
-// loopSinks are where a loop writes a page and its cursor.
+// loopSinks are the clients by which a loop writes a page and its cursor.
 type loopSinks struct {
 	kafka *kgo.Client
 	redis *redis.Client

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,16 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"exportbridge/bridge"
 )
 
-// apiServer is an export API of one kind.
-type apiServer struct{ url string }
+// apiServer is the URL of an export API of one kind.
+type apiServer string
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// run measures one cell, on topics and a prefix of its own, and checks that
+// run measures one cell, with topics and a prefix for this run, and checks that
 // Kafka has every event.
 func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.Latency
@@ -29,8 +26,8 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 	defer cancel()
 	name := newName()
 	if c.writes() {
-		defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name)) }()
-		if err := b.backends.create(ctx, name); err != nil {
+		defer func() { err = errors.Join(err, b.backend.remove(context.WithoutCancel(ctx), name)) }()
+		if err := b.backend.create(ctx, name); err != nil {
 			return measurement{}, err
 		}
 	}
@@ -50,9 +47,9 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 func newName() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
 
 // verify checks that the topic has at least as many offsets as the cell has
-// events. To read them would take longer than what is measured.
+// events. Reading the records would take longer than the measured run.
 func (b *bench) verify(ctx context.Context, c cell, name string) error {
-	offsets, err := b.backends.offsets(ctx, name)
+	offsets, err := b.backend.offsets(ctx, name)
 	if want := int64(c.pages * pageEvents); err == nil && offsets < want {
 		err = fmt.Errorf("kafka has %d records of %d events", offsets, want)
 	}
@@ -60,18 +57,17 @@ func (b *bench) verify(ctx context.Context, c cell, name string) error {
 }
 
 // settings are the environment of a cell's process that follows the API.
-func (b *bench) settings(c cell, name string, api *apiServer) []string {
-	mode := cmp.Or(c.mode, bridge.Mode(b.delivery))
+func (b *bench) settings(c cell, name string, api apiServer) []string {
 	set := []string{
-		"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
+		"EXPORT_URL=" + string(api), "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents),
 		"KAFKA_BROKERS=" + b.kafkaAddr[c.kafka], "KAFKA_TOPIC=" + name, "KAFKA_DLQ_TOPIC=" + deadLetters(name),
-		"KAFKA_DELIVERY=" + string(mode),
+		"KAFKA_DELIVERY=" + string(c.mode),
 		"KAFKA_CHECKPOINT_TOPIC=" + checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP=" + name,
-		"REDIS_URL=" + b.redisURL, "CURSOR_PREFIX=" + name,
+		"REDIS_URL=redis://" + b.redisAddr, "CURSOR_PREFIX=" + name,
 		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info",
 	}
 	if c.redisFar {
-		set = append(set, "REDIS_URL="+b.redisFar) // the last one of a variable counts
+		set = append(set, "REDIS_URL=redis://"+b.redisFar) // the last one of a variable counts
 	}
 	if c.codec != "" {
 		set = append(set, "KAFKA_COMPRESSION="+c.codec)
@@ -79,7 +75,7 @@ func (b *bench) settings(c cell, name string, api *apiServer) []string {
 	return set
 }
 
-// part is what a cell's process is started with.
+// part returns the part that a cell's process runs.
 func (b *bench) part(c cell) part {
 	p := part{Kind: c.work, Without: c.without}
 	if c.work == workBackfill {
@@ -96,15 +92,14 @@ func (b *bench) part(c cell) part {
 	return p
 }
 
-// A process may take this many times as long as its requests, and this much
-// longer.
+// A process is stuck after stuckTimes the latency of its requests and stuckAfter.
 const (
 	stuckAfter = 2 * time.Minute
 	stuckTimes = 10
 )
 
-// drain measures a process that ends by itself, between two readings of the
-// API's clock.
+// drain measures a process that ends by itself. It reads the API's clock before and
+// after.
 func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, error) {
 	api := b.apis[c.api]
 	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
@@ -132,7 +127,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 		if end.Ended, err = lastCommit(out.stderr); err != nil {
 			return measurement{}, err
 		}
-	case workBackfill: // when all its windows were done
+	case workBackfill: // the job changed last when all windows were done
 		end.Ended = time.UnixMilli(job.Changed)
 	}
 	clock, err := api.restart(ctx, 0)
@@ -148,7 +143,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 	return m, nil
 }
 
-// measured is what a process that has ended took for the cell.
+// measured returns the measurement of a process that has ended.
 func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurement {
 	s := measurement{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: cpuSeconds,
@@ -156,7 +151,7 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 		Transactions: end.Transactions,
 	}
 	began := clock.First
-	if !end.Began.IsZero() { // its clock starts after the last request
+	if !end.Began.IsZero() { // after the last request
 		began, s.Events, s.CPUSeconds = end.Began, end.Events, end.CPUSeconds
 	}
 	s.Seconds = end.Ended.Sub(began).Seconds()
@@ -165,29 +160,32 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 
 // restart sets the number of events of the export, and reads and resets its
 // clock.
-func (a *apiServer) restart(ctx context.Context, events int) (apiClock, error) {
+func (a apiServer) restart(ctx context.Context, events int) (apiClock, error) {
 	return a.ask(ctx, http.MethodPost, fmt.Sprintf("?events=%d", events))
 }
 
 // ask reads the clock of the API. POST also resets it.
-func (a *apiServer) ask(ctx context.Context, method, query string) (clock apiClock, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.url+clockPath+query, http.NoBody)
+func (a apiServer) ask(ctx context.Context, method, query string) (clock apiClock, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read the clock of the API: %w", err)
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, method, string(a)+clockPath+query, http.NoBody)
 	if err != nil {
-		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+		return clock, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+		return clock, err
 	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	if err := json.NewDecoder(resp.Body).Decode(&clock); err != nil {
-		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
-	}
-	return clock, nil
+	defer resp.Body.Close()
+	err = json.NewDecoder(resp.Body).Decode(&clock)
+	return clock, err
 }
 
-// lastCommit finds in the log of a bridge when its last commit was acknowledged:
-// the engine logs the end of the run right after.
+// lastCommit finds in the log of a bridge when the last commit was acknowledged:
+// the engine logs the end of the run right after it.
 func lastCommit(log []byte) (time.Time, error) {
 	for line := range strings.Lines(string(log)) {
 		var entry struct {

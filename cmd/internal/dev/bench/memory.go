@@ -30,8 +30,8 @@ func memoryLoop(ctx context.Context, st *config.Stream, _ *config.Settings) (par
 	return produceAll(ctx, &st.Kafka.Config, records)
 }
 
-// appendRecords appends the records that the bridge makes of a page. They share
-// no memory with it.
+// appendRecords appends the records that the bridge makes of a page. The records
+// share no memory with the page.
 func appendRecords(to []kgo.Record, page *bridge.Page, st *config.Stream) []kgo.Record {
 	id := page.Source
 	source := "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + st.Kafka.Resource
@@ -58,7 +58,7 @@ func appendRecords(to []kgo.Record, page *bridge.Page, st *config.Stream) []kgo.
 }
 
 // produceAll produces the records as the bridge does, idempotently. The first
-// page of them warms the connections up, and the clock starts after it.
+// page warms up the connections, and the clock starts after it.
 func produceAll(ctx context.Context, cfg *kafkasink.Config, records []kgo.Record) (partEnd, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(cfg.Brokers...), kgo.DisableClientMetrics(),
@@ -87,7 +87,7 @@ func produceAll(ctx context.Context, cfg *kafkasink.Config, records []kgo.Record
 // produceRecords produces and waits for the last acknowledgement.
 func produceRecords(ctx context.Context, client *kgo.Client, records []kgo.Record) error {
 	var done sync.WaitGroup
-	var failed error // the promises run one after the other
+	var failed error // needs no lock: the promises run one after the other
 	done.Add(len(records))
 	promise := func(_ *kgo.Record, err error) {
 		if err != nil && failed == nil {

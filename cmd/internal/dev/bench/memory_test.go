@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/servers"
@@ -23,6 +24,7 @@ import (
 // benchServers are servers for the processes of a bench, in this one.
 type benchServers struct {
 	*bench
+	redis *redis.Client
 }
 
 // startBenchServers serves an export of so many events.
@@ -43,20 +45,22 @@ func startBenchServers(t *testing.T, events int) *benchServers {
 		t.Fatal(err)
 	}
 	servers.CloseAtEnd(t, server)
-	backends, err := newBackends(k.Addr, r.URL)
+	backend, err := newBackend(k.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(backend.kafka.Close)
+	client := redis.NewClient(&redis.Options{Addr: r.Addr})
 	t.Cleanup(func() {
-		if err := backends.close(); err != nil {
+		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	b := &bench{
-		kafkaAddr: map[kafkaPath]string{pathDirect: k.Addr}, redisURL: r.URL, backends: backends,
-		apis: map[apiKind]*apiServer{{}: {url: server.URL}},
+		kafkaAddr: map[kafkaPath]string{pathDirect: k.Addr}, redisAddr: r.Addr, backend: backend,
+		apis: map[apiKind]apiServer{{}: apiServer(server.URL)},
 	}
-	return &benchServers{bench: b}
+	return &benchServers{bench: b, redis: client}
 }
 
 // runPart runs the process of a cell in this one.
@@ -64,7 +68,7 @@ func (b *benchServers) runPart(t *testing.T, c cell, name string) partEnd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := b.backends.create(ctx, name); err != nil {
+	if err := b.backend.create(ctx, name); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
@@ -100,7 +104,7 @@ func (b *benchServers) records(t *testing.T, topic string, n int) map[int32][]st
 	return all
 }
 
-// What is produced from memory is what the bridge makes, record by record.
+// The records that are produced from memory are those of the bridge.
 func TestMemoryMakesTheBridgesRecords(t *testing.T) {
 	t.Parallel()
 	const events = 2500
@@ -119,7 +123,7 @@ func TestMemoryMakesTheBridgesRecords(t *testing.T) {
 	}
 }
 
-// Without commits to Redis nothing is there that could be gone on with.
+// Without commits to Redis, Redis has no position to resume from.
 func TestBridgeThatForgets(t *testing.T) {
 	t.Parallel()
 	const events = 1500
@@ -128,7 +132,7 @@ func TestBridgeThatForgets(t *testing.T) {
 		name := fmt.Sprint("forget-", forget)
 		b.runPart(t, cell{work: workBridge, mode: "exactly-once", without: omitted{Store: forget}}, name)
 		b.records(t, name, events)
-		found, err := b.backends.redis.Keys(t.Context(), name+"*").Result()
+		found, err := b.redis.Keys(t.Context(), name+"*").Result()
 		if err != nil || (len(found) == 0) != forget {
 			t.Errorf("%s: keys %q in Redis, %v", name, found, err)
 		}
@@ -162,10 +166,10 @@ func TestLoops(t *testing.T) {
 	for _, c := range []cell{{work: workUsual}, {work: workSequential}} {
 		name := strings.ReplaceAll(string(c.work), " ", "-")
 		end := b.runPart(t, c, name)
-		if n, err := b.backends.offsets(t.Context(), name); n != events || err != nil || end.Ended.IsZero() {
+		if n, err := b.backend.offsets(t.Context(), name); n != events || err != nil || end.Ended.IsZero() {
 			t.Errorf("%s: %d records, %v, %+v", name, n, err, end)
 		}
-		if err := b.backends.redis.Get(t.Context(), name+":cursor").Err(); err != nil {
+		if err := b.redis.Get(t.Context(), name+":cursor").Err(); err != nil {
 			t.Errorf("%s: no cursor in Redis: %v", name, err)
 		}
 	}

@@ -27,7 +27,7 @@ type part struct {
 	Growing bool    `json:",omitzero"`
 
 	To            string        `json:",omitzero"` // address behind the proxy
-	Plain         bool          `json:",omitzero"` // it is not a Kafka broker
+	Plain         bool          `json:",omitzero"` // To is not a Kafka broker
 	Commits       bool          `json:",omitzero"` // delay only the replies to EndTxn
 	Delay, Spread time.Duration `json:",omitzero"`
 
@@ -38,7 +38,7 @@ type part struct {
 	Backfill   []string `json:",omitzero"` // its arguments
 }
 
-// Kinds of servers. Those of measured processes are with work.
+// The kinds of servers. The kinds of measured processes stand at work.
 const (
 	serverKafka work = "kafka"
 	serverRedis work = "redis"
@@ -71,7 +71,7 @@ func newPartCommand(a *cli.App) *cobra.Command {
 		var p part
 		if err := json.Unmarshal([]byte(args[0]), &p); err != nil || partKinds[p.Kind] == nil {
 			err = errors.Join(fmt.Errorf("%q is not a part of a benchmark", args[0]), err)
-			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench --help"}
+			return cli.WrongUsage("exportbridge-dev bench --help", "%w", err)
 		}
 		return partKinds[p.Kind](cmd.Context(), a, &p)
 	}
@@ -82,7 +82,7 @@ func newPartCommand(a *cli.App) *cobra.Command {
 func (p *part) args() []string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // it has nothing that JSON cannot hold
+		panic(err) // JSON can hold every part
 	}
 	return []string{"bench", "part", string(text)}
 }
@@ -91,8 +91,8 @@ func (p *part) args() []string {
 const anyPort = "127.0.0.1:0"
 
 // serveParent prints the address and keeps a server alive until the parent
-// closes stdin. A signal is not enough: Ctrl-C reaches the parent too, which
-// stops the servers after their clients.
+// closes stdin. A signal does not stop it: Ctrl-C reaches all processes, and the
+// parent stops the servers after their clients.
 func serveParent(a *cli.App, addr string, server io.Closer) error {
 	fmt.Fprintln(a.Stdout, addr)
 	_, err := io.Copy(io.Discard, a.Stdin)

@@ -16,7 +16,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// processes starts processes of this same program.
+// processes starts processes of this program.
 type processes struct {
 	environ []string
 }
@@ -27,7 +27,7 @@ func withoutSettings(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), config.IsOurs)
 }
 
-// command makes the command for one process, which is killed a while after ctx
+// command makes the command for one process. The process is killed 5 s after ctx
 // ends.
 func (p *processes) command(ctx context.Context, env, args []string) (*exec.Cmd, error) {
 	program, err := os.Executable()
@@ -40,7 +40,7 @@ func (p *processes) command(ctx context.Context, env, args []string) (*exec.Cmd,
 	return cmd, nil
 }
 
-// output is what a process that has ended leaves.
+// output is the output of a process that has ended.
 type output struct {
 	stdout, stderr []byte
 	cpuSeconds     float64
@@ -58,16 +58,16 @@ func (p *processes) run(ctx context.Context, env []string, what part) (output, e
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return output{}, fmt.Errorf("run %s: %w%s", what.Kind, err, lastWords(stderr.Bytes()))
+		return output{}, fmt.Errorf("run %s: %w%s", what.Kind, err, lastError(stderr.Bytes()))
 	}
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return output{stdout.Bytes(), stderr.Bytes(), cpu.Seconds()}, nil
 }
 
-// lastWords returns the error that a process printed, or else its last line.
-func lastWords(said []byte) string {
+// lastError returns the error that a process printed, or else its last line.
+func lastError(stderr []byte) string {
 	last := ""
-	for line := range strings.Lines(string(said)) {
+	for line := range strings.Lines(string(stderr)) {
 		if text, found := strings.CutPrefix(line, "error: "); found {
 			return ": " + strings.TrimSpace(text)
 		}
@@ -79,7 +79,7 @@ func lastWords(said []byte) string {
 }
 
 // server is a process that serves until it is stopped. It also ends with this
-// process, even if that is killed: its stdin is closed then.
+// process, even if that is killed: the end closes the stdin of the server.
 type server struct {
 	name   string
 	addr   string
@@ -88,9 +88,10 @@ type server struct {
 	stderr *bytes.Buffer
 }
 
-// serve starts a server, which prints its address in a line when it is ready.
+// serve starts a server and waits for its address, which the server prints when it
+// is ready.
 func (p *processes) serve(ctx context.Context, name string, env, args []string) (*server, error) {
-	// A server outlives ctx: its clients end first.
+	// A server outlives ctx, because its clients must end first.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	cmd, err := p.command(life, env, args)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *server) stop() error {
 	s.end()
 	err := s.cmd.Wait()
 	if s.cmd.ProcessState == nil || !s.cmd.ProcessState.Success() {
-		return fmt.Errorf("stop %s: %w%s", s.name, err, lastWords(s.stderr.Bytes()))
+		return fmt.Errorf("stop %s: %w%s", s.name, err, lastError(s.stderr.Bytes()))
 	}
 	return nil
 }

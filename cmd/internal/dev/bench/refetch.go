@@ -5,24 +5,25 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 const (
-	// A process is killed at a random moment so long after its first page: a batch
-	// grows for less.
+	// killWithin is the longest time from the first page of a process to its kill. A
+	// batch grows for less.
 	killWithin = 500 * time.Millisecond
-	// killPages bounds the pages that it follows until then.
+	// killPages bounds the pages that a process follows until its kill.
 	killPages = 30
 	// clockEvery is how often the API is asked whether it has delivered a page.
 	clockEvery = 5 * time.Millisecond
 )
 
-// refetch kills bridges that follow one export, one after the other, and counts
-// the pages that each one had and the next one fetches again.
+// refetch kills bridges that follow one export, one after the other. It counts the
+// pages that were delivered to one bridge and are fetched again by the next one.
 func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, error) {
 	p := part{API: c.api, Events: c.pages * pageEvents}
-	again, err := b.onOwnAPI(ctx, p, func(api *apiServer) ([]time.Duration,
-		error) {
+	again, err := b.onOwnAPI(ctx, p, func(api apiServer) ([]time.Duration, error) {
 		return b.fetchedAgain(ctx, c, name, api)
 	})
 	if err != nil {
@@ -31,11 +32,11 @@ func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, 
 	return measurement{RefetchedP99: milliseconds(quantile(again, 0.99))}, nil
 }
 
-// fetchedAgain returns for each kill the latency of the pages that were fetched
-// again, together.
-func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
+// fetchedAgain returns for each kill the latency of all pages that were fetched
+// again.
+func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api apiServer) ([]time.Duration, error) {
 	env := append(b.settings(c, name, api),
-		"BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
+		"BRIDGE_INSTANCE_ID="+name) // so that the next process does not wait for the session's end
 	kills := c.kills
 	if c.warming {
 		kills = max(1, kills/10)
@@ -46,7 +47,7 @@ func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiS
 		var clock apiClock
 		end := kill
 		if i == kills {
-			end = endGently // its group can be deleted then
+			end = endGently // so that its group can be deleted
 		}
 		err := b.whileRuns(ctx, c, env, end, func(ctx context.Context) (err error) {
 			if clock, err = api.firstPage(ctx); err == nil && i < kills {
@@ -69,7 +70,7 @@ func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiS
 }
 
 // firstPage waits until the API has delivered a page since its clock was reset.
-func (a *apiServer) firstPage(ctx context.Context) (apiClock, error) {
+func (a apiServer) firstPage(ctx context.Context) (apiClock, error) {
 	for {
 		clock, err := a.ask(ctx, http.MethodGet, "")
 		if err != nil || clock.Next > 0 {
@@ -81,13 +82,8 @@ func (a *apiServer) firstPage(ctx context.Context) (apiClock, error) {
 	}
 }
 
+// pause sleeps for d. It returns the error of ctx if that ends first.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	bridge.Sleep(ctx, d)
+	return ctx.Err()
 }

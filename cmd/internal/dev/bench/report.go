@@ -18,14 +18,12 @@ type report struct {
 	Platform string    `json:"platform"`
 	Cores    int       `json:"cores"`
 	Date     time.Time `json:"date"`
-	// Others is how many cores other processes took, 0 where the system does
-	// not report it. With a real Kafka or Redis, only the time between rounds
-	// counts.
+	// Others is how many cores other processes took, 0 where the system does not
+	// report it. With a real Kafka, it is the load between rounds alone.
 	Others  float64 `json:"others"`
-	Busy    bool    `json:"busy"` // too many for a verdict
+	Busy    bool    `json:"busy"` // other processes took too many cores for a verdict
 	Kafka   string  `json:"kafka"`
 	Brokers int     `json:"brokers"`
-	Redis   string  `json:"redis"`
 	Pages   int     `json:"pages"`
 	Rounds  int     `json:"rounds"`
 
@@ -62,9 +60,8 @@ func (r *report) print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cli.Counted(r.Cores, "core"),
 		r.Date.Format(time.RFC3339))
-	fmt.Fprintf(w, "Kafka %s, Redis %s\n", kafka, r.Redis)
-	fmt.Fprintf(w, "%s, %s of %d events, others took %.2f cores\n\n",
-		cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
+	fmt.Fprintf(w, "Kafka %s\n%s, %s of %d events, others took %.2f cores\n\n",
+		kafka, cli.Counted(r.Rounds, "round"), cli.Counted(r.Pages, "page"), pageEvents, r.Others)
 	rows := [][]string{{"ROW", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
 	for _, row := range r.Rows {
 		name := row.Name
@@ -93,13 +90,13 @@ var digits = map[unit]int{
 	unitPerMillion: 0,
 }
 
-// text shows a value, rounded away from its goal, so that none seems to reach a
-// goal that it missed.
+// text shows a value. It is rounded away from the goal: a value that missed the goal
+// must not look like one that reached it.
 func (r *result) text(v float64) string {
 	scale := math.Pow10(digits[r.Unit])
 	v = r.scaled(v) * scale
 	if r.Direction == atMost {
-		v = math.Ceil(v - 1e-6) // the last bits do not count
+		v = math.Ceil(v - 1e-6) // ignores the error of floating-point numbers
 	} else {
 		v = math.Floor(v + 1e-6)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// result is what the rounds say about a row: the median, and the extremes.
+// result is the result of a row over all rounds: the median and the extremes.
 type result struct {
 	Name      string    `json:"name"`
 	About     string    `json:"about"`
@@ -35,8 +35,8 @@ func (r *row) unmeasured() result {
 	}
 }
 
-// result summarizes the rounds. It is false if the system does not report what
-// the row needs.
+// result summarizes the rounds. It returns false if the system does not report the
+// figures that the row needs.
 func (r *row) result(rounds []map[cell]measurement, busy bool) (result, bool) {
 	var values []float64
 	for _, round := range rounds {

@@ -10,23 +10,23 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// unit is what the number of a row counts.
+// unit is the unit of a row's number.
 type unit string
 
 const (
 	unitRatio   unit = "ratio"
-	unitTimes   unit = "times"   // one is so many times the other
+	unitTimes   unit = "times"   // one run takes so many times the other
 	unitPercent unit = "percent" // the number itself is a fraction
-	unitCount   unit = "count"   // does not depend on the machine's load
+	unitCount   unit = "count"   // independent of the machine's load
 	unitSeconds unit = "seconds"
 	unitMillis  unit = "milliseconds"
 	unitBytes   unit = "bytes"
-	// unitPerMillion counts per million events. It depends on the machine's load:
-	// a batch grows for some time.
+	// unitPerMillion counts per million events. It depends on the machine's load,
+	// because a batch grows for some time.
 	unitPerMillion unit = "per million events"
 )
 
-// absolute reports whether values hold for one machine only.
+// absolute reports whether values are specific to the machine.
 func (u unit) absolute() bool { return u == unitSeconds || u == unitMillis || u == unitBytes }
 
 // direction says on which side of its goal a row is good.
@@ -43,12 +43,12 @@ type row struct {
 	unit        unit
 	direction   direction
 	goal        float64
-	// quick is part of the short benchmark.
+	// quick rows are part of the short benchmark.
 	quick bool
 	cells []cell
-	// needs is what the row cannot be measured without, empty if nothing special.
+	// needs names the requirement of the row, "" for none.
 	needs string
-	// value compares the cells of one round, in the order of cells.
+	// value returns the row's number for one round, whose measurements are in the order of cells.
 	value func(of []measurement) float64
 }
 
@@ -64,16 +64,16 @@ func ideal(latency time.Duration) func([]measurement) float64 {
 	return func(of []measurement) float64 { return float64(of[0].Requests) * latency.Seconds() / of[0].Seconds }
 }
 
-// How many pages a cell moves for each page of --pages. Without latency, a page
-// takes a hundredth of its time at 20 ms.
+// A cell has this many pages for each page of --pages. Without latency, a page takes a
+// hundredth of its time at 20 ms.
 const (
 	flatOut = 3
 	longRun = 10
 	// A run of a second mostly shows its start and end.
 	quickPages = 4 // at 5 ms
 	slowPages  = 3 // each end of a run waits for two commits
-	// mostWindows is the largest number of windows of a backfill: each has
-	// --pages pages then.
+	// mostWindows is the largest number of windows of a backfill. With it, each
+	// window has --pages pages.
 	mostWindows = 8
 )
 
@@ -86,7 +86,6 @@ const (
 // planner makes the cells of the rows.
 type planner struct {
 	pages   int
-	mode    bridge.Mode
 	brokers int
 }
 
@@ -97,15 +96,15 @@ func (p *planner) fetch(latency int) cell {
 }
 
 func (p *planner) bridge(latency int) cell {
-	return cell{work: workBridge, api: ms(latency), pages: p.pages, mode: p.mode}
+	return cell{work: workBridge, api: ms(latency), pages: p.pages, mode: bridge.ExactlyOnce}
 }
 
-// memory produces what the bridge would, from memory.
+// memory produces the records of the bridge from memory.
 func (p *planner) memory(codec string) cell {
 	return cell{work: workMemory, pages: flatOut * p.pages, codec: codec}
 }
 
-// flat is the bridge with an API that answers at once.
+// flat is the bridge with an API without latency.
 func (p *planner) flat(mode bridge.Mode, codec string) cell {
 	return cell{work: workBridge, pages: flatOut * p.pages, mode: mode, codec: codec}
 }
@@ -113,11 +112,10 @@ func (p *planner) flat(mode bridge.Mode, codec string) cell {
 // rows returns the whole table.
 func (p *planner) rows() []row {
 	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(),
-		p.catchUpRows(), p.memoryRows(),
-		p.freshnessRows(), []row{p.linkRow()})
+		p.catchUpRows(), p.memoryRows(), p.freshnessRows(), []row{p.linkRow()})
 }
 
-// serialRows say how close the bridge comes to a loop that only fetches.
+// serialRows compare the bridge with a loop that only fetches.
 func (p *planner) serialRows() []row {
 	var rows []row
 	for _, r := range []struct {
@@ -144,11 +142,11 @@ func (p *planner) serialRows() []row {
 		name:  "serial_fraction_20_slow_commit",
 		about: "serial_fraction_20 while Kafka takes 50 to 100 ms to end a transaction",
 		unit:  unitRatio, direction: atLeast, goal: 0.95, value: wallShare,
-		cells: []cell{p.fetch(20).times(slowPages), p.bridge(20).times(slowPages).in(bridge.ExactlyOnce).via(pathSlowCommit)},
+		cells: []cell{p.fetch(20).times(slowPages), p.bridge(20).times(slowPages).via(pathSlowCommit)},
 	})
 }
 
-// rawRows say how close the bridge comes to the limit of Kafka's client.
+// rawRows compare the bridge with Kafka's client, which produces from memory.
 func (p *planner) rawRows() []row {
 	var rows []row
 	for _, r := range []struct {
@@ -170,7 +168,7 @@ func (p *planner) rawRows() []row {
 	})
 }
 
-// overheadRows say what exactly-once, commits to Redis and metrics cost.
+// overheadRows measure the cost of exactly-once mode, commits to Redis and metrics.
 func (p *planner) overheadRows() []row {
 	at20 := p.bridge(20)
 	noStore, far, noMetrics := at20, at20, at20
@@ -185,7 +183,7 @@ func (p *planner) overheadRows() []row {
 		goal        float64
 		on, off     cell
 	}{
-		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20.in(bridge.ExactlyOnce),
+		{"eos_overhead_20", "extra time of exactly-once over at-least-once mode, 20 ms", eos, at20,
 			at20.in(bridge.AtLeastOnce)},
 		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"),
 			p.flat(bridge.AtLeastOnce, "snappy")},
@@ -224,7 +222,7 @@ func (p *planner) loopRows() []row {
 	return rows
 }
 
-// windowRows say what a backfill gains by reading several windows at a time.
+// windowRows measure the gain of a backfill that reads several windows at a time.
 func (p *planner) windowRows() []row {
 	backfill := func(windows int) cell {
 		return cell{work: workBackfill, api: ms(20), pages: mostWindows * p.pages, mode: bridge.ExactlyOnce, windows: windows}
@@ -244,7 +242,7 @@ func (p *planner) windowRows() []row {
 	return rows
 }
 
-// memoryRows say how much memory the bridge takes at most.
+// memoryRows measure the peak memory of the bridge.
 func (p *planner) memoryRows() []row {
 	short, long := p.lengths()
 	return []row{{
@@ -263,9 +261,9 @@ func (p *planner) memoryRows() []row {
 	}}
 }
 
-// freshnessRows say how old events are when a consumer reads them.
+// freshnessRows measure the age of events when a consumer reads them.
 func (p *planner) freshnessRows() []row {
-	growing := cell{work: workBridge, mode: p.mode, growing: true}
+	growing := cell{work: workBridge, mode: bridge.ExactlyOnce, growing: true}
 	extra := 12 * time.Millisecond
 	if p.brokers > 1 {
 		extra = 50 * time.Millisecond // of a transaction where brokers replicate
@@ -278,10 +276,10 @@ func (p *planner) freshnessRows() []row {
 	}}
 }
 
-// linkRow says what compression gains on a slow link.
+// linkRow measures the gain of compression on a slow link.
 func (p *planner) linkRow() row {
 	// A page takes 90 ms on this link.
-	plain := cell{work: workBridge, pages: max(1, 3*p.pages/10), mode: p.mode, api: ms(20)}
+	plain := cell{work: workBridge, pages: max(1, 3*p.pages/10), mode: bridge.ExactlyOnce, api: ms(20)}
 	plain.api.Mbit = 100
 	zipped := plain
 	zipped.api.Gzip = true
@@ -293,7 +291,7 @@ func (p *planner) linkRow() row {
 }
 
 // choose returns the rows of these names, in the order of the table. A name that
-// no row has selects all rows with that prefix. No names select all rows, or
+// no row has selects all rows with that prefix. Without names, it returns all rows, or
 // those of the short benchmark.
 func choose(all []row, names []string, quick bool) ([]row, error) {
 	chosen := make(map[string]bool)
@@ -306,8 +304,7 @@ func choose(all []row, names []string, quick bool) ([]row, error) {
 			}
 		}
 		if !found {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name),
-				Hint: "exportbridge-dev bench --list"}
+			return nil, cli.WrongUsage("exportbridge-dev bench --list", "no row is named %q or begins with it", name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r row) bool {
@@ -318,8 +315,8 @@ func choose(all []row, names []string, quick bool) ([]row, error) {
 	}), nil
 }
 
-// cellsOf returns the cells of the rows, each once. Those with the same API are
-// adjacent, so that what is compared runs close in time.
+// cellsOf returns the cells of the rows, each once. Cells with the same API are
+// adjacent, so that cells that are compared run close in time.
 func cellsOf(rows []row) []cell {
 	var cells []cell
 	for _, r := range rows {

@@ -18,7 +18,7 @@ import (
 )
 
 func testPlanner() *planner {
-	return &planner{pages: 100, mode: bridge.ExactlyOnce, brokers: 1}
+	return &planner{pages: 100, brokers: 1}
 }
 
 func names(rows []row) []string {
@@ -351,7 +351,7 @@ func TestMeasured(t *testing.T) {
 	if diff := cmp.Diff(want, c.measured(end, clock, 5)); diff != "" {
 		t.Error(diff)
 	}
-	// What is produced from memory has a clock of its own.
+	// Producing from memory has a clock of its own.
 	end.Began, end.Events, end.CPUSeconds = at.Add(3*time.Second), 1000, 2
 	want.Seconds, want.Events, want.CPUSeconds = 1, 1000, 2
 	if diff := cmp.Diff(want, c.measured(end, clock, 5)); diff != "" {

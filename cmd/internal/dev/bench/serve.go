@@ -29,7 +29,7 @@ func serveRedis(_ context.Context, a *cli.App, _ *part) error {
 	if err != nil {
 		return err
 	}
-	return serveParent(a, r.URL, r)
+	return serveParent(a, r.Addr, r)
 }
 
 func serveProxy(_ context.Context, a *cli.App, p *part) error {
@@ -59,8 +59,8 @@ var exportStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const exportEvery = 100 * time.Millisecond // between events, unless the export grows
 
-// prerenderLimit bounds the memory of pages that an API renders ahead: later
-// ones cost it half a millisecond each.
+// prerenderLimit bounds the memory of the pages that an API renders in advance.
+// Each further page takes the API half a millisecond.
 const prerenderLimit = 512 << 20
 
 func serveAPI(_ context.Context, a *cli.App, p *part) (err error) {
@@ -89,7 +89,7 @@ func serveAPI(_ context.Context, a *cli.App, p *part) (err error) {
 // clockPath is where the API of a benchmark returns its clock.
 const clockPath = "/bench/clock"
 
-// apiClock is what the API saw since it was last read.
+// apiClock has the requests of an API since its clock was last reset.
 type apiClock struct {
 	First    time.Time `json:"first"` // arrival of the first request
 	Requests int       `json:"requests"`
@@ -110,63 +110,63 @@ type timedAPI struct {
 	pages map[string]int // their numbers by cursor; guarded by mu
 }
 
-// note notes a request for a page. The request that checks an API before a job
-// begins is none: it is for one event.
-func (w *timedAPI) note(r *http.Request) {
+// note notes a request for a page. It skips the request that checks an API before a
+// job begins, which asks for one event.
+func (t *timedAPI) note(r *http.Request) {
 	if r.URL.Query().Get("pageSize") == "1" {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	page := w.page(r)
-	if w.clock.Requests == 0 {
-		w.clock.First, w.clock.Earliest = time.Now(), page
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	page := t.page(r)
+	if t.clock.Requests == 0 {
+		t.clock.First, t.clock.Earliest = time.Now(), page
 	}
-	w.clock.Requests++
-	w.clock.Earliest = min(w.clock.Earliest, page)
+	t.clock.Requests++
+	t.clock.Earliest = min(t.clock.Earliest, page)
 }
 
 // page returns the number of the page that is requested. The caller holds mu.
-func (w *timedAPI) page(r *http.Request) int {
+func (t *timedAPI) page(r *http.Request) int {
 	cursor := r.URL.Query().Get("cursor")
-	number, known := w.pages[cursor]
+	number, known := t.pages[cursor]
 	if !known {
-		if w.pages == nil {
-			w.pages = make(map[string]int)
+		if t.pages == nil {
+			t.pages = make(map[string]int)
 		}
-		number = len(w.pages)
-		w.pages[cursor] = number
+		number = len(t.pages)
+		t.pages[cursor] = number
 	}
 	return number
 }
 
-// delivered notes that a client has the page.
-func (w *timedAPI) delivered(r *http.Request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.clock.Next = max(w.clock.Next, w.page(r)+1)
+// delivered notes that the client has received the page.
+func (t *timedAPI) delivered(r *http.Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clock.Next = max(t.clock.Next, t.page(r)+1)
 }
 
-// ServeHTTP answers for the simulator. At clockPath it returns the clock. POST
-// also resets it, and with a number of events starts another export of so many.
-func (w *timedAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves the simulator and, at clockPath, the clock. POST also resets the
+// clock and, with a number of events, starts another export of so many events.
+func (t *timedAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != clockPath {
-		w.Handler.ServeHTTP(rw, r)
+		t.Handler.ServeHTTP(rw, r)
 		if r.Context().Err() == nil {
-			w.delivered(r)
+			t.delivered(r)
 		}
 		return
 	}
-	w.mu.Lock()
-	clock := w.clock
+	t.mu.Lock()
+	clock := t.clock
 	if r.Method == http.MethodPost {
-		w.clock = apiClock{}
+		t.clock = apiClock{}
 		if events, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil {
-			w.SetStock(events)
-			w.pages = nil
+			t.SetStock(events)
+			t.pages = nil
 		}
 	}
-	w.mu.Unlock()
-	clock.Grew = w.VisibleAt(0)
+	t.mu.Unlock()
+	clock.Grew = t.VisibleAt(0)
 	_ = json.NewEncoder(rw).Encode(clock) // the client may have gone
 }

@@ -1,8 +1,9 @@
-// Package embedded runs the servers of a demo or a benchmark in this process:
-// a fake Kafka, a fake Redis and the simulated export API.
+// Package embedded runs the servers of a demo or a benchmark in this process: a fake
+// Kafka, a fake Redis and the simulated export API.
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,20 +20,20 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// Where the embedded servers listen unless the port is taken: the usual ports,
-// and on loopback only, because they require no authentication.
+// The default addresses of the embedded servers. They are on loopback only, because the
+// servers require no authentication.
 const (
 	DefaultKafka = "127.0.0.1:9092"
 	DefaultRedis = "127.0.0.1:6379"
 	DefaultAPI   = "127.0.0.1:4000"
 )
 
-// retentionInterval is how often the embedded Kafka deletes what the topics'
-// retention no longer keeps.
+// retentionInterval is how often the embedded Kafka deletes the records beyond the
+// retention of their topics.
 const retentionInterval = 10 * time.Second
 
-// ListenAt listens at addr, or at the usual address if addr is empty. If that is
-// taken, it listens at a free port of the same host, and moved is true.
+// ListenAt listens at addr. If addr is empty, it listens at the usual address or, if
+// that is taken, at a free port of the same host; moved is true for a free port.
 func ListenAt(addr, usual string) (ln net.Listener, moved bool, err error) {
 	if addr != "" {
 		ln, err = listen(addr)
@@ -45,27 +46,27 @@ func ListenAt(addr, usual string) (ln net.Listener, moved bool, err error) {
 	return ln, true, err
 }
 
-// notStarted is the error of a server that does not listen at addr; empty is a
-// usual address.
+// notStarted returns the error of a server that cannot listen at addr, which is empty
+// for the default address.
 func notStarted(server, addr string, err error) error {
-	err = fmt.Errorf("start %s: %w", server, err)
 	if addr == "" {
-		return err
+		return fmt.Errorf("start %s: %w", server, err)
 	}
-	return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "choose another address than " + addr + ", or omit it to use a free port"}
+	return cli.Errorf(cli.ExitFailed, "choose another address than "+addr+", or omit it to use a free port",
+		"start %s: %w", server, err)
 }
 
 func listen(addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 }
 
-// FreePort is any free port of the address's host.
+// FreePort returns an address with the host of addr, at which Listen chooses a free port.
 func FreePort(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	return net.JoinHostPort(host, "0")
 }
 
-// Kafka is a Kafka of one broker in this process.
+// Kafka is a Kafka with one broker in this process.
 type Kafka struct {
 	// Addr is the broker's address, for KAFKA_BROKERS.
 	Addr string
@@ -78,11 +79,10 @@ type Kafka struct {
 	done    sync.WaitGroup
 }
 
-// StartKafka starts a Kafka at addr; empty is port 9092, or a free one
-// if that is taken. It keeps its data in dir, which no other process may use
-// at the same time and where a later start finds it again; with an empty dir
-// in a temporary one that Close removes. On disk rather than in memory, where
-// a long demo would grow.
+// StartKafka starts a Kafka at addr. If addr is empty, it listens at port 9092, or at a
+// free port if that is taken. Its data is in dir, which one process at a time may use;
+// a later start finds the data again. If dir is empty, the data is in a temporary
+// directory that Close removes. In memory, the data of a long demo would become too large.
 func StartKafka(addr, dir string) (*Kafka, error) {
 	data, err := openDataDir(dir)
 	if err != nil {
@@ -106,8 +106,7 @@ func StartKafka(addr, dir string) (*Kafka, error) {
 	return k, nil
 }
 
-// applyRetention deletes old records; the embedded Kafka does so only on
-// request.
+// applyRetention deletes old records. The embedded Kafka deletes them on request only.
 func (k *Kafka) applyRetention(ctx context.Context) {
 	tick := time.NewTicker(retentionInterval)
 	defer tick.Stop()
@@ -121,7 +120,7 @@ func (k *Kafka) applyRetention(ctx context.Context) {
 	}
 }
 
-// Close stops the server after its data is on disk.
+// Close writes the data to disk and stops the server.
 func (k *Kafka) Close() error {
 	k.stop()
 	k.done.Wait()
@@ -136,11 +135,11 @@ type dataDir struct {
 	lock      *os.File
 }
 
-// AnotherDataDir is what to do about a directory that cannot be used.
+// AnotherDataDir is the hint about a data directory that cannot be used.
 const AnotherDataDir = "choose another --data-dir"
 
-// openDataDir takes the directory, which it creates if need be, for this
-// process; empty is a new temporary one.
+// openDataDir creates the directory if it is missing, and locks it for this process. An
+// empty path is a new temporary directory.
 func openDataDir(path string) (*dataDir, error) {
 	if path == "" {
 		path, err := os.MkdirTemp("", "exportbridge-*")
@@ -150,24 +149,21 @@ func openDataDir(path string) (*dataDir, error) {
 		return &dataDir{path: path, temporary: true}, nil
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("create data directory: %w", err), Hint: AnotherDataDir}
+		return nil, cli.Errorf(cli.ExitFailed, AnotherDataDir, "create data directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("lock data directory: %w", err), Hint: AnotherDataDir}
+		return nil, cli.Errorf(cli.ExitFailed, AnotherDataDir, "lock data directory: %w", err)
 	}
 	if err := lockFile(lock); err != nil {
-		return nil, errors.Join(&cli.Error{
-			Code: cli.ExitFailed,
-			Err:  fmt.Errorf("data directory %s is in use by another process: %w", path, err),
-			Hint: AnotherDataDir,
-		}, lock.Close())
+		return nil, errors.Join(cli.Errorf(cli.ExitFailed, AnotherDataDir,
+			"data directory %s is in use by another process: %w", path, err), lock.Close())
 	}
 	return &dataDir{path: path, lock: lock}, nil
 }
 
-// Close lets go of the directory. The lock file stays: removing it would let
-// two processes lock two files of one name.
+// Close unlocks the directory. The lock file stays: if it were removed, two processes
+// could lock two files of the same name.
 func (d *dataDir) Close() error {
 	if d.temporary {
 		return os.RemoveAll(d.path)
@@ -177,7 +173,7 @@ func (d *dataDir) Close() error {
 
 // Redis is a Redis in this process.
 type Redis struct {
-	// Addr is host and port, URL the same for REDIS_URL.
+	// Addr is host and port, URL the value for REDIS_URL.
 	Addr, URL string
 	// Moved is true if the usual port was taken.
 	Moved bool
@@ -185,17 +181,13 @@ type Redis struct {
 	server *miniredis.Miniredis
 }
 
-// StartRedis starts a Redis at addr; empty is port 6379, or a free one if that
-// is taken. Its data are gone when it stops: Kafka has every checkpoint.
+// StartRedis starts a Redis at addr. If addr is empty, it listens at port 6379, or at a
+// free port if that is taken. It loses its data when it stops; Kafka has every checkpoint.
 func StartRedis(addr string) (*Redis, error) {
 	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true) // without it, no key would ever expire
+	server.ClockTTL(true) // without it, no key would expire
 	r := &Redis{server: server}
-	at := addr
-	if at == "" {
-		at = DefaultRedis
-	}
-	err := server.StartAddr(at)
+	err := server.StartAddr(cmp.Or(addr, DefaultRedis))
 	if err != nil && addr == "" {
 		r.Moved = true
 		err = server.StartAddr(FreePort(DefaultRedis))
@@ -214,9 +206,9 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// HTTP serves one handler in this process: the simulator.
+// HTTP is the server of the simulator in this process.
 type HTTP struct {
-	// Addr is host and port, URL the base for EXPORT_URL.
+	// Addr is host and port, URL the value for EXPORT_URL.
 	Addr, URL string
 	// Moved is true if the usual port was taken.
 	Moved bool
@@ -225,8 +217,8 @@ type HTTP struct {
 	done   chan error
 }
 
-// StartSimulator serves handler at addr; empty is port 4000, or a free
-// one if that is taken.
+// StartSimulator serves handler at addr. If addr is empty, it listens at port 4000, or
+// at a free port if that is taken.
 func StartSimulator(handler http.Handler, addr string) (*HTTP, error) {
 	ln, moved, err := ListenAt(addr, DefaultAPI)
 	if err != nil {
@@ -243,7 +235,7 @@ func StartSimulator(handler http.Handler, addr string) (*HTTP, error) {
 	return s, nil
 }
 
-// Wait returns when ctx is done, or with the error that ended the server.
+// Wait waits until ctx ends, or until the server ends with an error, which it returns.
 func (s *HTTP) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -257,7 +249,7 @@ func (s *HTTP) Wait(ctx context.Context) error {
 // closeTimeout is how long requests in flight may take to end at Close.
 const closeTimeout = time.Second
 
-// Close stops the server; requests that take longer than a second are cut off.
+// Close stops the server. It cuts off requests that take longer than a second.
 func (s *HTTP) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

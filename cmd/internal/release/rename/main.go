@@ -1,5 +1,5 @@
-// Command rename gives the module another path: in go.mod, imports and documents, in the
-// profile, and as the name of the image.
+// Command rename gives the module another path: in go.mod, imports, documents, the profile
+// and the name of the image.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// rename changes all files below root, but those that git does not know either.
+// rename changes all files below root, except in folders that git ignores.
 func rename(root, to, image string) error {
 	if err := module.CheckPath(to); err != nil {
 		return fmt.Errorf("MODULE: %w; choose a path such as example.org/team/exportbridge", err)
@@ -83,19 +83,23 @@ func rename(root, to, image string) error {
 	})
 }
 
-// paths finds the module's path, alone in files of modules and linters, else with a package.
+// paths returns an expression for the module's path: alone in files of modules and linters,
+// elsewhere before the name of a package.
 func paths(from string) *regexp.Regexp {
-	return regexp.MustCompile(`(?m)(^|[^\w./-])` + regexp.QuoteMeta(from) + `(/(?:bridge|cmd|cursorstore)\b| v0\.0\.0\b| =>)|\b((?:module|pkg:) )` + regexp.QuoteMeta(from) + `$`)
+	from = regexp.QuoteMeta(from)
+	return regexp.MustCompile(`(?m)(^|[^\w./-])` + from + `(/(?:bridge|cmd|cursorstore)\b| v0\.0\.0\b| =>)` +
+		`|\b((?:module|pkg:) )` + from + `$`)
 }
 
 // imageVariable is the line of the Makefile that names the image.
 var imageVariable = regexp.MustCompile(`(?m)^(IMAGE +\?= )(.*)$`)
 
-// changes returns a function that changes a text. The Makefile names the image until now; the
-// name exportbridge, without a registry, has other meanings too.
+// changes returns a function that changes a text. The Makefile has the old name of the image. It
+// is not replaced if it is exportbridge without a registry, which has other meanings too.
 func changes(from, to, image string, makefile []byte) func([]byte) []byte {
 	path := paths(from)
-	clone := regexp.MustCompile("Go cannot download the module path `" + regexp.QuoteMeta(from) + "`;\nuse a local clone:\n\n```sh\ngo mod edit -replace .*\n")
+	clone := regexp.MustCompile("Go cannot download the module path `" + regexp.QuoteMeta(from) +
+		"`;\nuse a local clone:\n\n```sh\ngo mod edit -replace .*\n")
 	names := regexp.MustCompile(`registry\.example\.com/exportbridge\b`)
 	if m := imageVariable.FindSubmatch(makefile); m != nil && bytes.Contains(m[2], []byte("/")) {
 		names = regexp.MustCompile(`\b` + regexp.QuoteMeta(string(m[2])) + `\b`)
@@ -108,7 +112,7 @@ func changes(from, to, image string, makefile []byte) func([]byte) []byte {
 	}
 }
 
-// reprofile renames the functions of a profile, which the compiler finds by their names.
+// reprofile renames the functions of a profile, because the compiler finds them by their names.
 func reprofile(path, from, to string) error {
 	in, err := os.Open(path)
 	if err != nil {

@@ -19,7 +19,8 @@ const renamed = "example.org/Team/exportbridge"
 func TestRename(t *testing.T) {
 	t.Parallel()
 	tree := t.TempDir()
-	for _, name := range []string{"bridge", "cursorstore", "cmd", "go.mod", "go.sum", "Makefile", "README.md", ".golangci.yml", "docker-compose.yml", "LICENSE"} {
+	for _, name := range []string{"bridge", "cursorstore", "cmd", "go.mod", "go.sum", "Makefile", "README.md",
+		".golangci.yml", "docker-compose.yml", "LICENSE"} {
 		from := filepath.Join("../../../..", name)
 		info, err := os.Stat(from)
 		if err != nil {
@@ -41,7 +42,8 @@ func TestRename(t *testing.T) {
 	run(t, tree, nil, "go", "list", "-test", "-pgo=off", "-deps", "./...")
 	run(t, filepath.Join(tree, "cmd/internal/release"), nil, "go", "list", "-deps", "./...")
 	run(t, tree, nil, "go", "vet", "-pgo=off", "./bridge", "./bridge/engine", "./bridge/kafkaclient")
-	run(t, tree, nil, "go", "test", "-pgo=off", "-count=1", "./bridge", "./bridge/engine/position", "./bridge/bridgetest/rules")
+	run(t, tree, nil, "go", "test", "-pgo=off", "-count=1", "./bridge", "./bridge/engine/position",
+		"./bridge/bridgetest/rules")
 	if diff := run(t, tree, nil, "gofmt", "-l", "."); diff != "" {
 		t.Errorf("gofmt would change:\n%s", diff)
 	}
@@ -49,13 +51,15 @@ func TestRename(t *testing.T) {
 	if err := rename(tree, "exportbridge", "exportbridge"); err == nil {
 		t.Error("a path that no proxy serves is accepted")
 	}
-	if err := rename(tree, "example.org/again", ""); err != nil || !bytes.Contains(read(t, filepath.Join(tree, "go.mod")), []byte("module example.org/again\n")) ||
-		!bytes.Contains(read(t, filepath.Join(tree, "cmd/exportbridge/deploy/helm/values.yaml")), []byte("repository: example.org/again\n")) {
+	if err := rename(tree, "example.org/again", ""); err != nil || !bytes.Contains(read(t, filepath.Join(tree, "go.mod")),
+		[]byte("module example.org/again\n")) ||
+		!bytes.Contains(read(t, filepath.Join(tree, "cmd/exportbridge/deploy/helm/values.yaml")),
+			[]byte("repository: example.org/again\n")) {
 		t.Errorf("renamed again: %v", err)
 	}
 }
 
-// wantRenamed looks at the texts.
+// wantRenamed checks the texts.
 func wantRenamed(t *testing.T, tree string) {
 	t.Helper()
 	old := paths(modfile.ModulePath(read(t, "../../../../go.mod")))
@@ -83,7 +87,9 @@ func wantRenamed(t *testing.T, tree string) {
 			t.Errorf("%s does not have %q", file, want)
 		}
 	}
-	if said := run(t, tree, nil, "go", "tool", "pprof", "-top", "-nodecount=2000", "cmd/exportbridge/default.pgo"); !strings.Contains(said, " "+renamed+"/bridge/") || strings.Contains(said, " exportbridge/") {
+	if said := run(t, tree, nil, "go", "tool", "pprof", "-top", "-nodecount=2000",
+		"cmd/exportbridge/default.pgo"); !strings.Contains(said, " "+renamed+"/bridge/") ||
+		strings.Contains(said, " exportbridge/") {
 		t.Errorf("the profile names other functions:\n%.2000s", said)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,36 +16,31 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// backends are the Kafka and Redis of a benchmark.
-type backends struct {
-	addr  string // of Kafka
+// backend is the Kafka of a benchmark.
+type backend struct {
+	addr  string
 	kafka *kgo.Client
-	redis *redis.Client
 }
 
-func newBackends(kafkaAddr, redisURL string) (*backends, error) {
-	opts, err := redis.ParseURL(redisURL)
-	if err != nil {
-		return nil, errors.New("invalid Redis URL") // the cause may contain a password
-	}
+func newBackend(kafkaAddr string) (*backend, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(kafkaAddr), kgo.DisableClientMetrics())
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
-	return &backends{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
+	return &backend{addr: kafkaAddr, kafka: client}, nil
 }
 
-// topicPartitions is what the bridge would create a topic with by default.
+// topicPartitions is the number of partitions that the bridge creates by default.
 const topicPartitions = 6
 
 func deadLetters(topic string) string { return topic + ".dlq" }
 func checkpoints(topic string) string { return topic + ".checkpoints" }
 
-// create creates the topics of one run, and more: a bridge that has to create them
-// itself starts a second later.
-func (t *backends) create(ctx context.Context, name string, more ...string) error {
+// create creates the topics of one run, and more topics. A bridge that creates its
+// topics itself starts a second later.
+func (b *backend) create(ctx context.Context, name string, more ...string) error {
 	forever := "-1"
-	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1,
+	made, err := kadm.NewClient(b.kafka).CreateTopics(ctx, topicPartitions, -1,
 		map[string]*string{"retention.ms": &forever}, append(more, name, deadLetters(name))...)
 	if err = errors.Join(err, made.Error()); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
@@ -55,10 +49,10 @@ func (t *backends) create(ctx context.Context, name string, more ...string) erro
 }
 
 // brokers returns the addresses of the brokers.
-func (t *backends) brokers(ctx context.Context) (addrs []string, err error) {
-	all, err := kadm.NewClient(t.kafka).ListBrokers(ctx)
+func (b *backend) brokers(ctx context.Context) (addrs []string, err error) {
+	all, err := kadm.NewClient(b.kafka).ListBrokers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the brokers of %s: %w", t.addr, err)
+		return nil, fmt.Errorf("list the brokers of %s: %w", b.addr, err)
 	}
 	for _, broker := range all {
 		addrs = append(addrs, net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))))
@@ -66,10 +60,10 @@ func (t *backends) brokers(ctx context.Context) (addrs []string, err error) {
 	return addrs, nil
 }
 
-// offsets counts the offsets of the topic: its records, and transaction
+// offsets counts the offsets of the topic: its records and the transaction
 // markers.
-func (t *backends) offsets(ctx context.Context, topic string) (n int64, err error) {
-	listed, err := kadm.NewClient(t.kafka).ListEndOffsets(ctx, topic)
+func (b *backend) offsets(ctx context.Context, topic string) (n int64, err error) {
+	listed, err := kadm.NewClient(b.kafka).ListEndOffsets(ctx, topic)
 	if err = errors.Join(err, listed.Error()); err != nil {
 		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
 	}
@@ -79,9 +73,9 @@ func (t *backends) offsets(ctx context.Context, topic string) (n int64, err erro
 
 // reader returns a client that reads the committed records of a topic from its
 // start on.
-func (t *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
+func (b *backend) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append(more,
-		kgo.SeedBrokers(t.addr), kgo.DisableClientMetrics(),
+		kgo.SeedBrokers(b.addr), kgo.DisableClientMetrics(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
 	if err != nil {
@@ -90,14 +84,14 @@ func (t *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// removeTimeout bounds the clean-up if servers stopped answering.
+// removeTimeout bounds the clean-up when servers have stopped answering.
 const removeTimeout = 10 * time.Second
 
-// remove deletes the groups, keys and topics of one run, and more topics, if they exist.
-func (t *backends) remove(ctx context.Context, name string, more ...string) error {
+// remove deletes the groups and topics of one run, and more topics, if they exist.
+func (b *backend) remove(ctx context.Context, name string, more ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	admin := kadm.NewClient(t.kafka)
+	admin := kadm.NewClient(b.kafka)
 	var errs []error
 	groups, err := admin.ListGroups(ctx)
 	errs = append(errs, err)
@@ -115,18 +109,8 @@ func (t *backends) remove(ctx context.Context, name string, more ...string) erro
 			errs = append(errs, topic.Err)
 		}
 	}
-	keys := t.redis.Scan(ctx, 0, name+":*", 1000).Iterator()
-	for keys.Next(ctx) {
-		errs = append(errs, t.redis.Unlink(ctx, keys.Val()).Err())
-	}
-	errs = append(errs, keys.Err())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("delete what the bench wrote under the name %s: %w", name, err)
 	}
 	return nil
-}
-
-func (t *backends) close() error {
-	t.kafka.Close()
-	return t.redis.Close()
 }
