@@ -221,6 +221,9 @@ func replace(name, text string) error {
 	return nil
 }
 
+// TimeLayout is the form of times in seconds.
+const TimeLayout = "2006-01-02 15:04:05Z"
+
 // Counted is a number with its noun: "1 topic", "2 topics".
 func Counted[N int | int64](n N, what string) string {
 	if n == 1 {

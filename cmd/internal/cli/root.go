@@ -34,8 +34,11 @@ const (
 	ExitInterrupted = 130
 )
 
-// GroupSetup is the group of the commands that prepare a run, in the help.
-const GroupSetup = "setup"
+// Groups of commands in the help.
+const (
+	GroupSetup    = "setup"    // commands that prepare a run
+	GroupPosition = "position" // commands that inspect and control streams
+)
 
 // Stdio are the streams of a command: data is written to Stdout, everything else to
 // Stderr. An App's output is for people, see process.Text; process.Exact is for programs.

@@ -22,7 +22,7 @@ func newCursorCommand(a *cli.App) *cobra.Command {
 		Example: `  exportbridge cursor show
   exportbridge cursor history --limit 20
   exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoSubcommand,
 		RunE:    cli.ShowHelp,
 	}
@@ -128,10 +128,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent boo
 	return cli.PrintFields(a.Stdout, a.Advised(rows, c.Stream), a.Width())
 }
 
-// timeLayout is the form of times in seconds.
-const timeLayout = "2006-01-02 15:04:05Z"
-
-func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLayout) }
+func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(cli.TimeLayout) }
 
 // committedText describes the last commit, whose count of events has this name.
 func committedText(c *bridge.Checkpoint, events string, now time.Time) string {

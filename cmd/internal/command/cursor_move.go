@@ -264,7 +264,7 @@ func repeatsText(plan *control.Plan) string {
 	text := most + pages + same
 	if !plan.FirstPublished.IsZero() {
 		text += fmt.Sprintf(",\n         first published between %s and %s",
-			plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
+			plan.FirstPublished.Format(cli.TimeLayout), plan.From.At.Format(cli.TimeLayout))
 	}
 	return text
 }

@@ -13,7 +13,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -55,15 +54,6 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	cli.TakeExecute(cmd, &o.execute)
 }
 
-// parseRateLimit reads --rate-limit, in requests a second.
-func parseRateLimit(text string) (float64, error) {
-	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
-	if err != nil || text == "" {
-		return 0, cli.WrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
-	}
-	return limit, nil
-}
-
 // check validates the flags before any request.
 func (o *jobOptions) check(now time.Time) error {
 	o.parallelGiven, o.limitGiven = o.flags.Changed("parallel"), o.flags.Changed("rate-limit")
@@ -72,7 +62,7 @@ func (o *jobOptions) check(now time.Time) error {
 	}
 	if o.limitGiven {
 		var err error
-		if o.request.RateLimit, err = parseRateLimit(o.rate); err != nil {
+		if o.request.RateLimit, err = cli.ParseRateLimit(o.rate); err != nil {
 			return err
 		}
 	}
@@ -113,7 +103,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 	if o.flags.Changed("windows") && o.request.Windows == 0 { // the default in a request
 		return o.explain(backfill.Invalid("windows", "is not within 1 to %d", backfill.MaxWindows))
 	}
-	o.request.Kind, o.request.Who = o.kind, operator()
+	o.request.Kind, o.request.Who = o.kind, cli.Operator()
 	return o.explain(o.request.Validate(now))
 }
 

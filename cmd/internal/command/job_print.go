@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -137,7 +138,7 @@ func (p *jobPlan) report(took time.Duration) error {
 		cli.Counted(report.TotalEvents, "event"), cli.Counted(report.TotalPages, "page"), p.job.Topic,
 		humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
 	if err == nil && report.TotalOutside > 0 {
-		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", outsideNote(report.TotalOutside, report.TotalEvents))
+		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", records.OutsideNote(report.TotalOutside, report.TotalEvents))
 	}
 	return cmp.Or(err, cut)
 }

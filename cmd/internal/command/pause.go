@@ -43,7 +43,7 @@ after a failure, and names the streams that failed.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause
   exportbridge pause --match 'acme-*' --reason "vendor migration" --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	p.flags(cmd)
@@ -71,7 +71,7 @@ it is. Without a running bridge, the command applies the change itself. With
 and names the streams that failed.`,
 		Example: `  exportbridge resume
   exportbridge resume --all --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	p.flags(cmd)
@@ -128,7 +128,7 @@ func pauseText(until int64, now time.Time) string {
 		return "paused"
 	}
 	end := time.UnixMilli(until)
-	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
+	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(cli.TimeLayout), cli.RoundDuration(max(0, end.Sub(now))))
 }
 
 // resumeText names the command that ends a pause without an end.

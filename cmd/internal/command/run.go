@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 	"exportbridge/cursorstore"
@@ -109,13 +111,31 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 		Environ: a.Environ,
 		Control: func(client *cursorstore.Client, s *config.Settings) (map[string]ops.Controller, ops.Records) {
 			own := unwatched(s)
-			return controllers(client, own), &records{all: own}
+			return controllers(client, own), records.NewReader(own)
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
 			return backfill.NewJobs(st.Kafka.Jobs(&jobs), st.Name).CountWindows
 		},
 		Describe: describeStreams,
 	}
+}
+
+// unwatched copies the settings, so that reads for the HTTP server do not count as the
+// running streams' view of Kafka.
+func unwatched(s *config.Settings) *config.Settings {
+	own := *s
+	own.Streams = slices.Clone(s.Streams)
+	return &own
+}
+
+// controllers are the controllers of all streams, for the HTTP server.
+func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
+	all := make(map[string]ops.Controller, len(s.Streams))
+	for i := range s.Streams {
+		c := controllerOf(client, s, &s.Streams[i])
+		all[c.Stream()] = c
+	}
+	return all
 }
 
 // RunError adds the exit code and the hint to the error of a run.

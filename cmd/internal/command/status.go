@@ -49,7 +49,7 @@ Redis and the processes are not asked.`,
   exportbridge status --watch
   exportbridge status --group
   exportbridge status --json | jq '.[].live.state'`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)

@@ -3,8 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/user"
 	"sync"
 	"time"
 
@@ -143,7 +141,7 @@ func (c *change) open() (*streamHandle, error) {
 
 // sign completes the request with who makes it, and says what it waits for.
 func (c *change) sign() {
-	c.by.Who = operator()
+	c.by.Who = cli.Operator()
 	c.by.Waiting = func(err error) {
 		fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint)
 	}
@@ -161,18 +159,3 @@ func parseTimeout(text string) (time.Duration, error) {
 }
 
 func parseReason(text string) (string, error) { return text, bridge.CheckReason(text) }
-
-// operator is the user at this machine, for the history.
-func operator() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
-}
-
-// membersTimeout bounds the lookup of the stream's group.
-const membersTimeout = 10 * time.Second
