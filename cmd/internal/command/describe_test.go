@@ -31,7 +31,7 @@ func TestManyDeadLetters(t *testing.T) {
 			t.Errorf("%d of %d: %q, want %q", test.dead, test.published, got, test.says)
 		}
 		row := ""
-		s := streamStatus{control.Report{Live: live}}
+		s := streamStatus{Report: control.Report{Live: live}}
 		for _, r := range s.rows(time.Now()) {
 			if r[0] == "dead" {
 				row = r[1]

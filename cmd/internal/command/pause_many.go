@@ -88,7 +88,7 @@ func (p *pausing) runMany(ctx context.Context) error {
 // plan shows the streams, and changes nothing.
 func (p *pausing) plan(ctx context.Context, streams []*control.Controller) error {
 	all := make([]streamStatus, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{c.Glance(ctx)} })
+	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: c.Glance(ctx)} })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

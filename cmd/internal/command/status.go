@@ -22,7 +22,15 @@ import (
 const watchInterval = time.Second
 
 // streamStatus is a report with its text.
-type streamStatus struct{ control.Report }
+type streamStatus struct {
+	control.Report
+	redisFull bool // Redis rejects writes, as of the status
+}
+
+// unseen reports whether a process runs the stream, but Redis has no status of it.
+func (s *streamStatus) unseen() bool {
+	return s.Live == nil && len(s.Members) > 0 && !slices.Contains(s.Unreachable, bridge.DependencyStore)
+}
 
 func newStatusCommand(a *cli.App) *cobra.Command {
 	var stream string
@@ -99,7 +107,13 @@ func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]str
 		look = (*control.Controller).Glance
 	}
 	all := make([]streamStatus, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{look(c, ctx)} })
+	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: look(c, ctx)} })
+	if slices.ContainsFunc(all, func(s streamStatus) bool { return s.unseen() }) {
+		full := client.Full(ctx)
+		for i := range all {
+			all[i].redisFull = full
+		}
+	}
 	return all, ctx.Err() // an interrupted lookup is no error of a server
 }
 
@@ -167,6 +181,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	if s.Live != nil && s.Live.Error != "" {
 		add("why", s.Live.Error)
 		add("try", s.Live.Hint)
+	}
+	if s.redisFull && s.unseen() {
+		add("try", "raise maxmemory of Redis, or free memory; do not allow eviction")
 	}
 	if c := s.Checkpoint; c != nil {
 		add("position", positionText(c.Checkpoint, s.Live, now))
@@ -241,11 +258,13 @@ func (s *streamStatus) stateText(now time.Time) string {
 			text += ", not running"
 		}
 		return text + resumeText(s.Checkpoint.PausedUntil)
-	case len(s.Members) > 0 && slices.Contains(s.Unreachable, bridge.DependencyStore):
-		return "running; what it does is unknown, since Redis does not answer"
-	case len(s.Members) > 0:
+	case s.unseen() && s.redisFull:
+		return "running; what it does is unknown, since Redis is at its maxmemory and rejects writes"
+	case s.unseen():
 		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, " +
 			"or has another REDIS_URL or CURSOR_PREFIX"
+	case len(s.Members) > 0:
+		return "running; what it does is unknown, since Redis does not answer"
 	case !s.MembersKnown:
 		return "unknown"
 	}

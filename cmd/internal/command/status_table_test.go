@@ -18,7 +18,7 @@ func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	all := make([]streamStatus, 1000)
 	for i := range all {
-		all[i] = streamStatus{control.NewReport(fmt.Sprintf("tenant-%03d", i), bridge.ExactlyOnce)}
+		all[i] = streamStatus{Report: control.NewReport(fmt.Sprintf("tenant-%03d", i), bridge.ExactlyOnce)}
 		all[i].Live = &bridge.Status{State: bridge.StateIdle, CaughtUp: true, Owner: "one"}
 	}
 	all[700].Live = &bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Owner: "one",
