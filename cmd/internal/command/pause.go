@@ -13,13 +13,16 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// shownPause is the JSON form of a pause or a resume.
-type shownPause struct {
+// pauseReport is the JSON form of a pause or a resume of one stream.
+type pauseReport struct {
 	Stream string      `json:"stream"`
 	Kind   bridge.Kind `json:"kind"`
+	// State is what a plan found.
+	State bridge.State `json:"state,omitempty"`
 	// PausedUntil is in milliseconds since the epoch, -1 without an end.
-	PausedUntil int64         `json:"paused_until,omitempty"`
-	Answer      bridge.Answer `json:"answer"`
+	PausedUntil int64          `json:"paused_until,omitempty"`
+	Answer      *bridge.Answer `json:"answer,omitempty"`
+	Error       string         `json:"error,omitempty"`
 }
 
 func newPauseCommand(a *cli.App) *cobra.Command {
@@ -92,7 +95,7 @@ func (p *pausing) runOne(ctx context.Context) error {
 	case err != nil:
 		return err
 	case *p.json:
-		return cli.PrintJSON(p.app.Stdout, shownPause{h.Stream(), p.kind, done.PausedUntil, done.Answer})
+		return cli.PrintJSON(p.app.Stdout, p.done(h.Stream(), &done))
 	case same:
 		_, err = fmt.Fprintf(p.app.Stdout, "  stream %s is not paused\n", h.Stream())
 	default:
@@ -110,6 +113,11 @@ func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.D
 		return done, true, nil
 	}
 	return done, false, err
+}
+
+// done reports a change that was applied, or was not needed.
+func (p *pausing) done(stream string, done *control.Done) pauseReport {
+	return pauseReport{Stream: stream, Kind: p.kind, PausedUntil: done.PausedUntil, Answer: &done.Answer}
 }
 
 // doneText describes a pause or a resume that was applied.

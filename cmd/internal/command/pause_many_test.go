@@ -67,7 +67,7 @@ func TestPauseMany(t *testing.T) {
 		t.Errorf("%s", got.stdout)
 	}
 	paused("")
-	var results []pausedOfMany
+	var results []pauseReport
 	if err := json.Unmarshal([]byte(run(cli.ExitOK, "pause --match ? --execute --json").stdout), &results); err != nil ||
 		len(results) != 4 || results[3].Stream != "d" || results[3].PausedUntil != -1 || !results[3].Answer.Applied {
 		t.Errorf("%v %+v", err, results)
