@@ -16,27 +16,16 @@ import (
 
 // groupOf asks Kafka for the processes that share the streams, or only one of these.
 func groupOf(ctx context.Context, a *cli.App, name string) (kafkagroup.Overview, error) {
-	s, err := a.Settings(config.UsesKafka|config.WithoutKey, nil)
+	s, err := a.StreamsSettings(config.WithoutKey, name)
 	if err != nil {
 		return kafkagroup.Overview{}, err
-	}
-	a.Warn(s)
-	if name != "" {
-		st, err := cli.StreamNamed(s, name)
-		if err != nil {
-			return kafkagroup.Overview{}, err
-		}
-		s.Streams = []config.Stream{*st}
 	}
 	groups := make([]*kafkagroup.Group, len(s.Streams))
 	for i := range s.Streams {
 		groups[i] = s.Streams[i].Kafka.Ownership()
 	}
 	o, err := groups[0].Overview(ctx, groups)
-	if err != nil {
-		return o, cli.Explain(err)
-	}
-	return o, nil
+	return o, cli.Explain(err)
 }
 
 func showGroup(ctx context.Context, a *cli.App, name string, asJSON bool) error {

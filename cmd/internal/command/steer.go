@@ -52,20 +52,10 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 
 // openStreams connects to the servers of the named stream, or of all. The caller closes
 // the client.
-func openStreams(
-	a *cli.App, need config.Uses, name string,
-) (*cursorstore.Client, []*control.Controller, error) {
-	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
+func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client, []*control.Controller, error) {
+	s, err := a.StreamsSettings(need|config.UsesCursor|config.WithoutKey, name)
 	if err != nil {
 		return nil, nil, err
-	}
-	a.Warn(s)
-	if name != "" {
-		st, err := cli.StreamNamed(s, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.Streams = []config.Stream{*st}
 	}
 	client, err := cli.OpenRedis(s)
 	if err != nil {

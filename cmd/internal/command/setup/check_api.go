@@ -198,7 +198,7 @@ func sampleOf(items []exportapi.SampledItem, st *config.Stream) *[]sampledItem {
 				s.Topic = st.Kafka.DeadTopic()
 			}
 		case item.Time != bridge.NoTime:
-			s.Time = time.UnixMilli(item.Time).UTC().Format("2006-01-02 15:04:05Z")
+			s.Time = time.UnixMilli(item.Time).UTC().Format(cli.TimeLayout)
 		}
 		shown = append(shown, s)
 	}

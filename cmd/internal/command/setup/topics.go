@@ -115,30 +115,22 @@ type reportedTopic struct {
 }
 
 func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
-	s, err := a.Settings(config.UsesKafka|config.UsesCursor, nil)
+	s, err := a.StreamsSettings(config.UsesCursor, o.stream)
 	if err != nil {
 		return err
 	}
-	a.Warn(s)
-	streams := s.Streams
-	if o.stream != "" {
-		st, err := cli.StreamNamed(s, o.stream)
-		if err != nil {
-			return err
-		}
-		streams = []config.Stream{*st}
-	}
 	if o.acls {
-		return printACLs(a, streams, *o.json)
+		return printACLs(a, s.Streams, *o.json)
 	}
 	if o.wait < 0 {
 		return cli.WrongUsage("exportbridge topics create --execute --wait 1m", "--wait is %s, want 0 or more", o.wait)
 	}
 	deadline := time.Now().Add(o.wait)
 	var report TopicsReport
-	for i := range streams {
-		streams[i].Kafka.Known = known(s, streams[i].Name)
-		if err := report.await(ctx, a, &streams[i], o.execute, deadline); err != nil {
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		st.Kafka.Known = known(s, st.Name)
+		if err := report.await(ctx, a, st, o.execute, deadline); err != nil {
 			return err
 		}
 	}
