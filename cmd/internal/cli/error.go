@@ -53,16 +53,6 @@ func MissingTopic(setting string) string {
 	return "check the name, " + setting + "; if it is right: exportbridge topics create --execute"
 }
 
-// Boundless is the error of a range or a start that the API does not take, according to
-// the settings.
-func Boundless(err error) error {
-	return WrongUsage("correct these settings, if the API has bounds: exportbridge config show", "%w", err)
-}
-
-// SameRequestHint is the hint about settings that request another list than the stream.
-const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials " +
-	"as for the bridge"
-
 // UnseenOwnerHint is the hint about an owner that does not report to this Redis.
 const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; " +
 	"if they are the same, check whether it can reach Redis"

@@ -6,8 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"exportbridge/bridge/exportapi"
 )
 
 // TakeJSON adds the flag --json.
@@ -32,15 +30,6 @@ func (a *App) Width() int {
 // TakeStream adds the flag --stream.
 func TakeStream(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "stream", "", "stream `NAME`, required if there are several")
-}
-
-// ParseRateLimit reads --rate-limit, in requests a second.
-func ParseRateLimit(text string) (float64, error) {
-	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
-	if err != nil || text == "" {
-		return 0, WrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
-	}
-	return limit, nil
 }
 
 // Renamed accepts the old name of a flag too. Help does not show it.
