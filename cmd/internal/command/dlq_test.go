@@ -141,7 +141,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := records.NewReader(unwatched(s))
+	d := records.NewReader(s)
 	found, err := d.DeadLetters(t.Context(), "events", 10)
 	if err != nil || len(found) != 4 {
 		t.Fatalf("%+v, %v", found, err)

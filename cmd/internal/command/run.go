@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -110,22 +109,13 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 		Log:     log,
 		Environ: a.Environ,
 		Control: func(client *cursorstore.Client, s *config.Settings) (map[string]ops.Controller, ops.Records) {
-			own := unwatched(s)
-			return controllers(client, own), records.NewReader(own)
+			return controllers(client, s), records.NewReader(s)
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
 			return backfill.NewJobs(st.Kafka.Jobs(&jobs), st.Name).CountWindows
 		},
 		Describe: describeStreams,
 	}
-}
-
-// unwatched copies the settings, so that reads for the HTTP server do not count as the
-// running streams' view of Kafka.
-func unwatched(s *config.Settings) *config.Settings {
-	own := *s
-	own.Streams = slices.Clone(s.Streams)
-	return &own
 }
 
 // controllers are the controllers of all streams, for the HTTP server.
