@@ -23,7 +23,7 @@ type listed struct {
 	Live       *bridge.Status  `json:"live,omitempty"`
 	// Note is the origin of the checkpoint, or why there is none.
 	Note   string `json:"note,omitempty"`
-	silent bool   // whether a bridge runs it is unknown
+	silent bool   // Redis did not answer: whether a bridge runs the stream is unknown
 }
 
 func newCursorListCommand(a *cli.App) *cobra.Command {

@@ -63,7 +63,7 @@ func describeState(s *bridge.Status, now time.Time) string {
 // manyDead is the share of dead letters that a state mentions.
 const manyDead = 0.01
 
-// percent formats a share. One above 0 is never 0 %.
+// percent formats a share. It never formats a share above 0 as 0 %.
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "< 1 %"
@@ -96,7 +96,7 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	return fmt.Sprintf("%s, %s behind", text, age)
 }
 
-// moves reports whether a stream publishes events, or is expected to.
+// moves reports whether a stream publishes events, or is expected to publish some.
 func moves(s *bridge.Status) bool {
 	return s.Rate > 0.5 || s.State == bridge.StateRunning && !s.CaughtUp // up to 0.5 is shown as 0
 }

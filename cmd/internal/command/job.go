@@ -72,7 +72,7 @@ func (o *jobOptions) check(now time.Time) error {
 	return o.checkBounds(now)
 }
 
-// checkResume rejects flags that the job's plan has.
+// checkResume rejects flags of what the job's plan decides.
 func (o *jobOptions) checkResume() error {
 	if !backfill.ValidID(o.resume) {
 		return cli.WrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
@@ -107,13 +107,13 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 	return o.explain(o.request.Validate(now))
 }
 
-// examples are correct values of the flags that a request has.
+// examples are correct values of the flags of a request.
 var examples = map[string]string{
 	"from": "--from -2h --to -1h", "to": "--to now", "windows": "--windows 8",
 	"events": "--events orderPlaced,userSignedUp", "topic": "--topic export.events.again",
 }
 
-// explain is jobError that names a wrong flag.
+// explain is jobError, but names the flag of an invalid field.
 func (o *jobOptions) explain(err error) error {
 	invalid, ok := errors.AsType[*backfill.InvalidError](err)
 	if !ok {
@@ -126,7 +126,7 @@ func (o *jobOptions) explain(err error) error {
 	return cli.WrongUsage(examples[invalid.Field], "--%s%s %w", invalid.Field, value, invalid.Err)
 }
 
-// jobPlan is a job to run, or to show.
+// jobPlan is a job that the command runs or, in a dry run, shows.
 type jobPlan struct {
 	*jobOptions
 	beside *backfill.Planner

@@ -105,7 +105,8 @@ func (p *pausing) runOne(ctx context.Context) error {
 	return err
 }
 
-// do changes a stream. If there is nothing to resume, same is true, and the answer says why.
+// do changes a stream. If the stream to resume is not paused, same is true, and the answer
+// has the reason.
 func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.Done, same bool, err error) {
 	done, err = p.act(ctx, c)
 	if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.NotPaused() {
@@ -115,7 +116,7 @@ func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.D
 	return done, false, err
 }
 
-// done reports a change that was applied, or was not needed.
+// done reports a change that was applied, or that was not needed.
 func (p *pausing) done(stream string, done *control.Done) pauseReport {
 	return pauseReport{Stream: stream, Kind: p.kind, PausedUntil: done.PausedUntil, Answer: &done.Answer}
 }

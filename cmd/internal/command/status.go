@@ -95,7 +95,8 @@ Redis and the processes are not asked.`,
 	return cmd
 }
 
-// statusOfAll asks for the statuses, for a table only what it shows.
+// statusOfAll reads the status of the named stream, or of all. For a table, unless full is
+// true, it reads only what the table shows.
 func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]streamStatus, error) {
 	client, streams, err := openStreams(a, 0, name)
 	if err != nil {
@@ -117,7 +118,7 @@ func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]str
 	return all, ctx.Err() // an interrupted lookup is no error of a server
 }
 
-// unreachable is the error of a status that lacks a server's part.
+// unreachable is the error of a status that is incomplete, since a server did not answer.
 func unreachable(all []streamStatus) error {
 	for i := range all {
 		if names := all[i].Unreachable; len(names) > 0 {
@@ -271,7 +272,7 @@ func (s *streamStatus) stateText(now time.Time) string {
 	return "not running"
 }
 
-// speedText is empty if the stream is not expected to publish.
+// speedText describes the speed of a stream; empty if the stream is not expected to publish.
 func (s *streamStatus) speedText(now time.Time) string {
 	live := s.Live
 	if live == nil || live.State != bridge.StateRunning && live.State != bridge.StateIdle ||
@@ -311,7 +312,8 @@ func (s *streamStatus) rival(owner bridge.Member) bool {
 		!slices.ContainsFunc(s.Members, func(m bridge.Member) bool { return m.Name() == s.Live.Owner })
 }
 
-// overlapText describes what was read again after a rejected cursor, or a change of EXPORT_FOLLOW.
+// overlapText describes the range that is read again after a rejected cursor, or after a
+// change of EXPORT_FOLLOW.
 func overlapText(o *bridge.Overlap) string {
 	text := "in progress"
 	if o.Done {

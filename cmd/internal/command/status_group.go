@@ -14,7 +14,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// groupOf asks Kafka for the processes that share the streams, or only one of these.
+// groupOf asks Kafka for the processes that share the named stream, or all streams.
 func groupOf(ctx context.Context, a *cli.App, name string) (kafkagroup.Overview, error) {
 	s, err := a.StreamsSettings(config.WithoutKey, name)
 	if err != nil {
@@ -96,7 +96,8 @@ func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) s
 	return text
 }
 
-// waitingRows are the streams that do not run, or not yet where they are assigned.
+// waitingRows lists the streams that do not run, and those that the process to which they
+// are assigned does not run yet.
 func waitingRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
 	for i := range streams {
 		s := &streams[i]

@@ -23,7 +23,7 @@ type streamHandle struct {
 
 func (h *streamHandle) close() { _ = h.client.Close() } // nothing is left to be written
 
-// withStream is the RunE of a command that reads the stream that --stream names.
+// withStream is the RunE of a command that reads the stream of --stream.
 func withStream(
 	a *cli.App, stream *string, run func(context.Context, *streamHandle) error,
 ) func(*cobra.Command, []string) error {
@@ -71,7 +71,7 @@ func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client
 // atOnce is how many streams a command asks at a time.
 const atOnce = 16
 
-// eachOf calls do for each stream, for some at a time.
+// eachOf calls do for each stream, for atOnce of them at a time.
 func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)) {
 	var asking sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -129,7 +129,7 @@ func (c *change) open() (*streamHandle, error) {
 	return openStream(c.app, config.UsesExport, c.stream)
 }
 
-// sign completes the request with who makes it, and says what it waits for.
+// sign adds the operator to the request, and prints why the command waits.
 func (c *change) sign() {
 	c.by.Who = cli.Operator()
 	c.by.Waiting = func(err error) {

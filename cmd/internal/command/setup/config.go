@@ -161,7 +161,7 @@ func writeDocs(path string) error {
 	return os.WriteFile(path, []byte(updated), info.Mode())
 }
 
-// docsIn returns the text of a file, and the text with an updated table.
+// docsIn returns the text of a file, before and after an update of its table.
 func docsIn(path string) (text, updated string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

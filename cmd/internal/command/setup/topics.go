@@ -85,7 +85,7 @@ that are still starting.`,
 	return cmd
 }
 
-// take adds the flags of both commands, and what they do.
+// take adds the flags that both commands have, and sets the function that they run.
 func (o *topicsOptions) take(a *cli.App, cmd *cobra.Command) {
 	o.json = cli.TakeJSON(cmd)
 	a.TakeWide(cmd)
@@ -258,7 +258,8 @@ func (r *TopicsReport) missing() (required, onDemand int) {
 	return required, onDemand
 }
 
-// printACLs connects to no broker: the permission may be missing.
+// printACLs prints the commands that grant permissions. It connects to no broker: the client
+// may have no permission yet.
 func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
 	var commands, ofJobs []string
 	for i := range streams {
@@ -320,7 +321,7 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 	return nil
 }
 
-// outcome is the last line.
+// outcome is the last line of the text: what was done, or can be done.
 func (r *TopicsReport) outcome(o topicsOptions) string {
 	missing, later := r.missing()
 	onDemand := cli.Counted(later, "topic") + " for jobs will be created on demand"
