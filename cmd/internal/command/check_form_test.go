@@ -195,7 +195,8 @@ func serveForm(t *testing.T, form string, items, lateBy int) (url string, reques
 		var all []string
 		for i := l.first + p.from; i < l.first+p.to; i++ {
 			when := begin + minute*i
-			all = append(all, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d,"userId":"u","systemTimestamp":%d}`, i, when, when+lateBy))
+			all = append(all,
+				fmt.Sprintf(`{"eventId":"e%d","timestamp":%d,"userId":"u","systemTimestamp":%d}`, i, when, when+lateBy))
 		}
 		_, _ = fmt.Fprintf(w, `{"items":[%s]%s}`, strings.Join(all, ","), p.rest)
 	}))
@@ -216,9 +217,11 @@ func TestCheckSampleOfOnePage(t *testing.T) {
 		{"offsets", "320", "200 of the 320 items of --sample are shown", 1000},
 	} {
 		api, _ := serveForm(t, test.form, test.items, 0)
-		env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "200"}
+		env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey,
+			"EXPORT_PAGE_SIZE": "200"}
 		got := runProgram(t, env, "check", "--only", "api", "--sample", test.sample)
-		if said := strings.Contains(got.stdout, "of --sample are shown"); said != (test.want != "") || !strings.Contains(got.stdout, test.want) {
+		if said := strings.Contains(got.stdout, "of --sample are shown"); said != (test.want != "") ||
+			!strings.Contains(got.stdout, test.want) {
 			t.Errorf("%+v: got %s", test, got.stdout)
 		}
 	}
@@ -241,7 +244,8 @@ func TestCheckForms(t *testing.T) {
 	}{
 		{name: "page numbers", form: "page numbers", items: 1000, args: page},
 		{name: "page numbers, few", form: "page numbers", items: 150, args: page},
-		{name: "page numbers in another member", form: "page members", items: 1000, args: page + " --set EXPORT_CURSOR_FIELD=next_page"},
+		{name: "page numbers in another member", form: "page members", items: 1000, args: page +
+			" --set EXPORT_CURSOR_FIELD=next_page"},
 		{name: "page numbers, no page size", form: "batches", items: 1000, args: page + " --set EXPORT_PAGE_SIZE_PARAM=none"},
 		{name: "page numbers in a URL", form: "page URLs", items: 1000, args: "--set EXPORT_CURSOR_IN=next-url"},
 		{name: "page numbers in a Link header", form: "page links", items: 1000, args: "--set EXPORT_CURSOR_IN=link"},
@@ -261,13 +265,18 @@ func TestCheckForms(t *testing.T) {
 		{name: "both bounds", form: "both bounds", items: 1000, args: windows},
 		{name: "times of 13 digits", form: "times of 13 digits", items: 1000, args: windows},
 		{name: "times of 13 digits, an ignored end", form: "times of 13 digits, no end", items: 1000, args: windows},
-		{name: "times of 13 digits, another format", form: "times of 13 digits", items: 1000, args: windows + " --set EXPORT_TIME_FORMAT=s"},
-		{name: "both bounds, numbered", form: "both bounds", items: 30, args: windows + " --set EXPORT_CURSOR_IN=offset --set EXPORT_CURSOR_PARAM=offset"},
-		{name: "both bounds, a bounded stream", form: "both bounds", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_END=2099-01-01"},
+		{name: "times of 13 digits, another format", form: "times of 13 digits", items: 1000, args: windows +
+			" --set EXPORT_TIME_FORMAT=s"},
+		{name: "both bounds, numbered", form: "both bounds", items: 30, args: windows +
+			" --set EXPORT_CURSOR_IN=offset --set EXPORT_CURSOR_PARAM=offset"},
+		{name: "both bounds, a bounded stream", form: "both bounds", items: 1000,
+			args: "--set EXPORT_START=2026-01-01 --set EXPORT_END=2099-01-01"},
 		{name: "both bounds, by the cursor", form: "both bounds", items: 1000},
 		{name: "bounds in milliseconds", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=s"},
-		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
-		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=rfc3339"},
+		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000,
+			args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
+		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows +
+			" --set EXPORT_TIME_FORMAT=rfc3339"},
 		{name: "bounds without milliseconds", form: "no milliseconds", items: 30,
 			args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=rfc3339"},
 		{name: "an empty list", form: "ranges", args: windows},
@@ -277,7 +286,8 @@ func TestCheckForms(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			api, requests := serveForm(t, test.form, test.items, test.lateBy)
-			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "200"}
+			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey,
+				"EXPORT_PAGE_SIZE": "200"}
 			got := runProgram(t, env, append([]string{"check", "--only", "api"}, strings.Fields(test.args)...)...)
 			wantGolden(t, "check form "+test.name, got)
 			if strings.Contains(got.stdout+got.stderr, secretKey) {

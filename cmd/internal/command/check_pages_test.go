@@ -59,9 +59,11 @@ func pagedExport(t *testing.T) (url string) {
 			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, when))
 		}
 		if path == "/short" || path == "/short-bounded" { // newest first, two items a page
-			if n, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && path == "/short-bounded" && n > 1790000000000 {
+			if n, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && path == "/short-bounded" &&
+				n > 1790000000000 {
 				items, end = nil, all
-			} else if n, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && path == "/short-bounded" && n < 1780000000000 {
+			} else if n, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && path == "/short-bounded" &&
+				n < 1780000000000 {
 				items, end = nil, all
 			} else {
 				items, end = nil, min(from+2, all)
@@ -127,7 +129,8 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": test.path, "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "500"}
+			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": test.path, "EXPORT_API_KEY": secretKey,
+				"EXPORT_PAGE_SIZE": "500"}
 			got := runProgram(t, env, append([]string{"check", "--only", "api"}, strings.Fields(test.args)...)...)
 			wantGolden(t, "check pages "+test.name, got)
 		})

@@ -133,7 +133,9 @@ func TestCheckOnRealRedisWithEviction(t *testing.T) {
 	if got.code != cli.ExitCheck {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantLines(t, got.stdout, []string{`ok   primary$`, `FAIL maxmemory-policy allkeys-lru evicts`, `Try: set maxmemory-policy noeviction`, `ok   append-only on$`})
+	wantLines(t, got.stdout,
+		[]string{`ok   primary$`, `FAIL maxmemory-policy allkeys-lru evicts`, `Try: set maxmemory-policy noeviction`,
+			`ok   append-only on$`})
 }
 
 func TestCheckJSON(t *testing.T) {
@@ -149,7 +151,8 @@ func TestCheckJSON(t *testing.T) {
 	for _, s := range report.Sections {
 		names = append(names, s.Name)
 	}
-	if want := "config api kafka redis owner"; strings.Join(names, " ") != want || report.Failures != 1 || report.OK == 0 || got.code != cli.ExitCheck {
+	if want := "config api kafka redis owner"; strings.Join(names, " ") != want || report.Failures != 1 ||
+		report.OK == 0 || got.code != cli.ExitCheck {
 		t.Errorf("sections %v, want %s; exit code %d: %+v", names, want, got.code, report)
 	}
 	wantNoSecrets(t, got)
@@ -157,14 +160,16 @@ func TestCheckJSON(t *testing.T) {
 
 func TestCheckUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--only", "foo"}, {"--timeout", "0s"}, {"--timeout", "10"}, {"extra"}, {"--only", "api"}} {
+	for _, args := range [][]string{{"--only", "foo"}, {"--timeout", "0s"}, {"--timeout", "10"}, {"extra"},
+		{"--only", "api"}} {
 		got := runProgram(t, nil, append([]string{"check"}, args...)...)
 		if got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, "Try: ") {
 			t.Errorf("check %v: %+v", args, got)
 		}
 	}
 	// Only what is asked for must be configured.
-	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}, "check", "--only", "redis"); got.code != cli.ExitCheck {
+	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}, "check", "--only",
+		"redis"); got.code != cli.ExitCheck {
 		t.Errorf("without a key: %+v", got)
 	}
 }
@@ -179,13 +184,16 @@ func TestCheckTimeout(t *testing.T) {
 	servers.CloseAtEnd(t, l)
 	silent := l.Addr().String()
 	env := map[string]string{
-		"EXPORT_URL": "http://" + silent, "EXPORT_API_KEY": secretKey, "KAFKA_BROKERS": silent, "REDIS_URL": "redis://" + silent,
+		"EXPORT_URL": "http://" + silent, "EXPORT_API_KEY": secretKey,
+		"KAFKA_BROKERS": silent, "REDIS_URL": "redis://" + silent,
 	}
 	got := runProgram(t, env, "check", "--timeout", "300ms")
 	if got.code != cli.ExitCheck {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantLines(t, got.stdout, []string{`^  api      FAIL the export API did not answer in time$`, `^  kafka    FAIL `, `Try: `, `^  redis    FAIL `, `Try: `, `, 3 failures$`})
+	wantLines(t, got.stdout,
+		[]string{`^  api      FAIL the export API did not answer in time$`, `^  kafka    FAIL `, `Try: `,
+			`^  redis    FAIL `, `Try: `, `, 3 failures$`})
 }
 
 func TestCheckOwner(t *testing.T) {
@@ -203,10 +211,13 @@ func TestCheckOwner(t *testing.T) {
 		status bridge.Status
 		want   []string
 	}{
-		{bridge.Status{Owner: "pod-1", State: bridge.StateIdle, Since: now.Add(-3 * time.Hour), Version: bridge.Version{Epoch: 4}},
+		{bridge.Status{Owner: "pod-1", State: bridge.StateIdle, Since: now.Add(-3 * time.Hour),
+			Version: bridge.Version{Epoch: 4}},
 			[]string{`^  owner    info pod-1, epoch 4, caught up for 3h`, ` 0 warnings, 0 failures`}},
-		{bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401 Unauthorized", Hint: "check EXPORT_API_KEY"},
-			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`, ` 1 warning, 0 failures`}},
+		{bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401 Unauthorized",
+			Hint: "check EXPORT_API_KEY"},
+			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`,
+				` 1 warning, 0 failures`}},
 	} {
 		if err := client.Stream("events").PutStatus(t.Context(), test.status); err != nil {
 			t.Fatal(err)
@@ -242,7 +253,8 @@ func TestCheckLookBack(t *testing.T) {
 	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
 		t.Fatal(err)
 	}
-	check(`FAIL partition \d of topic export.events begins at offset [12], but what was published since offset 0 must be known`)
+	check(`FAIL partition \d of topic export.events begins at offset [12], ` +
+		`but what was published since offset 0 must be known`)
 }
 
 // TestCheckStreams: what streams have in common is said once.
@@ -267,11 +279,15 @@ func TestCheckSamplesWithinLimits(t *testing.T) {
 		env   map[string]string
 		want  []string
 	}{
-		"no key":        {"0", map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""}, []string{`ok   response accepted, without a key, events`, `ok   1 item sampled`}},
-		"a slow rate":   {"0", map[string]string{"EXPORT_RATE_LIMIT": "1700/h"}, []string{`ok   key accepted, `, `ok   1 item sampled`}},
-		"a slower rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "6/m"}, []string{`info no items sampled: EXPORT_RATE_LIMIT=6/m`, `Try: .*--sample 5`, ` 0 failures`}},
-		"a short hold":  {"1", nil, []string{`ok   1 item sampled`}},
-		"a hold":        {"3600", nil, []string{`warn no items sampled: .*asked`, `Try: check again`, ` 2 warnings, 0 failures`}},
+		"no key": {"0", map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""},
+			[]string{`ok   response accepted, without a key, events`, `ok   1 item sampled`}},
+		"a slow rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "1700/h"},
+			[]string{`ok   key accepted, `, `ok   1 item sampled`}},
+		"a slower rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "6/m"},
+			[]string{`info no items sampled: EXPORT_RATE_LIMIT=6/m`, `Try: .*--sample 5`, ` 0 failures`}},
+		"a short hold": {"1", nil, []string{`ok   1 item sampled`}},
+		"a hold": {"3600", nil,
+			[]string{`warn no items sampled: .*asked`, `Try: check again`, ` 2 warnings, 0 failures`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,17 +321,20 @@ func TestCheckEndOfFullPage(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[],"more":false}`)
 			return
 		}
-		_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000},{"eventId":"2","timestamp":1700000000000}],"next_cursor":"MORE","more":false}`)
+		_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000},`+
+			`{"eventId":"2","timestamp":1700000000000}],"next_cursor":"MORE","more":false}`)
 	}))
 	t.Cleanup(api.Close)
 	for setting, warns := range map[string]bool{
-		"EXPORT_CURSOR_FIELD=/paging/next": true, "EXPORT_CURSOR_FIELD=next_cursor": false, "EXPORT_MORE_FIELD=more": false, "EXPORT_PAGE_SIZE=3": false,
+		"EXPORT_CURSOR_FIELD=/paging/next": true, "EXPORT_CURSOR_FIELD=next_cursor": false, "EXPORT_MORE_FIELD=more": false,
+		"EXPORT_PAGE_SIZE=3": false,
 	} {
 		env := map[string]string{"EXPORT_URL": api.URL, "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "2"}
 		name, value, _ := strings.Cut(setting, "=")
 		env[name] = value
 		got := runProgram(t, env, "check", "--only", "api")
-		if told := strings.Contains(got.stdout, "warn the first page is full and names no next page"); told != warns || got.code != cli.ExitOK {
+		if told := strings.Contains(got.stdout, "warn the first page is full and names no next page"); told != warns ||
+			got.code != cli.ExitOK {
 			t.Errorf("%s: exit code %d, warns %t:\n%s", setting, got.code, told, got.stdout)
 		}
 	}

@@ -63,7 +63,7 @@ func describeState(s *bridge.Status, now time.Time) string {
 // manyDead is the share of dead letters that a state mentions.
 const manyDead = 0.01
 
-// percent formats a share. It never formats a share above 0 as 0 %.
+// percent formats a share. One above 0 is never 0 %.
 func percent(share float64) string {
 	if share > 0 && share < 0.01 {
 		return "< 1 %"

@@ -137,7 +137,8 @@ func pauseText(until int64, now time.Time) string {
 		return "paused"
 	}
 	end := time.UnixMilli(until)
-	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(cli.TimeLayout), cli.RoundDuration(max(0, end.Sub(now))))
+	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(cli.TimeLayout),
+		cli.RoundDuration(max(0, end.Sub(now))))
 }
 
 // resumeText names the command that ends a pause without an end.

@@ -49,7 +49,8 @@ func TestPauseMany(t *testing.T) {
 	}
 	paused("")
 	got := run(cli.ExitOK, "pause --match [ab] --reason why --execute")
-	if !strings.Contains(got.stdout, "  a: paused, acknowledged by ") || !strings.HasSuffix(got.stdout, "  2 of 2 streams paused\n") {
+	if !strings.Contains(got.stdout, "  a: paused, acknowledged by ") ||
+		!strings.HasSuffix(got.stdout, "  2 of 2 streams paused\n") {
 		t.Errorf("%s", got.stdout)
 	}
 	paused("ab")
@@ -63,7 +64,8 @@ func TestPauseMany(t *testing.T) {
 	w.env["BRIDGE_STREAMS"] = "a,b,c,d"
 	paused("abcd")
 	run(cli.ExitOK, "resume --stream d")
-	if got = run(cli.ExitOK, "resume --all --execute"); !strings.HasSuffix(got.stdout, "  3 of 4 streams resumed, 1 not paused\n") {
+	if got = run(cli.ExitOK, "resume --all --execute"); !strings.HasSuffix(got.stdout,
+		"  3 of 4 streams resumed, 1 not paused\n") {
 		t.Errorf("%s", got.stdout)
 	}
 	paused("")
@@ -87,7 +89,8 @@ func TestPauseManyWrong(t *testing.T) {
 		"pause --dry-run":               "--execute and --dry-run require --all or --match",
 		"resume --execute":              "--execute and --dry-run require --all or --match",
 	} {
-		if got := runProgram(t, w.env, strings.Fields(args)...); got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) {
+		if got := runProgram(t, w.env, strings.Fields(args)...); got.code != cli.ExitUsage ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v, want %q", args, got, want)
 		}
 	}

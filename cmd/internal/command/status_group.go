@@ -57,7 +57,8 @@ func printGroup(a *cli.App, o *kafkagroup.Overview) error {
 
 func generationText(o *kafkagroup.Overview, now time.Time) string {
 	switch {
-	case len(o.Processes) == 0 && slices.ContainsFunc(o.Streams, func(s kafkagroup.GroupStream) bool { return s.OwnGroup != "" }):
+	case len(o.Processes) == 0 &&
+		slices.ContainsFunc(o.Streams, func(s kafkagroup.GroupStream) bool { return s.OwnGroup != "" }):
 		return "no processes: the streams have groups of their own (BRIDGE_OWNERSHIP=stream)"
 	case len(o.Processes) == 0:
 		return "no processes"

@@ -58,7 +58,8 @@ func TestStatusOfManyStreams(t *testing.T) {
 	t.Parallel()
 	w := fourStreams(t)
 	got := runProgram(t, w.env, "status")
-	wantLines(t, got.stdout, []string{`^4 streams: 4 not running$`, `^STREAM `, `^[a-d] +not running `, `^[a-d] +not running `})
+	wantLines(t, got.stdout,
+		[]string{`^4 streams: 4 not running$`, `^STREAM `, `^[a-d] +not running `, `^[a-d] +not running `})
 	if strings.Contains(got.stdout, "guarantee") || got.code != cli.ExitOK {
 		t.Errorf("%+v", got)
 	}

@@ -117,7 +117,8 @@ func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(e
 		if err != nil {
 			continue
 		}
-		page, f := (&sampler{client: exportapi.Inspector{Client: client}, st: s.st}).read(ctx, at, exportapi.SampleSize, "items")
+		page, f := (&sampler{client: exportapi.Inspector{Client: client}, st: s.st}).read(ctx, at,
+			exportapi.SampleSize, "items")
 		client.Close()
 		out := func(i exportapi.SampledItem) bool { return !in(i) }
 		if f == nil && len(page.Items) > 0 && !slices.ContainsFunc(page.Items, out) {

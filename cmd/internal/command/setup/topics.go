@@ -141,7 +141,9 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 }
 
 // await calls add until a broker answers, or until the deadline.
-func (r *TopicsReport) await(ctx context.Context, a *cli.App, st *config.Stream, create bool, deadline time.Time) error {
+func (r *TopicsReport) await(
+	ctx context.Context, a *cli.App, st *config.Stream, create bool, deadline time.Time,
+) error {
 	for told := false; ; told = true {
 		err := r.add(ctx, st, create)
 		fault, ok := errors.AsType[*bridge.Fault](err)
