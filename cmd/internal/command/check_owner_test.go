@@ -11,7 +11,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// own lets a process own the stream in Kafka that reports nothing to Redis.
+// own makes a process the stream's owner in Kafka. The process reports nothing to Redis.
 func (w *world) own(t *testing.T) {
 	t.Helper()
 	cfg := kafkastream.DefaultConfig()
@@ -39,8 +39,8 @@ func TestCheckUnseenOwner(t *testing.T) {
 	})
 }
 
-// TestStatusOfAFullRedis: a Redis at its maxmemory takes no status. The command names the
-// memory, not the settings.
+// TestStatusOfAFullRedis: Redis at its maxmemory rejects the status of a stream. The command
+// names the memory, not the settings.
 func TestStatusOfAFullRedis(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

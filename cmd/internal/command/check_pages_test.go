@@ -10,7 +10,7 @@ import (
 )
 
 // pagedExport is an export of 300 items that takes the parameters pageSize, at
-// most 500, cursor and kind. What it does otherwise is said by its path.
+// most 500, cursor and kind. Its path names how it differs from that.
 func pagedExport(t *testing.T) (url string) {
 	t.Helper()
 	const all = 300
@@ -89,8 +89,8 @@ func pagedExport(t *testing.T) (url string) {
 	return api.URL
 }
 
-// TestCheckFollowsTheCursor: check requests the page at the first one's cursor, as the
-// bridge does, and reports what prevents that.
+// TestCheckFollowsTheCursor: check requests the page at the cursor of the first page, as the
+// bridge does, and reports why it cannot.
 func TestCheckFollowsTheCursor(t *testing.T) {
 	t.Parallel()
 	api := pagedExport(t)

@@ -24,7 +24,7 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// evict makes the Redis say that it evicts.
+// evict makes Redis report an eviction policy.
 func evict(m *miniredis.Miniredis) {
 	m.Server().SetPreHook(func(c *miniserver.Peer, cmd string, _ ...string) bool {
 		if !strings.EqualFold(cmd, "info") {
@@ -35,7 +35,7 @@ func evict(m *miniredis.Miniredis) {
 	})
 }
 
-// TestCheck: check names each problem, and what to do about it.
+// TestCheck: check names each problem and its remedy.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	set := func(name, value string) func(*testing.T, *world) {
@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// isoExport is an export whose times are text, but for the first ones.
+// isoExport is an export whose times are text, except those of the first items.
 func isoExport(t *testing.T, readable int) (url string) {
 	t.Helper()
 	return serveItems(t, func(r *http.Request) (items []string, next string) {
@@ -167,14 +167,14 @@ func TestCheckUsage(t *testing.T) {
 			t.Errorf("check %v: %+v", args, got)
 		}
 	}
-	// Only what is asked for must be configured.
+	// Only the systems of --only must be configured.
 	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}, "check", "--only",
 		"redis"); got.code != cli.ExitCheck {
 		t.Errorf("without a key: %+v", got)
 	}
 }
 
-// TestCheckTimeout: of a server that says nothing, each section says that it did not answer.
+// TestCheckTimeout: each section reports a server that does not answer.
 func TestCheckTimeout(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -226,8 +226,8 @@ func TestCheckOwner(t *testing.T) {
 	}
 }
 
-// TestCheckLookBack: check says if retention has deleted what windows may list again, which
-// blocks the stream.
+// TestCheckLookBack: check reports that retention has deleted records that windows may list
+// again. Such a stream is blocked.
 func TestCheckLookBack(t *testing.T) {
 	t.Parallel()
 	w, at := newWorld(t), time.Now().Add(-10*time.Minute).UnixMilli()
@@ -257,7 +257,7 @@ func TestCheckLookBack(t *testing.T) {
 		`but what was published since offset 0 must be known`)
 }
 
-// TestCheckStreams: what streams have in common is said once.
+// TestCheckStreams: a finding that all streams share is printed once.
 func TestCheckStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -269,9 +269,8 @@ func TestCheckStreams(t *testing.T) {
 	wantLines(t, got.stdout, []string{`events: topic export.events: `, `FAIL users: topic export.users does not exist`})
 }
 
-// TestCheckSamplesWithinLimits: check waits for its second request as long as it
-// may, and says where it reads no items. An allowance that it has used up itself
-// is no failure.
+// TestCheckSamplesWithinLimits: check waits for its second request as long as it may, and
+// reports that it read no items. A rate limit that check itself has used up is no failure.
 func TestCheckSamplesWithinLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -311,8 +310,7 @@ func TestCheckSamplesWithinLimits(t *testing.T) {
 	}
 }
 
-// TestCheckEndOfFullPage: a full page that names no next one may be the work of a
-// wrong setting.
+// TestCheckEndOfFullPage: a full page that names no next page may be due to a wrong setting.
 func TestCheckEndOfFullPage(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

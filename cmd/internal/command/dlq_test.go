@@ -21,8 +21,8 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// lettersWorld is a Kafka of two brokers with dead letters in a partition of
-// each; that of partition 1 can be stalled.
+// lettersWorld is a Kafka of two brokers. Each has a partition with dead letters; the broker
+// of partition 1 can be stalled.
 func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 	t.Helper()
 	kafka := servers.EmbeddedKafka(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "export.events", "dlq.export.events"))
@@ -71,8 +71,8 @@ func (w *awaited) Write(p []byte) (int, error) {
 	return w.all.Write(p)
 }
 
-// TestLettersOfNoTopic: a topic that does not exist has no letters, but a wrong name is
-// not taken for good news.
+// TestLettersOfNoTopic: a topic that does not exist has no letters, but a wrong name is an
+// error.
 func TestLettersOfNoTopic(t *testing.T) {
 	t.Parallel()
 	_, env := lettersWorld(t, 1)
@@ -92,8 +92,7 @@ func TestLettersOfNoTopic(t *testing.T) {
 	}
 }
 
-// A partition that shows nothing for a while holds its letters all the same,
-// and a list without them is an error.
+// A list without the letters of a stalled partition is an error.
 func TestLettersOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -132,7 +131,7 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 	together.Wait()
 }
 
-// The list over HTTP is an error too where it is not complete.
+// An incomplete list over HTTP is an error too.
 func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	kafka, env := lettersWorld(t, 4)

@@ -8,8 +8,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// Many streams are paused and resumed in one go: first a plan, then each, and those that
-// failed are named.
+// One command pauses or resumes many streams: first it prints a plan; with --execute, it
+// changes each stream and names those that failed.
 func TestPauseMany(t *testing.T) {
 	t.Parallel()
 	w := fourStreams(t)

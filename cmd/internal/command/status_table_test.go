@@ -13,7 +13,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// A thousand streams are a table that fits the terminal, the worst first.
+// The table of a thousand streams fits the terminal; the worst streams are first.
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	all := make([]streamStatus, 1000)
@@ -53,7 +53,7 @@ func TestStatusTable(t *testing.T) {
 	}
 }
 
-// Four streams are a table, and each in full with --stream or in JSON.
+// Four streams are printed as a table; --stream and JSON show them in full.
 func TestStatusOfManyStreams(t *testing.T) {
 	t.Parallel()
 	w := fourStreams(t)

@@ -14,8 +14,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// The lines of a status never contradict each other, and promise nothing while
-// the stream does not run.
+// The lines of a status do not contradict each other. They predict nothing while the stream
+// does not run.
 func TestStatusRows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
@@ -95,7 +95,7 @@ func TestStatusRows(t *testing.T) {
 	}
 }
 
-// A status does not blame the bridge for a Redis that does not answer, or rejects writes.
+// A status names Redis as the cause if Redis does not answer, or rejects writes.
 func TestStatusOfAnOwnerWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -139,7 +139,7 @@ func TestPausedUnseen(t *testing.T) {
 	}
 }
 
-// BLOCKED stands out on a terminal only, and where colours are wanted.
+// BLOCKED is coloured only on a terminal, and without NO_COLOR.
 func TestStatusColour(t *testing.T) {
 	t.Parallel()
 	blocked := streamStatus{Report: control.NewReport("BLOCKED", bridge.ExactlyOnce)}
@@ -162,8 +162,8 @@ func TestStatusColour(t *testing.T) {
 	}
 }
 
-// A status that lacks a server's part is a failure; a watch that is interrupted
-// is none, whatever the servers do. A resume of what is not paused is none either.
+// A status without the part of a server is an error. An interrupted --watch is no error,
+// whether servers answer or not, nor is the resume of a stream that is not paused.
 func TestStatusWithoutServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,8 +207,8 @@ func TestStatusWithoutServers(t *testing.T) {
 	}
 }
 
-// TestJSONHidesTheCursor: JSON goes to logs and tickets, so it has the cursor's hash
-// alone.
+// TestJSONHidesTheCursor: JSON has only the hash of the cursor, since it goes to logs and
+// tickets.
 func TestJSONHidesTheCursor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -235,7 +235,7 @@ func TestJSONHidesTheCursor(t *testing.T) {
 	}
 }
 
-// TestStatusOfTwoGroups: a process outside the group says that it runs the stream.
+// TestStatusOfTwoGroups: a process outside the group reports that it runs the stream.
 func TestStatusOfTwoGroups(t *testing.T) {
 	t.Parallel()
 	s := streamStatus{Report: control.Report{

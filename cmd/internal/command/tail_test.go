@@ -108,8 +108,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailFollows: the newest records, then what comes, until somebody stops
-// it, stops reading, or has enough.
+// TestTailFollows: tail prints the newest records, then new ones, until it is interrupted, its
+// output is closed, or it has printed enough.
 func TestTailFollows(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -183,8 +183,8 @@ func feed(ctx context.Context, client *kgo.Client, stop <-chan struct{}) {
 	}
 }
 
-// TestTailMergesInBounds: a partition whose records are all later than those
-// of another one is held back, and nothing is lost.
+// TestTailMergesInBounds: a partition waits for another one whose records are all earlier, and
+// every record is printed.
 func TestTailMergesInBounds(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t, kfake.SeedTopics(2, "export.events"))
@@ -206,8 +206,7 @@ func TestTailMergesInBounds(t *testing.T) {
 	}
 }
 
-// TestTailDeleted: a partition that begins in the middle, or whose records are
-// all gone, has an end too.
+// TestTailDeleted: tail finds the end of a partition whose first records, or all, are deleted.
 func TestTailDeleted(t *testing.T) {
 	t.Parallel()
 	addr := tailWorld(t)
@@ -268,7 +267,7 @@ func TestTailErrors(t *testing.T) {
 	}
 }
 
-// TestTailSince: event times need not rise, so records after the first one of a time
+// TestTailSince: event times need not rise: after the first record at or after a time, others
 // can be older.
 func TestTailSince(t *testing.T) {
 	t.Parallel()
@@ -289,7 +288,7 @@ func TestTailSince(t *testing.T) {
 	}
 }
 
-// A tail that is interrupted before it could connect has not shown its records either.
+// A bounded tail that is interrupted before it has connected has not printed its records.
 func TestTailInterruptedEarly(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ import (
 	"exportbridge/cmd/exportbridge/monitoring"
 )
 
-// healthy are the series of a stream that is idle and caught up for two hours and a half,
+// healthy are the series of a stream that is idle and caught up for two and a half hours,
 // scraped every 15 seconds. Time begins at 0.
 var healthy = map[string]string{
 	`build_info{instance="a"}`:                                        "1x600",
@@ -47,7 +47,7 @@ var healthy = map[string]string{
 	`owner_transitions_total{stream="events",to="owner"}`:             "1x600",
 }
 
-// alertCase is what happens to a healthy stream, and what it sets off.
+// alertCase is a change of a healthy stream, and the alerts that it fires.
 type alertCase struct {
 	name    string
 	changes map[string]string // of healthy; other series are added
@@ -220,8 +220,8 @@ var (
 	stuck = map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x600"}
 )
 
-// few are the changes to a healthy stream of many in its process: a series is absent in
-// place of 0, unless it must stay 0.
+// few are the changes of a healthy stream in a process with many streams: a series is absent
+// instead of 0, unless it must be 0.
 func few(changes map[string]string) map[string]string {
 	all := make(map[string]string)
 	for series, values := range healthy {
@@ -234,7 +234,7 @@ func few(changes map[string]string) map[string]string {
 	return all
 }
 
-// TestAlertRules has promtool check the rules and play the cases.
+// TestAlertRules: promtool checks the rules and runs the cases.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
@@ -266,8 +266,7 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// promtoolTests writes the cases as promtool reads them. In JSON, which YAML
-// includes.
+// promtoolTests returns the cases as a test file of promtool, in JSON, which is YAML too.
 func promtoolTests(t *testing.T) string {
 	t.Helper()
 	type series struct {
@@ -341,7 +340,7 @@ func alertsOf(rules string) []string {
 	return all
 }
 
-// Whatever the rules and the dashboard ask for must be there.
+// Every metric of the rules and of the dashboard must exist.
 func TestMonitoredMetricsExist(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status {
@@ -378,8 +377,8 @@ func TestMonitoredMetricsExist(t *testing.T) {
 	}
 }
 
-// TestMonitoringOfManyStreams: a metric that is of all streams together by default is in
-// no rule, and the dashboard shows it for each choice of streams.
+// TestMonitoringOfManyStreams: no rule uses a metric that is of all streams together by
+// default. The dashboard shows such a metric for each choice of streams.
 func TestMonitoringOfManyStreams(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailProcess, []string{"events"},
@@ -452,7 +451,7 @@ func TestDashboard(t *testing.T) {
 	checkExpressions(t, exprs)
 }
 
-// checkExpressions has promtool parse PromQL, where it is there.
+// checkExpressions parses PromQL with promtool, if promtool is installed.
 func checkExpressions(t *testing.T, exprs []string) {
 	t.Helper()
 	promtool, err := exec.LookPath("promtool")
