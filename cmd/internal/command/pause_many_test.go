@@ -75,6 +75,11 @@ func TestPauseMany(t *testing.T) {
 		t.Errorf("%v %+v", err, results)
 	}
 	paused("abcd")
+	var one pauseReport
+	if err := json.Unmarshal([]byte(run(cli.ExitOK, "pause --stream a --json").stdout), &one); err != nil ||
+		one.Stream != "a" || one.PausedUntil != -1 || !one.Answer.Applied {
+		t.Errorf("%v %+v", err, one)
+	}
 }
 
 // Wrong calls change nothing.
