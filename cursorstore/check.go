@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -117,6 +119,22 @@ func (c *Client) info(ctx context.Context, node redis.Cmdable) (map[string]strin
 		}
 	}
 	return fields, nil
+}
+
+// Full reports whether a server is known to be at its maxmemory, where it rejects writes.
+// It writes nothing.
+func (c *Client) Full(ctx context.Context) bool {
+	var full atomic.Bool // a cluster's nodes are asked together
+	_ = c.eachPrimary(ctx, func(ctx context.Context, node redis.Cmdable) error {
+		info, err := c.info(ctx, node)
+		most, _ := strconv.ParseInt(info["maxmemory"], 10, 64) // 0 if it is not reported
+		used, _ := strconv.ParseInt(info["used_memory"], 10, 64)
+		if most > 0 && used >= most {
+			full.Store(true)
+		}
+		return err
+	}) // an unreachable server is not known to be full
+	return full.Load()
 }
 
 func version(info map[string]string) string {

@@ -39,11 +39,13 @@ type Host struct {
 // hosted is a job that this process runs.
 type hosted struct {
 	id      string
+	stream  string
 	windows int                                     // that run at a time
 	begin   func(ctx context.Context) (*Run, error) // commits the begin of the job
 	begun   chan error                              // of begin
 
-	run *Run // nil before it has begun; guarded by Host.mu
+	run  *Run               // nil before it has begun; guarded by Host.mu
+	stop context.CancelFunc // nil before Run takes the job; guarded by Host.mu
 }
 
 // trouble is why a job stopped early.
@@ -76,6 +78,12 @@ func (h *Host) Run(ctx context.Context) {
 
 // carryOut begins a job and runs it to its end.
 func (h *Host) carryOut(ctx context.Context, j *hosted) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	h.mu.Lock()
+	j.stop = stop
+	h.stopRemoved()
+	h.mu.Unlock()
 	run, err := j.begin(ctx)
 	if err != nil {
 		h.release(j)
@@ -114,11 +122,22 @@ func (h *Host) Plan(ctx context.Context, stream string, s *Spec) (*Plan, error) 
 	return p.Plan(ctx, &own, time.Now())
 }
 
-// SetPlanners changes the streams. The jobs that run go on as they were planned.
+// SetPlanners changes the streams. The jobs of streams that are removed stop at the end of
+// their transactions and can be resumed. All others go on as they were planned.
 func (h *Host) SetPlanners(planners []*Planner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.planners = planners
+	h.stopRemoved()
+}
+
+// stopRemoved stops the jobs of streams that the Host no longer has. The caller holds mu.
+func (h *Host) stopRemoved() {
+	for _, j := range h.jobs {
+		if j.stop != nil && !slices.ContainsFunc(h.planners, func(p *Planner) bool { return p.Name() == j.stream }) {
+			j.stop()
+		}
+	}
 }
 
 func (h *Host) all() []*Planner {
@@ -193,7 +212,7 @@ func isUnknown(err error) bool {
 
 func (h *Host) start(ctx context.Context, job *Job, begin func(context.Context) (*Run, error)) error {
 	windows := min(job.AtOnce(), len(job.Windows)-job.Ended(), HostedWindows)
-	j := &hosted{id: job.ID, windows: windows, begin: begin, begun: make(chan error, 1)}
+	j := &hosted{id: job.ID, stream: job.Stream, windows: windows, begin: begin, begun: make(chan error, 1)}
 	if err := h.reserve(job, j); err != nil {
 		return err
 	}

@@ -361,6 +361,32 @@ func TestHostResumesWiderJob(t *testing.T) {
 	})
 }
 
+// TestHostStopsRemoved: the job of a stream that is removed stops, and goes on as planned
+// where the stream only has other settings.
+func TestHostStopsRemoved(t *testing.T) {
+	inOwnWorld(t, 50, func(t *testing.T, w *world) {
+		h, ends, _ := w.hosting()
+		id := started(t, h, ask(40))
+		beside, _ := w.beside()
+		h.SetPlanners([]*backfill.Planner{beside})
+		passes(250 * time.Millisecond)
+		if len(ends()) > 0 {
+			t.Errorf("with other settings it ended with %v", ends()[id])
+		}
+		h.SetPlanners(nil)
+		passes(250 * time.Millisecond)
+		if err := ends()[id]; !errors.Is(err, context.Canceled) || w.job().State != backfill.Running {
+			t.Errorf("of a removed stream it ended with %v, %+v", err, w.job())
+		}
+		h.SetPlanners([]*backfill.Planner{beside})
+		if _, err := h.Resume(t.Context(), id, "me", true); err != nil {
+			t.Fatal(err)
+		}
+		passes(time.Minute)
+		w.wantOnce(40)
+	})
+}
+
 // TestHostForgets: a process keeps nothing of a job that has ended.
 func TestHostForgets(t *testing.T) {
 	inOwnWorld(t, 50, func(t *testing.T, w *world) {

@@ -56,7 +56,7 @@ func (s *Stream) Check(ctx context.Context) []Finding {
 	defer cancel()
 	c := &check{Stream: s}
 	var err error
-	if c.client, err = s.Open(kgo.RetryTimeout(pingTimeout)); err != nil {
+	if c.client, err = s.OpenUntil(ctx, kgo.RetryTimeout(pingTimeout)); err != nil {
 		c.fail(s.Fault(err, ""))
 		return c.found
 	}

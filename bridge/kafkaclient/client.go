@@ -60,6 +60,17 @@ func (c *Config) Open(opts ...kgo.Opt) (*Client, error) {
 	return client.Open(opts...)
 }
 
+// OpenUntil is Open for requests with the deadline of ctx. kgo ignores the deadline while
+// it waits for the first answer on a connection: the client limits that wait to the time
+// left, at least 100 ms.
+func (c *Config) OpenUntil(ctx context.Context, opts ...kgo.Opt) (*Client, error) {
+	if end, ok := ctx.Deadline(); ok {
+		left := max(time.Until(end), 100*time.Millisecond) // the least that kgo takes
+		opts = append(opts, kgo.RequestTimeoutOverhead(min(left, requestOverhead)))
+	}
+	return c.Open(opts...)
+}
+
 // Open returns another client with additional options. Both share the knowledge
 // about connections.
 func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
@@ -102,7 +113,7 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 func With[T any](
 	ctx context.Context, cfg *Config, topic string, do func(context.Context, *Client) (T, error),
 ) (T, error) {
-	client, err := cfg.Open()
+	client, err := cfg.OpenUntil(ctx)
 	if err != nil {
 		var none T
 		return none, err

@@ -80,8 +80,8 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintOwner: "if this repeats, another process outside this group runs the stream: stop it, or set the " +
 		"same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",
 	bridge.HintRequest: "restore the settings, or accept the list that they request by the source that the error " +
-		"names: exportbridge cursor reset --to-current --accept-source SOURCE --execute (--to-datetime TIME if the " +
-		"cursor is not of that list)",
+		"names: exportbridge cursor reset --to-datetime TIME --accept-source SOURCE --execute (--to-current only if " +
+		"the cursor is of that list)",
 	bridge.HintPageFails: "run exportbridge check: if the API works, it fails at this cursor only: lower " +
 		"EXPORT_PAGE_SIZE, or go past it, which leaves out its events: exportbridge cursor reset --to-datetime TIME " +
 		"--execute",
@@ -90,8 +90,8 @@ var EngineHints = map[bridge.Hint]string{
 		"EXPORT_PAGE_SIZE above the number of items of one time",
 	bridge.HintSharedID: "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these " +
 		"events are published",
-	bridge.HintSource: "correct EXPORT_API_KEY or EXPORT_URL, which belong to another application, or accept the " +
-		"change and " + keepPosition,
+	bridge.HintSource: "correct EXPORT_API_KEY or EXPORT_URL, which belong to another application, or accept it: " +
+		"exportbridge cursor reset --to-datetime TIME --execute (--to-current only if the cursor is of its list)",
 	bridge.HintStartLater: "run exportbridge cursor reset --to-datetime TIME --execute",
 	bridge.HintTail: "move on with exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute: the " +
 		"API lists more items under one cursor than can be remembered",

@@ -36,7 +36,7 @@ func TestEngineHints(t *testing.T) {
 		bridge.HintOtherTopic: {"check KAFKA_TOPIC", "its own stream name",
 			"cursor reset --to-current --execute"},
 		bridge.HintNoPosition:             {"cursor reset --to-datetime", "--execute"},
-		bridge.HintSource:                 {"cursor reset --to-current --execute"},
+		bridge.HintSource:                 {"cursor reset --to-datetime TIME --execute"},
 		bridge.HintCheckpointTopicMissing: {"topics create --execute"},
 		bridge.HintCheckpointTopicLost:    {"topics create --execute"},
 		bridge.HintMissingGrants:          {"topics plan --acls"},
@@ -48,6 +48,12 @@ func TestEngineHints(t *testing.T) {
 			if !strings.Contains(EngineHints[h], choice) {
 				t.Errorf("%s says %q, want %q in it", h, EngineHints[h], choice)
 			}
+		}
+	}
+	// A cursor of another list is rarely worth keeping.
+	for _, h := range []bridge.Hint{bridge.HintRequest, bridge.HintSource} {
+		if _, after, ok := strings.Cut(EngineHints[h], "--to-datetime TIME"); !ok || !strings.Contains(after, "--to-current") {
+			t.Errorf("%s says %q, want --to-datetime before --to-current", h, EngineHints[h])
 		}
 	}
 }

@@ -17,6 +17,9 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
+// TimeLayout is the form of times in seconds.
+const TimeLayout = "2006-01-02 15:04:05Z"
+
 // PrintJSON prints v as one indented JSON document.
 func PrintJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(process.JSON(w))

@@ -34,8 +34,11 @@ const (
 	ExitInterrupted = 130
 )
 
-// GroupSetup is the group of the commands that prepare a run, in the help.
-const GroupSetup = "setup"
+// Groups of commands in the help.
+const (
+	GroupSetup    = "setup"    // commands that prepare a run
+	GroupPosition = "position" // commands that inspect and control streams
+)
 
 // Stdio has the standard streams of a command, which writes data to Stdout and everything else
 // to Stderr. In an App, both are a process.Text for people; process.Exact is for programs.

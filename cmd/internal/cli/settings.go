@@ -197,6 +197,24 @@ func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *
 	return s, st, err
 }
 
+// StreamsSettings returns the settings with the named stream only, or with all streams
+// for an empty name, for a command that uses their topics.
+func (a *App) StreamsSettings(need config.Uses, name string) (*config.Settings, error) {
+	s, err := a.Settings(need|config.UsesKafka, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.Warn(s)
+	if name == "" {
+		return s, nil
+	}
+	st, err := StreamNamed(s, name)
+	if err == nil {
+		s.Streams = []config.Stream{*st}
+	}
+	return s, err
+}
+
 // StreamNamed returns the settings of the named stream, or of the only one.
 func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
 	var names []string

@@ -12,8 +12,8 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// Every command that requires --stream where there are several is named with it, and
-// no other one.
+// With several streams, advice adds --stream to every command that requires it, and to no
+// other command.
 func TestNameStream(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -37,7 +37,7 @@ func TestNameStream(t *testing.T) {
 	}
 }
 
-// What a command advises works as it is where there are several streams.
+// With several streams, the commands that a hint names work as printed.
 func TestAdviceWithSeveralStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,8 +78,8 @@ func TestAdviceWithSeveralStreams(t *testing.T) {
 	}
 }
 
-// Advice has the environment file that the command was given: without it, the settings
-// would be others.
+// Advice repeats --env-file: without the file, the advised command would have other
+// settings.
 func TestAdviceWithEnvFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +111,7 @@ func TestAdviceWithEnvFile(t *testing.T) {
 	}
 }
 
-// Every command that takes settings is completed by the environment file, and no other one.
+// Advice adds --env-file to every command that takes settings, and to no other command.
 func TestAdviceOfEveryCommand(t *testing.T) {
 	t.Parallel()
 	seen := 0

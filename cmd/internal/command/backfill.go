@@ -12,6 +12,7 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/records"
 )
 
 func newBackfillCommand(a *cli.App) *cobra.Command {
@@ -36,7 +37,7 @@ Without --execute, the command is a dry run.`,
   exportbridge backfill --from -90d --to -30d --rate-limit 20/s --execute
   exportbridge backfill --resume k3xq7a --execute
   exportbridge backfill list`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoSubcommand,
 	}
 	o.take(cmd)
@@ -128,7 +129,7 @@ func (r *jobReport) note() string {
 		text += fmt.Sprintf("; limit %g/s", r.RateLimit)
 	}
 	if r.TotalOutside > 0 {
-		text += "; " + outsideNote(r.TotalOutside, r.TotalEvents)
+		text += "; " + records.OutsideNote(r.TotalOutside, r.TotalEvents)
 	}
 	if r.State == backfill.Cancelled {
 		text += "; cancelled" + r.ByWhom()
@@ -187,7 +188,7 @@ Without --execute, the command is a dry run.`,
 		if err != nil {
 			return err
 		}
-		job, err := jobs.Cancel(cmd.Context(), backfill.Cancellation{ID: args[0], By: operator(), Why: reason}, execute)
+		job, err := jobs.Cancel(cmd.Context(), backfill.Cancellation{ID: args[0], By: cli.Operator(), Why: reason}, execute)
 		if err != nil {
 			return jobError(err)
 		}

@@ -8,9 +8,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// TestWithoutBounds: a command that needs bounds or times which the API does not
-// have is refused as a wrong configuration, before anything is created, and its
-// error names the setting.
+// TestWithoutBounds: a command that requires bounds or times is rejected as a wrong
+// configuration if the API has none. It creates nothing, and its error names the setting.
 func TestWithoutBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

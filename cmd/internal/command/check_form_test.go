@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// formList is the part of a list, with an item each minute, that a request selects by its
-// start and end. A form makes pages of it.
+// formList is the part of a list that a request selects by its start and end. The list has
+// an item each minute. A form splits the part into pages.
 type formList struct {
 	first, all int // the first item of the whole list, and how many
 	query      url.Values
@@ -22,7 +22,7 @@ type formList struct {
 	queries    int // requests without a cursor up to now
 }
 
-// formPage is a page: its items within the list, what it has beside them, or a refusal.
+// formPage is a page: its items within the list and its other members, or an error.
 type formPage struct {
 	from, to      int
 	rest, refusal string
@@ -39,8 +39,8 @@ func (l *formList) number(otherwise int) int {
 	return n
 }
 
-// from is the page that begins at an item. next is its rest, with the number of the
-// next item.
+// from is the page that begins at an item. next is the rest of the page, with the number of
+// the next item.
 func (l *formList) from(i int, next string) formPage {
 	p := formPage{from: min(i, l.all), to: min(i+l.size, l.all)}
 	if p.to < l.all && next != "" {
@@ -49,7 +49,7 @@ func (l *formList) from(i int, next string) formPage {
 	return p
 }
 
-// page is the page of a number, of so many items.
+// page is the page whose number is in the cursor. Pages before it have size items.
 func (l *formList) page(size int, next string) formPage {
 	n := l.number(1)
 	p := formPage{from: min((n-1)*size, l.all), to: min((n-1)*size+l.size, l.all)}
@@ -59,7 +59,7 @@ func (l *formList) page(size int, next string) formPage {
 	return p
 }
 
-// located is a page by a locator, which names what its query has found.
+// located is a page by a locator, which names the results of a query.
 func (l *formList) located() formPage {
 	l.size = 20
 	if _, found, ok := strings.Cut(l.query.Get("cursor"), "-"); ok {
@@ -73,7 +73,7 @@ func (l *formList) located() formPage {
 	return p
 }
 
-// atMost is the list if a range is no longer.
+// atMost is the list if the range is not longer than a limit.
 func (l *formList) atMost(longest time.Duration, refusal string) formPage {
 	start, _ := strconv.Atoi(l.query.Get("start"))
 	end, _ := strconv.Atoi(l.query.Get("end"))
@@ -158,8 +158,8 @@ var listForms = map[string]func(l *formList) formPage{
 	"a day": func(l *formList) formPage { return l.atMost(24*time.Hour, `{"message":"the range is too long"}`) },
 }
 
-// serveForm serves a list of so many items, which ends before now, in a form. An item is
-// taken in so many milliseconds after its time.
+// serveForm serves a list in a form. The list ends before now. Its items are ingested lateBy
+// milliseconds after their time.
 func serveForm(t *testing.T, form string, items, lateBy int) (url string, requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
@@ -195,7 +195,8 @@ func serveForm(t *testing.T, form string, items, lateBy int) (url string, reques
 		var all []string
 		for i := l.first + p.from; i < l.first+p.to; i++ {
 			when := begin + minute*i
-			all = append(all, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d,"userId":"u","systemTimestamp":%d}`, i, when, when+lateBy))
+			all = append(all,
+				fmt.Sprintf(`{"eventId":"e%d","timestamp":%d,"userId":"u","systemTimestamp":%d}`, i, when, when+lateBy))
 		}
 		_, _ = fmt.Fprintf(w, `{"items":[%s]%s}`, strings.Join(all, ","), p.rest)
 	}))
@@ -216,20 +217,22 @@ func TestCheckSampleOfOnePage(t *testing.T) {
 		{"offsets", "320", "200 of the 320 items of --sample are shown", 1000},
 	} {
 		api, _ := serveForm(t, test.form, test.items, 0)
-		env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "200"}
+		env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey,
+			"EXPORT_PAGE_SIZE": "200"}
 		got := runProgram(t, env, "check", "--only", "api", "--sample", test.sample)
-		if said := strings.Contains(got.stdout, "of --sample are shown"); said != (test.want != "") || !strings.Contains(got.stdout, test.want) {
+		if said := strings.Contains(got.stdout, "of --sample are shown"); said != (test.want != "") ||
+			!strings.Contains(got.stdout, test.want) {
 			t.Errorf("%+v: got %s", test, got.stdout)
 		}
 	}
 }
 
-// mostRequests is how many requests a check of the API sends at most: for three pages, for
-// the bounds of ranges, and four that tell the form of the list.
+// mostRequests is the maximum number of requests of a check of the API: for three pages, for
+// the bounds of ranges, and four for the form of the list.
 const mostRequests = 3 + 4 + 4
 
-// TestCheckForms: check recognizes lists that their cursor does not follow, by requests,
-// and asks where those do not show it.
+// TestCheckForms: by its requests, check recognizes lists that their cursor does not follow.
+// If the requests prove nothing, check asks the user.
 func TestCheckForms(t *testing.T) {
 	t.Parallel()
 	const page, offset = "--set EXPORT_CURSOR_PARAM=page", "--set EXPORT_CURSOR_PARAM=offset"
@@ -241,7 +244,8 @@ func TestCheckForms(t *testing.T) {
 	}{
 		{name: "page numbers", form: "page numbers", items: 1000, args: page},
 		{name: "page numbers, few", form: "page numbers", items: 150, args: page},
-		{name: "page numbers in another member", form: "page members", items: 1000, args: page + " --set EXPORT_CURSOR_FIELD=next_page"},
+		{name: "page numbers in another member", form: "page members", items: 1000, args: page +
+			" --set EXPORT_CURSOR_FIELD=next_page"},
 		{name: "page numbers, no page size", form: "batches", items: 1000, args: page + " --set EXPORT_PAGE_SIZE_PARAM=none"},
 		{name: "page numbers in a URL", form: "page URLs", items: 1000, args: "--set EXPORT_CURSOR_IN=next-url"},
 		{name: "page numbers in a Link header", form: "page links", items: 1000, args: "--set EXPORT_CURSOR_IN=link"},
@@ -261,13 +265,18 @@ func TestCheckForms(t *testing.T) {
 		{name: "both bounds", form: "both bounds", items: 1000, args: windows},
 		{name: "times of 13 digits", form: "times of 13 digits", items: 1000, args: windows},
 		{name: "times of 13 digits, an ignored end", form: "times of 13 digits, no end", items: 1000, args: windows},
-		{name: "times of 13 digits, another format", form: "times of 13 digits", items: 1000, args: windows + " --set EXPORT_TIME_FORMAT=s"},
-		{name: "both bounds, numbered", form: "both bounds", items: 30, args: windows + " --set EXPORT_CURSOR_IN=offset --set EXPORT_CURSOR_PARAM=offset"},
-		{name: "both bounds, a bounded stream", form: "both bounds", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_END=2099-01-01"},
+		{name: "times of 13 digits, another format", form: "times of 13 digits", items: 1000, args: windows +
+			" --set EXPORT_TIME_FORMAT=s"},
+		{name: "both bounds, numbered", form: "both bounds", items: 30, args: windows +
+			" --set EXPORT_CURSOR_IN=offset --set EXPORT_CURSOR_PARAM=offset"},
+		{name: "both bounds, a bounded stream", form: "both bounds", items: 1000,
+			args: "--set EXPORT_START=2026-01-01 --set EXPORT_END=2099-01-01"},
 		{name: "both bounds, by the cursor", form: "both bounds", items: 1000},
 		{name: "bounds in milliseconds", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=s"},
-		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000, args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
-		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows + " --set EXPORT_TIME_FORMAT=rfc3339"},
+		{name: "bounds in milliseconds, a cursor", form: "offsets", items: 1000,
+			args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=us"},
+		{name: "bounds in another format, ignored", form: "ranges", items: 80, args: windows +
+			" --set EXPORT_TIME_FORMAT=rfc3339"},
 		{name: "bounds without milliseconds", form: "no milliseconds", items: 30,
 			args: "--set EXPORT_START=2026-01-01 --set EXPORT_TIME_FORMAT=rfc3339"},
 		{name: "an empty list", form: "ranges", args: windows},
@@ -277,7 +286,8 @@ func TestCheckForms(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			api, requests := serveForm(t, test.form, test.items, test.lateBy)
-			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "200"}
+			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": "/list", "EXPORT_API_KEY": secretKey,
+				"EXPORT_PAGE_SIZE": "200"}
 			got := runProgram(t, env, append([]string{"check", "--only", "api"}, strings.Fields(test.args)...)...)
 			wantGolden(t, "check form "+test.name, got)
 			if strings.Contains(got.stdout+got.stderr, secretKey) {

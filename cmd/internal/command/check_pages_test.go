@@ -10,7 +10,7 @@ import (
 )
 
 // pagedExport is an export of 300 items that takes the parameters pageSize, at
-// most 500, cursor and kind. What it does otherwise is said by its path.
+// most 500, cursor and kind. Its path names how it differs from that.
 func pagedExport(t *testing.T) (url string) {
 	t.Helper()
 	const all = 300
@@ -59,9 +59,11 @@ func pagedExport(t *testing.T) (url string) {
 			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, when))
 		}
 		if path == "/short" || path == "/short-bounded" { // newest first, two items a page
-			if n, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && path == "/short-bounded" && n > 1790000000000 {
+			if n, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && path == "/short-bounded" &&
+				n > 1790000000000 {
 				items, end = nil, all
-			} else if n, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && path == "/short-bounded" && n < 1780000000000 {
+			} else if n, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && path == "/short-bounded" &&
+				n < 1780000000000 {
 				items, end = nil, all
 			} else {
 				items, end = nil, min(from+2, all)
@@ -87,8 +89,8 @@ func pagedExport(t *testing.T) (url string) {
 	return api.URL
 }
 
-// TestCheckFollowsTheCursor: check requests the page at the first one's cursor, as the
-// bridge does, and reports what prevents that.
+// TestCheckFollowsTheCursor: check requests the page at the cursor of the first page, as the
+// bridge does, and reports why it cannot.
 func TestCheckFollowsTheCursor(t *testing.T) {
 	t.Parallel()
 	api := pagedExport(t)
@@ -127,7 +129,8 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": test.path, "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "500"}
+			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": test.path, "EXPORT_API_KEY": secretKey,
+				"EXPORT_PAGE_SIZE": "500"}
 			got := runProgram(t, env, append([]string{"check", "--only", "api"}, strings.Fields(test.args)...)...)
 			wantGolden(t, "check pages "+test.name, got)
 		})

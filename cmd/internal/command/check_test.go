@@ -24,7 +24,7 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// evict makes the Redis say that it evicts.
+// evict makes Redis report an eviction policy.
 func evict(m *miniredis.Miniredis) {
 	m.Server().SetPreHook(func(c *miniserver.Peer, cmd string, _ ...string) bool {
 		if !strings.EqualFold(cmd, "info") {
@@ -35,7 +35,7 @@ func evict(m *miniredis.Miniredis) {
 	})
 }
 
-// TestCheck: check names each problem, and what to do about it.
+// TestCheck: check names each problem and its remedy.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	set := func(name, value string) func(*testing.T, *world) {
@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// isoExport is an export whose times are text, but for the first ones.
+// isoExport is an export whose times are text, except those of the first items.
 func isoExport(t *testing.T, readable int) (url string) {
 	t.Helper()
 	return serveItems(t, func(r *http.Request) (items []string, next string) {
@@ -133,7 +133,9 @@ func TestCheckOnRealRedisWithEviction(t *testing.T) {
 	if got.code != cli.ExitCheck {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantLines(t, got.stdout, []string{`ok   primary$`, `FAIL maxmemory-policy allkeys-lru evicts`, `Try: set maxmemory-policy noeviction`, `ok   append-only on$`})
+	wantLines(t, got.stdout,
+		[]string{`ok   primary$`, `FAIL maxmemory-policy allkeys-lru evicts`, `Try: set maxmemory-policy noeviction`,
+			`ok   append-only on$`})
 }
 
 func TestCheckJSON(t *testing.T) {
@@ -149,7 +151,8 @@ func TestCheckJSON(t *testing.T) {
 	for _, s := range report.Sections {
 		names = append(names, s.Name)
 	}
-	if want := "config api kafka redis owner"; strings.Join(names, " ") != want || report.Failures != 1 || report.OK == 0 || got.code != cli.ExitCheck {
+	if want := "config api kafka redis owner"; strings.Join(names, " ") != want || report.Failures != 1 ||
+		report.OK == 0 || got.code != cli.ExitCheck {
 		t.Errorf("sections %v, want %s; exit code %d: %+v", names, want, got.code, report)
 	}
 	wantNoSecrets(t, got)
@@ -157,19 +160,21 @@ func TestCheckJSON(t *testing.T) {
 
 func TestCheckUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--only", "foo"}, {"--timeout", "0s"}, {"--timeout", "10"}, {"extra"}, {"--only", "api"}} {
+	for _, args := range [][]string{{"--only", "foo"}, {"--timeout", "0s"}, {"--timeout", "10"}, {"extra"},
+		{"--only", "api"}} {
 		got := runProgram(t, nil, append([]string{"check"}, args...)...)
 		if got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, "Try: ") {
 			t.Errorf("check %v: %+v", args, got)
 		}
 	}
-	// Only what is asked for must be configured.
-	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}, "check", "--only", "redis"); got.code != cli.ExitCheck {
+	// Only the systems of --only must be configured.
+	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}, "check", "--only",
+		"redis"); got.code != cli.ExitCheck {
 		t.Errorf("without a key: %+v", got)
 	}
 }
 
-// TestCheckTimeout: of a server that says nothing, each section says that it did not answer.
+// TestCheckTimeout: each section reports a server that does not answer.
 func TestCheckTimeout(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -179,13 +184,16 @@ func TestCheckTimeout(t *testing.T) {
 	servers.CloseAtEnd(t, l)
 	silent := l.Addr().String()
 	env := map[string]string{
-		"EXPORT_URL": "http://" + silent, "EXPORT_API_KEY": secretKey, "KAFKA_BROKERS": silent, "REDIS_URL": "redis://" + silent,
+		"EXPORT_URL": "http://" + silent, "EXPORT_API_KEY": secretKey,
+		"KAFKA_BROKERS": silent, "REDIS_URL": "redis://" + silent,
 	}
 	got := runProgram(t, env, "check", "--timeout", "300ms")
 	if got.code != cli.ExitCheck {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantLines(t, got.stdout, []string{`^  api      FAIL the export API did not answer in time$`, `^  kafka    FAIL `, `Try: `, `^  redis    FAIL `, `Try: `, `, 3 failures$`})
+	wantLines(t, got.stdout,
+		[]string{`^  api      FAIL the export API did not answer in time$`, `^  kafka    FAIL `, `Try: `,
+			`^  redis    FAIL `, `Try: `, `, 3 failures$`})
 }
 
 func TestCheckOwner(t *testing.T) {
@@ -203,10 +211,13 @@ func TestCheckOwner(t *testing.T) {
 		status bridge.Status
 		want   []string
 	}{
-		{bridge.Status{Owner: "pod-1", State: bridge.StateIdle, Since: now.Add(-3 * time.Hour), Version: bridge.Version{Epoch: 4}},
+		{bridge.Status{Owner: "pod-1", State: bridge.StateIdle, Since: now.Add(-3 * time.Hour),
+			Version: bridge.Version{Epoch: 4}},
 			[]string{`^  owner    info pod-1, epoch 4, caught up for 3h`, ` 0 warnings, 0 failures`}},
-		{bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401 Unauthorized", Hint: "check EXPORT_API_KEY"},
-			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`, ` 1 warning, 0 failures`}},
+		{bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401 Unauthorized",
+			Hint: "check EXPORT_API_KEY"},
+			[]string{`^  owner    warn pod-1, epoch 0, blocked \(auth\): 401 Unauthorized$`, `Try: check EXPORT_API_KEY`,
+				` 1 warning, 0 failures`}},
 	} {
 		if err := client.Stream("events").PutStatus(t.Context(), test.status); err != nil {
 			t.Fatal(err)
@@ -215,8 +226,8 @@ func TestCheckOwner(t *testing.T) {
 	}
 }
 
-// TestCheckLookBack: check says if retention has deleted what windows may list again, which
-// blocks the stream.
+// TestCheckLookBack: check reports that retention has deleted records that windows may list
+// again. Such a stream is blocked.
 func TestCheckLookBack(t *testing.T) {
 	t.Parallel()
 	w, at := newWorld(t), time.Now().Add(-10*time.Minute).UnixMilli()
@@ -242,10 +253,11 @@ func TestCheckLookBack(t *testing.T) {
 	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
 		t.Fatal(err)
 	}
-	check(`FAIL partition \d of topic export.events begins at offset [12], but what was published since offset 0 must be known`)
+	check(`FAIL partition \d of topic export.events begins at offset [12], ` +
+		`but what was published since offset 0 must be known`)
 }
 
-// TestCheckStreams: what streams have in common is said once.
+// TestCheckStreams: a finding that all streams share is printed once.
 func TestCheckStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -257,9 +269,8 @@ func TestCheckStreams(t *testing.T) {
 	wantLines(t, got.stdout, []string{`events: topic export.events: `, `FAIL users: topic export.users does not exist`})
 }
 
-// TestCheckSamplesWithinLimits: check waits for its second request as long as it
-// may, and says where it reads no items. An allowance that it has used up itself
-// is no failure.
+// TestCheckSamplesWithinLimits: check waits for its second request as long as it may, and
+// reports that it read no items. A rate limit that check itself has used up is no failure.
 func TestCheckSamplesWithinLimits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -267,11 +278,15 @@ func TestCheckSamplesWithinLimits(t *testing.T) {
 		env   map[string]string
 		want  []string
 	}{
-		"no key":        {"0", map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""}, []string{`ok   response accepted, without a key, events`, `ok   1 item sampled`}},
-		"a slow rate":   {"0", map[string]string{"EXPORT_RATE_LIMIT": "1700/h"}, []string{`ok   key accepted, `, `ok   1 item sampled`}},
-		"a slower rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "6/m"}, []string{`info no items sampled: EXPORT_RATE_LIMIT=6/m`, `Try: .*--sample 5`, ` 0 failures`}},
-		"a short hold":  {"1", nil, []string{`ok   1 item sampled`}},
-		"a hold":        {"3600", nil, []string{`warn no items sampled: .*asked`, `Try: check again`, ` 2 warnings, 0 failures`}},
+		"no key": {"0", map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""},
+			[]string{`ok   response accepted, without a key, events`, `ok   1 item sampled`}},
+		"a slow rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "1700/h"},
+			[]string{`ok   key accepted, `, `ok   1 item sampled`}},
+		"a slower rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "6/m"},
+			[]string{`info no items sampled: EXPORT_RATE_LIMIT=6/m`, `Try: .*--sample 5`, ` 0 failures`}},
+		"a short hold": {"1", nil, []string{`ok   1 item sampled`}},
+		"a hold": {"3600", nil,
+			[]string{`warn no items sampled: .*asked`, `Try: check again`, ` 2 warnings, 0 failures`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -295,8 +310,7 @@ func TestCheckSamplesWithinLimits(t *testing.T) {
 	}
 }
 
-// TestCheckEndOfFullPage: a full page that names no next one may be the work of a
-// wrong setting.
+// TestCheckEndOfFullPage: a full page that names no next page may be due to a wrong setting.
 func TestCheckEndOfFullPage(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -305,17 +319,20 @@ func TestCheckEndOfFullPage(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[],"more":false}`)
 			return
 		}
-		_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000},{"eventId":"2","timestamp":1700000000000}],"next_cursor":"MORE","more":false}`)
+		_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000},`+
+			`{"eventId":"2","timestamp":1700000000000}],"next_cursor":"MORE","more":false}`)
 	}))
 	t.Cleanup(api.Close)
 	for setting, warns := range map[string]bool{
-		"EXPORT_CURSOR_FIELD=/paging/next": true, "EXPORT_CURSOR_FIELD=next_cursor": false, "EXPORT_MORE_FIELD=more": false, "EXPORT_PAGE_SIZE=3": false,
+		"EXPORT_CURSOR_FIELD=/paging/next": true, "EXPORT_CURSOR_FIELD=next_cursor": false, "EXPORT_MORE_FIELD=more": false,
+		"EXPORT_PAGE_SIZE=3": false,
 	} {
 		env := map[string]string{"EXPORT_URL": api.URL, "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "2"}
 		name, value, _ := strings.Cut(setting, "=")
 		env[name] = value
 		got := runProgram(t, env, "check", "--only", "api")
-		if told := strings.Contains(got.stdout, "warn the first page is full and names no next page"); told != warns || got.code != cli.ExitOK {
+		if told := strings.Contains(got.stdout, "warn the first page is full and names no next page"); told != warns ||
+			got.code != cli.ExitOK {
 			t.Errorf("%s: exit code %d, warns %t:\n%s", setting, got.code, told, got.stdout)
 		}
 	}

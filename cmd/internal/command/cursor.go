@@ -22,7 +22,7 @@ func newCursorCommand(a *cli.App) *cobra.Command {
 		Example: `  exportbridge cursor show
   exportbridge cursor history --limit 20
   exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoSubcommand,
 		RunE:    cli.ShowHelp,
 	}
@@ -80,11 +80,12 @@ type cursorShown struct {
 }
 
 // noStatus is the state of a stream without a status in Redis. A process with another
-// Redis may run it: only its group in Kafka is sure, which status reads.
+// Redis may run the stream: only the stream's group in Kafka, which exportbridge status
+// reads, shows such a process.
 const noStatus = "no status in Redis"
 
-// showCursor prints the position of a stream. live is nil if no bridge reports, silent is
-// true if that is unknown.
+// showCursor prints the position of a stream. live is nil if Redis has no status of the
+// stream; silent is true if Redis did not answer.
 func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent bool) error {
 	now := time.Now()
 	state := noStatus
@@ -128,12 +129,9 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, silent boo
 	return cli.PrintFields(a.Stdout, a.Advised(rows, c.Stream), a.Width())
 }
 
-// timeLayout is the form of times in seconds.
-const timeLayout = "2006-01-02 15:04:05Z"
+func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(cli.TimeLayout) }
 
-func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLayout) }
-
-// committedText describes the last commit, whose count of events has this name.
+// committedText describes the last commit. events is the noun after its number of events.
 func committedText(c *bridge.Checkpoint, events string, now time.Time) string {
 	ago := cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))
 	return fmt.Sprintf("entry %s, page %s, %s %s, %s ago",
@@ -144,7 +142,7 @@ func changeText(c *bridge.Change) string {
 	return fmt.Sprintf("%s %s from entry %s at %s%s", c.Kind, c.ID, c.From, secondText(c.At), byText(c.Who, c.Reason))
 }
 
-// byText ends the text of a change with who made it, and why.
+// byText is the end of a change's text: who made the change, and why.
 func byText(who, reason string) (text string) {
 	if who != "" {
 		text = " by " + who
@@ -227,7 +225,7 @@ func showHistory(a *cli.App, entries []control.HistoryEntry) error {
 	return a.PrintTable(rows)
 }
 
-// entryNote describes what made an entry, and whether a move left it.
+// entryNote names the change that made an entry, and marks an entry of another branch.
 func entryNote(e *control.HistoryEntry) string {
 	var notes []string
 	if e.OtherBranch {

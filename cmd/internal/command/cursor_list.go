@@ -23,7 +23,7 @@ type listed struct {
 	Live       *bridge.Status  `json:"live,omitempty"`
 	// Note is the origin of the checkpoint, or why there is none.
 	Note   string `json:"note,omitempty"`
-	silent bool   // whether a bridge runs it is unknown
+	silent bool   // Redis did not answer: whether a bridge runs the stream is unknown
 }
 
 func newCursorListCommand(a *cli.App) *cobra.Command {
@@ -97,6 +97,10 @@ func listedOf(
 }
 
 func showList(a *cli.App, all []listed) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, "  no streams")
+		return err
+	}
 	now := time.Now()
 	rows := [][]string{{"STREAM", "STATE", "POSITION", "ENTRY", "EVENTS", "OWNER", "NOTE"}}
 	for i := range all {
@@ -125,10 +129,6 @@ func showList(a *cli.App, all []listed) error {
 			row[1], row[5] = describeState(live, now), live.Owner
 		}
 		rows = append(rows, row)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "  no streams")
-		return err
 	}
 	return a.PrintTable(rows)
 }

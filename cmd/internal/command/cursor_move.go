@@ -96,14 +96,14 @@ func (m *move) newestEntries(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// targetFlag is a flag that names a target of control.ParseTarget, and what to try
-// instead of a wrong value.
+// targetFlag is a flag whose value is a target of control.ParseTarget. hint is the hint
+// about a wrong value.
 type targetFlag struct{ name, target, hint string }
 
-// timeHint is what to try instead of a wrong time.
+// timeHint is the hint about a wrong time.
 const timeHint = "--to-datetime 2026-11-20T13:00:00Z, or -2h"
 
-// readTarget returns the target of the only one of the flags that is given.
+// readTarget returns the target of the flags, of which exactly one must be given.
 func readTarget(cmd *cobra.Command, flags []targetFlag) (control.Target, error) {
 	var all, given []string
 	var f targetFlag
@@ -264,7 +264,7 @@ func repeatsText(plan *control.Plan) string {
 	text := most + pages + same
 	if !plan.FirstPublished.IsZero() {
 		text += fmt.Sprintf(",\n         first published between %s and %s",
-			plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
+			plan.FirstPublished.Format(cli.TimeLayout), plan.From.At.Format(cli.TimeLayout))
 	}
 	return text
 }

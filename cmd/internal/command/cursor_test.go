@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// TestEntryNote: an entry says what made it, and whether the stream has left it.
+// TestEntryNote: the note names the change that made an entry, and marks another branch.
 func TestEntryNote(t *testing.T) {
 	t.Parallel()
 	rewind := &bridge.Change{Kind: bridge.KindRewind, Who: "ann", Reason: "bad deploy", From: bridge.Version{Seq: 9}}

@@ -13,8 +13,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// TestDeployedSettings: every variable in the files that the program is
-// installed with is a setting.
+// TestDeployedSettings: every variable in the deployment files is a setting.
 func TestDeployedSettings(t *testing.T) {
 	t.Parallel()
 	for file, variable := range map[string]string{
@@ -39,8 +38,8 @@ func TestDeployedSettings(t *testing.T) {
 	}
 }
 
-// TestKubernetesIsSafe: of the unsafe settings the pods have the address of the probes
-// alone, which a NetworkPolicy guards.
+// TestKubernetesIsSafe: the only unsafe setting of the pods is the address of the probes,
+// which a NetworkPolicy guards.
 func TestKubernetesIsSafe(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/settings.env")
@@ -60,7 +59,7 @@ func TestKubernetesIsSafe(t *testing.T) {
 	}
 }
 
-// TestRulesInStep: the alert rules for the Prometheus operator are the program's.
+// TestRulesInStep: the Prometheus operator gets the alert rules that the program prints.
 func TestRulesInStep(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/monitoring/rules.yaml")

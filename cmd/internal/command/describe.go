@@ -84,7 +84,7 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	case at.IsZero():
 		return "unknown until the next page"
 	}
-	text, age := at.UTC().Format(timeLayout), cli.RoundDuration(max(0, now.Sub(at)))
+	text, age := at.UTC().Format(cli.TimeLayout), cli.RoundDuration(max(0, now.Sub(at)))
 	switch {
 	case caughtUp && live.EndDoubtful():
 		return text + ", at the end of what was read"
@@ -96,7 +96,7 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	return fmt.Sprintf("%s, %s behind", text, age)
 }
 
-// moves reports whether a stream publishes events, or is expected to.
+// moves reports whether a stream publishes events, or is expected to publish some.
 func moves(s *bridge.Status) bool {
 	return s.Rate > 0.5 || s.State == bridge.StateRunning && !s.CaughtUp // up to 0.5 is shown as 0
 }
@@ -108,7 +108,7 @@ func describeStatus(s *bridge.Status, now time.Time) string {
 		text += fmt.Sprintf("   %.0f/s", s.Rate)
 	}
 	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
-		text += "   at " + s.Position.UTC().Format(timeLayout)
+		text += "   at " + s.Position.UTC().Format(cli.TimeLayout)
 	}
 	return text
 }

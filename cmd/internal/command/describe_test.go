@@ -9,7 +9,7 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// TestManyDeadLetters: a stream whose events are dead letters is not just caught up.
+// TestManyDeadLetters: the state of a stream with many dead letters mentions them.
 func TestManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -31,7 +31,7 @@ func TestManyDeadLetters(t *testing.T) {
 			t.Errorf("%d of %d: %q, want %q", test.dead, test.published, got, test.says)
 		}
 		row := ""
-		s := streamStatus{control.Report{Live: live}}
+		s := streamStatus{Report: control.Report{Live: live}}
 		for _, r := range s.rows(time.Now()) {
 			if r[0] == "dead" {
 				row = r[1]
@@ -43,7 +43,7 @@ func TestManyDeadLetters(t *testing.T) {
 	}
 }
 
-// A rate is shown where events move, or should.
+// The text has a rate if the stream publishes events, or is expected to.
 func TestDescribeRate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -27,7 +27,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// result is what a run of the program left.
+// result is the exit code and the output of a run of the program.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -39,7 +39,7 @@ func runProgram(t *testing.T, env map[string]string, args ...string) result {
 	return runOn(t.Context(), cli.Stdio{}, env, args...)
 }
 
-// runOn runs the program with these outputs, if they are not nil.
+// runOn runs the program. The result has the outputs that std does not replace.
 func runOn(ctx context.Context, std cli.Stdio, env map[string]string, args ...string) result {
 	var environ []string
 	for name, value := range env {
@@ -57,7 +57,7 @@ func runOn(ctx context.Context, std cli.Stdio, env map[string]string, args ...st
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// Values that no output may hold.
+// Values that no output may contain.
 const (
 	secretKey      = "sesame-key"
 	secretPassword = "sesame-password"
@@ -178,7 +178,7 @@ func restrictedKafka(t *testing.T, env map[string]string) {
 	env["KAFKA_SASL_PASSWORD"] = secretPassword
 }
 
-// wantLines looks for lines that match the expressions, one after the other.
+// wantLines checks that lines match the expressions, in this order.
 func wantLines(t *testing.T, text string, want []string) {
 	t.Helper()
 	rest := strings.Split(text, "\n")
@@ -212,7 +212,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`within \ds`), "within Ns"},
 }
 
-// wantGolden compares what a run left with a golden file.
+// wantGolden compares a result with a golden file.
 func wantGolden(t *testing.T, name string, got result) {
 	t.Helper()
 	text := fmt.Sprintf("%s%sexit code %d\n", stripColour(got.stdout), got.stderr, got.code)

@@ -13,7 +13,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -55,15 +54,6 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	cli.TakeExecute(cmd, &o.execute)
 }
 
-// parseRateLimit reads --rate-limit, in requests a second.
-func parseRateLimit(text string) (float64, error) {
-	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
-	if err != nil || text == "" {
-		return 0, cli.WrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
-	}
-	return limit, nil
-}
-
 // check validates the flags before any request.
 func (o *jobOptions) check(now time.Time) error {
 	o.parallelGiven, o.limitGiven = o.flags.Changed("parallel"), o.flags.Changed("rate-limit")
@@ -72,7 +62,7 @@ func (o *jobOptions) check(now time.Time) error {
 	}
 	if o.limitGiven {
 		var err error
-		if o.request.RateLimit, err = parseRateLimit(o.rate); err != nil {
+		if o.request.RateLimit, err = cli.ParseRateLimit(o.rate); err != nil {
 			return err
 		}
 	}
@@ -82,7 +72,7 @@ func (o *jobOptions) check(now time.Time) error {
 	return o.checkBounds(now)
 }
 
-// checkResume rejects flags that the job's plan has.
+// checkResume rejects flags of what the job's plan decides.
 func (o *jobOptions) checkResume() error {
 	if !backfill.ValidID(o.resume) {
 		return cli.WrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
@@ -113,17 +103,17 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 	if o.flags.Changed("windows") && o.request.Windows == 0 { // the default in a request
 		return o.explain(backfill.Invalid("windows", "is not within 1 to %d", backfill.MaxWindows))
 	}
-	o.request.Kind, o.request.Who = o.kind, operator()
+	o.request.Kind, o.request.Who = o.kind, cli.Operator()
 	return o.explain(o.request.Validate(now))
 }
 
-// examples are correct values of the flags that a request has.
+// examples are correct values of the flags of a request.
 var examples = map[string]string{
 	"from": "--from -2h --to -1h", "to": "--to now", "windows": "--windows 8",
 	"events": "--events orderPlaced,userSignedUp", "topic": "--topic export.events.again",
 }
 
-// explain is jobError that names a wrong flag.
+// explain is jobError, but names the flag of an invalid field.
 func (o *jobOptions) explain(err error) error {
 	invalid, ok := errors.AsType[*backfill.InvalidError](err)
 	if !ok {
@@ -136,7 +126,7 @@ func (o *jobOptions) explain(err error) error {
 	return cli.WrongUsage(examples[invalid.Field], "--%s%s %w", invalid.Field, value, invalid.Err)
 }
 
-// jobPlan is a job to run, or to show.
+// jobPlan is a job that the command runs or, in a dry run, shows.
 type jobPlan struct {
 	*jobOptions
 	beside *backfill.Planner

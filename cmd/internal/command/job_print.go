@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -111,7 +112,8 @@ func limitText(perSecond float64) string {
 	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " per second for all windows"
 }
 
-// report prints the result of a job that is done. took is 0 if it was done before.
+// report prints the result of a job that is done. took is 0 if the job was done before the
+// command began.
 func (p *jobPlan) report(took time.Duration) error {
 	report := reportOf(&p.job)
 	report.Executed = true
@@ -137,7 +139,7 @@ func (p *jobPlan) report(took time.Duration) error {
 		cli.Counted(report.TotalEvents, "event"), cli.Counted(report.TotalPages, "page"), p.job.Topic,
 		humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
 	if err == nil && report.TotalOutside > 0 {
-		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", outsideNote(report.TotalOutside, report.TotalEvents))
+		_, err = fmt.Fprintf(p.app.Stdout, "  note: %s\n", records.OutsideNote(report.TotalOutside, report.TotalEvents))
 	}
 	return cmp.Or(err, cut)
 }
@@ -170,8 +172,8 @@ func stateText(l *backfill.Listed) string {
 	return string(state)
 }
 
-// tellProgress reports the progress of a job: in a live line on a terminal, elsewhere in a
-// line every ten seconds.
+// tellProgress reports the progress of a job until ctx ends: on a terminal in one line that
+// changes, elsewhere in a new line every ten seconds.
 func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.Run, began time.Time) {
 	first := run.Progress()
 	text := func(now time.Time) string {

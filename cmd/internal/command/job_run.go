@@ -80,24 +80,15 @@ func jobError(err error) error {
 	case backfill.OtherResource:
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
 	case backfill.OtherSource:
-		e.Hint = sameRequest
+		e.Hint = cli.SameRequestHint
 	case backfill.NoBounds:
-		return boundless(err)
+		return cli.Boundless(err)
 	case backfill.Overlaps:
 		e.Hint = "choose another range, or add --allow-overlap to publish it again, with the same ce_id"
 	case backfill.InUse:
 		e.Code, e.Hint = cli.ExitNotOwner, "wait for that process or stop it"
 	}
 	return e
-}
-
-// sameRequest is the hint of settings that request another list than the stream.
-const sameRequest = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials as for the bridge"
-
-// boundless is the error of a range or a start that the API does not take, according to
-// the settings.
-func boundless(err error) error {
-	return cli.WrongUsage("correct these settings, if the API has bounds: exportbridge config show", "%w", err)
 }
 
 // jobAnew is the hint of a job that was cancelled.
@@ -114,7 +105,7 @@ func jobAnew(j *backfill.Job) string {
 func (p *jobPlan) carryOut(ctx context.Context) error {
 	process.TuneMemory(p.app.Environ)
 	defer process.FlushLog(p.log)
-	began, run := time.Now(), p.beside.Run(p.job, operator())
+	began, run := time.Now(), p.beside.Run(p.job, cli.Operator())
 	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var teller sync.WaitGroup
 	teller.Go(func() { tellProgress(telling, p.line, run, began) })

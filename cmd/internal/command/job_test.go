@@ -28,7 +28,7 @@ func TestProgressText(t *testing.T) {
 	}
 }
 
-// TestJobErrors: each end of a job has an exit code and says how to go on.
+// TestJobErrors: each error of a job has an exit code and a hint.
 func TestJobErrors(t *testing.T) {
 	t.Parallel()
 	for why, code := range map[backfill.Reason]int{

@@ -20,8 +20,8 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// otherExport is an export of another vendor: three pages of four items, with
-// their values elsewhere.
+// otherExport is an export of another vendor: three pages of four items, whose values are at
+// other places.
 func otherExport(t *testing.T) (url string) {
 	t.Helper()
 	return serveItems(t, func(r *http.Request) (items []string, next string) {
@@ -51,8 +51,7 @@ var otherMapping = map[string]string{
 	"KAFKA_CE_TYPE_PREFIX": "com.example",
 }
 
-// TestRunMapped publishes the items of another vendor, with their times and
-// without.
+// TestRunMapped publishes the items of another vendor, with and without their times.
 func TestRunMapped(t *testing.T) {
 	t.Parallel()
 	for name, timeless := range map[string]bool{"ISO times": false, "without times": true} {
@@ -124,7 +123,7 @@ func TestRunMapped(t *testing.T) {
 	}
 }
 
-// TestWithoutTimes: what goes by the time of items is refused where they have none.
+// TestWithoutTimes: commands that use the time of items are rejected if items have none.
 func TestWithoutTimes(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"EXPORT_API_KEY": secretKey, "EXPORT_ITEM_TIME": "none"}
@@ -205,8 +204,8 @@ func stripColour(text string) string {
 	return text
 }
 
-// TestStatusWithoutTimes: the position of a stream without times is known at
-// the end of the export alone, that of one that was moved from the next page on.
+// TestStatusWithoutTimes: the position of a stream without times is known only at the end of
+// the export. The position of a stream that was moved is known from the next page on.
 func TestStatusWithoutTimes(t *testing.T) {
 	t.Parallel()
 	const undated, moved = "unknown until the end of the export: no event has had a time", "unknown until the next page"
@@ -219,8 +218,8 @@ func TestStatusWithoutTimes(t *testing.T) {
 	}
 }
 
-// TestRunOfDeadLetters: a bounded run that publishes nothing but dead letters says
-// so by its exit code, and one that has nothing to publish does not.
+// TestRunOfDeadLetters: a bounded run that publishes only dead letters has an exit code of its
+// own. A run that has nothing to publish succeeds.
 func TestRunOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,8 +12,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// unboundedExport lists twenty events, one a second, on a page. It has a start parameter,
-// since, and none for the end.
+// unboundedExport lists twenty events, one a second, on one page. It has a parameter for the
+// start, since, and none for the end.
 func unboundedExport(t *testing.T) (url string) {
 	t.Helper()
 	return serveItems(t, func(r *http.Request) (items []string, next string) {
@@ -27,8 +27,8 @@ func unboundedExport(t *testing.T) (url string) {
 	})
 }
 
-// TestOutsideRange: a job of an API that ignores a bound says how many events are outside
-// its range, wherever the job is shown, and fails if all are.
+// TestOutsideRange: if the API ignores a bound, a job counts the events outside its range,
+// wherever the job is shown. The job fails if all events are outside.
 func TestOutsideRange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,13 +13,16 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// shownPause is the JSON form of a pause or a resume.
-type shownPause struct {
+// pauseReport is the JSON form of a pause or a resume of one stream.
+type pauseReport struct {
 	Stream string      `json:"stream"`
 	Kind   bridge.Kind `json:"kind"`
+	// State is what a plan found.
+	State bridge.State `json:"state,omitempty"`
 	// PausedUntil is in milliseconds since the epoch, -1 without an end.
-	PausedUntil int64         `json:"paused_until,omitempty"`
-	Answer      bridge.Answer `json:"answer"`
+	PausedUntil int64          `json:"paused_until,omitempty"`
+	Answer      *bridge.Answer `json:"answer,omitempty"`
+	Error       string         `json:"error,omitempty"`
 }
 
 func newPauseCommand(a *cli.App) *cobra.Command {
@@ -43,7 +46,7 @@ after a failure, and names the streams that failed.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause
   exportbridge pause --match 'acme-*' --reason "vendor migration" --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	p.flags(cmd)
@@ -71,7 +74,7 @@ it is. Without a running bridge, the command applies the change itself. With
 and names the streams that failed.`,
 		Example: `  exportbridge resume
   exportbridge resume --all --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	p.flags(cmd)
@@ -92,7 +95,7 @@ func (p *pausing) runOne(ctx context.Context) error {
 	case err != nil:
 		return err
 	case *p.json:
-		return cli.PrintJSON(p.app.Stdout, shownPause{h.Stream(), p.kind, done.PausedUntil, done.Answer})
+		return cli.PrintJSON(p.app.Stdout, p.done(h.Stream(), &done))
 	case same:
 		_, err = fmt.Fprintf(p.app.Stdout, "  stream %s is not paused\n", h.Stream())
 	default:
@@ -102,7 +105,8 @@ func (p *pausing) runOne(ctx context.Context) error {
 	return err
 }
 
-// do changes a stream. If there is nothing to resume, same is true, and the answer says why.
+// do changes a stream. If the stream to resume is not paused, same is true, and the answer
+// has the reason.
 func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.Done, same bool, err error) {
 	done, err = p.act(ctx, c)
 	if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.NotPaused() {
@@ -110,6 +114,11 @@ func (p *pausing) do(ctx context.Context, c *control.Controller) (done control.D
 		return done, true, nil
 	}
 	return done, false, err
+}
+
+// done reports a change that was applied, or that was not needed.
+func (p *pausing) done(stream string, done *control.Done) pauseReport {
+	return pauseReport{Stream: stream, Kind: p.kind, PausedUntil: done.PausedUntil, Answer: &done.Answer}
 }
 
 // doneText describes a pause or a resume that was applied.
@@ -128,7 +137,8 @@ func pauseText(until int64, now time.Time) string {
 		return "paused"
 	}
 	end := time.UnixMilli(until)
-	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
+	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(cli.TimeLayout),
+		cli.RoundDuration(max(0, end.Sub(now))))
 }
 
 // resumeText names the command that ends a pause without an end.

@@ -29,17 +29,6 @@ type pausing struct {
 	execute bool
 }
 
-// pausedOfMany is the JSON form of the pause or resume of one of many streams. State is
-// what a plan found, PausedUntil is as in shownPause.
-type pausedOfMany struct {
-	Stream      string         `json:"stream"`
-	Kind        bridge.Kind    `json:"kind"`
-	State       bridge.State   `json:"state,omitempty"`
-	PausedUntil int64          `json:"paused_until,omitempty"`
-	Answer      *bridge.Answer `json:"answer,omitempty"`
-	Error       string         `json:"error,omitempty"`
-}
-
 func (p *pausing) flags(cmd *cobra.Command) {
 	p.change.flags(cmd)
 	cmd.Flags().BoolVar(&p.all, "all", false, fmt.Sprintf("%s all streams; a dry run without --execute", p.kind))
@@ -88,14 +77,14 @@ func (p *pausing) runMany(ctx context.Context) error {
 // plan shows the streams, and changes nothing.
 func (p *pausing) plan(ctx context.Context, streams []*control.Controller) error {
 	all := make([]streamStatus, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{c.Glance(ctx)} })
+	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: c.Glance(ctx)} })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if *p.json {
-		plan := make([]pausedOfMany, len(all))
+		plan := make([]pauseReport, len(all))
 		for i := range all {
-			plan[i] = pausedOfMany{Stream: all[i].Stream, Kind: p.kind, State: all[i].Brief(time.Now()).Condition}
+			plan[i] = pauseReport{Stream: all[i].Stream, Kind: p.kind, State: all[i].Brief(time.Now()).Condition}
 		}
 		return cli.PrintJSON(p.app.Stdout, plan)
 	}
@@ -117,7 +106,7 @@ func (p *pausing) apply(ctx context.Context, streams []*control.Controller) erro
 	}
 	var failed []string
 	hint, changed := "", 0
-	results := make([]pausedOfMany, len(streams))
+	results := make([]pauseReport, len(streams))
 	eachOf(streams, func(i int, c *control.Controller) {
 		asked := time.Now()
 		done, same, err := control.Done{}, false, ctx.Err()
@@ -126,12 +115,11 @@ func (p *pausing) apply(ctx context.Context, streams []*control.Controller) erro
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		results[i] = pausedOfMany{Stream: c.Stream(), Kind: p.kind}
+		results[i] = p.done(c.Stream(), &done)
 		switch {
 		case same:
-			results[i].Answer = &done.Answer
 		case err != nil:
-			results[i].Error = err.Error()
+			results[i] = pauseReport{Stream: c.Stream(), Kind: p.kind, Error: err.Error()}
 			failed = append(failed, c.Stream())
 			if e, ok := errors.AsType[*cli.Error](steered(err)); ok {
 				hint = cmp.Or(hint, p.app.Advice(e.Hint, c.Stream()))
@@ -139,7 +127,6 @@ func (p *pausing) apply(ctx context.Context, streams []*control.Controller) erro
 			fmt.Fprintf(p.app.Stderr, "  %s: %v\n", c.Stream(), err)
 		default:
 			changed++
-			results[i].PausedUntil, results[i].Answer = done.PausedUntil, &done.Answer
 			if !*p.json {
 				fmt.Fprintf(p.app.Stdout, "  %s: %s\n", c.Stream(), doneText(p.kind, done, asked))
 			}
@@ -150,7 +137,7 @@ func (p *pausing) apply(ctx context.Context, streams []*control.Controller) erro
 
 // report prints the results, and returns the error of the streams that failed.
 func (p *pausing) report(
-	ctx context.Context, results []pausedOfMany, changed int, failed []string, hint string,
+	ctx context.Context, results []pauseReport, changed int, failed []string, hint string,
 ) error {
 	var err error
 	if *p.json {

@@ -8,8 +8,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// Many streams are paused and resumed in one go: first a plan, then each, and those that
-// failed are named.
+// One command pauses or resumes many streams: first it prints a plan; with --execute, it
+// changes each stream and names those that failed.
 func TestPauseMany(t *testing.T) {
 	t.Parallel()
 	w := fourStreams(t)
@@ -49,7 +49,8 @@ func TestPauseMany(t *testing.T) {
 	}
 	paused("")
 	got := run(cli.ExitOK, "pause --match [ab] --reason why --execute")
-	if !strings.Contains(got.stdout, "  a: paused, acknowledged by ") || !strings.HasSuffix(got.stdout, "  2 of 2 streams paused\n") {
+	if !strings.Contains(got.stdout, "  a: paused, acknowledged by ") ||
+		!strings.HasSuffix(got.stdout, "  2 of 2 streams paused\n") {
 		t.Errorf("%s", got.stdout)
 	}
 	paused("ab")
@@ -63,16 +64,22 @@ func TestPauseMany(t *testing.T) {
 	w.env["BRIDGE_STREAMS"] = "a,b,c,d"
 	paused("abcd")
 	run(cli.ExitOK, "resume --stream d")
-	if got = run(cli.ExitOK, "resume --all --execute"); !strings.HasSuffix(got.stdout, "  3 of 4 streams resumed, 1 not paused\n") {
+	if got = run(cli.ExitOK, "resume --all --execute"); !strings.HasSuffix(got.stdout,
+		"  3 of 4 streams resumed, 1 not paused\n") {
 		t.Errorf("%s", got.stdout)
 	}
 	paused("")
-	var results []pausedOfMany
+	var results []pauseReport
 	if err := json.Unmarshal([]byte(run(cli.ExitOK, "pause --match ? --execute --json").stdout), &results); err != nil ||
 		len(results) != 4 || results[3].Stream != "d" || results[3].PausedUntil != -1 || !results[3].Answer.Applied {
 		t.Errorf("%v %+v", err, results)
 	}
 	paused("abcd")
+	var one pauseReport
+	if err := json.Unmarshal([]byte(run(cli.ExitOK, "pause --stream a --json").stdout), &one); err != nil ||
+		one.Stream != "a" || one.PausedUntil != -1 || !one.Answer.Applied {
+		t.Errorf("%v %+v", err, one)
+	}
 }
 
 // Wrong calls change nothing.
@@ -87,7 +94,8 @@ func TestPauseManyWrong(t *testing.T) {
 		"pause --dry-run":               "--execute and --dry-run require --all or --match",
 		"resume --execute":              "--execute and --dry-run require --all or --match",
 	} {
-		if got := runProgram(t, w.env, strings.Fields(args)...); got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) {
+		if got := runProgram(t, w.env, strings.Fields(args)...); got.code != cli.ExitUsage ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v, want %q", args, got, want)
 		}
 	}

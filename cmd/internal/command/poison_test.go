@@ -24,14 +24,14 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// poison would disguise what a terminal shows. "evil" tells that it came through.
+// poison would change what a terminal shows. The word "evil" shows that it was printed.
 const poison = "\x1b]0;evil\a\u009b31m\u202e\u2066\u200f\u2028\u2029\x7f\r\nfake line"
 
 // rawPoison is no UTF-8 either, where a source may hold any bytes.
 const rawPoison = poison + "\xed\xa0\x80\xff"
 
-// poisonedExport is an export of five items, the last one unreadable. It refuses
-// each request with a key in X-Bad.
+// poisonedExport is an export of five items, of which the last is unreadable. It rejects
+// requests with a key in X-Bad.
 func poisonedExport(t *testing.T) (url string) {
 	t.Helper()
 	text, err := json.Marshal(poison)
@@ -140,7 +140,7 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 	}
 }
 
-// No command lets what servers say disguise what a terminal shows. JSON is exact.
+// No command prints characters of a server that change what a terminal shows. JSON is exact.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	w, live := poisonedWorld(t)
@@ -188,7 +188,7 @@ func TestPoison(t *testing.T) {
 			t.Errorf("%s: exit code %d, poison seen %t, want %t: %q", command.args, got.code, shown, command.shown, output)
 		}
 	}
-	// Their output is this program's own, or for programs.
+	// Their output does not contain text of servers, or is for programs.
 	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "token", "cursor export"}
 	for _, cmd := range everyCommand(Program.Root()) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")

@@ -3,17 +3,17 @@
 package command
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/command/setup"
 )
 
-// Groups of commands in the help, beside cli.GroupSetup.
-const (
-	groupRun      = "run"
-	groupPosition = "position"
-)
+// groupRun is a group of commands in the help, beside those of package cli.
+const groupRun = "run"
 
 // Program is exportbridge, as it runs in production.
 var Program = cli.Program{
@@ -27,20 +27,17 @@ transaction, and Redis keeps a copy of the cursor.`,
   exportbridge cursor rewind --to-datetime -2h --execute`,
 	Groups: []*cobra.Group{
 		{ID: groupRun, Title: "Run:"},
-		{ID: groupPosition, Title: "Inspect and control:"},
+		{ID: cli.GroupPosition, Title: "Inspect and control:"},
 	},
 	Commands: func(a *cli.App) []*cobra.Command {
-		return append(setup.Commands(a),
+		return append(slices.Concat(setup.Commands(a), records.Commands(a)),
 			newRunCommand(a),
-			newTailCommand(a),
 			newStatusCommand(a),
 			newCursorCommand(a),
 			newPauseCommand(a),
 			newResumeCommand(a),
 			newReplayCommand(a),
 			newBackfillCommand(a),
-			newDLQCommand(a),
-			newVerifyCommand(a),
 		)
 	},
 }

@@ -12,7 +12,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// A runbook's command that does not exist helps nobody.
+// Every alert has a runbook, and the commands of a runbook exist.
 func TestRunbooksNameCommands(t *testing.T) {
 	t.Parallel()
 	rules := runProgram(t, nil, "alerts").stdout
@@ -41,8 +41,8 @@ func TestRunbooksNameCommands(t *testing.T) {
 	}
 }
 
-// A wrong value of a flag is answered in this program's words, not in those of Go's
-// parsers, and with a call that works or the help.
+// The error of a wrong flag value is in this program's words, not in those of Go's parsers.
+// Its hint is a call that works, or the help.
 func TestWrongFlagValues(t *testing.T) {
 	t.Parallel()
 	internal := regexp.MustCompile(`strconv|Parse(Int|Bool|Float)|invalid syntax|time:|pflag|invalid argument|parsing "`)
@@ -76,7 +76,7 @@ func TestWrongFlagValues(t *testing.T) {
 	}
 }
 
-// Hints of a wrong flag name the right one.
+// The hint about a wrong flag names the right flag.
 func TestFlagHints(t *testing.T) {
 	t.Parallel()
 	for args, hint := range map[string]string{
@@ -98,8 +98,8 @@ func TestFlagHints(t *testing.T) {
 	}
 }
 
-// The file that config env prints has the defaults of the profile, wherever that is
-// named, and changes nothing as it is.
+// The file that config env prints has the defaults of the profile, wherever the profile is
+// named. Unless it is edited, the file changes nothing.
 func TestConfigEnvOfProfile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "env")
@@ -138,7 +138,7 @@ func TestConfigEnvOfProfile(t *testing.T) {
 	}
 }
 
-// A time that must be in the past is refused in the future, whatever command takes it.
+// Every command rejects a time in the future where it must be in the past.
 func TestFutureTimes(t *testing.T) {
 	t.Parallel()
 	const later = "2999-01-01"

@@ -31,7 +31,7 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// reloading is a process with the file of BRIDGE_CONFIG that it follows.
+// reloading is a process that reloads the file of BRIDGE_CONFIG.
 type reloading struct {
 	t       *testing.T
 	events  int
@@ -44,7 +44,7 @@ type reloading struct {
 	stop    func() error // ends the process
 }
 
-// lines is a log. It may be used concurrently.
+// lines are the lines of a log. They may be used concurrently.
 type lines struct {
 	mu   sync.Mutex // guards text while the process runs
 	text bytes.Buffer
@@ -62,8 +62,8 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// startReloading starts a process with the settings in a file, whose streams each publish
-// so many events. A thousand take about half a second.
+// startReloading starts a process with the settings in a file. Each of its streams publishes
+// so many events. A stream takes about half a second for a thousand.
 func startReloading(t *testing.T, events int, streams string) *reloading {
 	t.Helper()
 	sim, err := exportsim.New(exportsim.Config{
@@ -121,7 +121,7 @@ func (r *reloading) write(text string) {
 	}
 }
 
-// reload has the process load the file, and waits until it has.
+// reload makes the process load the file, and waits for the end of that.
 func (r *reloading) reload(text, want string) {
 	r.t.Helper()
 	before := r.log.count(want)
@@ -135,7 +135,7 @@ func (r *reloading) await(what string, done func() bool) {
 	kafkatest.Eventually(r.t, what, func() (bool, error) { return done(), nil })
 }
 
-// get returns what the HTTP server answers.
+// get returns the answer of the HTTP server.
 func (r *reloading) get(path string) string {
 	r.t.Helper()
 	resp, err := http.Get("http://" + r.process.Addr().String() + path)
@@ -171,15 +171,15 @@ func acquired(stream string) string {
 	return `owner_transitions_total{stream="` + stream + `",to="owner"}`
 }
 
-// reader reads what is committed in a topic with one partition.
+// reader reads the committed records of a topic with one partition.
 func reader(t *testing.T, kafka *servers.Cluster, topic string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	opts = append(opts, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	return servers.Client(t, kafka.ListenAddrs()[0], opts...)
 }
 
-// wantAll waits until a topic has every event, and ends the process. No event may be there
-// twice.
+// wantAll waits until a topic has every event, and ends the process. The topic must have
+// each event once.
 func (r *reloading) wantAll(streams ...string) {
 	r.t.Helper()
 	for _, stream := range streams {
@@ -231,8 +231,9 @@ func committed(t *testing.T, kafka *servers.Cluster, topic string) (n int) {
 	return n
 }
 
-// TestReload: streams are added, removed, changed and added again while all publish.
-// Nothing is lost or twice, and no other stream restarts. RELOADS makes more changes.
+// TestReload: streams are added, removed, changed and added again while all streams publish.
+// Each event is published once, and no other stream restarts. RELOADS is the number of
+// changes.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	for _, ownership := range []string{kafkagroup.OwnedByStream, kafkagroup.OwnedByGroup} {
@@ -307,7 +308,8 @@ func (l *lines) wantHandovers(t *testing.T, stream string) {
 	}
 }
 
-// TestReloadMistake: a bad file changes nothing, and is reported until it is mended.
+// TestReloadMistake: a file with a mistake changes nothing. The mistake is reported until it
+// is corrected.
 func TestReloadMistake(t *testing.T) {
 	t.Parallel()
 	const good = "settings: {EXPORT_PAGE_SIZE: 10}\nstreams:\n  steady:\n  other:\n"

@@ -28,7 +28,7 @@ Without --execute, the command is a dry run.`,
   exportbridge replay --from -2h --to now --events orderPlaced --execute
   exportbridge replay --from -30d --to now --windows 30 --parallel 4 --execute
   exportbridge replay --resume k3xq7a --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	o.take(cmd)

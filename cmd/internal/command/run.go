@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/records"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 	"exportbridge/cursorstore"
@@ -108,14 +109,23 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 		Log:     log,
 		Environ: a.Environ,
 		Control: func(client *cursorstore.Client, s *config.Settings) (map[string]ops.Controller, ops.Records) {
-			own := unwatched(s)
-			return controllers(client, own), &records{all: own}
+			return controllers(client, s), records.NewReader(s)
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
 			return backfill.NewJobs(st.Kafka.Jobs(&jobs), st.Name).CountWindows
 		},
 		Describe: describeStreams,
 	}
+}
+
+// controllers are the controllers of all streams, for the HTTP server.
+func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
+	all := make(map[string]ops.Controller, len(s.Streams))
+	for i := range s.Streams {
+		c := controllerOf(client, s, &s.Streams[i])
+		all[c.Stream()] = c
+	}
+	return all
 }
 
 // RunError adds the exit code and the hint to the error of a run.

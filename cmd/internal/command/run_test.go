@@ -9,7 +9,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// TestRun checks that the program uses only what it is given.
+// TestRun: the program uses only the environment and the streams that it is given.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	got := runProgram(t, map[string]string{"EXPORT_API_KEY": secretKey}, "config", "show", "--json",

@@ -24,8 +24,8 @@ func tenants(t *testing.T) (url string) {
 	})
 }
 
-// TestOtherTenant: under the checkpoint of one tenant nothing publishes the events of
-// another one, until a reset names what it accepts.
+// TestOtherTenant: with the checkpoint of one tenant, no command publishes the events of
+// another tenant, until a reset accepts that tenant's source.
 func TestOtherTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

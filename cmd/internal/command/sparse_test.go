@@ -25,8 +25,8 @@ func sparseExport(t *testing.T) (url string) {
 	})
 }
 
-// TestSparse: a job or comparison that empty pages cut says so. Once the API has
-// marked its end, to the live stream, they cut nothing any more.
+// TestSparse: a job or a comparison that ends at empty pages reports that. After the API has
+// marked its end to the live stream, empty pages end neither.
 func TestSparse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

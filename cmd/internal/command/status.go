@@ -22,7 +22,15 @@ import (
 const watchInterval = time.Second
 
 // streamStatus is a report with its text.
-type streamStatus struct{ control.Report }
+type streamStatus struct {
+	control.Report
+	redisFull bool // Redis rejects writes, as of the status
+}
+
+// unseen reports whether a process runs the stream, but Redis has no status of it.
+func (s *streamStatus) unseen() bool {
+	return s.Live == nil && len(s.Members) > 0 && !slices.Contains(s.Unreachable, bridge.DependencyStore)
+}
 
 func newStatusCommand(a *cli.App) *cobra.Command {
 	var stream string
@@ -49,7 +57,7 @@ Redis and the processes are not asked.`,
   exportbridge status --watch
   exportbridge status --group
   exportbridge status --json | jq '.[].live.state'`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
@@ -87,7 +95,8 @@ Redis and the processes are not asked.`,
 	return cmd
 }
 
-// statusOfAll asks for the statuses, for a table only what it shows.
+// statusOfAll reads the status of the named stream, or of all. For a table, unless full is
+// true, it reads only what the table shows.
 func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]streamStatus, error) {
 	client, streams, err := openStreams(a, 0, name)
 	if err != nil {
@@ -99,11 +108,17 @@ func statusOfAll(ctx context.Context, a *cli.App, name string, full bool) ([]str
 		look = (*control.Controller).Glance
 	}
 	all := make([]streamStatus, len(streams))
-	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{look(c, ctx)} })
+	eachOf(streams, func(i int, c *control.Controller) { all[i] = streamStatus{Report: look(c, ctx)} })
+	if slices.ContainsFunc(all, func(s streamStatus) bool { return s.unseen() }) {
+		full := client.Full(ctx)
+		for i := range all {
+			all[i].redisFull = full
+		}
+	}
 	return all, ctx.Err() // an interrupted lookup is no error of a server
 }
 
-// unreachable is the error of a status that lacks a server's part.
+// unreachable is the error of a status that is incomplete, since a server did not answer.
 func unreachable(all []streamStatus) error {
 	for i := range all {
 		if names := all[i].Unreachable; len(names) > 0 {
@@ -167,6 +182,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	if s.Live != nil && s.Live.Error != "" {
 		add("why", s.Live.Error)
 		add("try", s.Live.Hint)
+	}
+	if s.redisFull && s.unseen() {
+		add("try", "raise maxmemory of Redis, or free memory; do not allow eviction")
 	}
 	if c := s.Checkpoint; c != nil {
 		add("position", positionText(c.Checkpoint, s.Live, now))
@@ -241,18 +259,20 @@ func (s *streamStatus) stateText(now time.Time) string {
 			text += ", not running"
 		}
 		return text + resumeText(s.Checkpoint.PausedUntil)
-	case len(s.Members) > 0 && slices.Contains(s.Unreachable, bridge.DependencyStore):
-		return "running; what it does is unknown, since Redis does not answer"
-	case len(s.Members) > 0:
+	case s.unseen() && s.redisFull:
+		return "running; what it does is unknown, since Redis is at its maxmemory and rejects writes"
+	case s.unseen():
 		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, " +
 			"or has another REDIS_URL or CURSOR_PREFIX"
+	case len(s.Members) > 0:
+		return "running; what it does is unknown, since Redis does not answer"
 	case !s.MembersKnown:
 		return "unknown"
 	}
 	return "not running"
 }
 
-// speedText is empty if the stream is not expected to publish.
+// speedText describes the speed of a stream; empty if the stream is not expected to publish.
 func (s *streamStatus) speedText(now time.Time) string {
 	live := s.Live
 	if live == nil || live.State != bridge.StateRunning && live.State != bridge.StateIdle ||
@@ -292,7 +312,8 @@ func (s *streamStatus) rival(owner bridge.Member) bool {
 		!slices.ContainsFunc(s.Members, func(m bridge.Member) bool { return m.Name() == s.Live.Owner })
 }
 
-// overlapText describes what was read again after a rejected cursor, or a change of EXPORT_FOLLOW.
+// overlapText describes the range that is read again after a rejected cursor, or after a
+// change of EXPORT_FOLLOW.
 func overlapText(o *bridge.Overlap) string {
 	text := "in progress"
 	if o.Done {

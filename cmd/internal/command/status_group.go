@@ -14,29 +14,18 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// groupOf asks Kafka for the processes that share the streams, or only one of these.
+// groupOf asks Kafka for the processes that share the named stream, or all streams.
 func groupOf(ctx context.Context, a *cli.App, name string) (kafkagroup.Overview, error) {
-	s, err := a.Settings(config.UsesKafka|config.WithoutKey, nil)
+	s, err := a.StreamsSettings(config.WithoutKey, name)
 	if err != nil {
 		return kafkagroup.Overview{}, err
-	}
-	a.Warn(s)
-	if name != "" {
-		st, err := cli.StreamNamed(s, name)
-		if err != nil {
-			return kafkagroup.Overview{}, err
-		}
-		s.Streams = []config.Stream{*st}
 	}
 	groups := make([]*kafkagroup.Group, len(s.Streams))
 	for i := range s.Streams {
 		groups[i] = s.Streams[i].Kafka.Ownership()
 	}
 	o, err := groups[0].Overview(ctx, groups)
-	if err != nil {
-		return o, cli.Explain(err)
-	}
-	return o, nil
+	return o, cli.Explain(err)
 }
 
 func showGroup(ctx context.Context, a *cli.App, name string, asJSON bool) error {
@@ -68,7 +57,8 @@ func printGroup(a *cli.App, o *kafkagroup.Overview) error {
 
 func generationText(o *kafkagroup.Overview, now time.Time) string {
 	switch {
-	case len(o.Processes) == 0 && slices.ContainsFunc(o.Streams, func(s kafkagroup.GroupStream) bool { return s.OwnGroup != "" }):
+	case len(o.Processes) == 0 &&
+		slices.ContainsFunc(o.Streams, func(s kafkagroup.GroupStream) bool { return s.OwnGroup != "" }):
 		return "no processes: the streams have groups of their own (BRIDGE_OWNERSHIP=stream)"
 	case len(o.Processes) == 0:
 		return "no processes"
@@ -107,7 +97,8 @@ func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) s
 	return text
 }
 
-// waitingRows are the streams that do not run, or not yet where they are assigned.
+// waitingRows lists the streams that do not run, and those that the process to which they
+// are assigned does not run yet.
 func waitingRows(streams []kafkagroup.GroupStream) (rows [][2]string) {
 	for i := range streams {
 		s := &streams[i]

@@ -14,7 +14,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// TestStatusOfTheGroup: without Redis, and without asking a process.
+// TestStatusOfTheGroup: status --group needs neither Redis nor the processes.
 func TestStatusOfTheGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,7 +66,7 @@ $`)
 	}
 }
 
-// TestWaitingRows names who waits for what.
+// TestWaitingRows: the rows name the processes, and what the streams wait for.
 func TestWaitingRows(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]kafkagroup.GroupStream{
@@ -93,7 +93,7 @@ func TestWaitingRows(t *testing.T) {
 	}
 }
 
-// TestGenerationText says whether the group is of the other kind.
+// TestGenerationText: the text names a group of the other BRIDGE_OWNERSHIP.
 func TestGenerationText(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)

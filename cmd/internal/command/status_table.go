@@ -15,9 +15,9 @@ import (
 // mostInFull is how many streams status shows in full: more are a table.
 const mostInFull = 3
 
-// statusTable is a table of the streams, the worst first, below their number in each
-// condition. It leaves out the last streams that a terminal of height lines has no room
-// for; 0 is no limit.
+// statusTable is a table of the streams, the worst first, below the number of streams in
+// each condition. The table has at most height lines: it leaves out the last streams. A
+// height of 0 is no limit.
 func statusTable(a *cli.App, all []streamStatus, height int) string {
 	now := time.Now()
 	briefs := make([]control.Brief, len(all))
@@ -39,7 +39,7 @@ func statusTable(a *cli.App, all []streamStatus, height int) string {
 	}
 }
 
-// summary says how many streams are in each condition.
+// summary counts the streams in each condition.
 func summary(briefs []control.Brief) string {
 	n := make(map[bridge.State]int)
 	for i := range briefs {

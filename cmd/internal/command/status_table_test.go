@@ -13,12 +13,12 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// A thousand streams are a table that fits the terminal, the worst first.
+// The table of a thousand streams fits the terminal; the worst streams are first.
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	all := make([]streamStatus, 1000)
 	for i := range all {
-		all[i] = streamStatus{control.NewReport(fmt.Sprintf("tenant-%03d", i), bridge.ExactlyOnce)}
+		all[i] = streamStatus{Report: control.NewReport(fmt.Sprintf("tenant-%03d", i), bridge.ExactlyOnce)}
 		all[i].Live = &bridge.Status{State: bridge.StateIdle, CaughtUp: true, Owner: "one"}
 	}
 	all[700].Live = &bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Owner: "one",
@@ -53,12 +53,13 @@ func TestStatusTable(t *testing.T) {
 	}
 }
 
-// Four streams are a table, and each in full with --stream or in JSON.
+// Four streams are printed as a table; --stream and JSON show them in full.
 func TestStatusOfManyStreams(t *testing.T) {
 	t.Parallel()
 	w := fourStreams(t)
 	got := runProgram(t, w.env, "status")
-	wantLines(t, got.stdout, []string{`^4 streams: 4 not running$`, `^STREAM `, `^[a-d] +not running `, `^[a-d] +not running `})
+	wantLines(t, got.stdout,
+		[]string{`^4 streams: 4 not running$`, `^STREAM `, `^[a-d] +not running `, `^[a-d] +not running `})
 	if strings.Contains(got.stdout, "guarantee") || got.code != cli.ExitOK {
 		t.Errorf("%+v", got)
 	}

@@ -14,8 +14,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// The lines of a status never contradict each other, and promise nothing while
-// the stream does not run.
+// The lines of a status do not contradict each other. They predict nothing while the stream
+// does not run.
 func TestStatusRows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
@@ -82,7 +82,7 @@ func TestStatusRows(t *testing.T) {
 		report := control.NewReport("events", bridge.ExactlyOnce)
 		report.Live, report.Checkpoint, report.MembersKnown = test.live, control.Mask(test.checkpoint), true
 		report.Measure(now)
-		s := streamStatus{report}
+		s := streamStatus{Report: report}
 		got := make(map[string]string)
 		for _, row := range s.rows(now) {
 			got[row[0]] = row[1]
@@ -95,18 +95,24 @@ func TestStatusRows(t *testing.T) {
 	}
 }
 
-// A status does not blame the bridge for a Redis that does not answer.
+// A status names Redis as the cause if Redis does not answer, or rejects writes.
 func TestStatusOfAnOwnerWithoutRedis(t *testing.T) {
 	t.Parallel()
-	for unreachable, want := range map[string]string{
-		bridge.DependencyStore: "running; what it does is unknown, since Redis does not answer",
-		"":                     "running, but this Redis has no status of it: ",
+	for _, test := range []struct {
+		unreachable string
+		full        bool
+		want        string
+	}{
+		{bridge.DependencyStore, false, "running; what it does is unknown, since Redis does not answer"},
+		{"", false, "running, but this Redis has no status of it: "},
+		{"", true, "running; what it does is unknown, since Redis is at its maxmemory"},
 	} {
 		report := control.NewReport("events", bridge.ExactlyOnce)
-		report.Members, report.MembersKnown, report.Unreachable = []bridge.Member{{Owner: true}}, true, []string{unreachable}
-		s := streamStatus{report}
-		if got := s.rows(time.Now())[1][1]; !strings.HasPrefix(got, want) {
-			t.Errorf("unreachable %q: %q, want %q", unreachable, got, want)
+		report.Members, report.MembersKnown = []bridge.Member{{Owner: true}}, true
+		report.Unreachable = []string{test.unreachable}
+		s := streamStatus{Report: report, redisFull: test.full}
+		if got := s.rows(time.Now())[1][1]; !strings.HasPrefix(got, test.want) {
+			t.Errorf("%+v: %q", test, got)
 		}
 	}
 }
@@ -124,7 +130,7 @@ func TestPausedUnseen(t *testing.T) {
 		"one":     {true, []bridge.Member{{ClientID: "one", Owner: true}}, "paused; to go on: exportbridge resume"},
 		"unknown": {false, nil, "paused; to go on: exportbridge resume"},
 	} {
-		s := streamStatus{control.NewReport("events", bridge.ExactlyOnce)}
+		s := streamStatus{Report: control.NewReport("events", bridge.ExactlyOnce)}
 		s.Checkpoint = control.Mask(&bridge.Checkpoint{Kind: bridge.KindPause, PausedUntil: bridge.Forever})
 		s.MembersKnown, s.Members = test.known, test.members
 		if got := s.stateText(time.Now()); got != test.want {
@@ -133,10 +139,10 @@ func TestPausedUnseen(t *testing.T) {
 	}
 }
 
-// BLOCKED stands out on a terminal only, and where colours are wanted.
+// BLOCKED is coloured only on a terminal, and without NO_COLOR.
 func TestStatusColour(t *testing.T) {
 	t.Parallel()
-	blocked := streamStatus{control.NewReport("BLOCKED", bridge.ExactlyOnce)}
+	blocked := streamStatus{Report: control.NewReport("BLOCKED", bridge.ExactlyOnce)}
 	blocked.Live = &bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth}
 	for _, test := range []struct {
 		columns int
@@ -156,8 +162,8 @@ func TestStatusColour(t *testing.T) {
 	}
 }
 
-// A status that lacks a server's part is a failure; a watch that is interrupted
-// is none, whatever the servers do. A resume of what is not paused is none either.
+// A status without the part of a server is an error. An interrupted --watch is no error,
+// whether servers answer or not, nor is the resume of a stream that is not paused.
 func TestStatusWithoutServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,8 +207,8 @@ func TestStatusWithoutServers(t *testing.T) {
 	}
 }
 
-// TestJSONHidesTheCursor: JSON goes to logs and tickets, so it has the cursor's hash
-// alone.
+// TestJSONHidesTheCursor: JSON has only the hash of the cursor, since it goes to logs and
+// tickets.
 func TestJSONHidesTheCursor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -229,10 +235,10 @@ func TestJSONHidesTheCursor(t *testing.T) {
 	}
 }
 
-// TestStatusOfTwoGroups: a process outside the group says that it runs the stream.
+// TestStatusOfTwoGroups: a process outside the group reports that it runs the stream.
 func TestStatusOfTwoGroups(t *testing.T) {
 	t.Parallel()
-	s := streamStatus{control.Report{
+	s := streamStatus{Report: control.Report{
 		Live:    &bridge.Status{Owner: "two", Leader: true},
 		Members: []bridge.Member{{Process: "one", Host: "10.0.0.1", Owner: true}},
 	}}

@@ -3,8 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/user"
 	"sync"
 	"time"
 
@@ -25,7 +23,7 @@ type streamHandle struct {
 
 func (h *streamHandle) close() { _ = h.client.Close() } // nothing is left to be written
 
-// withStream is the RunE of a command that reads the stream that --stream names.
+// withStream is the RunE of a command that reads the stream of --stream.
 func withStream(
 	a *cli.App, stream *string, run func(context.Context, *streamHandle) error,
 ) func(*cobra.Command, []string) error {
@@ -54,20 +52,10 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 
 // openStreams connects to the servers of the named stream, or of all. The caller closes
 // the client.
-func openStreams(
-	a *cli.App, need config.Uses, name string,
-) (*cursorstore.Client, []*control.Controller, error) {
-	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
+func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client, []*control.Controller, error) {
+	s, err := a.StreamsSettings(need|config.UsesCursor|config.WithoutKey, name)
 	if err != nil {
 		return nil, nil, err
-	}
-	a.Warn(s)
-	if name != "" {
-		st, err := cli.StreamNamed(s, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.Streams = []config.Stream{*st}
 	}
 	client, err := cli.OpenRedis(s)
 	if err != nil {
@@ -83,7 +71,7 @@ func openStreams(
 // atOnce is how many streams a command asks at a time.
 const atOnce = 16
 
-// eachOf calls do for each stream, for some at a time.
+// eachOf calls do for each stream, for atOnce of them at a time.
 func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)) {
 	var asking sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -141,9 +129,9 @@ func (c *change) open() (*streamHandle, error) {
 	return openStream(c.app, config.UsesExport, c.stream)
 }
 
-// sign completes the request with who makes it, and says what it waits for.
+// sign adds the operator to the request, and prints why the command waits.
 func (c *change) sign() {
-	c.by.Who = operator()
+	c.by.Who = cli.Operator()
 	c.by.Waiting = func(err error) {
 		fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint)
 	}
@@ -161,18 +149,3 @@ func parseTimeout(text string) (time.Duration, error) {
 }
 
 func parseReason(text string) (string, error) { return text, bridge.CheckReason(text) }
-
-// operator is the user at this machine, for the history.
-func operator() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
-}
-
-// membersTimeout bounds the lookup of the stream's group.
-const membersTimeout = 10 * time.Second

@@ -75,8 +75,7 @@ func TestSteered(t *testing.T) {
 	}
 }
 
-// A request that is in the way is done by its deadline, unless that has passed:
-// then nobody knows when.
+// The hint about a pending request names its deadline, unless the deadline has passed.
 func TestPendingHint(t *testing.T) {
 	t.Parallel()
 	deadline := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC).UnixMilli()

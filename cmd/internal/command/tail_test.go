@@ -4,15 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -111,8 +108,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailFollows: the newest records, then what comes, until somebody stops
-// it, stops reading, or has enough.
+// TestTailFollows: tail prints the newest records, then new ones, until it is interrupted, its
+// output is closed, or it has printed enough.
 func TestTailFollows(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -186,8 +183,8 @@ func feed(ctx context.Context, client *kgo.Client, stop <-chan struct{}) {
 	}
 }
 
-// TestTailMergesInBounds: a partition whose records are all later than those
-// of another one is held back, and nothing is lost.
+// TestTailMergesInBounds: a partition waits for another one whose records are all earlier, and
+// every record is printed.
 func TestTailMergesInBounds(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t, kfake.SeedTopics(2, "export.events"))
@@ -209,8 +206,7 @@ func TestTailMergesInBounds(t *testing.T) {
 	}
 }
 
-// TestTailDeleted: a partition that begins in the middle, or whose records are
-// all gone, has an end too.
+// TestTailDeleted: tail finds the end of a partition whose first records, or all, are deleted.
 func TestTailDeleted(t *testing.T) {
 	t.Parallel()
 	addr := tailWorld(t)
@@ -271,68 +267,7 @@ func TestTailErrors(t *testing.T) {
 	}
 }
 
-func TestRecordLine(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 20, 14, 3, 11, 123e6, time.UTC)
-	text := func(pairs ...string) (headers []kgo.RecordHeader) {
-		for pair := range slices.Chunk(pairs, 2) {
-			headers = append(headers, kgo.RecordHeader{Key: pair[0], Value: []byte(pair[1])})
-		}
-		return headers
-	}
-	for _, test := range []struct {
-		record kgo.Record
-		meta   bool
-		want   string
-	}{
-		{kgo.Record{Partition: 3, Offset: 7, Value: []byte(`{"a":1}`)}, false, `3@7  -  -  -  {"a":1}`},
-		{kgo.Record{Key: []byte("u"), Headers: text("ce_type", "com.croct.event.orderPlaced", "eb-origin", "rewind"),
-			Value: []byte("{\n \"a\": 1.0\n}")}, false, `0@0  u  orderPlaced  rewind  {"a":1.0}`},
-		{kgo.Record{Value: []byte(`{"payload":{"type":"tabOpened"}}`)}, false,
-			`0@0  -  tabOpened  -  {"payload":{"type":"tabOpened"}}`},
-		{kgo.Record{Value: []byte(`{"payload":{"@type":"tabOpened"}}`)}, false,
-			`0@0  -  tabOpened  -  {"payload":{"@type":"tabOpened"}}`},
-		{kgo.Record{Headers: text("eb-reason", "time", "__dlq.errors.message", "the item has no readable time"),
-			Value: []byte("\x1b[2Jx\ny")}, false, "0@0  -  -  -  [time: the item has no readable time]   [2Jx y"},
-		{kgo.Record{Headers: text("a", "b", "c", "d"), Value: []byte("v")}, true, "0@0  -  -  -  a=b  c=d  v"},
-		{kgo.Record{}, false, "0@0  -  -  -  (tombstone)"},
-	} {
-		test.record.Timestamp = at.In(time.FixedZone("east", 3600))
-		if got, want := recordLine(&test.record, test.meta), "2026-11-20T14:03:11.123Z  "+test.want; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	}
-}
-
-func TestRecordJSON(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 20, 14, 3, 11, 123e6, time.UTC)
-	for value, want := range map[string]string{
-		`{"big":12345678901234567890.10, "b":"<&>","b":1}`: `"value":{"big":12345678901234567890.10,"b":"<&>","b":1}`,
-		"plain <text>": `"value":"plain \u003ctext\u003e"`,
-		"\xff\xfe":     `"value_base64":"//4="`,
-	} {
-		r := &kgo.Record{
-			Topic: "t", Partition: 1, Offset: 2, Timestamp: at, Key: []byte("k"), Value: []byte(value),
-			Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}},
-		}
-		got := string(appendRecordJSON(nil, r))
-		want = `{"topic":"t","partition":1,"offset":2,"time":"2026-11-20T14:03:11.123Z","key":"k","headers":{"h":"v"},` +
-			want + "}\n"
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
-		if !json.Valid([]byte(got)) {
-			t.Errorf("not JSON: %s", got)
-		}
-	}
-	if got := string(appendRecordJSON([]byte("x"), &kgo.Record{})); !strings.HasPrefix(got, `x{"topic":"",`) ||
-		!strings.Contains(got, `"key":null,"headers":{},"value":null}`) {
-		t.Errorf("a tombstone: %s", got)
-	}
-}
-
-// TestTailSince: event times need not rise, so records after the first one of a time
+// TestTailSince: event times need not rise: after the first record at or after a time, others
 // can be older.
 func TestTailSince(t *testing.T) {
 	t.Parallel()
@@ -353,7 +288,7 @@ func TestTailSince(t *testing.T) {
 	}
 }
 
-// A tail that is interrupted before it could connect has not shown its records either.
+// A bounded tail that is interrupted before it has connected has not printed its records.
 func TestTailInterruptedEarly(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -148,7 +148,7 @@ func TestTopicsWait(t *testing.T) {
 	}
 }
 
-// startsOn starts the brokers when the program says that it waits for them.
+// startsOn starts the brokers when the program prints that it waits for them.
 type startsOn struct {
 	prefix, text string
 	start        func()

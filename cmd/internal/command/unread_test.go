@@ -10,9 +10,9 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// TestUnreadCursor: where a first page names no next page, but has what looks like its
-// cursor, nothing that must reach the end of the results says that it has. The page
-// need not be full: an API may list fewer items than it is asked for.
+// TestUnreadCursor: a first page names no next page, but has a member that looks like a
+// cursor. No command then reports that it has read all results. The page need not be full: an
+// API may list fewer items than requested.
 func TestUnreadCursor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,8 +38,8 @@ func TestUnreadCursor(t *testing.T) {
 	}
 }
 
-// TestWarningsInStatus: a state with a warning is not described as one without, and
-// where the end is in doubt no line speaks of the end of the export.
+// TestWarningsInStatus: the text of a state mentions its warnings. If the end is in doubt, no
+// line mentions the end of the export.
 func TestWarningsInStatus(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

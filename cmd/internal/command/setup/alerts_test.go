@@ -20,7 +20,7 @@ import (
 	"exportbridge/cmd/exportbridge/monitoring"
 )
 
-// healthy are the series of a stream that is idle and caught up for two hours and a half,
+// healthy are the series of a stream that is idle and caught up for two and a half hours,
 // scraped every 15 seconds. Time begins at 0.
 var healthy = map[string]string{
 	`build_info{instance="a"}`:                                        "1x600",
@@ -47,7 +47,7 @@ var healthy = map[string]string{
 	`owner_transitions_total{stream="events",to="owner"}`:             "1x600",
 }
 
-// alertCase is what happens to a healthy stream, and what it sets off.
+// alertCase is a change of a healthy stream, and the alerts that it fires.
 type alertCase struct {
 	name    string
 	changes map[string]string // of healthy; other series are added
@@ -82,67 +82,108 @@ var alertCases = []alertCase{
 		`owner_transitions_total{stream="events",to="owner"}`:            "_x40 50 stale",
 	}, "10m15s", nil},
 
-	{"the process of another stream is gone", map[string]string{`stream_owned{instance="b",stream="users"}`: "1x40 stale"}, "20m", []string{"StreamGone page"}},
-	{"one process of two is gone", map[string]string{`stream_owned{instance="b",stream="events"}`: "0x40 stale"}, "20m", nil},
-	{"another stream is away for four minutes", map[string]string{`stream_owned{instance="b",stream="users"}`: "1x4 stale _x16 1x1000"}, "20m", nil},
-	{"all stand by", map[string]string{`stream_owned{instance="a",stream="events"}`: "0x600"}, "3m", []string{"NoOwner page"}},
+	{"the process of another stream is gone",
+		map[string]string{`stream_owned{instance="b",stream="users"}`: "1x40 stale"}, "20m", []string{"StreamGone page"}},
+	{"one process of two is gone", map[string]string{`stream_owned{instance="b",stream="events"}`: "0x40 stale"},
+		"20m", nil},
+	{"another stream is away for four minutes",
+		map[string]string{`stream_owned{instance="b",stream="users"}`: "1x4 stale _x16 1x1000"}, "20m", nil},
+	{"all stand by", map[string]string{`stream_owned{instance="a",stream="events"}`: "0x600"}, "3m",
+		[]string{"NoOwner page"}},
 	{"handed over in a minute", map[string]string{
 		`stream_owned{instance="a",stream="events"}`: "1x20 0x1000",
 		`stream_owned{instance="b",stream="events"}`: "0x24 1x1000",
 	}, "7m", nil},
-	{"two leaders", map[string]string{`stream_owned{instance="b",stream="events"}`: "1x600"}, "3m", []string{"TwoOwners page"}},
-	{"two leaders for half a minute", map[string]string{`stream_owned{instance="b",stream="events"}`: "0x20 1x2 0x1000"}, "7m", nil},
+	{"two leaders", map[string]string{`stream_owned{instance="b",stream="events"}`: "1x600"}, "3m",
+		[]string{"TwoOwners page"}},
+	{"two leaders for half a minute",
+		map[string]string{`stream_owned{instance="b",stream="events"}`: "0x20 1x2 0x1000"}, "7m", nil},
 	{"leaders of two streams", map[string]string{`stream_owned{instance="b",stream="users"}`: "1x600"}, "3m", nil},
 
-	{"blocked", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x600"}, "3m", []string{"Blocked page"}},
+	{"blocked", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x600"}, "3m",
+		[]string{"Blocked page"}},
 	{"blocked for a minute", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x4 stale"}, "2m", nil},
 	{"blocked, and so without answers", map[string]string{
 		`stream_blocked{stream="events",reason="auth"}`:             "1x600",
 		`state{instance="a",stream="events",state="blocked"}`:       "1x600",
 		`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x600",
 	}, "30m", []string{"Blocked page"}},
-	{"the checkpoint is gone", map[string]string{`stream_blocked{stream="events",reason="checkpoint-lost"}`: "1x600"}, "3m", []string{"CheckpointLost page"}},
+	{"the checkpoint is gone", map[string]string{`stream_blocked{stream="events",reason="checkpoint-lost"}`: "1x600"},
+		"3m", []string{"CheckpointLost page"}},
 
 	{"paused for fifty minutes", paused, "50m", nil},
 	{"paused for an hour", paused, "1h5m", []string{"PausedLong ticket"}},
-	{"a new owner each minute", map[string]string{`owner_transitions_total{stream="events",to="owner"}`: "0+0.25x600"}, "20m", []string{"OwnerFlapping ticket"}},
-	{"two takeovers", map[string]string{`owner_transitions_total{stream="events",to="owner"}`: "1x40 2x4 3x1000"}, "15m", nil},
+	{"a new owner each minute", map[string]string{`owner_transitions_total{stream="events",to="owner"}`: "0+0.25x600"},
+		"20m", []string{"OwnerFlapping ticket"}},
+	{"two takeovers", map[string]string{`owner_transitions_total{stream="events",to="owner"}`: "1x40 2x4 3x1000"},
+		"15m", nil},
 
 	{"stuck for twenty minutes", stuck, "20m", []string{"LagHigh ticket"}},
 	{"stuck for an hour", stuck, "1h", []string{"LagHigh page", "LagHigh ticket"}},
-	{"four minutes behind all the time", map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x16 0+15x1000"}, "1h", nil},
-	{"behind for five minutes", map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x40 1230+15x1000"}, "21m", nil},
-	{"nothing answers", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x600"}, "12m", []string{"Stalled page"}},
-	{"nothing answers for four minutes", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x16 870+15x1000"}, "20m", nil},
-	{"the cursor leads back", map[string]string{`cursor_no_progress_total{stream="events",kind="cycle"}`: "0x20 1 2 3x1000"}, "6m", []string{"CursorNotAdvancing page"}},
-	{"a full tail for half an hour", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x120 120x1000"}, "45m", nil},
-	{"a full tail for two hours", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x600"}, "2h", []string{"CursorNotAdvancing ticket"}},
-	{"a border overflows", map[string]string{`cursor_no_progress_total{stream="events",kind="border_overlap"}`: "0x20 1x1000"}, "10m", []string{"BorderOverlap ticket"}},
-	{"a full page without a next one", map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x600"}, "2h", []string{"Warning ticket"}},
-	{"a full page for half an hour", map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x120 stale"}, "2h", nil},
+	{"four minutes behind all the time",
+		map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x16 0+15x1000"}, "1h", nil},
+	{"behind for five minutes",
+		map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x40 1230+15x1000"},
+		"21m", nil},
+	{"nothing answers", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x600"}, "12m",
+		[]string{"Stalled page"}},
+	{"nothing answers for four minutes",
+		map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x16 870+15x1000"},
+		"20m", nil},
+	{"the cursor leads back",
+		map[string]string{`cursor_no_progress_total{stream="events",kind="cycle"}`: "0x20 1 2 3x1000"},
+		"6m", []string{"CursorNotAdvancing page"}},
+	{"a full tail for half an hour",
+		map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x120 120x1000"}, "45m", nil},
+	{"a full tail for two hours",
+		map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x600"}, "2h",
+		[]string{"CursorNotAdvancing ticket"}},
+	{"a border overflows",
+		map[string]string{`cursor_no_progress_total{stream="events",kind="border_overlap"}`: "0x20 1x1000"},
+		"10m", []string{"BorderOverlap ticket"}},
+	{"a full page without a next one",
+		map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x600"}, "2h",
+		[]string{"Warning ticket"}},
+	{"a full page for half an hour",
+		map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x120 stale"},
+		"2h", nil},
 	{"a file with a mistake", map[string]string{
 		`config_last_reload_successful{instance="a"}`:                       "1x20 0x1000",
 		`stream_warning{instance="a",stream="events",code="config_reload"}`: "1x600",
 	}, "2h", []string{"ConfigNotReloaded ticket"}},
-	{"a mistake is mended", map[string]string{`config_last_reload_successful{instance="a"}`: "1x20 0x16 1x1000"}, "2h", nil},
-	{"an event is dropped", map[string]string{`events_unaccounted_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsUnaccounted page"}},
+	{"a mistake is mended",
+		map[string]string{`config_last_reload_successful{instance="a"}`: "1x20 0x16 1x1000"}, "2h", nil},
+	{"an event is dropped",
+		map[string]string{`events_unaccounted_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"},
+		"8m", []string{"EventsUnaccounted page"}},
 	{"a backfill at work", map[string]string{`backfill_windows{stream="events",state="running"}`: "8x600"}, "1h", nil},
-	{"a backfill was killed", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x1000"}, "25m", []string{"BackfillInterrupted ticket"}},
-	{"a backfill was killed and goes on", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x40 0x1000"}, "1h", nil},
-	{"a dead letter", map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "0x20 1x1000"}, "8m", []string{"DeadLetters ticket"}},
+	{"a backfill was killed", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x1000"},
+		"25m", []string{"BackfillInterrupted ticket"}},
+	{"a backfill was killed and goes on",
+		map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x40 0x1000"}, "1h", nil},
+	{"a dead letter", map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "0x20 1x1000"},
+		"8m", []string{"DeadLetters ticket"}},
 
-	{"the key is refused", map[string]string{`source_requests_total{stream="events",code="401"}`: "0+0.25x600"}, "15m", []string{"AuthRejected page"}},
-	{"the key is refused once", map[string]string{`source_requests_total{stream="events",code="401"}`: "0x20 1x1000"}, "8m", nil},
-	{"every third request fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+1.5x600"}, "40m", []string{"SourceErrors ticket"}},
-	{"one of thirty requests fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+0.1x600"}, "40m", nil},
+	{"the key is refused", map[string]string{`source_requests_total{stream="events",code="401"}`: "0+0.25x600"}, "15m",
+		[]string{"AuthRejected page"}},
+	{"the key is refused once",
+		map[string]string{`source_requests_total{stream="events",code="401"}`: "0x20 1x1000"}, "8m", nil},
+	{"every third request fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+1.5x600"},
+		"40m", []string{"SourceErrors ticket"}},
+	{"one of thirty requests fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+0.1x600"},
+		"40m", nil},
 	{"a few requests, and all fail", map[string]string{
 		`source_requests_total{stream="events",code="200"}`: "0x600",
 		`source_requests_total{stream="events",code="500"}`: "0+0.1x600",
 	}, "1h", nil},
 
-	{"every tenth transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0+0.1x600"}, "40m", []string{"TransactionsFail ticket"}},
-	{"a transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0x100 1x1000"}, "30m", nil},
-	{"Redis is away", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+10x600"}, "20m", []string{"CursorStoreBehind ticket"}},
+	{"every tenth transaction fails",
+		map[string]string{`transactions_total{stream="events",result="unknown"}`: "0+0.1x600"}, "40m",
+		[]string{"TransactionsFail ticket"}},
+	{"a transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0x100 1x1000"},
+		"30m", nil},
+	{"Redis is away", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+10x600"}, "20m",
+		[]string{"CursorStoreBehind ticket"}},
 	{"Redis is away from a quiet stream", map[string]string{
 		`cursor_store_lag_pages{stream="events",store="redis"}`:          "1x600",
 		`dependency_up{instance="a",stream="events",dependency="redis"}`: "0x600",
@@ -151,17 +192,22 @@ var alertCases = []alertCase{
 		`stream_owned{instance="b",stream="events"}`:                     "0x600",
 		`dependency_up{instance="b",stream="events",dependency="redis"}`: "0x600",
 	}, "20m", nil},
-	{"Redis is away for five minutes", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
-	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"BrokerLostData page"}},
+	{"Redis is away for five minutes",
+		map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
+	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m",
+		[]string{"BrokerLostData page"}},
 	{"few series", few(nil), "2h", nil},
-	{"a dead letter, few series", few(map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "_x40 0x4 1x600"}), "14m", []string{"DeadLetters ticket"}},
+	{"a dead letter, few series",
+		few(map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "_x40 0x4 1x600"}),
+		"14m", []string{"DeadLetters ticket"}},
 	{"paused, few series", few(map[string]string{
 		`state{instance="a",stream="events",state="idle"}`:                "1x40 stale",
 		`state{instance="a",stream="events",state="paused"}`:              "_x40 1x600",
 		`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x600",
 		`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0+15x40 600x600",
 	}), "2h", []string{"PausedLong ticket"}},
-	{"somebody writes a checkpoint", map[string]string{`checkpoints_refused_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"ForgedCheckpoint page"}},
+	{"somebody writes a checkpoint", map[string]string{`checkpoints_refused_total{stream="events"}`: "0x20 1x1000"}, "8m",
+		[]string{"ForgedCheckpoint page"}},
 }
 
 var (
@@ -174,12 +220,13 @@ var (
 	stuck = map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x600"}
 )
 
-// few are the changes to a healthy stream of many in its process: a series is absent in
-// place of 0, unless it must stay 0.
+// few are the changes of a healthy stream in a process with many streams: a series is absent
+// instead of 0, unless it must be 0.
 func few(changes map[string]string) map[string]string {
 	all := make(map[string]string)
 	for series, values := range healthy {
-		if values == "0x600" && !regexp.MustCompile("^(events_unaccounted|broker|checkpoints|cursor_store)").MatchString(series) {
+		if values == "0x600" &&
+			!regexp.MustCompile("^(events_unaccounted|broker|checkpoints|cursor_store)").MatchString(series) {
 			all[series] = "_x600"
 		}
 	}
@@ -187,7 +234,7 @@ func few(changes map[string]string) map[string]string {
 	return all
 }
 
-// TestAlertRules has promtool check the rules and play the cases.
+// TestAlertRules: promtool checks the rules and runs the cases.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
@@ -219,8 +266,7 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// promtoolTests writes the cases as promtool reads them. In JSON, which YAML
-// includes.
+// promtoolTests returns the cases as a test file of promtool, in JSON, which is YAML too.
 func promtoolTests(t *testing.T) string {
 	t.Helper()
 	type series struct {
@@ -246,10 +292,12 @@ func promtoolTests(t *testing.T) string {
 	for _, c := range alertCases {
 		all := maps.Clone(healthy)
 		maps.Copy(all, c.changes)
-		q := question{Expr: `count by (alertname, severity) (last_over_time(ALERTS{alertstate="firing"}[3h]))`, EvalTime: c.at, ExpSamples: []sample{}}
+		q := question{Expr: `count by (alertname, severity) (last_over_time(ALERTS{alertstate="firing"}[3h]))`,
+			EvalTime: c.at, ExpSamples: []sample{}}
 		for _, alert := range c.want {
 			name, severity, _ := strings.Cut(alert, " ")
-			q.ExpSamples = append(q.ExpSamples, sample{fmt.Sprintf(`{alertname="Exportbridge%s", severity=%q}`, name, severity), 1})
+			q.ExpSamples = append(q.ExpSamples,
+				sample{fmt.Sprintf(`{alertname="Exportbridge%s", severity=%q}`, name, severity), 1})
 		}
 		one := test{Name: c.name, Interval: "15s", PromqlExprTest: []question{q}}
 		for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -257,7 +305,8 @@ func promtoolTests(t *testing.T) string {
 		}
 		tests = append(tests, one)
 	}
-	text, err := json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "30s", "tests": tests})
+	text, err := json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "30s",
+		"tests": tests})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,20 +332,22 @@ func writeText(t *testing.T, path, content string) {
 // alertsOf returns the alerts of a rule file with their severities.
 func alertsOf(rules string) []string {
 	var all []string
-	for _, m := range regexp.MustCompile(`(?s)alert: Exportbridge(\w+).*?severity: (\w+)`).FindAllStringSubmatch(rules, -1) {
+	for _, m := range regexp.MustCompile(`(?s)alert: Exportbridge(\w+).*?severity: (\w+)`).FindAllStringSubmatch(rules,
+		-1) {
 		all = append(all, m[1]+" "+m[2])
 	}
 	slices.Sort(all)
 	return all
 }
 
-// Whatever the rules and the dashboard ask for must be there.
+// Every metric of the rules and of the dashboard must exist.
 func TestMonitoredMetricsExist(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status {
 		return []bridge.Status{{
 			Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
-			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}}, Warnings: []bridge.Warning{{Code: bridge.StuckFullPage}},
+			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}},
+			Warnings:     []bridge.Warning{{Code: bridge.StuckFullPage}},
 		}}
 	})
 	m.CountLosses("events", func() int64 { return 0 })
@@ -312,7 +363,8 @@ func TestMonitoredMetricsExist(t *testing.T) {
 		known[f.GetName()] = true
 	}
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for name, text := range map[string]string{"rules": mustAlertRules(t), "dashboard": monitoring.Dashboard, "cases": promtoolTests(t)} {
+	for name, text := range map[string]string{"rules": mustAlertRules(t), "dashboard": monitoring.Dashboard,
+		"cases": promtoolTests(t)} {
 		asked := regexp.MustCompile(`exportbridge_[a-z_]+`).FindAllString(text, -1)
 		if len(asked) < 20 {
 			t.Errorf("%s: asks for %d metrics only", name, len(asked))
@@ -325,11 +377,12 @@ func TestMonitoredMetricsExist(t *testing.T) {
 	}
 }
 
-// TestMonitoringOfManyStreams: a metric that is of all streams together by default is in
-// no rule, and the dashboard shows it for each choice of streams.
+// TestMonitoringOfManyStreams: no rule uses a metric that is of all streams together by
+// default. The dashboard shows such a metric for each choice of streams.
 func TestMonitoringOfManyStreams(t *testing.T) {
 	t.Parallel()
-	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailProcess, []string{"events"}, func() []bridge.Status { return nil })
+	m := metrics.New(metrics.Build{Version: "1"}, metrics.DetailProcess, []string{"events"},
+		func() []bridge.Status { return nil })
 	families, err := m.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +390,8 @@ func TestMonitoringOfManyStreams(t *testing.T) {
 	rules, shown := mustAlertRules(t), 0
 	for _, f := range families {
 		series := f.GetMetric()[0].GetLabel()
-		if !slices.ContainsFunc(series, func(l *dto.LabelPair) bool { return l.GetName() == "stream" && l.GetValue() == "" }) {
+		if !slices.ContainsFunc(series,
+			func(l *dto.LabelPair) bool { return l.GetName() == "stream" && l.GetValue() == "" }) {
 			continue
 		}
 		if strings.Contains(rules, f.GetName()) {
@@ -397,7 +451,7 @@ func TestDashboard(t *testing.T) {
 	checkExpressions(t, exprs)
 }
 
-// checkExpressions has promtool parse PromQL, where it is there.
+// checkExpressions parses PromQL with promtool, if promtool is installed.
 func checkExpressions(t *testing.T, exprs []string) {
 	t.Helper()
 	promtool, err := exec.LookPath("promtool")

@@ -66,7 +66,7 @@ type checkSection struct {
 	find func(ctx context.Context) []finding
 }
 
-// checkSystems are the sections that --only can name.
+// checkSystems are the systems that --only can name.
 var checkSystems = map[string]config.Uses{
 	"api": config.UsesExport, "kafka": config.UsesKafka, "redis": config.UsesCursor,
 }
@@ -214,7 +214,7 @@ func (r *CheckReport) add(name string, findings []finding) {
 	}
 }
 
-// text is a section for people. Only its first line has its name.
+// text is the text of a section. Only the first line has the section's name.
 func (r *CheckReport) text(name string, findings []finding) string {
 	var b strings.Builder
 	for _, f := range findings {
@@ -296,7 +296,7 @@ func checkSections(s *config.Settings, need config.Uses, show int) []checkSectio
 	return sections
 }
 
-// eachStream checks all streams at the same time. It returns a finding that all share once.
+// eachStream checks all streams at the same time. It returns a finding of all streams once.
 func eachStream(
 	ctx context.Context, s *config.Settings, find func(context.Context, *config.Stream) []finding,
 ) []finding {
@@ -358,9 +358,10 @@ func checkConfig(s *config.Settings) []finding {
 	return found
 }
 
-// checkKafka checks Kafka, that the topics hold the records that the checkpoint implies,
-// and those that windows may list again, and that the checkpoint belongs to the settings.
-// The checkpoint is that of the checkpoint topic, or of Redis if need has it.
+// checkKafka checks the brokers, topics and permissions, and that the checkpoint belongs to
+// the settings. The topics must hold the records up to the checkpoint, and those that windows
+// may list again. If need includes Redis, the newer of the checkpoints in Kafka and in Redis
+// counts.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
 	cfg := st.Kafka
 	if need&config.UsesCursor != 0 {

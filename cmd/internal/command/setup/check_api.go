@@ -22,8 +22,8 @@ const (
 	certificateWarning = 14 * 24 * time.Hour
 )
 
-// checkAPI requests one page of now, the first items of the export, of which it
-// shows so many, and the page that follows.
+// checkAPI requests a page of events from now on, the first page of the export and the page
+// after it. It shows at most show items of the first page.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	api, err := exportapi.New(st.Export)
 	if err != nil {
@@ -67,8 +67,8 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	return append(found, (&sampler{client: client, st: st, show: show}).look(ctx)...)
 }
 
-// takesSeconds reports whether an API that rejected bounds with milliseconds, with err, accepts
-// them without.
+// takesSeconds reports whether an API that answers err to bounds with milliseconds accepts
+// bounds without milliseconds.
 func takesSeconds(ctx context.Context, st *config.Stream, err error, bounded bool) bool {
 	export := st.Export
 	fault, ok := errors.AsType[*bridge.Fault](err)
@@ -104,8 +104,8 @@ func endOf(got exportapi.Findings, st *config.Stream) string {
 	return "an empty cursor"
 }
 
-// judged reports whether all sampled items are readable. One that is not is a failure:
-// the items of an export are usually alike.
+// judged reports whether all sampled items are readable. A single unreadable item is a
+// failure: the items of an export are usually alike.
 func judged(items []exportapi.SampledItem, st *config.Stream) finding {
 	first, unreadable, doubtful, undated := -1, 0, 0, 0
 	for i := range items {
@@ -198,21 +198,21 @@ func sampleOf(items []exportapi.SampledItem, st *config.Stream) *[]sampledItem {
 				s.Topic = st.Kafka.DeadTopic()
 			}
 		case item.Time != bridge.NoTime:
-			s.Time = time.UnixMilli(item.Time).UTC().Format("2006-01-02 15:04:05Z")
+			s.Time = time.UnixMilli(item.Time).UTC().Format(cli.TimeLayout)
 		}
 		shown = append(shown, s)
 	}
 	return &shown
 }
 
-// failedRequest is failure without the hint's words about retries: a check tries once.
+// failedRequest is failure without the words about retries in its hint: check tries once.
 func failedRequest(err error) finding {
 	f := failure(err)
 	f.Hint = strings.TrimPrefix(f.Hint, "if it persists, ")
 	return f
 }
 
-// connectionOf describes the connection and judges the certificate.
+// connectionOf describes the connection, and warns of a certificate that expires soon.
 func connectionOf(got exportapi.Findings, now time.Time) finding {
 	skew := ""
 	if got.ClockSkew.Abs() <= skewLimit && got.ClockSkew.Abs() >= time.Second { // the header Date has whole seconds

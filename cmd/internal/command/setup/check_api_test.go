@@ -9,7 +9,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// TestAnswersAsConfigured: what a check says of an answer follows from the settings.
+// TestAnswersAsConfigured: the text about an answer depends on the settings.
 func TestAnswersAsConfigured(t *testing.T) {
 	t.Parallel()
 	st := config.Stream{Export: exportapi.DefaultConfig()}
@@ -22,7 +22,7 @@ func TestAnswersAsConfigured(t *testing.T) {
 	}
 }
 
-// TestEndOfResults: a list without a cursor is not said to end with an empty one.
+// TestEndOfResults: the text about a list without a cursor does not mention an empty cursor.
 func TestEndOfResults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ in, more, follow, want string }{

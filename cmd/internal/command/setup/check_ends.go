@@ -11,7 +11,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// sized reports a page that is longer than was asked for.
+// sized reports a page with more items than requested.
 func sized(page *exportapi.Sample, export *exportapi.Config) []finding {
 	if len(page.Items) <= page.Asked || export.PageSizeParam == "none" {
 		return nil
@@ -21,7 +21,8 @@ func sized(page *exportapi.Sample, export *exportapi.Config) []finding {
 	return []finding{warn(text, "set EXPORT_PAGE_SIZE_PARAM as the API names it, or to none")}
 }
 
-// capped reports two pages that are equally short although more items follow.
+// capped reports two pages with the same number of items, fewer than requested, although
+// more items follow.
 func capped(first, second *exportapi.Sample, export *exportapi.Config) []finding {
 	n := len(first.Items)
 	short := n > 0 && n < first.Asked && n == len(second.Items)
@@ -36,8 +37,8 @@ func capped(first, second *exportapi.Sample, export *exportapi.Config) []finding
 		"else set EXPORT_PAGE_SIZE_PARAM as the API names it, or to none")}
 }
 
-// beyond requests the page at a cursor that is there although EXPORT_MORE_FIELD says that
-// nothing follows: items that fill it contradict that.
+// beyond requests the page at the cursor of a page that is the last by EXPORT_MORE_FIELD.
+// Other items there contradict the setting.
 func (s *sampler) beyond(ctx context.Context, at bridge.Position, first *exportapi.Sample) []finding {
 	at.Cursor = first.Beyond
 	page, f := s.read(ctx, at, first.Asked, "second page")
@@ -64,8 +65,9 @@ func (s *sampler) beyond(ctx context.Context, at bridge.Position, first *exporta
 		"in the latter case set EXPORT_MORE_FIELD="+opposite)}
 }
 
-// ends checks a list whose end was reached at the first page's cursor. A new query that names
-// another cursor for the same page may list more there than the first cursor ever will.
+// ends checks a list whose second page is the last. The cursor may end with the results of
+// its query: then a new query names another cursor after the same first page, and only that
+// cursor leads to new items.
 func (s *sampler) ends(ctx context.Context, at bridge.Position, first, last *exportapi.Sample) []finding {
 	if last.Next != "" || len(last.Items) == 0 || first.Next == "" || s.st.Windows.Windows() {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// form reports a list whose cursor does not lead to new items, by pages of any size: the
-// bridge waits for more items before it blocks the stream.
+// form reports a list that is newest first, whose cursor does not lead to new items. It
+// judges by a few items; the bridge reads more of them before it blocks the stream.
 func (s *sampler) form(ctx context.Context, pages ...exportapi.Sample) []finding {
 	if s.st.Windows.Windows() {
 		return nil
@@ -25,8 +25,8 @@ func (s *sampler) form(ctx context.Context, pages ...exportapi.Sample) []finding
 	return []finding{f, s.ranges(ctx, pages[0].Items)}
 }
 
-// descending reports whether the times of the pages never rise, and fall at least three times:
-// fewer items may fall by chance.
+// descending reports whether the times of the pages never rise, and fall at least three
+// times: the times of fewer items may fall by chance.
 func descending(pages []exportapi.Sample) (dated int, falls bool) {
 	var times []int64
 	for i := range pages {
@@ -49,7 +49,7 @@ func timesOf(items []exportapi.SampledItem) (times []int64) {
 // hintFollow is the remedy of a list that a cursor does not follow.
 const hintFollow = "set EXPORT_FOLLOW=windows and EXPORT_START, for example -90d"
 
-// ranges checks whether a list that the cursor does not follow can be followed by windows.
+// ranges checks whether windows can follow a list that its cursor does not follow.
 func (s *sampler) ranges(ctx context.Context, items []exportapi.SampledItem) finding {
 	export := s.st.Export
 	if err := cmp.Or(export.Starts(), export.Bounded()); err != nil {

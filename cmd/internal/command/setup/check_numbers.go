@@ -11,9 +11,9 @@ import (
 	"exportbridge/cmd/internal/counter"
 )
 
-// numbers reports a cursor that counts pages or items: it leads elsewhere once the list
-// moves. at is the position of the second page. One more request tells a page number from
-// a cursor, by another page size, and an offset, by a later start.
+// numbers reports a cursor that counts pages or items: such a cursor leads elsewhere once
+// items before it come or go. at is the position of the second page. One more request shows
+// what the cursor is: a page number by another page size, an offset by a later start.
 func (s *sampler) numbers(ctx context.Context, at bridge.Position, first, second *exportapi.Sample) []finding {
 	number, ok := counter.Find(first, second)
 	if !ok || s.st.Windows.Windows() {
@@ -46,17 +46,17 @@ func (s *sampler) numbers(ctx context.Context, at bridge.Position, first, second
 	return []finding{warn(text, hint), s.ranges(ctx, first.Items)}
 }
 
-// answer is what a request has shown.
+// answer is the result of a request that is to prove something.
 type answer int
 
 const (
-	maybe answer = iota // nothing
+	maybe answer = iota // the request proved nothing
 	yes
 	no
 )
 
-// pageNumber asks for the second page by another size: a page number then leads to other
-// items. A URL that differs from the one before in nothing else needs no proof.
+// pageNumber requests the second page with another page size: a page number then leads to
+// other items. Two next URLs that differ in a number only need no request.
 func (s *sampler) pageNumber(
 	ctx context.Context, at bridge.Position, number *counter.Counter, first, second *exportapi.Sample,
 ) (why string, is answer) {
@@ -81,8 +81,8 @@ func (s *sampler) pageNumber(
 	return fmt.Sprintf("with it, a page of %d items begins elsewhere than one of %d", size, second.Asked), yes
 }
 
-// offset asks for the items since the last time on the second page: an offset then begins
-// again with the items of that page.
+// offset requests the items from the latest time of the second page on: an offset then
+// counts from 0 again.
 func (s *sampler) offset(
 	ctx context.Context, at bridge.Position, number *counter.Counter, first, second *exportapi.Sample,
 ) (why string, is answer) {

@@ -24,8 +24,8 @@ type sampler struct {
 	show   int // how many items are shown
 }
 
-// look checks how the first items of the export are read, and that the API accepts their
-// cursor.
+// look checks how the first items of the export are read, and that the API accepts the
+// cursor of their page.
 func (s *sampler) look(ctx context.Context) (found []finding) {
 	origin := &s.st.Engine.Origin
 	at := bridge.Position{Start: origin.Start, End: origin.End, Window: origin.End != 0}
@@ -84,7 +84,7 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	return found
 }
 
-// partial reports a first page that is not all that was asked for, or may not be.
+// partial reports a first page that lacks items, or may lack some.
 func (s *sampler) partial(first *exportapi.Sample) (found []finding) {
 	if n := len(first.Items); n < s.show && (first.Next != "" || first.Beyond != "") {
 		text := fmt.Sprintf("%d of the %d items of --sample are shown: check shows those of the first page", n, s.show)
@@ -101,9 +101,9 @@ func (s *sampler) partial(first *exportapi.Sample) (found []finding) {
 	return found
 }
 
-// follow requests the page at the first one's cursor with the bridge's page size: only
-// that shows that the API accepts both. Without a cursor, it requests the first page
-// again if that was smaller.
+// follow requests the second page with the page size of the bridge: only such a request
+// shows that the API accepts a cursor with that size. If the first page has no cursor and
+// was smaller, follow requests the first page again.
 func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exportapi.Sample) []finding {
 	size, export := cmp.Or(s.show, exportapi.SampleSize), &s.st.Export
 	larger := export.PageSize > size && export.PageSizeParam != "none"
@@ -152,7 +152,7 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 	return append(found, s.form(ctx, *first, second)...)
 }
 
-// bounds checks that the API takes the bounds of a range, which windows rely on.
+// bounds checks that the API takes the bounds of a range, which windows require.
 func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) finding {
 	before := slices.Min(append(timesOf(items), time.Now().Add(-24*time.Hour).UnixMilli()))
 	cfg := s.st.Windows
@@ -179,7 +179,8 @@ func (s *sampler) bounds(ctx context.Context, items []exportapi.SampledItem) fin
 	return fine("ranges of time are bounded by a start and an end")
 }
 
-// read reads a page, or says why it could not: what names what is missing then.
+// read reads a page, or returns a finding about the page that it could not read. what is
+// the name of the page in that finding.
 func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what string) (exportapi.Sample, *finding) {
 	longest := left(ctx)
 	if s.show == 0 {
@@ -221,8 +222,8 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 	return page, &f
 }
 
-// page requests a page. If there is time, it waits once as long as the API asks for: the
-// request before may have used up an allowance.
+// page requests a page. If the API throttles the request and there is time, page waits as
+// long as the API asks, and tries once more: earlier requests may have used up the limit.
 func (s *sampler) page(ctx context.Context, at bridge.Position, size int) (exportapi.Sample, error) {
 	page, err := s.client.Sample(ctx, at, size)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && f.RetryAfter < left(ctx) {

@@ -13,7 +13,7 @@ import (
 )
 
 // unmatched reports pointers of the settings that select nothing in some of the sampled
-// items. A default may be for other items.
+// items. Only a pointer that the user chose is a warning: a default may fit other items.
 func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []finding) {
 	for _, p := range []struct {
 		setting, pointer, lacks string
@@ -56,7 +56,7 @@ func unmatched(items []exportapi.SampledItem, st *config.Stream) (found []findin
 // farFuture is how far ahead the time of an item may be.
 const farFuture = 24 * time.Hour
 
-// misplaced reports sampled items that were not asked for, or whose time is impossible.
+// misplaced reports sampled items of types that were not requested, and impossible times.
 func misplaced(items []exportapi.SampledItem, st *config.Stream, now time.Time) (found []finding) {
 	others := 0
 	for i := range items {

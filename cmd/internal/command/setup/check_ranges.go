@@ -15,7 +15,8 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// late reports items that the API took in longer after their time than a listing looks back.
+// late reports by how much items were ingested after their time, and warns if a listing does
+// not look back as far.
 func late(items []exportapi.SampledItem, st *config.Stream) []finding {
 	var most time.Duration
 	known := 0
@@ -37,10 +38,10 @@ func late(items []exportapi.SampledItem, st *config.Stream) []finding {
 	return []finding{info(text)}
 }
 
-// rangeLimit is how the error of an API names its longest range.
+// rangeLimit matches the longest range of an API in the text of its error.
 var rangeLimit = regexp.MustCompile(`(?i)\b(\d{1,4})[ -]?(d|days?|h|hours?|hrs?|m|min|minutes?)\b`)
 
-// limitIn returns the range that a text names, and 0 without one.
+// limitIn returns the longest range that a text names, 0 for none.
 func limitIn(text string) time.Duration {
 	m := rangeLimit.FindStringSubmatch(text)
 	if m == nil {
@@ -51,8 +52,9 @@ func limitIn(text string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// longest asks for shorter ranges where the API rejects the longest one, f, and names the
-// first that it lists: the one in the error's text, or a week, or a day.
+// longest requests shorter ranges after the API has rejected the longest one with f: the
+// range in the text of the error, or else a week, then a day. It adds the first range that
+// the API accepts to f.
 func (s *sampler) longest(ctx context.Context, at bridge.Position, f *finding) finding {
 	tried := []time.Duration{7 * 24 * time.Hour, 24 * time.Hour}
 	if said := limitIn(f.Text); said >= time.Minute {
@@ -74,7 +76,7 @@ func (s *sampler) longest(ctx context.Context, at bridge.Position, f *finding) f
 	return *f
 }
 
-// plain formats a duration in whole hours if it has no others, else in minutes.
+// plain formats a duration in hours if these are whole, else in minutes.
 func plain(d time.Duration) string {
 	if d = d.Round(time.Minute); d%time.Hour == 0 {
 		return fmt.Sprintf("%dh", d/time.Hour)
@@ -82,9 +84,10 @@ func plain(d time.Duration) string {
 	return fmt.Sprintf("%dm", d/time.Minute)
 }
 
-// timeFormat returns the format of bounds, other than the setting's, by which the second of
-// an item lists that item and none far from it; "" if none does. Others of the items must be
-// far from it on both sides: an API that ignores the bounds would list them.
+// timeFormat returns the format of bounds, other than the setting's, with which the API lists
+// a range of one second correctly; "" if there is none. The range is that of an item in the
+// middle. Without items far before and far after it, timeFormat returns "": it could not
+// tell an API that ignores the bounds.
 func (s *sampler) timeFormat(ctx context.Context, items []exportapi.SampledItem) string {
 	const far = 5000
 	times := slices.Sorted(slices.Values(timesOf(items)))
@@ -101,8 +104,8 @@ func (s *sampler) timeFormat(ctx context.Context, items []exportapi.SampledItem)
 	})
 }
 
-// otherFormat returns the format of bounds, other than the setting's, by which a range lists
-// items, all of them in it; "" if none does.
+// otherFormat returns the format of bounds, other than the setting's, with which the API
+// lists items of a range and no other items; "" if there is none.
 func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(exportapi.SampledItem) bool) string {
 	for _, format := range []string{"ms", "s", "rfc3339", "rfc3339-seconds", "us"} {
 		export := s.st.Export
@@ -114,7 +117,8 @@ func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(e
 		if err != nil {
 			continue
 		}
-		page, f := (&sampler{client: exportapi.Inspector{Client: client}, st: s.st}).read(ctx, at, exportapi.SampleSize, "items")
+		page, f := (&sampler{client: exportapi.Inspector{Client: client}, st: s.st}).read(ctx, at,
+			exportapi.SampleSize, "items")
 		client.Close()
 		out := func(i exportapi.SampledItem) bool { return !in(i) }
 		if f == nil && len(page.Items) > 0 && !slices.ContainsFunc(page.Items, out) {
@@ -124,8 +128,8 @@ func (s *sampler) otherFormat(ctx context.Context, at bridge.Position, in func(e
 	return ""
 }
 
-// listing returns the format of bounds by which a position lists items from its start on;
-// "" if none does, or it has no bounds.
+// listing returns the format of bounds, other than the setting's, with which the API lists
+// items from the start of a position on; "" if there is none, or no start.
 func (s *sampler) listing(ctx context.Context, at bridge.Position) string {
 	if at.Start == 0 {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// checkRedis checks that Redis keeps the cursor. Without a section about Kafka, it also
-// checks that the checkpoints belong to the settings.
+// checkRedis checks that Redis keeps the cursor. Without a section about Kafka, checkRedis
+// also checks that the checkpoints belong to the settings.
 func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []finding {
 	client, err := cli.OpenRedis(s)
 	if err != nil {
@@ -64,7 +64,7 @@ func checkOwners(ctx context.Context, s *config.Settings, need config.Uses) []fi
 	})
 }
 
-// unseen reports whether a stream without a status in Redis runs.
+// unseen looks up in Kafka whether a stream without a status in Redis runs.
 func unseen(ctx context.Context, st *config.Stream, need config.Uses) finding {
 	unknown := info("stream " + st.Name + " has no status in Redis; whether it runs is unknown")
 	if need&config.UsesKafka == 0 {

@@ -10,7 +10,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// TestCheckEndsAtTimeout: sections that get no answer end at --timeout, all of them at once.
+// TestCheckEndsAtTimeout: sections without an answer all end at --timeout.
 func TestCheckEndsAtTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -162,7 +161,7 @@ func writeDocs(path string) error {
 	return os.WriteFile(path, []byte(updated), info.Mode())
 }
 
-// docsIn returns the text of a file, and the text with an updated table.
+// docsIn returns the text of a file, before and after an update of its table.
 func docsIn(path string) (text, updated string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -171,13 +170,11 @@ func docsIn(path string) (text, updated string, err error) {
 	before, rest, begins := strings.Cut(string(content), docsBegin+"\n")
 	_, after, ends := strings.Cut(rest, docsEnd)
 	if !begins || !ends {
-		return "", "", fmt.Errorf("find the settings table in %s: %w", path, errNoMarkers)
+		return "", "", fmt.Errorf("find the settings table in %s: no lines %s and %s", path, docsBegin, docsEnd)
 	}
 	table := config.Markdown(config.Variables())
 	return string(content), before + docsBegin + "\n" + table + docsEnd + after, nil
 }
-
-var errNoMarkers = errors.New("no lines " + docsBegin + " and " + docsEnd)
 
 func newConfigEnvCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{

@@ -2,7 +2,7 @@ package setup
 
 import "testing"
 
-// TestReadmeInStep keeps the README's settings table what the program says.
+// TestReadmeInStep: the settings table in the documents is the one that the program prints.
 func TestReadmeInStep(t *testing.T) {
 	t.Parallel()
 	if err := checkDocs("../../../exportbridge/docs/settings.md"); err != nil {

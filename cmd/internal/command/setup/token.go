@@ -9,7 +9,6 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// newTokenCommand returns the command that creates a token.
 func newTokenCommand(a *cli.App) *cobra.Command {
 	who := door.Identity{Role: door.Read}
 	cmd := &cobra.Command{

@@ -85,7 +85,7 @@ that are still starting.`,
 	return cmd
 }
 
-// take adds the flags of both commands, and what they do.
+// take adds the flags that both commands have, and sets the function that they run.
 func (o *topicsOptions) take(a *cli.App, cmd *cobra.Command) {
 	o.json = cli.TakeJSON(cmd)
 	a.TakeWide(cmd)
@@ -115,30 +115,22 @@ type reportedTopic struct {
 }
 
 func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
-	s, err := a.Settings(config.UsesKafka|config.UsesCursor, nil)
+	s, err := a.StreamsSettings(config.UsesCursor, o.stream)
 	if err != nil {
 		return err
 	}
-	a.Warn(s)
-	streams := s.Streams
-	if o.stream != "" {
-		st, err := cli.StreamNamed(s, o.stream)
-		if err != nil {
-			return err
-		}
-		streams = []config.Stream{*st}
-	}
 	if o.acls {
-		return printACLs(a, streams, *o.json)
+		return printACLs(a, s.Streams, *o.json)
 	}
 	if o.wait < 0 {
 		return cli.WrongUsage("exportbridge topics create --execute --wait 1m", "--wait is %s, want 0 or more", o.wait)
 	}
 	deadline := time.Now().Add(o.wait)
 	var report TopicsReport
-	for i := range streams {
-		streams[i].Kafka.Known = known(s, streams[i].Name)
-		if err := report.await(ctx, a, &streams[i], o.execute, deadline); err != nil {
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		st.Kafka.Known = known(s, st.Name)
+		if err := report.await(ctx, a, st, o.execute, deadline); err != nil {
 			return err
 		}
 	}
@@ -149,7 +141,9 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 }
 
 // await calls add until a broker answers, or until the deadline.
-func (r *TopicsReport) await(ctx context.Context, a *cli.App, st *config.Stream, create bool, deadline time.Time) error {
+func (r *TopicsReport) await(
+	ctx context.Context, a *cli.App, st *config.Stream, create bool, deadline time.Time,
+) error {
 	for told := false; ; told = true {
 		err := r.add(ctx, st, create)
 		fault, ok := errors.AsType[*bridge.Fault](err)
@@ -266,7 +260,8 @@ func (r *TopicsReport) missing() (required, onDemand int) {
 	return required, onDemand
 }
 
-// printACLs connects to no broker: the permission may be missing.
+// printACLs prints the commands that grant permissions. It connects to no broker: the client
+// may have no permission yet.
 func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
 	var commands, ofJobs []string
 	for i := range streams {
@@ -328,7 +323,7 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 	return nil
 }
 
-// outcome is the last line.
+// outcome is the last line of the text: what was done, or can be done.
 func (r *TopicsReport) outcome(o topicsOptions) string {
 	missing, later := r.missing()
 	onDemand := cli.Counted(later, "topic") + " for jobs will be created on demand"

@@ -1,4 +1,4 @@
-package command
+package records
 
 import (
 	"cmp"
@@ -61,7 +61,7 @@ If events have no ingestion time, a bridge must be running: the repair waits
 until the stream is caught up, then reads the topic again.`,
 		Example: `  exportbridge verify --from -2d --to -1d
   exportbridge verify --from -2d --to -1d --repair --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
@@ -115,7 +115,7 @@ func (o *verifyOptions) bounds(now time.Time) (from, to int64, err error) {
 // limit sets the request rate, beside that of the stream.
 func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	if o.rate != "" {
-		if _, err := parseRateLimit(o.rate); err != nil {
+		if _, err := cli.ParseRateLimit(o.rate); err != nil {
 			return err
 		}
 		st.Export.RateLimit = o.rate
@@ -141,7 +141,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return err
 	}
 	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
-		return boundless(err)
+		return cli.Boundless(err)
 	}
 	api, err := exportapi.New(st.Export)
 	if err != nil {
@@ -177,7 +177,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
 		EmptyPages: st.Engine.EmptyPages, FetchTimeout: st.Engine.FetchTimeout, Unmarked: st.Kafka.Headers == "none",
-		By: operator(),
+		By: cli.Operator(),
 	}, ports)
 	if err != nil {
 		return verifyError(err)
@@ -222,6 +222,9 @@ func (o *verifyOptions) publisher(
 	}
 }
 
+// membersTimeout bounds the lookup of the stream's group.
+const membersTimeout = 10 * time.Second
+
 // liveStream implements reconcile.LiveStream.
 type liveStream struct {
 	*kafkasink.CheckpointHistory
@@ -258,7 +261,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; " +
 		"exportbridge status shows the position",
 	reconcile.OtherOrigin:  "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
-	reconcile.OtherSource:  sameRequest,
+	reconcile.OtherSource:  cli.SameRequestHint,
 	reconcile.StreamPaused: "run exportbridge resume, then repeat the command",
 	reconcile.NotRunning:   "start exportbridge run, then repeat the command",
 	reconcile.NotAtEnd:     "repeat the command when exportbridge status shows the stream caught up",
@@ -374,13 +377,13 @@ func verifyNotes(r *reconcile.Report) (rows [][2]string) {
 		note("the API lists no event of the range: nothing was compared")
 	}
 	if r.Outside > 0 {
-		note(outsideNote(r.Outside, r.API))
+		note(OutsideNote(r.Outside, r.API))
 	}
 	return rows
 }
 
-// outsideNote counts the events of the export outside the range.
-func outsideNote(outside, all int64) string {
+// OutsideNote counts the events of the export outside the range.
+func OutsideNote(outside, all int64) string {
 	return fmt.Sprintf("%s of %s events %s", humanize.Comma(outside), humanize.Comma(all), backfill.OutsideRange)
 }
 

@@ -1,4 +1,4 @@
-package command
+package records
 
 import (
 	"bufio"
@@ -63,7 +63,7 @@ commits no offsets.
   exportbridge tail -n 1000 --json | jq .value.userId
   exportbridge tail -o @-10m -f '%d{strftime[%H:%M:%S]} %k %v\n'
   exportbridge tail --dlq -n 20`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)

@@ -1,45 +1,28 @@
-package command
+package records
 
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
-	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
-	"exportbridge/cursorstore"
 )
 
-// records reads the dead letters and jobs of all streams, for the HTTP server.
-type records struct {
+// Reader reads the dead letters and jobs of all streams, for the HTTP server.
+type Reader struct {
 	all  *config.Settings
 	jobs kafkasink.JobLogs
 }
 
-// unwatched copies the settings, so that reads for the HTTP server do not count as the
-// running streams' view of Kafka.
-func unwatched(s *config.Settings) *config.Settings {
-	own := *s
-	own.Streams = slices.Clone(s.Streams)
-	return &own
-}
+// NewReader returns a reader for the streams of these settings.
+func NewReader(s *config.Settings) *Reader { return &Reader{all: s} }
 
-// controllers are the controllers of all streams, for the HTTP server.
-func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
-	all := make(map[string]ops.Controller, len(s.Streams))
-	for i := range s.Streams {
-		c := controllerOf(client, s, &s.Streams[i])
-		all[c.Stream()] = c
-	}
-	return all
-}
-
-func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
+// DeadLetters returns the newest dead letters of a stream, at most limit.
+func (r *Reader) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
 	st, err := cli.StreamNamed(r.all, stream)
 	if err != nil {
 		return nil, err
@@ -56,7 +39,8 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	return all, err
 }
 
-func (r *records) Jobs(ctx context.Context) ([]backfill.Listed, error) {
+// Jobs returns the jobs of all streams.
+func (r *Reader) Jobs(ctx context.Context) ([]backfill.Listed, error) {
 	var all []backfill.Listed
 	for i := range r.all.Streams {
 		st := &r.all.Streams[i]

@@ -11,8 +11,8 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// Servers that accept and never answer must not keep whoever looks at the page
-// waiting one after the other.
+// Servers that accept connections and never answer delay the page once, not one after the
+// other.
 func TestReportsWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

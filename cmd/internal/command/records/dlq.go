@@ -1,4 +1,4 @@
-package command
+package records
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ func newDLQCommand(a *cli.App) *cobra.Command {
 		Example: `  exportbridge dlq list --reason too-large
   exportbridge dlq show 0:17
   exportbridge dlq retry --all --execute`,
-		GroupID: groupPosition,
+		GroupID: cli.GroupPosition,
 		Args:    cli.NoSubcommand,
 		RunE:    cli.ShowHelp,
 	}
@@ -253,10 +253,10 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 		s := &all[i]
 		retried := "-"
 		if !s.Retried.IsZero() {
-			retried = s.Retried.Format(timeLayout)
+			retried = s.Retried.Format(cli.TimeLayout)
 		}
 		rows = append(rows, []string{
-			s.Letter, s.Time.Format(timeLayout), cmp.Or(string(s.Reason), "-"), strconv.Itoa(s.Size), s.Holds,
+			s.Letter, s.Time.Format(cli.TimeLayout), cmp.Or(string(s.Reason), "-"), strconv.Itoa(s.Size), s.Holds,
 			retried, cmp.Or(s.ID, "-"),
 		})
 	}
@@ -342,7 +342,7 @@ func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, lett
 	s := l.shown(letter, marks)
 	rows := [][2]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
 	if !s.Retried.IsZero() {
-		rows = append(rows, [2]string{"retried", s.Retried.Format(timeLayout)})
+		rows = append(rows, [2]string{"retried", s.Retried.Format(cli.TimeLayout)})
 	}
 	if r.Key != nil {
 		rows = append(rows, [2]string{"key", string(r.Key)})

@@ -1,9 +1,10 @@
-package command
+package records
 
 import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -26,7 +27,7 @@ func TestVerifyErrors(t *testing.T) {
 	} {
 		refused := &reconcile.RejectedError{Reason: why, Backfill: "k3xq7a"}
 		if why == reconcile.NotPassed {
-			refused.Position = firstEvent.UnixMilli()
+			refused.Position = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC).UnixMilli()
 		}
 		exit, ok := errors.AsType[*cli.Error](verifyError(refused))
 		if !ok || exit.Code != code || exit.Hint == "" || strings.Contains(exit.Hint, "1970-") ||

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"os"
+	"os/user"
+
+	"exportbridge/bridge/exportapi"
+)
+
+// ParseRateLimit reads --rate-limit, in requests a second.
+func ParseRateLimit(text string) (float64, error) {
+	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
+	if err != nil || text == "" {
+		return 0, WrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
+	}
+	return limit, nil
+}
+
+// Boundless is the error of a range or a start that the API does not take, according to
+// the settings.
+func Boundless(err error) error {
+	return WrongUsage("correct these settings, if the API has bounds: exportbridge config show", "%w", err)
+}
+
+// SameRequestHint is the hint about settings that request another list than the stream.
+const SameRequestHint = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials " +
+	"as for the bridge"
+
+// Operator is the user at this machine, for the history.
+func Operator() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
