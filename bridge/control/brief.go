@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,19 +31,25 @@ var Conditions = []bridge.State{
 	bridge.StatePaused, bridge.StateStarting, bridge.StateRunning, bridge.StateStandby, bridge.StateIdle, StateEnded,
 }
 
-// Brief is a stream in one line.
+// Brief is a stream in one line. Briefs are comparable. In JSON, Position stands for Lag,
+// which changes all the time.
 type Brief struct {
-	Stream string
+	Stream string `json:"stream"`
 	// Condition is one of Conditions, Reason that of a blocked stream, Why explains it.
-	Condition bridge.State
-	Reason    bridge.Reason
-	Why       string
-	// Lag is the age of the position: 0 when caught up, negative if unknown. Rate is events
-	// a second.
-	Lag  time.Duration
-	Rate float64
+	Condition bridge.State  `json:"condition"`
+	Reason    bridge.Reason `json:"reason,omitempty"`
+	Why       string        `json:"why,omitempty"`
+	// State is Condition, or, of a stream that is degraded or behind, what it does.
+	State bridge.State `json:"state"`
+	// Lag is the age of the position: 0 when caught up, negative if unknown.
+	Lag time.Duration `json:"-"`
+	// Position is the position in seconds; zero when CaughtUp or unknown.
+	Position time.Time `json:"position,omitzero"`
+	CaughtUp bool      `json:"caught_up,omitempty"`
+	// Rate is events a second, to one decimal.
+	Rate float64 `json:"rate"`
 	// Owner is the process that reports; empty if none does.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 }
 
 // Compare orders briefs, the worst first: by condition, then by lag, then by name.
@@ -83,6 +90,9 @@ func (c *Controller) Glance(ctx context.Context) Report {
 // Brief returns the report in one line.
 func (r *Report) Brief(now time.Time) Brief {
 	b := Brief{Stream: r.Stream, Lag: time.Duration(r.LagSeconds * float64(time.Second))}
+	if b.CaughtUp = r.Live != nil && r.Live.CaughtUp; !b.CaughtUp {
+		b.Position = r.position().Truncate(time.Second).UTC()
+	}
 	paused := r.Checkpoint != nil && r.Checkpoint.Paused(now)
 	l := r.Live
 	switch {
@@ -99,13 +109,18 @@ func (r *Report) Brief(now time.Time) Brief {
 			b.Why = r.Members[0].String() + " runs it, this Redis has no status of it"
 		}
 	default:
-		b.Rate, b.Owner = l.Rate, l.Owner
+		b.Rate, b.Owner = math.Round(10*l.Rate)/10, l.Owner
 		b.Condition, b.Why = conditionOf(l, b.Lag)
 		if paused && l.Version.Compare(r.Checkpoint.Version) < 0 { // its next report will say so
 			b.Condition, b.Why = bridge.StatePaused, ""
 		}
 		if b.Condition == bridge.StateBlocked {
 			b.Reason = l.Reason
+		}
+	}
+	if b.State = b.Condition; b.State == StateDegraded || b.State == StateBehind {
+		if b.State = bridge.StateRunning; l.CaughtUp || l.State == bridge.StateIdle {
+			b.State = bridge.StateIdle
 		}
 	}
 	return b
@@ -130,8 +145,8 @@ func conditionOf(s *bridge.Status, lag time.Duration) (condition bridge.State, w
 	return s.State, ""
 }
 
-// manyDead is the share of dead letters that is a doubt.
-const manyDead = 0.01
+// ManyDead reports whether the share of dead letters is a reason to doubt a healthy state.
+func ManyDead(s *bridge.Status) bool { return s.DeadShare() >= 0.01 }
 
 // Doubts are the reasons to doubt a healthy state: servers that are not up, many dead
 // letters, and warnings.
@@ -142,7 +157,7 @@ func Doubts(s *bridge.Status) []string {
 			all = append(all, name+" "+cmp.Or(d.Trouble, "is down"))
 		}
 	}
-	if s.DeadShare() >= manyDead {
+	if ManyDead(s) {
 		all = append(all, "many dead letters")
 	}
 	for _, w := range s.Warnings {

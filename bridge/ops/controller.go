@@ -14,6 +14,7 @@ import (
 // All methods may be called concurrently.
 type Controller interface {
 	Status(ctx context.Context) control.Report
+	Glance(ctx context.Context) control.Report
 	History(ctx context.Context, q bridge.HistoryQuery) (control.History, error)
 	Plan(ctx context.Context, to control.Target) (*control.Move, error)
 	Move(ctx context.Context, m *control.Move, by control.Request) (control.Done, error)

@@ -51,6 +51,8 @@ func (c *fakeController) Status(context.Context) control.Report {
 	return r
 }
 
+func (c *fakeController) Glance(ctx context.Context) control.Report { return c.Status(ctx) }
+
 func (c *fakeController) History(_ context.Context, q bridge.HistoryQuery) (control.History, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// samplePause is the minimum time between two samples of the process.
+	// samplePause is the minimum time between two samples of a stream.
 	samplePause = 200 * time.Millisecond
 	// maxSample bounds a shown value, in bytes.
 	maxSample = 16 << 10
@@ -38,72 +38,54 @@ type Sample struct {
 	Value string `json:"value,omitempty"`
 }
 
-// Sampler sends samples of the published events to the connected clients. It is a
-// bridge.Observer and sends a sample when its batch is committed. All methods may be
-// called concurrently. Without clients each costs one atomic load. A nil Sampler has
-// no samples.
+// Sampler sends samples of the published events of a stream to the clients that follow the
+// stream, five a second at most. It is a bridge.Observer and sends a sample when its batch
+// is committed. All methods may be called concurrently. Without clients each costs one
+// atomic load. A nil Sampler has no samples.
 type Sampler struct {
 	values bool // may be shown, as may ids and hashes of keys
 	salt   []byte
 
-	lanesMu sync.RWMutex     // guards lanes
-	lanes   map[string]*lane // by stream
+	following atomic.Int32     // the number of clients
+	mu        sync.RWMutex     // guards lanes
+	lanes     map[string]*lane // by stream, those with followers
+}
 
-	following atomic.Int32
-	mu        sync.Mutex // guards followers
+// lane is the next sample of one stream, and who follows it.
+type lane struct {
+	mu        sync.Mutex // guards all below
+	last      time.Time  // when one was taken
+	pending   *Sample    // not committed yet
 	followers map[chan Sample]struct{}
 }
 
-// lane is the next sample of one stream.
-type lane struct {
-	mu      sync.Mutex // guards all below
-	last    time.Time  // when one was taken
-	pending *Sample    // not committed yet
+// NewSampler returns a Sampler. values exposes the values of events, their ids and hashes
+// of their keys.
+func NewSampler(values bool) *Sampler {
+	return &Sampler{values: values, salt: []byte(rand.Text()), lanes: make(map[string]*lane)}
 }
 
-// NewSampler returns a Sampler for these streams, with at most five samples a second
-// in total. values exposes the values of events, their ids and hashes of their keys.
-func NewSampler(streams []string, values bool) *Sampler {
-	s := &Sampler{values: values, salt: []byte(rand.Text()), followers: make(map[chan Sample]struct{})}
-	s.SetStreams(streams)
-	return s
-}
-
-// SetStreams changes the streams.
-func (s *Sampler) SetStreams(streams []string) {
-	s.lanesMu.Lock()
-	defer s.lanesMu.Unlock()
-	before := s.lanes
-	s.lanes = make(map[string]*lane, len(streams))
-	for _, name := range streams {
-		if s.lanes[name] = before[name]; s.lanes[name] == nil {
-			s.lanes[name] = new(lane)
-		}
+// lane returns the lane of a stream, nil if no client follows the stream.
+func (s *Sampler) lane(stream string) *lane {
+	if s.following.Load() == 0 {
+		return nil
 	}
-}
-
-// lane returns the lane of a stream, nil for an unknown one, and the minimum time between
-// two of its samples.
-func (s *Sampler) lane(stream string) (l *lane, every time.Duration) {
-	s.lanesMu.RLock()
-	defer s.lanesMu.RUnlock()
-	return s.lanes[stream], samplePause * time.Duration(max(1, len(s.lanes)))
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lanes[stream]
 }
 
 // Offer takes a sample if one is due. Only then it calls make, which leaves Value
 // empty unless values is true.
 func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
-	if s.following.Load() == 0 {
-		return
-	}
-	l, every := s.lane(stream)
+	l := s.lane(stream)
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.last) < every {
+	if now.Sub(l.last) < samplePause {
 		return
 	}
 	sample := make(s.values)
@@ -127,9 +109,6 @@ func (s *Sampler) hash(key string) string {
 
 // Observe implements bridge.Observer.
 func (s *Sampler) Observe(o bridge.Observation) {
-	if s.following.Load() == 0 {
-		return
-	}
 	switch o.What {
 	case bridge.ObserveCommit:
 		s.settle(o.Stream, true)
@@ -145,20 +124,18 @@ func (s *Sampler) Observe(o bridge.Observation) {
 // settle sends the pending sample of a stream, or drops it if its transaction may
 // have been aborted.
 func (s *Sampler) settle(stream string, committed bool) {
-	l, _ := s.lane(stream)
+	l := s.lane(stream)
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	sample := l.pending
 	l.pending = nil
-	l.mu.Unlock()
 	if sample == nil || !committed {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.followers {
+	for c := range l.followers {
 		select {
 		case c <- *sample:
 		default: // there is a next one
@@ -166,20 +143,32 @@ func (s *Sampler) settle(stream string, committed bool) {
 	}
 }
 
-// follow returns a channel of samples until leave is called.
-func (s *Sampler) follow() (next <-chan Sample, leave func()) {
-	if s == nil {
+// follow returns a channel of samples of a stream until leave is called; nil if stream is
+// empty.
+func (s *Sampler) follow(stream string) (next <-chan Sample, leave func()) {
+	if s == nil || stream == "" {
 		return nil, func() {}
 	}
 	c := make(chan Sample, backlog)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.followers[c] = struct{}{}
+	l := s.lanes[stream]
+	if l == nil {
+		l = &lane{followers: make(map[chan Sample]struct{})}
+		s.lanes[stream] = l
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers[c] = struct{}{}
 	s.following.Add(1)
 	return c, func() {
+		s.following.Add(-1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.followers, c)
-		s.following.Add(-1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if delete(l.followers, c); len(l.followers) == 0 {
+			delete(s.lanes, stream)
+		}
 	}
 }

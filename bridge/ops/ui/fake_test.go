@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,12 +15,13 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops/ui"
 )
 
 type object = map[string]any
 
-// report is an entry of /api/v1/status.
+// report is a control.Report, as it comes as JSON.
 type report struct {
 	Stream     string         `json:"stream"`
 	Live       *bridge.Status `json:"live,omitempty"`
@@ -92,10 +92,6 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	})
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
-	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter,
-		_ *http.Request) {
-		f.send(w, func() any { return f.reports })
-	})
 	mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) {
 		f.records(w, func() any { return object{"jobs": f.jobs} })
 	})
@@ -247,7 +243,9 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		if !f.isSilent() {
-			sendEvent(w, message{"status", f.own()})
+			for _, m := range f.status(r.URL.Query().Get("stream")) {
+				sendEvent(w, m)
+			}
 		}
 		w.(http.Flusher).Flush()
 		select {
@@ -273,26 +271,54 @@ func (f *fakeBridge) refusals() int {
 	return f.refused
 }
 
-// own is what the process itself knows: no checkpoint, no members.
-func (f *fakeBridge) own() []report {
+// detail is what the server knows of a stream.
+type detail struct {
+	control.Report
+	Brief       control.Brief                `json:"brief"`
+	Asked       bool                         `json:"asked"`
+	Elsewhere   bool                         `json:"elsewhere"`
+	ManyDead    bool                         `json:"many_dead_letters"`
+	EndDoubtful bool                         `json:"end_doubtful"`
+	Servers     map[string]bridge.Dependency `json:"servers"`
+}
+
+// status are the messages about all streams, and about the one that is shown.
+func (f *fakeBridge) status(shown string) (all []message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := slices.Clone(f.reports)
-	for i := range all {
-		all[i].Checkpoint, all[i].Members, all[i].Changes, all[i].Notes = nil, nil, nil, nil
-		if all[i].Live != nil {
-			live := *all[i].Live
-			live.Dependencies = maps.Clone(live.Dependencies)
-			if all[i].LagSeconds > 0 { // it stays as far behind as the test says
-				live.Position = time.Now().Add(-time.Duration(all[i].LagSeconds * float64(time.Second)))
-			}
-			if f.standby {
-				live = bridge.Status{Stream: live.Stream, Owner: "bridge-1", State: bridge.StateStandby}
-			}
-			all[i].Live = &live
+	briefs := []control.Brief{}
+	for i := range f.reports {
+		d := detailOf(&f.reports[i], f.standby)
+		briefs = append(briefs, d.Brief)
+		if d.Stream == shown {
+			all = append(all, message{"detail", d})
 		}
 	}
-	return all
+	return append([]message{{"briefs", object{"all": true, "briefs": briefs}}}, all...)
+}
+
+func detailOf(r *report, standby bool) detail {
+	d, now := detail{Asked: true, Elsewhere: standby}, time.Now()
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = json.Unmarshal(data, &d.Report)
+	}
+	if err != nil {
+		panic(err)
+	}
+	if l := d.Live; l != nil {
+		if r.LagSeconds > 0 { // it stays as far behind as the test says
+			l.Position = now.Add(-time.Duration(r.LagSeconds * float64(time.Second)))
+		}
+		d.ManyDead, d.EndDoubtful = control.ManyDead(l), l.EndDoubtful()
+		if !standby {
+			d.Servers = l.Dependencies
+		}
+	}
+	d.LagSeconds, d.CaughtUpIn = 0, -1
+	d.Measure(now)
+	d.Brief = d.Report.Brief(now)
+	return d
 }
 
 func sendEvent(w io.Writer, m message) {

@@ -149,8 +149,8 @@ func TestWithoutRedis(t *testing.T) {
 	p.sees("#history-rows", "3.88411")
 	f.set(func() { loseRedis(f) })
 	p.sees("#state-text", "Redis is down; events flow; actions wait.")
-	p.sees("#state-name", "Running, Redis down")
-	p.wait(`document.title.startsWith('Running, Redis down')`)
+	p.sees("#state-name", "Running, in doubt")
+	p.wait(`document.title.startsWith('Running, in doubt')`)
 	p.sees("#act-why", "Redis is down")
 	for selector, what := range map[string]string{
 		"#pause": "disabled", "#move": "disabled", "#slider-move": "disabled",
@@ -304,7 +304,7 @@ func TestManyDeadLetters(t *testing.T) {
 	caught.Live.DeadLettered, caught.Live.Published = 84, 16
 	f := newFakeBridge(t, caught)
 	p := open(t, f, 1280)
-	p.sees("#state-name", "Caught up, 84 % dead letters")
+	p.sees("#state-name", "Caught up, in doubt")
 	p.sees("#state-text", "84 of the events since the start are in the dead-letter topic.")
 	p.sees("#figure-dead .note", "84 % of events since the process started")
 	f.set(func() {

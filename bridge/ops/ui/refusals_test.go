@@ -75,13 +75,13 @@ func TestRefusedLists(t *testing.T) {
 	for _, r := range refusals {
 		f.set(func() {
 			f.refuse = map[string]answer{}
-			for _, path := range []string{"/api/v1/jobs", "/api/v1/status", "/api/v1/streams/events/history",
+			for _, path := range []string{"/api/v1/jobs", "/api/v1/streams/events/history",
 				"/api/v1/streams/events/dead-letters"} {
 				f.refuse[path] = r.answer
 			}
 		})
 		p.do(chromedp.Reload())
-		for _, id := range []string{"jobs-empty", "letters-empty", "history-empty", "cause"} {
+		for _, id := range []string{"jobs-empty", "letters-empty", "history-empty"} {
 			p.wait(`document.getElementById('` + id + `').innerText.toLowerCase().includes(` +
 				fmt.Sprintf("%q", strings.ToLower(r.says)) + `)`)
 		}

@@ -34,8 +34,8 @@ func TestWarnings(t *testing.T) {
 		claims   bool
 	}{
 		"none":           {nil, "Caught up", true},
-		"a doubtful end": {doubtfulEnd, "Caught up, 1 warning", false},
-		"something else": {[]bridge.Warning{{Code: "another", Text: "something is odd"}}, "Caught up, 1 warning", true},
+		"a doubtful end": {doubtfulEnd, "Caught up, in doubt", false},
+		"something else": {[]bridge.Warning{{Code: "another", Text: "something is odd"}}, "Caught up, in doubt", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeBridge(t, idle("events"))

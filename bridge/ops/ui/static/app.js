@@ -4,7 +4,7 @@ import { getJSON, getText, streamPath, token } from './api.js';
 import { Chart, Series, times } from './charts.js';
 import { Actions } from './dialogs.js';
 import { $, setText } from './dom.js';
-import { follow } from './feed.js';
+import { Feed } from './feed.js';
 import { compact, duration, explain, rate, span } from './format.js';
 import { History } from './history.js';
 import { Jobs } from './jobs.js';
@@ -15,7 +15,7 @@ import { Letters, Log, Samples } from './panels.js';
 import { Streams } from './streams.js';
 
 const meter = new Meter();
-const series = new Map();
+let series = new Series(); // of the stream that is shown
 const charts = [
   new Chart($('chart-lag'), 'lag', { format: duration, tick: span, ticks: times }),
   new Chart($('chart-rate'), 'rate', { format: rate, tick: compact, clipped: $('clipped') }),
@@ -27,11 +27,6 @@ const streams = new Streams();
 const actions = new Actions({ refreshed: refreshAll, signedIn });
 const jobs = new Jobs(actions);
 const history = new History((entry) => actions.move(entry));
-
-const seriesOf = (stream) => {
-  if (!series.has(stream)) series.set(stream, new Series());
-  return series.get(stream);
-};
 
 function render() {
   if (!model.session) return;
@@ -57,7 +52,7 @@ function render() {
   overview.renderPosition();
   history.follow();
   jobs.follow();
-  for (const chart of charts) chart.draw(seriesOf(model.stream));
+  for (const chart of charts) chart.draw(series);
 }
 
 function renderSession() {
@@ -86,10 +81,14 @@ function renderLink() {
 function select(stream) {
   if (stream === model.stream || (stream === '' && model.session.streams.length === 1)) return;
   model.stream = stream;
+  model.detail = null;
+  series = new Series();
+  seen = {};
+  feed.show(stream);
   if (stream !== chosenStream(model.session.streams)) window.history.pushState(null, '', `#${encodeURIComponent(stream)}`);
   history.clear();
   letters.clear();
-  samples.render();
+  samples.clear();
   render();
   refreshAll();
 }
@@ -117,6 +116,8 @@ async function loadSession() {
   takeSession(session);
 }
 
+const reloadSession = () => loadSession().catch(() => {}); // the link says that nobody answers
+
 function takeSession(session) {
   model.session = { ...session, streams: session.streams ?? [] };
   const stream = model.session.streams.includes(model.stream) ? model.stream : chosenStream(model.session.streams);
@@ -126,32 +127,18 @@ function takeSession(session) {
 
 function signedIn(session) {
   if (session) takeSession(session);
-  else loadSession().then(() => { if (!mayRead()) location.reload(); }).catch(() => {}); // the link says that nobody answers
-}
-
-async function loadStatus() {
-  try {
-    const all = (await getJSON('api/v1/status')) ?? [];
-    model.full = new Map(all.map((entry) => [entry.stream, entry]));
-    model.statusError = null;
-    if (!model.connected) refreshed(); // else the live connection does
-  } catch (error) {
-    model.statusError = error;
-  }
-  render();
-  loadChanged();
+  else loadSession().then(() => { if (!mayRead()) location.reload(); }).catch(() => {});
 }
 
 let seen = {};
 
-// loadChanged reads lists sooner than their time where the status says that
-// they are others now.
+// loadChanged reads lists sooner than their time where the detail says that they are
+// others now.
 function loadChanged() {
-  if (model.stream === '') return;
-  const { live } = report(model.stream);
+  const { live } = report();
   const was = seen;
-  seen = { stream: model.stream, epoch: live?.place.epoch, dead: live?.dead_lettered };
-  if (seen.stream !== was.stream) return; // it is being read
+  seen = { known: true, epoch: live?.place.epoch, dead: live?.dead_lettered };
+  if (!was.known) return; // they are being read
   if (seen.epoch !== was.epoch) loadHistory();
   if (seen.dead !== was.dead) loadLetters();
 }
@@ -170,7 +157,7 @@ async function forStream(path, show, fail) {
 }
 
 const loadHistory = () => (history.busy ? undefined : forStream(`history?limit=${$('history-limit').value}`, (answer) => {
-  seriesOf(model.stream).seed(answer.entries ?? [], now() / 1000);
+  series.seed(answer.entries ?? [], now() / 1000);
   history.show(answer);
 }, (error) => history.fail(error)));
 
@@ -212,35 +199,44 @@ function refreshAll() {
   for (const task of tasks) task.run();
 }
 
-function connect() {
-  follow({
-    status(all) {
-      model.heard = Date.now();
-      refreshed();
-      for (const entry of all ?? []) {
-        model.live.set(entry.stream, entry);
-        const { live, elsewhere, lag } = report(entry.stream);
-        if (live && !elsewhere) seriesOf(entry.stream).add(now() / 1000, lag < 0 ? null : lag, live.rate);
-      }
-      render();
-    },
-    log: (entry) => log.add(entry),
-    sample: (sample) => samples.add(sample),
-    connected(up) {
-      model.connected = up;
-      if (up) model.refused = null;
-      renderLink();
-      if (up && model.heard > 0) { // again: another version may answer now
-        loadSession().catch(() => {});
-        refreshAll();
-      }
-    },
-    refused(error) {
-      model.refused = error;
-      renderLink();
-    },
-  });
-}
+const feed = new Feed({
+  briefs({ all, briefs, removed = [] }) {
+    model.heard = Date.now();
+    refreshed();
+    if (all) model.briefs.clear();
+    for (const brief of briefs) model.briefs.set(brief.stream, brief);
+    for (const stream of removed) model.briefs.delete(stream);
+    const { streams } = model.session;
+    if (streams.length !== model.briefs.size || streams.some((stream) => !model.briefs.has(stream))) reloadSession();
+    render();
+  },
+  detail(detail) {
+    if (detail.stream !== model.stream) return;
+    model.heard = Date.now();
+    refreshed();
+    model.detail = detail;
+    const { live, elsewhere, lag } = report();
+    if (live && !elsewhere) series.add(now() / 1000, lag < 0 ? null : lag, live.rate);
+    render();
+    loadChanged();
+  },
+  log: (entry) => log.add(entry),
+  sample: (sample) => samples.add(sample),
+  connected(up) {
+    model.connected = up;
+    if (up) model.refused = null;
+    renderLink();
+    if (up && model.heard > 0) { // again: another version may answer now
+      reloadSession();
+      refreshAll();
+    }
+  },
+  refused(error) {
+    model.refused = error;
+    renderLink();
+    if (error.status === 404) reloadSession(); // the stream was removed
+  },
+});
 
 function toggleTheme() {
   const root = document.documentElement;
@@ -309,13 +305,12 @@ function start() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', restyle);
   for (const [name, load] of [['history', loadHistory], ['letters', loadLetters], ['jobs', loadJobs]]) $(`${name}-retry`).addEventListener('click', load);
   setInterval(renderLink, 1000);
-  every(5_000, loadStatus);
   every(10_000, loadHistory);
   every(60_000, loadLetters);
   every(15_000, loadJobs);
   every(5_000, () => (jobs.running ? loadJobs() : undefined));
   every(5_000, loadMetrics);
-  connect();
+  feed.follow();
 }
 
 async function begin() {

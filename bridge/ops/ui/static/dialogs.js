@@ -27,7 +27,7 @@ export class Actions {
   // unlocked calls next once the caller may act, after asking for the token if
   // need be.
   unlocked(action, next) {
-    const why = whyNot(model.stream, action);
+    const why = whyNot(action);
     if (why) toast(why);
     else if (mayAct()) next();
     else this.unlock(next);

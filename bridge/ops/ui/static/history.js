@@ -45,10 +45,10 @@ export class History {
 
   show({ source, note, entries }) {
     this.listed = entries ?? [];
-    this.take(report(model.stream).head);
+    this.take(report().head);
     if (this.entries.length === 0) setText($('history-source'), '');
     else setText($('history-source'), note || ({ redis: 'from Redis', kafka: 'from the checkpoint topic (none in Redis)' }[source] ?? ''));
-    const none = down(model.stream).length > 0 ? 'Not known while a server is down.' : 'No commits yet. Committed cursors are listed here as targets for a rewind.';
+    const none = down().length > 0 ? 'Not known while a server is down.' : 'No commits yet. Committed cursors are listed here as targets for a rewind.';
     this.say(this.entries.length > 0 ? '' : none);
     this.render();
   }
@@ -76,12 +76,12 @@ export class History {
 
   // follow shows the newest commit, and whether a rewind can work.
   follow() {
-    const why = whyNot(model.stream, 'move');
+    const why = whyNot('move');
     if (why !== this.why) {
       this.why = why;
       this.render();
     }
-    const { head } = report(model.stream);
+    const { head } = report();
     const first = this.entries[0];
     if (!first || !head || place(head) === place(first) || head.epoch !== first.epoch || head.seq < first.seq) return;
     this.entries = [head, ...this.entries.slice(1)];

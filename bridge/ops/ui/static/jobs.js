@@ -65,7 +65,7 @@ export class Jobs extends Listing {
 
   // follow shows whether a job can be begun now.
   follow() {
-    const why = whyNot(model.stream, 'job');
+    const why = whyNot('job');
     forbid($('jobs-begin'), why);
     for (const button of $('jobs-rows').querySelectorAll('button')) forbid(button, why);
   }

@@ -7,7 +7,7 @@ import { down, downText, model, now, report } from './model.js';
 const samplesKept = 50;
 const logKept = 200;
 
-// Samples are the last events, of all streams; the one that is shown is drawn.
+// Samples are the last events of the stream that is shown.
 export class Samples {
   all = []; // newest first
   held = false;
@@ -24,16 +24,21 @@ export class Samples {
     this.render();
   }
 
+  clear() {
+    this.all = [];
+    this.render();
+  }
+
   add(sample) {
-    const same = this.all.filter((s) => s.stream === sample.stream);
-    if (same.length >= samplesKept) this.all.splice(this.all.lastIndexOf(same.at(-1)), 1);
+    if (sample.stream !== model.stream) return;
     this.all.unshift(sample);
-    if (!this.held && sample.stream === model.stream) this.render();
+    this.all.length = Math.min(this.all.length, samplesKept);
+    if (!this.held) this.render();
   }
 
   render() {
     const type = $('samples-type').value.trim().toLowerCase();
-    const rows = this.all.filter((s) => s.stream === model.stream && String(s.type ?? '').toLowerCase().includes(type));
+    const rows = this.all.filter((s) => String(s.type ?? '').toLowerCase().includes(type));
     const payload = Boolean(model.session?.show_events);
     for (const column of ['key', 'id', 'value']) $(`samples-${column}`).hidden = !payload;
     $('samples-table').hidden = rows.length === 0;
@@ -133,8 +138,8 @@ export class Listing {
 
   // show takes the rows, and how many there are: a number or words.
   show(rows, total) {
-    const away = down(model.stream).includes('kafka');
-    this.say(rows.length > 0 ? '' : away ? `Not known: ${downText(model.stream, ['kafka'])}.` : this.empty);
+    const away = down().includes('kafka');
+    this.say(rows.length > 0 ? '' : away ? `Not known: ${downText(['kafka'])}.` : this.empty);
     setText($(`${this.name}-total`), typeof total === 'string' ? total : total > 0 ? count(total) : '');
     fill($(`${this.name}-rows`), rows);
   }
@@ -162,7 +167,7 @@ export class Letters extends Listing {
 
   list({ letters, more }) {
     const all = letters ?? [];
-    const known = report(model.stream).live?.dead_lettered ?? 0;
+    const known = report().live?.dead_lettered ?? 0;
     const of = known > all.length ? ` of ${count(known)} since the process started` : '; there are older ones';
     this.render = () => fill($('letters-rows'), all.flatMap((l) => this.rows(l)));
     this.show(all.flatMap((l) => this.rows(l)), more ? `newest ${count(all.length)}${of}` : all.length);
