@@ -26,7 +26,8 @@ func (h *history) EntryAt(ctx context.Context, t time.Time) (e bridge.Entry, nex
 		return h.neighbors(ctx, branch, i)
 	case len(branch) > 0:
 		oldest := time.UnixMilli(branch[len(branch)-1].at).UTC()
-		return e, nil, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry, oldest.Format(time.RFC3339))
+		return e, nil, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry,
+			oldest.Format(time.RFC3339))
 	}
 	return e, nil, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
 }
@@ -105,7 +106,9 @@ func (h *history) Find(ctx context.Context, match func(*bridge.Checkpoint) bool)
 
 // Before implements bridge.History: the newest entry on the current branch, below
 // the version of c, that matches.
-func (h *history) Before(ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (h *history) Before(
+	ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool,
+) (bridge.Checkpoint, error) {
 	op := fmt.Sprintf("cursor of %s before %s", h.name, c.Version)
 	branch, now, err := h.branch(ctx)
 	if err != nil {

@@ -160,7 +160,9 @@ func (s *stream) wrote() {
 
 // eval runs a script as one operation and returns its reply, a list of strings
 // that starts with the outcome.
-func (s *stream) eval(ctx context.Context, op string, script *redis.Script, keys []string, args ...any) (reply []string, err error) {
+func (s *stream) eval(
+	ctx context.Context, op string, script *redis.Script, keys []string, args ...any,
+) (reply []string, err error) {
 	err = s.call(ctx, op, func(ctx context.Context) (err error) {
 		reply, err = script.Run(ctx, s.c.rdb, keys, args...).StringSlice()
 		return err

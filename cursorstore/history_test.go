@@ -75,7 +75,8 @@ func (w *writer) kind(after int64, k bridge.Kind) bridge.Version {
 // reset moves the stream as the engine does.
 func (w *writer) reset(after int64, target bridge.Target) bridge.Version {
 	w.t.Helper()
-	next := bridge.Reset(w.now, w.now.Origin, bridge.Command{ID: fmt.Sprint("r", w.now.Epoch), Kind: bridge.KindReset, Who: "ann", Reason: "why", Target: target})
+	next := bridge.Reset(w.now, w.now.Origin, bridge.Command{ID: fmt.Sprint("r", w.now.Epoch), Kind: bridge.KindReset,
+		Who: "ann", Reason: "why", Target: target})
 	next.Owner, next.Session, next.WrittenAt = w.now.Owner, w.now.Session, w.now.WrittenAt+after
 	mustAdvance(w.t, w.store, w.now, next)
 	w.now = next
@@ -161,8 +162,9 @@ func TestHistoryQuery(t *testing.T) {
 			"since":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
 			"both":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
 			"before": {bridge.HistoryQuery{Before: time.UnixMilli(w.now.WrittenAt), Limit: 2}, want[1:3]},
-			"part":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Before: time.UnixMilli(w.now.WrittenAt - 2000)}, want[3:5]},
-			"none":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
+			"part": {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000),
+				Before: time.UnixMilli(w.now.WrittenAt - 2000)}, want[3:5]},
+			"none": {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
 		} {
 			entries, err := w.store.History(t.Context(), c.query)
 			var got []bridge.Version
@@ -208,7 +210,8 @@ func TestHistoryIsATree(t *testing.T) {
 		wantParent(t, w.entry(back), &left)
 		wantBack(t, w, 1, first[9])
 		wantBack(t, w, 11, bridge.Version{})
-		if _, _, err := w.store.Back(t.Context(), w.now.Pages, 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
+		if _, _, err := w.store.Back(t.Context(), w.now.Pages, 12); !errors.Is(err, bridge.ErrNoEntry) ||
+			!strings.Contains(err.Error(), "11 pages") {
 			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
 		}
 
@@ -383,12 +386,14 @@ func TestBefore(t *testing.T) {
 			t.Errorf("before the first page is %s at %q, %v; want the start", start.Version, start.Cursor, err)
 		}
 		w.reset(1000, bridge.Target{})
-		if c, err := w.store.Before(t.Context(), w.now, elsewhere(w.now)); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
+		if c, err := w.store.Before(t.Context(), w.now, elsewhere(w.now)); !errors.Is(err, bridge.ErrNoCheckpoint) &&
+			c.Cursor == "" {
 			t.Errorf("before the start is %s at %q, %v", c.Version, c.Cursor, err)
 		}
 		ahead := w.now
 		ahead.Epoch++ // whose branch the store has lost, or not been told of yet
-		if c, err := w.store.Before(t.Context(), ahead, elsewhere(ahead)); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+		if c, err := w.store.Before(t.Context(), ahead, elsewhere(ahead)); err == nil ||
+			errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Errorf("before %s, which the store does not know, is %s, %v", ahead.Version, c.Version, err)
 		}
 	})
@@ -424,7 +429,8 @@ func TestForgedHistory(t *testing.T) {
 		}
 	}
 	onServers(t, func(t *testing.T, s *server) {
-		for _, member := range []redis.Z{{Score: math.Inf(1), Member: "0.6"}, {Score: 1e300, Member: "0.6"}, {Score: 1, Member: "9223372036854775807.0"}} {
+		for _, member := range []redis.Z{{Score: math.Inf(1), Member: "0.6"}, {Score: 1e300, Member: "0.6"},
+			{Score: 1, Member: "9223372036854775807.0"}} {
 			sp := s.space(t)
 			store := sp.open(stream)
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
@@ -432,7 +438,8 @@ func TestForgedHistory(t *testing.T) {
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
 			_, _, err2 := store.Back(t.Context(), 5, 1)
 			for _, err := range []error{err, err2} {
-				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(fault.Hint, "redis-cli DEL") {
+				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) ||
+					!strings.Contains(fault.Hint, "redis-cli DEL") {
 					t.Errorf("%v: %v, want ErrForeign with a hint", member, err)
 				}
 			}

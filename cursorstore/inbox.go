@@ -78,7 +78,9 @@ func (i *inbox) taken(op string, reply []string) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
-	return fmt.Errorf("%s: %w", op, &bridge.PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue"})
+	return fmt.Errorf("%s: %w", op, &bridge.PendingError{
+		Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue",
+	})
 }
 
 // Withdraw cancels an unclaimed request and returns its resulting state:

@@ -63,7 +63,8 @@ func claimBy(owner string) bridge.Claim {
 }
 
 func reset(id string) bridge.Command {
-	return bridge.Command{ID: id, Kind: bridge.KindReset, Who: "ann", Reason: "bug 412", Target: bridge.Target{Cursor: "c"}}
+	return bridge.Command{ID: id, Kind: bridge.KindReset, Who: "ann", Reason: "bug 412",
+		Target: bridge.Target{Cursor: "c"}}
 }
 
 func mustRequest(t *testing.T, s *cursorstore.Store, c bridge.Command, ttl time.Duration) {
@@ -345,7 +346,8 @@ func TestDeadlineMakesRoom(t *testing.T) {
 		if !ok {
 			t.Fatal("a request replaced one that an owner is applying")
 		}
-		if want := begin.Add(90 * time.Second).UnixMilli(); pending.Overdue != c.overdue || pending.Owner != "pod-1" || pending.Command.Deadline != want {
+		if want := begin.Add(90 * time.Second).UnixMilli(); pending.Overdue != c.overdue || pending.Owner != "pod-1" ||
+			pending.Command.Deadline != want {
 			t.Errorf("after %s the request in the way is %+v; want overdue %v, deadline %d", c.after, pending, c.overdue, want)
 		}
 	}
@@ -382,7 +384,8 @@ func TestInvalidRequests(t *testing.T) {
 	long.Reason = strings.Repeat("x", 3<<20)
 	forged.Who = "ann\x1b[2J"
 	for name, data := range map[string]string{
-		"not JSON": "{", "another type": `{"id":"r1","base_epoch":"` + strings.Repeat("9", 1000) + `"}`, "another id": mustJSON(t, reset("r2")),
+		"not JSON": "{", "another type": `{"id":"r1","base_epoch":"` + strings.Repeat("9", 1000) + `"}`,
+		"another id":    mustJSON(t, reset("r2")),
 		"a long reason": mustJSON(t, long), "a control character": mustJSON(t, forged),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -403,7 +406,8 @@ func TestInvalidRequests(t *testing.T) {
 						}
 					}
 					mustRequest(t, store, reset("r3"), time.Minute)
-					if a, err := store.Wait(t.Context(), "r1"); err != nil || a.Applied || !strings.Contains(a.Detail, "invalid request") {
+					if a, err := store.Wait(t.Context(), "r1"); err != nil || a.Applied ||
+						!strings.Contains(a.Detail, "invalid request") {
 						t.Errorf("found by %s: answer %+v, %v", finds, a, err)
 					}
 					if c, err := store.Next(t.Context()); err != nil || c.ID != "r3" {

@@ -89,7 +89,8 @@ func realServer(t *testing.T) *server {
 
 func newServer(t *testing.T, o *redis.Options, mini *miniredis.Miniredis) *server {
 	t.Helper()
-	s := &server{proxy: newProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB, raw: redis.NewClient(o)}
+	s := &server{proxy: newProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB,
+		raw: redis.NewClient(o)}
 	t.Cleanup(func() { closes(t, s.raw) })
 	return s
 }

@@ -19,7 +19,8 @@ func TestStatus(t *testing.T) {
 		if _, alive, err := store.Status(t.Context()); alive || err != nil {
 			t.Errorf("without a status: alive %v, %v", alive, err)
 		}
-		want := bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateIdle, Events: 1<<53 + 1, Since: time.UnixMilli(1_700_000_000_000).UTC()}
+		want := bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateIdle, Events: 1<<53 + 1,
+			Since: time.UnixMilli(1_700_000_000_000).UTC()}
 		must(t, store.PutStatus(t.Context(), want))
 		got, alive, err := store.Status(t.Context())
 		if diff := cmp.Diff(want, got); !alive || err != nil || diff != "" {
@@ -35,7 +36,8 @@ func TestStatus(t *testing.T) {
 				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
 			}
 		}
-		must(t, errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})))
+		must(t, errors.Join(store.PutStatus(t.Context(), want),
+			store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})))
 		if _, alive, err := store.Status(t.Context()); alive || err != nil {
 			t.Errorf("after the stop: alive %v, %v", alive, err)
 		}
@@ -74,7 +76,8 @@ func TestStatusOfTheWorkingBridge(t *testing.T) {
 		sp := s.space(t)
 		store := sp.open(stream)
 		fenced := func(owner string) bridge.Status {
-			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonOwner}
+			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBlocked,
+				Reason: bridge.ReasonOwner}
 		}
 		works := func(owner string) bridge.Status {
 			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBackoff}
@@ -85,7 +88,8 @@ func TestStatusOfTheWorkingBridge(t *testing.T) {
 		}{
 			{fenced("one"), "one"}, {fenced("other"), "other"}, // neither works
 			{works("one"), "one"}, {fenced("other"), "one"},
-			{bridge.Status{Stream: stream, Owner: "other", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, "other"}, // can apply one
+			{bridge.Status{Stream: stream, Owner: "other", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth},
+				"other"}, // can apply one
 			{works("one"), "one"}, {fenced("one"), "one"}, {fenced("other"), "other"}, // its own state changed
 		} {
 			must(t, store.PutStatus(t.Context(), step.put))

@@ -70,7 +70,8 @@ func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, errors.New("hash without the fields of a checkpoint")
 	}
 	if v, err := strconv.Atoi(fields[fieldVersion]); err != nil || v > bridge.ListingFormat {
-		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion], bridge.ListingFormat)
+		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion],
+			bridge.ListingFormat)
 	}
 	c, err := bridge.DecodeCheckpoint([]byte(data))
 	if err != nil {
@@ -82,7 +83,8 @@ func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, errors.New("checksum mismatch: the checkpoint was edited")
 	}
 	if fields[fieldEpoch] != decimal(c.Epoch) || fields[fieldSeq] != decimal(c.Seq) {
-		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq], c.Version)
+		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq],
+			c.Version)
 	}
 	if c.Stream != s.name {
 		return bridge.Checkpoint{}, fmt.Errorf("the checkpoint of stream %q", c.Stream)

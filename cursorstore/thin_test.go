@@ -180,7 +180,8 @@ func TestThinIsBounded(t *testing.T) {
 			t.Errorf("back: page %d, %v", e.Pages, err)
 		}
 	}
-	if left := len(sp.versions()); calls < 3 || left < sparse || left > sparse+(entries-sparse)/60+3 || left+total != entries+2 {
+	if left := len(sp.versions()); calls < 3 || left < sparse || left > sparse+(entries-sparse)/60+3 ||
+		left+total != entries+2 {
 		t.Errorf("%d calls removed %d entries and left %d", calls, total, left)
 	}
 }

@@ -143,9 +143,10 @@ func (p *polls) ask(ctx context.Context, c *Client) {
 	p.mu.Unlock()
 	var all []*operation
 	for _, w := range waiting {
-		all = append(all, &operation{of: &w.of.stream, what: "next command for " + w.of.name, send: func(ctx context.Context, to redis.Cmdable, _ bool) redis.Cmder {
-			return to.HExists(ctx, w.of.keys.request, "id")
-		}})
+		all = append(all, &operation{of: &w.of.stream, what: "next command for " + w.of.name,
+			send: func(ctx context.Context, to redis.Cmdable, _ bool) redis.Cmder {
+				return to.HExists(ctx, w.of.keys.request, "id")
+			}})
 	}
 	c.together(ctx, all...)
 	for n, o := range all {

@@ -103,7 +103,8 @@ func TestPutStatuses(t *testing.T) {
 		c := sp.client()
 		var all []bridge.Status
 		for n := range 450 {
-			all = append(all, bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1", Leader: true, State: bridge.StateIdle, Events: int64(n)})
+			all = append(all, bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1", Leader: true, State: bridge.StateIdle,
+				Events: int64(n)})
 		}
 		broken := sp.prefix + ":{s7}:status"
 		if err := s.raw.HSet(t.Context(), broken, "a", "b").Err(); err != nil {

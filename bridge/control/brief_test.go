@@ -22,6 +22,7 @@ func TestBrief(t *testing.T) {
 		}
 		return s
 	}
+	odd := []bridge.Warning{{Text: "odd"}}
 	paused := &bridge.Checkpoint{Version: bridge.Version{Epoch: 2}, PausedUntil: bridge.Forever}
 	tests := []struct { // worst first
 		live       *bridge.Status
@@ -33,7 +34,8 @@ func TestBrief(t *testing.T) {
 		state      bridge.State // if it is another than want
 	}{
 		{live: live(bridge.StateBlocked, func(s *bridge.Status) { s.Error = "401" }), want: bridge.StateBlocked, why: "401"},
-		{live: live(bridge.StateStopped, func(s *bridge.Status) { s.Error = "lost" }), want: bridge.StateStopped, why: "lost"},
+		{live: live(bridge.StateStopped, func(s *bridge.Status) { s.Error = "lost" }), want: bridge.StateStopped,
+			why: "lost"},
 		{known: true, want: control.StateNone},
 		{live: live(bridge.StateBackoff, func(s *bridge.Status) { s.Error = "503" }), want: bridge.StateBackoff, why: "503"},
 		{want: control.StateUnknown},
@@ -44,7 +46,7 @@ func TestBrief(t *testing.T) {
 		}), want: control.StateDegraded, why: "redis is down", state: bridge.StateRunning},
 		{live: live(bridge.StateIdle, func(s *bridge.Status) { s.CaughtUp, s.DeadLettered, s.Published = true, 1, 99 }),
 			want: control.StateDegraded, why: "many dead letters", state: bridge.StateIdle},
-		{live: live(bridge.StateIdle, func(s *bridge.Status) { s.CaughtUp, s.Warnings = true, []bridge.Warning{{Text: "odd"}} }),
+		{live: live(bridge.StateIdle, func(s *bridge.Status) { s.CaughtUp, s.Warnings = true, odd }),
 			want: control.StateDegraded, why: "odd", state: bridge.StateIdle},
 		{live: live(bridge.StateRunning, func(s *bridge.Status) { s.Position = now.Add(-2 * time.Hour) }),
 			want: control.StateBehind, state: bridge.StateRunning},

@@ -45,7 +45,8 @@ type fakeController struct {
 func (c *fakeController) Status(context.Context) control.Report {
 	r := control.NewReport("events", bridge.ExactlyOnce)
 	r.Checkpoint = control.Mask(&bridge.Checkpoint{
-		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
+		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor,
+		Tail: bridge.Tail{{1}, {2}}, Events: 7,
 	})
 	r.Members = []bridge.Member{{ClientID: "one", Owner: true}}
 	return r
@@ -64,7 +65,8 @@ func (c *fakeController) Plan(_ context.Context, to control.Target) (*control.Mo
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.plans = append(c.plans, to)
-	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch, Repeats: control.Repeats{Min: 5, Max: 5}}}, c.err
+	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch,
+		Repeats: control.Repeats{Min: 5, Max: 5}}}, c.err
 }
 
 func (c *fakeController) Move(_ context.Context, m *control.Move, by control.Request) (control.Done, error) {
@@ -83,7 +85,8 @@ func (c *fakeController) do(o order) (control.Done, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.orders = append(c.orders, o)
-	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Version: bridge.Version{Epoch: 4}, At: 1000}}, c.err
+	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Version: bridge.Version{Epoch: 4}, At: 1000}},
+		c.err
 }
 
 // fakeRecords notes what it is asked.
@@ -115,10 +118,12 @@ type site struct {
 }
 
 func newSite(cfg ops.Config, change ...func(*ops.Parts)) *site {
-	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle, Mode: bridge.ExactlyOnce}, turning: true}
+	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle, Mode: bridge.ExactlyOnce},
+		turning: true}
 	c, r := &fakeController{epoch: 3}, new(fakeRecords)
 	parts := ops.Parts{
-		Version: "v1", Metrics: metricsOf(s), Streams: func() []ops.Stream { return []ops.Stream{s} }, Controller: func(string) ops.Controller { return c }, Records: r,
+		Version: "v1", Metrics: metricsOf(s), Streams: func() []ops.Stream { return []ops.Stream{s} },
+		Controller: func(string) ops.Controller { return c }, Records: r,
 	}
 	for _, f := range change {
 		f(&parts)

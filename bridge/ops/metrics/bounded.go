@@ -32,7 +32,8 @@ type seen struct {
 }
 
 func (m *Metrics) bounded(s scope, name, help, label string, expected ...string) bounded {
-	b := bounded{m.streams(s), m.counterVec(name, help, label), &seen{values: make(map[string]bool), most: len(expected) + mostValues}}
+	b := bounded{m.streams(s), m.counterVec(name, help, label),
+		&seen{values: make(map[string]bool), most: len(expected) + mostValues}}
 	for _, value := range expected {
 		b.seen.values[value] = true
 	}

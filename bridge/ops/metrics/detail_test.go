@@ -99,14 +99,16 @@ func TestDetailProcess(t *testing.T) {
 		}
 	}
 	for _, series := range []string{
-		`_count{stream="s`, `state{state="blocked"`, `code="429"`, "events_dead_lettered_total{", "backfill_windows{", "throttled_seconds_total{", "border_repeats_total{",
+		`_count{stream="s`, `state{state="blocked"`, `code="429"`, "events_dead_lettered_total{", "backfill_windows{",
+		"throttled_seconds_total{", "border_repeats_total{",
 	} {
 		if strings.Contains(body, series) {
 			t.Errorf("metrics have series %s", series)
 		}
 	}
 	m.Windows("s7", map[string]int{"interrupted": 2, "done": 1})
-	if body = exposed(m); strings.Count(body, "exportbridge_backfill_windows{") != 2 || !strings.Contains(body, `{state="interrupted",stream="s7"} 2`) {
+	if body = exposed(m); strings.Count(body, "exportbridge_backfill_windows{") != 2 ||
+		!strings.Contains(body, `{state="interrupted",stream="s7"} 2`) {
 		t.Error("metrics lack the windows that there are, or have others")
 	}
 	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {

@@ -189,9 +189,11 @@ func (m *Metrics) defineSource() {
 
 func (m *Metrics) defineSink() {
 	m.pages = m.counter(together, "pages_committed_total", "Pages passed by the committed cursor.")
-	m.published = m.counter(always, "events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
+	m.published = m.counter(always, "events_published_total",
+		"Events acknowledged by Kafka and covered by a committed cursor.")
 	m.bytes = m.counter(together, "event_bytes_published_total", "Bytes of record values published.")
-	m.dead = m.bounded(seldom, "events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
+	m.dead = m.bounded(seldom, "events_dead_lettered_total", "Items published to the dead-letter topic, by reason.",
+		"reason",
 		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
 		string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
 	m.dropped = m.bounded(always, "events_unaccounted_total",

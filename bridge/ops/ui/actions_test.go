@@ -23,7 +23,8 @@ func TestRewind(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.history = entries(200)
 	planned := answer{200, object{
-		"stream": "events", "from": object{"epoch": 3, "seq": 88412, "events": 48_211_907}, "to": object{"epoch": 3, "seq": 88409},
+		"stream": "events", "from": object{"epoch": 3, "seq": 88412, "events": 48_211_907},
+		"to":          object{"epoch": 3, "seq": 88409},
 		"repeats_min": 31_170, "repeats_max": 31_170, "repeats_pages": 39, "guarantee": "exactly-once", "base_epoch": 3,
 	}}
 	f.answers = []answer{
@@ -59,9 +60,11 @@ func TestRewind(t *testing.T) {
 	p.click("#move-submit")
 	p.sees("#toast", "events moved to entry 4.0, acknowledged by bridge-0.")
 	plan := object{"to": object{"entry": "3.88409"}, "reason": "bad deploy", "execute": false}
-	order := object{"to": object{"entry": "3.88409"}, "reason": "bad deploy", "execute": true, "confirm": "events", "base_epoch": 3.0}
+	order := object{"to": object{"entry": "3.88409"}, "reason": "bad deploy", "execute": true, "confirm": "events",
+		"base_epoch": 3.0}
 	path := "/api/v1/streams/events/move"
-	if diff := cmp.Diff([]posted{{Path: path, Body: plan}, {Path: path, Body: order}, {Path: path, Body: plan}, {Path: path, Body: order}}, f.actions()); diff != "" {
+	if diff := cmp.Diff([]posted{{Path: path, Body: plan}, {Path: path, Body: order}, {Path: path, Body: plan},
+		{Path: path, Body: order}}, f.actions()); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 }
@@ -86,7 +89,8 @@ func TestMoveTargets(t *testing.T) {
 				"repeats_min": 754, "repeats_max": nil, "repeats_pages": nil, "guarantee": "exactly-once", "base_epoch": 3,
 			}}}
 			p := open(t, f, 1280)
-			if _, err := chromedp.Call(p.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"}); err != nil {
+			if _, err := chromedp.Call(p.ctx, emulation.SetTimezoneOverride,
+				emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"}); err != nil {
 				t.Fatal(err) // the page speaks UTC wherever it is
 			}
 			p.click("#move")
@@ -118,7 +122,8 @@ func TestActionNeedsReason(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
-	f.answers = []answer{done(4), {200, object{"applied": false, "detail": "the stream is not paused", "by": "bridge-0", "epoch": 4, "seq": 0}}, done(5)}
+	f.answers = []answer{done(4), {200, object{"applied": false, "detail": "the stream is not paused", "by": "bridge-0",
+		"epoch": 4, "seq": 0}}, done(5)}
 	p := open(t, f, 1280)
 	p.click("#pause")
 	p.set("#hold-length", "30m")
@@ -126,7 +131,8 @@ func TestPauseAndResume(t *testing.T) {
 	p.click("#hold-submit")
 	p.sees("#toast", "events paused at entry 4.0, acknowledged by bridge-0.")
 	f.set(func() {
-		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused, time.Now().Add(30*time.Minute).UnixMilli()
+		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused,
+			time.Now().Add(30*time.Minute).UnixMilli()
 		f.reports[0].Changes = []object{{"kind": "pause", "who": "http:10.0.0.7", "reason": "the vendor migrates"}}
 	})
 	p.sees("#state-text", "Paused until ")
@@ -199,7 +205,8 @@ func TestJobTakesYet(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	one := func(state string, progress, worked float64) {
 		f.set(func() {
-			f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": state, "windows": 4, "done": 1, "events": 3, "progress": progress, "progress_with_events": worked}}
+			f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": state, "windows": 4, "done": 1,
+				"events": 3, "progress": progress, "progress_with_events": worked}}
 		})
 		f.drop() // the page looks again when it is connected again
 	}

@@ -97,7 +97,8 @@ func TestInert(t *testing.T) {
 	}
 	r := running(attack("stream"))
 	r.Live.State, r.Live.Reason = bridge.StateBlocked, bridge.Reason(attack("why"))
-	r.Live.Error, r.Live.Hint, r.Live.Owner, r.Live.CursorHash = attack("error"), attack("hint"), attack("owner"), attack("hash")
+	r.Live.Error, r.Live.Hint, r.Live.Owner, r.Live.CursorHash = attack("error"), attack("hint"), attack("owner"),
+		attack("hash")
 	r.Live.Dependencies["api"] = bridge.Dependency{Trouble: attack("trouble"), Error: attack("api")}
 	r.Guarantee, r.Notes = attack("guarantee"), []string{attack("note")}
 	r.Members = []object{{"client_id": attack("member"), "host": attack("host"), "owner": true}}
@@ -106,22 +107,27 @@ func TestInert(t *testing.T) {
 	f.history = entries(3)
 	f.history[1]["kind"], f.history[1]["cursor_hash"] = "reset", attack("cursor")
 	f.history[1]["change"] = object{"kind": "reset", "who": attack("who"), "reason": attack("reason")}
-	f.letters = []object{{"partition": 1, "offset": 2, "time": time.Now(), "reason": attack("defect"), "message": attack("message"), "cursor_hash": attack("page"), "index": 0, "bytes": 7}}
-	f.jobs = []object{{"id": attack("job"), "kind": attack("kind"), "stream": attack("of"), "state": attack("state"), "topic": attack("topic"), "from": attack("from"), "to": nil, "windows": 2, "done": 1, "events": 3}}
+	f.letters = []object{{"partition": 1, "offset": 2, "time": time.Now(), "reason": attack("defect"),
+		"message": attack("message"), "cursor_hash": attack("page"), "index": 0, "bytes": 7}}
+	f.jobs = []object{{"id": attack("job"), "kind": attack("kind"), "stream": attack("of"), "state": attack("state"),
+		"topic": attack("topic"), "from": attack("from"), "to": nil, "windows": 2, "done": 1, "events": 3}}
 	sample := sampled(r.Stream, attack("type"), 0)
 	for _, field := range []string{"id", "key_hash", "origin", "value"} {
 		sample.data.(object)[field] = attack("sample-" + field)
 	}
 	f.first = []message{logged("WARN", attack("logged"), object{attack("name"): attack("attr")}), sample}
 	f.answers = []answer{
-		{200, object{"stream": r.Stream, "from": attack("from"), "to": attack("to"), "guarantee": attack("promise"), "repeats_min": 1, "repeats_max": 1, "repeats_pages": 1, "base_epoch": 3, "notes": []string{attack("remark")}}},
+		{200, object{"stream": r.Stream, "from": attack("from"), "to": attack("to"), "guarantee": attack("promise"),
+			"repeats_min": 1, "repeats_max": 1, "repeats_pages": 1, "base_epoch": 3, "notes": []string{attack("remark")}}},
 		{503, object{"error": attack("refusal"), "hint": attack("advice")}},
 	}
 	p := open(t, f, 1280, "status of 503")
 	for selector, texts := range map[string][]string{
-		"#streams": {"stream"}, "#state": {"stream", "why", "error", "hint", "owner", "note"}, "#position-hash": {"hash"}, "#server-api": {"trouble", "api"},
-		"#members": {"member", "host"}, "footer": {"guarantee"}, "#history-rows": {"cursor", "reason", "who"}, "#letters-rows": {"defect", "message"},
-		"#jobs-rows": {"job", "kind", "of", "state", "topic"}, "#log": {"logged", "name", "attr"},
+		"#streams": {"stream"}, "#state": {"stream", "why", "error", "hint", "owner", "note"}, "#position-hash": {"hash"},
+		"#server-api": {"trouble", "api"},
+		"#members":    {"member", "host"}, "footer": {"guarantee"}, "#history-rows": {"cursor", "reason", "who"},
+		"#letters-rows": {"defect", "message"},
+		"#jobs-rows":    {"job", "kind", "of", "state", "topic"}, "#log": {"logged", "name", "attr"},
 		"#samples-rows": {"type", "sample-id", "sample-key_hash", "sample-origin", "sample-value"},
 	} {
 		for _, text := range texts {
@@ -152,7 +158,8 @@ func TestPayloads(t *testing.T) {
 		t.Run(fmt.Sprint(shown), func(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			sample := sampled("events", "orderPlaced", 0)
-			sample.data.(object)["value"], sample.data.(object)["id"], sample.data.(object)["key_hash"] = object{"userId": "somebody"}, "an-id", "a-hash"
+			sample.data.(object)["value"], sample.data.(object)["id"],
+				sample.data.(object)["key_hash"] = object{"userId": "somebody"}, "an-id", "a-hash"
 			f.showEvents, f.first = shown, []message{sample}
 			p := open(t, f, 1280)
 			p.sees("#samples-rows", "orderPlaced")
@@ -168,7 +175,8 @@ func TestPayloads(t *testing.T) {
 func TestSamples(t *testing.T) {
 	f := newFakeBridge(t, running("events"), idle("users"))
 	for n := range 80 {
-		f.first = append(f.first, sampled("events", []string{"pageOpened", "orderPlaced"}[n%2], 80-n), sampled("users", "userChanged", 80-n))
+		f.first = append(f.first, sampled("events", []string{"pageOpened", "orderPlaced"}[n%2], 80-n),
+			sampled("users", "userChanged", 80-n))
 	}
 	p := open(t, f, 1280)
 	p.wait(`document.querySelectorAll('#samples-rows tr').length === 50`)
@@ -192,25 +200,44 @@ func TestStates(t *testing.T) {
 		reports []report
 		sees    map[string]string
 	}{
-		"no stream":              {nil, map[string]string{"#empty": "This process has no streams"}},
-		"idle":                   {[]report{idle("events")}, map[string]string{"#state-name": "Caught up", "#state-text": "Next poll in", "#figure-lag": "caught up"}},
-		"caught up, and at work": {with(func(r *report) { r.Live.CaughtUp = true }), map[string]string{"#state-name": "Caught up", "#state-text": "Next poll now"}},
-		"starting":               {with(func(r *report) { r.Live.State = bridge.StateStarting }), map[string]string{"#state-name": "Starting", "#state-text": "Reading the checkpoint"}},
+		"no stream": {nil, map[string]string{"#empty": "This process has no streams"}},
+		"idle": {[]report{idle("events")},
+			map[string]string{"#state-name": "Caught up", "#state-text": "Next poll in", "#figure-lag": "caught up"}},
+		"caught up, and at work": {with(func(r *report) { r.Live.CaughtUp = true }),
+			map[string]string{"#state-name": "Caught up", "#state-text": "Next poll now"}},
+		"starting": {with(func(r *report) { r.Live.State = bridge.StateStarting }),
+			map[string]string{"#state-name": "Starting", "#state-text": "Reading the checkpoint"}},
 		"blocked": {with(func(r *report) {
 			r.Live.State, r.Live.Reason = bridge.StateBlocked, bridge.ReasonAuth
-			r.Live.Error, r.Live.Hint = "GET /events answered 401: the key is not valid", "exportbridge check; then EXPORT_API_KEY_FILE"
-		}), map[string]string{"#state-name": "Blocked", "#cause": "auth", "#cause dd": "the key is not valid", "#cause code": "exportbridge check"}},
+			r.Live.Error, r.Live.Hint = "GET /events answered 401: the key is not valid",
+				"exportbridge check; then EXPORT_API_KEY_FILE"
+		}), map[string]string{"#state-name": "Blocked", "#cause": "auth", "#cause dd": "the key is not valid",
+			"#cause code": "exportbridge check"}},
 		"retrying": {with(func(r *report) {
-			r.Live.State, r.Live.Error, r.Live.NextTry = bridge.StateBackoff, "GET /events: connection reset", now.Add(20*time.Minute)
-		}), map[string]string{"#state-name": "Retrying", "#state-text": "no event is lost. Next attempt in", "#cause": "connection reset"}},
-		"paused without end": {with(func(r *report) { r.Live.State, r.Live.PausedUntil = bridge.StatePaused, bridge.Forever }),
+			r.Live.State, r.Live.Error, r.Live.NextTry = bridge.StateBackoff, "GET /events: connection reset",
+				now.Add(20*time.Minute)
+		}), map[string]string{"#state-name": "Retrying", "#state-text": "no event is lost. Next attempt in",
+			"#cause": "connection reset"}},
+		"paused without end": {with(func(r *report) {
+			r.Live.State, r.Live.PausedUntil = bridge.StatePaused,
+				bridge.Forever
+		}),
 			map[string]string{"#state-name": "Paused", "#state-text": "until resumed", "#resume": "Resume"}},
-		"stopped":              {with(func(r *report) { r.Live.State, r.Live.Ended = bridge.StateStopped, "after 500 events" }), map[string]string{"#state-text": "Ended: after 500 events."}},
-		"nobody runs it":       {with(func(r *report) { r.Live, r.Members = nil, nil }), map[string]string{"#state-name": "Not running", "#state-text": "the last commit", "#members-empty": "No known members"}},
-		"nothing committed":    {with(func(r *report) { r.Live, r.Members, r.Checkpoint = nil, nil, nil }), map[string]string{"#state-text": "no commits yet", "#position": "no commits"}},
-		"Redis away":           {with(func(r *report) { r.Live = nil }), map[string]string{"#state-name": "Unknown", "#state-text": "cannot reach Redis"}},
-		"something is unknown": {with(func(r *report) { r.Notes = []string{"no checkpoint: Kafka does not answer"} }), map[string]string{"#cause": "Kafka does not answer"}},
-		"an unknown state":     {with(func(r *report) { r.Live.State = "toString" }), map[string]string{"#state-name": "Unknown", "#state-text": "toString"}},
+		"stopped": {with(func(r *report) {
+			r.Live.State, r.Live.Ended = bridge.StateStopped,
+				"after 500 events"
+		}), map[string]string{"#state-text": "Ended: after 500 events."}},
+		"nobody runs it": {with(func(r *report) { r.Live, r.Members = nil, nil }),
+			map[string]string{"#state-name": "Not running", "#state-text": "the last commit",
+				"#members-empty": "No known members"}},
+		"nothing committed": {with(func(r *report) { r.Live, r.Members, r.Checkpoint = nil, nil, nil }),
+			map[string]string{"#state-text": "no commits yet", "#position": "no commits"}},
+		"Redis away": {with(func(r *report) { r.Live = nil }),
+			map[string]string{"#state-name": "Unknown", "#state-text": "cannot reach Redis"}},
+		"something is unknown": {with(func(r *report) { r.Notes = []string{"no checkpoint: Kafka does not answer"} }),
+			map[string]string{"#cause": "Kafka does not answer"}},
+		"an unknown state": {with(func(r *report) { r.Live.State = "toString" }),
+			map[string]string{"#state-name": "Unknown", "#state-text": "toString"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeBridge(t, tc.reports...)
@@ -257,8 +284,10 @@ func TestNarrow(t *testing.T) {
 	f.token = "s3cret"
 	f.history = entries(60)
 	f.history[2]["kind"], f.history[2]["change"] = "reset", object{"who": long, "reason": long}
-	f.letters = []object{{"partition": 1, "offset": 2, "time": time.Now(), "reason": long, "message": long, "cursor_hash": long, "index": 0, "bytes": 7}}
-	f.jobs = []object{{"id": long, "kind": "replay", "stream": long, "state": "running", "topic": long, "windows": 2, "done": 1, "events": 3}}
+	f.letters = []object{{"partition": 1, "offset": 2, "time": time.Now(), "reason": long, "message": long,
+		"cursor_hash": long, "index": 0, "bytes": 7}}
+	f.jobs = []object{{"id": long, "kind": "replay", "stream": long, "state": "running", "topic": long, "windows": 2,
+		"done": 1, "events": 3}}
 	f.first = []message{logged("WARN", long, object{long: long}), sampled(long, long, 0)}
 	p := open(t, f, 360)
 	p.sees("#letters-rows", long)

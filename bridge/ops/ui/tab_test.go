@@ -23,8 +23,9 @@ var chromium context.Context
 
 func TestMain(m *testing.M) {
 	// Chromium has no sandbox for root, which is who runs tests in containers.
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
-		chromedp.Flag("host-resolver-rules", "MAP *.example.com 127.0.0.1"))...)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(),
+		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+			chromedp.Flag("host-resolver-rules", "MAP *.example.com 127.0.0.1"))...)
 	browser, closeBrowser := chromedp.NewContext(allocator)
 	if err := chromedp.Do(browser); err != nil {
 		fmt.Fprintf(os.Stderr, "start Chromium: %v\nTry: apt-get install chromium, then make browser\n", err)
@@ -139,7 +140,8 @@ func (p *tab) until(what string, so func() bool) {
 		select {
 		case <-deadline:
 			p.snap("failed-" + strings.ReplaceAll(p.Name(), "/", "-"))
-			p.Fatalf("waited in vain for %s; the page shows:\n%.1000s", what, read[string](p, "(document.querySelector('dialog[open]') ?? document.body).innerText"))
+			p.Fatalf("waited in vain for %s; the page shows:\n%.1000s", what,
+				read[string](p, "(document.querySelector('dialog[open]') ?? document.body).innerText"))
 		case <-tick.C:
 		}
 	}
@@ -148,13 +150,15 @@ func (p *tab) until(what string, so func() bool) {
 // sees waits until an element is there to be seen with a text in it.
 func (p *tab) sees(selector, text string) {
 	p.Helper()
-	p.wait(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.innerText.includes(%q))`, selector, text))
+	p.wait(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.innerText.includes(%q))`,
+		selector, text))
 }
 
 // write types into a field, after what is there.
 func (p *tab) write(selector, text string) {
 	p.Helper()
-	p.wait(fmt.Sprintf(`(document.querySelector(%q).focus(), document.activeElement === document.querySelector(%q))`, selector, selector))
+	p.wait(fmt.Sprintf(`(document.querySelector(%q).focus(), document.activeElement === document.querySelector(%q))`,
+		selector, selector))
 	p.press(text)
 }
 
@@ -181,8 +185,10 @@ func (p *tab) resize(width, height int64) {
 // scheme is what the system prefers, light or dark.
 func (p *tab) scheme(name string) {
 	p.Helper()
-	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}
-	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name},
+		{Name: "prefers-reduced-motion", Value: "reduce"}}
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: features}); err != nil {
 		p.Fatal(err)
 	}
 }
