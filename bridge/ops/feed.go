@@ -16,11 +16,11 @@ import (
 const (
 	// maxFeeds is the maximum number of connected clients.
 	maxFeeds = 32
-	// backlog is how many messages are queued for a slow client.
+	// backlog is the maximum number of queued messages of a slow client.
 	backlog = 64
 
-	statusEvery = 500 * time.Millisecond // both kinds of status at most this often
-	// detailAtMost and briefsAtMost are the longest times between two messages of a kind.
+	statusEvery = 500 * time.Millisecond // minimum time between two messages of a kind
+	// detailAtMost and briefsAtMost are the maximum times between two messages of a kind.
 	detailAtMost = time.Second
 	briefsAtMost = 3 * time.Second
 	pingEvery    = 15 * time.Second
@@ -28,8 +28,8 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// seats are the feeds, the oldest first. A new one ends the oldest feed of the client that
-// has most: no client can shut out others.
+// seats are the open feeds, oldest first. A feed beyond maxFeeds ends the oldest feed of the
+// client with the most feeds, so that no client shuts out others.
 type seats struct {
 	mu    sync.Mutex // guards taken
 	taken []*seat
@@ -81,8 +81,8 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
-	s := &caller{to: w, stream: stream, shown: shown}
-	if s.write("retry: 2000\n\n") != nil {
+	c := &caller{to: w, stream: stream, shown: shown}
+	if c.write("retry: 2000\n\n") != nil {
 		return
 	}
 	past, logs, leaveLog := h.Log.follow()
@@ -90,40 +90,40 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	samples, leaveSamples := h.Samples.follow(shown)
 	defer leaveSamples()
 	for _, entry := range past {
-		if s.send("log", entry) != nil {
+		if c.send("log", entry) != nil {
 			return
 		}
 	}
 	var watching sync.WaitGroup
 	h.watch(ctx, &watching, shown)
-	h.tell(r.WithContext(ctx), s, logs, samples)
+	h.tell(r.WithContext(ctx), c, logs, samples)
 	cancel()
 	watching.Wait()
 }
 
 // tell sends events until the feed ends, or its client may not read any more.
-func (h *handler) tell(r *http.Request, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
+func (h *handler) tell(r *http.Request, c *caller, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
 	defer ping.Stop()
-	ctx, err := r.Context(), h.sendStatus(s, time.Now())
+	ctx, err := r.Context(), h.sendStatus(c, time.Now())
 	for err == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-status.C:
-			err = h.sendStatus(s, now)
+			err = h.sendStatus(c, now)
 		case <-ping.C:
 			if err = h.guard.mayRead(r); err == nil {
-				err = s.write(": ping\n\n")
+				err = c.write(": ping\n\n")
 			}
 		case entry, ok := <-logs:
 			if !ok {
 				return // the client is too slow; it gets the last entries again when it reconnects
 			}
-			err = s.send("log", entry)
+			err = c.send("log", entry)
 		case sample := <-samples:
-			err = s.send("sample", sample)
+			err = c.send("sample", sample)
 		}
 	}
 }
@@ -150,72 +150,72 @@ type briefs struct {
 }
 
 // sendStatus sends what has changed of all streams and of the one shown.
-func (h *handler) sendStatus(s *caller, now time.Time) error {
-	if err := s.sendBriefs(h.briefsOf(now), now); err != nil || s.shown == "" {
+func (h *handler) sendStatus(c *caller, now time.Time) error {
+	if err := c.sendBriefs(h.briefsOf(now), now); err != nil || c.shown == "" {
 		return err
 	}
-	shown := h.named(s.shown)
+	shown := h.named(c.shown)
 	if shown == nil {
-		return h.unknownStream(s.shown)
+		return h.unknownStream(c.shown)
 	}
-	return s.sendDetail(h.detailOf(shown, now), now)
+	return c.sendDetail(h.detailOf(shown, now), now)
 }
 
 // sendBriefs sends the briefs that have changed, or none if nothing has been sent for some
 // seconds.
-func (s *caller) sendBriefs(all []control.Brief, now time.Time) error {
-	m := briefs{All: s.briefs == nil, Briefs: []control.Brief{}}
+func (c *caller) sendBriefs(all []control.Brief, now time.Time) error {
+	m := briefs{All: c.briefs == nil, Briefs: []control.Brief{}}
 	sent := make(map[string]control.Brief, len(all))
 	for _, b := range all {
 		b.Lag = 0 // not sent
-		if sent[b.Stream] = b; s.briefs[b.Stream] != b {
+		if sent[b.Stream] = b; c.briefs[b.Stream] != b {
 			m.Briefs = append(m.Briefs, b)
 		}
 	}
-	for name := range s.briefs {
+	for name := range c.briefs {
 		if _, ok := sent[name]; !ok {
 			m.Removed = append(m.Removed, name)
 		}
 	}
-	if !m.All && len(m.Briefs)+len(m.Removed) == 0 && now.Sub(s.briefsAt) < briefsAtMost {
+	if !m.All && len(m.Briefs)+len(m.Removed) == 0 && now.Sub(c.briefsAt) < briefsAtMost {
 		return nil
 	}
-	s.briefs, s.briefsAt = sent, now
-	return s.send("briefs", m)
+	c.briefs, c.briefsAt = sent, now
+	return c.send("briefs", m)
 }
 
 // sendDetail sends the detail if it has changed, or after a second.
-func (s *caller) sendDetail(d detail, now time.Time) error {
+func (c *caller) sendDetail(d detail, now time.Time) error {
 	data, err := json.Marshal(d)
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(data, s.detail) && now.Sub(s.detailAt) < detailAtMost {
+	if bytes.Equal(data, c.detail) && now.Sub(c.detailAt) < detailAtMost {
 		return nil
 	}
-	s.detail, s.detailAt = data, now
-	return s.writeEvent("detail", data)
+	c.detail, c.detailAt = data, now
+	return c.writeEvent("detail", data)
 }
 
-func (s *caller) send(event string, v any) error {
+func (c *caller) send(event string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return s.writeEvent(event, data)
+	return c.writeEvent(event, data)
 }
 
 // writeEvent writes JSON, which escapes line breaks, as an event.
-func (s *caller) writeEvent(event string, data []byte) error {
-	return s.write("event: " + event + "\ndata: " + string(data) + "\n\n")
+func (c *caller) writeEvent(event string, data []byte) error {
+	return c.write("event: " + event + "\ndata: " + string(data) + "\n\n")
 }
 
-func (s *caller) write(text string) error {
-	if err := s.stream.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+func (c *caller) write(text string) error {
+	if err := c.stream.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return err
 	}
-	if _, err := s.to.Write([]byte(text)); err != nil {
+	if _, err := c.to.Write([]byte(text)); err != nil {
 		return err
 	}
-	return s.stream.Flush()
+	return c.stream.Flush()
 }

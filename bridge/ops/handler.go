@@ -58,9 +58,9 @@ type handler struct {
 	config Config
 	guard  *guard
 	feeds  seats
-	// glances are briefer than details.
-	glances, details looks
-	board            board
+	// glances have less than details.
+	glances, details reportCache
+	briefs           briefCache
 	// denials limits the rate of rejected requests: each is logged.
 	denials *rate.Limiter
 }

@@ -19,15 +19,15 @@ const (
 	maxSample = 16 << 10
 )
 
-// Sample is a published event. Only if HTTP_SHOW_EVENTS is set, clients get its ID,
-// KeyHash and Value, which may name a person.
+// Sample is a published event. ID, KeyHash and Value may name a person: clients get them only
+// if HTTP_SHOW_EVENTS is set.
 type Sample struct {
 	Stream string `json:"stream"`
-	// Time is the record's; Type, ID and Origin are from its headers.
+	// Time is the record's timestamp; Type, ID and Origin are from the record's headers.
 	Time time.Time `json:"time"`
 	Type string    `json:"type,omitempty"`
 	ID   string    `json:"id,omitempty"`
-	// Key is the record's key. The Sampler sets KeyHash, which distinguishes the keys of
+	// Key is the record's key. The Sampler sets KeyHash, which distinguishes keys within
 	// this process.
 	Key       string `json:"-"`
 	KeyHash   string `json:"key_hash,omitempty"`
@@ -43,16 +43,16 @@ type Sample struct {
 // is committed. All methods may be called concurrently. Without clients each costs one
 // atomic load. A nil Sampler has no samples.
 type Sampler struct {
-	values bool // may be shown, as may ids and hashes of keys
+	values bool // values, ids and hashes of keys may be shown
 	salt   []byte
 
-	following atomic.Int32     // the number of clients
-	mu        sync.RWMutex     // guards lanes
-	lanes     map[string]*lane // by stream, those with followers
+	following atomic.Int32              // the number of clients
+	mu        sync.RWMutex              // guards streams
+	streams   map[string]*streamSampler // by stream, those with followers
 }
 
-// lane is the next sample of one stream, and who follows it.
-type lane struct {
+// streamSampler has the next sample of one stream, and its followers.
+type streamSampler struct {
 	mu        sync.Mutex // guards all below
 	last      time.Time  // when one was taken
 	pending   *Sample    // not committed yet
@@ -62,23 +62,23 @@ type lane struct {
 // NewSampler returns a Sampler. values exposes the values of events, their ids and hashes
 // of their keys.
 func NewSampler(values bool) *Sampler {
-	return &Sampler{values: values, salt: []byte(rand.Text()), lanes: make(map[string]*lane)}
+	return &Sampler{values: values, salt: []byte(rand.Text()), streams: make(map[string]*streamSampler)}
 }
 
-// lane returns the lane of a stream, nil if no client follows the stream.
-func (s *Sampler) lane(stream string) *lane {
+// of returns the sampler of a stream, nil if no client follows the stream.
+func (s *Sampler) of(stream string) *streamSampler {
 	if s.following.Load() == 0 {
 		return nil
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.lanes[stream]
+	return s.streams[stream]
 }
 
-// Offer takes a sample if one is due. Only then it calls make, which leaves Value
+// Offer takes a sample if one is due. It calls make only for a sample; make leaves Value
 // empty unless values is true.
 func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
-	l := s.lane(stream)
+	l := s.of(stream)
 	if l == nil {
 		return
 	}
@@ -96,8 +96,8 @@ func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
 	l.last, l.pending = now, &sample
 }
 
-// hash distinguishes keys. Its salt is unknown outside the process: nobody can guess a key
-// and compare.
+// hash distinguishes keys. The salt never leaves the process, so that nobody can test a
+// guessed key.
 func (s *Sampler) hash(key string) string {
 	if key == "" {
 		return ""
@@ -124,7 +124,7 @@ func (s *Sampler) Observe(o bridge.Observation) {
 // settle sends the pending sample of a stream, or drops it if its transaction may
 // have been aborted.
 func (s *Sampler) settle(stream string, committed bool) {
-	l := s.lane(stream)
+	l := s.of(stream)
 	if l == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (s *Sampler) settle(stream string, committed bool) {
 	for c := range l.followers {
 		select {
 		case c <- *sample:
-		default: // there is a next one
+		default: // a slow client misses it
 		}
 	}
 }
@@ -152,10 +152,10 @@ func (s *Sampler) follow(stream string) (next <-chan Sample, leave func()) {
 	c := make(chan Sample, backlog)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lanes[stream]
+	l := s.streams[stream]
 	if l == nil {
-		l = &lane{followers: make(map[chan Sample]struct{})}
-		s.lanes[stream] = l
+		l = &streamSampler{followers: make(map[chan Sample]struct{})}
+		s.streams[stream] = l
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Sampler) follow(stream string) (next <-chan Sample, leave func()) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if delete(l.followers, c); len(l.followers) == 0 {
-			delete(s.lanes, stream)
+			delete(s.streams, stream)
 		}
 	}
 }

@@ -11,71 +11,74 @@ import (
 )
 
 const (
-	// lookKept is how long a report is kept that was read from Redis and Kafka.
-	lookKept = 5 * time.Second
-	// looksAtOnce is how many streams a feed reads at a time.
-	looksAtOnce = 16
+	// reportKept is the age at which a report from Redis and Kafka is read again,
+	// reportUsable the age at which it is no longer shown.
+	reportKept   = 5 * time.Second
+	reportUsable = 30 * time.Second
+	// readsAtOnce is how many streams a feed reads at a time.
+	readsAtOnce = 16
 	// briefsKept is how long the briefs of all streams are kept.
 	briefsKept = time.Second
 )
 
-// looks are the reports that were read from Redis and Kafka, for all feeds together: each
-// stream is read by one feed at a time, and at most every lookKept.
-type looks struct {
+// reportCache has the reports of streams from Redis and Kafka, for all feeds. One feed at a
+// time reads the report of a stream, at most every reportKept.
+type reportCache struct {
 	mu  sync.Mutex // guards all
-	all map[string]*look
+	all map[string]*cachedReport
 }
 
-type look struct {
-	turn   chan struct{} // held while one reads
+type cachedReport struct {
+	turn   chan struct{} // held by the feed that reads
 	mu     sync.Mutex    // guards all below
 	report control.Report
-	at     time.Time // when its reading began; zero before
-	since  time.Time // a report from before is too old
+	at     time.Time // when the feed began to read report; zero without one
+	since  time.Time // a report from before since is outdated
 }
 
-func (l *looks) of(stream string) *look {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all == nil {
-		l.all = make(map[string]*look)
+func (c *reportCache) of(stream string) *cachedReport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = make(map[string]*cachedReport)
 	}
-	if l.all[stream] == nil {
-		l.all[stream] = &look{turn: make(chan struct{}, 1)}
+	if c.all[stream] == nil {
+		c.all[stream] = &cachedReport{turn: make(chan struct{}, 1)}
 	}
-	return l.all[stream]
+	return c.all[stream]
 }
 
-// last returns the newest report of a stream; false if there is none.
-func (l *looks) last(stream string) (control.Report, bool) {
-	k := l.of(stream)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.report, !k.at.IsZero()
+// last returns the last report of a stream; false if there is none, or it is too old to be
+// shown.
+func (c *reportCache) last(stream string) (control.Report, bool) {
+	r := c.of(stream)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report, time.Since(r.at) < reportUsable
 }
 
-// outdate makes the last report of a stream too old.
-func (l *looks) outdate(stream string) {
-	k := l.of(stream)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.since = time.Now()
+// invalidate has the report of a stream read again.
+func (c *reportCache) invalidate(stream string) {
+	r := c.of(stream)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = time.Now()
 }
 
-// refresh reads the report of a stream if the last one is too old. If another feed reads
-// it, refresh waits for that.
-func (l *looks) refresh(ctx context.Context, stream string, read func(context.Context) control.Report) {
-	k := l.of(stream)
+// refresh reads the report of a stream if the last one is outdated. While another feed
+// reads the report, refresh waits.
+func (c *reportCache) refresh(ctx context.Context, stream string, read func(context.Context) control.Report) {
+	r := c.of(stream)
 	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return
 	}
 	at := time.Now()
-	k.mu.Lock()
-	fresh := at.Sub(k.at) < lookKept && !k.at.Before(k.since)
-	k.mu.Unlock()
+	r.mu.Lock()
+	fresh := at.Sub(r.at) < reportKept && !r.at.Before(r.since)
+	r.mu.Unlock()
 	if fresh {
 		return
 	}
@@ -83,13 +86,13 @@ func (l *looks) refresh(ctx context.Context, stream string, read func(context.Co
 	if ctx.Err() != nil {
 		return // half of it is missing
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.report, k.at = report, at
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report, r.at = report, at
 }
 
-// watch reads what a feed shows from Redis and Kafka until ctx ends: the stream shown, if
-// any, and the state of the streams that another process owns.
+// watch refreshes the reports that a feed needs until ctx ends: the details of the stream
+// shown, if any, and the state of all streams that this process does not own.
 func (h *handler) watch(ctx context.Context, watching *sync.WaitGroup, shown string) {
 	if h.Controller == nil {
 		return
@@ -112,11 +115,11 @@ func (h *handler) watch(ctx context.Context, watching *sync.WaitGroup, shown str
 	repeat(func() { h.glance(ctx) })
 }
 
-// glance reads the state of the streams that another process owns.
+// glance refreshes the state of all streams that this process does not own.
 func (h *handler) glance(ctx context.Context) {
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	places := make(chan struct{}, looksAtOnce)
+	places := make(chan struct{}, readsAtOnce)
 	for _, s := range h.Streams() {
 		own := s.Status()
 		c := h.Controller(own.Stream)
@@ -131,10 +134,10 @@ func (h *handler) glance(ctx context.Context) {
 	}
 }
 
-// merged is what is known of a stream: its status in this process, and in looked what was
-// read from Redis and Kafka. The owner's status counts if that is another process.
-func merged(own *bridge.Status, looked *looks, now time.Time) (r control.Report, asked, elsewhere bool) {
-	r, asked = looked.last(own.Stream)
+// merged returns the status of a stream in this process, completed by the cached report.
+// elsewhere is true if another process owns the stream and its status replaces own.
+func merged(own *bridge.Status, cache *reportCache, now time.Time) (r control.Report, asked, elsewhere bool) {
+	r, asked = cache.last(own.Stream)
 	if !asked {
 		r = control.NewReport(own.Stream, own.Mode)
 	}
@@ -146,8 +149,8 @@ func merged(own *bridge.Status, looked *looks, now time.Time) (r control.Report,
 	return r, asked, elsewhere
 }
 
-// board has the briefs of all streams for all feeds.
-type board struct {
+// briefCache has the briefs of all streams, for all feeds.
+type briefCache struct {
 	mu     sync.Mutex // guards all below
 	at     time.Time
 	briefs []control.Brief // never changed
@@ -155,7 +158,7 @@ type board struct {
 
 // briefsOf returns the briefs of all streams, at most briefsKept old.
 func (h *handler) briefsOf(now time.Time) []control.Brief {
-	b := &h.board
+	b := &h.briefs
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Sub(b.at) < briefsKept {
@@ -171,19 +174,19 @@ func (h *handler) briefsOf(now time.Time) []control.Brief {
 	return b.briefs
 }
 
-// detail is all that is known of the stream shown.
+// detail is all that the process knows of the stream shown.
 type detail struct {
 	control.Report
 	Brief control.Brief `json:"brief"`
-	// Asked is false until Redis and Kafka were read.
+	// Asked is false while there is no report from Redis and Kafka.
 	Asked bool `json:"asked"`
-	// Elsewhere: another process owns the stream, Live is its status.
+	// Elsewhere is true if another process owns the stream; Live is that process's status.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 	// ManyDead and EndDoubtful are as in control.ManyDead and Status.EndDoubtful.
 	ManyDead    bool `json:"many_dead_letters,omitempty"`
 	EndDoubtful bool `json:"end_doubtful,omitempty"`
-	// Servers are the servers as this process sees them, which passes requests to the
-	// owner.
+	// Servers are the dependencies as this process sees them. Requests to the owner go
+	// through this process.
 	Servers map[string]bridge.Dependency `json:"servers,omitempty"`
 }
 

@@ -100,6 +100,7 @@ func (c *fleetController) Glance(context.Context) control.Report { return c.answ
 // watched are the messages of a feed in a synctest bubble.
 type watched struct {
 	*httptest.ResponseRecorder
+	leave context.CancelFunc
 	ended chan struct{}
 
 	mu  sync.Mutex // guards all below
@@ -135,8 +136,8 @@ func (w *watched) took(event string) []string {
 // watch connects a page that shows a stream, or none, until the test ends.
 func watch(t *testing.T, handler http.Handler, stream string) *watched {
 	t.Helper()
-	w := &watched{ResponseRecorder: httptest.NewRecorder(), ended: make(chan struct{})}
 	ctx, leave := context.WithCancel(t.Context())
+	w := &watched{ResponseRecorder: httptest.NewRecorder(), leave: leave, ended: make(chan struct{})}
 	t.Cleanup(func() {
 		leave()
 		<-w.ended
@@ -241,7 +242,7 @@ func TestDetailOfTheStreamShown(t *testing.T) {
 
 // Redis and Kafka are asked about the streams that pages show, once for all pages and at
 // most every five seconds, and about those of other processes.
-func TestLooksAreShared(t *testing.T) {
+func TestReportsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(40)
@@ -287,10 +288,11 @@ func TestDetailOfAnotherProcess(t *testing.T) {
 			DeadLettered: 1, Position: time.Now().Add(-time.Hour),
 		}
 		f.reports["tenant-0000"] = control.Report{Stream: "tenant-0000", Live: &owner, MembersKnown: true, CaughtUpIn: -1}
-		w := watch(t, handlerOf(f), "tenant-0000")
+		h := handlerOf(f)
+		w := watch(t, h, "tenant-0000")
 		synctest.Wait()
 		if d := decoded[shown](t, w.took("detail")[0]); d.Asked || d.Elsewhere || d.Live.State != bridge.StateStandby {
-			t.Errorf("before the first look: %+v", d)
+			t.Errorf("before the first report: %+v", d)
 		}
 		<-time.After(3 * time.Second)
 		synctest.Wait()
@@ -300,11 +302,18 @@ func TestDetailOfAnotherProcess(t *testing.T) {
 			d.Brief.Rate != 12.3 || !d.ManyDead || !d.Servers[bridge.DependencyStore].Up || d.LagSeconds < 3600 {
 			t.Errorf("%+v", d)
 		}
+		w.leave()
+		<-time.After(time.Minute)
+		w = watch(t, h, "tenant-0000")
+		synctest.Wait()
+		if d := decoded[shown](t, w.took("detail")[0]); d.Asked || d.Elsewhere {
+			t.Errorf("after a minute without a page: %+v", d)
+		}
 	})
 }
 
 // After an action the stream is read again.
-func TestActionOutdatesTheLook(t *testing.T) {
+func TestActionInvalidatesTheReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(1)
