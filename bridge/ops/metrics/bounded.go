@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// mostValues is how many values a label can have besides the expected ones. Servers
-	// choose some of them.
+	// mostValues is the maximum number of values of a label besides the expected ones.
+	// Servers choose some values.
 	mostValues = 20
-	// longestValue is the longest of them, in bytes.
+	// longestValue is the maximum length of a value, in bytes.
 	longestValue = 50
-	// otherValue replaces all further ones.
+	// otherValue replaces all further values.
 	otherValue = "other"
 )
 
