@@ -129,7 +129,7 @@ func (r *Report) Brief(now time.Time) Brief {
 // conditionOf returns the condition of a stream that a process reports, and why.
 func conditionOf(s *bridge.Status, lag time.Duration) (condition bridge.State, why string) {
 	healthy := s.State == bridge.StateIdle || s.State == bridge.StateRunning
-	doubts := Doubts(s)
+	doubts := doubtsOf(s)
 	switch {
 	case s.State == bridge.StateStopped && s.Ended != "":
 		return StateEnded, s.Ended
@@ -148,9 +148,9 @@ func conditionOf(s *bridge.Status, lag time.Duration) (condition bridge.State, w
 // ManyDead reports whether the share of dead letters is a reason to doubt a healthy state.
 func ManyDead(s *bridge.Status) bool { return s.DeadShare() >= 0.01 }
 
-// Doubts are the reasons to doubt a healthy state: servers that are not up, many dead
+// doubtsOf returns the reasons to doubt a healthy state: servers that are not up, many dead
 // letters, and warnings.
-func Doubts(s *bridge.Status) []string {
+func doubtsOf(s *bridge.Status) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {

@@ -59,30 +59,30 @@ func (m *Move) CheckEpoch(shown int64) error {
 // Pause pauses the stream for length, until Resume if length is 0. It returns as
 // Move does.
 func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration) (Done, error) {
-	from, err := c.Position(ctx)
-	if err != nil {
-		return Done{}, err
-	}
-	cmd := newCommand(bridge.KindPause, by, &from.Checkpoint)
-	cmd.PausedUntil = bridge.Forever
+	until := int64(bridge.Forever)
 	if length > 0 {
-		// By Redis's clock, as a request's deadline is.
-		t, err := c.now(ctx, nil)
+		t, err := c.now(ctx, nil) // by Redis's clock, as the deadline of a request
 		if err != nil {
 			return Done{}, err
 		}
-		cmd.PausedUntil = t.Add(length).UnixMilli()
+		until = t.Add(length).UnixMilli()
 	}
-	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
+	return c.changeHere(ctx, bridge.KindPause, by, until)
 }
 
 // Resume ends a pause. It returns as Move does.
 func (c *Controller) Resume(ctx context.Context, by Request) (Done, error) {
+	return c.changeHere(ctx, bridge.KindResume, by, 0)
+}
+
+// changeHere requests a command that keeps the stream's position.
+func (c *Controller) changeHere(ctx context.Context, kind bridge.Kind, by Request, pausedUntil int64) (Done, error) {
 	from, err := c.Position(ctx)
 	if err != nil {
 		return Done{}, err
 	}
-	cmd := newCommand(bridge.KindResume, by, &from.Checkpoint)
+	cmd := newCommand(kind, by, &from.Checkpoint)
+	cmd.PausedUntil = pausedUntil
 	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
 }
 

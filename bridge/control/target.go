@@ -127,6 +127,14 @@ func (p *planner) entryLookup(at bridge.Version) lookup {
 	}
 }
 
+// newestLookup finds the newest commit that matches, on any branch.
+func (p *planner) newestLookup(matches func(*bridge.Checkpoint) bool) lookup {
+	return lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, matches) },
+		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return matches(c), true },
+	}
+}
+
 func (t RewindToTime) plan(ctx context.Context, p *planner) (*Move, error) {
 	return p.moveToNearest(ctx, nearest{
 		stored:  func(ctx context.Context) (neighbors, error) { return p.entryAt(ctx, t.Time) },
@@ -173,10 +181,7 @@ func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 	matches := func(c *bridge.Checkpoint) bool {
 		return c.Kind == bridge.KindData && c.Version.Compare(at.Change.From) <= 0 && c.Cursor != p.from.Cursor
 	}
-	e, err := p.entry(ctx, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, matches) },
-		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return matches(c), true },
-	})
+	e, err := p.entry(ctx, p.newestLookup(matches))
 	if err != nil {
 		return nil
 	}
@@ -269,10 +274,7 @@ func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 		return c.Cursor == m.target.Cursor && (c.Cursor != "" || c.Origin.Start == m.target.Start) &&
 			(c.Overlap == nil || c.Overlap.Done)
 	}
-	e, err := p.entry(ctx, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, has) },
-		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return has(c), true },
-	})
+	e, err := p.entry(ctx, p.newestLookup(has))
 	switch {
 	case isNoEntry(err):
 		m.Repeats = unknown("this cursor is not in the history")
