@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -84,12 +85,7 @@ func (c *Client) Streams(ctx context.Context) ([]string, error) {
 	if err := c.eachPrimary(ctx, scan); err != nil {
 		return nil, err
 	}
-	found := make([]string, 0, len(names))
-	for name := range names {
-		found = append(found, name)
-	}
-	slices.Sort(found)
-	return found, nil
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 const scanStep = 1000

@@ -165,15 +165,11 @@ func (i *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 
 // Answer implements bridge.Inbox. The answer expires after an hour.
 func (i *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return bridge.Answer{}, fmt.Errorf("answer %s: %w", c.ID, err)
-	}
 	action := "refuse"
 	if a.Applied {
 		action = "answer"
 	}
-	o, err := i.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
+	o, err := i.settle(ctx, action, c.ID, a, by.Session, by.Over)
 	if err == nil && o.State != bridge.CommandAnswered {
 		err = fmt.Errorf("answer %s, which is %s: %w", c.ID, o.State, bridge.ErrConflict)
 	}
@@ -189,22 +185,25 @@ func (i *inbox) expire(ctx context.Context, reply []string) error {
 	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
 	answer := bridge.ExpiredAnswer("no owner claimed it before its deadline")
 	answer.At = deadline
-	data, err := json.Marshal(answer)
-	if err != nil {
-		return fmt.Errorf("expire %s: %w", reply[1], err)
-	}
-	_, err = i.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
+	_, err := i.settle(ctx, "expire", reply[1], answer)
 	return err
 }
 
 // drop refuses a request because it is not valid, unless a session is deciding
 // about it.
 func (i *inbox) drop(ctx context.Context, id string, why error) (bridge.CommandOutcome, error) {
-	data, err := json.Marshal(bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
+	return i.settle(ctx, "drop", id, bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
+}
+
+// settle runs an action of the script that stores the answer to a request.
+func (i *inbox) settle(
+	ctx context.Context, action, id string, a bridge.Answer, args ...any,
+) (bridge.CommandOutcome, error) {
+	data, err := json.Marshal(a)
 	if err != nil {
-		return bridge.CommandOutcome{}, fmt.Errorf("drop a request of %s: %w", i.name, err)
+		return bridge.CommandOutcome{}, fmt.Errorf("%s request %s of %s: %w", action, id, i.name, err)
 	}
-	return i.ask(ctx, "drop", id, data, answerKept.Milliseconds())
+	return i.ask(ctx, action, id, append([]any{data, answerKept.Milliseconds()}, args...)...)
 }
 
 // ask runs one action of the script on a request.
