@@ -77,7 +77,7 @@ func (i *inbox) taken(op string, reply []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
+	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0, long ago, if the value is foreign
 	return fmt.Errorf("%s: %w", op, &bridge.PendingError{
 		Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue",
 	})
@@ -120,8 +120,8 @@ func permanent(err error) bool {
 	return ok && f.Class == bridge.Permanent
 }
 
-// Next waits for a command, polling four times a second, by one request for all streams of
-// the Client that wait. It answers expired and invalid ones itself. It returns errors of
+// Next waits for a command. It polls four times a second, with one request for all waiting
+// streams of the Client. It answers expired and invalid commands itself. It returns errors of
 // Redis at once, but never polls more often than every 250 ms.
 func (i *inbox) Next(ctx context.Context) (bridge.Command, error) {
 	op := "next command for " + i.name
@@ -176,21 +176,20 @@ func (i *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 	return o.Answer, err
 }
 
-// expire answers an unclaimed request past its deadline. The reply is the
-// script's: late, id, deadline, JSON.
+// expire answers an unclaimed request past its deadline. reply is the script's: late, id,
+// deadline, JSON.
 func (i *inbox) expire(ctx context.Context, reply []string) error {
 	if len(reply) < 3 {
 		return fmt.Errorf("expire a request of %s: %w", i.name, errReply)
 	}
-	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
+	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0, long ago, if the value is foreign
 	answer := bridge.ExpiredAnswer("no owner claimed it before its deadline")
 	answer.At = deadline
 	_, err := i.settle(ctx, "expire", reply[1], answer)
 	return err
 }
 
-// drop refuses a request because it is not valid, unless a session is deciding
-// about it.
+// drop rejects an invalid request, unless a session has claimed it.
 func (i *inbox) drop(ctx context.Context, id string, why error) (bridge.CommandOutcome, error) {
 	return i.settle(ctx, "drop", id, bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
 }
@@ -233,8 +232,8 @@ func (i *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]
 	return i.eval(ctx, op, inboxScript, []string{i.keys.request, i.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
-// command decodes a request and checks it. Its deadline is stored separately,
-// because Redis sets it.
+// command decodes a request and checks it. The deadline is stored separately, because Redis
+// sets it.
 func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	var c bridge.Command
 	err := json.Unmarshal([]byte(data), &c)
@@ -255,5 +254,5 @@ func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	return c, nil
 }
 
-// shorten cuts a text that quotes what was read.
+// shorten cuts a text that quotes a foreign value.
 func shorten(text string) string { return fmt.Sprintf("%.200s", text) }

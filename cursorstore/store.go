@@ -62,8 +62,8 @@ func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	return c, nil
 }
 
-// decode reads a checkpoint and checks that the fields compared by scripts
-// match the JSON.
+// decode reads a checkpoint, and checks that the JSON matches the fields that scripts
+// compare.
 func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	data, ok := fields[fieldData]
 	if !ok {
@@ -77,7 +77,7 @@ func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	// The same sum as in the script. It shows edits, not malice.
+	// The same sum as in the script. It detects edits, not attacks.
 	sum := sha1.Sum([]byte(data))
 	if fields[fieldSum] != hex.EncodeToString(sum[:]) {
 		return bridge.Checkpoint{}, errors.New("checksum mismatch: the checkpoint was edited")

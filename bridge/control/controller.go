@@ -86,8 +86,7 @@ type Ports struct {
 	Entries Entries
 	Inbox   Inbox
 	Live    Live
-	// Directory lists other streams for an error about a missing checkpoint; may
-	// be nil.
+	// Directory lists the known streams in the error of a missing checkpoint; may be nil.
 	Directory Directory
 	// Log and Group are Kafka's, and required.
 	Log   CheckpointLog

@@ -26,20 +26,20 @@ type Request struct {
 
 // Done is a change that was applied.
 type Done struct {
-	// ID is the request's.
+	// ID is the id of the request.
 	ID string
-	// Answer has the owner that applied it and the stream's new version.
+	// Answer has the owner that applied the change, and the stream's new version.
 	Answer bridge.Answer
-	// PausedUntil is as in bridge.Checkpoint; set for a pause.
+	// PausedUntil is that of bridge.Checkpoint; set for a pause.
 	PausedUntil int64
 }
 
 // Move executes a planned move. It returns when the stream's owner has acknowledged
 // it, or when this process has applied it because there is no owner.
 //
-// A rejection is an ErrRejected, a request that is still pending a
-// *bridge.PendingError. An *UnacknowledgedError says whether the request was
-// withdrawn, a *StoreAwayError why nothing was tried while Redis is unreachable.
+// If the owner rejects the move, the error is an ErrRejected; while another request is
+// pending, a *bridge.PendingError. An *UnacknowledgedError says whether the request was
+// withdrawn, a *StoreAwayError why the change is impossible while Redis is unreachable.
 // After any other error nothing was changed, unless the error says otherwise.
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)

@@ -13,8 +13,8 @@ import (
 const (
 	// StatusTimeout bounds Status.
 	StatusTimeout = 5 * time.Second
-	// changesShown is the number of operators' changes in a Report, changesSought that of
-	// the newest entries to search.
+	// changesShown is the number of operators' changes in a Report. Status searches the
+	// newest changesSought entries for them.
 	changesShown  = 5
 	changesSought = 200
 )
