@@ -1,4 +1,4 @@
-// The page of a running bridge: wires what the other files do.
+// The page of a running bridge: wires the parts in the other files.
 
 import { getJSON, getText, streamPath, token } from './api.js';
 import { Chart, Series, times } from './charts.js';
@@ -15,7 +15,7 @@ import { Letters, Log, Samples } from './panels.js';
 import { Streams } from './streams.js';
 
 const meter = new Meter();
-let series = new Series(); // of the stream that is shown
+let series = new Series(); // of the shown stream
 const charts = [
   new Chart($('chart-lag'), 'lag', { format: duration, tick: span, ticks: times }),
   new Chart($('chart-rate'), 'rate', { format: rate, tick: compact, clipped: $('clipped') }),
@@ -65,7 +65,7 @@ function renderSession() {
   button.title = write ? 'Forget the token' : needs ? 'Actions require the token' : 'HTTP actions are restricted to localhost';
 }
 
-// renderLink says whether what is shown is live.
+// renderLink shows whether the page is live.
 function renderLink() {
   const lost = !model.connected && (model.heard > 0 || model.refused !== null);
   $('link').className = `link is-${model.connected ? 'live' : lost ? 'lost' : 'waiting'}`;
@@ -109,14 +109,14 @@ async function loadSession() {
     session = await getJSON('api/v1/session');
   } catch (error) {
     if (!error.wrongToken || !token.get()) throw error;
-    token.drop(); // it is not valid any more
+    token.drop(); // the token is no longer valid
     session = await getJSON('api/v1/session');
   }
   model.skew = Date.parse(session.now) - (asked + Date.now()) / 2 || 0;
   takeSession(session);
 }
 
-const reloadSession = () => loadSession().catch(() => {}); // the link says that nobody answers
+const reloadSession = () => loadSession().catch(() => {}); // renderLink shows that the bridge does not answer
 
 function takeSession(session) {
   model.session = { ...session, streams: session.streams ?? [] };
@@ -132,19 +132,19 @@ function signedIn(session) {
 
 let seen = {};
 
-// loadChanged reads lists sooner than their time where the detail says that they are
-// others now.
+// loadChanged reads history and dead letters at once when the detail shows that they have
+// changed.
 function loadChanged() {
   const { live } = report();
   const was = seen;
   seen = { known: true, epoch: live?.place.epoch, dead: live?.dead_lettered };
-  if (!was.known) return; // they are being read
+  if (!was.known) return; // select is reading them
   if (seen.epoch !== was.epoch) loadHistory();
   if (seen.dead !== was.dead) loadLetters();
 }
 
-// forStream loads what belongs to the stream that is shown, and drops an answer
-// that comes after another one was chosen.
+// forStream loads a part of the shown stream. It drops an answer that arrives after another
+// stream was selected.
 async function forStream(path, show, fail) {
   const stream = model.stream;
   if (!stream) return;
@@ -182,7 +182,7 @@ async function loadMetrics() {
 
 const tasks = [];
 
-// every runs load at once, on demand and in between, while the page is seen.
+// every runs load at once, on demand, and every ms milliseconds while the page is visible.
 function every(ms, load) {
   const task = { timer: 0, run: null };
   task.run = async () => {
@@ -226,7 +226,7 @@ const feed = new Feed({
     model.connected = up;
     if (up) model.refused = null;
     renderLink();
-    if (up && model.heard > 0) { // again: another version may answer now
+    if (up && model.heard > 0) { // reconnected: another version may answer
       reloadSession();
       refreshAll();
     }

@@ -1,13 +1,13 @@
-// The live connection. EventSource sends no token, so the events are read from a
-// plain answer, with a new connection after a cut, and where nothing comes any more.
+// The live connection. EventSource sends no token, so the page reads the events from the body
+// of a fetch. It reconnects after a disconnect, and when no event arrives for some seconds.
 
 import { send } from './api.js';
 
-const silence = 8_000; // something comes at least every three seconds
+const silence = 8_000; // the bridge sends briefs at least every three seconds
 const retryMost = 15_000;
 
-// Feed calls on.briefs, on.detail, on.log and on.sample with what comes, on.connected with
-// whether the connection stands, and on.refused with why it was refused.
+// Feed calls on.briefs, on.detail, on.log and on.sample with each event, on.connected when the
+// connection begins or ends, and on.refused with the error of a refused connection.
 export class Feed {
   up = false;
   stream = '';
@@ -18,7 +18,7 @@ export class Feed {
     this.on = on;
   }
 
-  // show has the detail and the samples of a stream sent, on a new connection; '' is none.
+  // show reconnects for the detail and the samples of a stream; '' is no stream.
   show(stream) {
     this.stream = stream;
     this.stop.abort();
@@ -46,7 +46,7 @@ export class Feed {
         const answer = await send(`api/v1/events?stream=${encodeURIComponent(stream)}`, { signal: stop.signal });
         for await (const [name, data] of events(answer.body)) {
           if (stream !== this.stream) break;
-          if (name === 'briefs' || name === 'detail') { // the old log lines come on every connection
+          if (name === 'briefs' || name === 'detail') { // each connection sends the old log lines first
             retry = 1_000;
             watch();
             this.connected(true);
@@ -58,7 +58,7 @@ export class Feed {
       }
       clearTimeout(timer);
       stop.abort();
-      if (stream !== this.stream) continue; // not a cut
+      if (stream !== this.stream) continue; // show ended it
       this.stop = new AbortController();
       this.connected(false);
       await new Promise((resolve) => {
@@ -80,7 +80,7 @@ async function* events(body) {
     const whole = (rest + value).split('\n\n');
     rest = whole.pop();
     for (const text of whole) {
-      const found = /^event: (.*)\ndata: (.*)$/.exec(text); // one line each; none of a ping
+      const found = /^event: (.*)\ndata: (.*)$/.exec(text); // a ping does not match
       if (found) yield [found[1], JSON.parse(found[2])];
     }
   }

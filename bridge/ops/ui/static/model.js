@@ -1,35 +1,33 @@
-// What the page knows, and which of it counts.
+// The state of the page, and what follows from it.
 
 import { capital, instant } from './format.js';
 
 export const model = {
   session: null,
-  stream: '', // the one that is shown
+  stream: '', // the shown one; '' is the overview
   briefs: new Map(), // stream -> its brief
-  detail: null, // what the server knows of the stream that is shown
-  deadLetters: '', // which are most frequent
+  detail: null, // the last detail of the shown stream
+  deadLetters: '', // the most frequent kind
   connected: false,
-  refused: null, // why the live connection was
-  heard: 0, // when something came last, by the browser's clock
+  refused: null, // the error of the refused live connection
+  heard: 0, // when the last event arrived, by the browser's clock
   skew: 0, // the server's clock minus the browser's
   at: Date.now(), // the server's time of the last refresh
 };
 
-// now is the server's time when the page was refreshed last: whatever is drawn
-// is of this one moment.
+// now is the server's time of the last refresh: everything on the page is as of now.
 export const now = () => model.at;
 
-// refreshed begins another moment.
+// refreshed sets now to the current time.
 export function refreshed() { model.at = Date.now() + model.skew; }
 
-// report is the detail of the stream that is shown; empty until it has come.
+// report is the detail of the shown stream; empty until the first one arrives.
 export function report() {
   const all = model.detail ?? {};
   return { ...all, lag: all.lag_seconds ?? -1, left: all.caught_up_in_seconds ?? -1, head: head(all) };
 }
 
-// head is the newest commit, as an entry of the history; null where none is
-// known.
+// head is the newest commit, as an entry of the history; null if unknown.
 function head({ live: l, checkpoint: c }) {
   if (instant(l?.last_commit)) return { ...l.place, kind: 'data', at: l.last_commit, events: l.events, pages: l.pages, cursor_hash: l.cursor_hash, position: l.position };
   if (!c) return null;
@@ -48,7 +46,7 @@ export const down = () => Object.keys(serverNames).filter((name) => failing(name
 
 const failing = (name) => [model.detail?.live?.dependencies, model.detail?.servers].map((all) => all?.[name]).find((d) => d?.up === false);
 
-// trouble is what a server does that is not up: one that answers is not down.
+// trouble describes the failure of a server: a server that answers is not down.
 export const trouble = (d) => d.trouble || 'is down';
 
 // downText is "Redis is down", or "Redis is down and the export API refuses the key".
@@ -56,7 +54,7 @@ export function downText(servers) {
   return capital(servers.map((name) => `${serverNames[name]} ${trouble(failing(name))}`).join(' and '));
 }
 
-// whyNot says why an action cannot work now; '' is that it can.
+// whyNot is why an action cannot work now; '' if it can.
 export function whyNot(action) {
   const away = down();
   const r = report();

@@ -1,4 +1,4 @@
-// The upper half: is it moving, and if not, why and what helps.
+// The upper half of a stream's page: its state, the cause, the remedy and the figures.
 
 import { $, copyable, el, fill, forbid, setText, time } from './dom.js';
 import { age, bytes, clock, command, count, duration, instant, place, plural, rate } from './format.js';
@@ -9,12 +9,12 @@ const names = {
   paused: 'Paused', starting: 'Starting', running: 'Running', standby: 'Standby', idle: 'Caught up', ended: 'Ended',
 };
 
-// nameOf is a condition for people, cssOf the class of its colour: a newer bridge may
-// report one that this page does not know.
+// nameOf is the name of a condition, cssOf its CSS class. An unknown condition, of a newer
+// bridge, is shown as unknown.
 export const nameOf = (condition) => (Object.hasOwn(names, condition) ? names[condition] : names.unknown);
 export const cssOf = (condition) => (Object.hasOwn(names, condition) ? condition.replace(' ', '-') : 'unknown');
 
-// briefOf is the brief of a stream; unknown until it has come.
+// briefOf is the brief of a stream; its condition is unknown until the brief arrives.
 export const briefOf = (stream) => model.briefs.get(stream) ?? { stream, condition: 'unknown', state: 'unknown', rate: 0 };
 
 const healthy = (state) => ['running', 'idle'].includes(state);
@@ -23,7 +23,7 @@ const deadShare = (l) => (l?.dead_lettered > 0 ? l.dead_lettered / (l.dead_lette
 
 const percent = (share) => (share > 0 && share < 0.01 ? '< 1 %' : `${Math.floor(100 * share)} %`);
 
-// atRest says what the topic has of a stream that has nothing to read.
+// atRest says what the topic has of a stream that has caught up.
 function atRest(r) {
   const l = r.live;
   if (r.many_dead_letters) return `${count(l.dead_lettered)} of the events since the start are in the dead-letter topic.`;
@@ -33,11 +33,11 @@ function atRest(r) {
 
 let shownStreams = '';
 
-// mostTabs is how many streams have a button each: more are in the table only.
+// mostTabs is the maximum number of streams with buttons; the table has all streams.
 const mostTabs = 6;
 
-// renderStreams builds the buttons anew only when one of them changes: a click
-// on one that is replaced meanwhile would be lost.
+// renderStreams rebuilds the buttons only after a change: replacing a button during a click
+// loses the click.
 export function renderStreams(select) {
   const { streams: all } = model.session;
   const names = all.length > mostTabs ? all.filter((stream) => stream === model.stream) : all;
@@ -79,8 +79,8 @@ export function renderState(act) {
   document.title = `${name} · ${model.stream} · exportbridge`;
 }
 
-// sentence says what the stream does, and first what it does without. The API is
-// the matter of the state itself.
+// sentence names the failing servers, then what the stream does. The state itself tells about
+// the API.
 function sentence(r, state, away) {
   if (!model.detail) return 'Loading…';
   const text = phrase(r, state, away);
@@ -137,8 +137,8 @@ function facts(r, state) {
 
 let shownCause = '';
 
-// cause shows why, and what helps. It is built anew only when it changes: the
-// reader may be selecting from it.
+// cause shows the causes and remedies. It is rebuilt only after a change: the reader may be
+// selecting text.
 function cause(r, state, act) {
   const rows = [];
   const l = r.live;
@@ -169,8 +169,7 @@ function cause(r, state, act) {
   ]));
 }
 
-// remedy shows a hint: a button where this page can do it, a command to copy, or
-// a sentence.
+// remedy shows a hint as a button of this page, a command to copy, or a sentence.
 function remedy(hint, act) {
   const here = [[/\bresume\b/i, 'resume', 'Resume…'], [/\b(rewind|reset)\b/i, 'move', 'Move the cursor…']].find(([word]) => word.test(hint));
   const why = here ? whyNot(here[1]) : '';
@@ -202,7 +201,7 @@ function remaining(r) {
   return r.live ? 'behind the export' : 'age of the position';
 }
 
-// figure shows a value with a note; a value that is absent has another one.
+// figure shows a value with a note, or the note absent if there is no value.
 function figure(name, value, note, absent = '') {
   const box = $(`figure-${name}`);
   setText(box.querySelector('.value'), value);
@@ -227,7 +226,7 @@ export function renderServers(meter) {
   }
 }
 
-// mean is the average of a histogram, and says if it is of all streams together.
+// mean is the average of a histogram, marked if it is of all streams together.
 function mean(meter, noun, name) {
   const seconds = meter.mean(name, model.stream);
   return seconds === null ? [] : [`${noun} ${duration(seconds)}${meter.whole(`${name}_count`) ? ' (all streams)' : ''}`];
@@ -235,14 +234,14 @@ function mean(meter, noun, name) {
 
 const parts = (...all) => all.flat().join(' · ');
 
-// failed counts failures, where anything was tried.
+// failed counts failures; empty without attempts.
 function failed(meter, name, bad, noun) {
   const results = meter.change(name, model.stream, 'result');
   const sum = (keys) => keys.reduce((n, key) => n + (results.get(key) ?? 0), 0);
   return sum([...results.keys()]) > 0 ? plural(sum(bad), `failed ${noun}`) : [];
 }
 
-// What is measured of each server, in the last minute.
+// The measurements of each server in the last minute.
 const measured = {
   api(meter) {
     const codes = meter.change('source_requests_total', model.stream, 'code');

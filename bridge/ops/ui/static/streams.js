@@ -1,12 +1,11 @@
-// All streams at a glance: how many are in each state, and a table of them, those in trouble
-// first.
+// The overview of all streams: their number in each condition, and a table, worst first.
 
 import { $, el, fill, setText } from './dom.js';
 import { count, duration, plural, rate } from './format.js';
 import { model, now } from './model.js';
 import { briefOf, cssOf, nameOf } from './overview.js';
 
-// ranks are the conditions of a stream, the worst first, as in control.Conditions; those
+// ranks are the conditions of a stream, worst first, as in control.Conditions. Conditions
 // before mild are trouble.
 const ranks = ['blocked', 'stopped', 'not running', 'backoff', 'unknown', 'degraded', 'behind', 'paused', 'starting', 'running', 'standby', 'idle', 'ended'];
 const mild = ranks.indexOf('behind');
@@ -14,7 +13,7 @@ const grave = ranks.indexOf('backoff');
 
 const step = 100; // rows
 
-// Each order is by what comes first; equal ones are by name.
+// The orders of the table; equal rows are ordered by name.
 const orders = {
   state: (a, b) => a.rank - b.rank || b.lag - a.lag,
   stream: () => 0,
@@ -32,9 +31,9 @@ function rowOf(stream) {
 
 export class Streams {
   order = 'state';
-  state = ''; // the only one that is shown
+  state = ''; // the only shown condition; '' is all
   most = step;
-  shown = ''; // as it is drawn: what has not changed is not drawn again
+  shown = ''; // the last drawn content: the same content is not drawn again
 
   constructor() {
     $('streams-search').addEventListener('input', () => this.change({ most: step }));
@@ -56,7 +55,7 @@ export class Streams {
     links[to].focus();
   }
 
-  // trouble says in the title and the icon how many streams are in trouble, and returns the rows.
+  // trouble shows the number of streams in trouble in title and icon, and returns the rows.
   trouble() {
     const all = model.session.streams.map(rowOf);
     const bad = all.filter((r) => r.rank < mild).length;
@@ -77,7 +76,7 @@ export class Streams {
     setText($('streams-total'), `${count(rows.length)} of ${count(all.length)}`);
     $('streams-more').hidden = rows.length === found.length;
     $('streams-none').hidden = rows.length > 0;
-    if (key === this.shown || $('streams-rows').matches(':active')) return; // a click on what is replaced meanwhile would be lost
+    if (key === this.shown || $('streams-rows').matches(':active')) return; // replacing a link during a click loses the click
     this.shown = key;
     for (const button of document.querySelectorAll('#streams-table [data-order]')) button.closest('th').setAttribute('aria-sort', button.dataset.order === this.order ? 'other' : 'none');
     fill($('states'), counts.map(([condition, n]) => el('button', {
