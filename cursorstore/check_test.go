@@ -53,8 +53,7 @@ func TestCheckEmbedded(t *testing.T) {
 	wantFinding(t, client.Check(t.Context()), cursorstore.Fail, s.addr(), "REDIS_URL")
 }
 
-// TestFaults: each answer of a server in trouble says how serious it is and
-// what to do.
+// TestFaults: each error of a server has its class and a hint.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -108,8 +107,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestTimeout: a server that does not answer holds nobody up for longer than
-// REDIS_TIMEOUT.
+// TestTimeout: an operation on a server that does not answer ends after REDIS_TIMEOUT.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -130,7 +128,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestForeignIsHealthy: a server that holds something else did answer.
+// TestForeignIsHealthy: a server with a foreign value is healthy.
 func TestForeignIsHealthy(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)

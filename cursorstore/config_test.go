@@ -129,8 +129,8 @@ func TestConfigReportsAll(t *testing.T) {
 	}
 }
 
-// TestPasswordInURL: what ends a password early is said to be what is to be
-// escaped, wherever the rest of the URL then seems wrong.
+// TestPasswordInURL: if a character ends the password early, the error says what to escape,
+// wherever the rest of the URL then seems wrong.
 func TestPasswordInURL(t *testing.T) {
 	t.Parallel()
 	for url, wrong := range map[string]bool{
@@ -158,7 +158,7 @@ func TestPasswordInURL(t *testing.T) {
 	}
 }
 
-// What is sent to another machine without TLS can be read on the way.
+// Without TLS, the network can read what is sent to another machine.
 func TestUnsafe(t *testing.T) {
 	t.Parallel()
 	for url, unsafe := range map[cursorstore.URL]bool{

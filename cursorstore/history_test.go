@@ -25,7 +25,7 @@ type writer struct {
 
 func newWriter(t *testing.T, s *cursorstore.Store) *writer { return &writer{t: t, store: s} }
 
-// commit advances by one seq, as alter says, and so many milliseconds later.
+// commit advances by one seq, after so many milliseconds; alter changes the checkpoint.
 func (w *writer) commit(after int64, alter func(*bridge.Checkpoint)) bridge.Version {
 	w.t.Helper()
 	next := w.now
@@ -225,8 +225,8 @@ func TestHistoryIsATree(t *testing.T) {
 	})
 }
 
-// TestHistoryOfACommitBetween: a rewind to a commit that is no entry, from the
-// checkpoint topic, continues the branch too.
+// TestHistoryOfACommitBetween: a rewind to a commit of the checkpoint topic that is no entry
+// continues the branch.
 func TestHistoryOfACommitBetween(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, embedded(t).space(t).open(stream))
@@ -251,8 +251,8 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	}
 }
 
-// TestHistoryOfANewCount: a reset to the stream's own cursor counts from 0 again, so it
-// begins a branch; one that keeps the counts continues the branch.
+// TestHistoryOfANewCount: a reset to the stream's own cursor counts from 0 again and begins a
+// branch. A reset that keeps the count continues the branch.
 func TestHistoryOfANewCount(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -295,8 +295,8 @@ func TestHistoryOfARejectedCursor(t *testing.T) {
 	wantParent(t, w.entry(next), &previous)
 }
 
-// TestHistoryNewEpochInPlace: an epoch that goes on where the one before was
-// is that one's continuation, whatever made it.
+// TestHistoryNewEpochInPlace: an epoch that begins at the position of the previous epoch
+// continues it, whatever began the epoch.
 func TestHistoryNewEpochInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, embedded(t).space(t).open(stream))
@@ -356,8 +356,7 @@ func elsewhere(c bridge.Checkpoint) func(*bridge.Checkpoint) bool {
 	return func(p *bridge.Checkpoint) bool { return p.Cursor != c.Cursor }
 }
 
-// Before walks back to the cursors that came before, over a reset to where the
-// stream was, and no further than the history goes.
+// Before walks back along the branch, across a reset, to the end of the history.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -420,7 +419,7 @@ func TestBriefHistory(t *testing.T) {
 	}
 }
 
-// TestForgedHistory: names and times that no stream comes to are not ours.
+// TestForgedHistory: impossible names and times are foreign.
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"9223372036854775807.0", "0.9223372036854775807", "72057594037927937.1", "-1.0", "1"} {

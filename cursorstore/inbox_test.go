@@ -101,7 +101,7 @@ func TestSecondRequestIsRefused(t *testing.T) {
 	})
 }
 
-// TestRequestsAtOnce: exactly one of many wins.
+// TestRequestsAtOnce: exactly one of many concurrent requests is accepted.
 func TestRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -128,8 +128,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWithdrawRacesClaim: either it is withdrawn and never claimed, or claimed
-// and never withdrawn.
+// TestWithdrawRacesClaim: a request is either withdrawn and never claimed, or claimed and never
+// withdrawn.
 func TestWithdrawRacesClaim(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -168,7 +168,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		if diff := cmp.Diff(bridge.CommandOutcome{State: bridge.CommandAnswered, Answer: want}, o); err != nil || diff != "" {
 			t.Errorf("withdraw: %v, outcome differs (-want +got):\n%s", err, diff)
 		}
-		// A late repetition of the request must not have it applied twice.
+		// A late repetition of the request must not apply it twice.
 		mustRequest(t, store, c, time.Minute)
 		if n, err := sp.raw.Exists(t.Context(), sp.key("request")).Result(); n != 0 || err != nil {
 			t.Errorf("an answered request is pending again: %v", err)
@@ -185,7 +185,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 	})
 }
 
-// TestInboxUnheard: the script of each step is executed and its reply lost.
+// TestInboxUnheard: the script of each step is executed, and its reply is lost.
 func TestInboxUnheard(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -256,7 +256,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitSurvivesOutage: Redis is away for a moment while a command waits.
+// TestWaitSurvivesOutage: Redis is unreachable for a moment while a command waits.
 func TestWaitSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -319,8 +319,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineMakesRoom: an expired request that no bridge removed does not
-// hold up the next one, but one that is claimed does.
+// TestDeadlineMakesRoom: an expired request does not block the next request, but a claimed one
+// does.
 func TestDeadlineMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -356,8 +356,7 @@ func TestDeadlineMakesRoom(t *testing.T) {
 	}
 }
 
-// TestNextIsPaced: a caller that asks again at once, whatever came, does not
-// spin.
+// TestNextIsPaced: a caller that asks again at once does not spin.
 func TestNextIsPaced(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -375,8 +374,8 @@ func TestNextIsPaced(t *testing.T) {
 	}
 }
 
-// TestInvalidRequests: what is written to Redis past the programs is refused,
-// whoever sees it first, and makes room for the next request.
+// TestInvalidRequests: the first reader rejects an invalid request, which then does not block
+// the next request.
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	valid := reset("r1")
@@ -419,7 +418,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestInvalidRequestInHand: a session that decides about a request keeps it.
+// TestInvalidRequestInHand: a claimed request stays with its session.
 func TestInvalidRequestInHand(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)
@@ -440,7 +439,7 @@ func TestInvalidRequestInHand(t *testing.T) {
 	}
 }
 
-// TestInvalidRequestIsNotMade: nor is it stored.
+// TestInvalidRequestIsNotMade: Request does not store an invalid command.
 func TestInvalidRequestIsNotMade(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)

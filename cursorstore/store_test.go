@@ -264,8 +264,8 @@ func TestAdvanceKeepsCursors(t *testing.T) {
 	})
 }
 
-// TestAdvanceRepeatedByClient: the reply of a script is lost, and the client
-// sends it again before anybody hears of it.
+// TestAdvanceRepeatedByClient: the reply of a script is lost, and the client library sends the
+// script again.
 func TestAdvanceRepeatedByClient(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -285,7 +285,7 @@ func TestAdvanceRepeatedByClient(t *testing.T) {
 	})
 }
 
-// TestAdvancePersistedUnheard: every try is executed and none is heard of.
+// TestAdvancePersistedUnheard: every try is executed, and every reply is lost.
 func TestAdvancePersistedUnheard(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -308,8 +308,8 @@ func TestAdvancePersistedUnheard(t *testing.T) {
 	})
 }
 
-// TestAdvanceRaces: whatever sessions do at once, the stored version never goes
-// down and what was acknowledged is stored or behind what is.
+// TestAdvanceRaces: with concurrent sessions, the stored version never falls, and each
+// acknowledged version is stored or older than the stored one.
 func TestAdvanceRaces(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {

@@ -13,7 +13,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestThin checks what is left against the rule, for any history.
+// TestThin compares the remaining entries with the rule, for any history.
 func TestThin(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -66,8 +66,8 @@ func members(t *testing.T, sp *space) []string {
 	return got
 }
 
-// thinned is the rule, written another way: an entry stays iff none before it
-// in its series is of the same interval.
+// thinned is the rule in other words: an entry stays if and only if no earlier entry of its
+// series is in the same interval.
 func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []string {
 	t.Helper()
 	all, err := sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result()
@@ -111,8 +111,7 @@ func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []strin
 	return stay
 }
 
-// TestThinByEpoch: what one epoch did does not stand for what another did in
-// the same minute.
+// TestThinByEpoch: entries of two epochs in the same minute are thinned separately.
 func TestThinByEpoch(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)
@@ -132,8 +131,8 @@ func TestThinByEpoch(t *testing.T) {
 	}
 }
 
-// TestThinIsBounded: a long neglected history is thinned in several calls, and
-// can be walked all the while.
+// TestThinIsBounded: a history that was not thinned for long is thinned in several calls, and
+// stays readable meanwhile.
 func TestThinIsBounded(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)

@@ -90,7 +90,7 @@ func rejectedWrites(t *testing.T, cfg cursorstore.Config, reject func(on bool), 
 	cycle("before", false)
 	reject(true)
 	cycle("while writes are rejected", true)
-	// What writes nothing does not show that writes work again: a standby beside an
+	// An operation that writes nothing does not show that writes work again: a standby beside an
 	// owner, and a shutdown after the status has expired.
 	for name, hit := range rejected {
 		store := client.Stream(name)

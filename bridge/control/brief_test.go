@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// Each condition has its reason, and the worst comes first: nothing that is in doubt is
-// listed as healthy.
+// Each condition has its reason, and the worst comes first. A doubtful stream is never
+// healthy.
 func TestBrief(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)

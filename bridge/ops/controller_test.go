@@ -23,7 +23,7 @@ const (
 	rightToken   = "0123456789abcdef"
 )
 
-// order is what somebody wants done.
+// order is a requested action.
 type order struct {
 	Action    string
 	By        control.Request
@@ -31,7 +31,7 @@ type order struct {
 	BaseEpoch int64
 }
 
-// fakeController notes what it is asked.
+// fakeController records its calls.
 type fakeController struct {
 	err   error // of every answer
 	epoch int64 // of every plan
@@ -89,7 +89,7 @@ func (c *fakeController) do(o order) (control.Done, error) {
 		c.err
 }
 
-// fakeRecords notes what it is asked.
+// fakeRecords records its calls.
 type fakeRecords struct {
 	err error // of every answer
 
@@ -110,7 +110,7 @@ func (f *fakeRecords) Jobs(context.Context) ([]backfill.Listed, error) {
 	return f.jobs, f.err
 }
 
-// site is a handler with a controller behind it.
+// site is a handler and its controller.
 type site struct {
 	control *fakeController
 	records *fakeRecords
@@ -131,7 +131,7 @@ func newSite(cfg ops.Config, change ...func(*ops.Parts)) *site {
 	return &site{control: c, records: r, handler: ops.Handler(cfg, parts)}
 }
 
-// ask is a request: METHOD PATH, and what differs from one that is allowed.
+// ask is a request: METHOD PATH, and its differences from an allowed request.
 type ask struct {
 	line   string
 	host   string            // localhost:8080 if empty
@@ -166,7 +166,7 @@ func (s *site) do(a ask) *httptest.ResponseRecorder {
 	return w
 }
 
-// wantRefusal wants an error as the contract has it.
+// wantRefusal checks that the answer is an error as documented.
 func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, code int, text string) {
 	t.Helper()
 	var refusal struct{ Error, Hint string }

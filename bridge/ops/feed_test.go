@@ -20,7 +20,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// movingStream counts an event with each look at it.
+// movingStream has one more event at each call of Status.
 type movingStream struct{ looks atomic.Int64 }
 
 func (m *movingStream) Alive() bool { return true }
@@ -30,7 +30,7 @@ func (m *movingStream) Status() bridge.Status {
 		Events: m.looks.Add(1)}
 }
 
-// feedServer is a server on loopback, and what feeds its events.
+// feedServer is a server on loopback, and the sources of its events.
 type feedServer struct {
 	url     string
 	log     *slog.Logger
@@ -145,8 +145,8 @@ func TestFeed(t *testing.T) {
 	f.log.Error("after")
 	await(t, feed, "log", `"msg":"after"`)
 
-	// At most two a second, and at least one. A reader that is late finds several
-	// at once, so that the time counts from before the first.
+	// At most two a second, and at least one. A late reader finds several at once, so the
+	// time counts from before the first.
 	for range 4 {
 		await(t, feed, "detail", "")
 	}
@@ -155,7 +155,7 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// still is always the same.
+// still has always the same status.
 type still struct{}
 
 func (still) Alive() bool           { return true }
@@ -191,7 +191,8 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// Whoever holds all feeds, silently or not, shuts nobody out: a new one ends the oldest.
+// A client that holds all feeds, even silent ones, shuts no client out: a new feed ends the
+// oldest.
 func TestTooManyFeeds(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)
@@ -219,8 +220,8 @@ func TestTooManyFeeds(t *testing.T) {
 	}
 }
 
-// An id, a key and a value may name a person: only with HTTP_SHOW_EVENTS clients get
-// them, and of the key a hash that no other process has.
+// An id, a key and a value may name a person. Clients get id, value and a hash of the key,
+// which differs in each process, only with HTTP_SHOW_EVENTS.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	hashes := make(map[string]bool)
@@ -269,7 +270,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// What a hundred thousand pages would offer is five a second.
+// However many pages are published, there are five samples a second.
 func TestSamplesAreFew(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)

@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// What passes through is as slog wants it.
+// LogTail keeps the contract of slog.Handler.
 func TestLogTailIsAHandler(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -70,7 +70,7 @@ func TestLogIsKept(t *testing.T) {
 	}
 }
 
-// A caller that does not read is let go, and holds up nobody.
+// A client that does not read is disconnected, and delays no other client.
 func TestSlowCallerIsLetGo(t *testing.T) {
 	t.Parallel()
 	tail := ops.NewLogTail(slog.DiscardHandler)

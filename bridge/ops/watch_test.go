@@ -18,7 +18,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// fleet is the streams of a process, and what is asked about them.
+// fleet has the streams of a process, and counts the reads of their reports.
 type fleet struct {
 	mu       sync.Mutex // guards all below
 	statuses []bridge.Status
@@ -67,7 +67,7 @@ func (f *fleet) parts() ops.Parts {
 	}
 }
 
-// asks returns how often the streams were asked about since the last call.
+// asks returns the number of reads since the last call.
 func (f *fleet) asks() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *fleetController) answer(kind string) control.Report {
 func (c *fleetController) Status(context.Context) control.Report { return c.answer("status") }
 func (c *fleetController) Glance(context.Context) control.Report { return c.answer("glance") }
 
-// watched are the messages of a feed in a synctest bubble.
+// watched has the messages of a feed in a synctest bubble.
 type watched struct {
 	*httptest.ResponseRecorder
 	leave context.CancelFunc
@@ -170,7 +170,7 @@ func decoded[T any](t *testing.T, data string) (v T) {
 	return v
 }
 
-// After the first message, a page of a thousand streams is sent only what has changed.
+// After the first message, the feed of a thousand streams sends only changes.
 func TestBriefsThatChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestBriefsThatChanged(t *testing.T) {
 	})
 }
 
-// Only a page that shows a stream is sent its detail, as long as the process has the stream.
+// A feed sends the detail of the stream shown only, as long as the process has the stream.
 func TestDetailOfTheStreamShown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestDetailOfTheStreamShown(t *testing.T) {
 	})
 }
 
-// Redis and Kafka are asked about the streams that pages show, once for all pages and at
-// most every five seconds, and about those of other processes.
+// The reports of the stream shown, and of streams of other processes, are read once for all
+// feeds, at most every five seconds.
 func TestReportsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,8 +268,8 @@ func TestReportsAreShared(t *testing.T) {
 	})
 }
 
-// A page shows the owner's status of a stream that another process owns, and which servers
-// this process reaches.
+// The detail of a stream of another process has that process's status, and the dependencies of
+// this process.
 func TestDetailOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	type shown struct {
@@ -312,7 +312,7 @@ func TestDetailOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// After an action the stream is read again.
+// After an action the report of the stream is read again.
 func TestActionInvalidatesTheReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

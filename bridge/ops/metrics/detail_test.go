@@ -60,7 +60,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// forced is what auto is for so many streams.
+// forced is the detail that auto stands for.
 func forced(detail metrics.Detail, streams int) metrics.Detail {
 	switch {
 	case detail != metrics.DetailAuto:
@@ -71,11 +71,11 @@ func forced(detail metrics.Detail, streams int) metrics.Detail {
 	return metrics.DetailProcess
 }
 
-// series counts what a scrape has, each bucket of a histogram too.
+// series counts the series of a scrape, including each bucket of a histogram.
 func series(m *metrics.Metrics) int { return strings.Count(exposed(m), "\nexportbridge_") }
 
-// TestDetailProcess: what is counted for all streams together is their sum, and what is
-// not counted has no series.
+// TestDetailProcess: a series of all streams together is their sum; a rare event has no series
+// before it happens.
 func TestDetailProcess(t *testing.T) {
 	t.Parallel()
 	m := fleet(metrics.DetailProcess, 20)

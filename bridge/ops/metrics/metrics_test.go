@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge/ops/metrics"
 )
 
-// observations are what the engine tells of one page of 1,000 events.
+// observations are the engine's observations of a page of 1,000 events.
 func observations() []bridge.Observation {
 	now := time.Now().UnixMilli()
 	all := []bridge.Observation{
@@ -38,8 +38,8 @@ func observations() []bridge.Observation {
 	return all
 }
 
-// BenchmarkObserve is what a page costs that is alone in its transaction. An
-// event costs the bridge about 2.8 us, so 28 us are 1 % of a page.
+// BenchmarkObserve measures a page that is alone in its transaction. An event costs the bridge
+// about 2.8 us, so 28 us are 1 % of a page.
 func BenchmarkObserve(b *testing.B) {
 	m, page := newMetrics(bridge.Status{}), observations()
 	b.ReportAllocs()
@@ -65,7 +65,7 @@ func TestUnsafeSettings(t *testing.T) {
 
 func TestObserveAllocatesNothing(t *testing.T) {
 	m, page := newMetrics(bridge.Status{}), observations()
-	// A histogram makes its native buckets at the first values.
+	// A histogram creates its native buckets at the first values.
 	if allocs := testing.AllocsPerRun(100, func() {
 		for _, o := range page {
 			m.Observe(o)
@@ -145,8 +145,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// What an observed server or a source of somebody else calls things must not
-// grow the number of series without end.
+// Label values that a server or a foreign source chooses cannot grow the number of series
+// without bound.
 func TestLabelValuesAreBounded(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(bridge.Status{})
@@ -270,7 +270,7 @@ func count(t *testing.T, m *metrics.Metrics) int {
 	return n
 }
 
-// exposed is what a scrape gets.
+// exposed is the text of a scrape.
 func exposed(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(m, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

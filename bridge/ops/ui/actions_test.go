@@ -14,7 +14,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// done is what an action is answered that was applied.
+// done is the answer to an applied action.
 func done(epoch int) answer {
 	return answer{200, object{"applied": true, "by": "bridge-0", "epoch": epoch, "seq": 0, "at": time.Now()}}
 }
@@ -69,7 +69,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// Each of the other ways to say where to.
+// Each of the other targets.
 func TestMoveTargets(t *testing.T) {
 	for _, tc := range []struct {
 		choice, field, value string
@@ -200,7 +200,7 @@ func TestReadOnly(t *testing.T) {
 	p.sees("#toast", "HTTP_ADMIN_TOKEN_FILE")
 }
 
-// How long a job takes yet is known from two looks on.
+// The remaining time of a job is known after two observations.
 func TestJobTakesYet(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	one := func(state string, progress, worked float64) {

@@ -38,7 +38,7 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestAllStreamsTogether: the page says what is measured of all streams of the process.
+// TestAllStreamsTogether: the page marks measurements of all streams together.
 func TestAllStreamsTogether(t *testing.T) {
 	f := newFakeBridge(t, running("events"), idle("users"))
 	f.metrics = measuredText("")
@@ -90,7 +90,7 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-// Strings of the server are text, whatever they hold.
+// The page shows every string of the server as text.
 func TestInert(t *testing.T) {
 	attack := func(where string) string {
 		return fmt.Sprintf(`%s<img src=x onerror="pwned=1"><script>pwned=2</script>" onfocus="pwned=3" autofocus x="javascript:pwned=4`, where)
@@ -152,7 +152,7 @@ func TestInert(t *testing.T) {
 	}
 }
 
-// A payload is shown only where the bridge says that it may be.
+// A payload is shown only if the bridge allows it.
 func TestPayloads(t *testing.T) {
 	for _, shown := range []bool{false, true} {
 		t.Run(fmt.Sprint(shown), func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestSamples(t *testing.T) {
 	p.wait(`document.querySelectorAll('#samples-rows tr').length === 50`)
 }
 
-// What each state says, and that the page fits a phone in all of them.
+// Each state has its text, and the page fits a phone.
 func TestStates(t *testing.T) {
 	now := time.Now()
 	with := func(change func(*report)) []report {
@@ -251,13 +251,13 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// A process that stands by shows what the owner says.
+// A standby shows the owner's status.
 func TestStandby(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.first = []message{}
 	p := open(t, f, 1280)
 	p.sees("#figure-rate .value", "3,127")
-	// The live connection tells of a standby from now on, Redis still of the owner.
+	// From now on this process is a standby, and Redis has the owner's status.
 	f.set(func() { f.standby = true })
 	p.sees("#state-facts", "reported by the owner")
 	p.sees("#figure-rate .value", "3,127")
@@ -336,7 +336,7 @@ func TestKeyboard(t *testing.T) {
 	p.wait(`document.activeElement.id === 'samples-type'`)
 }
 
-// Every control has a name, and is seen when it has the focus.
+// Every control has a name and a visible focus.
 func TestAccessible(t *testing.T) {
 	f := newFakeBridge(t, running("events"), idle("users"))
 	f.history = entries(3)

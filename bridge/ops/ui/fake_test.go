@@ -21,7 +21,7 @@ import (
 
 type object = map[string]any
 
-// report is a control.Report, as it comes as JSON.
+// report is the JSON form of a control.Report.
 type report struct {
 	Stream     string         `json:"stream"`
 	Live       *bridge.Status `json:"live,omitempty"`
@@ -35,25 +35,25 @@ type report struct {
 	Notes      []string       `json:"notes,omitempty"`
 }
 
-// message is what goes over the live connection.
+// message is an event of the live connection.
 type message struct {
 	name string
 	data any
 }
 
-// posted is an action that the page asked for.
+// posted is an action that the page requested.
 type posted struct {
 	Path, Token string
 	Body        object
 }
 
-// answer is what an action is answered.
+// answer is the answer to an action.
 type answer struct {
 	code int
 	body object
 }
 
-// fakeBridge speaks the API with figures that a test sets.
+// fakeBridge serves the API with figures that a test sets.
 type fakeBridge struct {
 	URL string
 
@@ -149,7 +149,7 @@ func (f *fakeBridge) send(w http.ResponseWriter, read func() any) {
 	writeJSON(w, http.StatusOK, read())
 }
 
-// records answers what is read from Kafka.
+// records answers with records of Kafka, or with recordsErr.
 func (f *fakeBridge) records(w http.ResponseWriter, read func() any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +271,7 @@ func (f *fakeBridge) refusals() int {
 	return f.refused
 }
 
-// detail is what the server knows of a stream.
+// detail is the event detail.
 type detail struct {
 	control.Report
 	Brief       control.Brief                `json:"brief"`
@@ -282,7 +282,7 @@ type detail struct {
 	Servers     map[string]bridge.Dependency `json:"servers"`
 }
 
-// status are the messages about all streams, and about the one that is shown.
+// status returns the messages about all streams and about the shown one.
 func (f *fakeBridge) status(shown string) (all []message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -333,7 +333,7 @@ func (f *fakeBridge) actions() []posted {
 	return slices.Clone(f.posts)
 }
 
-// running is a stream that reads and is behind.
+// running is a stream that reads, 42 s behind.
 func running(name string) report {
 	now := time.Now()
 	up := bridge.Dependency{Up: true, Since: now.Add(-26 * time.Hour)}
@@ -368,8 +368,7 @@ func idle(name string) report {
 	return r
 }
 
-// entries is a history that ends at 3.88412, newest first, as of a stream that
-// was rewound once.
+// entries is the history, newest first, of a stream at 3.88412 that was rewound once.
 func entries(n int) []object {
 	now := time.Now().UTC()
 	var all []object
@@ -397,7 +396,7 @@ func entries(n int) []object {
 	return all
 }
 
-// measuredText is what /metrics says of a stream.
+// measuredText is the text of /metrics for a stream.
 func measuredText(stream string) string {
 	var text strings.Builder
 	line := func(name, labels string, value float64) {

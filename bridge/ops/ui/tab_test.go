@@ -22,7 +22,7 @@ const patience = 15 * time.Second
 var chromium context.Context
 
 func TestMain(m *testing.M) {
-	// Chromium has no sandbox for root, which is who runs tests in containers.
+	// Chromium has no sandbox for root, and containers run tests as root.
 	allocator, stop := chromedp.NewExecAllocator(context.Background(),
 		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
 			chromedp.Flag("host-resolver-rules", "MAP *.example.com 127.0.0.1"))...)
@@ -48,9 +48,8 @@ type tab struct {
 	console []string
 }
 
-// open shows the page of a fake bridge at a width, and fails the test at its
-// end if the console holds anything that was not expected: an exception, or
-// something that the content security policy forbids.
+// open shows the page of a fake bridge at a width. At its end, the test fails if the console
+// has an unexpected message: an exception, or a violation of the content security policy.
 func open(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
 	t.Helper()
 	p := visit(t, f, width, expected...)
@@ -113,7 +112,7 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// read evaluates an expression in the page.
+// read evaluates a JavaScript expression in the page.
 func read[T any](p *tab, expression string) T {
 	p.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
@@ -123,14 +122,14 @@ func read[T any](p *tab, expression string) T {
 	return v
 }
 
-// wait waits until an expression is true. The library's own way to wait makes
-// a function from a string, which the policy of the page forbids.
+// wait waits until an expression is true. The library's own wait makes a function from a
+// string, which the policy of the page forbids.
 func (p *tab) wait(expression string) {
 	p.Helper()
 	p.until(expression, func() bool { return read[bool](p, "Boolean("+expression+")") })
 }
 
-// until waits until something is so.
+// until waits until a function returns true.
 func (p *tab) until(what string, so func() bool) {
 	p.Helper()
 	deadline := time.After(patience)
@@ -147,7 +146,7 @@ func (p *tab) until(what string, so func() bool) {
 	}
 }
 
-// sees waits until an element is there to be seen with a text in it.
+// sees waits until a visible element contains a text.
 func (p *tab) sees(selector, text string) {
 	p.Helper()
 	p.wait(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.checkVisibility() && e.innerText.includes(%q))`,
@@ -162,7 +161,7 @@ func (p *tab) write(selector, text string) {
 	p.press(text)
 }
 
-// set puts a value into a field, for those that are not typed into.
+// set sets the value of a field without typing.
 func (p *tab) set(selector, value string) {
 	p.Helper()
 	read[bool](p, fmt.Sprintf(`(() => {
@@ -193,7 +192,7 @@ func (p *tab) scheme(name string) {
 	}
 }
 
-// fits fails where something is wider than the window.
+// fits fails if an element is wider than the window.
 func (p *tab) fits() {
 	p.Helper()
 	if got := read[[]int](p, `[document.documentElement.scrollWidth, innerWidth]`); got[0] > got[1] {
