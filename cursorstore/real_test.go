@@ -309,7 +309,7 @@ func TestFailOver(t *testing.T) {
 	lost := w.now
 	w.store = promoted.Stream(stream)
 	wantStored(t, w.store, kept)
-	// The stored change is not the one this writer knows: it must look first.
+	// The writer does not know the stored change, and must read it first.
 	next := lost
 	next.Seq++
 	if err := w.store.Advance(ctx, lost, next); !errors.Is(err, bridge.ErrConflict) {

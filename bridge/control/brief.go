@@ -43,7 +43,7 @@ type Brief struct {
 	State bridge.State `json:"state"`
 	// Lag is the age of the position: 0 when caught up, negative if unknown.
 	Lag time.Duration `json:"-"`
-	// Position is the position in seconds; zero when CaughtUp or unknown.
+	// Position is the position, truncated to seconds; zero if CaughtUp or unknown.
 	Position time.Time `json:"position,omitzero"`
 	CaughtUp bool      `json:"caught_up,omitempty"`
 	// Rate is events a second, to one decimal.

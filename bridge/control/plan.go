@@ -25,7 +25,7 @@ type Endpoint struct {
 
 // Plan is the effect of a move.
 type Plan struct {
-	// Stream would be moved from From to To.
+	// From and To are the positions of Stream before and after the move.
 	Stream string   `json:"stream"`
 	From   Endpoint `json:"from"`
 	To     Endpoint `json:"to"`

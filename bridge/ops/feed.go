@@ -149,7 +149,7 @@ type briefs struct {
 	Removed []string        `json:"removed,omitempty"`
 }
 
-// sendStatus sends what has changed of all streams and of the one shown.
+// sendStatus sends the changed briefs, and the detail of the stream shown.
 func (h *handler) sendStatus(c *caller, now time.Time) error {
 	if err := c.sendBriefs(h.briefsOf(now), now); err != nil || c.shown == "" {
 		return err

@@ -58,7 +58,7 @@ type handler struct {
 	config Config
 	guard  *guard
 	feeds  seats
-	// glances have less than details.
+	// glances has the short reports for briefs, details those of shown streams.
 	glances, details reportCache
 	briefs           briefCache
 	// denials limits the rate of rejected requests: each is logged.

@@ -234,6 +234,11 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusServiceUnavailable, object{"error": "too many clients", "hint": "close other browser tabs"})
 		return
 	}
+	shown := r.URL.Query().Get("stream")
+	if !f.has(shown) {
+		writeJSON(w, http.StatusNotFound, object{"error": "unknown stream", "hint": ""})
+		return
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	io.WriteString(w, "retry: 100\n\n")
 	for _, m := range first {
@@ -243,11 +248,14 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		if !f.isSilent() {
-			for _, m := range f.status(r.URL.Query().Get("stream")) {
+			for _, m := range f.status(shown) {
 				sendEvent(w, m)
 			}
 		}
 		w.(http.Flusher).Flush()
+		if !f.has(shown) {
+			return
+		}
 		select {
 		case <-tick.C:
 		case <-cut:
@@ -256,6 +264,13 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// has reports whether a feed can show the stream; "" is no stream.
+func (f *fakeBridge) has(stream string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return stream == "" || slices.ContainsFunc(f.reports, func(r report) bool { return r.Stream == stream })
 }
 
 func (f *fakeBridge) isSilent() bool {

@@ -99,6 +99,18 @@ func TestOverview(t *testing.T) {
 	p.wait(`document.getElementById('streams-rows').checkVisibility()`)
 }
 
+// A page whose stream is removed returns to the overview, which follows the streams.
+func TestRemovedStream(t *testing.T) {
+	f := fleet(t, 12)
+	p := open(t, f, 1280, "status of 404")
+	p.sees("#state-stream", "tenant-000")
+	f.set(func() { f.reports = f.reports[1:] })
+	p.sees("#streams-total", "11 of 11")
+	p.wait(`document.getElementById('lost').hidden`)
+	f.set(func() { f.reports = append(f.reports, idle("added")) })
+	p.sees("#streams-rows", "added")
+}
+
 // A single stream has no overview.
 func TestNoOverview(t *testing.T) {
 	p := open(t, newFakeBridge(t, running("events")), 1280)

@@ -45,7 +45,7 @@ export class Feed {
         watch();
         const answer = await send(`api/v1/events?stream=${encodeURIComponent(stream)}`, { signal: stop.signal });
         for await (const [name, data] of events(answer.body)) {
-          if (stream !== this.stream) break;
+          if (stop !== this.stop) break;
           if (name === 'briefs' || name === 'detail') { // each connection sends the old log lines first
             retry = 1_000;
             watch();
@@ -58,7 +58,7 @@ export class Feed {
       }
       clearTimeout(timer);
       stop.abort();
-      if (stream !== this.stream) continue; // show ended it
+      if (stop !== this.stop) continue; // show ended it
       this.stop = new AbortController();
       this.connected(false);
       await new Promise((resolve) => {
