@@ -59,7 +59,7 @@ func (m *Move) CheckEpoch(shown int64) error {
 // Pause pauses the stream for length, until Resume if length is 0. It returns as
 // Move does.
 func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration) (Done, error) {
-	until := int64(bridge.Forever)
+	until := bridge.Forever
 	if length > 0 {
 		t, err := c.now(ctx, nil) // by Redis's clock, as the deadline of a request
 		if err != nil {
