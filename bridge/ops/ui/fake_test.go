@@ -246,16 +246,13 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for f.has(shown) {
 		if !f.isSilent() {
 			for _, m := range f.status(shown) {
 				sendEvent(w, m)
 			}
 		}
 		w.(http.Flusher).Flush()
-		if !f.has(shown) {
-			return
-		}
 		select {
 		case <-tick.C:
 		case <-cut:
