@@ -40,13 +40,13 @@ func (h *history) Around(ctx context.Context, t, late time.Time) (before, later 
 // none stands for an entry that does not exist.
 var none bridge.Checkpoint
 
-// positions are the entries of a branch whose position is known. Along the branch it
-// never grows towards the past.
+// positions looks up the known positions of a branch's entries. Along the branch, positions
+// never grow towards the past.
 type positions struct {
 	h      *history
 	branch []node
-	// known is the first such entry at or behind an index, none if there is none, nil
-	// where it was not looked up.
+	// known[i] is the first entry from index i on with a known position: &none if there is
+	// no such entry, nil before the lookup.
 	known []*bridge.Checkpoint
 }
 
@@ -58,7 +58,8 @@ func (p *positions) newestBefore(ctx context.Context, op string, t time.Time) (i
 	})
 }
 
-// from returns the known entry of an index. It reads each entry once, if all are unknown.
+// from returns known[i], after a lookup if necessary. It reads each entry at most once while
+// the positions are unknown.
 func (p *positions) from(ctx context.Context, op string, i int) (*bridge.Checkpoint, error) {
 	at, found := i, &none
 	for step := 1; at < len(p.branch); step = min(2*step, fetchStep) {

@@ -26,7 +26,8 @@ func (h *history) EntryAt(ctx context.Context, t time.Time) (e bridge.Entry, nex
 		return h.neighbors(ctx, branch, i)
 	case len(branch) > 0:
 		oldest := time.UnixMilli(branch[len(branch)-1].at).UTC()
-		return e, nil, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry, oldest.Format(time.RFC3339))
+		return e, nil, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry,
+			oldest.Format(time.RFC3339))
 	}
 	return e, nil, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
 }
@@ -48,9 +49,9 @@ func (h *history) neighbors(ctx context.Context, branch []node, i int) (e bridge
 	return e, nil, nil
 }
 
-// Back returns the newest entry of the current branch at least that many pages before
-// page from, or bridge.ErrNoEntry, and the next newer one, nil if there is none. A caller
-// gives the page of the checkpoint that it has read: the stream may have gone on.
+// Back returns the newest entry of the current branch at least that many pages before page
+// from, or bridge.ErrNoEntry, and the next newer one, nil if there is none. from is the page
+// of the checkpoint that the caller has read: the stream may have advanced since.
 func (h *history) Back(ctx context.Context, from, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
 	op := fmt.Sprintf("history entry of %s %s back", h.name, pagesText(pages))
 	branch, _, err := h.branch(ctx)
@@ -80,8 +81,8 @@ func pagesText(n int64) string {
 	return fmt.Sprintf("%d pages", n)
 }
 
-// Find returns the newest entry that matches, on any branch, or bridge.ErrNoEntry. It
-// reads all newer ones.
+// Find returns the newest entry that matches, on any branch, or bridge.ErrNoEntry. It reads
+// all newer entries.
 func (h *history) Find(ctx context.Context, match func(*bridge.Checkpoint) bool) (bridge.Entry, error) {
 	op := "search the history of " + h.name
 	nodes, err := h.index(ctx)
@@ -105,13 +106,15 @@ func (h *history) Find(ctx context.Context, match func(*bridge.Checkpoint) bool)
 
 // Before implements bridge.History: the newest entry on the current branch, below
 // the version of c, that matches.
-func (h *history) Before(ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+func (h *history) Before(
+	ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool,
+) (bridge.Checkpoint, error) {
 	op := fmt.Sprintf("cursor of %s before %s", h.name, c.Version)
 	branch, now, err := h.branch(ctx)
 	if err != nil {
 		return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, err)
 	}
-	if now.Epoch != c.Epoch { // after a fail-over, say, until it is repaired
+	if now.Epoch != c.Epoch { // as after a fail-over, until the store has caught up
 		return bridge.Checkpoint{}, fmt.Errorf("%s: the store is at %s", op, now.Version)
 	}
 	for step := range slices.Chunk(branch, fetchStep) {
@@ -199,8 +202,7 @@ func (h *history) index(ctx context.Context) ([]node, error) {
 	return slices.CompactFunc(nodes, func(a, b node) bool { return a.version == b.version }), nil
 }
 
-// epochUpTo returns the part of the ordered nodes that is of the version's epoch
-// and not after it.
+// epochUpTo returns the nodes of a version's epoch up to the version. nodes is ordered.
 func epochUpTo(nodes []node, at bridge.Version) []node {
 	byPlace := func(n node, p bridge.Version) int { return n.version.Compare(p) }
 	first, _ := slices.BinarySearchFunc(nodes, bridge.Version{Epoch: at.Epoch}, byPlace)
@@ -211,9 +213,9 @@ func epochUpTo(nodes []node, at bridge.Version) []node {
 	return nodes[first:last]
 }
 
-// parent finds the entry before the first one of a new epoch: the commit that the
-// epoch was reset to, which may be no entry, or noParent. An epoch that counts from
-// elsewhere begins a branch, at the same cursor too.
+// parent returns the parent of the first entry of a new epoch: the commit that the epoch was
+// reset to, which need not be an entry, or noParent. An epoch with another count has no
+// parent, even at the same cursor.
 func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (string, error) {
 	switch {
 	case from.Zero() || from.Epoch == to.Epoch:
@@ -241,7 +243,7 @@ func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (strin
 
 // find returns the newest entry of an epoch that c continues.
 func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (string, error) {
-	// Within an epoch the pages only grow; several entries may have as many.
+	// Within an epoch the pages never fall; several entries may have the same number.
 	end, err := search(len(epoch), func(i int) (bool, error) {
 		e, err := h.first(ctx, epoch[i:])
 		if errors.Is(err, bridge.ErrNoEntry) {

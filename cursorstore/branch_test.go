@@ -14,7 +14,8 @@ func TestAround(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
 		w := newWriter(t, s.space(t).open(stream))
-		if _, _, err := w.store.Around(t.Context(), time.UnixMilli(0), time.UnixMilli(0)); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		_, _, err := w.store.Around(t.Context(), time.UnixMilli(0), time.UnixMilli(0))
+		if !errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Errorf("an empty store: %v, want ErrNoCheckpoint", err)
 		}
 		page := func() {
@@ -37,14 +38,16 @@ func TestAround(t *testing.T) {
 			t, late       int64
 			before, later *bridge.Version
 		}{
-			{500, 500, nil, v(0, 0)}, {1000, 1001, nil, v(0, 1)}, {1001, 2500, v(0, 0), v(1, 1)}, {2500, 3000, &rewound, v(1, 1)},
+			{500, 500, nil, v(0, 0)}, {1000, 1001, nil, v(0, 1)}, {1001, 2500, v(0, 0), v(1, 1)},
+			{2500, 3000, &rewound, v(1, 1)},
 			{3000, 4000, &rewound, v(1, 2)}, {4000, 4001, v(1, 1), nil}, {9000, 9000, v(1, 2), nil},
 		} {
 			before, later, err := w.store.Around(t.Context(), time.UnixMilli(c.t), time.UnixMilli(c.late))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for side, pair := range map[string][2]*bridge.Version{"before": {versionOf(before), c.before}, "later": {versionOf(later), c.later}} {
+			for side, pair := range map[string][2]*bridge.Version{"before": {versionOf(before), c.before},
+				"later": {versionOf(later), c.later}} {
 				if got, want := pair[0], pair[1]; (got == nil) != (want == nil) || got != nil && *got != *want {
 					t.Errorf("%d and %d: %s is %v, want %v", c.t, c.late, side, got, want)
 				}
@@ -56,7 +59,8 @@ func TestAround(t *testing.T) {
 				t.Errorf("cursor %q: found %s, want %s: %v", cursor, e.Version, want, err)
 			}
 		}
-		if _, err := w.store.Find(t.Context(), func(*bridge.Checkpoint) bool { return false }); !errors.Is(err, bridge.ErrNoEntry) {
+		_, err = w.store.Find(t.Context(), func(*bridge.Checkpoint) bool { return false })
+		if !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("nothing matches: %v, want ErrNoEntry", err)
 		}
 	})

@@ -53,8 +53,7 @@ func TestCheckEmbedded(t *testing.T) {
 	wantFinding(t, client.Check(t.Context()), cursorstore.Fail, s.addr(), "REDIS_URL")
 }
 
-// TestFaults: each answer of a server in trouble says how serious it is and
-// what to do.
+// TestFaults: each error of a server has its class and a hint.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -63,14 +62,16 @@ func TestFaults(t *testing.T) {
 		hint   string
 	}{
 		{"READONLY You can't write against a read only replica.", bridge.Transient, "replica"},
-		{"ERR Error running script (call to f_1): @user_script:5: -READONLY You can't write against a read only replica.", bridge.Transient, "replica"},
+		{"ERR Error running script (call to f_1): @user_script:5: -READONLY You can't write against a read only replica.",
+			bridge.Transient, "replica"},
 		{"NOAUTH Authentication required.", bridge.Permanent, "REDIS_PASSWORD"},
 		{"WRONGPASS invalid username-password pair or user is disabled.", bridge.Permanent, "REDIS_USERNAME"},
 		{"NOPERM this user has no permissions to run the 'evalsha' command", bridge.Permanent, "+evalsha"},
 		{"OOM command not allowed when used memory > 'maxmemory'.", bridge.Transient, "maxmemory"},
 		{"LOADING Redis is loading the dataset in memory", bridge.Transient, "loaded its data"},
 		{"NOREPLICAS Not enough good replicas to write.", bridge.Transient, "min-replicas-to-write"},
-		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", bridge.Transient, "disk"},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", bridge.Transient,
+			"disk"},
 		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", bridge.Transient, "primary"},
 		{"CLUSTERDOWN Hash slot not served", bridge.Transient, "slots"},
 		{"ERR max number of clients reached", bridge.Transient, "maxclients"},
@@ -106,8 +107,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestTimeout: a server that does not answer holds nobody up for longer than
-// REDIS_TIMEOUT.
+// TestTimeout: an operation on a server that does not answer ends after REDIS_TIMEOUT.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -128,7 +128,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestForeignIsHealthy: a server that holds something else did answer.
+// TestForeignIsHealthy: a server with a foreign value is healthy.
 func TestForeignIsHealthy(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)
@@ -209,12 +209,14 @@ func TestClosedConnections(t *testing.T) {
 		cfg := cursorstore.DefaultConfig()
 		cfg.URL = cursorstore.URL("rediss://" + l.Addr().String())
 		_, err = open(t, cfg).Stream(stream).Load(t.Context())
-		if f, ok := errors.AsType[*bridge.Fault](err); !ok || said == "" && !strings.Contains(f.Hint, "if the server does not use TLS, redis://") {
+		if f, ok := errors.AsType[*bridge.Fault](err); !ok || said == "" &&
+			!strings.Contains(f.Hint, "if the server does not use TLS, redis://") {
 			t.Errorf("with TLS, after %q: %v, %+v", said, err, f)
 		}
 		cfg.URL = cursorstore.URL("redis://" + l.Addr().String())
 		_, err = open(t, cfg).Stream(stream).Load(t.Context())
-		if f, ok := errors.AsType[*bridge.Fault](err); !ok || !strings.Contains(f.Hint, "protected") && !strings.Contains(f.Hint, "maxclients") {
+		if f, ok := errors.AsType[*bridge.Fault](err); !ok || !strings.Contains(f.Hint, "protected") &&
+			!strings.Contains(f.Hint, "maxclients") {
 			t.Errorf("after %q: %v, %+v", said, err, f)
 		} else if said == "" && (!strings.Contains(err.Error(), "closed the connection") || f.Class != bridge.Transient) {
 			t.Errorf("after nothing: %v, %+v", err, f)

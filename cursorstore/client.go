@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -84,12 +85,7 @@ func (c *Client) Streams(ctx context.Context) ([]string, error) {
 	if err := c.eachPrimary(ctx, scan); err != nil {
 		return nil, err
 	}
-	found := make([]string, 0, len(names))
-	for name := range names {
-		found = append(found, name)
-	}
-	slices.Sort(found)
-	return found, nil
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 const scanStep = 1000
@@ -119,7 +115,7 @@ func (c *Client) eachPrimary(ctx context.Context, f func(context.Context, redis.
 	if !ok {
 		return f(ctx, c.rdb)
 	}
-	// Finding the nodes is an operation of its own, with the bound of one.
+	// Finding the nodes is an operation of its own, with its own timeout.
 	err := c.call(ctx, "find the cluster's nodes", func(ctx context.Context) error { return cluster.Ping(ctx).Err() })
 	if err != nil {
 		return err
@@ -141,8 +137,8 @@ func (c *Client) call(ctx context.Context, op string, f func(context.Context) er
 	return fmt.Errorf("%s: %w", op, c.explain(err))
 }
 
-// call runs one operation on the stream's keys and reports whether the server that
-// has them is healthy. A cancelled caller says nothing about it.
+// call runs one operation on the stream's keys. It reports whether the server with these keys
+// is healthy, unless ctx was cancelled.
 func (s *stream) call(ctx context.Context, op string, f func(context.Context) error) error {
 	err := s.c.call(ctx, op, f)
 	if err == nil || ctx.Err() == nil {
@@ -151,7 +147,7 @@ func (s *stream) call(ctx context.Context, op string, f func(context.Context) er
 	return err
 }
 
-// wrote notes that the server takes the stream's writes.
+// wrote notes that the server accepts the stream's writes.
 func (s *stream) wrote() {
 	if s.c.writes.taken(s.name) {
 		s.c.report(s.name, nil)
@@ -160,7 +156,9 @@ func (s *stream) wrote() {
 
 // eval runs a script as one operation and returns its reply, a list of strings
 // that starts with the outcome.
-func (s *stream) eval(ctx context.Context, op string, script *redis.Script, keys []string, args ...any) (reply []string, err error) {
+func (s *stream) eval(
+	ctx context.Context, op string, script *redis.Script, keys []string, args ...any,
+) (reply []string, err error) {
 	err = s.call(ctx, op, func(ctx context.Context) (err error) {
 		reply, err = script.Run(ctx, s.c.rdb, keys, args...).StringSlice()
 		return err
@@ -174,8 +172,8 @@ func (s *stream) eval(ctx context.Context, op string, script *redis.Script, keys
 	return reply, nil
 }
 
-// LogTo sends go-redis's own messages to the logger at debug level: each also
-// appears as an error of an operation. Nil discards them. It applies to the
+// LogTo sends go-redis's own messages to the logger at debug level: an operation's error
+// reports each of them too. Nil discards them. It applies to the
 // whole process; by default go-redis writes to standard error.
 func LogTo(log *slog.Logger) {
 	if log == nil {

@@ -17,7 +17,8 @@ import (
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	cfg := cursorstore.DefaultConfig()
-	want := cursorstore.Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge", HistoryAge: 720 * time.Hour}
+	want := cursorstore.Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge",
+		HistoryAge: 720 * time.Hour}
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Errorf("defaults differ (-want +got):\n%s", diff)
 	}
@@ -84,7 +85,8 @@ func TestConfigURL(t *testing.T) {
 		raw, jerr := json.Marshal(cfg.URL)
 		var log strings.Builder
 		slog.New(slog.NewTextHandler(&log, nil)).Info("x", "url", cfg.URL)
-		shown := fmt.Sprint(err, jerr, string(raw), log.String()) + fmt.Sprintf("%v %+v %#v %s", cfg.URL, cfg.URL, cfg.URL, cfg.URL)
+		shown := fmt.Sprint(err, jerr, string(raw), log.String()) +
+			fmt.Sprintf("%v %+v %#v %s", cfg.URL, cfg.URL, cfg.URL, cfg.URL)
 		if strings.Contains(shown, secret) {
 			t.Errorf("case %q: the password shows in %s", string(c.url), shown)
 		}
@@ -127,8 +129,8 @@ func TestConfigReportsAll(t *testing.T) {
 	}
 }
 
-// TestPasswordInURL: what ends a password early is said to be what is to be
-// escaped, wherever the rest of the URL then seems wrong.
+// TestPasswordInURL: if a character ends the password early, the error says what to escape,
+// wherever the rest of the URL then seems wrong.
 func TestPasswordInURL(t *testing.T) {
 	t.Parallel()
 	for url, wrong := range map[string]bool{
@@ -149,18 +151,21 @@ func TestPasswordInURL(t *testing.T) {
 		cfg := valid()
 		cfg.URL = cursorstore.URL(url)
 		err := cfg.Validate()
-		if wrong != (err != nil) || wrong && !strings.Contains(err.Error(), "percent-encode special characters in its user and password (/ is %2F, ? is %3F, @ is %40), or set REDIS_PASSWORD") || wrong && strings.Contains(err.Error(), "h8n7") {
+		if wrong != (err != nil) || wrong && !strings.Contains(err.Error(),
+			"percent-encode special characters in its user and password (/ is %2F, ? is %3F, @ is %40), or set REDIS_PASSWORD") || wrong && strings.Contains(err.Error(), "h8n7") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 }
 
-// What is sent to another machine without TLS can be read on the way.
+// Without TLS, the network can read what is sent to another machine.
 func TestUnsafe(t *testing.T) {
 	t.Parallel()
 	for url, unsafe := range map[cursorstore.URL]bool{
-		"redis://redis:6379/0": true, "redis://:secret@10.0.0.1": true, "redis://localhost,node-2:6379": true, "redis://localhost.example.com": true,
-		"rediss://redis:6379/0": false, "redis://localhost:6379": false, "redis://127.0.0.1": false, "redis://[::1]:6379": false, "unix:///run/redis.sock": false,
+		"redis://redis:6379/0": true, "redis://:secret@10.0.0.1": true, "redis://localhost,node-2:6379": true,
+		"redis://localhost.example.com": true,
+		"rediss://redis:6379/0":         false, "redis://localhost:6379": false, "redis://127.0.0.1": false,
+		"redis://[::1]:6379": false, "unix:///run/redis.sock": false,
 	} {
 		c := cursorstore.DefaultConfig()
 		c.URL = url

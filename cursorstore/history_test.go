@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
 	"exportbridge/cursorstore"
@@ -26,7 +25,7 @@ type writer struct {
 
 func newWriter(t *testing.T, s *cursorstore.Store) *writer { return &writer{t: t, store: s} }
 
-// commit advances by one seq, as alter says, and so many milliseconds later.
+// commit advances by one seq, after so many milliseconds; alter changes the checkpoint.
 func (w *writer) commit(after int64, alter func(*bridge.Checkpoint)) bridge.Version {
 	w.t.Helper()
 	next := w.now
@@ -76,7 +75,8 @@ func (w *writer) kind(after int64, k bridge.Kind) bridge.Version {
 // reset moves the stream as the engine does.
 func (w *writer) reset(after int64, target bridge.Target) bridge.Version {
 	w.t.Helper()
-	next := bridge.Reset(w.now, w.now.Origin, bridge.Command{ID: fmt.Sprint("r", w.now.Epoch), Kind: bridge.KindReset, Who: "ann", Reason: "why", Target: target})
+	next := bridge.Reset(w.now, w.now.Origin, bridge.Command{ID: fmt.Sprint("r", w.now.Epoch), Kind: bridge.KindReset,
+		Who: "ann", Reason: "why", Target: target})
 	next.Owner, next.Session, next.WrittenAt = w.now.Owner, w.now.Session, w.now.WrittenAt+after
 	mustAdvance(w.t, w.store, w.now, next)
 	w.now = next
@@ -162,8 +162,9 @@ func TestHistoryQuery(t *testing.T) {
 			"since":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
 			"both":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
 			"before": {bridge.HistoryQuery{Before: time.UnixMilli(w.now.WrittenAt), Limit: 2}, want[1:3]},
-			"part":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Before: time.UnixMilli(w.now.WrittenAt - 2000)}, want[3:5]},
-			"none":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
+			"part": {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000),
+				Before: time.UnixMilli(w.now.WrittenAt - 2000)}, want[3:5]},
+			"none": {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
 		} {
 			entries, err := w.store.History(t.Context(), c.query)
 			var got []bridge.Version
@@ -209,7 +210,8 @@ func TestHistoryIsATree(t *testing.T) {
 		wantParent(t, w.entry(back), &left)
 		wantBack(t, w, 1, first[9])
 		wantBack(t, w, 11, bridge.Version{})
-		if _, _, err := w.store.Back(t.Context(), w.now.Pages, 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
+		if _, _, err := w.store.Back(t.Context(), w.now.Pages, 12); !errors.Is(err, bridge.ErrNoEntry) ||
+			!strings.Contains(err.Error(), "11 pages") {
 			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
 		}
 
@@ -223,8 +225,8 @@ func TestHistoryIsATree(t *testing.T) {
 	})
 }
 
-// TestHistoryOfACommitBetween: a rewind to a commit that is no entry, from the
-// checkpoint topic, continues the branch too.
+// TestHistoryOfACommitBetween: a rewind to a commit of the checkpoint topic that is no entry
+// continues the branch.
 func TestHistoryOfACommitBetween(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, embedded(t).space(t).open(stream))
@@ -249,8 +251,8 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	}
 }
 
-// TestHistoryOfANewCount: a reset to the stream's own cursor counts from 0 again, so it
-// begins a branch; one that keeps the counts continues the branch.
+// TestHistoryOfANewCount: a reset to the stream's own cursor counts from 0 again and begins a
+// branch. A reset that keeps the count continues the branch.
 func TestHistoryOfANewCount(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -293,8 +295,8 @@ func TestHistoryOfARejectedCursor(t *testing.T) {
 	wantParent(t, w.entry(next), &previous)
 }
 
-// TestHistoryNewEpochInPlace: an epoch that goes on where the one before was
-// is that one's continuation, whatever made it.
+// TestHistoryNewEpochInPlace: an epoch that begins at the position of the previous epoch
+// continues it, whatever began the epoch.
 func TestHistoryNewEpochInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, embedded(t).space(t).open(stream))
@@ -349,203 +351,12 @@ func TestEntryAt(t *testing.T) {
 	})
 }
 
-// TestThin checks what is left against the rule, for any history.
-func TestThin(t *testing.T) {
-	t.Parallel()
-	onServers(t, func(t *testing.T, s *server) {
-		rapid.Check(t, func(rt *rapid.T) {
-			sp := s.space(t)
-			defer sp.wipe()
-			cfg := sp.config()
-			cfg.HistoryAge = 72 * time.Hour
-			client := open(t, cfg)
-			w := newWriter(t, client.Stream(stream))
-			w.page(0)
-			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 99), 1, 60).Draw(rt, "steps") {
-				after := []int64{1000, 15_000, 25_000, 50_000, 900_000, 7_200_000, 40_000_000}[step%7]
-				switch {
-				case step < 40:
-					w.page(after)
-				case step < 85:
-					w.grow(after)
-				case step < 95:
-					w.kind(after, bridge.KindPause)
-				default:
-					w.reset(after, bridge.Target{Cursor: fmt.Sprint("reset", step)})
-				}
-			}
-			now := time.UnixMilli(w.now.WrittenAt + rapid.Int64Range(0, 200_000_000).Draw(rt, "later"))
-			want := thinned(t, sp, now, cfg.HistoryAge)
-			for range 3 { // again and by others: nothing more
-				store := client.Stream(stream)
-				for range 2 {
-					if _, err := store.Thin(t.Context(), now); err != nil {
-						rt.Fatal(err)
-					}
-				}
-			}
-			if diff := cmp.Diff(want, members(t, sp)); diff != "" {
-				rt.Fatalf("thinned history differs (-want +got):\n%s", diff)
-			}
-			wantStored(t, w.store, w.now)
-		})
-	})
-}
-
-func members(t *testing.T, sp *space) []string {
-	t.Helper()
-	sp.versions() // checks that index and history agree
-	got, err := sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
-}
-
-// thinned is the rule, written another way: an entry stays iff none before it
-// in its series is of the same interval.
-func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []string {
-	t.Helper()
-	all, err := sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken := map[string]bool{}
-	stay := []string{}
-	for _, z := range all {
-		member, at := z.Member.(string), int64(z.Score)
-		age := now.Sub(time.UnixMilli(at))
-		growth := strings.HasSuffix(member, "~")
-		epoch, _, _ := strings.Cut(member, ".")
-		var slots []string
-		switch {
-		case strings.HasSuffix(member, "!"):
-		case age >= keep:
-			continue
-		case growth:
-			if age >= time.Hour {
-				slots = append(slots, fmt.Sprint(epoch, "growth minute", at/60_000))
-			}
-			if age >= 24*time.Hour {
-				slots = append(slots, fmt.Sprint(epoch, "growth hour", at/3_600_000))
-			}
-		case age >= 24*time.Hour:
-			slots = append(slots, fmt.Sprint(epoch, "minute", at/60_000))
-		}
-		surplus := false
-		for _, slot := range slots {
-			surplus = surplus || taken[slot]
-		}
-		if surplus {
-			continue
-		}
-		for _, slot := range slots {
-			taken[slot] = true
-		}
-		stay = append(stay, member)
-	}
-	return stay
-}
-
-// TestThinByEpoch: what one epoch did does not stand for what another did in
-// the same minute.
-func TestThinByEpoch(t *testing.T) {
-	t.Parallel()
-	sp := embedded(t).space(t)
-	w := newWriter(t, sp.open(stream))
-	w.kind(0, bridge.KindStart)
-	first := w.page(1000)
-	left := w.page(1000)
-	w.reset(1000, bridge.Target{Cursor: "elsewhere"})
-	second := w.page(1000)
-	w.page(1000)
-	if _, err := w.store.Thin(t.Context(), time.UnixMilli(w.now.WrittenAt).Add(25*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"0.0!", first.String(), left.String() + "!", "1.0!", second.String()}
-	if diff := cmp.Diff(want, members(t, sp)); diff != "" {
-		t.Errorf("thinned history differs (-want +got):\n%s", diff)
-	}
-}
-
-// TestThinIsBounded: a long neglected history is thinned in several calls, and
-// can be walked all the while.
-func TestThinIsBounded(t *testing.T) {
-	t.Parallel()
-	sp := embedded(t).space(t)
-	w := newWriter(t, sp.open(stream))
-	w.kind(0, bridge.KindStart)
-	const sparse, entries = 1500, 12_000
-	pipe := sp.raw.Pipeline()
-	for seq := int64(1); seq <= entries; seq++ { // as advance writes them, in less time
-		c := at(0, seq)
-		if c.WrittenAt += sparse * 59_000; seq < sparse { // one a minute already
-			c.WrittenAt -= (sparse - seq) * 59_000
-		}
-		data, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		pipe.HSet(t.Context(), sp.key("history"), c.String(), fmt.Sprintf("%s %s", at(0, seq-1).Version, data))
-		pipe.ZAdd(t.Context(), sp.key("history:index"), redis.Z{Score: float64(c.WrittenAt), Member: c.String()})
-		if seq%1000 != 0 {
-			continue
-		}
-		if _, err := pipe.Exec(t.Context()); err != nil { // all at once would take longer than the client waits
-			t.Fatal(err)
-		}
-	}
-	last := at(0, entries+1)
-	last.WrittenAt += sparse * 59_000
-	mustAdvance(t, w.store, w.now, last)
-	now := time.UnixMilli(last.WrittenAt).Add(25 * time.Hour)
-	calls, total := 0, 0
-	for {
-		removed, err := w.store.Thin(t.Context(), now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if calls++; removed == 0 {
-			break
-		}
-		if removed > 5000 {
-			t.Errorf("one call removed %d entries", removed)
-		}
-		total += removed
-		if e, _, err := w.store.Back(t.Context(), entries, entries/2); err != nil || e.Pages > entries/2+1 {
-			t.Errorf("back: page %d, %v", e.Pages, err)
-		}
-	}
-	if left := len(sp.versions()); calls < 3 || left < sparse || left > sparse+(entries-sparse)/60+3 || left+total != entries+2 {
-		t.Errorf("%d calls removed %d entries and left %d", calls, total, left)
-	}
-}
-
-func TestThinWithoutServer(t *testing.T) {
-	t.Parallel()
-	sp := embedded(t).space(t)
-	w := newWriter(t, sp.open(stream))
-	w.page(0)
-	w.page(1000)
-	now := time.UnixMilli(w.now.WrittenAt).Add(25 * time.Hour)
-	heal := sp.cutOff()
-	if _, err := w.store.Thin(t.Context(), now); err == nil {
-		t.Error("thinned without a server")
-	}
-	heal()
-	eventually(t, func() error {
-		_, err := w.store.Thin(t.Context(), now)
-		return err
-	})
-}
-
 // elsewhere matches the checkpoints with another cursor than c.
 func elsewhere(c bridge.Checkpoint) func(*bridge.Checkpoint) bool {
 	return func(p *bridge.Checkpoint) bool { return p.Cursor != c.Cursor }
 }
 
-// Before walks back to the cursors that came before, over a reset to where the
-// stream was, and no further than the history goes.
+// Before walks back along the branch, across a reset, to the end of the history.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -574,12 +385,14 @@ func TestBefore(t *testing.T) {
 			t.Errorf("before the first page is %s at %q, %v; want the start", start.Version, start.Cursor, err)
 		}
 		w.reset(1000, bridge.Target{})
-		if c, err := w.store.Before(t.Context(), w.now, elsewhere(w.now)); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
+		if c, err := w.store.Before(t.Context(), w.now, elsewhere(w.now)); !errors.Is(err, bridge.ErrNoCheckpoint) &&
+			c.Cursor == "" {
 			t.Errorf("before the start is %s at %q, %v", c.Version, c.Cursor, err)
 		}
 		ahead := w.now
 		ahead.Epoch++ // whose branch the store has lost, or not been told of yet
-		if c, err := w.store.Before(t.Context(), ahead, elsewhere(ahead)); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+		if c, err := w.store.Before(t.Context(), ahead, elsewhere(ahead)); err == nil ||
+			errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Errorf("before %s, which the store does not know, is %s, %v", ahead.Version, c.Version, err)
 		}
 	})
@@ -606,7 +419,7 @@ func TestBriefHistory(t *testing.T) {
 	}
 }
 
-// TestForgedHistory: names and times that no stream comes to are not ours.
+// TestForgedHistory: impossible names and times are foreign.
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"9223372036854775807.0", "0.9223372036854775807", "72057594037927937.1", "-1.0", "1"} {
@@ -615,7 +428,8 @@ func TestForgedHistory(t *testing.T) {
 		}
 	}
 	onServers(t, func(t *testing.T, s *server) {
-		for _, member := range []redis.Z{{Score: math.Inf(1), Member: "0.6"}, {Score: 1e300, Member: "0.6"}, {Score: 1, Member: "9223372036854775807.0"}} {
+		for _, member := range []redis.Z{{Score: math.Inf(1), Member: "0.6"}, {Score: 1e300, Member: "0.6"},
+			{Score: 1, Member: "9223372036854775807.0"}} {
 			sp := s.space(t)
 			store := sp.open(stream)
 			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
@@ -623,7 +437,8 @@ func TestForgedHistory(t *testing.T) {
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
 			_, _, err2 := store.Back(t.Context(), 5, 1)
 			for _, err := range []error{err, err2} {
-				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(fault.Hint, "redis-cli DEL") {
+				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) ||
+					!strings.Contains(fault.Hint, "redis-cli DEL") {
 					t.Errorf("%v: %v, want ErrForeign with a hint", member, err)
 				}
 			}

@@ -77,8 +77,10 @@ func (i *inbox) taken(op string, reply []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
-	return fmt.Errorf("%s: %w", op, &bridge.PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue"})
+	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0, long ago, if the value is foreign
+	return fmt.Errorf("%s: %w", op, &bridge.PendingError{
+		Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue",
+	})
 }
 
 // Withdraw cancels an unclaimed request and returns its resulting state:
@@ -118,8 +120,8 @@ func permanent(err error) bool {
 	return ok && f.Class == bridge.Permanent
 }
 
-// Next waits for a command, polling four times a second, by one request for all streams of
-// the Client that wait. It answers expired and invalid ones itself. It returns errors of
+// Next waits for a command. It polls four times a second, with one request for all waiting
+// streams of the Client. It answers expired and invalid commands itself. It returns errors of
 // Redis at once, but never polls more often than every 250 ms.
 func (i *inbox) Next(ctx context.Context) (bridge.Command, error) {
 	op := "next command for " + i.name
@@ -163,46 +165,44 @@ func (i *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 
 // Answer implements bridge.Inbox. The answer expires after an hour.
 func (i *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return bridge.Answer{}, fmt.Errorf("answer %s: %w", c.ID, err)
-	}
 	action := "refuse"
 	if a.Applied {
 		action = "answer"
 	}
-	o, err := i.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
+	o, err := i.settle(ctx, action, c.ID, a, by.Session, by.Over)
 	if err == nil && o.State != bridge.CommandAnswered {
 		err = fmt.Errorf("answer %s, which is %s: %w", c.ID, o.State, bridge.ErrConflict)
 	}
 	return o.Answer, err
 }
 
-// expire answers an unclaimed request past its deadline. The reply is the
-// script's: late, id, deadline, JSON.
+// expire answers an unclaimed request past its deadline. reply is the script's: late, id,
+// deadline, JSON.
 func (i *inbox) expire(ctx context.Context, reply []string) error {
 	if len(reply) < 3 {
 		return fmt.Errorf("expire a request of %s: %w", i.name, errReply)
 	}
-	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
+	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0, long ago, if the value is foreign
 	answer := bridge.ExpiredAnswer("no owner claimed it before its deadline")
 	answer.At = deadline
-	data, err := json.Marshal(answer)
-	if err != nil {
-		return fmt.Errorf("expire %s: %w", reply[1], err)
-	}
-	_, err = i.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
+	_, err := i.settle(ctx, "expire", reply[1], answer)
 	return err
 }
 
-// drop refuses a request because it is not valid, unless a session is deciding
-// about it.
+// drop rejects an invalid request, unless a session has claimed it.
 func (i *inbox) drop(ctx context.Context, id string, why error) (bridge.CommandOutcome, error) {
-	data, err := json.Marshal(bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
+	return i.settle(ctx, "drop", id, bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
+}
+
+// settle runs an action of the script that stores the answer to a request.
+func (i *inbox) settle(
+	ctx context.Context, action, id string, a bridge.Answer, args ...any,
+) (bridge.CommandOutcome, error) {
+	data, err := json.Marshal(a)
 	if err != nil {
-		return bridge.CommandOutcome{}, fmt.Errorf("drop a request of %s: %w", i.name, err)
+		return bridge.CommandOutcome{}, fmt.Errorf("%s request %s of %s: %w", action, id, i.name, err)
 	}
-	return i.ask(ctx, "drop", id, data, answerKept.Milliseconds())
+	return i.ask(ctx, action, id, append([]any{data, answerKept.Milliseconds()}, args...)...)
 }
 
 // ask runs one action of the script on a request.
@@ -232,8 +232,8 @@ func (i *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]
 	return i.eval(ctx, op, inboxScript, []string{i.keys.request, i.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
-// command decodes a request and checks it. Its deadline is stored separately,
-// because Redis sets it.
+// command decodes a request and checks it. The deadline is stored separately, because Redis
+// sets it.
 func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	var c bridge.Command
 	err := json.Unmarshal([]byte(data), &c)
@@ -254,5 +254,5 @@ func (i *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	return c, nil
 }
 
-// shorten cuts a text that quotes what was read.
+// shorten cuts a text that quotes a foreign value.
 func shorten(text string) string { return fmt.Sprintf("%.200s", text) }

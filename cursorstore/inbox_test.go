@@ -63,7 +63,8 @@ func claimBy(owner string) bridge.Claim {
 }
 
 func reset(id string) bridge.Command {
-	return bridge.Command{ID: id, Kind: bridge.KindReset, Who: "ann", Reason: "bug 412", Target: bridge.Target{Cursor: "c"}}
+	return bridge.Command{ID: id, Kind: bridge.KindReset, Who: "ann", Reason: "bug 412",
+		Target: bridge.Target{Cursor: "c"}}
 }
 
 func mustRequest(t *testing.T, s *cursorstore.Store, c bridge.Command, ttl time.Duration) {
@@ -100,7 +101,7 @@ func TestSecondRequestIsRefused(t *testing.T) {
 	})
 }
 
-// TestRequestsAtOnce: exactly one of many wins.
+// TestRequestsAtOnce: exactly one of many concurrent requests is accepted.
 func TestRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -127,8 +128,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWithdrawRacesClaim: either it is withdrawn and never claimed, or claimed
-// and never withdrawn.
+// TestWithdrawRacesClaim: a request is either withdrawn and never claimed, or claimed and never
+// withdrawn.
 func TestWithdrawRacesClaim(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -167,7 +168,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		if diff := cmp.Diff(bridge.CommandOutcome{State: bridge.CommandAnswered, Answer: want}, o); err != nil || diff != "" {
 			t.Errorf("withdraw: %v, outcome differs (-want +got):\n%s", err, diff)
 		}
-		// A late repetition of the request must not have it applied twice.
+		// A late repetition of the request must not apply it twice.
 		mustRequest(t, store, c, time.Minute)
 		if n, err := sp.raw.Exists(t.Context(), sp.key("request")).Result(); n != 0 || err != nil {
 			t.Errorf("an answered request is pending again: %v", err)
@@ -184,7 +185,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 	})
 }
 
-// TestInboxUnheard: the script of each step is executed and its reply lost.
+// TestInboxUnheard: the script of each step is executed, and its reply is lost.
 func TestInboxUnheard(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -255,7 +256,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitSurvivesOutage: Redis is away for a moment while a command waits.
+// TestWaitSurvivesOutage: Redis is unreachable for a moment while a command waits.
 func TestWaitSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -318,8 +319,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineMakesRoom: an expired request that no bridge removed does not
-// hold up the next one, but one that is claimed does.
+// TestDeadlineMakesRoom: an expired request does not block the next request, but a claimed one
+// does.
 func TestDeadlineMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -345,7 +346,8 @@ func TestDeadlineMakesRoom(t *testing.T) {
 		if !ok {
 			t.Fatal("a request replaced one that an owner is applying")
 		}
-		if want := begin.Add(90 * time.Second).UnixMilli(); pending.Overdue != c.overdue || pending.Owner != "pod-1" || pending.Command.Deadline != want {
+		if want := begin.Add(90 * time.Second).UnixMilli(); pending.Overdue != c.overdue || pending.Owner != "pod-1" ||
+			pending.Command.Deadline != want {
 			t.Errorf("after %s the request in the way is %+v; want overdue %v, deadline %d", c.after, pending, c.overdue, want)
 		}
 	}
@@ -354,8 +356,7 @@ func TestDeadlineMakesRoom(t *testing.T) {
 	}
 }
 
-// TestNextIsPaced: a caller that asks again at once, whatever came, does not
-// spin.
+// TestNextIsPaced: a caller that asks again at once does not spin.
 func TestNextIsPaced(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -373,8 +374,8 @@ func TestNextIsPaced(t *testing.T) {
 	}
 }
 
-// TestInvalidRequests: what is written to Redis past the programs is refused,
-// whoever sees it first, and makes room for the next request.
+// TestInvalidRequests: the first reader rejects an invalid request, which then does not block
+// the next request.
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	valid := reset("r1")
@@ -382,7 +383,8 @@ func TestInvalidRequests(t *testing.T) {
 	long.Reason = strings.Repeat("x", 3<<20)
 	forged.Who = "ann\x1b[2J"
 	for name, data := range map[string]string{
-		"not JSON": "{", "another type": `{"id":"r1","base_epoch":"` + strings.Repeat("9", 1000) + `"}`, "another id": mustJSON(t, reset("r2")),
+		"not JSON": "{", "another type": `{"id":"r1","base_epoch":"` + strings.Repeat("9", 1000) + `"}`,
+		"another id":    mustJSON(t, reset("r2")),
 		"a long reason": mustJSON(t, long), "a control character": mustJSON(t, forged),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -403,7 +405,8 @@ func TestInvalidRequests(t *testing.T) {
 						}
 					}
 					mustRequest(t, store, reset("r3"), time.Minute)
-					if a, err := store.Wait(t.Context(), "r1"); err != nil || a.Applied || !strings.Contains(a.Detail, "invalid request") {
+					if a, err := store.Wait(t.Context(), "r1"); err != nil || a.Applied ||
+						!strings.Contains(a.Detail, "invalid request") {
 						t.Errorf("found by %s: answer %+v, %v", finds, a, err)
 					}
 					if c, err := store.Next(t.Context()); err != nil || c.ID != "r3" {
@@ -415,7 +418,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestInvalidRequestInHand: a session that decides about a request keeps it.
+// TestInvalidRequestInHand: a claimed request stays with its session.
 func TestInvalidRequestInHand(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)
@@ -436,7 +439,7 @@ func TestInvalidRequestInHand(t *testing.T) {
 	}
 }
 
-// TestInvalidRequestIsNotMade: nor is it stored.
+// TestInvalidRequestIsNotMade: Request does not store an invalid command.
 func TestInvalidRequestIsNotMade(t *testing.T) {
 	t.Parallel()
 	sp := embedded(t).space(t)
@@ -457,97 +460,4 @@ func mustJSON(t *testing.T, c bridge.Command) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-func TestStatus(t *testing.T) {
-	t.Parallel()
-	onServers(t, func(t *testing.T, s *server) {
-		sp := s.space(t)
-		store := sp.open(stream)
-		if _, alive, err := store.Status(t.Context()); alive || err != nil {
-			t.Errorf("without a status: alive %v, %v", alive, err)
-		}
-		want := bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateIdle, Events: 1<<53 + 1, Since: time.UnixMilli(1_700_000_000_000).UTC()}
-		must(t, store.PutStatus(t.Context(), want))
-		got, alive, err := store.Status(t.Context())
-		if diff := cmp.Diff(want, got); !alive || err != nil || diff != "" {
-			t.Errorf("alive %v, %v, status differs (-want +got):\n%s", alive, err, diff)
-		}
-		ttl, err := sp.raw.PTTL(t.Context(), sp.key("status")).Result()
-		if err != nil || ttl <= 0 || ttl > cursorstore.StatusTTL {
-			t.Errorf("the status lives for %s: %v", ttl, err)
-		}
-		if s.mini != nil {
-			s.mini.FastForward(cursorstore.StatusTTL)
-			if _, alive, err := store.Status(t.Context()); alive || err != nil {
-				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
-			}
-		}
-		must(t, errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})))
-		if _, alive, err := store.Status(t.Context()); alive || err != nil {
-			t.Errorf("after the stop: alive %v, %v", alive, err)
-		}
-	})
-}
-
-// TestStatusOfTheOwner: who runs the stream is shown, whatever others say.
-func TestStatusOfTheOwner(t *testing.T) {
-	t.Parallel()
-	onServers(t, func(t *testing.T, s *server) {
-		store := s.space(t).open(stream)
-		leader := bridge.Status{Stream: stream, Owner: "pod-1", Leader: true, State: bridge.StateIdle}
-		for _, other := range []bridge.Status{
-			{Stream: stream, Owner: "pod-2", State: bridge.StateBlocked},
-			{Stream: stream, Owner: "pod-2", State: bridge.StateStopped},
-			{Stream: stream, Owner: "pod-1", State: bridge.StateBackoff}, // another process with the same name
-		} {
-			must(t, errors.Join(store.PutStatus(t.Context(), leader), store.PutStatus(t.Context(), other)))
-			if got, alive, err := store.Status(t.Context()); !alive || err != nil || got.Owner != "pod-1" || !got.Leader {
-				t.Errorf("after %s of %s: alive %v, %v, %+v", other.State, other.Owner, alive, err, got)
-			}
-		}
-		leader.Owner = "pod-2"
-		must(t, store.PutStatus(t.Context(), leader))
-		if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "pod-2" {
-			t.Errorf("after a take-over: %v, %+v", err, got)
-		}
-	})
-}
-
-// TestStatusOfTheWorkingBridge: of two bridges on the stream, each the owner in a
-// group of its own, the one is shown that can apply a request.
-func TestStatusOfTheWorkingBridge(t *testing.T) {
-	t.Parallel()
-	onServers(t, func(t *testing.T, s *server) {
-		sp := s.space(t)
-		store := sp.open(stream)
-		fenced := func(owner string) bridge.Status {
-			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonOwner}
-		}
-		works := func(owner string) bridge.Status {
-			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBackoff}
-		}
-		for _, step := range []struct {
-			put  bridge.Status
-			want string
-		}{
-			{fenced("one"), "one"}, {fenced("other"), "other"}, // neither works
-			{works("one"), "one"}, {fenced("other"), "one"},
-			{bridge.Status{Stream: stream, Owner: "other", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, "other"}, // can apply one
-			{works("one"), "one"}, {fenced("one"), "one"}, {fenced("other"), "other"}, // its own state changed
-		} {
-			must(t, store.PutStatus(t.Context(), step.put))
-			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != step.want {
-				t.Errorf("after %s (%s) of %s: %v, status of %s", step.put.State, step.put.Reason, step.put.Owner, err, got.Owner)
-			}
-		}
-		must(t, store.PutStatus(t.Context(), works("one")))
-		if s.mini != nil {
-			s.mini.FastForward(cursorstore.StatusTTL)
-			must(t, store.PutStatus(t.Context(), fenced("other")))
-			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "other" {
-				t.Errorf("after the end of the one that worked: %v, status of %s", err, got.Owner)
-			}
-		}
-	})
 }

@@ -35,7 +35,8 @@ func TestPermissions(t *testing.T) {
 	allowed := permitted(t)
 	used := make(map[string]bool)
 	for _, cluster := range []bool{false, true} {
-		t.Run(map[bool]string{false: "server", true: "cluster"}[cluster], func(t *testing.T) { usePermitted(t, allowed, cluster, used) })
+		t.Run(map[bool]string{false: "server", true: "cluster"}[cluster],
+			func(t *testing.T) { usePermitted(t, allowed, cluster, used) })
 	}
 	for _, command := range allowed {
 		if !used[command] {
@@ -50,7 +51,8 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 	port := freePort(t)
 	args, url := []string{"--port", port, "--bind", "127.0.0.1"}, "redis://127.0.0.1:"+port+"/1"
 	if cluster {
-		args, url = append(args, "--cluster-enabled", "yes", "--cluster-port", freePort(t)), "redis://127.0.0.1:"+port+",127.0.0.1:"+port
+		args, url = append(args, "--cluster-enabled", "yes", "--cluster-port", freePort(t)),
+			"redis://127.0.0.1:"+port+",127.0.0.1:"+port
 	}
 	raw := redis.NewClient(&redis.Options{Addr: startRedis(t, args...)})
 	defer closes(t, raw)
@@ -59,7 +61,8 @@ func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]
 		eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
 	}
 	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, allowed...)
-	must(t, errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(), raw.ConfigResetStat(t.Context()).Err()))
+	must(t, errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(),
+		raw.ConfigResetStat(t.Context()).Err()))
 	cfg := valid()
 	cfg.Timeout, cfg.Username, cfg.Password, cfg.URL = 5*time.Second, "exportbridge", "secret", cursorstore.URL(url)
 	client := open(t, cfg)
@@ -97,8 +100,10 @@ func TestDenied(t *testing.T) {
 	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
 	must(t, raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err())
 	for _, line := range []string{
-		"FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "CONFIG SET save x", "CONFIG GET requirepass", "CLIENT KILL ID 1", "CLIENT PAUSE 1", "CLIENT LIST", "SCRIPT FLUSH", "SCRIPT KILL",
-		"FUNCTION FLUSH", "FUNCTION KILL", "ACL LIST", "DEBUG SLEEP 1", "MONITOR", "REPLICAOF NO ONE", "SWAPDB 0 1", "SAVE", "PUBLISH a b", "RENAME p:a p:b", "GET other:key",
+		"FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "CONFIG SET save x", "CONFIG GET requirepass", "CLIENT KILL ID 1",
+		"CLIENT PAUSE 1", "CLIENT LIST", "SCRIPT FLUSH", "SCRIPT KILL",
+		"FUNCTION FLUSH", "FUNCTION KILL", "ACL LIST", "DEBUG SLEEP 1", "MONITOR", "REPLICAOF NO ONE", "SWAPDB 0 1", "SAVE",
+		"PUBLISH a b", "RENAME p:a p:b", "GET other:key",
 	} {
 		words := []any{"ACL", "DRYRUN", "exportbridge"}
 		for word := range strings.FieldsSeq(line) {

@@ -52,7 +52,8 @@ func everything(t *testing.T, client *cursorstore.Client, name string) {
 	_, alive, getErr := store.Status(ctx)
 	_, nowErr := store.Now(ctx)
 	_, thinErr := store.Thin(ctx, time.UnixMilli(w.now.WrittenAt).Add(1000*time.Hour))
-	if err := errors.Join(err, claimErr, answerErr, waitErr, withdrawErr, historyErr, backErr, atErr, statusErr, getErr, nowErr, thinErr); err != nil || !alive {
+	if err := errors.Join(err, claimErr, answerErr, waitErr, withdrawErr, historyErr, backErr, atErr, statusErr, getErr,
+		nowErr, thinErr); err != nil || !alive {
 		t.Errorf("%s: alive %v, %v", name, alive, err)
 	}
 	wantStored(t, store, w.now)
@@ -92,7 +93,8 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	needReal(t)
 	port := freePort(t)
-	socket := startRedis(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", freePort(t))
+	socket := startRedis(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes",
+		"--cluster-port", freePort(t))
 	raw := redis.NewClient(&redis.Options{Addr: socket})
 	defer closes(t, raw)
 	must(t, raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
@@ -307,7 +309,7 @@ func TestFailOver(t *testing.T) {
 	lost := w.now
 	w.store = promoted.Stream(stream)
 	wantStored(t, w.store, kept)
-	// The stored change is not the one this writer knows: it must look first.
+	// The writer does not know the stored change, and must read it first.
 	next := lost
 	next.Seq++
 	if err := w.store.Advance(ctx, lost, next); !errors.Is(err, bridge.ErrConflict) {
@@ -389,13 +391,18 @@ func TestCheckRealServers(t *testing.T) {
 		hint  string
 	}{
 		"as users are told": {nil, cursorstore.OK, "append-only on", ""},
-		"evicts":            {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, cursorstore.Fail, "allkeys-lru", "noeviction"},
-		"would evict":       {[]string{"--maxmemory-policy", "allkeys-lfu"}, cursorstore.Warn, "allkeys-lfu", "noeviction"},
-		"evicts volatile":   {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, cursorstore.Warn, "volatile-ttl", "noeviction"},
-		"snapshots":         {[]string{"--appendonly", "no", "--save", "3600 1"}, cursorstore.Warn, "save 3600 1", "appendonly"},
-		"forgets":           {[]string{"--appendonly", "no"}, cursorstore.Warn, "no persistence", "appendonly"},
-		"CONFIG refused":    {[]string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, cursorstore.Warn, "snapshots unknown", "appendonly"},
-		"no scripts":        {[]string{"--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""}, cursorstore.Fail, "unknown command", "scripts"},
+		"evicts": {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, cursorstore.Fail,
+			"allkeys-lru", "noeviction"},
+		"would evict": {[]string{"--maxmemory-policy", "allkeys-lfu"}, cursorstore.Warn, "allkeys-lfu", "noeviction"},
+		"evicts volatile": {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, cursorstore.Warn,
+			"volatile-ttl", "noeviction"},
+		"snapshots": {[]string{"--appendonly", "no", "--save", "3600 1"}, cursorstore.Warn, "save 3600 1",
+			"appendonly"},
+		"forgets": {[]string{"--appendonly", "no"}, cursorstore.Warn, "no persistence", "appendonly"},
+		"CONFIG refused": {[]string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, cursorstore.Warn,
+			"snapshots unknown", "appendonly"},
+		"no scripts": {[]string{"--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""}, cursorstore.Fail,
+			"unknown command", "scripts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,8 +48,8 @@ type server struct {
 	prefixes atomic.Int64
 }
 
-// onServers runs the test on the embedded server, and on a real one where
-// TEST_REAL=1 or TEST_REDIS_URL asks for it.
+// onServers runs the test on the embedded server, and with TEST_REAL=1 or TEST_REDIS_URL on a
+// real one.
 func onServers(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
@@ -89,7 +89,8 @@ func realServer(t *testing.T) *server {
 
 func newServer(t *testing.T, o *redis.Options, mini *miniredis.Miniredis) *server {
 	t.Helper()
-	s := &server{proxy: newProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB, raw: redis.NewClient(o)}
+	s := &server{proxy: newProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB,
+		raw: redis.NewClient(o)}
 	t.Cleanup(func() { closes(t, s.raw) })
 	return s
 }
@@ -283,8 +284,8 @@ func (p *proxy) pipe(to, from net.Conn, pass func([]byte) bool) {
 	}
 }
 
-// request decides about what a client sends. A script that is to fail does not
-// pass; one that is to fail but persist does, and its reply does not.
+// request reports whether a client's request passes. A script that must fail does not pass. A
+// script that must fail but persist passes, and its reply is dropped.
 func (p *proxy) request(b []byte, cut *atomic.Bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

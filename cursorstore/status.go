@@ -16,10 +16,10 @@ import (
 // StatusTTL is the lifetime of a status. A running bridge writes it more often.
 const StatusTTL = 5 * time.Second
 
-// PutStatus publishes the stream's live status for StatusTTL. The status of a
-// standby never replaces that of the owner, nor that of a fenced bridge that of
-// another one that works. StateStopped deletes the status, unless another process
-// has taken over the stream.
+// PutStatus publishes the stream's live status for StatusTTL. A standby's status never
+// replaces the owner's. A fenced bridge's status never replaces that of another bridge,
+// unless the other one is fenced too. StateStopped deletes the status, unless another
+// process has taken over the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	o, err := s.putting(&st)
 	if err != nil {
@@ -29,8 +29,8 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	return o.put()
 }
 
-// PutStatuses is PutStatus for several streams, by few requests. It goes on after an
-// error.
+// PutStatuses is PutStatus for several streams, in few requests. After an error, it continues
+// with the other streams.
 func (c *Client) PutStatuses(ctx context.Context, statuses []bridge.Status) error {
 	var all []*operation
 	var errs []error
@@ -59,7 +59,7 @@ func (s *Store) putting(st *bridge.Status) (*operation, error) {
 	script, args := putStatus, []any{data, "owner", StatusTTL.Milliseconds(), st.Owner}
 	switch {
 	case st.State == bridge.StateStopped:
-		// Where nothing is left to remove, it only reads: that tells nothing about the server.
+		// Without a status, the script only reads, which tells nothing about writes.
 		script, args, o.quiet = removeStatus, []any{st.Owner}, true
 	case !st.Leader:
 		args[1] = "standby"
@@ -75,19 +75,20 @@ func (s *Store) putting(st *bridge.Status) (*operation, error) {
 	return o, nil
 }
 
-// put notes that the server took a status, and returns the error.
+// put returns the error of an operation. If the server has stored the status, put notes that
+// writes work.
 func (o *operation) put() error {
 	if reply, ok := o.sent.(*redis.Cmd); ok && o.err == nil {
-		if written, _ := reply.Int(); written > 0 { // else another process's is there
+		if written, _ := reply.Int(); written > 0 { // 0: the status of another process stays
 			o.of.wrote()
 		}
 	}
 	return o.err
 }
 
-// putStatus stores a status and returns 1, unless it is a standby's and the owner's exists, or
-// a fenced bridge's and that of another one exists that works: requests are for
-// the one that can apply them.
+// putStatus stores a status and returns 1. It returns 0 and stores nothing if the status is a
+// standby's and an owner's exists, or if it is a fenced bridge's and that of another, working
+// bridge exists: the status names the bridge that can apply requests.
 var putStatus = redis.NewScript(`
 local data = redis.call('GET', KEYS[1])
 local known, status = pcall(cjson.decode, data or '')
@@ -99,7 +100,8 @@ end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return 1`)
 
-// removeStatus deletes a status if it belongs to the owner, and returns how many.
+// removeStatus deletes the status if it is the owner's, and returns the number of deleted
+// keys.
 var removeStatus = redis.NewScript(`
 local data = redis.call('GET', KEYS[1])
 if not data then return 0 end

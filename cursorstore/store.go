@@ -62,27 +62,29 @@ func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	return c, nil
 }
 
-// decode reads a checkpoint and checks that the fields compared by scripts
-// match the JSON.
+// decode reads a checkpoint, and checks that the JSON matches the fields that scripts
+// compare.
 func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	data, ok := fields[fieldData]
 	if !ok {
 		return bridge.Checkpoint{}, errors.New("hash without the fields of a checkpoint")
 	}
 	if v, err := strconv.Atoi(fields[fieldVersion]); err != nil || v > bridge.ListingFormat {
-		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion], bridge.ListingFormat)
+		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion],
+			bridge.ListingFormat)
 	}
 	c, err := bridge.DecodeCheckpoint([]byte(data))
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	// The same sum as in the script. It shows edits, not malice.
+	// The same sum as in the script. It detects edits, not attacks.
 	sum := sha1.Sum([]byte(data))
 	if fields[fieldSum] != hex.EncodeToString(sum[:]) {
 		return bridge.Checkpoint{}, errors.New("checksum mismatch: the checkpoint was edited")
 	}
 	if fields[fieldEpoch] != decimal(c.Epoch) || fields[fieldSeq] != decimal(c.Seq) {
-		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq], c.Version)
+		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq],
+			c.Version)
 	}
 	if c.Stream != s.name {
 		return bridge.Checkpoint{}, fmt.Errorf("the checkpoint of stream %q", c.Stream)

@@ -151,7 +151,8 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 				before := dump(t, sp)
 				err := store.Advance(t.Context(), at(0, 5), at(0, 6))
 				fault, ok := errors.AsType[*bridge.Fault](err)
-				if !errors.Is(err, bridge.ErrForeign) || !ok || !strings.Contains(fault.Hint, "redis-cli DEL") || !strings.Contains(err.Error(), c.want) {
+				if !errors.Is(err, bridge.ErrForeign) || !ok || !strings.Contains(fault.Hint, "redis-cli DEL") ||
+					!strings.Contains(err.Error(), c.want) {
 					t.Errorf("advance returned %v, want ErrForeign with a hint about %q", err, c.want)
 				}
 				if diff := cmp.Diff(before, dump(t, sp)); diff != "" {
@@ -247,7 +248,8 @@ func TestAdvanceKeepsCursors(t *testing.T) {
 		store := s.space(t).open(stream)
 		var from bridge.Checkpoint
 		for i, cursor := range []string{
-			"", "a+b/c=%2B&#?", "\x00\x01\r\n\t\x1f\x7f", "ключ 🙂 \u2028\ufffd", `"\<>'`, "12345678901234567890", strings.Repeat("x", bridge.MaxCursor), " ",
+			"", "a+b/c=%2B&#?", "\x00\x01\r\n\t\x1f\x7f", "ключ 🙂 \u2028\ufffd", `"\<>'`, "12345678901234567890",
+			strings.Repeat("x", bridge.MaxCursor), " ",
 		} {
 			to := at(0, int64(i))
 			to.Cursor = cursor
@@ -262,8 +264,8 @@ func TestAdvanceKeepsCursors(t *testing.T) {
 	})
 }
 
-// TestAdvanceRepeatedByClient: the reply of a script is lost, and the client
-// sends it again before anybody hears of it.
+// TestAdvanceRepeatedByClient: the reply of a script is lost, and the client library sends the
+// script again.
 func TestAdvanceRepeatedByClient(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -283,7 +285,7 @@ func TestAdvanceRepeatedByClient(t *testing.T) {
 	})
 }
 
-// TestAdvancePersistedUnheard: every try is executed and none is heard of.
+// TestAdvancePersistedUnheard: every try is executed, and every reply is lost.
 func TestAdvancePersistedUnheard(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -306,8 +308,8 @@ func TestAdvancePersistedUnheard(t *testing.T) {
 	})
 }
 
-// TestAdvanceRaces: whatever sessions do at once, the stored version never goes
-// down and what was acknowledged is stored or behind what is.
+// TestAdvanceRaces: with concurrent sessions, the stored version never falls, and each
+// acknowledged version is stored or older than the stored one.
 func TestAdvanceRaces(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {

@@ -34,8 +34,8 @@ func (c *Client) tiers() []tier {
 	}
 }
 
-// progress is how far a tier has been thinned. It is kept in memory: a new
-// process starts at the oldest entry and finds little to do.
+// progress is how far a tier has been thinned. It is in memory only: a new process starts at
+// the oldest entry and finds little to do.
 type progress struct {
 	at   int64 // all earlier entries are thinned
 	last map[series]node
@@ -105,8 +105,8 @@ func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64
 	if len(nodes) < thinStep {
 		return len(surplus), true, nil
 	}
-	// From here on again, not after it: others may have been committed in the
-	// same millisecond. If all are of one, they are left as they are.
+	// The next step begins at this time, not after it: more entries may have the same
+	// millisecond. If a whole step has one millisecond, its entries are kept.
 	next := nodes[len(nodes)-1].at
 	if next == p.at && len(surplus) == 0 {
 		next++
@@ -115,8 +115,7 @@ func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64
 	return len(surplus), false, nil
 }
 
-// keep decides on one entry. Entries come in order of time, possibly
-// repeatedly.
+// keep reports whether an entry is kept. Entries come in the order of time, some repeatedly.
 func (p *progress) keep(t tier, n node) bool {
 	every := t.data
 	if n.mark == markGrowth {

@@ -15,21 +15,21 @@ import (
 // mostTogether is how many commands of streams go to Redis in one pipeline.
 const mostTogether = 200
 
-// operation is one command of a stream, to be sent together with those of other streams.
+// operation is one command of a stream, which is sent together with those of other streams.
 type operation struct {
 	of   *stream
 	what string // for errors
 	// send sends the command. A script is sent by its hash, or whole to load it.
 	send func(ctx context.Context, to redis.Cmdable, load bool) redis.Cmder
-	// quiet is set if the result says nothing about the health of the server.
+	// quiet is true if the result tells nothing about the health of the server.
 	quiet bool
 
 	sent redis.Cmder // with the result
 	err  error
 }
 
-// together runs operations in pipelines, and reports for each stream whether the server
-// that has its keys is healthy. A cancelled caller says nothing about it.
+// together runs operations in pipelines. For each stream it reports whether the server with
+// the stream's keys is healthy, unless ctx was cancelled.
 func (c *Client) together(ctx context.Context, all ...*operation) {
 	for some := range slices.Chunk(all, mostTogether) {
 		pipe := c.rdb.Pipeline()
@@ -46,7 +46,7 @@ func (c *Client) together(ctx context.Context, all ...*operation) {
 	}
 }
 
-// end takes the result.
+// end sets err from the result, and loads the script if the server lacks it.
 func (o *operation) end(ctx context.Context) {
 	c := o.of.c
 	o.err = o.sent.Err()
@@ -69,20 +69,20 @@ func (o *operation) end(ctx context.Context) {
 	}
 }
 
-// polls asks Redis for the requests of all streams that wait for one, in one pipeline.
-// One of the waiting callers asks for all of them, and then passes that on.
+// polls asks Redis for requests to all waiting streams, in one pipeline. One of the waiting
+// callers asks for all; when it stops waiting, another caller takes over.
 type polls struct {
 	mu      sync.Mutex // guards all below
 	waiting []*waiter
-	asking  bool      // one of them asks
-	asked   time.Time // the last time
+	asking  bool      // one of the callers asks
+	asked   time.Time // when a caller last asked
 }
 
 // waiter is a caller that waits for a request of its stream.
 type waiter struct {
 	of    *inbox
-	found chan error    // holds one: nil if there is a request
-	turn  chan struct{} // holds one, for the caller that is to ask from now on
+	found chan error    // of capacity 1; nil is a request
+	turn  chan struct{} // of capacity 1; filled for the caller that asks from now on
 }
 
 // await waits until the stream has a request. It returns errors of Redis at once.
@@ -116,7 +116,7 @@ func (p *polls) join(i *inbox) *waiter {
 	return w
 }
 
-// leave ends a wait. A caller that asks, or was just told to, has another one ask.
+// leave ends a wait. If the caller asks, or was just chosen to ask, another one takes over.
 func (p *polls) leave(w *waiter, asks bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (p *polls) leave(w *waiter, asks bool) {
 	}
 }
 
-// ask asks once for all that wait, nextInterval after the last time.
+// ask asks once for all waiting callers, at least nextInterval after the last time.
 func (p *polls) ask(ctx context.Context, c *Client) {
 	p.mu.Lock()
 	due := p.asked.Add(nextInterval)
@@ -143,9 +143,10 @@ func (p *polls) ask(ctx context.Context, c *Client) {
 	p.mu.Unlock()
 	var all []*operation
 	for _, w := range waiting {
-		all = append(all, &operation{of: &w.of.stream, what: "next command for " + w.of.name, send: func(ctx context.Context, to redis.Cmdable, _ bool) redis.Cmder {
-			return to.HExists(ctx, w.of.keys.request, "id")
-		}})
+		all = append(all, &operation{of: &w.of.stream, what: "next command for " + w.of.name,
+			send: func(ctx context.Context, to redis.Cmdable, _ bool) redis.Cmder {
+				return to.HExists(ctx, w.of.keys.request, "id")
+			}})
 	}
 	c.together(ctx, all...)
 	for n, o := range all {
@@ -154,7 +155,7 @@ func (p *polls) ask(ctx context.Context, c *Client) {
 		}
 		select {
 		case waiting[n].found <- o.err:
-		default: // it knows
+		default: // the caller has an answer already
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestNextTogether: all streams of a client wait by one question, and each gets its own
-// request, although the callers that ask for all of them leave.
+// TestNextTogether: one poll asks for all streams of a client. Each stream gets its own request,
+// even if the polling callers leave.
 func TestNextTogether(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -57,7 +57,7 @@ func TestNextTogether(t *testing.T) {
 			}
 		}
 		waiting.Wait()
-		// Whoever comes after all have left asks again.
+		// A caller that comes after all have left polls again.
 		mustRequest(t, operator.Stream("s0"), reset("again"), time.Minute)
 		if c, err := owner.Stream("s0").Next(t.Context()); err != nil || c.ID != "again" {
 			t.Errorf("s0 has %q, %v", c.ID, err)
@@ -65,7 +65,7 @@ func TestNextTogether(t *testing.T) {
 	})
 }
 
-// TestNextTogetherFails: each stream hears of its own trouble, and all of the server's.
+// TestNextTogetherFails: each stream gets its own errors, and all get those of the server.
 func TestNextTogetherFails(t *testing.T) {
 	t.Parallel()
 	s := embedded(t)
@@ -94,8 +94,8 @@ func TestNextTogetherFails(t *testing.T) {
 	}
 }
 
-// TestPutStatuses: the statuses of many streams are written at once, also where the server
-// does not know the script, and a foreign value is the trouble of its stream alone.
+// TestPutStatuses: the statuses of many streams are written at once, even if the server lacks
+// the script. A foreign value fails its own stream only.
 func TestPutStatuses(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
@@ -103,7 +103,8 @@ func TestPutStatuses(t *testing.T) {
 		c := sp.client()
 		var all []bridge.Status
 		for n := range 450 {
-			all = append(all, bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1", Leader: true, State: bridge.StateIdle, Events: int64(n)})
+			all = append(all, bridge.Status{Stream: fmt.Sprintf("s%d", n), Owner: "pod-1", Leader: true, State: bridge.StateIdle,
+				Events: int64(n)})
 		}
 		broken := sp.prefix + ":{s7}:status"
 		if err := s.raw.HSet(t.Context(), broken, "a", "b").Err(); err != nil {

@@ -12,8 +12,8 @@ import (
 // second; another process may not write again for a long time.
 const rejectedFor = 10 * time.Second
 
-// writes are the last rejected writes of servers that answer reads, by stream: in a
-// cluster, each stream can be on another server.
+// writes has the last rejected write of each stream whose server answers reads. In a cluster,
+// each stream can be on another server.
 type writes struct {
 	mu       sync.Mutex // guards rejected
 	rejected map[string]rejection
@@ -44,8 +44,7 @@ func (w *writes) health(stream string, err error) error {
 	return err
 }
 
-// taken notes that the server took a write, and reports whether it rejected one
-// before.
+// taken notes that the server accepted a write, and reports whether it rejected one before.
 func (w *writes) taken(stream string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,8 @@ func TestRejectedWrites(t *testing.T) {
 		reject := func(on bool) {
 			s.mini.Server().SetPreHook(func(c *miniserver.Peer, name string, args ...string) bool {
 				all := strings.Join(args, " ")
-				writes := strings.HasPrefix(name, "EVAL") && strings.Contains(all, "{"+stream+"}:") && !strings.Contains(all, onlyReads)
+				writes := strings.HasPrefix(name, "EVAL") && strings.Contains(all, "{"+stream+"}:") &&
+					!strings.Contains(all, onlyReads)
 				if on && writes {
 					c.WriteError("READONLY You can't write against a read only replica.")
 				}
@@ -72,14 +73,16 @@ func rejectedWrites(t *testing.T, cfg cursorstore.Config, reject func(on bool), 
 		t.Helper()
 		for name, hit := range rejected {
 			store := client.Stream(name)
-			err := store.PutStatus(t.Context(), bridge.Status{Stream: name, Owner: "pod-1", Leader: true, LastCommit: time.UnixMilli(0)})
+			err := store.PutStatus(t.Context(), bridge.Status{Stream: name, Owner: "pod-1", Leader: true,
+				LastCommit: time.UnixMilli(0)})
 			if errors.Is(err, cursorstore.ErrWrites) != (rejects && hit) || (err == nil) == (rejects && hit) {
 				t.Errorf("%s, stream %s: write: %v", when, name, err)
 			}
 			if _, _, err := store.Status(t.Context()); err != nil {
 				t.Errorf("%s, stream %s: read: %v", when, name, err)
 			}
-			if got := reports[name]; errors.Is(got, cursorstore.ErrWrites) != (rejects && hit) || (got == nil) == (rejects && hit) {
+			if got := reports[name]; errors.Is(got, cursorstore.ErrWrites) != (rejects && hit) ||
+				(got == nil) == (rejects && hit) {
 				t.Errorf("%s, stream %s: reported %v", when, name, got)
 			}
 		}
@@ -87,11 +90,12 @@ func rejectedWrites(t *testing.T, cfg cursorstore.Config, reject func(on bool), 
 	cycle("before", false)
 	reject(true)
 	cycle("while writes are rejected", true)
-	// What writes nothing does not show that writes work again: a standby beside an
+	// An operation that writes nothing does not show that writes work again: a standby beside an
 	// owner, and a shutdown after the status has expired.
 	for name, hit := range rejected {
 		store := client.Stream(name)
-		for _, st := range []bridge.Status{{Stream: name, Owner: onlyReads}, {Stream: name, Owner: onlyReads, State: bridge.StateStopped}} {
+		for _, st := range []bridge.Status{{Stream: name, Owner: onlyReads},
+			{Stream: name, Owner: onlyReads, State: bridge.StateStopped}} {
 			_ = store.PutStatus(t.Context(), st)
 			if got := reports[name]; (got == nil) == hit {
 				t.Errorf("stream %s: reported %v after a status of %q", name, got, st.State)

@@ -9,7 +9,7 @@ import (
 )
 
 // commit returns a commit from Redis or else from the checkpoint topic, false if neither
-// has it. It was committed at before or earlier.
+// has the commit. before is the latest time at which it can have been committed.
 func (p *planner) commit(ctx context.Context, at bridge.Version, before int64) (*bridge.Entry, bool) {
 	if e, ok := p.known[at]; ok {
 		return e, true
@@ -33,7 +33,7 @@ func (p *planner) readTopic(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	left := make(map[bridge.Version]bool)
-	var begins []*bridge.Entry // whose parent is found by its position
+	var begins []*bridge.Entry // first commits of epochs; the position will identify their parents
 	add := func(e *bridge.Entry) {
 		if p.known[e.Version] == nil {
 			p.known[e.Version] = e
@@ -58,7 +58,7 @@ func (p *planner) readTopic(ctx context.Context) {
 		case c.Seq == 0 || left[c.Version]:
 			add(e)
 		}
-		if c.Version == (bridge.Version{}) { // these continue no commit
+		if c.Version == (bridge.Version{}) { // the remaining ones have no parent
 			for _, e := range begins {
 				add(e)
 			}
@@ -67,7 +67,7 @@ func (p *planner) readTopic(ctx context.Context) {
 	})
 }
 
-// began is the time at which the epoch of a checkpoint began, or a later one.
+// began returns the time at which the epoch of a checkpoint began, or a later time.
 func began(c *bridge.Checkpoint) int64 {
 	if c.Change != nil && c.Change.From.Epoch+1 == c.Epoch {
 		return c.Change.At
@@ -75,8 +75,8 @@ func began(c *bridge.Checkpoint) int64 {
 	return c.WrittenAt
 }
 
-// root returns the epoch of a checkpoint's root, at which the count of its branch begins,
-// and the count there. If the root is unknown, it returns the oldest known epoch of the
+// root returns the epoch of a checkpoint's root, where the count of the branch begins, and
+// the count at the root. If the root is unknown, root returns the oldest known epoch of the
 // branch, and false.
 func (p *planner) root(ctx context.Context, at *bridge.Checkpoint) (epoch, begin int64, ok bool) {
 	if at.Change == nil { // it was never moved, as in epoch 0
@@ -98,19 +98,20 @@ func (p *planner) root(ctx context.Context, at *bridge.Checkpoint) (epoch, begin
 }
 
 // sameCount reports whether the stream and a checkpoint count their events from the same
-// position: their branches meet, whether or not the root behind that is known.
+// position: their branches meet, even if the root before that point is unknown.
 func (p *planner) sameCount(ctx context.Context, c *bridge.Checkpoint) bool {
 	if c.Epoch == p.from.Epoch {
 		return true
 	}
-	own, _, _ := p.root(ctx, &p.from.Checkpoint) // first: it reads the topic from the newest commit on
+	own, _, _ := p.root(ctx, &p.from.Checkpoint) // first, to read the topic from the newest commit on
 	root, _, _ := p.root(ctx, c)
 	return own == root
 }
 
-// left returns the commit that the last change before a checkpoint left; false if it is
-// unknown. Another commit of its epoch may take its place, which has the earlier changes:
-// end is true if no event was passed after that.
+// left returns the commit from which the last change before a checkpoint moved the stream;
+// ok is false if no such commit is known. If only the first commit of that epoch is known,
+// left returns it: it has the earlier changes. end is true if the stream passed no event
+// after the returned commit.
 func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Checkpoint, end, ok bool) {
 	from, moved := at.Change.From, at.Change.Moves()
 	if from.Epoch >= at.Epoch {
@@ -132,8 +133,8 @@ func (p *planner) left(ctx context.Context, at *bridge.Checkpoint) (c *bridge.Ch
 	return &e.Checkpoint, !moved, true
 }
 
-// span are the events that a stream has published from one root on: all branches from a
-// root pass the same events in the same order. An import begins with a count above 0.
+// span is the range of counts that a stream has published from one root on. All branches
+// from a root pass the same events in the same order. An import begins with a count above 0.
 type span struct{ begin, end, pages int64 }
 
 // published are the spans of a stream by the epoch of their root.

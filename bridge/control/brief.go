@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,19 +31,25 @@ var Conditions = []bridge.State{
 	bridge.StatePaused, bridge.StateStarting, bridge.StateRunning, bridge.StateStandby, bridge.StateIdle, StateEnded,
 }
 
-// Brief is a stream in one line.
+// Brief is a stream in one line. Briefs are comparable. In JSON, Position stands for Lag,
+// which changes all the time.
 type Brief struct {
-	Stream string
+	Stream string `json:"stream"`
 	// Condition is one of Conditions, Reason that of a blocked stream, Why explains it.
-	Condition bridge.State
-	Reason    bridge.Reason
-	Why       string
-	// Lag is the age of the position: 0 when caught up, negative if unknown. Rate is events
-	// a second.
-	Lag  time.Duration
-	Rate float64
+	Condition bridge.State  `json:"condition"`
+	Reason    bridge.Reason `json:"reason,omitempty"`
+	Why       string        `json:"why,omitempty"`
+	// State is Condition, or, of a stream that is degraded or behind, what it does.
+	State bridge.State `json:"state"`
+	// Lag is the age of the position: 0 when caught up, negative if unknown.
+	Lag time.Duration `json:"-"`
+	// Position is the position, truncated to seconds; zero if CaughtUp or unknown.
+	Position time.Time `json:"position,omitzero"`
+	CaughtUp bool      `json:"caught_up,omitempty"`
+	// Rate is events a second, to one decimal.
+	Rate float64 `json:"rate"`
 	// Owner is the process that reports; empty if none does.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 }
 
 // Compare orders briefs, the worst first: by condition, then by lag, then by name.
@@ -83,6 +90,9 @@ func (c *Controller) Glance(ctx context.Context) Report {
 // Brief returns the report in one line.
 func (r *Report) Brief(now time.Time) Brief {
 	b := Brief{Stream: r.Stream, Lag: time.Duration(r.LagSeconds * float64(time.Second))}
+	if b.CaughtUp = r.Live != nil && r.Live.CaughtUp; !b.CaughtUp {
+		b.Position = r.position().Truncate(time.Second).UTC()
+	}
 	paused := r.Checkpoint != nil && r.Checkpoint.Paused(now)
 	l := r.Live
 	switch {
@@ -99,7 +109,7 @@ func (r *Report) Brief(now time.Time) Brief {
 			b.Why = r.Members[0].String() + " runs it, this Redis has no status of it"
 		}
 	default:
-		b.Rate, b.Owner = l.Rate, l.Owner
+		b.Rate, b.Owner = math.Round(10*l.Rate)/10, l.Owner
 		b.Condition, b.Why = conditionOf(l, b.Lag)
 		if paused && l.Version.Compare(r.Checkpoint.Version) < 0 { // its next report will say so
 			b.Condition, b.Why = bridge.StatePaused, ""
@@ -108,13 +118,18 @@ func (r *Report) Brief(now time.Time) Brief {
 			b.Reason = l.Reason
 		}
 	}
+	if b.State = b.Condition; b.State == StateDegraded || b.State == StateBehind {
+		if b.State = bridge.StateRunning; l.CaughtUp || l.State == bridge.StateIdle {
+			b.State = bridge.StateIdle
+		}
+	}
 	return b
 }
 
 // conditionOf returns the condition of a stream that a process reports, and why.
 func conditionOf(s *bridge.Status, lag time.Duration) (condition bridge.State, why string) {
 	healthy := s.State == bridge.StateIdle || s.State == bridge.StateRunning
-	doubts := Doubts(s)
+	doubts := doubtsOf(s)
 	switch {
 	case s.State == bridge.StateStopped && s.Ended != "":
 		return StateEnded, s.Ended
@@ -130,19 +145,19 @@ func conditionOf(s *bridge.Status, lag time.Duration) (condition bridge.State, w
 	return s.State, ""
 }
 
-// manyDead is the share of dead letters that is a doubt.
-const manyDead = 0.01
+// ManyDead reports whether the share of dead letters is a reason to doubt a healthy state.
+func ManyDead(s *bridge.Status) bool { return s.DeadShare() >= 0.01 }
 
-// Doubts are the reasons to doubt a healthy state: servers that are not up, many dead
+// doubtsOf returns the reasons to doubt a healthy state: servers that are not up, many dead
 // letters, and warnings.
-func Doubts(s *bridge.Status) []string {
+func doubtsOf(s *bridge.Status) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
 			all = append(all, name+" "+cmp.Or(d.Trouble, "is down"))
 		}
 	}
-	if s.DeadShare() >= manyDead {
+	if ManyDead(s) {
 		all = append(all, "many dead letters")
 	}
 	for _, w := range s.Warnings {

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// Each condition has its reason, and the worst comes first: nothing that is in doubt is
-// listed as healthy.
+// Each condition has its reason, and the worst comes first. A doubtful stream is never
+// healthy.
 func TestBrief(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
@@ -21,6 +22,7 @@ func TestBrief(t *testing.T) {
 		}
 		return s
 	}
+	odd := []bridge.Warning{{Text: "odd"}}
 	paused := &bridge.Checkpoint{Version: bridge.Version{Epoch: 2}, PausedUntil: bridge.Forever}
 	tests := []struct { // worst first
 		live       *bridge.Status
@@ -29,9 +31,11 @@ func TestBrief(t *testing.T) {
 		known      bool
 		want       bridge.State
 		why        string
+		state      bridge.State // if it is another than want
 	}{
 		{live: live(bridge.StateBlocked, func(s *bridge.Status) { s.Error = "401" }), want: bridge.StateBlocked, why: "401"},
-		{live: live(bridge.StateStopped, func(s *bridge.Status) { s.Error = "lost" }), want: bridge.StateStopped, why: "lost"},
+		{live: live(bridge.StateStopped, func(s *bridge.Status) { s.Error = "lost" }), want: bridge.StateStopped,
+			why: "lost"},
 		{known: true, want: control.StateNone},
 		{live: live(bridge.StateBackoff, func(s *bridge.Status) { s.Error = "503" }), want: bridge.StateBackoff, why: "503"},
 		{want: control.StateUnknown},
@@ -39,15 +43,15 @@ func TestBrief(t *testing.T) {
 			why: "two at h runs it, this Redis has no status of it"},
 		{live: live(bridge.StateRunning, func(s *bridge.Status) {
 			s.Position, s.Dependencies = now.Add(-time.Hour), map[string]bridge.Dependency{"redis": {Trouble: "is down"}}
-		}), want: control.StateDegraded, why: "redis is down"},
+		}), want: control.StateDegraded, why: "redis is down", state: bridge.StateRunning},
 		{live: live(bridge.StateIdle, func(s *bridge.Status) { s.CaughtUp, s.DeadLettered, s.Published = true, 1, 99 }),
-			want: control.StateDegraded, why: "many dead letters"},
-		{live: live(bridge.StateIdle, func(s *bridge.Status) { s.CaughtUp, s.Warnings = true, []bridge.Warning{{Text: "odd"}} }),
-			want: control.StateDegraded, why: "odd"},
+			want: control.StateDegraded, why: "many dead letters", state: bridge.StateIdle},
+		{live: live(bridge.StateIdle, func(s *bridge.Status) { s.CaughtUp, s.Warnings = true, odd }),
+			want: control.StateDegraded, why: "odd", state: bridge.StateIdle},
 		{live: live(bridge.StateRunning, func(s *bridge.Status) { s.Position = now.Add(-2 * time.Hour) }),
-			want: control.StateBehind},
+			want: control.StateBehind, state: bridge.StateRunning},
 		{live: live(bridge.StateRunning, func(s *bridge.Status) { s.Position = now.Add(-time.Hour) }),
-			want: control.StateBehind},
+			want: control.StateBehind, state: bridge.StateRunning},
 		{live: live(bridge.StateRunning, nil), checkpoint: paused, want: bridge.StatePaused},
 		{checkpoint: paused, known: true, want: bridge.StatePaused, why: "not running"},
 		{live: live(bridge.StateRunning, nil), want: bridge.StateRunning},
@@ -65,6 +69,12 @@ func TestBrief(t *testing.T) {
 		}
 		r.Measure(now)
 		b := r.Brief(now)
+		if want := cmp.Or(tc.state, tc.want); b.State != want {
+			t.Errorf("%d: state %s, want %s", i, b.State, want)
+		}
+		if known := tc.live != nil && tc.checkpoint == nil && !tc.live.CaughtUp; b.Position.IsZero() == known {
+			t.Errorf("%d: position %s, caught up %v", i, b.Position, b.CaughtUp)
+		}
 		if b.Condition != tc.want || b.Why != tc.why {
 			t.Errorf("%d: %s because of %q, want %s because of %q", i, b.Condition, b.Why, tc.want, tc.why)
 		}

@@ -81,15 +81,14 @@ type Sink interface {
 
 // Ports are the servers of one stream.
 type Ports struct {
-	// Store, Entries, Inbox and Live are Redis's, and required.
+	// Store, Entries, Inbox and Live are the ports to Redis; required.
 	Store   bridge.Store
 	Entries Entries
 	Inbox   Inbox
 	Live    Live
-	// Directory lists other streams for an error about a missing checkpoint; may
-	// be nil.
+	// Directory lists the known streams in the error of a missing checkpoint; may be nil.
 	Directory Directory
-	// Log and Group are Kafka's, and required.
+	// Log and Group are the ports to Kafka; required.
 	Log   CheckpointLog
 	Group Group
 	// OpenSink returns a sink for one change.

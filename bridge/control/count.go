@@ -30,12 +30,12 @@ func (n *Count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Repeats counts the events that a move publishes again: those behind the target that the
-// stream has published on any branch. The stream's position does not matter: even a move
-// ahead repeats the rest of an unfinished rewind. After a finished rewind, the stream has
-// published nothing behind its position.
+// Repeats counts the events that a move publishes again: the events after the target that
+// the stream has published on any branch. The stream's position does not matter: even a
+// move ahead repeats the rest of an unfinished rewind. After a finished rewind, the stream
+// has published no event after its position.
 type Repeats struct {
-	// Min and Max bound the number; equal bounds are exact. Each may be Unknown.
+	// Min and Max bound the number, inclusively. Each may be Unknown.
 	Min Count `json:"repeats_min"`
 	Max Count `json:"repeats_max"`
 	// Pages is the number of their pages.

@@ -8,8 +8,8 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// TestCurrentAcceptsSettings: a reset to the current position lets a stream continue
-// there whose filter was changed.
+// TestCurrentAcceptsSettings: after a change of its filter, a reset to the current position
+// lets a stream continue.
 func TestCurrentAcceptsSettings(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -43,7 +43,7 @@ func TestCurrentAcceptsSettings(t *testing.T) {
 }
 
 // TestCurrentOfMovingStream: the stream commits pages between the plan of a reset to the
-// current position and the reset. It stays where it is by then.
+// current position and the reset. The reset keeps the newest position.
 func TestCurrentOfMovingStream(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, r *harness) {

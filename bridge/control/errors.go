@@ -90,10 +90,10 @@ func liveText(s *bridge.Status) string {
 // RefusedError means that the stream's owner rejected the request, or that it
 // expired. Nothing was changed. It is an ErrRejected.
 type RefusedError struct {
-	// By is the owner that rejected it, empty if none claimed it; Detail is the
-	// reason.
+	// By is the owner that rejected the request, empty if no owner claimed it. Detail is
+	// the reason.
 	By, Detail string
-	// Expired is true if its deadline passed first.
+	// Expired is true if the deadline passed before the request was applied.
 	Expired bool
 	// Restored is true if Redis had lost the checkpoint and has it again: a retry
 	// can succeed.
@@ -116,7 +116,7 @@ func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
 
 // UnacknowledgedError means that a request was not answered in time.
 type UnacknowledgedError struct {
-	// ID is the request's. State is CommandWithdrawn if it was withdrawn and
+	// ID is the id of the request. State is CommandWithdrawn if it was withdrawn and
 	// nothing was changed, CommandClaimed if Owner is applying it, and
 	// CommandUnknown if Redis failed with Err.
 	ID    string
@@ -162,8 +162,8 @@ func (e *UnacknowledgedError) Unwrap() error { return e.Err }
 // fenced the stream's; Live has a hint.
 func (e *UnacknowledgedError) Fenced() bool { return e.Live != nil && e.Live.Fenced() }
 
-// UnseenOwnerError means that a process owns the stream in Kafka and reports no
-// status to this Redis: it has another Redis, database or prefix, or cannot reach it.
+// UnseenOwnerError means that a process owns the stream in Kafka and reports no status to
+// this Redis: it uses another Redis, database or prefix, or cannot reach Redis.
 type UnseenOwnerError struct {
 	Stream string
 	By     bridge.Member
@@ -179,7 +179,7 @@ func (e *UnseenOwnerError) Error() string {
 type StoreAwayError struct {
 	// Because is ErrStoreHolds, ErrOwnerUnknown, an *OwnedError or a *TakenOverError.
 	Because error
-	// Err is Redis's.
+	// Err is the error of Redis.
 	Err error
 }
 

@@ -16,8 +16,7 @@ import (
 	"exportbridge/bridge/engine"
 )
 
-// redis is what a controller asks of Redis, on the fakes of a store and an
-// inbox.
+// redis is the controller's ports to Redis, on the fakes of a store and an inbox.
 type redis struct {
 	*bridgetest.Store
 	inbox *bridgetest.Inbox
@@ -52,7 +51,7 @@ func (s *redis) away() (heal func()) {
 	}
 }
 
-// fault is how the real store says what is wrong with its server.
+// fault is an error as the real store returns it.
 func fault(err error) error {
 	switch {
 	case errors.Is(err, bridgetest.ErrDown):
@@ -296,14 +295,14 @@ func (s *redis) Now(context.Context) (time.Time, error) { return time.Now().Add(
 
 func (s *redis) Streams(context.Context) ([]string, error) { return s.known, s.check() }
 
-// tell is what the bridge says that runs the stream; nil where none does.
+// tell sets the status that a running bridge reports; nil is no bridge.
 func (s *redis) tell(live *bridge.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = live
 }
 
-// kafka is what a controller asks of Kafka, on the fake of a topic.
+// kafka is the controller's ports to Kafka, on the fake of a topic.
 type kafka struct {
 	*bridgetest.Topic
 	unreadable error // of the checkpoint topic, after what it shows
@@ -379,13 +378,13 @@ func newHarness(t *testing.T, mode bridge.Mode) *harness {
 	return r
 }
 
-// control makes the controller anew.
+// control replaces the controller.
 func (r *harness) control() {
 	r.Controller = control.New(r.engine, r.ports)
 }
 
-// inBubble runs a test under virtual time, with a stream that has passed 20
-// pages of 10 events, one a second, and that nobody runs.
+// inBubble runs a test under virtual time, with a stream that no bridge runs. The stream has
+// passed 20 pages of 10 events, one page a second.
 func inBubble(t *testing.T, mode bridge.Mode, test func(t *testing.T, r *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,7 +407,7 @@ func inBothModes(t *testing.T, test func(t *testing.T, r *harness)) {
 	}
 }
 
-// run starts a bridge for the stream, which tells what it does.
+// run starts a bridge for the stream, which reports its status.
 func (r *harness) run() (stop func()) {
 	r.t.Helper()
 	cfg := r.engine
@@ -461,7 +460,7 @@ func (r *harness) now() bridge.Checkpoint {
 	return p.Checkpoint
 }
 
-// plan is one that must succeed.
+// plan plans a move, which must succeed.
 func (r *harness) plan(to control.Target) *control.Move {
 	r.t.Helper()
 	m, err := r.Plan(r.t.Context(), to)

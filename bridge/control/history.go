@@ -12,8 +12,8 @@ import (
 // History is a part of a stream's committed checkpoints.
 type History struct {
 	Entries []HistoryEntry // newest first
-	// Stored is how many of them are from Redis; they come first. The others are
-	// from the checkpoint topic.
+	// Stored is the number of entries from Redis, which come first. The others are from the
+	// checkpoint topic.
 	Stored int
 	// Note names the entries from the checkpoint topic, and what is missing.
 	Note string
@@ -65,8 +65,8 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	return History{Entries: onBranch(entries), Stored: stored, Note: note}, nil
 }
 
-// goesBack reports whether Redis has entries before a query's time: then it lacks none of
-// the query's.
+// goesBack reports whether Redis has entries before a query's time, and so all entries that
+// the query asks for.
 func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery) bool {
 	if q.Since.IsZero() {
 		return false
@@ -75,7 +75,7 @@ func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery) bool {
 	return err == nil && len(older) > 0
 }
 
-// onBranch marks the entries of other branches. The newest one is on the current one.
+// onBranch marks the entries of other branches. The newest entry is on the current branch.
 func onBranch(entries []bridge.Entry) []HistoryEntry {
 	all := make([]HistoryEntry, len(entries))
 	var branch lineage
@@ -88,8 +88,8 @@ func onBranch(entries []bridge.Entry) []HistoryEntry {
 	return all
 }
 
-// isListed reports whether a history lists a commit behind newer ones: the newest of each
-// second, but no heartbeats.
+// isListed reports whether a history lists a commit after these newer entries. It lists the
+// newest commit of each second, and no heartbeats.
 func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 	if p.Kind != bridge.KindData {
 		return p.Kind != bridge.KindHeartbeat
@@ -98,8 +98,8 @@ func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 	return n == 0 || newer[n-1].Epoch != p.Epoch || newer[n-1].WrittenAt/1000 != p.WrittenAt/1000
 }
 
-// entryAt returns the newest entry at or before a time: on the current branch, or
-// on any branch if the current one began later.
+// entryAt returns the newest entry at or before a time: on the current branch, or on any
+// branch if the current branch began later.
 func (p *planner) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
 	at.Entry, at.next, err = p.ports.Entries.EntryAt(ctx, t)
 	if !errors.Is(err, bridge.ErrNoEntry) {
@@ -119,8 +119,7 @@ func (p *planner) entryAt(ctx context.Context, t time.Time) (at neighbors, err e
 // true for a commit of the stream's branch.
 type matcher func(c *bridge.Checkpoint, own bool) (match, more bool)
 
-// older returns an entry from the checkpoint topic, or noEntry if the topic lacks
-// it.
+// older returns the first match in the checkpoint topic, or the error noEntry.
 func (p *planner) older(ctx context.Context, noEntry error, is matcher) (found, error) {
 	var e found
 	branch, ok := lineage{at: p.from.Version}, false

@@ -8,7 +8,7 @@ import (
 )
 
 // Masked is a checkpoint whose JSON form lacks the cursor, which is a secret, and the
-// identities of its tail and of its border. Its own fields hide those of the same name.
+// identities of the tail and of the border: fields of Masked hide those of Checkpoint.
 type Masked struct {
 	*bridge.Checkpoint
 	Cursor     *struct{} `json:"cursor,omitempty"`
@@ -23,8 +23,8 @@ func Mask(c *bridge.Checkpoint) *Masked {
 	return &Masked{Checkpoint: c, CursorHash: bridge.CursorHash(c.Cursor), TailItems: len(c.Tail)}
 }
 
-// MarshalJSON has the origin of the newest entries too: redis, or kafka if Redis has none or
-// is unreachable.
+// MarshalJSON adds the source of the newest entries: redis, or kafka if Redis has no entries
+// or is unreachable.
 func (h History) MarshalJSON() ([]byte, error) {
 	source := "redis"
 	if h.Stored == 0 && len(h.Entries) > 0 {
@@ -37,7 +37,7 @@ func (h History) MarshalJSON() ([]byte, error) {
 	}{source, h.Note, append([]HistoryEntry{}, h.Entries...)}) // not null
 }
 
-// MarshalJSON masks the checkpoint, and has its times in both forms.
+// MarshalJSON masks the checkpoint, and adds its times as text.
 func (e HistoryEntry) MarshalJSON() ([]byte, error) {
 	parent := ""
 	if e.Parent != nil {

@@ -26,20 +26,20 @@ type Request struct {
 
 // Done is a change that was applied.
 type Done struct {
-	// ID is the request's.
+	// ID is the id of the request.
 	ID string
-	// Answer has the owner that applied it and the stream's new version.
+	// Answer has the owner that applied the change, and the stream's new version.
 	Answer bridge.Answer
-	// PausedUntil is as in bridge.Checkpoint; set for a pause.
+	// PausedUntil is that of bridge.Checkpoint; set for a pause.
 	PausedUntil int64
 }
 
 // Move executes a planned move. It returns when the stream's owner has acknowledged
 // it, or when this process has applied it because there is no owner.
 //
-// A rejection is an ErrRejected, a request that is still pending a
-// *bridge.PendingError. An *UnacknowledgedError says whether the request was
-// withdrawn, a *StoreAwayError why nothing was tried while Redis is unreachable.
+// If the owner rejects the move, the error is an ErrRejected; while another request is
+// pending, a *bridge.PendingError. An *UnacknowledgedError says whether the request was
+// withdrawn, a *StoreAwayError why the change is impossible while Redis is unreachable.
 // After any other error nothing was changed, unless the error says otherwise.
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)
@@ -59,30 +59,30 @@ func (m *Move) CheckEpoch(shown int64) error {
 // Pause pauses the stream for length, until Resume if length is 0. It returns as
 // Move does.
 func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration) (Done, error) {
-	from, err := c.Position(ctx)
-	if err != nil {
-		return Done{}, err
-	}
-	cmd := newCommand(bridge.KindPause, by, &from.Checkpoint)
-	cmd.PausedUntil = bridge.Forever
+	until := bridge.Forever
 	if length > 0 {
-		// By Redis's clock, as a request's deadline is.
-		t, err := c.now(ctx, nil)
+		t, err := c.now(ctx, nil) // by Redis's clock, as the deadline of a request
 		if err != nil {
 			return Done{}, err
 		}
-		cmd.PausedUntil = t.Add(length).UnixMilli()
+		until = t.Add(length).UnixMilli()
 	}
-	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
+	return c.changeHere(ctx, bridge.KindPause, by, until)
 }
 
 // Resume ends a pause. It returns as Move does.
 func (c *Controller) Resume(ctx context.Context, by Request) (Done, error) {
+	return c.changeHere(ctx, bridge.KindResume, by, 0)
+}
+
+// changeHere requests a command that keeps the stream's position.
+func (c *Controller) changeHere(ctx context.Context, kind bridge.Kind, by Request, pausedUntil int64) (Done, error) {
 	from, err := c.Position(ctx)
 	if err != nil {
 		return Done{}, err
 	}
-	cmd := newCommand(bridge.KindResume, by, &from.Checkpoint)
+	cmd := newCommand(kind, by, &from.Checkpoint)
+	cmd.PausedUntil = pausedUntil
 	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
 }
 

@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// A running bridge applies what is asked, and acknowledges it.
+// A running bridge applies a request and acknowledges it.
 func TestRunningBridge(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, r *harness) {
@@ -36,7 +36,7 @@ func TestRunningBridge(t *testing.T) {
 		if done, err = r.Resume(ctx, why); err != nil || done.Answer.Version.Epoch != 2 || done.PausedUntil != 0 {
 			t.Errorf("resumed: %+v, %v", done, err)
 		}
-		// Until when is told by Redis's clock.
+		// The end of the pause is by Redis's clock.
 		if done, err = r.Pause(ctx, why, time.Minute); err != nil ||
 			time.Until(time.UnixMilli(done.PausedUntil)).Round(time.Second) != time.Hour+time.Minute {
 			t.Errorf("paused for a minute: %+v, %v", done, err)
@@ -48,7 +48,7 @@ func TestRunningBridge(t *testing.T) {
 		if done, err = r.Move(ctx, m, why); err != nil || done.Answer.By != "pod-1" || done.Answer.Version.Epoch != 4 {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
-		// The same plan once more is for another stream.
+		// The same plan again is for an older epoch.
 		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRejected) ||
 			!strings.Contains(err.Error(), "the command expects 3") {
 			t.Errorf("moved twice by one plan: %v", err)
@@ -60,7 +60,7 @@ func TestRunningBridge(t *testing.T) {
 	})
 }
 
-// Where nobody runs the stream the controller takes it, by the same steps.
+// If no bridge runs the stream, the controller applies the request, in the same steps.
 func TestNobodyRuns(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, r *harness) {
@@ -87,8 +87,8 @@ func TestNobodyRuns(t *testing.T) {
 	})
 }
 
-// A bridge that does not answer in time: the request is taken back, or it says
-// that it was applied, or that this is not known.
+// If a bridge does not answer in time, the request is withdrawn, or reported as applied or
+// unknown.
 func TestUnacknowledged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -141,8 +141,8 @@ func TestUnacknowledged(t *testing.T) {
 	}
 }
 
-// TestUnseenOwner: the owner in Kafka reports to another Redis. That is said after
-// five seconds, and again when the request is withdrawn.
+// TestUnseenOwner: the owner in Kafka reports to another Redis. The caller is told after five
+// seconds, and again when the request is withdrawn.
 func TestUnseenOwner(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -167,8 +167,8 @@ func TestUnseenOwner(t *testing.T) {
 	})
 }
 
-// TestFencedStream: a bridge that another one has fenced applies nothing. That is
-// said within seconds, unless the other one answers, or it resumes.
+// TestFencedStream: a fenced bridge applies no request. The error comes within seconds, unless
+// the other bridge answers, or the fenced one resumes.
 func TestFencedStream(t *testing.T) {
 	t.Parallel()
 	for _, answers := range []bool{false, true} {
@@ -214,8 +214,7 @@ func TestFencedStream(t *testing.T) {
 	}
 }
 
-// What was applied just before the request was to be taken back is said to be
-// applied.
+// A request that was applied just before its withdrawal is reported as applied.
 func TestAlreadyApplied(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -240,7 +239,7 @@ func TestAlreadyApplied(t *testing.T) {
 	})
 }
 
-// pend leaves the request of somebody else, with a deadline in ten seconds.
+// pend leaves another request, with a deadline in ten seconds.
 func (r *harness) pend(id string, epoch int64) bridge.Command {
 	r.t.Helper()
 	c := bridge.Command{ID: id, Kind: bridge.KindPause, BaseEpoch: epoch, PausedUntil: bridge.Forever, Who: "bob"}
@@ -250,8 +249,8 @@ func (r *harness) pend(id string, epoch int64) bridge.Command {
 	return r.redis.last
 }
 
-// overtaken is Redis where a bridge takes over the claim of a request before it
-// is answered, and applies it three seconds later.
+// overtaken is Redis with a bridge that takes over the claim of a request before the answer,
+// and applies the request three seconds later.
 type overtaken struct {
 	*redis
 	kafka *kafka
@@ -271,7 +270,7 @@ func (o overtaken) Answer(
 	return o.redis.Answer(ctx, c, by, a)
 }
 
-// A bridge starts while this process refuses a request: its answer counts.
+// A bridge starts while this process rejects a request: the bridge's answer counts.
 func TestRefusalOvertaken(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, r *harness) {
@@ -287,8 +286,8 @@ func TestRefusalOvertaken(t *testing.T) {
 	})
 }
 
-// One request at a time: another one is refused while it is pending, and settles
-// it when it is overdue.
+// While a request is pending, another one is rejected. Once the pending one is overdue, the
+// other one settles it.
 func TestPending(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, r *harness) {
@@ -301,14 +300,14 @@ func TestPending(t *testing.T) {
 			time.Since(began) > time.Second {
 			t.Errorf("after %s: %+v", time.Since(began), e)
 		}
-		// A bridge that seems to run has the time to answer.
+		// A bridge that reports a status has time to answer.
 		time.Sleep(20 * time.Second) //nolint:forbidigo // virtual
 		began = time.Now()
 		_, err = r.Pause(t.Context(), why, 0)
 		if e := want[*bridge.PendingError](t, err); !e.Overdue || time.Since(began) < timeout {
 			t.Errorf("after %s: %+v", time.Since(began), e)
 		}
-		// Whether it was applied must be found out first.
+		// First the outcome of the overdue request must be known.
 		r.redis.tell(nil)
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err = r.Pause(t.Context(), why, 0)
@@ -329,8 +328,8 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// A request that was planned for an epoch is not applied to another one that
-// somebody made meanwhile, whatever another request was answered.
+// A request for one epoch is not applied to another epoch that began meanwhile, whatever the
+// answer to another request was.
 func TestRefusalIsNotHidden(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *harness) {
@@ -358,7 +357,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 	})
 }
 
-// While Redis is away Kafka alone decides, where nobody has the stream.
+// While Redis is unreachable, Kafka alone decides whether a bridge owns the stream.
 func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -411,7 +410,7 @@ func TestWithoutRedis(t *testing.T) {
 	})
 }
 
-// fenced is the sink of a stream that a bridge takes over at once.
+// fenced is a sink whose stream a bridge takes over at once.
 type fenced struct{ bridge.Sink }
 
 func (fenced) Recover(context.Context, func(context.Context) error) (bridge.Checkpoint, error) {

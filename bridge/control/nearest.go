@@ -18,8 +18,8 @@ type nearest struct {
 	matches func(c *bridge.Checkpoint) bool
 	time    time.Time // the requested time, zero if none
 	where   string    // the same for people
-	// other is the newest commit on another branch at or before time, if the search
-	// met one before its result.
+	// other is the newest commit on another branch at or before time, if it is newer than
+	// the result.
 	other *bridge.Checkpoint
 }
 
@@ -32,8 +32,8 @@ type neighbors struct {
 	elsewhere bool
 }
 
-// moveToNearest plans a rewind to the commit that is searched for. Redis has one entry
-// a second at most, the checkpoint topic the commits between.
+// moveToNearest plans a rewind to the result of a search. Redis has at most one entry per
+// second, the checkpoint topic all commits between the entries.
 func (p *planner) moveToNearest(ctx context.Context, n nearest) (*Move, error) {
 	var at neighbors
 	every, elsewhere := true, false
@@ -79,7 +79,8 @@ func (n *nearest) fits(c *bridge.Checkpoint) bool {
 	return c.Kind != bridge.KindHeartbeat && n.matches(c)
 }
 
-// passBy keeps the newest commit of another branch. Pages count along one branch.
+// passBy keeps the newest commit of another branch. A search by pages keeps none: pages count
+// along one branch.
 func (n *nearest) passBy(c *bridge.Checkpoint) {
 	if n.other == nil && !n.time.IsZero() {
 		other := *c
@@ -87,7 +88,7 @@ func (n *nearest) passBy(c *bridge.Checkpoint) {
 	}
 }
 
-// describe describes the target. every is true if no commit of the branch was left out.
+// describe describes the target. every is true if the search saw every commit of the branch.
 func (n *nearest) describe(next *bridge.Entry, every, elsewhere bool) string {
 	what := "the newest commit "
 	switch {
@@ -110,8 +111,8 @@ func (n *nearest) describe(next *bridge.Entry, every, elsewhere bool) string {
 
 func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLayout) }
 
-// between returns the newest match after an entry in Redis, from the checkpoint topic,
-// or that entry. every is true if the topic has all commits between.
+// between returns the newest match after an entry in Redis, from the checkpoint topic, or
+// the entry if there is no later match. every is true if the topic has all commits between.
 func (p *planner) between(ctx context.Context, at neighbors, n *nearest) (e bridge.Entry, every bool, err error) {
 	limit := p.from.Version // the last commit of the entry's part of the branch
 	switch next := at.next; {
@@ -152,12 +153,12 @@ func (p *planner) between(ctx context.Context, at neighbors, n *nearest) (e brid
 	return e, every, err
 }
 
-// lineage follows the stream's branch through commits that are shown newest first.
+// lineage follows the stream's branch through commits, newest first.
 type lineage struct {
-	at bridge.Version // the newest one that can be on it
-	// begin is the first commit of an epoch whose parent is found by its position.
+	at bridge.Version // the newest commit that can be on the branch
+	// begin is the first commit of an epoch while only its position identifies the parent.
 	begin *bridge.Checkpoint
-	ended bool
+	ended bool // at the first commit of the stream
 }
 
 // has reports whether the next commit is on the branch.

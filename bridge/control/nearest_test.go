@@ -39,8 +39,8 @@ func (r *harness) must(to control.Target) bridge.Version {
 	return done.Answer.Version
 }
 
-// Redis has some of the commits, the checkpoint topic all: a rewind finds the newest
-// one that matches, whichever of them answers.
+// Redis has some commits, the checkpoint topic all: a rewind finds the newest match, whichever
+// store has it.
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
@@ -115,7 +115,7 @@ func TestNearestOnTheBranch(t *testing.T) {
 	})
 }
 
-// The events behind a rewind's own commit were published before it.
+// The events after a rewind's own commit were published before the rewind.
 func TestFirstPublished(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -129,7 +129,8 @@ func TestFirstPublished(t *testing.T) {
 	})
 }
 
-// A rejected cursor is left for one that the API has returned: pauses keep it.
+// The entry offered in place of a rejected cursor has a cursor that the API has returned, even
+// after pauses.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -155,7 +156,7 @@ func TestLeftBehind(t *testing.T) {
 	})
 }
 
-// A history from a time on that Redis covers has its entries alone.
+// If Redis covers the requested time, the history has entries from Redis only.
 func TestHistorySince(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -178,7 +179,7 @@ func TestHistorySince(t *testing.T) {
 	})
 }
 
-// A history marks what a move left, in Redis and in the checkpoint topic.
+// A history marks the entries that a move left, from Redis and from the checkpoint topic.
 func TestHistoryMarksBranches(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
@@ -201,7 +202,7 @@ func TestHistoryMarksBranches(t *testing.T) {
 	})
 }
 
-// goesOn is Redis while the stream runs: it commits between a plan's requests.
+// goesOn is Redis with a running stream, which commits between the requests of a plan.
 type goesOn struct {
 	*redis
 	commit func()
@@ -212,7 +213,7 @@ func (s goesOn) Back(ctx context.Context, from, pages int64) (bridge.Entry, *bri
 	return s.redis.Back(ctx, from, pages)
 }
 
-// A rewind by pages counts from the checkpoint that the rest of the plan is about.
+// A rewind by pages counts from the same checkpoint as the rest of the plan.
 func TestPagesBackOfRunningStream(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, r *harness) {

@@ -10,7 +10,7 @@ import (
 
 // Endpoint is the origin or the target of a move.
 type Endpoint struct {
-	// Version is nil where no commit was, as after a reset.
+	// Version is nil if there is no commit at this position, as after a reset.
 	*bridge.Version
 	// Text describes it for people.
 	Text string `json:"text"`
@@ -25,7 +25,7 @@ type Endpoint struct {
 
 // Plan is the effect of a move.
 type Plan struct {
-	// Stream would be moved From where it is To there.
+	// From and To are the positions of Stream before and after the move.
 	Stream string   `json:"stream"`
 	From   Endpoint `json:"from"`
 	To     Endpoint `json:"to"`
@@ -54,7 +54,7 @@ func (m *Move) note(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
 }
 
-// newMove plans a move whose target text describes.
+// newMove plans a move to a target. text describes the target.
 func newMove(text string, to bridge.Target, again Repeats) *Move {
 	return &Move{
 		Plan:   Plan{To: Endpoint{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, Repeats: again},
@@ -62,14 +62,14 @@ func newMove(text string, to bridge.Target, again Repeats) *Move {
 	}
 }
 
-// planner plans one move of a stream from where it is. It reads each commit once.
+// planner plans one move of a stream from its position. It reads each commit once.
 type planner struct {
 	*Controller
 	from base
-	// known are the commits at which the branches' epochs begin, and those that the
-	// stream's changes left.
+	// known has the first commits of epochs, and the commits from which changes moved the
+	// stream.
 	known map[bridge.Version]*bridge.Entry
-	// read is the time up to which the checkpoint topic was read; zero if it was not.
+	// read is the time up to which the checkpoint topic was read; zero before.
 	read time.Time
 }
 
@@ -122,7 +122,7 @@ func (c *Controller) now(ctx context.Context, away error) (time.Time, error) {
 	return t, err
 }
 
-// endpointOf is a checkpoint as one end of a move.
+// endpointOf returns the Endpoint at a checkpoint.
 func endpointOf(c *bridge.Checkpoint) Endpoint {
 	e := Endpoint{
 		Version: &c.Version, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor),

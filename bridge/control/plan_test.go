@@ -27,8 +27,8 @@ func (r *harness) entryOf(pages int64) bridge.Checkpoint {
 	return bridge.Checkpoint{}
 }
 
-// Each target is planned from Redis, from the checkpoint topic where Redis was
-// emptied or is away, and is where the stream is then.
+// Each target is planned from Redis, or from the checkpoint topic if Redis was emptied or is
+// unreachable. After the move, the stream is at the planned target.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*harness){
@@ -110,12 +110,12 @@ func between(least, most int64) control.Repeats {
 	return control.Repeats{Min: control.Count(least), Max: control.Count(most), Pages: control.Unknown}
 }
 
-// notKnown is what a cursor repeats that the history lacks.
+// notKnown is the number for a cursor that is not in the history.
 var notKnown = control.Repeats{Min: control.Unknown, Max: control.Unknown, Pages: control.Unknown,
 	Why: "this cursor is not in the history"}
 
-// TestRepeatsAcrossBranches: what a move repeats is known across branches, exactly if
-// they count from one root.
+// TestRepeatsAcrossBranches: the number of repeated events is known across branches, and exact
+// if the branches count from one root.
 func TestRepeatsAcrossBranches(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -161,7 +161,7 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 	})
 }
 
-// A plan's JSON says null for a number that is not known, and why.
+// In JSON, an unknown number is null, with the reason.
 func TestUnknownIsNull(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]control.Repeats{
@@ -181,7 +181,7 @@ func TestUnknownIsNull(t *testing.T) {
 	}
 }
 
-// What cannot be planned says what is missing.
+// The error of an impossible plan says what is missing.
 func TestNoTarget(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -219,8 +219,8 @@ func TestNoTarget(t *testing.T) {
 	})
 }
 
-// TestFollowOtherwise: after a change of EXPORT_FOLLOW the current position is a time, from
-// which what the topic holds is dropped.
+// TestFollowOtherwise: after a change of EXPORT_FOLLOW, the current position becomes a time.
+// Events after it that the topic holds are dropped.
 func TestFollowOtherwise(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -290,8 +290,8 @@ func TestForeignCursor(t *testing.T) {
 	})
 }
 
-// A move to a time that the stream has not come to says what it skips, and one
-// under other settings that they change.
+// The plan of a move ahead of the stream says what is skipped. The plan of a move under other
+// settings says that the settings change.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -387,7 +387,7 @@ func TestNoCheckpoint(t *testing.T) {
 	}
 }
 
-// Commits of one second, and heartbeats: the checkpoint topic has each, a history one.
+// The checkpoint topic has all commits of a second, and heartbeats; the history has one commit.
 func TestEveryCommitIsATarget(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -463,8 +463,8 @@ func TestExport(t *testing.T) {
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) { exports(t, r.now()) })
 }
 
-// TestNoStart: what begins at a time is refused where the API cannot begin at
-// one; a rewind goes to a cursor.
+// TestNoStart: if the API cannot begin at a time, a reset to a time is rejected. A rewind goes
+// to a cursor, and works.
 func TestNoStart(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {

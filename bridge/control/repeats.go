@@ -7,8 +7,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// after bounds the events behind a count of one root. An event of another root may be
-// one of them.
+// after bounds the number of published events after a count of one root. Events that were
+// published from other roots may be among them.
 func (p published) after(root, count, pages int64) Repeats {
 	own := p.spans[root]
 	least := max(0, own.end-max(count, own.begin))
@@ -28,7 +28,7 @@ func (p published) after(root, count, pages int64) Repeats {
 	return r
 }
 
-// repeatsAll bounds the events of the whole export.
+// repeatsAll bounds the number of all published events.
 func (p *planner) repeatsAll(ctx context.Context) Repeats {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint")
@@ -44,9 +44,10 @@ func (p *planner) repeatsAll(ctx context.Context) Repeats {
 	return between(Count(least), Count(most))
 }
 
-// repeatsFrom bounds the events of a time and later. Events published up to an entry are
-// not later than the entry's position. Later ones are at most EXPORT_OVERLAP earlier than
-// that, as a restart by time assumes too: trusts is true if the lower bound depends on it.
+// repeatsFrom bounds the number of published events at or after a time. Events published up
+// to an entry are not later than the entry's position. Like a restart by time, repeatsFrom
+// assumes that events published after an entry are at most EXPORT_OVERLAP earlier than its
+// position: trusts is true if the lower bound depends on this assumption.
 func (p *planner) repeatsFrom(ctx context.Context, t time.Time) (r Repeats, trusts bool) {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint"), false
@@ -94,8 +95,8 @@ func (p *planner) around(ctx context.Context, t, late time.Time) (before, later 
 	return &e.Checkpoint, later, nil
 }
 
-// repeatsAfter bounds the events behind the position in the entry's branch at which count
-// events were published.
+// repeatsAfter bounds the number of published events after a position: the position on the
+// entry's branch at which count events were published.
 func (p *planner) repeatsAfter(ctx context.Context, e found, count int64) Repeats {
 	if p.from.Zero() {
 		return unknown("the stream has no checkpoint")

@@ -34,8 +34,7 @@ func (r *harness) runFor(pages int) {
 	stop()
 }
 
-// A position that counts from 0 again begins a branch: pages and events are counted from
-// there.
+// A position with a count of 0 begins a branch: pages and events count from there.
 func TestRepeatsOfANewCount(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
@@ -59,8 +58,8 @@ func TestRepeatsOfANewCount(t *testing.T) {
 	})
 }
 
-// Every target counts what the topic has behind it, whichever branch published it; the
-// stores agree.
+// Every target counts the later events in the topic, whichever branch published them. Both
+// stores give the same number.
 func TestRepeatsAfterARewind(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
@@ -75,7 +74,7 @@ func TestRepeatsAfterARewind(t *testing.T) {
 		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
 		r.repeats(control.ResetToTime{Time: time.UnixMilli(early.PositionTime)}, between(0, last.Events-fourth.Events))
 	})
-	// Epoch 0 begins at 0 events, also where its first commits are gone.
+	// Epoch 0 begins at 0 events, even if its first commits are gone.
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		early, back, last := r.entryOf(5), r.entryOf(12), r.entryOf(19)
 		if _, err := r.Pause(t.Context(), why, 0); err != nil {
@@ -86,7 +85,7 @@ func TestRepeatsAfterARewind(t *testing.T) {
 		r.kafka.dark = errors.New("no leader")
 		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
 	})
-	// A stream that has caught up has published nothing ahead of it, whatever its history tells.
+	// A stream that has caught up has published no later event, whatever its history has.
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		back := r.entryOf(12)
 		r.must(control.RewindToEntry{Entry: back.Version})
@@ -101,8 +100,8 @@ func TestRepeatsAfterARewind(t *testing.T) {
 	})
 }
 
-// The commit that a move left is read from the checkpoint topic where Redis lost it. If
-// that lost it too, the bounds are what is left.
+// If Redis lost the commit from which a move started, the checkpoint topic has it. If the topic
+// lost it too, only bounds are known.
 func TestRepeatsWithoutTheLeftCommit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -131,8 +130,8 @@ func TestRepeatsWithoutTheLeftCommit(t *testing.T) {
 	})
 }
 
-// A position is unknown until the next page after accepted settings: it is neither
-// before nor after a time. The stream's own export has one.
+// After settings were accepted, the position is unknown until the next page: it is neither
+// before nor after a time. The stream's own export has a position.
 func TestRepeatsFromAnUnknownPosition(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, r *harness, lose func()) {
@@ -164,7 +163,7 @@ func TestRepeatsFromAnUnknownPosition(t *testing.T) {
 	})
 }
 
-// Changed settings keep the reason why a number is not known.
+// Changed settings keep the reason why a number is unknown.
 func TestRepeatsUnknownUnderOtherSettings(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(_ *testing.T, r *harness) {

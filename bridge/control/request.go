@@ -13,11 +13,12 @@ import (
 const (
 	// aliveInterval is the interval at which a waiting request checks that a bridge runs.
 	aliveInterval = 500 * time.Millisecond
-	// fencedLooks in a row, within five seconds, must find the stream fenced. By then, a
-	// bridge with the same Redis has reported, and one whose rival has ended has resumed.
+	// fencedLooks is how many looks in a row, within five seconds, must find the stream
+	// fenced. By then, a bridge with the same Redis has reported, and a fenced bridge whose
+	// rival has ended has resumed.
 	fencedLooks = 10
-	// unseenLooks in a row, within five seconds, must find an owner without a status. A
-	// bridge reports within that time.
+	// unseenLooks is how many looks in a row, within five seconds, must find an owner without
+	// a status. A bridge reports within that time.
 	unseenLooks = 10
 	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
@@ -31,8 +32,8 @@ type request struct {
 	c      *Controller
 	cmd    bridge.Command
 	by     Request
-	from   base              // the stream's position at the request
-	unseen *UnseenOwnerError // an owner that does not report to this Redis
+	from   base              // the stream's position before the request
+	unseen *UnseenOwnerError // the owner, if it does not report to this Redis
 }
 
 // apply stores the request and waits for the answer of the stream's owner. Without an
@@ -46,7 +47,7 @@ func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	switch {
 	case err == nil:
 		return r.await(ctx)
-	case !pending && isAway(err): // Redis may have the request: its id shows that it was applied
+	case !pending && isAway(err): // Redis may have the request; the id in the commit shows that it was applied
 		return r.applyAway(ctx, err)
 	}
 	return bridge.Answer{}, err
@@ -226,9 +227,9 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	return bridge.Answer{}, e
 }
 
-// applyAway applies the command while Redis is unreachable, which a running bridge could
-// not receive: this process applies it if the group has no member. A bridge that starts
-// meanwhile fences this process, or continues from its commit.
+// applyAway applies the command while Redis is unreachable. A running bridge cannot receive
+// the command, so this process applies it if the group has no member. A bridge that starts
+// meanwhile fences this process, or continues from the commit of this process.
 func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, error) {
 	stuck := func(because error) (bridge.Answer, error) {
 		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
@@ -250,7 +251,7 @@ func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, err
 	return answer, err
 }
 
-// granted is the inbox of a command of this process alone.
+// granted is an Inbox without Redis: it grants the claim, and the answer stays in the process.
 type granted struct{ bridge.Inbox }
 
 func (granted) Claim(_ context.Context, _ bridge.Command, by bridge.Claim) (bridge.Claimed, error) {

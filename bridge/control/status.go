@@ -13,8 +13,8 @@ import (
 const (
 	// StatusTimeout bounds Status.
 	StatusTimeout = 5 * time.Second
-	// changesShown is the number of operators' changes in a Report, changesSought that of
-	// the newest entries to search.
+	// changesShown is the number of operators' changes in a Report. Status searches the
+	// newest changesSought entries for them.
 	changesShown  = 5
 	changesSought = 200
 )
@@ -66,11 +66,7 @@ func (r *Report) Measure(now time.Time) {
 		r.CaughtUpIn = 0
 		return
 	}
-	var c *bridge.Checkpoint
-	if r.Checkpoint != nil {
-		c = r.Checkpoint.Checkpoint
-	}
-	at := LatestPosition(c, r.Live)
+	at := r.position()
 	if at.IsZero() {
 		r.LagSeconds = -1
 		return
@@ -79,6 +75,14 @@ func (r *Report) Measure(now time.Time) {
 	if r.Live != nil && r.Live.State == bridge.StateRunning && r.Live.Pace > 1 {
 		r.CaughtUpIn = math.Ceil(r.LagSeconds / (r.Live.Pace - 1))
 	}
+}
+
+// position is the later one of Checkpoint and Live; zero if both are unknown.
+func (r *Report) position() time.Time {
+	if r.Checkpoint == nil {
+		return LatestPosition(nil, r.Live)
+	}
+	return LatestPosition(r.Checkpoint.Checkpoint, r.Live)
 }
 
 // LatestPosition returns the later position of a stream: that of its checkpoint or of its

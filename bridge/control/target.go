@@ -127,6 +127,14 @@ func (p *planner) entryLookup(at bridge.Version) lookup {
 	}
 }
 
+// newestLookup finds the newest commit that matches, on any branch.
+func (p *planner) newestLookup(matches func(*bridge.Checkpoint) bool) lookup {
+	return lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, matches) },
+		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return matches(c), true },
+	}
+}
+
 func (t RewindToTime) plan(ctx context.Context, p *planner) (*Move, error) {
 	return p.moveToNearest(ctx, nearest{
 		stored:  func(ctx context.Context) (neighbors, error) { return p.entryAt(ctx, t.Time) },
@@ -155,8 +163,8 @@ func (t RewindPages) plan(ctx context.Context, p *planner) (*Move, error) {
 	return m, err
 }
 
-// leftBehind returns the newest entry with another cursor that the last move of the
-// stream left on another branch; nil if there is none. Only data commits have a cursor
+// leftBehind returns the newest entry that the last move of the stream left on another
+// branch and that has another cursor; nil if there is none. Only a data commit has a cursor
 // that the API has returned.
 func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 	at := p.from.Checkpoint
@@ -173,10 +181,7 @@ func (p *planner) leftBehind(ctx context.Context) *bridge.Version {
 	matches := func(c *bridge.Checkpoint) bool {
 		return c.Kind == bridge.KindData && c.Version.Compare(at.Change.From) <= 0 && c.Cursor != p.from.Cursor
 	}
-	e, err := p.entry(ctx, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, matches) },
-		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return matches(c), true },
-	})
+	e, err := p.entry(ctx, p.newestLookup(matches))
 	if err != nil {
 		return nil
 	}
@@ -190,7 +195,7 @@ type lookup struct {
 	time    time.Time // the requested time, zero if none
 }
 
-// found is an entry, and whether it counts its events from the stream's root.
+// found is an entry. sameCount is true if it counts its events from the stream's root.
 type found struct {
 	bridge.Entry
 	sameCount bool
@@ -230,8 +235,8 @@ func (p *planner) moveToEntry(ctx context.Context, e found) *Move {
 	return m
 }
 
-// firstPublished returns when the first event behind an entry was first published, zero if
-// it is unknown. The events behind a rewind were published before.
+// firstPublished returns when the first event after an entry was first published, zero if
+// unknown. During a rewind, an event was first published before the rewind.
 func (p *planner) firstPublished(ctx context.Context, e bridge.Entry) time.Time {
 	for e.RewindEnd != nil {
 		to := e.MovedTo()
@@ -250,7 +255,7 @@ func (p *planner) firstPublished(ctx context.Context, e bridge.Entry) time.Time 
 // aheadNote warns that a target is ahead of the stream.
 const aheadNote = "the target is ahead of the stream: events in between are skipped"
 
-// ahead reports whether an entry is ahead of where the stream is.
+// ahead reports whether an entry is ahead of the stream's position.
 func (p *planner) ahead(e *found) bool {
 	switch {
 	case p.from.Zero():
@@ -262,17 +267,15 @@ func (p *planner) ahead(e *found) bool {
 }
 
 // countCursor counts the events that a reset to a cursor publishes again, if the history
-// has the cursor. The entry and the target have published different tails of its page.
+// has the cursor. The tails say how much of the page at the cursor the entry and the target
+// have published.
 func (p *planner) countCursor(ctx context.Context, m *Move) (known bool) {
 	has := func(c *bridge.Checkpoint) bool {
 		// While an overlap is read again, the count is ahead of the cursor.
 		return c.Cursor == m.target.Cursor && (c.Cursor != "" || c.Origin.Start == m.target.Start) &&
 			(c.Overlap == nil || c.Overlap.Done)
 	}
-	e, err := p.entry(ctx, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return p.ports.Entries.Find(ctx, has) },
-		inLog:   func(c *bridge.Checkpoint, _ bool) (bool, bool) { return has(c), true },
-	})
+	e, err := p.entry(ctx, p.newestLookup(has))
 	switch {
 	case isNoEntry(err):
 		m.Repeats = unknown("this cursor is not in the history")
@@ -342,8 +345,9 @@ func (ResetToCurrent) plan(ctx context.Context, p *planner) (*Move, error) {
 	return m, nil
 }
 
-// followOtherwise plans to go on by windows in place of the cursor, or the other way
-// round: from where everything older is published, without what the topic holds.
+// followOtherwise plans the change from following a cursor to following windows, or back. The
+// stream begins at the time before which all events are published, and does not publish
+// again the events that the topic holds.
 func (p *planner) followOtherwise() (*Move, error) {
 	from, how, since := &p.from, "by windows", p.from.FollowedUntil()
 	if from.Origin.Follow == bridge.FollowWindows {

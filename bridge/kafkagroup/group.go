@@ -77,6 +77,8 @@ type Group struct {
 	// GrantPrefix, if not empty, is the prefix of the groups that Grants
 	// covers.
 	GrantPrefix string
+	// Shared, if not nil, lends the client of Members.
+	Shared *kafkaclient.Shared
 	// Missing, if not nil, is called to create a missing checkpoint topic.
 	Missing func(context.Context, *kafkaclient.Client) error
 }
@@ -90,11 +92,11 @@ func (g *Group) Name() string { return g.Group + "." + g.Stream }
 // members are a Permanent one. Unresponsive brokers are not retried. It may be
 // called at any time.
 func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
-	client, err := g.Open()
+	client, release, err := g.Shared.Open(&g.Config)
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
+	defer release()
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	members, err := g.members(asking, client)

@@ -244,6 +244,8 @@ func (h *handler) do(
 	}
 	log := h.Logger.With("stream", stream, "action", action, "who", by.Who, "reason", by.Reason)
 	done, err := change(c)
+	h.details.invalidate(stream) // it may have been applied in spite of an error
+	h.glances.invalidate(stream)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
 		return nil, steered(err)

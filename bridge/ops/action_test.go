@@ -23,7 +23,7 @@ const (
 	anyReason = `{"reason":"why"}`
 )
 
-// What may not act must not reach the controller.
+// An unauthorized action does not reach the controller.
 func TestWhoMayAct(t *testing.T) {
 	t.Parallel()
 	open := ops.Config{Addr: "127.0.0.1:8080"}
@@ -149,8 +149,8 @@ func TestWhoMayAct(t *testing.T) {
 	}
 }
 
-// The page of a name that is not allowed says which setting allows it, unless the
-// browser knows that it is another site.
+// A page under an unknown Host name says which setting allows the name, unless the browser
+// reports another site.
 func TestOriginHint(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ origin, site, hint string }{
@@ -317,7 +317,7 @@ func TestPlanChangesNothing(t *testing.T) {
 	}
 }
 
-// A move that was planned for another epoch than the stream's is refused.
+// A move that was planned for another epoch is rejected.
 func TestMovedSincePlanned(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{})
@@ -339,7 +339,7 @@ var (
 	records = []ask{{line: "GET /api/v1/jobs"}, {line: "GET /api/v1/streams/events/dead-letters"}}
 )
 
-// failing is an error and how it is answered.
+// failing is an error and its answer.
 type failing struct {
 	err  error
 	code int
@@ -375,7 +375,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A topic that is not read to its end is answered by what reads it with more time.
+// If a topic is not read to its end, the answer names the command that waits longer.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("list: %w", &kafkaclient.IncompleteError{Err: errTimeout})

@@ -28,7 +28,7 @@ func TestHeldConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := startFeed(t, new(movingStream), false)
-			feed := f.connect(t)
+			feed := f.connect(t, "")
 			all := make([]net.Conn, held)
 			for i := range all {
 				all[i] = hold(t, f.url, request)
@@ -40,7 +40,7 @@ func TestHeldConnections(t *testing.T) {
 				t.Errorf("%d of %d connections are open, want at most %d", open, held, ops.MaxConnections)
 			}
 			if name != "half a header" { // those are in progress as the feed is
-				await(t, feed, "status", "")
+				await(t, feed, "briefs", "")
 				f.log.Info("after")
 				await(t, feed, "log", "after")
 			}

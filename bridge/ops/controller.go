@@ -14,6 +14,7 @@ import (
 // All methods may be called concurrently.
 type Controller interface {
 	Status(ctx context.Context) control.Report
+	Glance(ctx context.Context) control.Report
 	History(ctx context.Context, q bridge.HistoryQuery) (control.History, error)
 	Plan(ctx context.Context, to control.Target) (*control.Move, error)
 	Move(ctx context.Context, m *control.Move, by control.Request) (control.Done, error)
@@ -32,20 +33,20 @@ type Records interface {
 
 // deadLetters are the newest dead letters of a stream.
 type deadLetters struct {
-	DeadLetters []deadLetter `json:"letters"` // newest first, as many as were asked for
-	// Total is how many these are, More is true if there are older ones.
+	DeadLetters []deadLetter `json:"letters"` // newest first, at most the requested number
+	// Total is the number of DeadLetters. More is true if there are older dead letters.
 	Total int  `json:"total"`
 	More  bool `json:"more"`
 }
 
 // deadLetter is a dead letter, without its item, id and key.
 type deadLetter struct {
-	// Partition and Offset are where it is, Time is when it was written.
+	// Partition and Offset locate the record, Time is its timestamp.
 	Partition int32     `json:"partition"`
 	Offset    int64     `json:"offset"`
 	Time      time.Time `json:"time"`
-	// Reason is what was wrong with the item in a word, Message the same for
-	// people, CursorHash tells the cursor of its page from others.
+	// Reason is the code of the item's defect, Message describes the defect.
+	// CursorHash identifies the cursor of the item's page.
 	Reason     bridge.Defect `json:"reason"`
 	Message    string        `json:"message"`
 	CursorHash string        `json:"cursor_hash"`
@@ -71,8 +72,8 @@ func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
 
 // Done is a change that was applied.
 type Done struct {
-	// Applied and By are as in bridge.Answer, Version is where the stream is
-	// then, At when it was answered.
+	// Applied and By are those of bridge.Answer. Version is the stream's version after
+	// the change, At the time of the answer.
 	Applied bool   `json:"applied"`
 	By      string `json:"by"`
 	bridge.Version

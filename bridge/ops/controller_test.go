@@ -23,7 +23,7 @@ const (
 	rightToken   = "0123456789abcdef"
 )
 
-// order is what somebody wants done.
+// order is a requested action.
 type order struct {
 	Action    string
 	By        control.Request
@@ -31,7 +31,7 @@ type order struct {
 	BaseEpoch int64
 }
 
-// fakeController notes what it is asked.
+// fakeController records its calls.
 type fakeController struct {
 	err   error // of every answer
 	epoch int64 // of every plan
@@ -45,11 +45,14 @@ type fakeController struct {
 func (c *fakeController) Status(context.Context) control.Report {
 	r := control.NewReport("events", bridge.ExactlyOnce)
 	r.Checkpoint = control.Mask(&bridge.Checkpoint{
-		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
+		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor,
+		Tail: bridge.Tail{{1}, {2}}, Events: 7,
 	})
 	r.Members = []bridge.Member{{ClientID: "one", Owner: true}}
 	return r
 }
+
+func (c *fakeController) Glance(ctx context.Context) control.Report { return c.Status(ctx) }
 
 func (c *fakeController) History(_ context.Context, q bridge.HistoryQuery) (control.History, error) {
 	c.mu.Lock()
@@ -62,7 +65,8 @@ func (c *fakeController) Plan(_ context.Context, to control.Target) (*control.Mo
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.plans = append(c.plans, to)
-	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch, Repeats: control.Repeats{Min: 5, Max: 5}}}, c.err
+	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch,
+		Repeats: control.Repeats{Min: 5, Max: 5}}}, c.err
 }
 
 func (c *fakeController) Move(_ context.Context, m *control.Move, by control.Request) (control.Done, error) {
@@ -81,10 +85,11 @@ func (c *fakeController) do(o order) (control.Done, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.orders = append(c.orders, o)
-	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Version: bridge.Version{Epoch: 4}, At: 1000}}, c.err
+	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Version: bridge.Version{Epoch: 4}, At: 1000}},
+		c.err
 }
 
-// fakeRecords notes what it is asked.
+// fakeRecords records its calls.
 type fakeRecords struct {
 	err error // of every answer
 
@@ -105,7 +110,7 @@ func (f *fakeRecords) Jobs(context.Context) ([]backfill.Listed, error) {
 	return f.jobs, f.err
 }
 
-// site is a handler with a controller behind it.
+// site is a handler and its controller.
 type site struct {
 	control *fakeController
 	records *fakeRecords
@@ -113,10 +118,12 @@ type site struct {
 }
 
 func newSite(cfg ops.Config, change ...func(*ops.Parts)) *site {
-	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle, Mode: bridge.ExactlyOnce}, turning: true}
+	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle, Mode: bridge.ExactlyOnce},
+		turning: true}
 	c, r := &fakeController{epoch: 3}, new(fakeRecords)
 	parts := ops.Parts{
-		Version: "v1", Metrics: metricsOf(s), Streams: func() []ops.Stream { return []ops.Stream{s} }, Controller: func(string) ops.Controller { return c }, Records: r,
+		Version: "v1", Metrics: metricsOf(s), Streams: func() []ops.Stream { return []ops.Stream{s} },
+		Controller: func(string) ops.Controller { return c }, Records: r,
 	}
 	for _, f := range change {
 		f(&parts)
@@ -124,7 +131,7 @@ func newSite(cfg ops.Config, change ...func(*ops.Parts)) *site {
 	return &site{control: c, records: r, handler: ops.Handler(cfg, parts)}
 }
 
-// ask is a request: METHOD PATH, and what differs from one that is allowed.
+// ask is a request: METHOD PATH, and its differences from an allowed request.
 type ask struct {
 	line   string
 	host   string            // localhost:8080 if empty
@@ -159,7 +166,7 @@ func (s *site) do(a ask) *httptest.ResponseRecorder {
 	return w
 }
 
-// wantRefusal wants an error as the contract has it.
+// wantRefusal checks that the answer is an error as documented.
 func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, code int, text string) {
 	t.Helper()
 	var refusal struct{ Error, Hint string }

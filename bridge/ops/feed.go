@@ -16,18 +16,20 @@ import (
 const (
 	// maxFeeds is the maximum number of connected clients.
 	maxFeeds = 32
-	// backlog is how many messages are queued for a slow client.
+	// backlog is the maximum number of queued messages of a slow client.
 	backlog = 64
 
-	statusEvery  = 500 * time.Millisecond // at most this often
-	statusAtMost = time.Second            // at least this often
+	statusEvery = 500 * time.Millisecond // minimum time between two messages of a kind
+	// detailAtMost and briefsAtMost are the maximum times between two messages of a kind.
+	detailAtMost = time.Second
+	briefsAtMost = 3 * time.Second
 	pingEvery    = 15 * time.Second
 	// sendTimeout bounds the write of one message.
 	sendTimeout = 10 * time.Second
 )
 
-// seats are the feeds, the oldest first. A new one ends the oldest feed of the client that
-// has most: no client can shut out others.
+// seats are the open feeds, oldest first. A feed beyond maxFeeds ends the oldest feed of the
+// client with the most feeds, so that no client shuts out others.
 type seats struct {
 	mu    sync.Mutex // guards taken
 	taken []*seat
@@ -61,9 +63,15 @@ func (s *seats) take(from netip.Addr, end func()) (leave func()) {
 	}
 }
 
-// feed sends log entries, samples and status as server-sent events until the client
-// disconnects, is too slow, or the server stops.
+// feed sends the briefs of all streams, the detail and the samples of the stream that the
+// parameter stream names, and log entries as server-sent events until the client
+// disconnects, is too slow, the stream is removed, or the server stops.
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
+	shown := r.URL.Query().Get("stream")
+	if shown != "" && h.named(shown) == nil {
+		h.fail(w, r, h.unknownStream(shown))
+		return
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stream := http.NewResponseController(w)
@@ -73,45 +81,49 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
-	s := &caller{to: w, stream: stream}
-	if s.write("retry: 2000\n\n") != nil {
+	c := &caller{to: w, stream: stream, shown: shown}
+	if c.write("retry: 2000\n\n") != nil {
 		return
 	}
 	past, logs, leaveLog := h.Log.follow()
 	defer leaveLog()
-	samples, leaveSamples := h.Samples.follow()
+	samples, leaveSamples := h.Samples.follow(shown)
 	defer leaveSamples()
 	for _, entry := range past {
-		if s.send("log", entry) != nil {
+		if c.send("log", entry) != nil {
 			return
 		}
 	}
-	h.tell(r.WithContext(ctx), s, logs, samples)
+	var watching sync.WaitGroup
+	h.watch(ctx, &watching, shown)
+	h.tell(r.WithContext(ctx), c, logs, samples)
+	cancel()
+	watching.Wait()
 }
 
 // tell sends events until the feed ends, or its client may not read any more.
-func (h *handler) tell(r *http.Request, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
+func (h *handler) tell(r *http.Request, c *caller, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
 	defer ping.Stop()
-	ctx, err := r.Context(), s.sendStatus(h.Streams(), time.Now())
+	ctx, err := r.Context(), h.sendStatus(c, time.Now())
 	for err == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-status.C:
-			err = s.sendStatus(h.Streams(), now)
+			err = h.sendStatus(c, now)
 		case <-ping.C:
 			if err = h.guard.mayRead(r); err == nil {
-				err = s.write(": ping\n\n")
+				err = c.write(": ping\n\n")
 			}
 		case entry, ok := <-logs:
 			if !ok {
 				return // the client is too slow; it gets the last entries again when it reconnects
 			}
-			err = s.send("log", entry)
+			err = c.send("log", entry)
 		case sample := <-samples:
-			err = s.send("sample", sample)
+			err = c.send("sample", sample)
 		}
 	}
 }
@@ -120,54 +132,90 @@ func (h *handler) tell(r *http.Request, s *caller, logs <-chan LogEntry, samples
 type caller struct {
 	to     http.ResponseWriter
 	stream *http.ResponseController
-	status []byte // the last one sent
-	sent   time.Time
+	shown  string // the stream of the client's page; empty for none
+
+	briefs   map[string]control.Brief // the last ones sent; nil before the first
+	briefsAt time.Time
+	detail   []byte // the last one sent
+	detailAt time.Time
 }
 
-// sendStatus sends the status if it has changed, or after a second.
-func (s *caller) sendStatus(streams []Stream, now time.Time) error {
-	data, err := json.Marshal(liveReports(streams, now))
+// briefs is a message about all streams.
+type briefs struct {
+	// All is true in the first message of a feed. Later ones have the Briefs that have
+	// changed, and the names of the streams that were Removed.
+	All     bool            `json:"all,omitempty"`
+	Briefs  []control.Brief `json:"briefs"`
+	Removed []string        `json:"removed,omitempty"`
+}
+
+// sendStatus sends the changed briefs, and the detail of the stream shown.
+func (h *handler) sendStatus(c *caller, now time.Time) error {
+	if err := c.sendBriefs(h.briefsOf(now), now); err != nil || c.shown == "" {
+		return err
+	}
+	shown := h.named(c.shown)
+	if shown == nil {
+		return h.unknownStream(c.shown)
+	}
+	return c.sendDetail(h.detailOf(shown, now), now)
+}
+
+// sendBriefs sends the briefs that have changed, or none if nothing has been sent for some
+// seconds.
+func (c *caller) sendBriefs(all []control.Brief, now time.Time) error {
+	m := briefs{All: c.briefs == nil, Briefs: []control.Brief{}}
+	sent := make(map[string]control.Brief, len(all))
+	for _, b := range all {
+		b.Lag = 0 // not sent
+		if sent[b.Stream] = b; c.briefs[b.Stream] != b {
+			m.Briefs = append(m.Briefs, b)
+		}
+	}
+	for name := range c.briefs {
+		if _, ok := sent[name]; !ok {
+			m.Removed = append(m.Removed, name)
+		}
+	}
+	if !m.All && len(m.Briefs)+len(m.Removed) == 0 && now.Sub(c.briefsAt) < briefsAtMost {
+		return nil
+	}
+	c.briefs, c.briefsAt = sent, now
+	return c.send("briefs", m)
+}
+
+// sendDetail sends the detail if it has changed, or after a second.
+func (c *caller) sendDetail(d detail, now time.Time) error {
+	data, err := json.Marshal(d)
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(data, s.status) && now.Sub(s.sent) < statusAtMost {
+	if bytes.Equal(data, c.detail) && now.Sub(c.detailAt) < detailAtMost {
 		return nil
 	}
-	s.status, s.sent = data, now
-	return s.writeEvent("status", data)
+	c.detail, c.detailAt = data, now
+	return c.writeEvent("detail", data)
 }
 
-func (s *caller) send(event string, v any) error {
+func (c *caller) send(event string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return s.writeEvent(event, data)
+	return c.writeEvent(event, data)
 }
 
 // writeEvent writes JSON, which escapes line breaks, as an event.
-func (s *caller) writeEvent(event string, data []byte) error {
-	return s.write("event: " + event + "\ndata: " + string(data) + "\n\n")
+func (c *caller) writeEvent(event string, data []byte) error {
+	return c.write("event: " + event + "\ndata: " + string(data) + "\n\n")
 }
 
-func (s *caller) write(text string) error {
-	if err := s.stream.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+func (c *caller) write(text string) error {
+	if err := c.stream.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return err
 	}
-	if _, err := s.to.Write([]byte(text)); err != nil {
+	if _, err := c.to.Write([]byte(text)); err != nil {
 		return err
 	}
-	return s.stream.Flush()
-}
-
-// liveReports returns reports from this process's own state.
-func liveReports(streams []Stream, now time.Time) []control.Report {
-	all := make([]control.Report, len(streams))
-	for i, s := range streams {
-		status := s.Status()
-		all[i] = control.NewReport(status.Stream, status.Mode)
-		all[i].Live = &status
-		all[i].Measure(now)
-	}
-	return all
+	return c.stream.Flush()
 }

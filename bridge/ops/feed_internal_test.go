@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The client that has most feeds loses its oldest one, whoever comes.
+// A new feed beyond the limit ends the oldest feed of the client with the most feeds.
 func TestSeats(t *testing.T) {
 	t.Parallel()
 	var s seats

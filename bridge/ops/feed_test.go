@@ -20,7 +20,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// movingStream counts an event with each look at it.
+// movingStream has one more event at each call of Status.
 type movingStream struct{ looks atomic.Int64 }
 
 func (m *movingStream) Alive() bool { return true }
@@ -30,7 +30,7 @@ func (m *movingStream) Status() bridge.Status {
 		Events: m.looks.Add(1)}
 }
 
-// feedServer is a server on loopback, and what feeds its events.
+// feedServer is a server on loopback, and the sources of its events.
 type feedServer struct {
 	url     string
 	log     *slog.Logger
@@ -41,7 +41,7 @@ type feedServer struct {
 
 func startFeed(t *testing.T, s ops.Stream, values bool) *feedServer {
 	t.Helper()
-	tail, samples := ops.NewLogTail(slog.DiscardHandler), ops.NewSampler([]string{"events"}, values)
+	tail, samples := ops.NewLogTail(slog.DiscardHandler), ops.NewSampler(values)
 	f := serveFeed(t, ops.Parts{Streams: func() []ops.Stream { return []ops.Stream{s} }, Log: tail, Samples: samples})
 	f.log, f.samples = slog.New(tail), samples
 	return f
@@ -64,11 +64,12 @@ func serveFeed(t *testing.T, parts ops.Parts) *feedServer {
 // message is one event of a feed.
 type message struct{ event, data string }
 
-// connect reads a feed until it ends or the test does. The first message has
-// come when it returns.
-func (f *feedServer) connect(t *testing.T) <-chan message {
+// connect reads the feed of a page that shows a stream, or none, until it ends or the test
+// does. The first line has come when connect returns.
+func (f *feedServer) connect(t *testing.T, stream string) <-chan message {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/v1/events", http.NoBody)
+	address := f.url + "/api/v1/events?stream=" + stream
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +82,7 @@ func (f *feedServer) connect(t *testing.T) <-chan message {
 		t.Fatalf("%s %v", res.Status, res.Header)
 	}
 	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20)
 	if lines.Scan(); lines.Text() != "retry: 2000" {
 		t.Fatalf("the feed begins with %q", lines.Text())
 	}
@@ -128,7 +130,7 @@ func TestFeed(t *testing.T) {
 	f := startFeed(t, s, false)
 	f.log.With("stream", "events").Warn("before", "n", 1)
 	began := time.Now()
-	feed := f.connect(t)
+	feed := f.connect(t, "events")
 	past := await(t, feed, "log", `"msg":"before"`)
 	var entry struct {
 		Level string
@@ -138,44 +140,45 @@ func TestFeed(t *testing.T) {
 		entry.Attrs["stream"] != "events" || entry.Attrs["n"] != 1.0 {
 		t.Errorf("log entry %s", past)
 	}
-	await(t, feed, "status", `"state":"running"`)
+	await(t, feed, "briefs", `"condition":"idle"`)
+	await(t, feed, "detail", `"state":"running"`)
 	f.log.Error("after")
 	await(t, feed, "log", `"msg":"after"`)
 
-	// At most two a second, and at least one. A reader that is late finds several
-	// at once, so that the time counts from before the first.
+	// At most two a second, and at least one. A late reader finds several at once, so the
+	// time counts from before the first.
 	for range 4 {
-		await(t, feed, "status", "")
+		await(t, feed, "detail", "")
 	}
 	if took := time.Since(began); took < 2*time.Second || took > 30*time.Second {
-		t.Errorf("five statuses took %s, want about two seconds", took)
+		t.Errorf("five details took %s, want about two seconds", took)
 	}
 }
 
-// still is always the same.
+// still has always the same status.
 type still struct{}
 
 func (still) Alive() bool           { return true }
 func (still) Status() bridge.Status { return bridge.Status{Stream: "events", CaughtUp: true} }
 
-func TestFeedRepeatsTheStatus(t *testing.T) {
+func TestFeedRepeatsTheDetail(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)
 	began := time.Now()
-	feed := f.connect(t)
+	feed := f.connect(t, "events")
 	for range 2 {
-		await(t, feed, "status", "")
+		await(t, feed, "detail", "")
 	}
 	if took := time.Since(began); took < time.Second {
-		t.Errorf("a status that has not changed comes again after %s, want a second", took)
+		t.Errorf("a detail that has not changed comes again after %s, want a second", took)
 	}
 }
 
 func TestFeedEndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)
-	feed := f.connect(t)
-	await(t, feed, "status", "")
+	feed := f.connect(t, "events")
+	await(t, feed, "detail", "")
 	began := time.Now()
 	f.stop()
 	if err := <-f.served; err != nil {
@@ -188,7 +191,8 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// Whoever holds all feeds, silently or not, shuts nobody out: a new one ends the oldest.
+// A client that holds all feeds, even silent ones, shuts no client out: a new feed ends the
+// oldest.
 func TestTooManyFeeds(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)
@@ -203,8 +207,8 @@ func TestTooManyFeeds(t *testing.T) {
 		}
 		silent = append(silent, conn)
 	}
-	feed := f.connect(t)
-	await(t, feed, "status", "")
+	feed := f.connect(t, "events")
+	await(t, feed, "detail", "")
 	if err := silent[0].SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -212,12 +216,12 @@ func TestTooManyFeeds(t *testing.T) {
 		t.Error("the oldest feed does not end")
 	}
 	for range 40 { // the other ones still come
-		f.connect(t)
+		f.connect(t, "events")
 	}
 }
 
-// An id, a key and a value may name a person: only with HTTP_SHOW_EVENTS clients get
-// them, and of the key a hash that no other process has.
+// An id, a key and a value may name a person. Clients get id, value and a hash of the key,
+// which differs in each process, only with HTTP_SHOW_EVENTS.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	hashes := make(map[string]bool)
@@ -231,9 +235,11 @@ func TestSamples(t *testing.T) {
 		committed := bridge.Observation{Stream: "events", What: bridge.ObserveCommit}
 		offer("nobody")
 		f.samples.Observe(committed)
-		feed := f.connect(t)
-		await(t, feed, "status", "")
+		feed := f.connect(t, "events")
+		await(t, feed, "detail", "")
 
+		f.samples.Offer("users", func(bool) ops.Sample { return ops.Sample{Type: "another stream"} })
+		f.samples.Observe(bridge.Observation{Stream: "users", What: bridge.ObserveCommit})
 		offer("aborted")
 		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTransaction, Code: "unknown"})
 		f.samples.Observe(committed)
@@ -264,12 +270,12 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// What a hundred thousand pages would offer is five a second.
+// However many pages are published, there are five samples a second.
 func TestSamplesAreFew(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)
-	feed := f.connect(t)
-	await(t, feed, "status", "")
+	feed := f.connect(t, "events")
+	await(t, feed, "detail", "")
 	made := 0
 	for began := time.Now(); time.Since(began) < time.Second; {
 		f.samples.Offer("events", func(bool) ops.Sample {
@@ -284,7 +290,7 @@ func TestSamplesAreFew(t *testing.T) {
 }
 
 func BenchmarkOfferToNobody(b *testing.B) {
-	s := ops.NewSampler([]string{"events"}, false)
+	s := ops.NewSampler(false)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Offer("events", func(bool) ops.Sample { return ops.Sample{} })

@@ -8,9 +8,8 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// FuzzRequest sends what a browser, a proxy or somebody who tries things may
-// send. Nothing of it may act without the token, reach us by a foreign name, or
-// show a cursor.
+// FuzzRequest sends requests as from browsers, proxies and attackers. None acts without the
+// token, is answered under a foreign Host name, or shows a cursor.
 func FuzzRequest(f *testing.F) {
 	const path = "/api/v1/streams/events/pause"
 	for _, seed := range [][6]string{

@@ -58,6 +58,9 @@ type handler struct {
 	config Config
 	guard  *guard
 	feeds  seats
+	// glances has the short reports for briefs, details those of shown streams.
+	glances, details reportCache
+	briefs           briefCache
 	// denials limits the rate of rejected requests: each is logged.
 	denials *rate.Limiter
 }

@@ -30,11 +30,12 @@ type job struct {
 	Kind   backfill.Kind  `json:"kind"`
 	Stream string         `json:"stream"`
 	State  backfill.State `json:"state"`
-	// Topic is where it publishes the events from From on and before To.
+	// Topic gets the events from From on and before To.
 	Topic string    `json:"topic"`
 	From  time.Time `json:"from,omitzero"` // absent from the earliest event on
 	To    time.Time `json:"to"`
-	// Windows counts the job's windows, Done those that have ended, Events the events read.
+	// Windows counts the job's windows, Done the windows that have ended, Events the events
+	// read.
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
@@ -49,12 +50,12 @@ type job struct {
 	// of requests per second, 0 for no limit.
 	Parallel  int     `json:"parallel"`
 	RateLimit float64 `json:"rate_limit"`
-	// Who began the job at Begun, for Reason.
+	// Who started the job at Begun, for Reason.
 	Who    string    `json:"who,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Begun  time.Time `json:"begun"`
-	// Process runs the job; empty if none does. Trouble is why the job waits in this
-	// process, or stopped.
+	// Process runs the job; empty if no process does. Trouble is why the job waits or
+	// stopped, if this process ran the job.
 	Process string `json:"process,omitempty"`
 	Trouble string `json:"trouble,omitempty"`
 }
@@ -130,22 +131,22 @@ type jobRequest struct {
 // earliest is the From of a range from the first event on.
 const earliest = "earliest"
 
-func (q *jobRequest) parse(who string) (*backfill.Spec, error) {
+func (j *jobRequest) parse(who string) (*backfill.Spec, error) {
 	r := &backfill.Spec{
-		Kind: q.Kind, Windows: int(q.Windows), Parallel: int(q.Parallel), RateLimit: q.RateLimit, Events: q.Events,
-		Topic:        q.Topic,
-		AllowOverlap: q.AllowOverlap, Who: who, Reason: q.Reason,
+		Kind: j.Kind, Windows: int(j.Windows), Parallel: int(j.Parallel), RateLimit: j.RateLimit, Events: j.Events,
+		Topic:        j.Topic,
+		AllowOverlap: j.AllowOverlap, Who: who, Reason: j.Reason,
 	}
-	if q.Execute {
-		r.ID = q.ID
+	if j.Execute {
+		r.ID = j.ID
 	}
 	var err error
-	if q.From != earliest {
-		if r.From, err = millis("from", q.From); err != nil {
+	if j.From != earliest {
+		if r.From, err = millis("from", j.From); err != nil {
 			return nil, err
 		}
 	}
-	r.To, err = millis("to", q.To)
+	r.To, err = millis("to", j.To)
 	return r, err
 }
 
@@ -163,8 +164,7 @@ func millis(field, text string) (int64, error) {
 
 func timeHint(field string) string { return fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field) }
 
-// wantAbsolute rejects a text whose time depends on now: what is executed is what was
-// planned.
+// wantAbsolute rejects a relative time, which would differ between plan and execution.
 func wantAbsolute(text string, now time.Time) error {
 	ms, err := bridge.ParseInstant(text, now)
 	if later, _ := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {

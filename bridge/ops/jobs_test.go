@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// fakeJobs notes what it is asked.
+// fakeJobs records its calls.
 type fakeJobs struct {
 	err error // of every answer
 
@@ -75,7 +75,7 @@ func (f *fakeJobs) Trouble(l *backfill.Listed) string {
 	return "the API is away from " + l.ID
 }
 
-// jobSite is a site with jobs, and what it logs.
+// jobSite is a site with jobs, and its log.
 func jobSite(cfg ops.Config) (*site, *fakeJobs, *strings.Builder) {
 	jobs, log := new(fakeJobs), new(strings.Builder)
 	return newSite(cfg, func(p *ops.Parts) {
@@ -90,8 +90,8 @@ func newJob(more string) string {
 		`"windows":4,"reason":"why"` + more + `}`
 }
 
-// A job is planned, then started with the id and the hash of its plan; the log says by
-// whom and why.
+// A job is planned, then started with the id and the hash of its plan. The log has caller and
+// reason.
 func TestStartJob(t *testing.T) {
 	t.Parallel()
 	s, jobs, log := jobSite(ops.Config{})
@@ -200,7 +200,7 @@ func TestJobBodies(t *testing.T) {
 	}
 }
 
-// Jobs have the door of the other actions.
+// Jobs require the same authorization as other actions.
 func TestWhoMayStartJobs(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "/aaaaaa/cancel", "/aaaaaa/resume"} {

@@ -204,7 +204,7 @@ func TestFeedOfARemovedToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newSite(cfg, func(parts *ops.Parts) {
-			parts.Log, parts.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler([]string{"events"}, false)
+			parts.Log, parts.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler(false)
 		})
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/events", nil)
 		r.Header.Set("Authorization", "Bearer "+p.reader)

@@ -24,7 +24,7 @@ type LogEntry struct {
 	Attrs map[string]any `json:"attrs"`
 }
 
-// LogTail is a slog.Handler that passes records to another one and keeps the last
+// LogTail is a slog.Handler that passes records to another handler and keeps the last
 // hundred of level info and above. A nil LogTail keeps nothing.
 type LogTail struct {
 	next  slog.Handler

@@ -15,7 +15,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// What passes through is as slog wants it.
+// LogTail keeps the contract of slog.Handler.
 func TestLogTailIsAHandler(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -48,7 +48,7 @@ func TestLogIsKept(t *testing.T) {
 	log.With("stream", "events").WithGroup("g").Warn("last", "error", errors.New("broken"), "key",
 		bridge.Secret("abc"), "loud", loud{},
 		slog.Group("in", "n", 1), "long", strings.Repeat("x", 5000), "took", time.Second)
-	feed := f.connect(t)
+	feed := f.connect(t, "")
 	if first := <-feed; first.event != "log" || !strings.Contains(first.data, `"n":21`) {
 		t.Errorf("the hundred entries before the last begin with %v", first)
 	}
@@ -70,13 +70,13 @@ func TestLogIsKept(t *testing.T) {
 	}
 }
 
-// A caller that does not read is let go, and holds up nobody.
+// A client that does not read is disconnected, and delays no other client.
 func TestSlowCallerIsLetGo(t *testing.T) {
 	t.Parallel()
 	tail := ops.NewLogTail(slog.DiscardHandler)
 	f := serveFeed(t, ops.Parts{Streams: func() []ops.Stream { return []ops.Stream{still{}} }, Log: tail})
-	feed := f.connect(t)
-	await(t, feed, "status", "")
+	feed := f.connect(t, "")
+	await(t, feed, "briefs", "")
 	log := slog.New(tail)
 	done := make(chan struct{})
 	go func() {

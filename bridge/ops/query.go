@@ -25,8 +25,8 @@ const (
 // session is the first query of the web UI.
 type session struct {
 	Now time.Time `json:"now"`
-	// Read is true if this client may read: if not, the fields after NeedsToken are empty.
-	// Write is true if he may execute actions.
+	// Read is true if this client may read; without it, the fields after NeedsToken are
+	// empty. Write is true if the client may execute actions.
 	Read       bool     `json:"read"`
 	Write      bool     `json:"write"`
 	NeedsToken bool     `json:"needs_token"`

@@ -59,8 +59,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// Dead letters are shown without their items, and that there are more; a job
-// that no process works on is interrupted.
+// Dead letters are listed without their items, and with whether there are more. A job without a
+// process is interrupted.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{})
@@ -104,7 +104,7 @@ func TestHistoryQuery(t *testing.T) {
 	}
 }
 
-// Whoever has the cursor and a key can read the export from there.
+// The cursor is secret: with a key it gives access to the export.
 func TestStatusHidesTheCursor(t *testing.T) {
 	t.Parallel()
 	w := newSite(ops.Config{}).do(ask{line: "GET /api/v1/status"})
@@ -178,7 +178,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A visitor of the page reads a sentence where a program reads JSON.
+// A browser gets a text in place of JSON.
 func TestRefusedVisitor(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{Addr: "127.0.0.1:8080"})
@@ -196,7 +196,7 @@ func TestRefusedVisitor(t *testing.T) {
 	}
 }
 
-// A page of another site may link to ours, and nothing more.
+// A page of another site may link to the web UI, and nothing else.
 func TestOtherSitesMakeNoWork(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{Addr: "127.0.0.1:8080", PProf: true}, func(p *ops.Parts) {
@@ -254,7 +254,7 @@ func TestProfilesStayHere(t *testing.T) {
 	}
 }
 
-// slowRecords answers when it is let.
+// slowRecords answers when the test allows it.
 type slowRecords struct {
 	*fakeRecords
 	answer chan struct{}
@@ -265,7 +265,7 @@ func (f *slowRecords) Jobs(context.Context) ([]backfill.Listed, error) {
 	return nil, nil
 }
 
-// Where too many requests of a kind wait, another one is refused at once, and other
+// If too many requests of a kind wait, another one is rejected at once, and requests of other
 // kinds are answered.
 func TestTooManyQueries(t *testing.T) {
 	t.Parallel()

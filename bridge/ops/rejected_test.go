@@ -31,7 +31,8 @@ func TestRejectedRequests(t *testing.T) {
 	s.do(ask{line: "GET /api/v1/status", host: "evil.example"})
 	s.do(ask{line: "GET /api/v1/status", header: map[string]string{"Sec-Fetch-Site": "cross-site"}})
 	s.do(ask{line: "GET /api/v1/status"})
-	if n := strings.Count(log.String(), "request rejected"); n != 34 || !strings.Contains(log.String(), "caller=10.0.0.19 ") {
+	if n := strings.Count(log.String(), "request rejected"); n != 34 ||
+		!strings.Contains(log.String(), "caller=10.0.0.19 ") {
 		t.Errorf("%d rejected requests are logged, want 34:\n%s", n, &log)
 	}
 	const want = `

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// samplePause is the minimum time between two samples of the process.
+	// samplePause is the minimum time between two samples of a stream.
 	samplePause = 200 * time.Millisecond
 	// maxSample bounds a shown value, in bytes.
 	maxSample = 16 << 10
 )
 
-// Sample is a published event. Only if HTTP_SHOW_EVENTS is set, clients get its ID,
-// KeyHash and Value, which may name a person.
+// Sample is a published event. ID, KeyHash and Value may name a person: clients get them only
+// if HTTP_SHOW_EVENTS is set.
 type Sample struct {
 	Stream string `json:"stream"`
-	// Time is the record's; Type, ID and Origin are from its headers.
+	// Time is the record's timestamp; Type, ID and Origin are from the record's headers.
 	Time time.Time `json:"time"`
 	Type string    `json:"type,omitempty"`
 	ID   string    `json:"id,omitempty"`
-	// Key is the record's key. The Sampler sets KeyHash, which distinguishes the keys of
+	// Key is the record's key. The Sampler sets KeyHash, which distinguishes keys within
 	// this process.
 	Key       string `json:"-"`
 	KeyHash   string `json:"key_hash,omitempty"`
@@ -38,72 +38,54 @@ type Sample struct {
 	Value string `json:"value,omitempty"`
 }
 
-// Sampler sends samples of the published events to the connected clients. It is a
-// bridge.Observer and sends a sample when its batch is committed. All methods may be
-// called concurrently. Without clients each costs one atomic load. A nil Sampler has
-// no samples.
+// Sampler sends samples of the published events of a stream to the clients that follow the
+// stream, five a second at most. It is a bridge.Observer and sends a sample when its batch
+// is committed. All methods may be called concurrently. Without clients each costs one
+// atomic load. A nil Sampler has no samples.
 type Sampler struct {
-	values bool // may be shown, as may ids and hashes of keys
+	values bool // values, ids and hashes of keys may be shown
 	salt   []byte
 
-	lanesMu sync.RWMutex     // guards lanes
-	lanes   map[string]*lane // by stream
+	following atomic.Int32              // the number of clients
+	mu        sync.RWMutex              // guards streams
+	streams   map[string]*streamSampler // by stream, those with followers
+}
 
-	following atomic.Int32
-	mu        sync.Mutex // guards followers
+// streamSampler has the next sample of one stream, and its followers.
+type streamSampler struct {
+	mu        sync.Mutex // guards all below
+	last      time.Time  // when one was taken
+	pending   *Sample    // not committed yet
 	followers map[chan Sample]struct{}
 }
 
-// lane is the next sample of one stream.
-type lane struct {
-	mu      sync.Mutex // guards all below
-	last    time.Time  // when one was taken
-	pending *Sample    // not committed yet
+// NewSampler returns a Sampler. values exposes the values of events, their ids and hashes
+// of their keys.
+func NewSampler(values bool) *Sampler {
+	return &Sampler{values: values, salt: []byte(rand.Text()), streams: make(map[string]*streamSampler)}
 }
 
-// NewSampler returns a Sampler for these streams, with at most five samples a second
-// in total. values exposes the values of events, their ids and hashes of their keys.
-func NewSampler(streams []string, values bool) *Sampler {
-	s := &Sampler{values: values, salt: []byte(rand.Text()), followers: make(map[chan Sample]struct{})}
-	s.SetStreams(streams)
-	return s
-}
-
-// SetStreams changes the streams.
-func (s *Sampler) SetStreams(streams []string) {
-	s.lanesMu.Lock()
-	defer s.lanesMu.Unlock()
-	before := s.lanes
-	s.lanes = make(map[string]*lane, len(streams))
-	for _, name := range streams {
-		if s.lanes[name] = before[name]; s.lanes[name] == nil {
-			s.lanes[name] = new(lane)
-		}
+// of returns the sampler of a stream, nil if no client follows the stream.
+func (s *Sampler) of(stream string) *streamSampler {
+	if s.following.Load() == 0 {
+		return nil
 	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.streams[stream]
 }
 
-// lane returns the lane of a stream, nil for an unknown one, and the minimum time between
-// two of its samples.
-func (s *Sampler) lane(stream string) (l *lane, every time.Duration) {
-	s.lanesMu.RLock()
-	defer s.lanesMu.RUnlock()
-	return s.lanes[stream], samplePause * time.Duration(max(1, len(s.lanes)))
-}
-
-// Offer takes a sample if one is due. Only then it calls make, which leaves Value
+// Offer takes a sample if one is due. It calls make only for a sample; make leaves Value
 // empty unless values is true.
 func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
-	if s.following.Load() == 0 {
-		return
-	}
-	l, every := s.lane(stream)
+	l := s.of(stream)
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.last) < every {
+	if now.Sub(l.last) < samplePause {
 		return
 	}
 	sample := make(s.values)
@@ -114,8 +96,8 @@ func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
 	l.last, l.pending = now, &sample
 }
 
-// hash distinguishes keys. Its salt is unknown outside the process: nobody can guess a key
-// and compare.
+// hash distinguishes keys. The salt never leaves the process, so that nobody can test a
+// guessed key.
 func (s *Sampler) hash(key string) string {
 	if key == "" {
 		return ""
@@ -127,9 +109,6 @@ func (s *Sampler) hash(key string) string {
 
 // Observe implements bridge.Observer.
 func (s *Sampler) Observe(o bridge.Observation) {
-	if s.following.Load() == 0 {
-		return
-	}
 	switch o.What {
 	case bridge.ObserveCommit:
 		s.settle(o.Stream, true)
@@ -145,41 +124,51 @@ func (s *Sampler) Observe(o bridge.Observation) {
 // settle sends the pending sample of a stream, or drops it if its transaction may
 // have been aborted.
 func (s *Sampler) settle(stream string, committed bool) {
-	l, _ := s.lane(stream)
+	l := s.of(stream)
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	sample := l.pending
 	l.pending = nil
-	l.mu.Unlock()
 	if sample == nil || !committed {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.followers {
+	for c := range l.followers {
 		select {
 		case c <- *sample:
-		default: // there is a next one
+		default: // a slow client misses it
 		}
 	}
 }
 
-// follow returns a channel of samples until leave is called.
-func (s *Sampler) follow() (next <-chan Sample, leave func()) {
-	if s == nil {
+// follow returns a channel of samples of a stream until leave is called; nil if stream is
+// empty.
+func (s *Sampler) follow(stream string) (next <-chan Sample, leave func()) {
+	if s == nil || stream == "" {
 		return nil, func() {}
 	}
 	c := make(chan Sample, backlog)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.followers[c] = struct{}{}
+	l := s.streams[stream]
+	if l == nil {
+		l = &streamSampler{followers: make(map[chan Sample]struct{})}
+		s.streams[stream] = l
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers[c] = struct{}{}
 	s.following.Add(1)
 	return c, func() {
+		s.following.Add(-1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.followers, c)
-		s.following.Add(-1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if delete(l.followers, c); len(l.followers) == 0 {
+			delete(s.streams, stream)
+		}
 	}
 }

@@ -12,26 +12,26 @@ const (
 	maxWaiting = 16
 	// queryTimeout bounds a query. It is below the write time-out.
 	queryTimeout = 25 * time.Second
-	// keptAnswers is how many answers of one kind are kept for the requests that wait.
+	// keptAnswers is the number of answers of one kind that are kept for waiting requests.
 	keptAnswers = 4
 	// lettersKept is how long dead letters are kept: reading them connects to Kafka.
 	lettersKept = time.Second
 )
 
-// parser returns a key, which is equal for requests with equal answers, and the reader of
-// the answer.
+// parser returns the reader of a request's answer, and a key: requests with the same key get
+// the same answer.
 type parser func(*http.Request) (key string, read reader, err error)
 
 // reader reads an answer from Redis or Kafka.
 type reader func(context.Context) (any, error)
 
-// shared answers the queries of one kind. One query reads at a time, for all that wait
-// with the same key: memory and connections do not grow with the number of clients. A
-// request gets an answer whose reading began later, or at most keep before it.
+// shared answers the queries of one kind. One query at a time reads an answer, for all
+// waiting requests with the same key: memory and connections do not grow with the number of
+// clients. The read of a request's answer began after the request, or at most keep earlier.
 type shared struct {
 	keep   time.Duration
 	places chan struct{} // full while maxWaiting requests wait or read
-	turn   chan struct{} // guards recent; held while one reads
+	turn   chan struct{} // guards recent; held by the request that reads
 
 	recent map[string]answer // by key
 }

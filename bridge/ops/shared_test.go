@@ -30,7 +30,7 @@ func (c *counted) read() {
 	c.now.Add(-1)
 }
 
-// heavy counts what is read for the queries.
+// heavy counts the reads for queries.
 type heavy struct {
 	fakeController
 	letters, jobs, entries, states counted
@@ -85,9 +85,8 @@ func (s *site) atOnce(n int, line func(i int) string) (codes []int) {
 	return slices.Compact(codes)
 }
 
-// Whoever reaches the address may ask as often as they like: what is read at once
-// does not grow with it, and equal requests share an answer that was begun after they
-// came.
+// However many requests arrive, one read of a kind is in progress, and equal requests share an
+// answer whose read began after they arrived.
 func TestQueriesReadOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +119,7 @@ func TestQueriesReadOnce(t *testing.T) {
 	})
 }
 
-// Requests that differ wait for each other; they hold up no other kind.
+// Different requests of a kind wait for each other, and delay no other kind.
 func TestQueriesReadOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +155,7 @@ func TestQueriesReadOneAtATime(t *testing.T) {
 	})
 }
 
-// A client that leaves takes no other's answer with it.
+// A client that disconnects does not affect the answers of other clients.
 func TestQueryOfALeavingClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +170,7 @@ func TestQueryOfALeavingClient(t *testing.T) {
 	})
 }
 
-// TestDeadLettersAreKept: dead letters are read at most once a second, by whomever.
+// TestDeadLettersAreKept: dead letters are read at most once a second.
 func TestDeadLettersAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// mostValues is how many values a label can have besides the expected ones. Servers
-	// choose some of them.
+	// mostValues is the maximum number of values of a label besides the expected ones.
+	// Servers choose some values.
 	mostValues = 20
-	// longestValue is the longest of them, in bytes.
+	// longestValue is the maximum length of a value, in bytes.
 	longestValue = 50
-	// otherValue replaces all further ones.
+	// otherValue replaces all further values.
 	otherValue = "other"
 )
 
@@ -32,7 +32,8 @@ type seen struct {
 }
 
 func (m *Metrics) bounded(s scope, name, help, label string, expected ...string) bounded {
-	b := bounded{m.streams(s), m.counterVec(name, help, label), &seen{values: make(map[string]bool), most: len(expected) + mostValues}}
+	b := bounded{m.streams(s), m.counterVec(name, help, label),
+		&seen{values: make(map[string]bool), most: len(expected) + mostValues}}
 	for _, value := range expected {
 		b.seen.values[value] = true
 	}

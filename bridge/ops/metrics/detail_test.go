@@ -60,7 +60,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// forced is what auto is for so many streams.
+// forced is the detail that auto stands for.
 func forced(detail metrics.Detail, streams int) metrics.Detail {
 	switch {
 	case detail != metrics.DetailAuto:
@@ -71,11 +71,11 @@ func forced(detail metrics.Detail, streams int) metrics.Detail {
 	return metrics.DetailProcess
 }
 
-// series counts what a scrape has, each bucket of a histogram too.
+// series counts the series of a scrape, including each bucket of a histogram.
 func series(m *metrics.Metrics) int { return strings.Count(exposed(m), "\nexportbridge_") }
 
-// TestDetailProcess: what is counted for all streams together is their sum, and what is
-// not counted has no series.
+// TestDetailProcess: a series of all streams together is their sum; a rare event has no series
+// before it happens.
 func TestDetailProcess(t *testing.T) {
 	t.Parallel()
 	m := fleet(metrics.DetailProcess, 20)
@@ -99,14 +99,16 @@ func TestDetailProcess(t *testing.T) {
 		}
 	}
 	for _, series := range []string{
-		`_count{stream="s`, `state{state="blocked"`, `code="429"`, "events_dead_lettered_total{", "backfill_windows{", "throttled_seconds_total{", "border_repeats_total{",
+		`_count{stream="s`, `state{state="blocked"`, `code="429"`, "events_dead_lettered_total{", "backfill_windows{",
+		"throttled_seconds_total{", "border_repeats_total{",
 	} {
 		if strings.Contains(body, series) {
 			t.Errorf("metrics have series %s", series)
 		}
 	}
 	m.Windows("s7", map[string]int{"interrupted": 2, "done": 1})
-	if body = exposed(m); strings.Count(body, "exportbridge_backfill_windows{") != 2 || !strings.Contains(body, `{state="interrupted",stream="s7"} 2`) {
+	if body = exposed(m); strings.Count(body, "exportbridge_backfill_windows{") != 2 ||
+		!strings.Contains(body, `{state="interrupted",stream="s7"} 2`) {
 		t.Error("metrics lack the windows that there are, or have others")
 	}
 	if problems, err := testutil.GatherAndLint(m); err != nil || len(problems) > 0 {

@@ -18,10 +18,10 @@ const namespace = "exportbridge"
 // Metrics is a bridge.Observer and a prometheus.Gatherer. All methods may be called concurrently.
 type Metrics struct {
 	registry  *prometheus.Registry
-	began     time.Time // when all series of the start existed
+	began     time.Time // when New had created its series
 	perStream bool      // full detail
-	// initialise makes the series of a stream exist from the start: a rate over a series
-	// that appears with its first increment misses that increment.
+	// initialise creates the series of a stream at the start: a rate over a series that
+	// appears with its first increment misses that increment.
 	initialise []func(stream string)
 	// forget removes the series of a stream.
 	forget []func(stream string)
@@ -189,10 +189,11 @@ func (m *Metrics) defineSource() {
 
 func (m *Metrics) defineSink() {
 	m.pages = m.counter(together, "pages_committed_total", "Pages passed by the committed cursor.")
-	m.published = m.counter(always, "events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
+	m.published = m.counter(always, "events_published_total",
+		"Events acknowledged by Kafka and covered by a committed cursor.")
 	m.bytes = m.counter(together, "event_bytes_published_total", "Bytes of record values published.")
-	m.dead = m.bounded(seldom, "events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
-		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
+	m.dead = m.bounded(seldom, "events_dead_lettered_total",
+		"Items published to the dead-letter topic, by reason.", "reason", string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
 		string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
 	m.dropped = m.bounded(always, "events_unaccounted_total",
 		"Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
@@ -206,7 +207,8 @@ func (m *Metrics) defineSink() {
 	m.tailChanged = m.bounded(seldom, "tail_items_changed_total",
 		"Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
 	m.late = m.histogram(lateEvents,
-		"Time from an event to the window that listed it, for events behind which a window had ended: the API shows them late.", lateBuckets)
+		"Time from an event to the window that listed it, for events behind which a window had ended: "+
+			"the API shows them late.", lateBuckets)
 	m.latency = m.histogram("event_end_to_end_latency_seconds",
 		"Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
 	m.commits = m.bounded(together, "checkpoint_store_writes_total",

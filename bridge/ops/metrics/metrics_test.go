@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge/ops/metrics"
 )
 
-// observations are what the engine tells of one page of 1,000 events.
+// observations are the engine's observations of a page of 1,000 events.
 func observations() []bridge.Observation {
 	now := time.Now().UnixMilli()
 	all := []bridge.Observation{
@@ -38,8 +38,8 @@ func observations() []bridge.Observation {
 	return all
 }
 
-// BenchmarkObserve is what a page costs that is alone in its transaction. An
-// event costs the bridge about 2.8 us, so 28 us are 1 % of a page.
+// BenchmarkObserve measures a page that is alone in its transaction. An event costs the bridge
+// about 2.8 us, so 28 us are 1 % of a page.
 func BenchmarkObserve(b *testing.B) {
 	m, page := newMetrics(bridge.Status{}), observations()
 	b.ReportAllocs()
@@ -65,7 +65,7 @@ func TestUnsafeSettings(t *testing.T) {
 
 func TestObserveAllocatesNothing(t *testing.T) {
 	m, page := newMetrics(bridge.Status{}), observations()
-	// A histogram makes its native buckets at the first values.
+	// A histogram creates its native buckets at the first values.
 	if allocs := testing.AllocsPerRun(100, func() {
 		for _, o := range page {
 			m.Observe(o)
@@ -81,22 +81,37 @@ func TestObservedInto(t *testing.T) {
 		o    bridge.Observation
 		want string
 	}{
-		{bridge.Observation{What: bridge.ObserveDecode, Code: "empty"}, `pages_fetched_total{kind="empty",stream="events"} 1`},
-		{bridge.Observation{What: bridge.ObserveDecode, Code: "full"}, `pages_fetched_total{kind="partial",stream="events"} 0`},
-		{bridge.Observation{What: bridge.ObserveRetry, Code: "429", Took: 1500 * time.Millisecond}, `source_throttled_seconds_total{stream="events"} 1.5`},
-		{bridge.Observation{What: bridge.ObserveRetry, Code: "500", Took: time.Second}, `source_throttled_seconds_total{stream="events"} 0`},
-		{bridge.Observation{What: bridge.ObservePublish, Code: "not_enough_replicas"}, `produce_errors_total{error="not_enough_replicas",stream="events"} 0`},
-		{bridge.Observation{What: bridge.ObservePublish, Code: "ok"}, `produce_errors_total{error="network",stream="events"} 0`},
-		{bridge.Observation{What: bridge.ObserveRejected, Code: "kafka"}, `fencing_rejections_total{layer="kafka",stream="events"} 1`},
-		{bridge.Observation{What: bridge.ObserveOwner, Code: "owner"}, `owner_transitions_total{stream="events",to="owner"} 1`},
-		{bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckFullPage}, `cursor_no_progress_total{kind="full_page_without_next",stream="events"} 1`},
-		{bridge.Observation{What: bridge.ObserveCommit, Late: []time.Duration{time.Hour}}, `late_event_seconds_sum{stream="events"} 3600`},
+		{bridge.Observation{What: bridge.ObserveDecode, Code: "empty"},
+			`pages_fetched_total{kind="empty",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveDecode, Code: "full"},
+			`pages_fetched_total{kind="partial",stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObserveRetry, Code: "429", Took: 1500 * time.Millisecond},
+			`source_throttled_seconds_total{stream="events"} 1.5`},
+		{bridge.Observation{What: bridge.ObserveRetry, Code: "500", Took: time.Second},
+			`source_throttled_seconds_total{stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObservePublish, Code: "not_enough_replicas"},
+			`produce_errors_total{error="not_enough_replicas",stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObservePublish, Code: "ok"},
+			`produce_errors_total{error="network",stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObserveRejected, Code: "kafka"},
+			`fencing_rejections_total{layer="kafka",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveOwner, Code: "owner"},
+			`owner_transitions_total{stream="events",to="owner"} 1`},
+		{bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckFullPage},
+			`cursor_no_progress_total{kind="full_page_without_next",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, Late: []time.Duration{time.Hour}},
+			`late_event_seconds_sum{stream="events"} 3600`},
 		{bridge.Observation{What: bridge.ObserveCommit, AtBorder: 3}, `border_repeats_total{stream="events"} 3`},
-		{bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"}, `cursor_no_progress_total{kind="cycle",stream="events"} 1`},
-		{bridge.Observation{What: bridge.ObserveCommit, Unaccounted: 3}, `events_unaccounted_total{reason="unaccounted",stream="events"} 3`},
-		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="5"} 0`},
-		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="10"} 1`},
-		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().Add(time.Hour).UnixMilli()}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="0.1"} 1`},
+		{bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"},
+			`cursor_no_progress_total{kind="cycle",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, Unaccounted: 3},
+			`events_unaccounted_total{reason="unaccounted",stream="events"} 3`},
+		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}},
+			`event_end_to_end_latency_seconds_bucket{stream="events",le="5"} 0`},
+		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}},
+			`event_end_to_end_latency_seconds_bucket{stream="events",le="10"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().Add(time.Hour).UnixMilli()}},
+			`event_end_to_end_latency_seconds_bucket{stream="events",le="0.1"} 1`},
 	} {
 		m := newMetrics(bridge.Status{})
 		tc.o.Stream = "events"
@@ -116,7 +131,8 @@ func TestWindows(t *testing.T) {
 	}
 	m.Windows("events", map[string]int{"interrupted": 3, "lost": 1})
 	for _, line := range []string{`{state="interrupted",stream="events"} 3`, `{state="running",stream="events"} 0`} {
-		if body := exposed(m); !strings.Contains(body, "exportbridge_backfill_windows"+line+"\n") || count() != len(metrics.WindowStates) {
+		if body := exposed(m); !strings.Contains(body, "exportbridge_backfill_windows"+line+"\n") ||
+			count() != len(metrics.WindowStates) {
 			t.Errorf("metrics lack backfill_windows%s, or have others", line)
 		}
 	}
@@ -129,8 +145,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// What an observed server or a source of somebody else calls things must not
-// grow the number of series without end.
+// Label values that a server or a foreign source chooses cannot grow the number of series
+// without bound.
 func TestLabelValuesAreBounded(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(bridge.Status{})
@@ -138,13 +154,15 @@ func TestLabelValuesAreBounded(t *testing.T) {
 		weird := fmt.Sprintf("weird-%d", i)
 		for _, code := range []string{weird, strings.Repeat("x", i), "two words", "tab\t", "\xff", "", fmt.Sprint(i % 1000)} {
 			for _, what := range []bridge.What{
-				bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveTransaction, bridge.ObserveCheckpoint,
+				bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveTransaction,
+				bridge.ObserveCheckpoint,
 				bridge.ObserveRetry, bridge.ObserveReset, bridge.ObserveOwner, bridge.ObserveRejected, bridge.ObserveStuck,
 				bridge.ObserveState, bridge.What(weird),
 			} {
 				m.Observe(bridge.Observation{Stream: "events", What: what, Code: code})
 			}
-			m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit, Receipt: bridge.Receipt{DeadLettered: map[bridge.Defect]int{bridge.Defect(code): 1}}})
+			m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit,
+				Receipt: bridge.Receipt{DeadLettered: map[bridge.Defect]int{bridge.Defect(code): 1}}})
 		}
 	}
 	families, err := m.Gather()
@@ -157,7 +175,8 @@ func TestLabelValuesAreBounded(t *testing.T) {
 		}
 	}
 	body := exposed(m)
-	for _, series := range []string{`source_requests_total{code="other",stream="events"}`, `source_requests_total{code="429",stream="events"}`} {
+	for _, series := range []string{`source_requests_total{code="other",stream="events"}`,
+		`source_requests_total{code="429",stream="events"}`} {
 		if !strings.Contains(body, "exportbridge_"+series) {
 			t.Errorf("metrics lack %s", series)
 		}
@@ -179,7 +198,8 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 		bridge.ObserveFetch: {"429", "timeout", "network", "decode", "503"}, bridge.ObserveRetry: {"429", "500", "network"},
 		bridge.ObservePublish: {"network", "timeout", "error"}, bridge.ObserveTransaction: {"fenced", "unknown"},
 		bridge.ObserveCheckpoint: {"error", "conflict"}, bridge.ObserveOwner: {"owner", "standby"},
-		bridge.ObserveReset: {"reset", "pause", "resume", "refused-cursor"}, bridge.ObserveStuck: {"cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder, bridge.StuckBorder},
+		bridge.ObserveReset:    {"reset", "pause", "resume", "refused-cursor"},
+		bridge.ObserveStuck:    {"cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder, bridge.StuckBorder},
 		bridge.ObserveRejected: {"kafka", "redis"},
 	} {
 		for _, code := range codes {
@@ -223,7 +243,9 @@ func TestCountLosses(t *testing.T) {
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicLost})
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicGrew})
 	body := exposed(m)
-	for _, line := range []string{`broker_data_losses_total{stream="events"} 3`, `topic_partition_changes_total{stream="events"} 1`, `broker_data_losses_total{stream="users"} 0`, `checkpoints_refused_total{stream="events"} 3`, `source_throttled_seconds_total{stream="events"} 2`} {
+	for _, line := range []string{`broker_data_losses_total{stream="events"} 3`,
+		`topic_partition_changes_total{stream="events"} 1`, `broker_data_losses_total{stream="users"} 0`,
+		`checkpoints_refused_total{stream="events"} 3`, `source_throttled_seconds_total{stream="events"} 2`} {
 		if !strings.Contains(body, "exportbridge_"+line+"\n") {
 			t.Errorf("metrics lack %s", line)
 		}
@@ -234,7 +256,8 @@ func TestCountLosses(t *testing.T) {
 }
 
 func newMetrics(status bridge.Status) *metrics.Metrics {
-	return metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return []bridge.Status{status} })
+	return metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"},
+		func() []bridge.Status { return []bridge.Status{status} })
 }
 
 // count is the number of series.
@@ -247,7 +270,7 @@ func count(t *testing.T, m *metrics.Metrics) int {
 	return n
 }
 
-// exposed is what a scrape gets.
+// exposed is the text of a scrape.
 func exposed(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(m, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// readings is a counter whose values other packages count. Its methods may be called
+// readings is a counter whose values come from other packages. Its methods may be called
 // concurrently.
 type readings struct {
 	desc *prometheus.Desc
@@ -21,7 +21,7 @@ func newReadings(name, help string) *readings {
 	return &readings{desc: desc, values: make(map[string]func() int64)}
 }
 
-// set sets what counts for a stream; nil removes the series.
+// set sets the source of a stream's value; nil removes the series.
 func (r *readings) set(stream string, value func() int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,7 @@ func (r *readings) Describe(out chan<- *prometheus.Desc) { out <- r.desc }
 
 func (r *readings) Collect(out chan<- prometheus.Metric) {
 	r.mu.Lock()
-	all := maps.Clone(r.values) // a value may take its time
+	all := maps.Clone(r.values) // reading a value may take long
 	r.mu.Unlock()
 	for stream, value := range all {
 		out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(value()), stream)

@@ -16,9 +16,9 @@ const (
 	DetailAuto Detail = "auto"
 	// DetailStream has every series for each stream.
 	DetailStream Detail = "stream"
-	// DetailProcess has about 20 series for each stream. What takes many series, such as
-	// a histogram, is counted for all streams together, and a counter of something rare
-	// has a series once it happens.
+	// DetailProcess has about 20 series for each stream. Histograms and other metrics with
+	// many series count all streams together. A counter of a rare event has no series
+	// before the first event.
 	DetailProcess Detail = "process"
 )
 
@@ -31,20 +31,20 @@ func (d Detail) perStream(n int) bool {
 	return d == DetailStream || d != DetailProcess && n <= mostDetailed
 }
 
-// scope says which series a metric has in DetailProcess. In DetailStream, each stream has
-// all of them from the start.
+// scope is the set of series that a metric has in DetailProcess. In DetailStream, each stream
+// has all series from the start.
 type scope uint8
 
 const (
-	// always has a series for each stream from the start, that of the first expected value.
+	// always is one series for each stream from the start, for the first expected value.
 	always scope = iota
-	// seldom has a series for a stream once it counts something.
+	// seldom is a series for a stream from the first count on.
 	seldom
-	// together has the series of one stream, whose name is empty, for all.
+	// together is one set of series for all streams, with an empty stream name.
 	together
 )
 
-// start makes the series of a metric, which ensure ensures, exist from the start.
+// start creates the series of a metric at the start. ensure creates those of one stream.
 func (m *Metrics) start(s scope, ensure func(stream string)) {
 	switch {
 	case m.perStream || s == always:
@@ -116,8 +116,7 @@ func (h histogram) observe(stream string, value float64) {
 	h.vec.WithLabelValues(h.label(stream)).Observe(value)
 }
 
-// newFor is how long a new series of a counter is 0: the longest usual interval between
-// two scrapes.
+// newFor is how long a new series of a counter stays 0. Scrapes are rarely further apart.
 const newFor = time.Minute
 
 // Gather implements prometheus.Gatherer. The functions rate and increase miss the value

@@ -19,7 +19,7 @@ import (
 
 // Scope has the attributes of a stream's spans.
 type Scope struct {
-	// Stream and Topic are the target of pages, Host and Path their source.
+	// Stream and Topic are the target of pages, Host and Path the source.
 	Stream, Topic, Host, Path string
 	// Method is the method of requests; empty is GET.
 	Method string
@@ -27,25 +27,25 @@ type Scope struct {
 	Mode bridge.Mode
 }
 
-// Tracer records a trace of each page: span poll with the children request, which has
-// the name of its method, send and commit cursor. It wraps the ports of one stream.
-// Spans contain no payload, no key and no cursor except its hash.
+// Tracer records a trace of each page: the span poll with a child named after the request's
+// method, a child send and a child commit cursor. A Tracer wraps the ports of one stream.
+// Spans contain no payload and no key, and the hash of a cursor only.
 type Tracer struct {
 	about  Scope
 	tracer trace.Tracer
 
-	mu    sync.Mutex             // guards pages
-	pages map[*bridge.Page]*trip // fetched and not yet sent
+	mu    sync.Mutex                  // guards pages
+	pages map[*bridge.Page]*pageTrace // fetched and not yet sent
 
 	// sent are the pages of the current batch, published those whose checkpoint
 	// is not yet in the store. Owned by the commit loop.
-	sent, published []*trip
+	sent, published []*pageTrace
 	began           time.Time // of the commit
 }
 
 // New returns a Tracer of one stream.
 func New(p trace.TracerProvider, about Scope) *Tracer {
-	return &Tracer{about: about, tracer: p.Tracer("exportbridge"), pages: make(map[*bridge.Page]*trip)}
+	return &Tracer{about: about, tracer: p.Tracer("exportbridge"), pages: make(map[*bridge.Page]*pageTrace)}
 }
 
 // Source returns s with traced requests.
@@ -62,18 +62,18 @@ func (t *Tracer) Store(s bridge.Store) bridge.Store {
 	return tracedStore{s, t}
 }
 
-// trip is the trace of one page.
-type trip struct {
+// pageTrace is the trace of one page.
+type pageTrace struct {
 	ctx context.Context //nolint:containedctx // the parent of the spans to come
 
 	mu     sync.Mutex // guards all below: any goroutine may release a page
 	root   trace.Span
-	send   trace.Span // nil while there is none
-	handed bool       // to the sink: a commit ends the trace
+	send   trace.Span // nil while no send is in progress
+	handed bool       // the sink has the page: a commit ends the trace
 }
 
-// take removes a page and returns its trip, nil if it has none.
-func (t *Tracer) take(p *bridge.Page) *trip {
+// take removes a page and returns the trace of the page, nil if there is none.
+func (t *Tracer) take(p *bridge.Page) *pageTrace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.pages[p]
@@ -81,7 +81,7 @@ func (t *Tracer) take(p *bridge.Page) *trip {
 	return r
 }
 
-func (t *Tracer) of(p *bridge.Page) *trip {
+func (t *Tracer) of(p *bridge.Page) *pageTrace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pages[p]
@@ -93,7 +93,7 @@ type tracedSource struct {
 }
 
 func (s tracedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	r, get := s.t.depart(at)
+	r, get := s.t.begin(at)
 	p, err := s.Source.Fetch(ctx, at)
 	if err != nil {
 		fail(get, err)
@@ -130,8 +130,8 @@ func (s tracedSource) Decode(p *bridge.Page) error {
 	return nil
 }
 
-// depart begins a trace with its request, whose span is the caller's to end.
-func (t *Tracer) depart(at bridge.Position) (*trip, trace.Span) {
+// begin begins a trace and the span of its request. The caller ends that span.
+func (t *Tracer) begin(at bridge.Position) (*pageTrace, trace.Span) {
 	ctx, root := t.tracer.Start(context.Background(), "poll", trace.WithNewRoot(), trace.WithAttributes(
 		attribute.String("exportbridge.stream", t.about.Stream),
 		attribute.String("exportbridge.cursor.hash", bridge.CursorHash(at.Cursor)),
@@ -142,44 +142,43 @@ func (t *Tracer) depart(at bridge.Position) (*trip, trace.Span) {
 		attribute.String("server.address", t.about.Host),
 		attribute.String("url.path", t.about.Path),
 	))
-	return &trip{ctx: ctx, root: root}, get
+	return &pageTrace{ctx: ctx, root: root}, get
 }
 
 // released ends the send span of a page that was handed to the sink, and the trace of
 // any other page.
-func (r *trip) released() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (p *pageTrace) released() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case !r.handed:
-		outcome(r.root, "unsent")
-		r.root.End()
-	case r.send != nil:
-		r.send.End()
-		r.send = nil
+	case !p.handed:
+		outcome(p.root, "unsent")
+		p.root.End()
+	case p.send != nil:
+		p.send.End()
+		p.send = nil
 	}
 }
 
 // end ends the trace.
-func (r *trip) end(how string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.send != nil {
-		fail(r.send, err)
-		r.send.End()
-		r.send = nil
+func (p *pageTrace) end(how string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.send != nil {
+		fail(p.send, err)
+		p.send.End()
+		p.send = nil
 	}
-	outcome(r.root, how)
-	fail(r.root, err)
-	r.root.End()
+	outcome(p.root, how)
+	fail(p.root, err)
+	p.root.End()
 }
 
 func outcome(s trace.Span, how string) {
 	s.SetAttributes(attribute.String("exportbridge.outcome", how))
 }
 
-// fail marks a span as failed, with the error's code only: the text may quote a
-// server.
+// fail marks a span as failed. It records the error's code only: the text may quote a server.
 func fail(s trace.Span, err error) {
 	if err == nil {
 		return
@@ -213,7 +212,7 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 }
 
 // send begins the send span of a page and returns the traceparent of its records.
-func (t *Tracer) send(r *trip, events int) string {
+func (t *Tracer) send(r *pageTrace, events int) string {
 	kind := trace.WithSpanKind(trace.SpanKindProducer)
 	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, kind, trace.WithAttributes(
 		attribute.String("messaging.system", "kafka"),

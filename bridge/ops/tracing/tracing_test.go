@@ -66,7 +66,7 @@ func (p *ports) Recover(context.Context, func(context.Context) error) (bridge.Ch
 
 func (p *ports) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error { return p.fail() }
 
-// harness are ports with a tracer before them.
+// harness is ports behind a tracer.
 type harness struct {
 	*ports
 	source bridge.Source
@@ -85,7 +85,7 @@ func newHarness(t *testing.T, mode bridge.Mode) *harness {
 	return r
 }
 
-// page fetches and decodes a page, nil where that fails.
+// page fetches and decodes a page; nil after a failure.
 func (r *harness) page() *bridge.Page {
 	p, err := r.source.Fetch(context.Background(), bridge.Position{Cursor: "secret"})
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *harness) page() *bridge.Page {
 	return p
 }
 
-// seen returns the spans, as NAME or NAME!CODE where it failed.
+// seen returns the spans, as NAME, or NAME!CODE for a failure.
 func (r *harness) seen() []string {
 	var all []string
 	for _, s := range r.spans.GetSpans() {

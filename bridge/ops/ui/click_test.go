@@ -9,9 +9,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// click clicks as a mouse does: on what lies on top there. What loads above an element
-// moves it, so the mouse aims once the element has kept its place for two frames, and
-// aims again if another element got the click.
+// click clicks like a mouse, on the topmost element. Content that loads above an element moves
+// it, so click waits until the element has kept its place for two frames, and tries again if
+// another element got the click.
 func (p *tab) click(selector string) {
 	p.Helper()
 	for try := 0; ; try++ {
@@ -73,8 +73,7 @@ func (p *tab) aim(selector string) (at []float64) {
 	return at
 }
 
-// A click that another element gets, since its target moved under the mouse, is made
-// again.
+// If the target moves under the mouse and another element gets the click, the click is repeated.
 func TestClickAimsAgain(t *testing.T) {
 	p := open(t, newFakeBridge(t, running("events")), 1280)
 	p.sees("#state-name", "Running")

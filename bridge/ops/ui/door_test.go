@@ -42,7 +42,8 @@ func (d *door) Plan(_ context.Context, stream string, r *backfill.Spec) (*backfi
 		return nil, err
 	}
 	return &backfill.Plan{Job: backfill.Job{
-		ID: cmp.Or(r.ID, "k3xq7a"), Kind: r.Kind, Stream: stream, Topic: "export.events.replay.k3xq7a", From: r.From, To: r.To, Windows: backfill.Split(r.From, r.To, r.Windows),
+		ID: cmp.Or(r.ID, "k3xq7a"), Kind: r.Kind, Stream: stream, Topic: "export.events.replay.k3xq7a", From: r.From,
+		To: r.To, Windows: backfill.Split(r.From, r.To, r.Windows),
 		Parallel: 1, Who: r.Who, Reason: r.Reason, State: backfill.Running,
 	}}, nil
 }
@@ -84,7 +85,8 @@ func (doorController) History(context.Context, bridge.HistoryQuery) (control.His
 }
 
 func (doorController) Pause(context.Context, control.Request, time.Duration) (control.Done, error) {
-	return control.Done{Answer: bridge.Answer{Applied: true, By: "bridge-0", Version: bridge.Version{Epoch: 4}, At: time.Now().UnixMilli()}}, nil
+	return control.Done{Answer: bridge.Answer{Applied: true, By: "bridge-0", Version: bridge.Version{Epoch: 4},
+		At: time.Now().UnixMilli()}}, nil
 }
 
 // newDoor serves the page and the real API.
@@ -92,8 +94,11 @@ func newDoor(t *testing.T, cfg ops.Config) *fakeBridge {
 	t.Helper()
 	d := new(door)
 	server := httptest.NewServer(ops.Handler(cfg, ops.Parts{
-		Version: "v1", Metrics: metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"}, func() []bridge.Status { return []bridge.Status{d.Status()} }),
-		Streams: func() []ops.Stream { return []ops.Stream{d} }, Controller: func(string) ops.Controller { return doorController{} }, Records: doorRecords{d}, Jobs: d, Page: ui.Handler(),
+		Version: "v1", Metrics: metrics.New(metrics.Build{Version: "1"}, metrics.DetailAuto, []string{"events"},
+			func() []bridge.Status { return []bridge.Status{d.Status()} }),
+		Streams:    func() []ops.Stream { return []ops.Stream{d} },
+		Controller: func(string) ops.Controller { return doorController{} }, Records: doorRecords{d}, Jobs: d,
+		Page: ui.Handler(),
 	}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -153,10 +158,13 @@ func TestTimeForms(t *testing.T) {
 	p.click("#move")
 	p.click("#move-form [value=datetime]")
 	for text, want := range map[string]string{
-		"2026-11-20 13:00:00": "2026-11-20T13:00:00Z", "2026-11-20 13:00": "2026-11-20T13:00:00Z", "2026-11-20": "2026-11-20T00:00:00Z",
-		"2026-11-20T13:00:00Z": "2026-11-20T13:00:00Z", "2026-11-20 13:00:00Z": "2026-11-20T13:00:00Z", "2026-11-20 13:00Z": "2026-11-20T13:00:00Z",
-		"2026-11-20T13:00:00.250Z": "2026-11-20T13:00:00.250Z", "2026-11-20T13:00:00+02:00": "2026-11-20T11:00:00Z", " 2026-11-20 ": "2026-11-20T00:00:00Z",
-		"20.11.2026": "", "1:05 PM": "", "2026-11-20 1 PM": "", "-2h": "",
+		"2026-11-20 13:00:00": "2026-11-20T13:00:00Z", "2026-11-20 13:00": "2026-11-20T13:00:00Z",
+		"2026-11-20":           "2026-11-20T00:00:00Z",
+		"2026-11-20T13:00:00Z": "2026-11-20T13:00:00Z", "2026-11-20 13:00:00Z": "2026-11-20T13:00:00Z",
+		"2026-11-20 13:00Z":        "2026-11-20T13:00:00Z",
+		"2026-11-20T13:00:00.250Z": "2026-11-20T13:00:00.250Z", "2026-11-20T13:00:00+02:00": "2026-11-20T11:00:00Z",
+		" 2026-11-20 ": "2026-11-20T00:00:00Z",
+		"20.11.2026":   "", "1:05 PM": "", "2026-11-20 1 PM": "", "-2h": "",
 	} {
 		p.set("#move-form [name=datetime]", text)
 		if valid := read[bool](p, `document.querySelector('#move-form [name=datetime]').validity.valid`); valid != (want != "") {
@@ -165,7 +173,8 @@ func TestTimeForms(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		p.wait(fmt.Sprintf(`import('./dialogs.js').then((m) => { window.utcOf = m.utc(%q); }) && window.utcOf === %q`, text, want))
+		p.wait(fmt.Sprintf(`import('./dialogs.js').then((m) => { window.utcOf = m.utc(%q); }) && window.utcOf === %q`, text,
+			want))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,12 +15,13 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops/ui"
 )
 
 type object = map[string]any
 
-// report is an entry of /api/v1/status.
+// report is the JSON form of a control.Report.
 type report struct {
 	Stream     string         `json:"stream"`
 	Live       *bridge.Status `json:"live,omitempty"`
@@ -35,25 +35,25 @@ type report struct {
 	Notes      []string       `json:"notes,omitempty"`
 }
 
-// message is what goes over the live connection.
+// message is an event of the live connection.
 type message struct {
 	name string
 	data any
 }
 
-// posted is an action that the page asked for.
+// posted is an action that the page requested.
 type posted struct {
 	Path, Token string
 	Body        object
 }
 
-// answer is what an action is answered.
+// answer is the answer to an action.
 type answer struct {
 	code int
 	body object
 }
 
-// fakeBridge speaks the API with figures that a test sets.
+// fakeBridge serves the API with figures that a test sets.
 type fakeBridge struct {
 	URL string
 
@@ -92,10 +92,6 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	})
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
-	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter,
-		_ *http.Request) {
-		f.send(w, func() any { return f.reports })
-	})
 	mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) {
 		f.records(w, func() any { return object{"jobs": f.jobs} })
 	})
@@ -153,7 +149,7 @@ func (f *fakeBridge) send(w http.ResponseWriter, read func() any) {
 	writeJSON(w, http.StatusOK, read())
 }
 
-// records answers what is read from Kafka.
+// records answers with records of Kafka, or with recordsErr.
 func (f *fakeBridge) records(w http.ResponseWriter, read func() any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,6 +234,11 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusServiceUnavailable, object{"error": "too many clients", "hint": "close other browser tabs"})
 		return
 	}
+	shown := r.URL.Query().Get("stream")
+	if !f.has(shown) {
+		writeJSON(w, http.StatusNotFound, object{"error": "unknown stream", "hint": ""})
+		return
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	io.WriteString(w, "retry: 100\n\n")
 	for _, m := range first {
@@ -245,9 +246,11 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for f.has(shown) {
 		if !f.isSilent() {
-			sendEvent(w, message{"status", f.own()})
+			for _, m := range f.status(shown) {
+				sendEvent(w, m)
+			}
 		}
 		w.(http.Flusher).Flush()
 		select {
@@ -258,6 +261,13 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// has reports whether a feed can show the stream; "" is no stream.
+func (f *fakeBridge) has(stream string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return stream == "" || slices.ContainsFunc(f.reports, func(r report) bool { return r.Stream == stream })
 }
 
 func (f *fakeBridge) isSilent() bool {
@@ -273,26 +283,54 @@ func (f *fakeBridge) refusals() int {
 	return f.refused
 }
 
-// own is what the process itself knows: no checkpoint, no members.
-func (f *fakeBridge) own() []report {
+// detail is the event detail.
+type detail struct {
+	control.Report
+	Brief       control.Brief                `json:"brief"`
+	Asked       bool                         `json:"asked"`
+	Elsewhere   bool                         `json:"elsewhere"`
+	ManyDead    bool                         `json:"many_dead_letters"`
+	EndDoubtful bool                         `json:"end_doubtful"`
+	Servers     map[string]bridge.Dependency `json:"servers"`
+}
+
+// status returns the messages about all streams and about the shown one.
+func (f *fakeBridge) status(shown string) (all []message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := slices.Clone(f.reports)
-	for i := range all {
-		all[i].Checkpoint, all[i].Members, all[i].Changes, all[i].Notes = nil, nil, nil, nil
-		if all[i].Live != nil {
-			live := *all[i].Live
-			live.Dependencies = maps.Clone(live.Dependencies)
-			if all[i].LagSeconds > 0 { // it stays as far behind as the test says
-				live.Position = time.Now().Add(-time.Duration(all[i].LagSeconds * float64(time.Second)))
-			}
-			if f.standby {
-				live = bridge.Status{Stream: live.Stream, Owner: "bridge-1", State: bridge.StateStandby}
-			}
-			all[i].Live = &live
+	briefs := []control.Brief{}
+	for i := range f.reports {
+		d := detailOf(&f.reports[i], f.standby)
+		briefs = append(briefs, d.Brief)
+		if d.Stream == shown {
+			all = append(all, message{"detail", d})
 		}
 	}
-	return all
+	return append([]message{{"briefs", object{"all": true, "briefs": briefs}}}, all...)
+}
+
+func detailOf(r *report, standby bool) detail {
+	d, now := detail{Asked: true, Elsewhere: standby}, time.Now()
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = json.Unmarshal(data, &d.Report)
+	}
+	if err != nil {
+		panic(err)
+	}
+	if l := d.Live; l != nil {
+		if r.LagSeconds > 0 { // it stays as far behind as the test says
+			l.Position = now.Add(-time.Duration(r.LagSeconds * float64(time.Second)))
+		}
+		d.ManyDead, d.EndDoubtful = control.ManyDead(l), l.EndDoubtful()
+		if !standby {
+			d.Servers = l.Dependencies
+		}
+	}
+	d.LagSeconds, d.CaughtUpIn = 0, -1
+	d.Measure(now)
+	d.Brief = d.Report.Brief(now)
+	return d
 }
 
 func sendEvent(w io.Writer, m message) {
@@ -307,7 +345,7 @@ func (f *fakeBridge) actions() []posted {
 	return slices.Clone(f.posts)
 }
 
-// running is a stream that reads and is behind.
+// running is a stream that reads, 42 s behind.
 func running(name string) report {
 	now := time.Now()
 	up := bridge.Dependency{Up: true, Since: now.Add(-26 * time.Hour)}
@@ -342,8 +380,7 @@ func idle(name string) report {
 	return r
 }
 
-// entries is a history that ends at 3.88412, newest first, as of a stream that
-// was rewound once.
+// entries is the history, newest first, of a stream at 3.88412 that was rewound once.
 func entries(n int) []object {
 	now := time.Now().UTC()
 	var all []object
@@ -371,7 +408,7 @@ func entries(n int) []object {
 	return all
 }
 
-// measuredText is what /metrics says of a stream.
+// measuredText is the text of /metrics for a stream.
 func measuredText(stream string) string {
 	var text strings.Builder
 	line := func(name, labels string, value float64) {

@@ -8,9 +8,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// rules lists what is wrong with the page for those who see, hear or click less
-// well: the landmarks and names of WCAG 2.2, targets of 24 pixels, and a contrast
-// of 4.5, or 3 for large letters.
+// rules lists violations of WCAG 2.2 on the page: landmarks and names, targets of 24 pixels,
+// and a contrast of 4.5, or 3 for large letters.
 const rules = `(() => {
 	const wrong = [];
 	const seen = (e) => e.checkVisibility({visibilityProperty: true}) && e.getClientRects().length > 0;
@@ -74,7 +73,7 @@ const rules = `(() => {
 	return [...new Set(wrong)];
 })()`
 
-// obeys fails where the page breaks the rules, in light or dark.
+// obeys fails if the page violates a rule, in light or dark.
 func (p *tab) obeys() {
 	p.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -85,7 +84,7 @@ func (p *tab) obeys() {
 	}
 }
 
-// The rules find what they are for.
+// The rules find each kind of violation.
 func TestRulesFind(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.history = entries(3)

@@ -15,8 +15,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// Header, slider and table show the same newest commit, though the history was
-// read some commits ago.
+// Header, slider and table show the same newest commit, even if the history was read earlier.
 func TestOneNow(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.history = entries(60)
@@ -51,7 +50,7 @@ func TestOneNow(t *testing.T) {
 	}
 }
 
-// Every plan says how many events come again, the slider before it.
+// Every plan says how many events come again, and so does the slider before the plan.
 func TestCounts(t *testing.T) {
 	for _, tc := range []struct {
 		least, most any
@@ -94,8 +93,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// The slider counts across a rewind, and leaves the number to the plan across a
-// reset, whose entries count from another position.
+// The slider counts across a rewind. Across a reset, whose entries have another count, only the
+// plan has the number.
 func TestCountsAcrossEpochs(t *testing.T) {
 	for parent, want := range map[string]string{"2.88409": "events come again", "3.88350": "the plan says how many",
 		"": "the plan says how many"} {
@@ -113,7 +112,7 @@ func TestCountsAcrossEpochs(t *testing.T) {
 	}
 }
 
-// A rewind is called so, as on the command line; its commit is of the kind reset.
+// The page calls a rewind a rewind, as the command line does; its commit has the kind reset.
 func TestKinds(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.history = entries(70)
@@ -149,8 +148,8 @@ func TestWithoutRedis(t *testing.T) {
 	p.sees("#history-rows", "3.88411")
 	f.set(func() { loseRedis(f) })
 	p.sees("#state-text", "Redis is down; events flow; actions wait.")
-	p.sees("#state-name", "Running, Redis down")
-	p.wait(`document.title.startsWith('Running, Redis down')`)
+	p.sees("#state-name", "Running, in doubt")
+	p.wait(`document.title.startsWith('Running, in doubt')`)
 	p.sees("#act-why", "Redis is down")
 	for selector, what := range map[string]string{
 		"#pause": "disabled", "#move": "disabled", "#slider-move": "disabled",
@@ -172,7 +171,7 @@ func TestWithoutRedis(t *testing.T) {
 	p.wait(`!document.querySelector('#history-rows [data-key="3.88411"]').disabled`)
 }
 
-// Without Kafka nothing is committed, and what it has is not known.
+// Without Kafka nothing is committed, and the page does not claim to know its contents.
 func TestWithoutKafka(t *testing.T) {
 	f := busy(t)
 	loseKafka(f)
@@ -195,8 +194,7 @@ func TestWithoutKafka(t *testing.T) {
 	p.wait(`!document.getElementById('pause').disabled`)
 }
 
-// A figure says no more than is known, and a stream that does not read does not catch
-// up.
+// An unknown figure is shown as unknown, and a stream that does not read does not catch up.
 func TestNotes(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.metrics = measuredText("events")
@@ -228,7 +226,7 @@ func TestNothingToPause(t *testing.T) {
 	p.sees("#act-why", "Pausing requires a first commit.")
 }
 
-// Times have 24 hours in any language, and streams' names are set apart.
+// Times have 24 hours in any language, and streams' names are marked.
 func TestTimesAndNames(t *testing.T) {
 	f := busy(t)
 	f.answers = []answer{done(4)}
@@ -268,7 +266,7 @@ func TestRemedies(t *testing.T) {
 	p.sees("#move-title", "Move the cursor of events")
 }
 
-// Where nothing is known the charts have a gap.
+// The charts have a gap where figures are unknown.
 func TestGaps(t *testing.T) {
 	p := open(t, newFakeBridge(t, running("events")), 1280)
 	got, err := chromedp.Run(p.ctx, chromedp.Evaluate[[][]*float64](`import('./charts.js').then(({Series}) => {
@@ -304,7 +302,7 @@ func TestManyDeadLetters(t *testing.T) {
 	caught.Live.DeadLettered, caught.Live.Published = 84, 16
 	f := newFakeBridge(t, caught)
 	p := open(t, f, 1280)
-	p.sees("#state-name", "Caught up, 84 % dead letters")
+	p.sees("#state-name", "Caught up, in doubt")
 	p.sees("#state-text", "84 of the events since the start are in the dead-letter topic.")
 	p.sees("#figure-dead .note", "84 % of events since the process started")
 	f.set(func() {
@@ -355,7 +353,7 @@ func TestFarBehind(t *testing.T) {
 	}
 }
 
-// A server that answers is not down: its box and the sentence say what it does.
+// A server that answers is not down: its box and the sentence describe the failure.
 func TestTroubles(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	block(f)
@@ -387,7 +385,7 @@ func TestNoStart(t *testing.T) {
 	p.sees("#move-problem", "Use a rewind, or the earliest event.")
 }
 
-// A peak does not press the other rates flat: it is above the scale, and named.
+// A peak does not flatten the other rates: it is above the scale, and named.
 func TestPeak(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.history = entries(200)
@@ -412,7 +410,7 @@ func TestPeak(t *testing.T) {
 	p.sees("#clipped", "▲ peak 900,000 at ")
 }
 
-// A long type keeps its end on a phone, and shows where it is shortened.
+// On a phone, a long type keeps its end, and an ellipsis marks the cut.
 func TestLongTypes(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	const begin, end = "com.example.a-company-with-a-name.and-a-department.event.", "tabVisibilityChanged"
@@ -473,7 +471,7 @@ func TestFolds(t *testing.T) {
 	p.obeys()
 }
 
-// The first minutes after a start do not press the bars of the history flat.
+// The first minutes after a start do not flatten the bars of the history.
 func TestBars(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.history = entries(200)

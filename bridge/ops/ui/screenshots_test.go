@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pictures is the folder that pictures are written to; "" is none.
+// pictures is the folder for pictures; without it, none are written.
 var pictures = os.Getenv("SCREENSHOTS")
 
 // snap writes a small picture of the window.
@@ -58,8 +58,7 @@ func (p *tab) keep(name string, picture []byte) {
 	}
 }
 
-// reduce gives a picture the palette of its 256 most frequent colours, of those
-// that differ enough to be seen.
+// reduce reduces a picture to its 256 most frequent colours that differ visibly.
 func reduce(full image.Image) *image.Paletted {
 	bounds := full.Bounds()
 	uses := make(map[color.RGBA]int)
@@ -156,7 +155,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// settle waits until the page has been drawn with what it knows.
+// settle waits until the page is drawn.
 func (p *tab) settle() {
 	p.Helper()
 	_, err := chromedp.Run(p.ctx,

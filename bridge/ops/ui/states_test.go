@@ -66,7 +66,7 @@ func because(state bridge.State, reason bridge.Reason, err, hint string) func(f 
 	}
 }
 
-// conditions are those that an operator meets.
+// conditions are the conditions that an operator meets.
 var conditions = []struct {
 	name     string
 	change   func(f *fakeBridge)
@@ -179,7 +179,7 @@ var conditions = []struct {
 	}},
 }
 
-// daysLater makes each time one of another day, which is shown with its date.
+// daysLater moves all times to another day, so that they are shown with their date.
 func daysLater(f *fakeBridge) {
 	for _, list := range [][]object{f.history, f.letters} {
 		for _, row := range list {
@@ -221,7 +221,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// loaded waits until the lists are there.
+// loaded waits until the lists are loaded.
 func (p *tab) loaded() {
 	p.Helper()
 	p.wait(`document.querySelectorAll('.chart canvas').length === 2 && ` +
@@ -231,7 +231,7 @@ func (p *tab) loaded() {
 		`!document.getElementById('history-empty').innerText.startsWith('Loading')`)
 }
 
-// whole fails where a table is wider than its card, or a figure is cut.
+// whole fails if a table is wider than its card, or a figure is cut.
 func (p *tab) whole() {
 	p.Helper()
 	for _, cut := range read[[]string](p, `[...document.querySelectorAll('.scroll, .figure .value, dialog[open]')].filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)

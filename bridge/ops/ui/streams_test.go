@@ -52,8 +52,8 @@ func overview(t *testing.T, f *fakeBridge, width int64) *tab {
 // first is the name in the first row.
 const first = `document.querySelector('#streams-rows a')?.innerText`
 
-// The page opens on all streams, those in trouble first; one of them is a page of its own,
-// with an address.
+// The page opens on all streams, those in trouble first. Each stream has a page of its own, with
+// an address.
 func TestOverview(t *testing.T) {
 	f := fleet(t, 12)
 	p := overview(t, f, 1280)
@@ -99,7 +99,19 @@ func TestOverview(t *testing.T) {
 	p.wait(`document.getElementById('streams-rows').checkVisibility()`)
 }
 
-// One stream alone has no overview.
+// A page whose stream is removed returns to the overview, which follows the streams.
+func TestRemovedStream(t *testing.T) {
+	f := fleet(t, 12)
+	p := open(t, f, 1280, "status of 404")
+	p.sees("#state-stream", "tenant-000")
+	f.set(func() { f.reports = f.reports[1:] })
+	p.sees("#streams-total", "11 of 11")
+	p.wait(`document.getElementById('lost').hidden`)
+	f.set(func() { f.reports = append(f.reports, idle("added")) })
+	p.sees("#streams-rows", "added")
+}
+
+// A single stream has no overview.
 func TestNoOverview(t *testing.T) {
 	p := open(t, newFakeBridge(t, running("events")), 1280)
 	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.fake.URL+"/"))

@@ -53,7 +53,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// A browser that has a file asks whether it is still the same.
+// A browser revalidates a file that it has.
 func TestETag(t *testing.T) {
 	t.Parallel()
 	first := get(t, "GET", "/app.js", nil)
@@ -70,8 +70,8 @@ func TestETag(t *testing.T) {
 	}
 }
 
-// Every file is of a known type, and what one refers to is there: the page
-// works without any other server.
+// Every file has a known type, and every referenced file exists: the page works without any
+// other server.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("static")

@@ -15,7 +15,7 @@ var doubtfulEnd = []bridge.Warning{{
 	Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=/paging/next",
 }}
 
-// A stream without an event does not claim that all are in Kafka.
+// For a stream without events, the page does not claim that all events are in Kafka.
 func TestNoEventYet(t *testing.T) {
 	f := newFakeBridge(t, idle("events"))
 	live := f.reports[0].Live
@@ -25,8 +25,8 @@ func TestNoEventYet(t *testing.T) {
 	p.sees("#state-text", "The API has listed no event so far.")
 }
 
-// A stream with a warning is amber and shows it, and does not claim what the warning
-// doubts.
+// A stream with a warning is amber and shows the warning. The page does not claim what the
+// warning doubts.
 func TestWarnings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		warnings []bridge.Warning
@@ -34,8 +34,8 @@ func TestWarnings(t *testing.T) {
 		claims   bool
 	}{
 		"none":           {nil, "Caught up", true},
-		"a doubtful end": {doubtfulEnd, "Caught up, 1 warning", false},
-		"something else": {[]bridge.Warning{{Code: "another", Text: "something is odd"}}, "Caught up, 1 warning", true},
+		"a doubtful end": {doubtfulEnd, "Caught up, in doubt", false},
+		"something else": {[]bridge.Warning{{Code: "another", Text: "something is odd"}}, "Caught up, in doubt", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeBridge(t, idle("events"))

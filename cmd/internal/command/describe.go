@@ -51,17 +51,14 @@ func describeState(s *bridge.Status, now time.Time) string {
 	if s.State == bridge.StateIdle && s.Events+s.Published+s.DeadLettered == 0 {
 		state += ", no event so far"
 	}
-	if share := s.DeadShare(); share >= manyDead && (s.State == bridge.StateIdle || s.State == bridge.StateRunning) {
-		state += ", " + percent(share) + " dead letters"
+	if control.ManyDead(s) && (s.State == bridge.StateIdle || s.State == bridge.StateRunning) {
+		state += ", " + percent(s.DeadShare()) + " dead letters"
 	}
 	if n := len(s.Warnings); n > 0 {
 		state += ", " + cli.Counted(n, "warning")
 	}
 	return state
 }
-
-// manyDead is the share of dead letters that a state mentions.
-const manyDead = 0.01
 
 // percent formats a share. One above 0 is never 0 %.
 func percent(share float64) string {

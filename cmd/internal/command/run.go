@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -118,11 +119,12 @@ func ProcessOptions(a *cli.App, limits engine.Limits, log *slog.Logger) process.
 	}
 }
 
-// controllers are the controllers of all streams, for the HTTP server.
+// controllers are the controllers of all streams, for the HTTP server. They share a Kafka
+// client for what the web UI asks again and again.
 func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
-	all := make(map[string]ops.Controller, len(s.Streams))
+	all, shared := make(map[string]ops.Controller, len(s.Streams)), new(kafkaclient.Shared)
 	for i := range s.Streams {
-		c := controllerOf(client, s, &s.Streams[i])
+		c := controllerOf(client, s, &s.Streams[i], shared)
 		all[c.Stream()] = c
 	}
 	return all

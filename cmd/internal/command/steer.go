@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -47,7 +48,7 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 	if err != nil {
 		return nil, err
 	}
-	return &streamHandle{controllerOf(client, s, st), client}, nil
+	return &streamHandle{controllerOf(client, s, st, nil), client}, nil
 }
 
 // openStreams connects to the servers of the named stream, or of all. The caller closes
@@ -63,7 +64,7 @@ func openStreams(a *cli.App, need config.Uses, name string) (*cursorstore.Client
 	}
 	all := make([]*control.Controller, len(s.Streams))
 	for i := range all {
-		all[i] = controllerOf(client, s, &s.Streams[i])
+		all[i] = controllerOf(client, s, &s.Streams[i], nil)
 	}
 	return client, all, nil
 }
@@ -85,17 +86,22 @@ func eachOf(streams []*control.Controller, do func(i int, c *control.Controller)
 	asking.Wait()
 }
 
-// controllerOf wires the controller of a stream. It connects to no server.
-func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Stream) *control.Controller {
+// controllerOf wires the controller of a stream. It connects to no server. shared lends the
+// Kafka client that looks up members; may be nil.
+func controllerOf(
+	client *cursorstore.Client, s *config.Settings, st *config.Stream, shared *kafkaclient.Shared,
+) *control.Controller {
 	store, kafka, cfg := client.Stream(st.Name), st.Kafka, st.Engine
 	kafka.Known, cfg.Owner = store.Load, s.Owner()
 	noStart := st.Export.Starts()
 	if st.Windows.Windows() { // the watermark is a time, whatever the API takes
 		noStart = nil
 	}
+	group := kafka.Ownership()
+	group.Shared = shared
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
-		Log: kafka.History(), Group: kafka.Ownership(),
+		Log: kafka.History(), Group: group,
 		OpenSink: func() (control.Sink, error) { return kafka.Sink() }, NoStart: noStart,
 	})
 }

@@ -142,7 +142,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	}
 	feed.await("sample", `"origin":"rewind"`)
 	feed.await("log", `"command applied"`)
-	feed.await("status", `"epoch":3`)
+	feed.await("detail", `"epoch":3`)
 	s.awaitState("idle")
 
 	s.wantInHistory()
@@ -232,7 +232,7 @@ func (s *stage) feed() *feed {
 	s.t.Helper()
 	ctx, leave := context.WithCancel(s.t.Context())
 	s.t.Cleanup(leave)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/api/v1/events", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/api/v1/events?stream=events", http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func (s *stage) feed() *feed {
 			f.mu.Unlock()
 		}
 	}()
-	f.await("status", "")
+	f.await("detail", "")
 	return f
 }
 

@@ -135,7 +135,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
 	}
-	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
+	p.samples = ops.NewSampler(s.HTTP.ShowEvents)
 	own := unwired(s)
 	var all []*stream
 	for i := range s.Streams {

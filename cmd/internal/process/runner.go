@@ -235,12 +235,9 @@ func closeAll(streams []*stream) {
 func (r *runner) replace(next []*stream) {
 	before := r.p.streams.list()
 	r.p.streams.set(next)
-	names := make([]string, len(next))
-	for i, st := range next {
-		names[i] = st.name
+	for _, st := range next {
 		r.p.metrics.AddStream(st.name)
 	}
-	r.p.samples.SetStreams(names)
 	for _, old := range before {
 		if slices.Contains(next, old) {
 			continue

@@ -1,5 +1,5 @@
-// Requests to the bridge. Addresses are relative, so that the page works below
-// a proxy's prefix as well.
+// Requests to the bridge. Addresses are relative, so that the page also works below a
+// proxy's prefix.
 
 const tokenKey = 'exportbridge-token';
 
@@ -9,8 +9,7 @@ export const token = {
   drop: () => sessionStorage.removeItem(tokenKey),
 };
 
-// ApiError is an answer that is none of success, in the server's words. own is false
-// where a proxy answered.
+// ApiError is a failed request, with the server's message. own is false if a proxy answered.
 export class ApiError extends Error {
   constructor(status, message, hint, own = true) {
     super(message);
@@ -21,9 +20,9 @@ export class ApiError extends Error {
 }
 
 const readTimeout = 15_000;
-const actTimeout = 60_000; // the stream's owner acknowledges between two batches
+const actTimeout = 60_000; // the stream's owner acknowledges an action between two batches
 
-// send is fetch with the token; an answer that is none of success is an ApiError.
+// send is fetch with the token. It throws an ApiError unless the request succeeds.
 export async function send(path, options) {
   const headers = { ...options.headers };
   const secret = options.token ?? token.get();
@@ -41,7 +40,7 @@ export async function send(path, options) {
   return response;
 }
 
-// foreign is what to do about a proxy's answer.
+// foreign has the hints for a proxy's answers, by status.
 const foreign = {
   401: 'reload the page to sign in to the proxy',
   403: 'check the access rules of the proxy',
@@ -68,7 +67,7 @@ export async function getText(path) {
   return response.text();
 }
 
-// post asks for an action.
+// post requests an action.
 export async function post(path, body) {
   const response = await send(path, {
     method: 'POST',

@@ -1,10 +1,10 @@
-// The page of a running bridge: wires what the other files do.
+// The page of a running bridge: wires the parts in the other files.
 
 import { getJSON, getText, streamPath, token } from './api.js';
 import { Chart, Series, times } from './charts.js';
 import { Actions } from './dialogs.js';
 import { $, setText } from './dom.js';
-import { follow } from './feed.js';
+import { Feed } from './feed.js';
 import { compact, duration, explain, rate, span } from './format.js';
 import { History } from './history.js';
 import { Jobs } from './jobs.js';
@@ -15,7 +15,7 @@ import { Letters, Log, Samples } from './panels.js';
 import { Streams } from './streams.js';
 
 const meter = new Meter();
-const series = new Map();
+let series = new Series(); // of the shown stream
 const charts = [
   new Chart($('chart-lag'), 'lag', { format: duration, tick: span, ticks: times }),
   new Chart($('chart-rate'), 'rate', { format: rate, tick: compact, clipped: $('clipped') }),
@@ -27,11 +27,6 @@ const streams = new Streams();
 const actions = new Actions({ refreshed: refreshAll, signedIn });
 const jobs = new Jobs(actions);
 const history = new History((entry) => actions.move(entry));
-
-const seriesOf = (stream) => {
-  if (!series.has(stream)) series.set(stream, new Series());
-  return series.get(stream);
-};
 
 function render() {
   if (!model.session) return;
@@ -57,7 +52,7 @@ function render() {
   overview.renderPosition();
   history.follow();
   jobs.follow();
-  for (const chart of charts) chart.draw(seriesOf(model.stream));
+  for (const chart of charts) chart.draw(series);
 }
 
 function renderSession() {
@@ -70,7 +65,7 @@ function renderSession() {
   button.title = write ? 'Forget the token' : needs ? 'Actions require the token' : 'HTTP actions are restricted to localhost';
 }
 
-// renderLink says whether what is shown is live.
+// renderLink shows whether the page is live.
 function renderLink() {
   const lost = !model.connected && (model.heard > 0 || model.refused !== null);
   $('link').className = `link is-${model.connected ? 'live' : lost ? 'lost' : 'waiting'}`;
@@ -86,10 +81,14 @@ function renderLink() {
 function select(stream) {
   if (stream === model.stream || (stream === '' && model.session.streams.length === 1)) return;
   model.stream = stream;
+  model.detail = null;
+  series = new Series();
+  seen = {};
+  feed.show(stream);
   if (stream !== chosenStream(model.session.streams)) window.history.pushState(null, '', `#${encodeURIComponent(stream)}`);
   history.clear();
   letters.clear();
-  samples.render();
+  samples.clear();
   render();
   refreshAll();
 }
@@ -110,12 +109,14 @@ async function loadSession() {
     session = await getJSON('api/v1/session');
   } catch (error) {
     if (!error.wrongToken || !token.get()) throw error;
-    token.drop(); // it is not valid any more
+    token.drop(); // the token is no longer valid
     session = await getJSON('api/v1/session');
   }
   model.skew = Date.parse(session.now) - (asked + Date.now()) / 2 || 0;
   takeSession(session);
 }
+
+const reloadSession = () => loadSession().catch(() => {}); // renderLink shows that the bridge does not answer
 
 function takeSession(session) {
   model.session = { ...session, streams: session.streams ?? [] };
@@ -126,38 +127,24 @@ function takeSession(session) {
 
 function signedIn(session) {
   if (session) takeSession(session);
-  else loadSession().then(() => { if (!mayRead()) location.reload(); }).catch(() => {}); // the link says that nobody answers
-}
-
-async function loadStatus() {
-  try {
-    const all = (await getJSON('api/v1/status')) ?? [];
-    model.full = new Map(all.map((entry) => [entry.stream, entry]));
-    model.statusError = null;
-    if (!model.connected) refreshed(); // else the live connection does
-  } catch (error) {
-    model.statusError = error;
-  }
-  render();
-  loadChanged();
+  else loadSession().then(() => { if (!mayRead()) location.reload(); }).catch(() => {});
 }
 
 let seen = {};
 
-// loadChanged reads lists sooner than their time where the status says that
-// they are others now.
+// loadChanged reads history and dead letters at once when the detail shows that they have
+// changed.
 function loadChanged() {
-  if (model.stream === '') return;
-  const { live } = report(model.stream);
+  const { live } = report();
   const was = seen;
-  seen = { stream: model.stream, epoch: live?.place.epoch, dead: live?.dead_lettered };
-  if (seen.stream !== was.stream) return; // it is being read
+  seen = { known: true, epoch: live?.place.epoch, dead: live?.dead_lettered };
+  if (!was.known) return; // select is reading them
   if (seen.epoch !== was.epoch) loadHistory();
   if (seen.dead !== was.dead) loadLetters();
 }
 
-// forStream loads what belongs to the stream that is shown, and drops an answer
-// that comes after another one was chosen.
+// forStream loads a part of the shown stream. It drops an answer that arrives after another
+// stream was selected.
 async function forStream(path, show, fail) {
   const stream = model.stream;
   if (!stream) return;
@@ -170,7 +157,7 @@ async function forStream(path, show, fail) {
 }
 
 const loadHistory = () => (history.busy ? undefined : forStream(`history?limit=${$('history-limit').value}`, (answer) => {
-  seriesOf(model.stream).seed(answer.entries ?? [], now() / 1000);
+  series.seed(answer.entries ?? [], now() / 1000);
   history.show(answer);
 }, (error) => history.fail(error)));
 
@@ -195,7 +182,7 @@ async function loadMetrics() {
 
 const tasks = [];
 
-// every runs load at once, on demand and in between, while the page is seen.
+// every runs load at once, on demand, and every ms milliseconds while the page is visible.
 function every(ms, load) {
   const task = { timer: 0, run: null };
   task.run = async () => {
@@ -212,35 +199,44 @@ function refreshAll() {
   for (const task of tasks) task.run();
 }
 
-function connect() {
-  follow({
-    status(all) {
-      model.heard = Date.now();
-      refreshed();
-      for (const entry of all ?? []) {
-        model.live.set(entry.stream, entry);
-        const { live, elsewhere, lag } = report(entry.stream);
-        if (live && !elsewhere) seriesOf(entry.stream).add(now() / 1000, lag < 0 ? null : lag, live.rate);
-      }
-      render();
-    },
-    log: (entry) => log.add(entry),
-    sample: (sample) => samples.add(sample),
-    connected(up) {
-      model.connected = up;
-      if (up) model.refused = null;
-      renderLink();
-      if (up && model.heard > 0) { // again: another version may answer now
-        loadSession().catch(() => {});
-        refreshAll();
-      }
-    },
-    refused(error) {
-      model.refused = error;
-      renderLink();
-    },
-  });
-}
+const feed = new Feed({
+  briefs({ all, briefs, removed = [] }) {
+    model.heard = Date.now();
+    refreshed();
+    if (all) model.briefs.clear();
+    for (const brief of briefs) model.briefs.set(brief.stream, brief);
+    for (const stream of removed) model.briefs.delete(stream);
+    const { streams } = model.session;
+    if (streams.length !== model.briefs.size || streams.some((stream) => !model.briefs.has(stream))) reloadSession();
+    render();
+  },
+  detail(detail) {
+    if (detail.stream !== model.stream) return;
+    model.heard = Date.now();
+    refreshed();
+    model.detail = detail;
+    const { live, elsewhere, lag } = report();
+    if (live && !elsewhere) series.add(now() / 1000, lag < 0 ? null : lag, live.rate);
+    render();
+    loadChanged();
+  },
+  log: (entry) => log.add(entry),
+  sample: (sample) => samples.add(sample),
+  connected(up) {
+    model.connected = up;
+    if (up) model.refused = null;
+    renderLink();
+    if (up && model.heard > 0) { // reconnected: another version may answer
+      reloadSession();
+      refreshAll();
+    }
+  },
+  refused(error) {
+    model.refused = error;
+    renderLink();
+    if (error.status === 404) reloadSession(); // the stream was removed
+  },
+});
 
 function toggleTheme() {
   const root = document.documentElement;
@@ -309,13 +305,12 @@ function start() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', restyle);
   for (const [name, load] of [['history', loadHistory], ['letters', loadLetters], ['jobs', loadJobs]]) $(`${name}-retry`).addEventListener('click', load);
   setInterval(renderLink, 1000);
-  every(5_000, loadStatus);
   every(10_000, loadHistory);
   every(60_000, loadLetters);
   every(15_000, loadJobs);
   every(5_000, () => (jobs.running ? loadJobs() : undefined));
   every(5_000, loadMetrics);
-  connect();
+  feed.follow();
 }
 
 async function begin() {

@@ -1,17 +1,16 @@
-// Lag and rate over the last hour: seeded from the cursor's history, carried on
-// from the live status.
+// Lag and rate over the last hour, first from the history, then from the live status.
 
 import { el, setText } from './dom.js';
 
 /* global uPlot */
 
 const keep = 3600; // seconds
-const least = 120; // seconds that a chart spans at least
-const average = 10; // seconds that the live rate is of
-const lost = 5; // seconds without a live figure that are a gap
-const sparse = 60; // seconds between two commits in which the lag is not known
+const least = 120; // minimum range of a chart, in seconds
+const average = 10; // seconds over which the live rate is averaged
+const lost = 5; // seconds without a live figure before a gap is drawn
+const sparse = 60; // seconds between two commits after which the lag is unknown
 
-// times are the steps of an axis of durations, in seconds.
+// times are the possible steps of a time axis, in seconds.
 export const times = [0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000];
 
 // Series is the last hour of one stream's figures.
@@ -21,8 +20,7 @@ export class Series {
   rate = [];
   seeded = false;
 
-  // seed puts what the history knows at now, in seconds, before the first live
-  // figure.
+  // seed inserts the history before the first live figure. now is in seconds.
   seed(entries, now) {
     if (this.seeded) return;
     this.seeded = true;
@@ -36,10 +34,10 @@ export class Series {
       const when = Date.parse(entry.at) / 1000;
       while (Date.parse(old[j + 1]?.at) / 1000 <= when - average) j++;
       if (when <= at.at(-1) || when >= first || when < now - keep) continue;
-      const before = old.slice(j).find((e) => e.epoch === entry.epoch); // another epoch counts from another number
+      const before = old.slice(j).find((e) => e.epoch === entry.epoch); // counts of different epochs cannot be compared
       const took = when - Date.parse(before.at) / 1000;
       const position = Date.parse(entry.position) / 1000;
-      if (at.length > 0 && when - at.at(-1) > sparse) { // nothing was committed, and the lag is not known
+      if (at.length > 0 && when - at.at(-1) > sparse) { // nothing was committed: the lag is unknown
         at.push(at.at(-1) + 1, when - 1);
         lag.push(null, null);
         rate.push(0, 0);
@@ -80,7 +78,7 @@ export class Series {
 
 const hour = (seconds) => `${new Date(seconds * 1000).toISOString().slice(11, 19)}Z`;
 
-// colour resolves a CSS variable for the canvas.
+// colour is the value of a CSS variable, for the canvas.
 function colour(name, opacity = 1) {
   const probe = el('span');
   probe.style.color = `var(${name})`;
@@ -90,14 +88,13 @@ function colour(name, opacity = 1) {
   return opacity === 1 ? value : value.replace('rgb(', 'rgba(').replace(')', `, ${opacity})`);
 }
 
-// alone are the figures between two gaps, which no line shows.
+// alone are single figures between two gaps, which no line shows.
 function alone(plot, i, show, gaps) {
   const data = plot.data[i];
   return data.flatMap((value, n) => (value !== null && (data[n - 1] ?? null) === null && (data[n + 1] ?? null) === null ? [n] : []));
 }
 
-// usualTop is where a scale ends that shows the usual values: a peak must not press all
-// others flat.
+// usualTop is the top of a scale for the usual values: one peak must not flatten all others.
 export function usualTop(values) {
   const some = values.filter((v) => v > 0).sort((a, b) => a - b);
   const most = some.at(-1) ?? 0;
@@ -107,9 +104,9 @@ export function usualTop(values) {
 
 // Chart draws one figure of a Series into a box.
 export class Chart {
-  // format writes a value, ticks are the steps that the axis may have, if
-  // they are not those of plain numbers. clipped is where it says which peak is above
-  // the scale; without it the scale reaches to the peak.
+  // format formats a value. ticks are the possible steps of the axis, by default those of
+  // numbers. clipped is the element that names a peak above the scale; without it, the scale
+  // includes every peak.
   constructor(box, figure, { format, tick = format, ticks, clipped }) {
     Object.assign(this, { box, figure, format, tick, ticks, clipped });
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(box);
@@ -117,7 +114,7 @@ export class Chart {
 
   size() { return { width: Math.max(120, this.box.clientWidth), height: this.box.clientHeight }; }
 
-  // restyle throws the drawing away, for other colours.
+  // restyle discards the drawing after a change of colours.
   restyle() {
     this.plot?.destroy();
     this.plot = undefined;

@@ -1,5 +1,4 @@
-// Everything that acts: each in a dialog, with a reason, and a move in two
-// steps.
+// The actions, each in a dialog with a reason; a move has two steps.
 
 import { ApiError, getJSON, post, streamPath, token } from './api.js';
 import { $, name, setText, toast } from './dom.js';
@@ -7,8 +6,8 @@ import { again, clock, instant, place, plural, sentence } from './format.js';
 import { mayAct, mayRead, model, now, whyNot } from './model.js';
 import { ask, Steps } from './steps.js';
 
-// Actions are the dialogs. refreshed is called after anything that changed the
-// stream, signedIn after the token did.
+// Actions are the dialogs. refreshed is called after a change of the stream, signedIn after a
+// change of the token.
 export class Actions {
   constructor({ refreshed, signedIn }) {
     this.refreshed = refreshed;
@@ -24,10 +23,9 @@ export class Actions {
 
   help() { $('help-dialog').showModal(); }
 
-  // unlocked calls next once the caller may act, after asking for the token if
-  // need be.
+  // unlocked calls next when the caller may act, and asks for the token first if necessary.
   unlocked(action, next) {
-    const why = whyNot(model.stream, action);
+    const why = whyNot(action);
     if (why) toast(why);
     else if (mayAct()) next();
     else this.unlock(next);
@@ -52,7 +50,7 @@ export class Actions {
     this.signedIn(null);
   }
 
-  // act posts, and forgets a token that is refused.
+  // act posts an action, and drops a rejected token.
   async act(path, body) {
     try {
       return await post(path, body);
@@ -66,7 +64,7 @@ export class Actions {
 
   resume() { this.unlocked('resume', () => this.hold('resume')); }
 
-  // signIn is what helps against a token that is refused.
+  // signIn is the remedy for a rejected token.
   signIn(error) { return error.wrongToken ? { label: 'Enter the token…', act: () => this.unlock() } : null; }
 
   hold(action) {
@@ -90,7 +88,7 @@ export class Actions {
     }, undefined, (error) => this.signIn(error));
   }
 
-  // move opens the first step, with an entry of the history or none.
+  // move opens the first step, for an entry of the history or null.
   move(entry) {
     this.unlocked('move', () => {
       const form = $('move-form');
@@ -102,7 +100,7 @@ export class Actions {
     });
   }
 
-  // replan helps where the stream was moved after the plan was made.
+  // replan is the remedy if the stream was moved after the plan.
   replan(error) {
     return error.status === 409 && this.moving.planned ? { label: 'Plan again', act: this.moving.again } : this.signIn(error);
   }
@@ -122,7 +120,7 @@ export class Actions {
   }
 }
 
-// chosen enables what the choice needs.
+// chosen enables the fields of the chosen target.
 function chosen(fields) {
   for (const field of ['entry', 'shift', 'datetime', 'event_time']) {
     fields[field].disabled = fields.to.value !== field;
@@ -130,12 +128,12 @@ function chosen(fields) {
   }
 }
 
-// accepted throws what an owner said who did not apply a request.
+// accepted throws the owner's reason if it did not apply the request.
 function accepted(answer) {
   if (!answer.applied) throw new ApiError(409, String(answer.detail ?? answer.error ?? 'request rejected'), String(answer.hint ?? ''));
 }
 
-// target reads where to.
+// target reads the target of a move.
 function target(fields) {
   switch (fields.to.value) {
     case 'entry': return { entry: fields.entry.value.trim() };
@@ -148,8 +146,7 @@ function target(fields) {
   return { latest: true };
 }
 
-// utc takes what the field holds as UTC, unless it says otherwise: the page shows no
-// other time.
+// utc reads a time as UTC unless it has a zone: the page shows all times in UTC.
 export function utc(value) {
   const text = value.trim().replace(' ', 'T');
   const when = new Date(/T[\d:.]+$/.test(text) ? `${text}Z` : text);
@@ -165,8 +162,7 @@ function planRows(plan, { reason }) {
   return rows;
 }
 
-// whereText describes an end of the plan: in the bridge's words, or as a place
-// with its time.
+// whereText describes an endpoint of the plan: the bridge's text, or the entry and its time.
 function whereText(end) {
   if (typeof end === 'string') return end;
   const all = [];

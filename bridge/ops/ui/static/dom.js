@@ -1,5 +1,5 @@
-// Building and changing elements. Whatever comes from the server goes in as
-// text: nothing on this page is ever parsed as HTML.
+// Building and changing elements. The server's values are inserted as text: the page parses
+// nothing as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -16,21 +16,20 @@ export function el(tag, props, ...children) {
   return node;
 }
 
-// setText changes a node's text only where it differs, so that a selection in
-// it and screen readers are left alone.
+// setText changes a node's text only if it differs, to keep selections and not to disturb
+// screen readers.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// fill replaces the children and gives the focus back to the one with the same
-// data-key.
+// fill replaces the children, and restores the focus to the child with the same data-key.
 export function fill(parent, children) {
   const active = parent.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   parent.replaceChildren(...children);
   if (active) parent.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
 }
 
-// Folds remembers what a reader has opened, by key.
+// Folds keeps the keys of the parts that the reader has opened.
 export class Folds {
   open = new Set();
 
@@ -46,7 +45,7 @@ export class Folds {
   }
 }
 
-// runs groups neighbours that have the same key; null has no equal.
+// runs groups neighbours with the same key; null differs from every key.
 export function runs(list, keyOf) {
   const all = [];
   let last = null;
@@ -59,17 +58,16 @@ export function runs(list, keyOf) {
   return all;
 }
 
-// time is a <time> in UTC, with the reader's own time on hover. A line may end
-// between the date and the time of day, not within them.
+// time is a <time> in UTC, with local time on hover. A line breaks only between date and time.
 export function time(when, text) {
   const words = text.split(' ').flatMap((word, i) => [i > 0 && ' ', el('span', null, word)]);
   return el('time', { datetime: when.toISOString(), title: when.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long', hourCycle: 'h23' }) }, ...words);
 }
 
-// name sets a stream's name apart from the sentence around it.
+// name marks a stream's name within a sentence.
 export const name = (stream) => el('code', { class: 'name' }, stream);
 
-// forbid disables a button while there is a reason, and shows that on hover.
+// forbid disables a button for a reason, which it shows on hover; '' enables the button.
 export function forbid(button, why) {
   button.disabled = why !== '';
   if (button.title !== why) button.title = why;
@@ -78,7 +76,7 @@ export function forbid(button, why) {
 // copyable is a command with a button that copies it.
 export const copyable = (text, what) => [el('code', null, text), copyButton(text, what)];
 
-// copyButton copies a text, and says so.
+// copyButton copies a text, and confirms it.
 function copyButton(text, what) {
   const button = el('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy ${what}` }, 'Copy');
   button.addEventListener('click', async () => {
@@ -95,7 +93,7 @@ function copyButton(text, what) {
 
 let toastTimer;
 
-// toast says in passing what was done.
+// toast shows a message for some seconds.
 export function toast(...parts) {
   const node = $('toast');
   node.replaceChildren(...parts);

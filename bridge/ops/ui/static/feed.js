@@ -1,48 +1,72 @@
-// The live connection. EventSource sends no token, so the events are read from a
-// plain answer, with a new connection after a cut, and where nothing comes any more.
+// The live connection. EventSource sends no token, so the page reads the events from the body
+// of a fetch. It reconnects after a disconnect, and when no event arrives for some seconds.
 
 import { send } from './api.js';
 
-const silence = 8_000; // the status comes at least every second
+const silence = 8_000; // the bridge sends briefs at least every three seconds
 const retryMost = 15_000;
 
-// follow calls on.status, on.log and on.sample with what comes, on.connected with
-// whether the connection stands, and on.refused with why it was refused.
-export async function follow(on) {
-  let retry = 1_000;
-  let up = false;
+// Feed calls on.briefs, on.detail, on.log and on.sample with each event, on.connected when the
+// connection begins or ends, and on.refused with the error of a refused connection.
+export class Feed {
+  up = false;
+  stream = '';
+  stop = new AbortController();
+  wake = () => {};
 
-  const connected = (now) => {
-    if (now === up) return;
-    up = now;
-    on.connected(now);
-  };
-  for (;;) {
-    const stop = new AbortController();
-    let timer;
-    const watch = () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => stop.abort(), silence);
-    };
-    try {
-      watch();
-      const answer = await send('api/v1/events', { signal: stop.signal });
-      for await (const [name, data] of events(answer.body)) {
-        if (name === 'status') { // the old log lines come on every connection
-          retry = 1_000;
-          watch();
-          connected(true);
+  constructor(on) {
+    this.on = on;
+  }
+
+  // show reconnects for the detail and the samples of a stream; '' is no stream.
+  show(stream) {
+    this.stream = stream;
+    this.stop.abort();
+    this.stop = new AbortController();
+    this.wake();
+  }
+
+  connected(now) {
+    if (now === this.up) return;
+    this.up = now;
+    this.on.connected(now);
+  }
+
+  async follow() {
+    let retry = 1_000;
+    for (;;) {
+      const { stream, stop } = this;
+      let timer;
+      const watch = () => {
+        clearTimeout(timer);
+        timer = setTimeout(() => stop.abort(), silence);
+      };
+      try {
+        watch();
+        const answer = await send(`api/v1/events?stream=${encodeURIComponent(stream)}`, { signal: stop.signal });
+        for await (const [name, data] of events(answer.body)) {
+          if (stop !== this.stop) break;
+          if (name === 'briefs' || name === 'detail') { // each connection sends the old log lines first
+            retry = 1_000;
+            watch();
+            this.connected(true);
+          }
+          this.on[name]?.(data);
         }
-        on[name]?.(data);
+      } catch (error) {
+        if (error.status) this.on.refused(error);
       }
-    } catch (error) {
-      if (error.status) on.refused(error);
+      clearTimeout(timer);
+      stop.abort();
+      if (stop !== this.stop) continue; // show ended it
+      this.stop = new AbortController();
+      this.connected(false);
+      await new Promise((resolve) => {
+        this.wake = resolve;
+        setTimeout(resolve, retry);
+      });
+      retry = Math.min(2 * retry, retryMost);
     }
-    clearTimeout(timer);
-    stop.abort();
-    connected(false);
-    await new Promise((resolve) => { setTimeout(resolve, retry); });
-    retry = Math.min(2 * retry, retryMost);
   }
 }
 
@@ -56,7 +80,7 @@ async function* events(body) {
     const whole = (rest + value).split('\n\n');
     rest = whole.pop();
     for (const text of whole) {
-      const found = /^event: (.*)\ndata: (.*)$/.exec(text); // one line each; none of a ping
+      const found = /^event: (.*)\ndata: (.*)$/.exec(text); // a ping does not match
       if (found) yield [found[1], JSON.parse(found[2])];
     }
   }

@@ -7,7 +7,7 @@ export const count = (n) => integer.format(n);
 // plural is "1 event", "2 events".
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 
-// rate is events a second: one decimal while that says something.
+// rate is events per second, with one decimal below 10.
 export const rate = (n) => (n > 0 && n < 10 ? n.toFixed(1) : count(n));
 
 export function duration(seconds) {
@@ -21,7 +21,7 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-// age is a duration that grows while it is looked at.
+// age is a duration that grows while the page shows it.
 export const age = (seconds) => (seconds < 1 ? 'under 1 s' : duration(seconds));
 
 const short = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
@@ -46,8 +46,8 @@ export function bytes(n) {
 
 const pad = (n) => String(n).padStart(2, '0');
 
-// instant reads a time of the server: RFC 3339, or milliseconds since the
-// epoch. Absent, zero and nonsense are null.
+// instant reads a time of the server: RFC 3339, or milliseconds since the epoch. An absent,
+// zero or invalid time is null.
 export function instant(value) {
   if (!value) return null;
   const when = new Date(value);
@@ -64,8 +64,8 @@ export function clock(when, now) {
 
 export const place = (p) => `${p.epoch}.${p.seq}`;
 
-// again says how many events a move publishes again: a number, the bounds that are
-// known, or why none is. null is unknown.
+// again says how many events a move publishes again: the number, its known bounds, or why it
+// is unknown. A null bound is unknown.
 export function again(least, most = least, why = '') {
   if (most === 0) return 'no event comes again';
   if (least === null) return `how many events come again is not known${why && `: ${why}`}`;
@@ -74,7 +74,7 @@ export function again(least, most = least, why = '') {
   return least > 0 ? `${count(least)} to ${plural(most, 'event')} come again` : `at most ${plural(most, 'event')} come again`;
 }
 
-// command is a hint that is a command line.
+// command matches a hint that is a command line.
 export const command = /^(exportbridge|kafka-[a-z-]+\.sh|redis-cli)\b/;
 
 export const capital = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
@@ -84,9 +84,9 @@ export function sentence(text) {
   return /[.!?]$/.test(text) ? begun : `${begun}.`;
 }
 
-// remedyOf is an error's hint, unless it is for the command line or a member of a
-// request's body.
+// remedyOf is an error's hint, unless the hint is for the command line or for a request's
+// body.
 export const remedyOf = ({ hint }) => (hint && !/(^|\s)--\w|"\w+":/.test(hint) ? sentence(hint) : '');
 
-// explain says in sentences what went wrong, and what to do.
+// explain describes an error and its remedy in sentences.
 export const explain = (error, begin = '') => `${sentence(begin + error.message)} ${remedyOf(error)}`.trim();

@@ -1,5 +1,5 @@
-// The cursor's history: a slider over time and a table. Choosing an entry opens
-// the plan of a move to it, and nothing more.
+// The history of the cursor: a slider over time and a table. Choosing an entry only opens the
+// plan of a move to the entry.
 
 import { usualTop } from './charts.js';
 import { $, el, fill, Folds, forbid, runs, setText, time } from './dom.js';
@@ -8,18 +8,17 @@ import { down, model, now, report, whyNot } from './model.js';
 
 const bars = 120;
 
-// A finger does not hover, but what it touched last looks as if it did.
+// Without a mouse, the element touched last would keep the style of hovering.
 const hovers = matchMedia('(hover: hover)');
 
-// History shows the entries of one stream; move is called with the one that is
-// to be gone back to.
+// History shows the entries of one stream. move is called with the entry to rewind to.
 export class History {
   listed = []; // newest first, as the server listed them
-  entries = []; // the stream's newest commit, which the rest of the page shows too, and those before it
-  chosen = null; // place of the chosen entry; null is the newest
-  why = ''; // a rewind cannot work now
+  entries = []; // the stream's newest commit, as on the rest of the page, and the entries before it
+  chosen = null; // version of the chosen entry; null is the newest
+  why = ''; // why a rewind cannot work now
   folds = new Folds(); // of entries without events
-  reach = null; // place of the row that the Tab key reaches; null is the first
+  reach = null; // version of the row that the Tab key reaches; null is the first
 
   constructor(move) {
     this.move = move;
@@ -34,7 +33,7 @@ export class History {
     new ResizeObserver(() => this.drawBars()).observe($('bars'));
   }
 
-  // busy is true while somebody is choosing: then the list stays as it is.
+  // busy is true while the reader chooses an entry: the list must not change.
   get busy() { return this.chosen !== null || (hovers.matches && $('history-rows').matches(':hover')); }
 
   clear() {
@@ -45,10 +44,10 @@ export class History {
 
   show({ source, note, entries }) {
     this.listed = entries ?? [];
-    this.take(report(model.stream).head);
+    this.take(report().head);
     if (this.entries.length === 0) setText($('history-source'), '');
     else setText($('history-source'), note || ({ redis: 'from Redis', kafka: 'from the checkpoint topic (none in Redis)' }[source] ?? ''));
-    const none = down(model.stream).length > 0 ? 'Not known while a server is down.' : 'No commits yet. Committed cursors are listed here as targets for a rewind.';
+    const none = down().length > 0 ? 'Not known while a server is down.' : 'No commits yet. Committed cursors are listed here as targets for a rewind.';
     this.say(this.entries.length > 0 ? '' : none);
     this.render();
   }
@@ -66,22 +65,22 @@ export class History {
     $('history').hidden = text !== '';
   }
 
-  // take puts the newest commit before those that were listed. A later one takes
-  // its row: no other moves meanwhile.
+  // take puts the newest commit before the listed entries. A later commit replaces it, so
+  // that no other row moves.
   take(head) {
     const older = this.listed.filter((e) => !head || head.epoch < this.listed[0].epoch || e.epoch < head.epoch || (e.epoch === head.epoch && e.seq < head.seq));
     const same = this.listed.find((e) => head && place(e) === place(head));
     this.entries = !head || head.epoch < this.listed[0]?.epoch ? this.listed : [same ?? head, ...older];
   }
 
-  // follow shows the newest commit, and whether a rewind can work.
+  // follow shows the newest commit, and whether a rewind can work now.
   follow() {
-    const why = whyNot(model.stream, 'move');
+    const why = whyNot('move');
     if (why !== this.why) {
       this.why = why;
       this.render();
     }
-    const { head } = report(model.stream);
+    const { head } = report();
     const first = this.entries[0];
     if (!first || !head || place(head) === place(first) || head.epoch !== first.epoch || head.seq < first.seq) return;
     this.entries = [head, ...this.entries.slice(1)];
@@ -91,8 +90,7 @@ export class History {
     this.drawBars();
   }
 
-  // walk moves the focus from row to row: the table's buttons are one stop of the
-  // Tab key.
+  // walk moves the focus from row to row: the Tab key stops at the table once.
   walk(event) {
     const all = [...$('history-rows').querySelectorAll('button:not(.fold, :disabled)')];
     const at = all.indexOf(event.target);
@@ -158,9 +156,9 @@ export class History {
     this.renderMarks();
   }
 
-  // repeats says how many events come again after a rewind to an entry. The
-  // counters go on after a rewind, a pause and a resume: the first entry of such an
-  // epoch has its parent in an earlier one.
+  // repeats says how many events a rewind to an entry publishes again. The count continues
+  // after a rewind, a pause and a resume: the first entry of such an epoch has a parent in an
+  // earlier epoch.
   repeats(e) {
     const newer = this.entries.slice(0, this.entries.indexOf(e));
     const cut = newer.some((n, i) => n.epoch !== this.entries[i + 1].epoch && !(Number.parseInt(n.parent, 10) < n.epoch));
@@ -169,7 +167,7 @@ export class History {
     return events < 0 ? 'ahead of the stream' : again(events);
   }
 
-  // renderMarks shows above the slider where operators stepped in.
+  // renderMarks marks the operators' changes above the slider.
   renderMarks() {
     const [from, to] = [Number(this.slider.min), Number(this.slider.max)];
     $('marks').replaceChildren(...this.entries.filter(isChange).map((e) => {
@@ -188,11 +186,11 @@ export class History {
     if (first) first.tabIndex = 0;
   }
 
-  // empty is equal for entries that committed pages without events, but the newest.
+  // empty is the same for entries without new events, except the newest.
   empty({ e, before }) { return e !== this.entries[0] && !isChange(e) && before?.epoch === e.epoch && before.events === e.events ? e.epoch : null; }
 
-  // rows shows the newest of a run of empty entries, and the others on demand, or where
-  // one of them is chosen.
+  // rows shows the newest of a run of empty entries; a button, or choosing one of them, shows
+  // the others.
   rows(run) {
     const key = place(run.at(-1).e);
     if (run.length === 1) return [this.row(run[0].e, run[0].before)];
@@ -221,7 +219,7 @@ export class History {
       }, 'Rewind…')));
   }
 
-  // drawBars draws how many events were committed when, by the scale of the usual.
+  // drawBars draws the committed events over time, on a scale for the usual values.
   drawBars() {
     const canvas = $('bars');
     const [w, h] = [canvas.clientWidth, canvas.clientHeight];
@@ -237,7 +235,7 @@ export class History {
     sums.forEach((sum, i) => {
       const height = sum > 0 ? Math.max(1, h * Math.min(1, sum / most)) : 0;
       paint.fillRect((i * w) / bars, h - height, w / bars - 1, height);
-      if (sum > most) paint.clearRect((i * w) / bars, 5, w / bars, 3); // a bar that is cut is broken
+      if (sum > most) paint.clearRect((i * w) / bars, 5, w / bars, 3); // a gap marks a bar above the scale
     });
   }
 
@@ -261,7 +259,7 @@ function whyText({ change }) {
 
 const isChange = (e) => ['reset', 'pause', 'resume'].includes(e.kind);
 
-// kindOf is what was asked for: the commit of a rewind is of the kind reset.
+// kindOf is the requested kind: the commit of a rewind has the kind reset.
 const kindOf = (e) => (isChange(e) && e.change?.kind) || e.kind;
 
 const kinds = ['start', 'data', 'heartbeat', 'reset', 'rewind', 'pause', 'resume'];

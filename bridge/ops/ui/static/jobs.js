@@ -1,5 +1,4 @@
-// Backfills and replays: watched in a list, begun, resumed and cancelled in
-// dialogs.
+// Backfills and replays: a list, and dialogs that start, resume and cancel them.
 
 import { $, el, forbid, name, setText, toast } from './dom.js';
 import { utc } from './dialogs.js';
@@ -11,10 +10,10 @@ import { ask, Steps } from './steps.js';
 const paceSeconds = 300;
 
 export class Jobs extends Listing {
-  seen = new Map(); // by job: when it was how far
-  running = false; // one of them
+  seen = new Map(); // by job: its progress over time
+  running = false; // whether a job runs
 
-  // actions sends what the dialogs ask for.
+  // actions sends the requests of the dialogs.
   constructor(actions) {
     super('jobs', 'No backfills or replays.');
     this.actions = actions;
@@ -25,8 +24,8 @@ export class Jobs extends Listing {
     });
   }
 
-  // left says how long a job takes yet at the pace of the last minutes, in windows with
-  // events: empty ones take no time.
+  // left is the remaining time of a job at the pace of the last minutes. Only windows with
+  // events count: empty windows take no time.
   left(job) {
     const at = performance.now() / 1000;
     const seen = this.seen.get(job.id) ?? [];
@@ -63,9 +62,9 @@ export class Jobs extends Listing {
     return el('button', { type: 'button', class: 'quiet small', 'data-key': `${job.id} ${action}`, 'aria-label': `${label.replace('…', '')} ${job.id}`, onclick: () => this.change(job, action) }, label);
   }
 
-  // follow shows whether a job can be begun now.
+  // follow shows whether a job can start now.
   follow() {
-    const why = whyNot(model.stream, 'job');
+    const why = whyNot('job');
     forbid($('jobs-begin'), why);
     for (const button of $('jobs-rows').querySelectorAll('button')) forbid(button, why);
   }
@@ -93,7 +92,7 @@ export class Jobs extends Listing {
     this.actions.refreshed();
   }
 
-  // remedy is a button for what a refused plan needs.
+  // remedy is the button for a rejected plan.
   remedy(error) {
     const fields = $('job-form').elements;
     if (error.status === 409 && this.beginning.planned) return { label: 'Plan again', act: this.beginning.again };
@@ -132,7 +131,7 @@ function chosen(fields) {
 function planRows(plan, { reason }) {
   return [
     ['Job', `${plan.kind} ${plan.id}`], ['Range', range(plan)], ['Topic', plan.topic], ['Windows', `${count(plan.windows)}, ${count(plan.parallel)} at a time`],
-    ['Events', 'unknown until it runs'], // the API counts none
+    ['Events', 'unknown until it runs'], // the API does not count events
     ['Requests', plan.rate_limit > 0 ? `at most ${plan.rate_limit} per second` : 'no limit'], ['Reason', reason],
     ...(plan.notes ?? []).map((note) => ['Note', note]),
   ];
@@ -140,8 +139,7 @@ function planRows(plan, { reason }) {
 
 const range = (job) => `${bound(job.from, 'the earliest event')} – ${bound(job.to, 'the start of the job')}`;
 
-// bound is an end of a range, a day where it is midnight; the beginning of time is
-// none.
+// bound is an end of a range, as a date at midnight; without a time, the earliest event.
 function bound(value, absent) {
   const at = instant(value);
   return at && at.getTime() > 0 ? at.toISOString().slice(0, 16).replace('T', ' ').replace(' 00:00', '') : absent;

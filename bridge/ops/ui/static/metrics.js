@@ -1,4 +1,4 @@
-// What the page takes from /metrics: times and counts since the last minute.
+// The figures of the last minute, from /metrics.
 
 const line = /^(\w+)\{(.*)\} (\S+)$/;
 const label = /(\w+)="((?:[^"\\]|\\.)*)"/g;
@@ -20,7 +20,7 @@ export function parse(text) {
   return all;
 }
 
-// Meter remembers a minute of readings, to tell what happened within it.
+// Meter keeps the readings of a minute, and computes the changes.
 export class Meter {
   readings = [];
 
@@ -31,12 +31,12 @@ export class Meter {
 
   get ready() { return this.readings.length > 0; }
 
-  // whole reports whether a metric is of all streams together, which have no name.
+  // whole reports whether a metric is of all streams together: its stream has no name.
   whole(name) { return this.readings.at(-1)?.all.get(name)?.[0].labels.stream === ''; }
 
-  // change is by how much the series of a stream grew, by one of their labels, or those
-  // of all streams where the metric is of all together.
-  // With a single reading, or after a restart, it is all since the start.
+  // change is the increase of a stream's series, by a label; of all streams if the metric is
+  // of all streams together. With a single reading, or after a restart, it is the total since
+  // the start.
   change(name, stream, by) {
     const of = this.whole(name) ? '' : stream;
     const last = this.readings.at(-1)?.all;
@@ -59,13 +59,13 @@ export class Meter {
     return grown;
   }
 
-  // mean is the average of a histogram in seconds, null where nothing was seen.
+  // mean is the average of a histogram in seconds, null without observations.
   mean(name, stream) {
     const n = this.change(`${name}_count`, stream).get('') ?? 0;
     return n > 0 ? this.change(`${name}_sum`, stream).get('') / n : null;
   }
 
-  // stages are the steps of a page: the mean time, and the share of all.
+  // stages are the stages of a page, with mean time and share of the total.
   stages(stream) {
     const sums = this.change('stage_duration_seconds_sum', stream, 'stage');
     const counts = this.change('stage_duration_seconds_count', stream, 'stage');

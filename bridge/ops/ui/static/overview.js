@@ -1,89 +1,55 @@
-// The upper half: is it moving, and if not, why and what helps.
+// The upper half of a stream's page: its state, the cause, the remedy and the figures.
 
 import { $, copyable, el, fill, forbid, setText, time } from './dom.js';
-import { age, bytes, clock, command, count, duration, explain, instant, place, plural, rate } from './format.js';
+import { age, bytes, clock, command, count, duration, instant, place, plural, rate } from './format.js';
 import { down, downText, model, now, report, trouble, whyNot } from './model.js';
 
 const names = {
-  starting: 'Starting', standby: 'Standby', running: 'Running', idle: 'Caught up', backoff: 'Retrying',
-  paused: 'Paused', blocked: 'Blocked', stopped: 'Stopped', none: 'Not running', unknown: 'Unknown',
+  blocked: 'Blocked', stopped: 'Stopped', 'not running': 'Not running', backoff: 'Retrying', unknown: 'Unknown', degraded: 'In doubt', behind: 'Behind',
+  paused: 'Paused', starting: 'Starting', running: 'Running', standby: 'Standby', idle: 'Caught up', ended: 'Ended',
 };
 
-// stateOf is the state to show. A stream that has caught up is idle and running
-// in turns, many times a minute: that is one state to people. A pause may be
-// committed where no bridge runs.
-export function stateOf(r) {
-  if (r.live?.state === 'running' && r.live.caught_up) return 'idle';
-  if (r.live) return Object.hasOwn(names, r.live.state) ? r.live.state : 'unknown';
-  const until = r.checkpoint?.paused_until;
-  if (until === -1 || until > now()) return 'paused';
-  return r.members_known && !(r.members?.length > 0) ? 'none' : 'unknown';
-}
+// nameOf is the name of a condition, cssOf its CSS class. An unknown condition, of a newer
+// bridge, is shown as unknown.
+export const nameOf = (condition) => (Object.hasOwn(names, condition) ? names[condition] : names.unknown);
+export const cssOf = (condition) => (Object.hasOwn(names, condition) ? condition.replace(' ', '-') : 'unknown');
+
+// briefOf is the brief of a stream; its condition is unknown until the brief arrives.
+export const briefOf = (stream) => model.briefs.get(stream) ?? { stream, condition: 'unknown', state: 'unknown', rate: 0 };
 
 const healthy = (state) => ['running', 'idle'].includes(state);
-
-// look is how a state is shown: in amber while events flow without one of the
-// servers, or with a warning.
-export function look(stream) {
-  const r = report(stream);
-  const state = stateOf(r);
-  const behind = state === 'running' && r.lag > 60;
-  const name = behind ? (r.left > 0 ? 'Catching up' : 'Behind') : names[state];
-  const doubts = healthy(state) ? doubtsOf(r, down(stream)) : [];
-  if (doubts.length > 0) return { state, css: 'degraded', name: [name, ...doubts].join(', ') };
-  return { state, css: behind ? 'behind' : state, name };
-}
-
-// manyDead is the share of dead letters from which the state names it.
-const manyDead = 0.01;
 
 const deadShare = (l) => (l?.dead_lettered > 0 ? l.dead_lettered / (l.dead_lettered + l.published) : 0);
 
 const percent = (share) => (share > 0 && share < 0.01 ? '< 1 %' : `${Math.floor(100 * share)} %`);
 
-// doubtsOf is what keeps a stream that flows from being shown as well.
-function doubtsOf(r, away) {
-  const share = deadShare(r.live);
-  const warned = warnings(r).length;
-  return [
-    away.length > 0 ? downText(r.stream, away).replaceAll(' is down', ' down') : '',
-    share >= manyDead ? `${percent(share)} dead letters` : '',
-    warned > 0 ? plural(warned, 'warning') : '',
-  ].filter(Boolean);
-}
-
-const warnings = (r) => r.live?.warnings ?? [];
-
-// endDoubtful says that the end of the results may not be their end.
-const endDoubtful = (r) => warnings(r).some((w) => ['full_page_without_next', 'older_page', 'unread_cursor', 'future_start'].includes(w.code));
-
-// atRest says what the topic has of a stream that has nothing to read.
+// atRest says what the topic has of a stream that has caught up.
 function atRest(r) {
   const l = r.live;
-  if (deadShare(l) >= manyDead) return `${count(l.dead_lettered)} of the events since the start are in the dead-letter topic.`;
+  if (r.many_dead_letters) return `${count(l.dead_lettered)} of the events since the start are in the dead-letter topic.`;
   if (l.events + l.published + l.dead_lettered === 0) return 'The API has listed no event so far.';
-  return endDoubtful(r) ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.';
+  return r.end_doubtful ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.';
 }
 
 let shownStreams = '';
 
-// mostTabs is how many streams have a button each: more are in the table only.
+// mostTabs is the maximum number of streams with buttons; the table has all streams.
 const mostTabs = 6;
 
-// renderStreams builds the buttons anew only when one of them changes: a click
-// on one that is replaced meanwhile would be lost.
+// renderStreams rebuilds the buttons only after a change: replacing a button during a click
+// loses the click.
 export function renderStreams(select) {
   const { streams: all } = model.session;
   const names = all.length > mostTabs ? all.filter((stream) => stream === model.stream) : all;
-  const streams = names.map((stream) => ({ stream, ...look(stream) }));
+  const streams = names.map(briefOf).map(({ stream, condition }) => ({ stream, condition }));
   const key = JSON.stringify([model.stream, streams]);
   if (key === shownStreams) return;
   shownStreams = key;
   const overview = el('button', { type: 'button', class: 'stream', 'data-key': '', 'aria-current': model.stream === '' ? 'true' : null, onclick: () => select('') }, 'All streams');
-  fill($('streams'), [...(all.length > 1 ? [overview] : []), ...streams.map(({ stream, css, name }) => {
+  fill($('streams'), [...(all.length > 1 ? [overview] : []), ...streams.map(({ stream, condition }) => {
     const button = el('button', {
-      type: 'button', class: `stream is-${css}`, 'data-key': stream, 'aria-current': stream === model.stream ? 'true' : null,
-      'aria-label': `Stream ${stream}: ${name}`,
+      type: 'button', class: `stream is-${cssOf(condition)}`, 'data-key': stream, 'aria-current': stream === model.stream ? 'true' : null,
+      'aria-label': `Stream ${stream}: ${nameOf(condition)}`,
     }, el('span', { class: 'dot', 'aria-hidden': 'true' }), el('span', { class: 'name' }, stream));
     button.addEventListener('click', () => select(stream));
     return button;
@@ -91,20 +57,21 @@ export function renderStreams(select) {
 }
 
 export function renderState(act) {
-  const r = report(model.stream);
-  const { state, css, name } = look(model.stream);
+  const r = report();
+  const { condition, state } = r.brief ?? briefOf(model.stream);
+  const name = condition === 'degraded' ? `${nameOf(state)}, in doubt` : condition === 'behind' && r.left > 0 ? 'Catching up' : nameOf(condition);
   const box = $('state');
-  box.className = `card state is-${css}`;
+  box.className = `card state is-${cssOf(condition)}`;
   setText($('state-name'), name);
   setText($('state-stream'), model.stream);
-  setText($('state-text'), sentence(r, state, down(model.stream)));
+  setText($('state-text'), sentence(r, state, down()));
   setText($('state-facts'), facts(r, state));
   cause(r, state, act);
   const paused = state === 'paused';
   $('pause').hidden = paused;
   $('resume').hidden = !paused;
-  for (const action of ['pause', 'resume', 'move']) forbid($(action), whyNot(model.stream, action));
-  const why = whyNot(model.stream, paused ? 'resume' : 'pause');
+  for (const action of ['pause', 'resume', 'move']) forbid($(action), whyNot(action));
+  const why = whyNot(paused ? 'resume' : 'pause');
   setText($('act-why'), why);
   $('act-why').hidden = why === '';
   $('pause').onclick = () => act('pause');
@@ -112,13 +79,14 @@ export function renderState(act) {
   document.title = `${name} · ${model.stream} · exportbridge`;
 }
 
-// sentence says what the stream does, and first what it does without. The API is
-// the matter of the state itself.
+// sentence names the failing servers, then what the stream does. The state itself tells about
+// the API.
 function sentence(r, state, away) {
+  if (!model.detail) return 'Loading…';
   const text = phrase(r, state, away);
   const without = away.filter((server) => server !== 'api');
   if (without.length === 0 || state === 'backoff') return text;
-  return `${downText(r.stream, without)}; ${['running', 'idle'].includes(state) ? 'events flow; ' : ''}actions wait. ${text}`;
+  return `${downText(without)}; ${['running', 'idle'].includes(state) ? 'events flow; ' : ''}actions wait. ${text}`;
 }
 
 function phrase(r, state, away) {
@@ -128,16 +96,17 @@ function phrase(r, state, away) {
       if (r.left > 0) return `${duration(r.lag)} behind; caught up in about ${duration(r.left)}.`;
       return l.pace > 0 && r.lag > 60 ? `${duration(r.lag)} behind, not catching up at this pace.` : 'Reading and publishing.';
     case 'idle': return `${atRest(r)} Next poll ${wait(l)}.`;
-    case 'backoff': return `${away.length > 0 ? `${downText(r.stream, away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
+    case 'backoff': return `${away.length > 0 ? `${downText(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
     case 'blocked': return `Stopped without losing or skipping events. Resumes once the cause is fixed; next check ${wait(l)}.`;
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
     case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
     case 'starting': return 'Reading the checkpoint.';
-    case 'stopped': return l.ended ? `Ended: ${l.ended}.` : 'This process has stopped the stream.';
+    case 'ended': return `Ended: ${l.ended}.`;
+    case 'stopped': return 'This process has stopped the stream.';
   }
   if (l) return `The owner reports the state “${l.state}”, unknown to this version.`;
   if (r.members?.length > 0) return 'The owner cannot reach Redis.';
-  if (r.members_known === undefined) return 'No status yet.';
+  if (!r.asked) return 'No status yet.';
   if (!r.members_known) return 'Not known whether a process runs this stream.';
   return r.checkpoint ? 'No owner. The data on this page is the last commit.' : 'No owner and no commits yet.';
 }
@@ -168,8 +137,8 @@ function facts(r, state) {
 
 let shownCause = '';
 
-// cause shows why, and what helps. It is built anew only when it changes: the
-// reader may be selecting from it.
+// cause shows the causes and remedies. It is rebuilt only after a change: the reader may be
+// selecting text.
 function cause(r, state, act) {
   const rows = [];
   const l = r.live;
@@ -177,11 +146,11 @@ function cause(r, state, act) {
     rows.push(['Cause', l.error, l.reason]);
     if (l.hint) rows.push(['Try', l.hint]);
   }
-  for (const w of healthy(state) ? warnings(r) : []) {
+  for (const w of healthy(state) ? l?.warnings ?? [] : []) {
     rows.push(['Warning', w.text]);
     if (w.hint) rows.push(['Try', w.hint]);
   }
-  if (deadShare(l) >= manyDead && model.deadLetters) rows.push(['Dead letters', `most often ${model.deadLetters}`]);
+  if (r.many_dead_letters && model.deadLetters) rows.push(['Dead letters', `most often ${model.deadLetters}`]);
   if (l?.border_repeats > 0) rows.push(['Borders', `${plural(l.border_repeats, 'item')} listed again at the beginning of the next page and dropped`]);
   const late = Object.entries(l?.late_events ?? {});
   if (late.length > 0) rows.push(['Late', `events that the API showed late, by how late: ${late.map(([to, n]) => `${n} up to ${to}`).join(', ')}`.replace('up to more', 'later')]);
@@ -190,8 +159,7 @@ function cause(r, state, act) {
   const overlap = l?.overlap ?? r.checkpoint?.overlap;
   if (overlap && !overlap.done) rows.push(['Read again', `overlap: ${plural(overlap.dropped ?? 0, 'duplicate')} dropped`]);
   for (const note of r.notes ?? []) rows.push(['Note', note]);
-  if (model.statusError && model.connected) rows.push(['Note', explain(model.statusError, 'reading the status from Redis and Kafka failed: ')]);
-  const key = JSON.stringify([model.stream, rows, whyNot(model.stream, 'move')]);
+  const key = JSON.stringify([model.stream, rows, whyNot('move')]);
   if (key === shownCause) return;
   shownCause = key;
   $('cause').hidden = rows.length === 0;
@@ -201,11 +169,10 @@ function cause(r, state, act) {
   ]));
 }
 
-// remedy shows a hint: a button where this page can do it, a command to copy, or
-// a sentence.
+// remedy shows a hint as a button of this page, a command to copy, or a sentence.
 function remedy(hint, act) {
   const here = [[/\bresume\b/i, 'resume', 'Resume…'], [/\b(rewind|reset)\b/i, 'move', 'Move the cursor…']].find(([word]) => word.test(hint));
-  const why = here ? whyNot(model.stream, here[1]) : '';
+  const why = here ? whyNot(here[1]) : '';
   return [
     ...(command.test(hint) ? copyable(hint, 'the hint') : [hint]),
     here ? el('button', { type: 'button', disabled: why !== '', title: why, onclick: () => act(here[1]) }, here[2]) : null,
@@ -213,10 +180,10 @@ function remedy(hint, act) {
 }
 
 export function renderFigures() {
-  const r = report(model.stream);
+  const r = report();
   const l = r.live;
   const c = r.checkpoint;
-  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? (endDoubtful(r) ? 'to the end of what was read' : 'caught up') : remaining(r), 'not known');
+  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? (r.end_doubtful ? 'to the end of what was read' : 'caught up') : remaining(r), 'not known');
   const pace = l?.state === 'running' && l.pace > 0 && !l.caught_up;
   figure('rate', l ? rate(l.rate) : '–', pace ? `${l.pace.toFixed(1)} × real time` : 'over 10 s');
   const events = l?.events ?? c?.events;
@@ -225,7 +192,7 @@ export function renderFigures() {
   $('figure-dead').classList.toggle('is-bad', l?.dead_lettered > 0);
   figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? plural(l.prefetched_pages, 'page') : '');
   const committed = instant(r.head?.at);
-  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(r.head)}` : '', down(model.stream).length > 0 ? 'not known' : 'no commits');
+  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(r.head)}` : '', down().length > 0 ? 'not known' : 'no commits');
   setText($('guarantee'), r.guarantee ?? '');
 }
 
@@ -234,7 +201,7 @@ function remaining(r) {
   return r.live ? 'behind the export' : 'age of the position';
 }
 
-// figure shows a value with a note; a value that is absent has another one.
+// figure shows a value with a note, or the note absent if there is no value.
 function figure(name, value, note, absent = '') {
   const box = $(`figure-${name}`);
   setText(box.querySelector('.value'), value);
@@ -245,7 +212,7 @@ function figure(name, value, note, absent = '') {
 const servers = [['api', 'Export API'], ['kafka', 'Kafka'], ['redis', 'Redis']];
 
 export function renderServers(meter) {
-  const dependencies = report(model.stream).live?.dependencies ?? {};
+  const dependencies = report().live?.dependencies ?? {};
   for (const [key] of servers) {
     const box = $(`server-${key}`);
     const d = dependencies[key];
@@ -259,7 +226,7 @@ export function renderServers(meter) {
   }
 }
 
-// mean is the average of a histogram, and says if it is of all streams together.
+// mean is the average of a histogram, marked if it is of all streams together.
 function mean(meter, noun, name) {
   const seconds = meter.mean(name, model.stream);
   return seconds === null ? [] : [`${noun} ${duration(seconds)}${meter.whole(`${name}_count`) ? ' (all streams)' : ''}`];
@@ -267,14 +234,14 @@ function mean(meter, noun, name) {
 
 const parts = (...all) => all.flat().join(' · ');
 
-// failed counts failures, where anything was tried.
+// failed counts failures; empty without attempts.
 function failed(meter, name, bad, noun) {
   const results = meter.change(name, model.stream, 'result');
   const sum = (keys) => keys.reduce((n, key) => n + (results.get(key) ?? 0), 0);
   return sum([...results.keys()]) > 0 ? plural(sum(bad), `failed ${noun}`) : [];
 }
 
-// What is measured of each server, in the last minute.
+// The measurements of each server in the last minute.
 const measured = {
   api(meter) {
     const codes = meter.change('source_requests_total', model.stream, 'code');
@@ -304,22 +271,22 @@ export function renderStages(meter) {
 }
 
 export function renderMembers() {
-  const r = report(model.stream);
+  const r = report();
   const members = r.members ?? [];
   $('members-empty').hidden = members.length > 0;
-  const kafka = down(model.stream).includes('kafka');
-  setText($('members-empty'), membersUnknown(r) ? `Not known: ${kafka ? downText(model.stream, ['kafka']) : 'the group cannot be read'}.` : 'No known members.');
+  const kafka = down().includes('kafka');
+  setText($('members-empty'), membersUnknown(r) ? `Not known: ${kafka ? downText(['kafka']) : 'the group cannot be read'}.` : 'No known members.');
   fill($('members'), members.map((m) => el('li', null,
     el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'owner' : 'standby'),
     el('span', { class: 'mono' }, m.process || m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));
 }
 
-const membersUnknown = (r) => r.members_known === false || (down(model.stream).includes('kafka') && !r.members);
+const membersUnknown = (r) => r.asked && !r.members_known || (down().includes('kafka') && !r.members);
 
 export function renderPosition() {
-  const { head } = report(model.stream);
+  const { head } = report();
   const position = instant(head?.position);
-  setText($('position'), head ? `entry ${place(head)}` : down(model.stream).length > 0 ? 'not known' : 'no commits yet');
+  setText($('position'), head ? `entry ${place(head)}` : down().length > 0 ? 'not known' : 'no commits yet');
   $('position-time').replaceChildren(position ? time(position, `position ${clock(position, now())}`) : '');
   setText($('position-hash'), head?.cursor_hash ? `cursor ${head.cursor_hash}` : head ? 'no cursor: at the start of the export' : '');
 }

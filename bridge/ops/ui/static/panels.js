@@ -1,4 +1,4 @@
-// The lower half: events as they pass, log, dead letters.
+// The lower half of a stream's page: samples of events, log, dead letters.
 
 import { $, copyable, el, fill, Folds, runs, setText, time } from './dom.js';
 import { bytes, clock, count, explain, instant, plural } from './format.js';
@@ -7,7 +7,7 @@ import { down, downText, model, now, report } from './model.js';
 const samplesKept = 50;
 const logKept = 200;
 
-// Samples are the last events, of all streams; the one that is shown is drawn.
+// Samples are the last samples of the shown stream.
 export class Samples {
   all = []; // newest first
   held = false;
@@ -24,16 +24,21 @@ export class Samples {
     this.render();
   }
 
+  clear() {
+    this.all = [];
+    this.render();
+  }
+
   add(sample) {
-    const same = this.all.filter((s) => s.stream === sample.stream);
-    if (same.length >= samplesKept) this.all.splice(this.all.lastIndexOf(same.at(-1)), 1);
+    if (sample.stream !== model.stream) return;
     this.all.unshift(sample);
-    if (!this.held && sample.stream === model.stream) this.render();
+    this.all.length = Math.min(this.all.length, samplesKept);
+    if (!this.held) this.render();
   }
 
   render() {
     const type = $('samples-type').value.trim().toLowerCase();
-    const rows = this.all.filter((s) => s.stream === model.stream && String(s.type ?? '').toLowerCase().includes(type));
+    const rows = this.all.filter((s) => String(s.type ?? '').toLowerCase().includes(type));
     const payload = Boolean(model.session?.show_events);
     for (const column of ['key', 'id', 'value']) $(`samples-${column}`).hidden = !payload;
     $('samples-table').hidden = rows.length === 0;
@@ -54,7 +59,7 @@ function sampleRow(s, payload) {
     payload ? el('td', { class: 'mono cut', title: text(s.value) }, text(s.value)) : null);
 }
 
-// typeCell shortens a long type within: what tells types apart is at their end.
+// typeCell shortens the beginning of a long type: types differ at the end.
 function typeCell({ type, origin }) {
   const [, begin, end] = /^(.*\.)?(.*)$/s.exec(type || '–');
   return el('td', { class: 'type', title: type }, el('div', null,
@@ -63,7 +68,7 @@ function typeCell({ type, origin }) {
 
 const text = (value) => (value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value));
 
-// Log is what the process logged. Each connection sends the last lines again.
+// Log is the log of the process. Each connection sends the last lines again.
 export class Log {
   all = []; // newest first
   known = new Set();
@@ -91,7 +96,7 @@ export class Log {
     fill($('log'), runs(rows, sameAs).flatMap((run) => this.lines(run)));
   }
 
-  // lines shows the newest of equal messages, and the others on demand.
+  // lines shows the newest of equal messages; a button shows the others.
   lines(run) {
     const { key } = run.at(-1);
     const [first, ...others] = run;
@@ -107,7 +112,7 @@ function severity(e) {
   return level.startsWith('WARN') ? 'warn' : 'info';
 }
 
-// sameAs is equal for messages that only repeat.
+// sameAs is the same for messages that differ in details only.
 const sameAs = ({ level, msg, attrs }) => JSON.stringify([level, msg, attrs?.stream, attrs?.error]);
 
 function logLine(e, ...folded) {
@@ -120,7 +125,7 @@ function logLine(e, ...folded) {
       el('span', { class: 'dim mono' }, attrs.map(([name, value]) => `${name}=${text(value)}`).join(' '))));
 }
 
-// Listing is a panel that asks the server, and says what became of it.
+// Listing is a panel with a list from the server, or the error of the request.
 export class Listing {
   constructor(name, empty) {
     this.name = name;
@@ -131,10 +136,10 @@ export class Listing {
 
   fail(error) { this.say(explain(error, 'not known: '), true); }
 
-  // show takes the rows, and how many there are: a number or words.
+  // show shows the rows, and their total: a number or a text.
   show(rows, total) {
-    const away = down(model.stream).includes('kafka');
-    this.say(rows.length > 0 ? '' : away ? `Not known: ${downText(model.stream, ['kafka'])}.` : this.empty);
+    const away = down().includes('kafka');
+    this.say(rows.length > 0 ? '' : away ? `Not known: ${downText(['kafka'])}.` : this.empty);
     setText($(`${this.name}-total`), typeof total === 'string' ? total : total > 0 ? count(total) : '');
     fill($(`${this.name}-rows`), rows);
   }
@@ -162,7 +167,7 @@ export class Letters extends Listing {
 
   list({ letters, more }) {
     const all = letters ?? [];
-    const known = report(model.stream).live?.dead_lettered ?? 0;
+    const known = report().live?.dead_lettered ?? 0;
     const of = known > all.length ? ` of ${count(known)} since the process started` : '; there are older ones';
     this.render = () => fill($('letters-rows'), all.flatMap((l) => this.rows(l)));
     this.show(all.flatMap((l) => this.rows(l)), more ? `newest ${count(all.length)}${of}` : all.length);
@@ -189,7 +194,7 @@ export class Letters extends Listing {
       el('td', { class: 'num wide' }, bytes(l.bytes))), this.folds.open.has(letter) && this.details(l, letter)].filter(Boolean);
   }
 
-  // details are the commands that show and retry a letter, and its headers.
+  // details are the commands that show and retry a dead letter, and the letter's headers.
   details(l, letter) {
     const commands = [['show it', `show ${letter}`], ['plan its retry', `retry ${letter}`], ['list its kind', `list --reason ${l.reason}`], ['plan their retry', `retry --all --reason ${l.reason}`]];
     const facts = [['letter', letter], ['page#item', `${l.cursor_hash || 'start'}#${l.index}`], ['size', bytes(l.bytes)], ...Object.entries(l.headers ?? {}).sort()];
@@ -199,8 +204,8 @@ export class Letters extends Listing {
   }
 }
 
-// mostOften is the reason that most letters have, with the pointer that most of these
-// name; '' where none stands out.
+// mostOften is the most frequent reason, with the most frequent pointer in its messages; ''
+// if no reason occurs twice.
 function mostOften(letters) {
   const most = (names) => Object.entries(Object.groupBy(names, (n) => n)).map(([n, all]) => [n, all.length]).sort(([, a], [, b]) => b - a)[0] ?? ['', 0];
   const [reason, n] = most(letters.map((l) => l.reason));
@@ -210,5 +215,5 @@ function mostOften(letters) {
   return `${reason}${at}: ${count(n)} of the newest ${count(letters.length)}`;
 }
 
-// quoted is a name as a shell takes it.
+// quoted is a name quoted for a shell.
 const quoted = (name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);

@@ -1,12 +1,11 @@
-// Asking in dialogs: one at a time, and what changes a stream in two steps.
+// Requests in dialogs: one at a time; changes of a stream take two steps.
 
 import { $, el, setText } from './dom.js';
 import { remedyOf, sentence } from './format.js';
 
-// ask opens a dialog and answers its form's submit with act, one at a time. What
-// act throws is shown in the dialog, which stays open then, with a button for
-// what remedy says. Once act is done, ready decides whether the form can be
-// submitted again.
+// ask opens a dialog and calls act when its form is submitted, one call at a time. The dialog
+// shows an error of act and stays open, with the button that remedy returns. After act, ready
+// decides whether the form can be submitted again.
 export function ask(dialog, act, ready = () => true, remedy = () => null) {
   const form = dialog.querySelector('form');
   const problem = dialog.querySelector('.problem');
@@ -31,8 +30,8 @@ export function ask(dialog, act, ready = () => true, remedy = () => null) {
   dialog.showModal();
 }
 
-// showProblem shows an error with its hint, or with a button that does what the
-// hint says. A hint for the command line is no help here.
+// showProblem shows an error with its hint, or with a button that does what the hint says. It
+// omits hints for the command line.
 function showProblem(box, error, remedy) {
   box.hidden = error === null;
   box.replaceChildren();
@@ -42,9 +41,9 @@ function showProblem(box, error, remedy) {
   else if (remedyOf(error)) box.append(el('span', null, remedyOf(error)));
 }
 
-// Steps is a dialog of two steps: a plan, and its execution once the stream's name
-// is typed. Its elements' ids begin with a prefix. plan asks for a plan and shows
-// it, execute executes it, words are the submit button's in each step.
+// Steps is a dialog with two steps: the plan, and its execution after the stream's name was
+// typed. The ids of its elements begin with a prefix. plan requests and shows a plan, execute
+// executes it, words are the texts of the submit button in each step.
 export class Steps {
   planned = null;
 
@@ -57,7 +56,7 @@ export class Steps {
 
   part(name) { return $(`${this.prefix}-${name}`); }
 
-  // open shows the first step of a form that was filled in.
+  // open shows the first step of a prefilled form.
   open(stream) {
     this.stream = stream;
     setText(this.part('name'), stream);
@@ -81,8 +80,7 @@ export class Steps {
     this.update();
   }
 
-  // ready is true in the first step, and in the second once the stream's name is
-  // typed.
+  // ready is true in the first step, and in the second after the stream's name was typed.
   ready() { return !this.planned || this.form.elements.confirm.value === this.stream; }
 
   update() {
@@ -105,7 +103,7 @@ export class Steps {
     this.form.elements.confirm.focus();
   }
 
-  // again plans once more, as the button of a problem does.
+  // again plans again, for the button of an error.
   again = async () => {
     const problem = this.part('problem');
     showProblem(problem, null);

@@ -149,7 +149,7 @@ func TestBridgeUnobserved(t *testing.T) {
 		b.runPart(t, cell{work: workBridge, mode: "exactly-once", without: omitted{Observer: unobserved}}, name)
 		b.records(t, name, events)
 	}
-	ports := engine.Ports{Store: &cursorstore.Store{}, Observer: ops.NewSampler(nil, false)}
+	ports := engine.Ports{Store: &cursorstore.Store{}, Observer: ops.NewSampler(false)}
 	for without, want := range map[omitted][2]bool{{}: {true, true}, {Observer: true}: {true, false},
 		{Store: true}: {false, true}} {
 		if p := without.of(ports); p.Store != nil != want[0] || p.Observer != nil != want[1] {

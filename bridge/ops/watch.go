@@ -1,0 +1,210 @@
+package ops
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+)
+
+const (
+	// reportKept is the age at which a report from Redis and Kafka is read again,
+	// reportUsable the age at which it is no longer shown.
+	reportKept   = 5 * time.Second
+	reportUsable = 30 * time.Second
+	// readsAtOnce is how many streams a feed reads at a time.
+	readsAtOnce = 16
+	// briefsKept is how long the briefs of all streams are kept.
+	briefsKept = time.Second
+)
+
+// reportCache has the reports of streams from Redis and Kafka, for all feeds. One feed at a
+// time reads the report of a stream, at most every reportKept.
+type reportCache struct {
+	mu  sync.Mutex // guards all
+	all map[string]*cachedReport
+}
+
+type cachedReport struct {
+	turn   chan struct{} // held by the feed that reads
+	mu     sync.Mutex    // guards all below
+	report control.Report
+	at     time.Time // when the feed began to read report; zero without one
+	since  time.Time // a report from before since is outdated
+}
+
+func (c *reportCache) of(stream string) *cachedReport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = make(map[string]*cachedReport)
+	}
+	if c.all[stream] == nil {
+		c.all[stream] = &cachedReport{turn: make(chan struct{}, 1)}
+	}
+	return c.all[stream]
+}
+
+// last returns the last report of a stream; false if there is none, or it is too old to be
+// shown.
+func (c *reportCache) last(stream string) (control.Report, bool) {
+	r := c.of(stream)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report, time.Since(r.at) < reportUsable
+}
+
+// invalidate has the report of a stream read again.
+func (c *reportCache) invalidate(stream string) {
+	r := c.of(stream)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = time.Now()
+}
+
+// refresh reads the report of a stream if the last one is outdated. While another feed
+// reads the report, refresh waits.
+func (c *reportCache) refresh(ctx context.Context, stream string, read func(context.Context) control.Report) {
+	r := c.of(stream)
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return
+	}
+	at := time.Now()
+	r.mu.Lock()
+	fresh := at.Sub(r.at) < reportKept && !r.at.Before(r.since)
+	r.mu.Unlock()
+	if fresh {
+		return
+	}
+	report := read(ctx)
+	if ctx.Err() != nil {
+		return // half of it is missing
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report, r.at = report, at
+}
+
+// watch refreshes the reports that a feed needs until ctx ends: the details of the stream
+// shown, if any, and the state of all streams that this process does not own.
+func (h *handler) watch(ctx context.Context, watching *sync.WaitGroup, shown string) {
+	if h.Controller == nil {
+		return
+	}
+	repeat := func(read func()) {
+		watching.Go(func() {
+			for ctx.Err() == nil {
+				read()
+				bridge.Sleep(ctx, time.Second)
+			}
+		})
+	}
+	if shown != "" {
+		repeat(func() {
+			if c := h.Controller(shown); c != nil {
+				h.details.refresh(ctx, shown, c.Status)
+			}
+		})
+	}
+	repeat(func() { h.glance(ctx) })
+}
+
+// glance refreshes the state of all streams that this process does not own.
+func (h *handler) glance(ctx context.Context) {
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	places := make(chan struct{}, readsAtOnce)
+	for _, s := range h.Streams() {
+		own := s.Status()
+		c := h.Controller(own.Stream)
+		if own.Leader || c == nil {
+			continue
+		}
+		places <- struct{}{}
+		reading.Go(func() {
+			defer func() { <-places }()
+			h.glances.refresh(ctx, own.Stream, c.Glance)
+		})
+	}
+}
+
+// merged returns the status of a stream in this process, completed by the cached report.
+// elsewhere is true if another process owns the stream and its status replaces own.
+func merged(own *bridge.Status, cache *reportCache, now time.Time) (r control.Report, asked, elsewhere bool) {
+	r, asked = cache.last(own.Stream)
+	if !asked {
+		r = control.NewReport(own.Stream, own.Mode)
+	}
+	if elsewhere = !own.Leader && r.Live != nil && r.Live.Leader; !elsewhere {
+		r.Live = own
+	}
+	r.LagSeconds, r.CaughtUpIn = 0, -1
+	r.Measure(now)
+	return r, asked, elsewhere
+}
+
+// briefCache has the briefs of all streams, for all feeds.
+type briefCache struct {
+	mu     sync.Mutex // guards all below
+	at     time.Time
+	briefs []control.Brief // never changed
+}
+
+// briefsOf returns the briefs of all streams, at most briefsKept old.
+func (h *handler) briefsOf(now time.Time) []control.Brief {
+	b := &h.briefs
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now.Sub(b.at) < briefsKept {
+		return b.briefs
+	}
+	streams := h.Streams()
+	b.at, b.briefs = now, make([]control.Brief, len(streams))
+	for i, s := range streams {
+		own := s.Status()
+		r, _, _ := merged(&own, &h.glances, now)
+		b.briefs[i] = r.Brief(now)
+	}
+	return b.briefs
+}
+
+// detail is all that the process knows of the stream shown.
+type detail struct {
+	control.Report
+	Brief control.Brief `json:"brief"`
+	// Asked is false while there is no report from Redis and Kafka.
+	Asked bool `json:"asked"`
+	// Elsewhere is true if another process owns the stream; Live is that process's status.
+	Elsewhere bool `json:"elsewhere,omitempty"`
+	// ManyDead and EndDoubtful are as in control.ManyDead and Status.EndDoubtful.
+	ManyDead    bool `json:"many_dead_letters,omitempty"`
+	EndDoubtful bool `json:"end_doubtful,omitempty"`
+	// Servers are the dependencies as this process sees them. Requests to the owner go
+	// through this process.
+	Servers map[string]bridge.Dependency `json:"servers,omitempty"`
+}
+
+func (h *handler) detailOf(s Stream, now time.Time) detail {
+	own := s.Status()
+	r, asked, elsewhere := merged(&own, &h.details, now)
+	return detail{
+		Report: r, Brief: r.Brief(now), Asked: asked, Elsewhere: elsewhere, ManyDead: control.ManyDead(r.Live),
+		EndDoubtful: r.Live.EndDoubtful(), Servers: own.Dependencies,
+	}
+}
+
+// named returns a stream by name, nil for an unknown one.
+func (h *handler) named(stream string) Stream {
+	all := h.Streams()
+	i := slices.IndexFunc(all, func(s Stream) bool { return s.Status().Stream == stream })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
