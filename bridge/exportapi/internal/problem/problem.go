@@ -46,6 +46,9 @@ func Text(body []byte, code int) string {
 // the response says that it is an error: by a member error or errors, by an error code or
 // message, by ok or success that is false, or by a status or code of an error.
 func InPage(object map[string]any) (said string, failed bool) {
+	if len(object) == 0 { // most pages: they must not allocate
+		return "", false
+	}
 	d := document{}
 	for _, name := range textMembers {
 		d[name] = object[name]
