@@ -8,7 +8,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 )
 
-// Commands returns them.
+// Commands returns the commands of the package.
 func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		newTailCommand(a),
