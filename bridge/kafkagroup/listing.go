@@ -80,9 +80,7 @@ func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]
 		all[i].Member = memberOf(m, safeName([]byte(offer.Process)))
 		if a, err := readAssignment(m.MemberAssignment); err == nil {
 			all[i].generation, all[i].planned = a.Generation, a.Planned
-			if a.Answers(&offer) {
-				all[i].given = a.Given
-			}
+			all[i].given, _ = a.For(&offer)
 		}
 	}
 	return all, nil
