@@ -86,14 +86,24 @@ func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]
 	return all, nil
 }
 
-// inFleet returns the members of the Fleet that list the stream.
+// inFleet returns the members of the Fleet that list the stream, or that run lanes of the
+// job.
 func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
 	all, err := g.fleet(ctx, client)
+	ours := []units.Unit{units.Stream(g.Stream)}
+	if g.ofJob() {
+		ours = g.lanes(MaxLanes)
+	}
 	var members []bridge.Member
 	for i := range all {
-		at, lists := all[i].claim(units.Stream(g.Stream))
-		if lists || all[i].unknown {
-			all[i].Owner = lists && all[i].owns(at)
+		counts := all[i].unknown
+		for _, u := range ours {
+			at, lists := all[i].claim(u)
+			owns := lists && all[i].owns(at)
+			all[i].Owner = all[i].Owner || owns
+			counts = counts || owns || lists && !g.ofJob()
+		}
+		if counts {
 			members = append(members, all[i].Member)
 		}
 	}
