@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -179,7 +180,7 @@ func (o *jobOptions) open() (*jobPlan, error) {
 	p := &jobPlan{jobOptions: o, line: process.NewStatusLine(o.app.Stderr)}
 	p.log = process.NewLogger(p.line, &s.Process, o.app.Environ)
 	st.LimitPages(o.readers())
-	if p.beside, err = process.JobPlanner(s, st, p.log); err != nil {
+	if p.beside, err = process.JobPlanner(s, st, new(kafkasink.JobLogs), p.log); err != nil {
 		return nil, err
 	}
 	p.beside.Retrying = func(err error) { fmt.Fprintf(p.line, "  retrying: %s\n", process.Printable(err.Error())) }
