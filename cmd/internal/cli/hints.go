@@ -106,7 +106,7 @@ var EngineHints = map[bridge.Hint]string{
 
 // settingsCommand matches a command that takes settings, with --help if that follows.
 var settingsCommand = regexp.MustCompile(`\bexportbridge ` +
-	`(?:(?:cursor|dlq|topics) \w+|backfill(?: list| cancel)?|config (?:show|env|import-env)|` +
+	`(?:(?:cursor|dlq|topics) \w+|backfill(?: list| watch| pause| resume| cancel)?|config (?:show|env|import-env)|` +
 	`check|healthcheck|pause|replay|resume|run|status|tail|verify)\b(?: --help)?`)
 
 // Advice completes the commands of a text: with the stream, if it is needed, and with the
