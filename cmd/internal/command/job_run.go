@@ -59,8 +59,11 @@ func (p *jobPlan) start(ctx context.Context, hosts []bridge.Member) error {
 		report.Executed = true
 		return cli.PrintJSON(p.app.Stdout, report)
 	}
-	last := fmt.Sprintf("job %s; handed over to %s. To see the progress: exportbridge backfill watch %[1]s", p.job.ID,
-		cli.Counted(len(hosts), "process"))
+	to := "one process"
+	if len(hosts) > 1 {
+		to = fmt.Sprintf("%d processes", len(hosts))
+	}
+	last := fmt.Sprintf("job %s; handed over to %s. To see the progress: exportbridge backfill watch %[1]s", p.job.ID, to)
 	return p.write(p.app.Stdout, p.app.Advice(last, ""))
 }
 
