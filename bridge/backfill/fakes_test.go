@@ -228,7 +228,11 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 		source.Append(w.items...)
 		w.sources[name] = source
 	}
-	source.Refuse(func(bridge.Position) error { return w.broken[n] })
+	source.Refuse(func(bridge.Position) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.broken[n]
+	})
 	cfg := engine.DefaultConfig()
 	cfg.PageSize, cfg.OnInvalidCursor, cfg.Origin.ItemID, cfg.Log = j.PageSize, "previous", w.ids, w.logged
 	port := bridge.Source(source)

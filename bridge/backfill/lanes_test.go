@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,13 @@ func (f *fleet) group(lane int) *bridgetest.Group {
 		f.groups[lane] = bridgetest.NewGroup(f.w.t)
 	}
 	return f.groups[lane]
+}
+
+// told returns the jobs that have ended, and why lanes stopped early.
+func (f *fleet) told() (ended, said []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.ended), slices.Clone(f.said)
 }
 
 // member is a process of a fleet.
@@ -124,8 +132,11 @@ func TestLanes(t *testing.T) {
 		if j := w.job(); j.Ended() != 12 || j.Lanes != 4 || j.Totals().Events != 120 {
 			t.Errorf("the job is %+v", j)
 		}
-		if w.most != 4 || len(w.opened) != 12 || w.running != 0 || len(f.ended) != 1 || len(f.said) > 0 {
-			t.Errorf("%d windows at a time, opened %v; %v ended; said %q", w.most, w.opened, f.ended, f.said)
+		ended, said := f.told()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.most != 4 || len(w.opened) != 12 || w.running != 0 || len(ended) != 1 || len(said) > 0 {
+			t.Errorf("%d windows at a time, opened %v; %v ended; said %q", w.most, w.opened, ended, said)
 		}
 	})
 }
@@ -262,8 +273,9 @@ func TestLaneFails(t *testing.T) {
 		w.begin(w.divided(60, 3, 3))
 		f.start()
 		<-time.After(time.Minute)
-		if j := w.job(); j.Ended() != 2 || j.State != backfill.Running || len(f.said) == 0 {
-			t.Errorf("the job is %+v, said %q", j, f.said)
+		_, said := f.told()
+		if j := w.job(); j.Ended() != 2 || j.State != backfill.Running || len(said) == 0 {
+			t.Errorf("the job is %+v, said %q", j, said)
 		}
 		w.mu.Lock()
 		delete(w.broken, 1)
