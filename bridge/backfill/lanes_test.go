@@ -298,3 +298,15 @@ func TestLaneEndsTheJob(t *testing.T) {
 		w.await(backfill.Done)
 	})
 }
+
+// TestJobsWithoutLanes: a job of one process is not the fleet's.
+func TestJobsWithoutLanes(t *testing.T) {
+	inOwnWorld(t, 20, func(t *testing.T, w *world) {
+		w.begin(w.plan(20, 2))
+		newFleet(w).start()
+		<-time.After(time.Minute)
+		if j := w.job(); j.State != backfill.Running || j.Ended() != 0 || w.runs() != 0 {
+			t.Errorf("the job is %+v", j)
+		}
+	})
+}
