@@ -310,3 +310,22 @@ func TestJobsWithoutLanes(t *testing.T) {
 		}
 	})
 }
+
+// TestLaneConfirms: a process that cannot confirm that it owns a lane begins no further window
+// of it.
+func TestLaneConfirms(t *testing.T) {
+	inOwnWorld(t, 90, func(t *testing.T, w *world) {
+		f := newFleet(w)
+		w.begin(w.divided(80, 4, 1))
+		m := f.start()
+		<-time.After(700 * time.Millisecond)
+		m.isolate()
+		<-time.After(8 * time.Second) // within its session
+		if n := len(w.topic.Records()); n == 0 || n > 40 {
+			t.Errorf("%d events are published", n)
+		}
+		f.start()
+		w.await(backfill.Done)
+		w.wantOnce(80)
+	})
+}
