@@ -118,6 +118,10 @@ func (p *process) Members(ctx context.Context, id string) ([]bridge.Member, erro
 	return get(p, "Members", func() ([]bridge.Member, error) { return p.x.log.Members(ctx, id) })
 }
 
+func (p *process) Lanes(context.Context, string, int) ([]bridge.Member, error) { return nil, nil }
+
+func (p *process) Hosts(context.Context) ([]bridge.Member, error) { return nil, nil }
+
 // Walk implements bridge.CheckpointLog.
 func (p *process) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	return p.do("Walk", func() error { return checkpoints{p.x.live}.Walk(ctx, visit) })

@@ -42,6 +42,7 @@ type planLog struct {
 	away int
 	// members, if not nil, is asked who works on a job.
 	members func(id string) []bridge.Member
+	lanes   func(id string, n int) []bridge.Member
 }
 
 func newPlanLog(t *testing.T, topic *bridgetest.Topic) *planLog {
@@ -126,6 +127,16 @@ func (l *planLog) Members(_ context.Context, id string) ([]bridge.Member, error)
 	}
 	return l.members(id), nil
 }
+
+// Lanes and Hosts are those of no fleet, unless the test has one.
+func (l *planLog) Lanes(_ context.Context, id string, n int) ([]bridge.Member, error) {
+	if l.lanes == nil {
+		return make([]bridge.Member, n), nil
+	}
+	return l.lanes(id, n), nil
+}
+
+func (l *planLog) Hosts(context.Context) ([]bridge.Member, error) { return nil, nil }
 
 // put commits a value as a plan.
 func (l *planLog) put(id, value string) {
@@ -217,7 +228,11 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 		source.Append(w.items...)
 		w.sources[name] = source
 	}
-	source.Refuse(func(bridge.Position) error { return w.broken[n] })
+	source.Refuse(func(bridge.Position) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.broken[n]
+	})
 	cfg := engine.DefaultConfig()
 	cfg.PageSize, cfg.OnInvalidCursor, cfg.Origin.ItemID, cfg.Log = j.PageSize, "previous", w.ids, w.logged
 	port := bridge.Source(source)

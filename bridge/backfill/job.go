@@ -38,11 +38,13 @@ const (
 
 	// Interrupted is a running job that no process works on. It is never stored.
 	Interrupted State = "interrupted"
+	// Paused is a running job that an operator paused. It is never stored.
+	Paused State = "paused"
 )
 
 // Job publishes a past range of a stream's export beside the stream. Its plan is
 // committed before the first window begins. Later, only the state, the results of the
-// windows, RateLimit and Parallel change, until Tidy reduces the job. The JSON form is
+// windows, RateLimit, Parallel, Lanes, Paused and Revision change, until Tidy reduces the job. The JSON form is
 // frozen and versioned. Times are in milliseconds since the epoch.
 type Job struct {
 	// Version is the format's version, ID the job's id.
@@ -76,6 +78,13 @@ type Job struct {
 	RateLimit float64 `json:"rate_limit,omitempty"`
 	Parallel  int     `json:"parallel,omitempty"`
 	PageSize  int     `json:"page_size,omitempty"`
+	// Lanes is the number of lanes in which a fleet of processes runs the job: window n is
+	// in lane n modulo Lanes. 0 is a job that runs in the process that began or resumed it.
+	Lanes int `json:"lanes,omitempty"`
+	// Paused: no process runs the job until it is resumed. Revision counts the pauses and
+	// resumptions.
+	Paused   bool `json:"paused,omitempty"`
+	Revision int  `json:"revision,omitempty"`
 	// Who, Reason and Created are the creator of the job, their reason, and the time.
 	Who     string `json:"who,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -249,8 +258,10 @@ func decodeJob(value []byte) (j Job, err error) {
 		err = fmt.Errorf("format version %d of a job is newer than %d, upgrade exportbridge", j.Version, Version)
 	case j.Version < 1 || j.ID == "" || j.Stream == "":
 		err = errors.New("not a job")
-	case j.RateLimit < 0 || j.Parallel < 0 || j.PageSize < 0:
+	case j.RateLimit < 0 || j.Parallel < 0 || j.PageSize < 0 || j.Lanes < 0:
 		err = errors.New("a negative limit")
+	case j.Lanes > MaxLanes:
+		err = fmt.Errorf("%d lanes exceed %d, upgrade exportbridge", j.Lanes, MaxLanes)
 	}
 	return j, err
 }

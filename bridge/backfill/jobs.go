@@ -34,6 +34,11 @@ type Log interface {
 	// Members returns the processes that work on a job. It includes a killed process
 	// until the session of that process times out.
 	Members(ctx context.Context, id string) ([]bridge.Member, error)
+	// Lanes returns the processes of a fleet that run the first n lanes of a job: a zero
+	// Member for a lane that no process runs. Hosts returns those that can run lanes of
+	// the stream's jobs.
+	Lanes(ctx context.Context, id string, n int) ([]bridge.Member, error)
+	Hosts(ctx context.Context) ([]bridge.Member, error)
 }
 
 // Jobs are the jobs of a stream. Its methods may be called concurrently if the methods of
@@ -140,41 +145,64 @@ func (j *Job) sameBounds(other *Job) bool {
 	})
 }
 
-// Cancellation cancels a job.
+// Hosts returns the processes of a fleet that can run lanes of the stream's jobs.
+func (j *Jobs) Hosts(ctx context.Context) ([]bridge.Member, error) { return j.log.Hosts(ctx) }
+
+// Cancellation cancels or pauses a job.
 type Cancellation struct {
 	ID string
-	// By is who cancels it, Why that person's reason.
+	// By is who does so, Why that person's reason.
 	By, Why string
+}
+
+// Pause has all processes that work on a job stop at the end of their transactions. Planner's
+// HandOver and Resume end the pause. It is as Cancel otherwise.
+func (j *Jobs) Pause(ctx context.Context, c Cancellation, execute bool) (Job, error) {
+	return j.stop(ctx, c.ID, execute, func(have *Job) error {
+		switch {
+		case have.Version == 0:
+			return reject(Unknown, have, "job %s does not exist", c.ID)
+		case have.State != Running:
+			return reject(IsDone, have, "the job is %s; there is nothing to pause", have.State)
+		case !have.Paused:
+			have.Paused, have.Changed, have.By, have.Why = true, time.Now().UnixMilli(), c.By, c.Why
+			have.Revision++
+		}
+		return nil
+	})
 }
 
 // Cancel cancels a job permanently; a process that works on it stops. Without execute,
 // Cancel only checks whether the job can be cancelled. It is idempotent. Errors are
 // *RejectedErrors and those of the Log.
 func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, error) {
-	job, err := j.find(ctx, c.ID)
-	if err != nil {
-		return Job{}, err
-	}
-	if err := job.cancellable(c.ID); err != nil || !execute {
-		return job, err
-	}
-	return j.change(ctx, c.ID, func(have Job) (Job, error) {
-		if err := have.cancellable(c.ID); err != nil || have.State == Cancelled {
-			return have, err
+	return j.stop(ctx, c.ID, execute, func(have *Job) error {
+		switch {
+		case have.Version == 0:
+			return reject(Unknown, have, "job %s does not exist", c.ID)
+		case have.State == Done:
+			return reject(IsDone, have, "the job is done; there is nothing to cancel")
+		case have.State != Cancelled:
+			have.State, have.Changed, have.By, have.Why = Cancelled, time.Now().UnixMilli(), c.By, c.Why
 		}
-		have.State, have.Changed, have.By, have.Why = Cancelled, time.Now().UnixMilli(), c.By, c.Why
-		return have, nil
+		return nil
 	})
 }
 
-func (j *Job) cancellable(id string) error {
-	switch {
-	case j.Version == 0:
-		return reject(Unknown, j, "job %s does not exist", id)
-	case j.State == Done:
-		return reject(IsDone, j, "the job is done; there is nothing to cancel")
+// stop commits a change of a job, after a check with the job as it is listed. It returns the
+// listed job without execute.
+func (j *Jobs) stop(ctx context.Context, id string, execute bool, change func(have *Job) error) (Job, error) {
+	job, err := j.find(ctx, id)
+	if err != nil {
+		return Job{}, err
 	}
-	return nil
+	if checked := job; !execute || change(&checked) != nil {
+		return job, change(&checked)
+	}
+	return j.change(ctx, id, func(have Job) (Job, error) {
+		err := change(&have)
+		return have, err
+	})
 }
 
 // Reason is why a job cannot begin, be resumed or be cancelled.

@@ -12,11 +12,17 @@ type Listed struct {
 	Job
 	// Processes is only set for an unfinished job.
 	Processes []bridge.Member `json:"processes,omitempty"`
+	// LaneProcesses are the processes that run the lanes of an unfinished job, by lane;
+	// empty for a lane that no process runs.
+	LaneProcesses []string `json:"lane_processes,omitempty"`
 }
 
-// Status is the job's state, or Interrupted.
+// Status is the job's state, or Paused, or Interrupted.
 func (l *Listed) Status() State {
-	if l.State == Running && len(l.Processes) == 0 {
+	switch {
+	case l.State == Running && l.Paused:
+		return Paused
+	case l.State == Running && len(l.Processes) == 0:
 		return Interrupted
 	}
 	return l.State
@@ -34,11 +40,32 @@ func (j *Jobs) Overview(ctx context.Context, age time.Duration) ([]Listed, error
 		if jobs[i].State != Running {
 			continue
 		}
-		if all[i].Processes, err = j.log.Members(ctx, jobs[i].ID); err != nil {
+		if err := j.fillProcesses(ctx, &all[i]); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+func (j *Jobs) fillProcesses(ctx context.Context, l *Listed) (err error) {
+	if l.Processes, err = j.log.Members(ctx, l.ID); err != nil || l.Lanes == 0 {
+		return err
+	}
+	running, err := j.log.Lanes(ctx, l.ID, l.Lanes)
+	l.LaneProcesses = make([]string, len(running))
+	for n := range running {
+		if running[n] != (bridge.Member{}) {
+			l.LaneProcesses[n] = running[n].Name()
+		}
+	}
+	return err
+}
+
+// CommittedProgress returns the progress as far as it is committed.
+func (l *Listed) CommittedProgress() Progress {
+	p := Progress{Ended: l.Ended(), Windows: len(l.Windows), Events: l.Totals().Events}
+	p.Share, p.Worked = l.Progress()
+	return p
 }
 
 // CountWindows counts the windows of all jobs by state. An unfinished window has the state

@@ -144,8 +144,10 @@ type Planner struct {
 	CheckAPI func(ctx context.Context, events []string) error
 	// Open sets window n up.
 	Open func(j *Job, n int) (*Setup, error)
-	// Owner returns the Owner of a job for this process.
+	// Owner returns the Owner of a job for this process, Lane that of a lane of a job; nil
+	// if this process is in no fleet.
 	Owner func(id string) Owner
+	Lane  func(id string, n int) (Owner, error)
 	// Retrying, if not nil, is called before a change of a job is retried.
 	Retrying func(error)
 }

@@ -48,18 +48,44 @@ func (p *Planner) Resumable(ctx context.Context, r *Resumption) (Job, error) {
 	return job, nil
 }
 
-// Resume waits until no process works on the job and commits the new limits. It
-// returns the job as Jobs.List does.
+// Resume has the job run in one process, the caller's: it takes the job from the fleet, waits
+// until no process works on it and commits the new limits. It returns the job as Jobs.List
+// does.
 func (p *Planner) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	listed, err := p.Resumable(ctx, r)
+	alone := func(have *Job) { have.Lanes = 0 }
+	if err == nil && listed.Lanes > 0 {
+		_, err = p.goOn(ctx, r, &listed, alone)
+	}
+	if err == nil {
+		err = p.awaitFree(ctx, &listed, r)
+	}
 	if err != nil {
 		return Job{}, err
 	}
-	if err := p.awaitFree(ctx, &listed, r); err != nil {
+	return p.goOn(ctx, r, &listed, alone)
+}
+
+// HandOver has a fleet run the job in lanes, in place of Resume. The new limits hold at once
+// if the fleet runs it already.
+func (p *Planner) HandOver(ctx context.Context, r *Resumption) (Job, error) {
+	listed, err := p.Resumable(ctx, r)
+	if err == nil && listed.Lanes == 0 {
+		err = p.awaitFree(ctx, &listed, r)
+	}
+	if err != nil {
 		return Job{}, err
 	}
+	return p.goOn(ctx, r, &listed, (*Job).Divide)
+}
+
+// goOn commits that a job, which is as listed, goes on.
+func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func(have *Job)) (Job, error) {
 	job, err := p.Jobs.change(ctx, r.ID, func(have Job) (Job, error) {
 		r.limit(&have)
+		how(&have)
+		have.Paused = false
+		have.Revision++
 		have.Source, have.Request, have.MarksEnd = listed.Source, listed.Request, listed.MarksEnd
 		return have, p.resumable(&have, r)
 	})
@@ -67,7 +93,7 @@ func (p *Planner) Resume(ctx context.Context, r *Resumption) (Job, error) {
 		return Job{}, err
 	}
 	job.Windows = slices.Clone(job.Windows)
-	job.fillIn(&listed)
+	job.fillIn(listed)
 	return job, nil
 }
 

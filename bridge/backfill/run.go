@@ -32,7 +32,9 @@ const (
 var (
 	// ErrCancelled means that the job was cancelled while it ran.
 	ErrCancelled = errors.New("the job was cancelled")
-	errLost      = errors.New("ownership of the job was lost")
+	// ErrPaused means that the job was paused while it ran.
+	ErrPaused = errors.New("the job was paused")
+	errLost   = errors.New("ownership of the job was lost")
 )
 
 // Owner assigns a job to one of several processes.
@@ -59,7 +61,11 @@ type Run struct {
 	job     Job
 	by      string        // the operator, recorded in the job
 	owner   Owner         // acquires the job for this process; Do closes it
-	limit   *rate.Limiter // of all windows together; nil is none
+	limit   *rate.Limiter // of all windows together
+	// lane is the lane that it runs, nil in a run of the whole job; over is the job once
+	// the lane's last window has ended it.
+	lane bridge.Ownership
+	over *Job
 	// maxWindows bounds the windows that run at a time, as the job's Parallel does; 0
 	// is no bound.
 	maxWindows int
@@ -76,14 +82,26 @@ type Run struct {
 
 // Run returns the run of a committed job, from Begin or Resume, for the operator by.
 func (p *Planner) Run(job Job, by string) *Run {
-	r := &Run{
-		planner: p, job: job, by: by, owner: p.Owner(job.ID),
+	r := p.newRun(job, by)
+	r.owner = p.Owner(job.ID)
+	r.setLimit(&job, 1)
+	return r
+}
+
+func (p *Planner) newRun(job Job, by string) *Run {
+	return &Run{
+		planner: p, job: job, by: by, limit: rate.NewLimiter(rate.Inf, 1),
 		engines: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows), source: job.Source,
 	}
-	if limit := cmp.Or(job.RateLimit, p.RateLimit); limit > 0 {
-		r.limit = rate.NewLimiter(rate.Limit(limit), 1)
+}
+
+// setLimit gives the run a share of the job's rate limit.
+func (r *Run) setLimit(job *Job, share float64) {
+	limit := rate.Inf
+	if perSecond := cmp.Or(job.RateLimit, r.planner.RateLimit); perSecond > 0 {
+		limit = rate.Limit(perSecond * share)
 	}
-	return r
+	r.limit.SetLimit(limit)
 }
 
 // Do runs all windows to their end and returns the job in its last state. ErrCancelled
@@ -146,8 +164,11 @@ func (r *Run) watched(ctx context.Context, owned bridge.Ownership) error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() {
 		err := r.planner.Jobs.Watch(beside, r.job.ID, func(j Job) {
-			if j.State == Cancelled {
+			switch {
+			case j.State == Cancelled:
 				stop(fmt.Errorf("%w%s", ErrCancelled, j.ByWhom()))
+			case j.Paused && j.Revision > r.job.Revision:
+				stop(fmt.Errorf("%w%s", ErrPaused, j.ByWhom()))
 			}
 		})
 		if err != nil {
@@ -225,7 +246,11 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	if r.job.lists() {
 		source = setup.Ranges(source)
 	}
-	e, err := engine.New(cfg, engine.Ports{Source: source, Sink: windowSink{setup.Sink, r, cfg.Log}})
+	ports := engine.Ports{Source: source, Sink: windowSink{setup.Sink, r, cfg.Log}}
+	if r.lane != nil {
+		ports.Owner = held{r.lane}
+	}
+	e, err := engine.New(cfg, ports)
 	if err != nil {
 		return err
 	}
@@ -253,10 +278,16 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	if s.Ended == "" {
 		return nil
 	}
-	_, err := r.change(ctx, func(have *Job) error {
+	job, err := r.change(ctx, func(have *Job) error {
 		have.Windows[n] = result
+		if r.lane != nil {
+			r.finish(have)
+		}
 		return nil
 	})
+	if err == nil && r.lane != nil && job.State == Done {
+		r.over = &job
+	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // see above
 	}
@@ -299,13 +330,20 @@ func (r *Run) done(ctx context.Context) (Job, error) {
 			return fmt.Errorf("%w%s", ErrCancelled, have.ByWhom())
 		}
 		copy(have.Windows, r.windows)
-		have.State, have.Changed, have.By = Done, time.Now().UnixMilli(), r.by
+		r.finish(have)
 		return nil
 	})
 	if err != nil {
 		return r.state(), err
 	}
 	return job, nil
+}
+
+// finish has a job be done if all of its windows have ended.
+func (r *Run) finish(have *Job) {
+	if have.State == Running && have.Ended() == len(have.Windows) {
+		have.State, have.Changed, have.By, have.Why = Done, time.Now().UnixMilli(), r.by, ""
+	}
 }
 
 // windowSource is the Source of a window.
@@ -316,13 +354,11 @@ type windowSource struct {
 
 // Fetch implements bridge.Source. Requests wait for the rate limit of the job.
 func (s windowSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	if s.run.limit != nil {
-		resume := bridge.Waiting(ctx)
-		err := s.run.limit.Wait(ctx)
-		resume()
-		if err != nil {
-			return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
-		}
+	resume := bridge.Waiting(ctx)
+	err := s.run.limit.Wait(ctx)
+	resume()
+	if err != nil {
+		return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
 	}
 	return s.Source.Fetch(ctx, at)
 }

@@ -1,6 +1,8 @@
 package kafkagroup
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -67,3 +69,12 @@ func (s *Seat) Rename(name string) { s.group.Stream = name }
 
 // UnitsProtocol is the name of a Fleet's balancer.
 const UnitsProtocol = unitsProtocol
+
+// SingleGroups returns the members that singleGroups finds, one of each group.
+func SingleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) (members []string, err error) {
+	found, err := singleGroups(ctx, client, groups)
+	for i := range found {
+		members, err = append(members, found[i].member), errors.Join(err, found[i].err)
+	}
+	return members, err
+}

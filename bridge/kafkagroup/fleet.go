@@ -31,8 +31,8 @@ const (
 )
 
 // Fleet is the membership of this process in the group of all processes with the same
-// BRIDGE_GROUP, for all its streams: one client, one heartbeat. The members say in
-// their metadata which streams they can run, the leader says in the assignments which
+// BRIDGE_GROUP, for all its streams and lanes of jobs: one client, one heartbeat. The members
+// say in their metadata which streams they can run, the leader says in the assignments which
 // of them each one owns (package units). The client is assigned no partitions, fetches
 // nothing and commits no offsets.
 //
@@ -78,7 +78,7 @@ func (g *Group) Fleet() *Fleet {
 		entry: newEntry(own), releaseWait: maxReleaseWait, lookEvery: lookEvery,
 		ctx: ctx, kill: kill, done: make(chan struct{}), kick: make(chan struct{}, 1), seats: make(map[units.Unit]*Seat),
 	}
-	f.state.Process, f.state.Program = g.Process, g.Program
+	f.state.Process, f.state.Program, f.state.Capacity = g.Process, g.Program, g.LaneCapacity
 	return f
 }
 
@@ -87,12 +87,16 @@ func (g *Group) Fleet() *Fleet {
 func (f *Fleet) Owner(g *Group) (*Seat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &Seat{fleet: f, group: *g, unit: units.Stream(g.Stream), wake: make(chan struct{}, 1)}
+	s := f.seatOf(g, units.Stream(g.Stream))
 	if first := f.seats[s.unit]; first != nil && first.group.Stream != g.Stream {
 		return nil, fmt.Errorf("streams %s and %s have the same hash: rename one", first.group.Stream, g.Stream)
 	}
 	s.sit()
 	return s, nil
+}
+
+func (f *Fleet) seatOf(g *Group, u units.Unit) *Seat {
+	return &Seat{fleet: f, group: *g, unit: u, wake: make(chan struct{}, 1)}
 }
 
 // run keeps this process in the group until the Fleet ends.
@@ -177,7 +181,8 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 	waits := false
 	for _, s := range f.seats {
 		held := f.state.State(s.unit) == units.Held
-		if held && !s.cleared && (due || !s.looked) {
+		// A terminal may take a job over at any time, a stream's own group comes with a fence.
+		if held && (!s.cleared || s.unit.IsLane()) && (due || !s.looked) {
 			look, s.looked = append(look, s), true
 		}
 		waits = waits || s.waiting && !held

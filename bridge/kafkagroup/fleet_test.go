@@ -83,6 +83,7 @@ func (p *processes) fleet(instance string, streams ...string) []*kafkagroup.Seat
 	cfg.OwnedBy = kafkagroup.OwnedByGroup
 	cfg.InstanceID = instance
 	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
+	cfg.LaneCapacity = 3
 	f := cfg.Fleet()
 	f.StaleAfter(500 * time.Millisecond)
 	f.LookEvery(300 * time.Millisecond)

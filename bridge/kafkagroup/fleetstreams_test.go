@@ -289,6 +289,36 @@ func TestFleetMembers(t *testing.T) {
 	want("s0", "old:true pod-1:true")
 }
 
+// TestSeveralSeatsOfOneGroup: each of them learns whether the group has members.
+func TestSeveralSeatsOfOneGroup(t *testing.T) {
+	t.Parallel()
+	p, _ := fleetTest(t, 2*time.Minute)
+	client, err := p.cfg.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	own := p.cfg
+	own.Stream = "s0"
+	none := p.cfg
+	none.Stream = "s1"
+	ask := func() []string {
+		found, err := kafkagroup.SingleGroups(t.Context(), client, []*kafkagroup.Group{&own, &none, &own})
+		if err != nil {
+			t.Error(err)
+		}
+		return found
+	}
+	if found := ask(); !slices.Equal(found, []string{"", "", ""}) {
+		t.Errorf("groups without members have %q", found)
+	}
+	p.cfg.Stream = "s0"
+	kafkatest.Receive(t, begin(t, p.open("")), "the stream")
+	if found := ask(); found[0] == "" || found[1] != "" || found[2] != found[0] {
+		t.Errorf("the group of the first and the last seat has a member, found %q", found)
+	}
+}
+
 // TestOverview: Kafka alone knows the processes, their streams, and who waits for what.
 func TestOverview(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,8 @@ type Membership struct {
 	// Process is the name of this process, as in its checkpoints, for Members;
 	// empty is none. Program is its version.
 	Process, Program string
+	// LaneCapacity is how many lanes of jobs this process can run at a time in a Fleet.
+	LaneCapacity uint64
 }
 
 // The values of Membership.OwnedBy.
@@ -87,7 +89,7 @@ type Group struct {
 func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
 // Members returns the owner of the stream and its standbys, in the stream's own group
-// and in that of a Fleet. No members mean that no process runs the stream. A crashed
+// and in that of a Fleet, of which those that run its lanes are members of a job. No members mean that no process runs the stream. A crashed
 // process is listed until its session times out. Errors are Faults; foreign
 // members are a Permanent one. Unresponsive brokers are not retried. It may be
 // called at any time.
@@ -100,7 +102,7 @@ func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	members, err := g.members(asking, client)
-	if err == nil && !g.ofJob() {
+	if err == nil {
 		var more []bridge.Member
 		more, err = g.inFleet(asking, client)
 		members = append(members, more...)
@@ -236,8 +238,7 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	return f
 }
 
-// ofJob reports whether this is the group of a job, or of a part of one, which no Fleet
-// runs.
+// ofJob reports whether this is the group of a job, or of a part of one.
 func (g *Group) ofJob() bool { return g.GrantPrefix != "" }
 
 // Grants returns the command that allows joining and describing the group, and that of

@@ -80,22 +80,30 @@ func membersOf(ctx context.Context, client *kafkaclient.Client, name string) ([]
 		all[i].Member = memberOf(m, safeName([]byte(offer.Process)))
 		if a, err := readAssignment(m.MemberAssignment); err == nil {
 			all[i].generation, all[i].planned = a.Generation, a.Planned
-			if a.Answers(&offer) {
-				all[i].given = a.Given
-			}
+			all[i].given, _ = a.For(&offer)
 		}
 	}
 	return all, nil
 }
 
-// inFleet returns the members of the Fleet that list the stream.
+// inFleet returns the members of the Fleet that list the stream, or that run lanes of the
+// job.
 func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
 	all, err := g.fleet(ctx, client)
+	ours := []units.Unit{units.Stream(g.Stream)}
+	if g.ofJob() {
+		ours = g.lanes(MaxLanes)
+	}
 	var members []bridge.Member
 	for i := range all {
-		at, lists := all[i].claim(units.Stream(g.Stream))
-		if lists || all[i].unknown {
-			all[i].Owner = lists && all[i].owns(at)
+		counts := all[i].unknown
+		for _, u := range ours {
+			at, lists := all[i].claim(u)
+			owns := lists && all[i].owns(at)
+			all[i].Owner = all[i].Owner || owns
+			counts = counts || owns || lists && !g.ofJob()
+		}
+		if counts {
 			members = append(members, all[i].Member)
 		}
 	}
@@ -114,38 +122,44 @@ type single struct {
 	err    error
 }
 
-// singleGroups asks by one request which groups of single streams have members.
+// singleGroups asks by one request which groups of single streams have members. Several of
+// the groups may be the same one.
 func singleGroups(ctx context.Context, client *kafkaclient.Client, groups []*Group) ([]single, error) {
 	found := make([]single, len(groups))
-	index := make(map[string]int, len(groups))
+	index := make(map[string][]int, len(groups))
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	for i, g := range groups {
-		index[g.Name()] = i
-		req.Groups = append(req.Groups, g.Name())
-		found[i].err = fmt.Errorf("the brokers' answer lacks group %s", g.Name())
+		name := g.Name()
+		if index[name] == nil {
+			req.Groups = append(req.Groups, name)
+		}
+		index[name] = append(index[name], i)
+		found[i].err = fmt.Errorf("the brokers' answer lacks group %s", name)
 	}
 	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("describe the groups of single streams: %w", err)
 	}
 	for i := range resp.Groups {
-		r := &resp.Groups[i]
-		at, asked := index[r.Group]
-		if !asked {
-			continue
-		}
-		found[at] = single{}
-		err := kerr.ErrorForCode(r.ErrorCode)
-		switch {
-		case errors.Is(err, kerr.GroupIDNotFound):
-		case errors.Is(err, kerr.GroupAuthorizationFailed):
-			found[at].err = groups[at].fault(err, client)
-		case err != nil:
-			found[at].err = fmt.Errorf("describe group %s: %w", r.Group, err)
-		case len(r.Members) > 0:
-			m := memberOf(&r.Members[0], processName(r.Members[0].ProtocolMetadata))
-			found[at].member = fmt.Sprintf("%s in group %s", m, r.Group)
+		for _, at := range index[resp.Groups[i].Group] {
+			found[at] = singleOf(&resp.Groups[i], groups[at], client)
 		}
 	}
 	return found, nil
+}
+
+// singleOf returns what the brokers' answer says of a group.
+func singleOf(r *kmsg.DescribeGroupsResponseGroup, g *Group, client *kafkaclient.Client) (s single) {
+	err := kerr.ErrorForCode(r.ErrorCode)
+	switch {
+	case errors.Is(err, kerr.GroupIDNotFound):
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		s.err = g.fault(err, client)
+	case err != nil:
+		s.err = fmt.Errorf("describe group %s: %w", r.Group, err)
+	case len(r.Members) > 0:
+		m := memberOf(&r.Members[0], processName(r.Members[0].ProtocolMetadata))
+		s.member = fmt.Sprintf("%s in group %s", m, r.Group)
+	}
+	return s
 }

@@ -380,48 +380,48 @@ func newOwnership(m *member, id string) *ownership {
 	return &ownership{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 }
 
-func (t *ownership) end() { t.ending.Do(func() { close(t.ended) }) }
+func (o *ownership) end() { o.ending.Do(func() { close(o.ended) }) }
 
 // Lost implements bridge.Ownership. The group waits at most 20 seconds for a
 // Release, and not at all if another process already owns the stream.
-func (t *ownership) Lost() <-chan struct{} { return t.lost }
+func (o *ownership) Lost() <-chan struct{} { return o.lost }
 
 // Shared implements bridge.Ownership: the group has other members.
-func (t *ownership) Shared(ctx context.Context) bool {
-	members, err := t.member.owner.group.members(ctx, t.member.client)
+func (o *ownership) Shared(ctx context.Context) bool {
+	members, err := o.member.owner.group.members(ctx, o.member.client)
 	return err == nil && len(members) > 1
 }
 
 // Rival implements bridge.Ownership: a group of another BRIDGE_GROUP.
-func (t *ownership) Rival(ctx context.Context) (string, error) {
-	return t.member.owner.group.rival(ctx, t.member.client)
+func (o *ownership) Rival(ctx context.Context) (string, error) {
+	return o.member.owner.group.rival(ctx, o.member.client)
 }
 
 // Release implements bridge.Ownership.
-func (t *ownership) Release() {
-	t.releasing.Do(func() {
-		close(t.released)
-		t.member.release(t)
+func (o *ownership) Release() {
+	o.releasing.Do(func() {
+		close(o.released)
+		o.member.release(o)
 	})
 }
 
 // Confirm implements bridge.Ownership by a heartbeat. During a rebalance the
 // stream is still assigned.
-func (t *ownership) Confirm(ctx context.Context) error {
-	m := t.member
+func (o *ownership) Confirm(ctx context.Context) error {
+	m := o.member
 	for {
-		id, generation, changed := t.membership()
-		if id != t.id {
+		id, generation, changed := o.membership()
+		if id != o.id {
 			return fmt.Errorf("stream %s: %w", m.owner.group.Stream, bridge.ErrNotOwner)
 		}
 		err := m.owner.beat(ctx, m.client, id, generation)
 		switch {
 		case err == nil || errors.Is(err, kerr.RebalanceInProgress):
-			if id, _, _ = t.membership(); id != t.id {
+			if id, _, _ = o.membership(); id != o.id {
 				continue // lost while we asked
 			}
 			return nil
-		case errors.Is(err, kerr.IllegalGeneration) && t.renewed(ctx, generation, changed):
+		case errors.Is(err, kerr.IllegalGeneration) && o.renewed(ctx, generation, changed):
 			continue // the group has just changed, and we are in it
 		case isNotMember(err):
 			return fmt.Errorf("stream %s: %w: %w", m.owner.group.Stream, bridge.ErrNotOwner, err)
@@ -433,11 +433,11 @@ func (t *ownership) Confirm(ctx context.Context) error {
 
 // membership returns the client's membership, with an empty id when the stream
 // is not owned any more.
-func (t *ownership) membership() (id string, generation int32, changed <-chan struct{}) {
-	m := t.member
+func (o *ownership) membership() (id string, generation int32, changed <-chan struct{}) {
+	m := o.member
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ownership != t {
+	if m.ownership != o {
 		return "", -1, nil
 	}
 	id, generation = m.client.GroupMetadata()
@@ -446,15 +446,15 @@ func (t *ownership) membership() (id string, generation int32, changed <-chan st
 
 // renewed waits until the client knows another generation, or briefly: the
 // coordinator has it a little earlier.
-func (t *ownership) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
+func (o *ownership) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
 	timer := time.NewTimer(maxHeartbeatInterval)
 	defer timer.Stop()
 	select {
 	case <-changed:
-	case <-t.lost:
+	case <-o.lost:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	_, now, _ := t.membership()
+	_, now, _ := o.membership()
 	return now != generation
 }

@@ -30,8 +30,10 @@ type GroupProcess struct {
 	Host       string `json:"host"`
 	InstanceID string `json:"instance_id,omitempty"`
 	Version    string `json:"version,omitempty"`
-	// Capacity and Load are what the process says of itself; 0 is unknown.
+	// Capacity is how many lanes of backfills and replays it can run at a time, 0 in an
+	// old version. Lanes are those that it runs. Load is 0.
 	Capacity uint64 `json:"capacity"`
+	Lanes    int    `json:"lanes"`
 	Load     uint64 `json:"load"`
 	// Owned and Listed count the streams that it owns and those that it can run, whether
 	// or not they were asked for.
@@ -93,11 +95,18 @@ func (o *Overview) add(m *listed) {
 	}
 	p := GroupProcess{
 		Name: m.Name(), Host: m.Host, InstanceID: m.InstanceID, Version: safeName([]byte(m.offer.Program)),
-		Capacity: m.offer.Capacity, Load: m.offer.Load, Listed: len(m.offer.Claims), Unknown: m.unknown,
+		Capacity: m.offer.Capacity, Load: m.offer.Load, Unknown: m.unknown,
 	}
-	for i := range m.offer.Claims {
-		if m.owns(i) {
+	for i, c := range m.offer.Claims {
+		switch owns := m.owns(i); {
+		case c.Unit.IsLane() && owns:
+			p.Lanes++
+		case c.Unit.IsLane():
+		case owns:
 			p.Owned++
+			p.Listed++
+		default:
+			p.Listed++
 		}
 	}
 	o.Processes = append(o.Processes, p)

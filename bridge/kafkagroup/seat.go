@@ -13,7 +13,7 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-// Seat is the bridge.Owner of one stream of a Fleet. The process stays a member of the
+// Seat is the bridge.Owner of one stream of a Fleet, or of one lane of a job. The process stays a member of the
 // group when it loses the stream, and when an Acquire ends with its context. A stream
 // that is released without being lost goes to another process, until the next Acquire.
 type Seat struct {
@@ -146,7 +146,7 @@ func (s *Seat) whyWaiting() error {
 // clear takes note of a member of the stream's own group; empty is none. The caller
 // holds fleet.mu.
 func (s *Seat) clear(member string) {
-	if s.guard != member && member != "" && s.group.Log != nil {
+	if s.guard != member && member != "" && s.group.Log != nil && !s.unit.IsLane() {
 		s.group.Log.Info("the stream waits until its own consumer group has no members",
 			"group", s.group.Name(), "member", member, "hint", "end or upgrade the processes with BRIDGE_OWNERSHIP=stream")
 	}

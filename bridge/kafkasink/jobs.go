@@ -2,6 +2,7 @@ package kafkasink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 const (
 	// jobsTimeout bounds one read of the job topic, and one change.
 	jobsTimeout = 45 * time.Second
-	// changeTries bounds the attempts of a change that other changes fence.
+	// changeTries bounds the attempts of a change that fail otherwise than by being fenced:
+	// of several changes that fence each other, one is committed.
 	changeTries = 5
 )
 
@@ -70,14 +72,18 @@ func (j *Jobs) Change(
 	defer j.changing.release()
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
+	failed := 0
 	for try := 1; ; try++ {
 		refused, err := j.attempt(ctx, id, change)
+		if !errors.Is(err, bridge.ErrFenced) {
+			failed++
+		}
 		switch {
 		case refused != nil:
 			return refused
 		case err == nil:
 			return nil
-		case kafkaclient.IsPermanent(err) || ctx.Err() != nil || try == changeTries:
+		case kafkaclient.IsPermanent(err) || ctx.Err() != nil || failed == changeTries:
 			return fmt.Errorf("commit job %s: %w", id, err)
 		}
 		bridge.Sleep(ctx, kafkaclient.Backoff(try))

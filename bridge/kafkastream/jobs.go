@@ -22,6 +22,22 @@ func (c *Config) Jobs(logs *kafkasink.JobLogs) *Jobs { return &Jobs{logs.Jobs(c.
 // closes it.
 func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.group(id).Owner() }
 
+// Lane returns the Owner of lane n of a job in the fleet of this process. The caller closes
+// it.
+func (j *Jobs) Lane(f *kafkagroup.Fleet, id string, n int) (*kafkagroup.Seat, error) {
+	return f.Lane(j.group(id), n)
+}
+
+// Lanes returns the processes that run lanes of a job, like Group.Lanes.
+func (j *Jobs) Lanes(ctx context.Context, id string, n int) ([]bridge.Member, error) {
+	return j.group(id).Lanes(ctx, n)
+}
+
+// Hosts returns the processes that can run lanes of the stream's jobs, like Group.LaneHosts.
+func (j *Jobs) Hosts(ctx context.Context) ([]bridge.Member, error) {
+	return j.cfg.group().LaneHosts(ctx)
+}
+
 // Members returns the processes of a job, like Group.Members. A crashed process is
 // listed until its session times out.
 func (j *Jobs) Members(ctx context.Context, id string) ([]bridge.Member, error) {

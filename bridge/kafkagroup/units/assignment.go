@@ -7,11 +7,15 @@ import (
 
 // Assignment is the leader's answer to an Offer.
 type Assignment struct {
-	// List is the checksum of the units that were offered: Given is over that list.
+	// List is the checksum of the streams that were offered: Given is over that list.
 	// Offer is that of the whole offer.
 	List, Offer uint32
-	// Given says for each claim whether the member is to hold its unit.
+	// Given says for each claim of a stream whether the member is to hold it.
 	Given []bool
+	// LaneList and GivenLanes are as List and Given, for the lanes. A leader that knows
+	// no lanes gives none.
+	LaneList   uint32
+	GivenLanes []bool
 	// Generation is the group's, and Planned when the leader answered, in seconds since
 	// 1970 by its clock, for people. Both are 0 if the leader does not say.
 	Generation int32
@@ -20,14 +24,31 @@ type Assignment struct {
 
 const bitsPerByte = 8
 
-// Answer returns the assignment of an encoded offer, decoded as o.
+// Answer returns the assignment of an encoded offer, decoded as o, from what the plan
+// gives for its claims.
 func Answer(encoded []byte, o *Offer, given []bool) Assignment {
-	return Assignment{List: o.list(), Offer: crc32.ChecksumIEEE(encoded), Given: given}
+	first, others := o.classes()
+	a := Assignment{List: sum(first), Offer: crc32.ChecksumIEEE(encoded), Given: given[:len(first)]}
+	if len(others) > 0 {
+		a.LaneList, a.GivenLanes = sum(others), given[len(first):]
+	}
+	return a
 }
 
-// Answers reports whether the assignment answers an offer of the same units.
-func (a *Assignment) Answers(o *Offer) bool {
-	return a.List == o.list() && len(a.Given) == len(o.Claims)
+// For says for each claim of an offer whether the member is to hold its unit. It reports
+// false if the assignment answers an offer of other streams. If it answers one of other
+// lanes, no lane is given.
+func (a *Assignment) For(o *Offer) (given []bool, ok bool) {
+	first, others := o.classes()
+	if a.List != sum(first) || len(a.Given) != len(first) {
+		return nil, false
+	}
+	given = make([]bool, len(o.Claims))
+	copy(given, a.Given)
+	if a.LaneList == sum(others) && len(a.GivenLanes) == len(others) {
+		copy(given[len(first):], a.GivenLanes)
+	}
+	return given, true
 }
 
 // Append appends the encoded assignment.
@@ -35,15 +56,23 @@ func (a *Assignment) Append(b []byte) []byte {
 	b = append(append(b, assignmentMagic...), version)
 	b = binary.BigEndian.AppendUint32(b, a.List)
 	b = binary.BigEndian.AppendUint32(b, a.Offer)
-	bits := make([]byte, bytesOf(len(a.Given), bitsPerByte))
-	for i, given := range a.Given {
-		if given {
+	if len(a.GivenLanes) == 0 {
+		b = appendClass(binary.AppendUvarint(b, 1), streams, appendBits(nil, a.Given))
+	} else {
+		b = appendClass(binary.AppendUvarint(b, 2), streams, appendBits(nil, a.Given))
+		b = appendClass(b, lanes, appendBits(binary.BigEndian.AppendUint32(nil, a.LaneList), a.GivenLanes))
+	}
+	return binary.AppendUvarint(binary.BigEndian.AppendUint32(b, uint32(a.Generation)), uint64(a.Planned))
+}
+
+func appendBits(b []byte, given []bool) []byte {
+	bits := make([]byte, bytesOf(len(given), bitsPerByte))
+	for i, yes := range given {
+		if yes {
 			bits[i/bitsPerByte] |= 1 << (i % bitsPerByte)
 		}
 	}
-	b = binary.AppendUvarint(b, 1)
-	b = appendClass(b, append(binary.AppendUvarint(nil, uint64(len(a.Given))), bits...))
-	return binary.AppendUvarint(binary.BigEndian.AppendUint32(b, uint32(a.Generation)), uint64(a.Planned))
+	return append(binary.AppendUvarint(b, uint64(len(given))), bits...)
 }
 
 // DecodeAssignment decodes an Assignment, as DecodeOffer an Offer.
@@ -53,11 +82,14 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 		return Assignment{}, err
 	}
 	a := Assignment{List: r.uint32(), Offer: r.uint32()}
-	part := reader{rest: r.class()}
-	if part.rest != nil {
-		a.Given = part.bits()
+	first, others := r.classes()
+	if first.rest != nil {
+		a.Given = first.bits()
 	}
-	if r.broken || part.broken {
+	if others.rest != nil {
+		a.LaneList, a.GivenLanes = others.uint32(), others.bits()
+	}
+	if r.broken || first.broken || others.broken {
 		return Assignment{}, errBroken
 	}
 	if len(r.rest) > 0 {

@@ -14,7 +14,19 @@ const (
 	schedules   = 1000
 	steps       = 60
 	mostMembers = 4
+	mostLanes   = 3 // at a time in a process
 )
+
+// all are the units of the explored group: streams and lanes.
+var all = func() (all []units.Unit) {
+	for u := range units.Unit(7) {
+		all = append(all, 1+u)
+	}
+	for n := range 5 {
+		all = append(all, units.Lane("job", n))
+	}
+	return all
+}()
 
 // process is a process of the explored group.
 type process struct {
@@ -77,7 +89,12 @@ func (g *group) pick(is func(*process) bool) *process {
 	return fit[g.r.IntN(len(fit))]
 }
 
-func (g *group) unit() units.Unit { return units.Unit(1 + g.r.IntN(7)) }
+func (g *group) unit() units.Unit { return all[g.r.IntN(len(all))] }
+
+// member returns the state of a process that begins.
+func (g *group) member() *units.Member {
+	return &units.Member{Capacity: uint64(g.r.IntN(mostLanes + 1))}
+}
 
 func (g *group) step() {
 	p := g.pick((*process).up)
@@ -125,10 +142,10 @@ func (g *group) join() {
 		return
 	}
 	p := &process{
-		name: fmt.Sprint("p", len(g.all)), state: new(units.Member), in: true,
+		name: fmt.Sprint("p", len(g.all)), state: g.member(), in: true,
 		running: make(map[units.Unit]bool), wanted: make(map[units.Unit]bool), late: make(map[units.Unit]bool),
 	}
-	for u := units.Unit(1); u <= 7; u++ {
+	for _, u := range all {
 		if g.r.IntN(3) > 0 {
 			p.state.Add(u)
 			p.wanted[u] = true
@@ -197,7 +214,7 @@ func (g *group) restart(p *process) {
 	if !p.in || p.answered != g.generation || g.generation == 0 {
 		return
 	}
-	p.state = new(units.Member)
+	p.state = g.member()
 	clear(p.running)
 	clear(p.late)
 	if g.r.IntN(2) == 0 {
@@ -214,7 +231,8 @@ func (g *group) restart(p *process) {
 	before := maps.Clone(g.last)
 	g.apply(p)
 	for u := range p.running {
-		if last := before[u]; last != nil && last != p && last.running[u] && !last.late[u] && last.in && last.up() {
+		last := before[u]
+		if last != nil && last != p && last.running[u] && !last.late[u] && last.answered == p.answered && last.up() {
 			g.failf("%d starts at %s by an old assignment while %s has it", u, p.name, last.name)
 		}
 	}
@@ -232,7 +250,7 @@ func (g *group) apply(p *process) {
 // rebalance expels who did not answer, and has all others join again.
 func (g *group) rebalance() {
 	var members []*process
-	var all []units.Offer
+	var offers []units.Offer
 	var encoded [][]byte
 	for _, p := range g.all {
 		p.in = p.in && p.up()
@@ -242,20 +260,20 @@ func (g *group) rebalance() {
 			if err != nil {
 				g.failf("decode the offer of %s: %v", p.name, err)
 			}
-			members, all, encoded = append(members, p), append(all, o), append(encoded, data)
+			members, offers, encoded = append(members, p), append(offers, o), append(encoded, data)
 		}
 	}
 	g.generation++
 	g.logf("generation %d of %d", g.generation, len(members))
-	for i := range all {
-		g.logf("  %s offers %d %+v", members[i].name, all[i].Generation, all[i].Claims)
+	for i := range offers {
+		g.logf("  %s offers %d %+v", members[i].name, offers[i].Generation, offers[i].Claims)
 	}
-	plan := units.Plan(all)
-	g.checkGiven(members, all, plan)
-	g.checkSuperseded(all, plan)
-	g.checkStopped(all, plan)
+	plan := units.Plan(offers)
+	g.checkGiven(members, offers, plan)
+	g.checkSuperseded(offers, plan)
+	g.checkStopped(offers, plan)
 	for i, p := range members {
-		p.answer, p.answered = units.Answer(encoded[i], &all[i], plan[i]), g.generation
+		p.answer, p.answered = units.Answer(encoded[i], &offers[i], plan[i]), g.generation
 		switch chance := g.r.IntN(10); {
 		case g.settling:
 		case chance == 0:
@@ -273,6 +291,7 @@ func (g *group) rebalance() {
 // it still has it, nor to who does not want it.
 func (g *group) checkGiven(members []*process, all []units.Offer, plan [][]bool) {
 	for i, p := range members {
+		lanes := 0
 		for j, c := range all[i].Claims {
 			if !plan[i][j] {
 				continue
@@ -284,6 +303,12 @@ func (g *group) checkGiven(members []*process, all []units.Offer, plan [][]bool)
 			if c.State == units.Declined {
 				g.failf("%d is given to %s, which declined it", c.Unit, p.name)
 			}
+			if c.Unit.IsLane() {
+				lanes++
+			}
+		}
+		if lanes > int(all[i].Capacity) {
+			g.failf("%s is given %d lanes, and has room for %d", p.name, lanes, all[i].Capacity)
 		}
 	}
 }
@@ -316,52 +341,77 @@ func (g *group) checkSuperseded(all []units.Offer, plan [][]bool) {
 	}
 }
 
-// checkStopped: where each unit is held, and the loads are equal, nothing stops.
+// checkStopped: where each unit is held, or waits for room, and the loads are equal, nothing
+// stops.
 func (g *group) checkStopped(all []units.Offer, plan [][]bool) {
-	newest, open := make(map[units.Unit]int), make(map[units.Unit]bool)
-	states := make([]map[units.Unit]units.State, len(all))
-	for i := range all {
-		states[i] = make(map[units.Unit]units.State)
-		for _, c := range all[i].Claims {
-			states[i][c.Unit] = c.State
-			open[c.Unit] = open[c.Unit] || c.State != units.Declined
-			if c.State != units.Held && c.State != units.Releasing {
-				continue
-			}
-			if before, ok := newest[c.Unit]; !ok || all[i].Generation > all[before].Generation {
-				newest[c.Unit] = i
-			}
-		}
-	}
-	load := make([]int, len(all))
-	for u := range open {
-		i, ok := newest[u]
-		switch {
-		case ok && states[i][u] == units.Held:
+	for _, lanes := range []bool{false, true} {
+		newest, still := holders(all, lanes)
+		load := make([]int, len(all))
+		for _, i := range newest {
 			load[i]++
-		case ok || open[u]:
-			return
 		}
-	}
-	if !level(all, load) {
-		return
-	}
-	for i := range all {
-		for j, c := range all[i].Claims {
-			if c.State == units.Held && newest[c.Unit] == i && !plan[i][j] {
-				g.failf("%d stops at member %d without a reason", c.Unit, i)
+		if !still || !level(all, load, lanes) || waits(all, load, lanes) {
+			continue
+		}
+		for i := range all {
+			for j, c := range all[i].Claims {
+				holder, held := newest[c.Unit]
+				if c.Unit.IsLane() == lanes && c.State == units.Held && held && holder == i && !plan[i][j] {
+					g.failf("%d stops at member %d without a reason", c.Unit, i)
+				}
 			}
 		}
 	}
 }
 
-// level reports that no member holds a unit that would make the loads more equal elsewhere.
-func level(all []units.Offer, load []int) bool {
+// holders returns who holds each unit of a class by the newest generation, and whether none
+// is being released.
+func holders(all []units.Offer, lanes bool) (newest map[units.Unit]int, still bool) {
+	newest, still = make(map[units.Unit]int), true
+	states := make(map[units.Unit]units.State)
 	for i := range all {
+		for _, c := range all[i].Claims {
+			if c.Unit.IsLane() != lanes || c.State != units.Held && c.State != units.Releasing {
+				continue
+			}
+			if before, ok := newest[c.Unit]; !ok || all[i].Generation > all[before].Generation {
+				newest[c.Unit], states[c.Unit] = i, c.State
+			}
+		}
+	}
+	for _, state := range states {
+		still = still && state == units.Held
+	}
+	return newest, still
+}
+
+// waits reports that a unit that nobody holds could be given to a member with room.
+func waits(all []units.Offer, load []int, lanes bool) bool {
+	newest, _ := holders(all, lanes)
+	for i := range all {
+		for _, c := range all[i].Claims {
+			if _, held := newest[c.Unit]; c.Unit.IsLane() == lanes && c.State != units.Declined && !held && room(&all[i], load[i], lanes) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// room reports whether a member can have more of a class.
+func room(o *units.Offer, load int, lanes bool) bool { return !lanes || load < int(o.Capacity) }
+
+// level reports that no member holds a unit that would make the loads more equal elsewhere,
+// nor more lanes than it has room for.
+func level(all []units.Offer, load []int, lanes bool) bool {
+	for i := range all {
+		if lanes && load[i] > int(all[i].Capacity) {
+			return false
+		}
 		for _, c := range all[i].Claims {
 			for j := range all {
 				wants := slices.ContainsFunc(all[j].Claims, func(o units.Claim) bool { return o.Unit == c.Unit && o.State != units.Declined })
-				if c.State == units.Held && wants && load[i]-load[j] >= 2 {
+				if c.Unit.IsLane() == lanes && c.State == units.Held && wants && load[i]-load[j] >= 2 && room(&all[j], load[j], lanes) {
 					return false
 				}
 			}
@@ -371,7 +421,8 @@ func level(all []units.Offer, load []int) bool {
 }
 
 // settle lets everything come to rest: then each unit that a process wants is held by
-// one, even if another one never ends it, and the loads are equal.
+// one, even if another one never ends it, or it is a lane for which no process has room,
+// and the loads are equal.
 func (g *group) settle() {
 	g.settling = true
 	g.logf("settling")
@@ -383,8 +434,8 @@ func (g *group) settle() {
 	for n := range 8 {
 		changed := n == 0
 		for _, p := range g.all {
-			for u := units.Unit(1); u <= 7 && !p.gone; u++ {
-				if p.running[u] && !p.late[u] && p.state.State(u) != units.Held {
+			for _, u := range all {
+				if !p.gone && p.running[u] && !p.late[u] && p.state.State(u) != units.Held {
 					g.end(p, u)
 				}
 			}
@@ -396,8 +447,12 @@ func (g *group) settle() {
 			g.rebalance()
 		}
 	}
-	var all []units.Offer
-	var load []int
+	g.checkSettled()
+}
+
+func (g *group) checkSettled() {
+	var offers []units.Offer
+	loads := map[bool][]int{}
 	holders, wanted := make(map[units.Unit]int), make(map[units.Unit]bool)
 	for _, p := range g.all {
 		if p.gone {
@@ -407,22 +462,25 @@ func (g *group) settle() {
 		if err != nil {
 			g.failf("%v", err)
 		}
-		n := 0
+		n := make(map[bool]int)
 		for _, c := range o.Claims {
 			wanted[c.Unit] = wanted[c.Unit] || c.State != units.Declined
 			if c.State == units.Held {
-				n++
+				n[c.Unit.IsLane()]++
 				holders[c.Unit]++
 			}
 		}
-		all, load = append(all, o), append(load, n)
+		offers = append(offers, o)
+		loads[false], loads[true] = append(loads[false], n[false]), append(loads[true], n[true])
 	}
 	for u := range wanted {
-		if wanted[u] && holders[u] != 1 {
+		if wanted[u] && holders[u] != 1 && (!u.IsLane() || holders[u] > 1) {
 			g.failf("%d is held by %d processes", u, holders[u])
 		}
 	}
-	if !level(all, load) {
-		g.failf("the loads are not equal: %v", load)
+	for _, lanes := range []bool{false, true} {
+		if !level(offers, loads[lanes], lanes) || waits(offers, loads[lanes], lanes) {
+			g.failf("the loads are not equal, or a unit waits where there is room: %v", loads[lanes])
+		}
 	}
 }

@@ -10,8 +10,9 @@ import (
 // Member is the state of one member of a group: its units, and which of them it
 // holds. The zero value has no units and was never assigned any. The caller guards it.
 type Member struct {
-	// Process and Program are as in Offer.
+	// Process, Program and Capacity are as in Offer.
 	Process, Program string
+	Capacity         uint64
 
 	units      map[Unit]*unit
 	generation int32 // of the last assignment
@@ -70,7 +71,7 @@ func (m *Member) State(u Unit) State {
 
 // Offer returns the encoded offer to join with. Apply expects its answer.
 func (m *Member) Offer() []byte {
-	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program}
+	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program, Capacity: m.Capacity}
 	o.Claims = make([]Claim, 0, len(m.units))
 	if m.joined {
 		o.Generation = m.generation
@@ -110,31 +111,32 @@ func (m *Member) Changed() bool {
 type Outcome struct {
 	// Start are held from now on, Stop are to be ended: Ended says when.
 	Start, Stop []Unit
-	// Stale: the assignment answers another list of units, and changed nothing. Old:
+	// Stale: the assignment answers another list of streams, and changed nothing. Old:
 	// it answers another offer of this list, of the process before this one. After
 	// both the member joins again.
 	Stale, Old bool
 }
 
-// Apply applies the assignment of a generation. The answer to another list than the
-// last Offer's is stale: the static member of a process that has restarted is given
+// Apply applies the assignment of a generation. The answer to another list of streams than
+// the last Offer's is stale: the static member of a process that has restarted is given
 // the assignment of the process before.
 func (m *Member) Apply(a Assignment, generation int32) (o Outcome) {
-	if !a.Answers(&m.sent) {
+	given, answers := a.For(&m.sent)
+	if !answers {
 		o.Stale = true
 		m.flags ^= flagAgain
 		return o
 	}
-	m.generation, m.joined, m.given = generation, true, a.Given
+	m.generation, m.joined, m.given = generation, true, given
 	o.Old = a.Offer != m.sentSum
 	for i, c := range m.sent.Claims {
 		u := m.units[c.Unit]
 		switch {
 		case u == nil:
-		case a.Given[i] && u.state == Can && !u.unwanted:
+		case given[i] && u.state == Can && !u.unwanted:
 			u.state = Held
 			o.Start = append(o.Start, c.Unit)
-		case !a.Given[i] && u.state == Held:
+		case !given[i] && u.state == Held:
 			u.state = Releasing
 			o.Stop = append(o.Stop, c.Unit)
 		}

@@ -1,28 +1,46 @@
 package units
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 )
 
-// Unit is the hash of a unit's class and name. It has 40 bits: with 32 bits, two of
-// 10,000 streams would share a hash in one of a hundred groups.
+// Unit is a stream or a lane of a job: the hash of its class and name, with a bit above
+// it that is set for a lane. The hash has 40 bits: with 32 bits, two of 10,000 streams
+// would share a hash in one of a hundred groups.
 type Unit uint64
 
-const unitBits = 40
+const (
+	unitBits = 40
+	laneBit  = Unit(1) << unitBits
+)
 
-// class is a kind of unit. Others may follow; a member skips what it does not know.
+// class is a kind of unit in the format. Others may follow; a member skips what it does
+// not know.
 type class byte
 
-const streams class = 's'
+const (
+	streams class = 's'
+	lanes   class = 'l' // not known to the first version
+)
 
 // Stream returns the unit of a stream.
-func Stream(name string) Unit {
-	sum := sha256.Sum256([]byte("stream\x00" + name))
+func Stream(name string) Unit { return hash("stream\x00" + name) }
+
+// Lane returns the unit of a lane of a job.
+func Lane(job string, n int) Unit { return laneBit | hash(fmt.Sprintf("lane\x00%s\x00%d", job, n)) }
+
+// IsLane reports whether the unit is a lane.
+func (u Unit) IsLane() bool { return u&laneBit != 0 }
+
+func hash(text string) Unit {
+	sum := sha256.Sum256([]byte(text))
 	return Unit(binary.BigEndian.Uint64(sum[:8]) >> (64 - unitBits))
 }
 
@@ -55,10 +73,10 @@ type Offer struct {
 	Flags byte
 	// Process and Program name the process and its version, for people.
 	Process, Program string
-	// Capacity and Load are for later versions: how much the member could run of
-	// what is not a stream, and how much work its units are.
+	// Capacity is how many lanes the member can run at a time. Load is for later
+	// versions: how much work its units are.
 	Capacity, Load uint64
-	// Claims are the member's units, sorted, each once.
+	// Claims are the member's units, sorted, each once: the streams, then the lanes.
 	Claims []Claim
 }
 
@@ -98,33 +116,48 @@ func (o *Offer) Append(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, o.Capacity)
 	b = binary.AppendUvarint(b, o.Load)
-	b = binary.AppendUvarint(b, 1)
-	states := make([]byte, bytesOf(len(o.Claims), statesPerByte))
-	for i, c := range o.Claims {
+	first, others := o.classes()
+	if len(others) == 0 {
+		return appendClass(binary.AppendUvarint(b, 1), streams, appendClaims(first))
+	}
+	b = appendClass(binary.AppendUvarint(b, 2), streams, appendClaims(first))
+	return appendClass(b, lanes, appendClaims(others))
+}
+
+// classes returns the claims of streams and those of lanes.
+func (o *Offer) classes() (first, others []Claim) {
+	at, _ := slices.BinarySearchFunc(o.Claims, laneBit, func(c Claim, u Unit) int { return cmp.Compare(c.Unit, u) })
+	return o.Claims[:at], o.Claims[at:]
+}
+
+// appendClass appends the part of a class, with its size, for those that skip it.
+func appendClass(b []byte, is class, part []byte) []byte {
+	return append(binary.AppendUvarint(append(b, byte(is)), uint64(len(part))), part...)
+}
+
+func appendClaims(claims []Claim) []byte {
+	states := make([]byte, bytesOf(len(claims), statesPerByte))
+	for i, c := range claims {
 		states[i/statesPerByte] |= byte(c.State) << (i % statesPerByte * 2)
 	}
-	return appendClass(b, append(appendList(nil, o.Claims), states...))
+	return append(appendList(claims), states...)
 }
 
-// appendClass appends the part of the streams, with its size, for those that skip it.
-func appendClass(b, part []byte) []byte {
-	return append(binary.AppendUvarint(append(b, byte(streams)), uint64(len(part))), part...)
-}
-
-func appendList(b []byte, claims []Claim) []byte {
-	b = binary.AppendUvarint(b, uint64(len(claims)))
+func appendList(claims []Claim) []byte {
+	b := binary.AppendUvarint(nil, uint64(len(claims)))
 	var before Unit
 	for _, c := range claims {
-		b = binary.AppendUvarint(b, uint64(c.Unit-before))
-		before = c.Unit
+		unit := c.Unit &^ laneBit
+		b = binary.AppendUvarint(b, uint64(unit-before))
+		before = unit
 	}
 	return b
 }
 
 func bytesOf(n, perByte int) int { return (n + perByte - 1) / perByte }
 
-// list returns the checksum of the units, in any state.
-func (o *Offer) list() uint32 { return crc32.ChecksumIEEE(appendList(nil, o.Claims)) }
+// sum returns the checksum of the units of a class, in any state.
+func sum(claims []Claim) uint32 { return crc32.ChecksumIEEE(appendList(claims)) }
 
 // DecodeOffer decodes an Offer. It skips classes and trailing bytes that this version
 // does not know. A missing class is empty.
@@ -136,11 +169,14 @@ func DecodeOffer(b []byte) (Offer, error) {
 	o := Offer{Generation: int32(r.uint32()), Flags: r.byte()}
 	o.Process, o.Program = string(r.name()), string(r.name())
 	o.Capacity, o.Load = r.uvarint(), r.uvarint()
-	part := reader{rest: r.class()}
-	if part.rest != nil {
-		o.Claims = part.claims()
+	first, others := r.classes()
+	if first.rest != nil {
+		o.Claims = first.claims(0)
 	}
-	if r.broken || part.broken {
+	if others.rest != nil {
+		o.Claims = append(o.Claims, others.claims(laneBit)...)
+	}
+	if r.broken || first.broken || others.broken {
 		return Offer{}, errBroken
 	}
 	return o, nil
@@ -216,18 +252,24 @@ func (r *reader) name() []byte {
 	return r.take(n)
 }
 
-// class returns the part of the streams, nil if there is none.
-func (r *reader) class() (part []byte) {
+// classes returns the parts of the streams and of the lanes; rest is nil in one that is
+// missing.
+func (r *reader) classes() (first, others reader) {
 	for range r.count() {
 		is := class(r.byte())
-		if body := r.take(r.count()); is == streams {
-			part = body
+		body := reader{rest: r.take(r.count())}
+		switch is {
+		case streams:
+			first = body
+		case lanes:
+			others = body
 		}
 	}
-	return part
+	return first, others
 }
 
-func (r *reader) claims() []Claim {
+// claims reads the claims of a class, whose units have the bits above the hash.
+func (r *reader) claims(above Unit) []Claim {
 	claims := make([]Claim, r.count())
 	var unit uint64
 	for i := range claims {
@@ -236,7 +278,7 @@ func (r *reader) claims() []Claim {
 		if i > 0 && delta == 0 || delta >= 1<<unitBits || unit >= 1<<unitBits {
 			r.broken = true
 		}
-		claims[i].Unit = Unit(unit)
+		claims[i].Unit = above | Unit(unit)
 	}
 	states := r.take(bytesOf(len(claims), statesPerByte))
 	if r.broken {

@@ -58,7 +58,7 @@ func TestOfferOfALaterVersion(t *testing.T) {
 	encoded[3]++                                 // the version
 	at := bytes.LastIndexByte(encoded[:40], 's') // the only class
 	head, streams := encoded[:at-1], encoded[at:]
-	later := slices.Concat(head, []byte{2, 'l', 3, 'x', 'y', 'z'}, streams, []byte("more"))
+	later := slices.Concat(head, []byte{2, 'z', 3, 'x', 'y', 'z'}, streams, []byte("more"))
 	got, err := units.DecodeOffer(later)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, %v; want %+v", got, err, want)

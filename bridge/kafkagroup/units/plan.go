@@ -3,20 +3,27 @@ package units
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 )
 
 // Plan says for each claim of each offer whether the member is to hold its unit. The
-// same offers in the same order give the same plan.
+// same offers in the same order give the same plan. Streams come first. A member gets as
+// many lanes as its Capacity; other lanes wait until one of them ends.
 func Plan(offers []Offer) [][]bool {
-	p := newPlanner(offers)
-	p.place()
-	p.balance()
+	p := newPlanner(offers, make([]int, len(offers)), false)
+	p.plan()
+	l := newPlanner(offers, p.load, true)
+	l.plan()
 	given := make([][]bool, len(offers))
 	for m := range offers {
 		given[m] = make([]bool, len(offers[m].Claims))
 		for i, c := range offers[m].Claims {
-			given[m][i] = p.units[c.Unit].givenTo(m)
+			u := p.units[c.Unit]
+			if c.Unit.IsLane() {
+				u = l.units[c.Unit]
+			}
+			given[m][i] = u.givenTo(m)
 		}
 	}
 	return given
@@ -38,17 +45,27 @@ func (u *planned) givenTo(m int) bool {
 	return u.target == m && (u.holder == nobody || u.holder == m && u.keeps)
 }
 
+// planner plans one class.
 type planner struct {
 	offers []Offer
 	units  map[Unit]*planned
 	order  []*planned
-	load   []int // by member
+	// By member: load counts the units of the class, room is the maximum, beside counts
+	// the units of the other class.
+	load, room, beside []int
 }
 
-func newPlanner(offers []Offer) *planner {
-	p := &planner{offers: offers, units: make(map[Unit]*planned), load: make([]int, len(offers))}
+func newPlanner(offers []Offer, beside []int, lanes bool) *planner {
+	n := len(offers)
+	p := &planner{offers: offers, units: make(map[Unit]*planned), load: make([]int, n), room: make([]int, n), beside: beside}
 	for m := range offers {
-		for _, c := range offers[m].Claims {
+		first, others := offers[m].classes()
+		claims := first
+		p.room[m] = math.MaxInt
+		if lanes {
+			claims, p.room[m] = others, int(min(offers[m].Capacity, math.MaxInt32))
+		}
+		for _, c := range claims {
 			p.claim(m, c)
 		}
 	}
@@ -85,18 +102,22 @@ func (p *planner) claim(m int, c Claim) {
 	}
 }
 
+func (p *planner) plan() {
+	p.place()
+	p.balance()
+}
+
 // place leaves each unit that is held, and gives the others to whoever has least.
 func (p *planner) place() {
 	for _, u := range p.order {
-		if u.keeps {
+		if u.keeps && p.load[u.holder] < p.room[u.holder] {
 			u.target = u.holder
 			p.load[u.target]++
 		}
 	}
 	for _, u := range p.order {
-		if !u.keeps && len(u.can) > 0 {
-			u.target = p.least(u)
-			p.load[u.target]++
+		if u.target == nobody {
+			p.move(u)
 		}
 	}
 }
@@ -114,7 +135,8 @@ func (p *planner) balance() {
 		p.move(queues[m][0])
 		queues[m] = queues[m][1:]
 	}
-	for moved := true; moved; { // each move makes the sum of the squares of the loads smaller
+	// Each move makes the sum of the squares of the loads smaller, or makes room for a unit.
+	for moved := true; moved; {
 		moved = false
 		for _, u := range p.order {
 			moved = p.move(u) || moved
@@ -133,21 +155,32 @@ func (p *planner) fullest(queues [][]*planned) int {
 	return fullest
 }
 
-// move moves a unit if that makes the loads more equal, and reports whether it does.
+// move gives a unit to whoever has least, or moves it if that makes the loads more equal. It
+// reports whether it does.
 func (p *planner) move(u *planned) bool {
-	if u.target == nobody {
-		return false
-	}
 	to := p.least(u)
-	if p.load[u.target]-p.load[to] < 2 {
+	switch {
+	case to == nobody || u.target != nobody && p.load[u.target]-p.load[to] < 2:
 		return false
+	case u.target != nobody:
+		p.load[u.target]--
 	}
-	p.load[u.target]--
 	p.load[to]++
 	u.target = to
 	return true
 }
 
+// least returns who has least of those that could run the unit and have room for it.
 func (p *planner) least(u *planned) int {
-	return slices.MinFunc(u.can, func(a, b int) int { return cmp.Compare(p.load[a], p.load[b]) })
+	least := nobody
+	for _, m := range u.can {
+		if p.load[m] < p.room[m] && (least == nobody || p.compare(m, least) < 0) {
+			least = m
+		}
+	}
+	return least
+}
+
+func (p *planner) compare(a, b int) int {
+	return cmp.Or(cmp.Compare(p.load[a], p.load[b]), cmp.Compare(p.beside[a], p.beside[b]))
 }

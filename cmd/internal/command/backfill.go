@@ -26,17 +26,20 @@ parallel; each is published exactly once. A range that overlaps the stream or an
 earlier backfill is rejected; --allow-overlap publishes it again, with the same
 ce_id.
 
-The job runs in this process. After an interruption or a crash, continue it with
---resume; no event is lost or repeated. A resumed job keeps its --parallel and
---rate-limit unless you pass new values. A window includes its start and
+Running processes with BRIDGE_OWNERSHIP=group carry the job out, in --parallel
+lanes that they share, and the command returns; "backfill watch" shows the
+progress. With --here, or without such processes, the job runs in this process.
+After an interruption or a crash, continue it with --resume; no event is lost or
+repeated. A resumed job keeps its --parallel and --rate-limit unless you pass
+new values. A window includes its start and
 excludes its end; order is kept within a window. If the API lists an event late,
 or changes its time, the event can be missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to -30d --windows 8
   exportbridge backfill --from -90d --to -30d --rate-limit 20/s --execute
-  exportbridge backfill --resume k3xq7a --execute
-  exportbridge backfill list`,
+  exportbridge backfill --resume k3xq7a --here --execute
+  exportbridge backfill watch k3xq7a`,
 		GroupID: cli.GroupPosition,
 		Args:    cli.NoSubcommand,
 	}
@@ -45,7 +48,8 @@ Without --execute, the command is a dry run.`,
 		"publish events that the stream or a backfill also publishes")
 	cli.Renamed(cmd, "again", "allow-overlap")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
-	cmd.AddCommand(newBackfillListCommand(a), newBackfillCancelCommand(a))
+	cmd.AddCommand(newBackfillListCommand(a), newBackfillWatchCommand(a), newBackfillPauseCommand(a),
+		newBackfillResumeCommand(a), newBackfillCancelCommand(a))
 	return cmd
 }
 
@@ -63,8 +67,8 @@ func newBackfillListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List backfills and replays",
-		Long: `List the backfills and replays of a stream, oldest first, with the process that
-runs each. An interrupted job has none; --resume continues it.
+		Long: `List the backfills and replays of a stream, oldest first, with the processes
+that run each. An interrupted job has none; "backfill resume" continues it.
 
 Starting a job deletes the stored state of replays that ended more than 30 days
 ago; published events stay. Backfills stay listed, because their ranges count as
@@ -88,7 +92,7 @@ published.`,
 		all := make([]jobReport, len(list))
 		for i := range list {
 			all[i] = reportOf(&list[i].Job)
-			all[i].Executed, all[i].Processes = true, list[i].Processes
+			all[i].Executed, all[i].Listed = true, list[i]
 		}
 		if *asJSON {
 			return cli.PrintJSON(a.Stdout, all)
@@ -134,7 +138,12 @@ func (r *jobReport) note() string {
 	if r.State == backfill.Cancelled {
 		text += "; cancelled" + r.ByWhom()
 	}
-	if len(r.Processes) > 0 {
+	if r.Paused {
+		text += "; paused" + r.ByWhom()
+	}
+	if lanes := lanesText(r.LaneProcesses); lanes != "" {
+		text += "; " + lanes
+	} else if len(r.Processes) > 0 {
 		text += "; " + r.Processes[0].String() + " runs it"
 	}
 	return text
@@ -155,56 +164,4 @@ func unfinishedJobs(ctx context.Context, a *cli.App, stream string, kinds ...bac
 		}
 	}
 	return ids, err
-}
-
-func newBackfillCancelCommand(a *cli.App) *cobra.Command {
-	var stream, reason string
-	var execute bool
-	cmd := &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Cancel a backfill or replay",
-		Long: `Cancel a backfill or replay. Its process commits the open transactions and stops
-within seconds; the job cannot be resumed. Published events stay.
-
-Without --execute, the command is a dry run.`,
-		Example: "  exportbridge backfill cancel k3xq7a --execute",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !backfill.ValidID(args[0]) {
-				return cli.WrongUsage("exportbridge backfill list", "cancel expects one job id, not %q", args)
-			}
-			return nil
-		},
-	}
-	cmd.ValidArgsFunction = cli.Lookup(func(ctx context.Context) ([]string, error) {
-		return unfinishedJobs(ctx, a, stream)
-	})
-	a.TakeSettings(cmd)
-	asJSON := cli.TakeJSON(cmd)
-	cli.TakeStream(cmd, &stream)
-	cmd.Flags().Var(cli.Parsed(&reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
-	cli.TakeExecute(cmd, &execute)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		jobs, err := openJobs(a, stream)
-		if err != nil {
-			return err
-		}
-		job, err := jobs.Cancel(cmd.Context(), backfill.Cancellation{ID: args[0], By: cli.Operator(), Why: reason}, execute)
-		if err != nil {
-			return jobError(err)
-		}
-		report := reportOf(&job)
-		report.Executed = execute
-		if *asJSON {
-			return cli.PrintJSON(a.Stdout, report)
-		}
-		verb, end := "cancelled with", "; published events stay"
-		if !execute {
-			verb = "has"
-			end = fmt.Sprintf(", %d events\n  dry run: nothing was changed. Add --execute to cancel.", report.TotalEvents)
-		}
-		_, err = fmt.Fprintf(a.Stdout, "  %s %s %s %d of %s done%s\n",
-			job.Kind, job.ID, verb, job.Ended(), cli.Counted(len(job.Windows), "window"), end)
-		return err
-	}
-	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -25,7 +26,7 @@ type jobOptions struct {
 	stream, from, to          string
 	rate, resume              string
 	request                   backfill.Spec
-	execute                   bool
+	execute, here             bool
 	json                      *bool
 	flags                     *pflag.FlagSet
 	parallelGiven, limitGiven bool
@@ -42,16 +43,25 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.StringVar(&o.to, "to", "", "exclusive end `TIME` of the range, not after now")
 	f.IntVar(&o.request.Windows, "windows", 0,
 		"split the range into `N` equal windows (default: the value of --parallel, or 1)")
-	f.IntVar(&o.request.Parallel, "parallel", 0, fmt.Sprintf(
-		"read `N` windows at a time (default: as many as there are windows, up to %d)", backfill.DefaultParallel))
-	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, "+
-		"such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+	o.takeLimits(cmd)
 	f.Var(cli.Parsed(&o.request.Reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
 	f.StringVar(&o.resume, "resume", "", "resume job `ID`")
 	cli.OfferLookup(cmd, "resume", func(ctx context.Context) ([]string, error) {
 		return unfinishedJobs(ctx, o.app, o.stream, o.kind)
 	})
+	o.takeHere(cmd)
 	cli.TakeExecute(cmd, &o.execute)
+}
+
+func (o *jobOptions) takeLimits(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&o.request.Parallel, "parallel", 0, fmt.Sprintf(
+		"read `N` windows at a time (default: as many as there are windows, up to %d)", backfill.DefaultParallel))
+	cmd.Flags().StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, "+
+		"such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+}
+
+func (o *jobOptions) takeHere(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.here, "here", false, "run the job in this process")
 }
 
 // check validates the flags before any request.
@@ -66,7 +76,7 @@ func (o *jobOptions) check(now time.Time) error {
 			return err
 		}
 	}
-	if o.flags.Changed("resume") {
+	if o.resume != "" || o.flags.Changed("resume") {
 		return o.checkResume()
 	}
 	return o.checkBounds(now)
@@ -169,7 +179,7 @@ func (o *jobOptions) open() (*jobPlan, error) {
 	p := &jobPlan{jobOptions: o, line: process.NewStatusLine(o.app.Stderr)}
 	p.log = process.NewLogger(p.line, &s.Process, o.app.Environ)
 	st.LimitPages(o.readers())
-	if p.beside, err = process.JobPlanner(s, st, p.log); err != nil {
+	if p.beside, err = process.JobPlanner(s, st, new(kafkasink.JobLogs), p.log); err != nil {
 		return nil, err
 	}
 	p.beside.Retrying = func(err error) { fmt.Fprintf(p.line, "  retrying: %s\n", process.Printable(err.Error())) }

@@ -13,8 +13,27 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// begin commits the plan and runs the job.
+// hosts returns the processes that can run the job in lanes, none if it is to run here.
+func (p *jobPlan) hosts(ctx context.Context) []bridge.Member {
+	if p.here || !p.execute {
+		return nil
+	}
+	hosts, err := p.beside.Jobs.Hosts(ctx)
+	switch {
+	case err != nil:
+		fmt.Fprintf(p.app.Stderr, "  the job runs here: the processes that could run it are unknown: %v\n", err)
+	case len(hosts) == 0:
+		fmt.Fprintln(p.app.Stderr, "  the job runs here: no process with BRIDGE_OWNERSHIP=group runs the stream")
+	}
+	return hosts
+}
+
+// begin commits the plan, and runs the job or hands it over.
 func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
+	hosts := p.hosts(ctx)
+	if len(hosts) > 0 {
+		plan.Job.Divide()
+	}
 	if p.job, err = p.beside.Begin(ctx, plan); err != nil {
 		return jobError(err)
 	}
@@ -26,8 +45,26 @@ func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
 	if err != nil { // the job does not need it
 		fmt.Fprintf(p.app.Stderr, "  removing the records of old jobs failed: %v\n", err)
 	}
-	p.announce()
-	return p.carryOut(ctx)
+	return p.start(ctx, hosts)
+}
+
+// start runs a committed job, unless other processes do.
+func (p *jobPlan) start(ctx context.Context, hosts []bridge.Member) error {
+	if len(hosts) == 0 {
+		p.announce()
+		return p.carryOut(ctx)
+	}
+	if *p.json {
+		report := reportOf(&p.job)
+		report.Executed = true
+		return cli.PrintJSON(p.app.Stdout, report)
+	}
+	to := "one process"
+	if len(hosts) > 1 {
+		to = fmt.Sprintf("%d processes", len(hosts))
+	}
+	last := fmt.Sprintf("job %s; handed over to %s. To see the progress: exportbridge backfill watch %[1]s", p.job.ID, to)
+	return p.write(p.app.Stdout, p.app.Advice(last, ""))
 }
 
 // goOn resumes an interrupted job.
@@ -42,8 +79,11 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	if p.parallelGiven {
 		r.Parallel = &p.request.Parallel
 	}
-	resume := p.beside.Resumable
-	if p.execute {
+	hosts, resume := p.hosts(ctx), p.beside.Resumable
+	switch {
+	case len(hosts) > 0:
+		resume = p.beside.HandOver
+	case p.execute:
 		resume = p.beside.Resume
 	}
 	p.job, err = resume(ctx, r)
@@ -54,11 +94,11 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	if err != nil {
 		return jobError(err)
 	}
+	p.kind = p.job.Kind
 	if !p.execute {
 		return p.print()
 	}
-	p.announce()
-	return p.carryOut(ctx)
+	return p.start(ctx, hosts)
 }
 
 // jobError adds the exit code and the hint to an error of a job.
@@ -134,6 +174,8 @@ func (p *jobPlan) interrupted(cause error) error {
 	switch {
 	case errors.Is(cause, backfill.ErrCancelled):
 		e.Hint = "exportbridge backfill list"
+	case errors.Is(cause, backfill.ErrPaused):
+		e.Hint = "exportbridge backfill resume " + p.job.ID + " --execute"
 	case errors.Is(cause, context.Canceled):
 		e.Code, cause = cli.ExitInterrupted, errors.New("interrupted")
 	}

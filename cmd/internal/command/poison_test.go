@@ -162,6 +162,7 @@ func TestPoison(t *testing.T) {
 		{"tail -n 10", true}, {"tail -n 10 --meta", true}, {"tail --dlq -n 10", true},
 		{"dlq list", true}, {"dlq show 0:0", true}, {"dlq retry --all", true},
 		{"backfill list", true}, {"backfill cancel aaaaaa", false},
+		{"backfill watch aaaaaa", false}, {"backfill pause aaaaaa", false}, {"backfill resume aaaaaa", false},
 		{"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
 		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
 		{"topics plan", false}, {"topics create", false},

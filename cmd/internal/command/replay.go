@@ -16,12 +16,14 @@ func newReplayCommand(a *cli.App) *cobra.Command {
 same events with the same ce_id, and the header eb-origin: replay. The default
 topic is <topic>.replay.<id>, created with the settings of the stream's topic.
 
-The job runs in this process. After an interruption or a crash, continue it with
---resume; no event is lost or repeated. A resumed job keeps its --parallel and
---rate-limit unless you pass new values. "backfill list" shows replays,
-"backfill cancel" cancels them. A window includes its start and excludes its
-end; order is kept within a window. If the API lists an event late, or changes
-its time, the event can be missing or published twice.
+Running processes with BRIDGE_OWNERSHIP=group carry the job out, in --parallel
+lanes that they share, and the command returns. With --here, or without such
+processes, the job runs in this process. After an interruption or a crash,
+continue it with --resume; no event is lost or repeated. A resumed job keeps its
+--parallel and --rate-limit unless you pass new values. The commands below
+"backfill" show and stop replays, too. A window includes its start and excludes
+its end; order is kept within a window. If the API lists an event late, or
+changes its time, the event can be missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge replay --from -2h --to now

@@ -78,8 +78,8 @@ func processText(p *kafkagroup.GroupProcess, streams []kafkagroup.GroupStream) s
 	if p.Unknown {
 		return text + ": its streams are unknown, as during a rebalance"
 	}
-	if p.Capacity > 0 || p.Load > 0 {
-		text += fmt.Sprintf(", load %d of %d", p.Load, p.Capacity)
+	if p.Lanes > 0 {
+		text += fmt.Sprintf(", runs %d of at most %s", p.Lanes, cli.Counted(int(p.Capacity), "job lane")) //nolint:gosec // a few
 	}
 	var names []string
 	for i := range streams {

@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 )
+
+// laneCapacity is how many lanes of jobs the process runs at a time.
+const laneCapacity = backfill.HostedWindows
 
 const (
 	// jobsInterval is the maximum age of the metrics of backfills and replays. Each
@@ -59,4 +63,20 @@ func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 		p.log.Debug("metrics of backfills and replays not updated", logStream, st.name, logError, err)
 	}
 	return jobsInterval
+}
+
+// logLane logs why a lane of a job stopped early; without a job, why the jobs of the stream
+// cannot be listed.
+func (p *Process) logLane(stream, job string, lane int, err error) {
+	log := p.log.With(logStream, stream)
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	hint := ""
+	if ok {
+		hint = fault.Hint
+	}
+	if job == "" {
+		log.Info("jobs not run in lanes", logError, err, logHint, hint)
+		return
+	}
+	log.Warn("lane of a job stopped; retrying", "job", job, "lane", lane+1, logError, err, logHint, hint)
 }

@@ -25,8 +25,9 @@ func BesideLive(st *config.Stream) (float64, error) {
 }
 
 // JobPlanner wires the jobs beside a stream. Their windows log warnings and errors to
-// log, and everything at level debug.
-func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfill.Planner, error) {
+// log, and everything at level debug. Streams with the same logs share the reading of the
+// job topic.
+func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, log *slog.Logger) (*backfill.Planner, error) {
 	perSecond, err := BesideLive(st)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func JobPlanner(s *config.Settings, st *config.Stream, log *slog.Logger) (*backf
 	if st.Export.Shared == nil { // in a process of their own
 		st.Export.Shared, st.Export.Warn = new(exportapi.Shared), warnOnce(log)
 	}
-	plans, w := st.Kafka.Jobs(new(kafkasink.JobLogs)), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
+	plans, w := st.Kafka.Jobs(logs), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Planner{
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
 		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond,
@@ -174,19 +175,24 @@ func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handle
 // WithGroup implements slog.Handler.
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
-// planners wires the jobs of the streams that are begun over HTTP. Together their windows
-// hold as many bytes of pages in memory as a stream. It changes the settings.
+// planners wires the jobs of the streams: those that are begun over HTTP, and those that run in
+// lanes. Together the windows of either kind hold as many bytes of pages in memory as a stream.
+// It changes the settings.
 func (p *Process) planners(s *config.Settings) ([]*backfill.Planner, error) {
 	var planners []*backfill.Planner
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		st.Export.Shared, st.Engine.Budget = &p.exports, p.budget
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
-		st.LimitPages(len(s.Streams) + backfill.HostedWindows)
+		st.LimitPages(len(s.Streams) + backfill.HostedWindows + laneCapacity)
 		log := p.log.With(logStream, st.Name)
-		planner, err := JobPlanner(s, st, log)
+		planner, err := JobPlanner(s, st, &p.jobLogs, log)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+		}
+		if p.fleet != nil {
+			plans := st.Kafka.Jobs(&p.jobLogs)
+			planner.Lane = func(id string, n int) (backfill.Owner, error) { return plans.Lane(p.fleet, id, n) }
 		}
 		planner.Retrying = func(err error) { log.Warn("job: commit failed; retrying", logError, err) }
 		planners = append(planners, planner)
@@ -211,6 +217,8 @@ func (p *Process) logJob(j *backfill.Job, err error) {
 		log.Info("job done")
 	case errors.Is(err, backfill.ErrCancelled):
 		log.Info("job cancelled", logError, err)
+	case errors.Is(err, backfill.ErrPaused):
+		log.Info("job paused", logError, err)
 	case errors.Is(err, context.Canceled):
 		log.Info("job interrupted", logHint, advice(resume))
 	default:

@@ -6,6 +6,7 @@ import (
 
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -35,7 +36,8 @@ func (p *Process) adopt(st *stream) {
 	}
 }
 
-// operate lets operators ask for the streams of the settings, which have not been wired.
+// operate lets operators ask for the streams of the settings, which have not been wired, and
+// the process run their jobs.
 func (p *Process) operate(s *config.Settings) error {
 	planners, err := p.planners(unwired(s))
 	if err != nil {
@@ -47,6 +49,12 @@ func (p *Process) operate(s *config.Settings) error {
 		p.jobs = backfill.NewHost(planners, p.logJob)
 	}
 	p.jobs.SetPlanners(planners)
+	if p.lanes == nil && p.fleet != nil && p.options.Limits == (engine.Limits{}) {
+		p.lanes = backfill.NewLanes(planners, p.logLane, func(j *backfill.Job) { p.logJob(j, nil) })
+	}
+	if p.lanes != nil {
+		p.lanes.SetPlanners(planners)
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/cmd/internal/config"
 )
@@ -27,6 +28,9 @@ func (p *Process) ownerOf(st *config.Stream) (owner, error) {
 	if p.fleet == nil {
 		shared := *group
 		shared.Log = p.log.With(logComponent, "kafka")
+		if p.options.Limits == (engine.Limits{}) {
+			shared.LaneCapacity = laneCapacity
+		}
 		p.fleet = shared.Fleet()
 	}
 	return p.fleet.Owner(group)

@@ -22,6 +22,7 @@ import (
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/ops/ui"
@@ -53,8 +54,10 @@ type Process struct {
 	redis   *cursorstore.Client
 	metrics *metrics.Metrics
 	samples *ops.Sampler
-	server  *ops.Server              // nil if off
-	jobs    *backfill.Host           // nil without a server
+	server  *ops.Server     // nil if off
+	jobs    *backfill.Host  // of those begun over HTTP
+	lanes   *backfill.Lanes // nil without a fleet, and in a bounded run
+	jobLogs kafkasink.JobLogs
 	traces  *sdktrace.TracerProvider // nil if off
 	streams streams
 	fleet   *kafkagroup.Fleet // nil if each stream has a group of its own
@@ -151,12 +154,13 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	if o.Reload != nil {
 		p.metrics.Reloaded(true)
 	}
+	if err = p.operate(own); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	if s.HTTP.Off() {
 		return p, nil
 	}
-	if err = p.operate(own); err == nil {
-		err = p.listen(ctx, s.HTTP)
-	}
+	err = p.listen(ctx, s.HTTP)
 	switch {
 	case err != nil && o.Limits != (engine.Limits{}):
 		// A bounded run may share the machine with a running bridge.

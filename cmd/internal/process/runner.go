@@ -51,6 +51,11 @@ func (p *Process) runStreams(ctx context.Context) error {
 			}
 		})
 	}
+	laning, stopLanes := context.WithCancel(ctx)
+	var lanes sync.WaitGroup
+	if p.lanes != nil {
+		lanes.Go(func() { p.lanes.Run(laning) })
+	}
 	loaded := make(chan loaded)
 	if p.options.Reload != nil {
 		first := watch{contents: p.settings.Contents()}
@@ -58,6 +63,8 @@ func (p *Process) runStreams(ctx context.Context) error {
 	}
 	r := &runner{p: p, ctx: ctx, ended: make(chan *stream)}
 	err := r.run(loaded)
+	stopLanes()
+	lanes.Wait() // they need the fleet
 	if p.fleet != nil {
 		leave(p.log, p.fleet.Close)
 	}
@@ -177,11 +184,9 @@ func (r *runner) reload(l loaded) error {
 	if err != nil {
 		return err
 	}
-	if r.p.server != nil {
-		if err := r.p.operate(pristine); err != nil {
-			closeAll(next)
-			return err
-		}
+	if err := r.p.operate(pristine); err != nil {
+		closeAll(next)
+		return err
 	}
 	r.replace(next)
 	r.p.settings = pristine

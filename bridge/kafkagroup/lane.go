@@ -1,0 +1,107 @@
+package kafkagroup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup/units"
+)
+
+const (
+	// MaxLanes is the maximum number of lanes of a job.
+	MaxLanes = 256
+	// listedLanes bounds the lanes that a process lists, of all jobs: they take about 3 KB
+	// of units.MaxOffer, which the streams need.
+	listedLanes = 512
+)
+
+// ErrManyLanes means that this process lists as many lanes as it may.
+var ErrManyLanes = errors.New("the process lists too many lanes of jobs")
+
+// Lane returns the bridge.Owner of lane n of a job, whose own group is g. The caller closes
+// it. The job's own group outranks: while it has members, the lane waits.
+func (f *Fleet) Lane(g *Group, n int) (*Seat, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lanes := 0
+	for u := range f.seats {
+		if u.IsLane() {
+			lanes++
+		}
+	}
+	if lanes >= listedLanes {
+		return nil, ErrManyLanes
+	}
+	s := f.seatOf(g, units.Lane(g.Stream, n))
+	s.sit()
+	return s, nil
+}
+
+// lanes returns the units of a job's lanes.
+func (g *Group) lanes(n int) []units.Unit {
+	all := make([]units.Unit, n)
+	for i := range all {
+		all[i] = units.Lane(g.Stream, i)
+	}
+	return all
+}
+
+// Lanes returns the processes of a Fleet that run the first n lanes of a job, whose own group
+// is g: a zero Member for a lane that no process runs. Errors are as those of Members.
+func (g *Group) Lanes(ctx context.Context, n int) ([]bridge.Member, error) {
+	running := make([]bridge.Member, n)
+	err := g.askFleet(ctx, func(all []listed) {
+		for lane, u := range g.lanes(n) {
+			for i := range all {
+				if at, lists := all[i].claim(u); lists && all[i].owns(at) {
+					running[lane] = all[i].Member
+				}
+			}
+		}
+	})
+	return running, err
+}
+
+// LaneHosts returns the processes of a Fleet that can run lanes of jobs of g's stream. During
+// a rebalance it waits.
+func (g *Group) LaneHosts(ctx context.Context) ([]bridge.Member, error) {
+	var hosts []bridge.Member
+	err := g.askFleet(ctx, func(all []listed) {
+		for i := range all {
+			if _, lists := all[i].claim(units.Stream(g.Stream)); lists && all[i].offer.Capacity > 0 {
+				hosts = append(hosts, all[i].Member)
+			}
+		}
+	})
+	return hosts, err
+}
+
+// askFleet calls read with the members of the Fleet. It waits for the end of a rebalance,
+// which hides what the members list.
+func (g *Group) askFleet(ctx context.Context, read func([]listed)) error {
+	client, err := g.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
+	defer cancel()
+	until := time.Now().Add(probeTimeout)
+	for {
+		all, err := g.fleet(asking, client)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return g.fault(err, client)
+		case !slices.ContainsFunc(all, func(l listed) bool { return l.unknown }), time.Now().After(until):
+			read(all)
+			return nil
+		}
+		bridge.Sleep(asking, coordinatorRetry)
+	}
+}

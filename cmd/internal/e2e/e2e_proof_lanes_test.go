@@ -1,0 +1,117 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// TestE2EProofLanes hands a backfill over to three processes, of which E2E_KILLS end in every
+// way while they run its lanes. Each event is published once.
+func TestE2EProofLanes(t *testing.T) {
+	t.Parallel()
+	kills, seed := int(size(t, "E2E_KILLS", 2, 10)), seedOf(t)
+	n := 2000 + 300*kills
+	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n})
+	seam := s.firstAt(n - 200)
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(seam)
+	s.settings["BRIDGE_OWNERSHIP"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "group", shortSession.String()
+	s.simulate()
+	l := &laneCrew{s: s, random: rand.New(rand.NewPCG(seed, 7))}
+	for i := range l.runs {
+		l.start(i)
+	}
+	eventually(t, outageTimeout, "the stream to be published", func() bool { return s.committed(s.topic) >= n-seam })
+	p, _ := s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(seam), "--windows", "12", "--parallel", "6",
+		"--rate-limit", "50/s", "--execute")
+	s.wantSaid(p, "handed over to 3 processes", "6 at a time")
+	id := s.jobs()[0].ID
+	for range kills {
+		had := s.committed(s.topic + ".checkpoints.jobs")
+		eventually(t, 2*outageTimeout, "the lanes to run", func() bool { return s.committed(s.topic+".checkpoints.jobs") > had })
+		l.one()
+	}
+	p, _ = s.command(0, "backfill", "pause", id, "--reason", "a test", "--execute")
+	s.wantSaid(p, "paused with", "backfill resume "+id)
+	p, _ = s.command(1, "backfill", "watch", id)
+	s.wantSaid(p, "the job was paused by ")
+	p, _ = s.command(0, "backfill", "resume", id, "--execute")
+	s.wantSaid(p, "handed over to")
+	watch := s.start("backfill", "watch", id)
+	eventually(t, 2*outageTimeout, "the job to be done", func() bool { l.restart(); return !watch.running() })
+	watch.wantExit(0, stepTimeout)
+	s.wantSaid(watch, " runs lane", "done with 12 of 12 windows done")
+	l.stop()
+	c := s.readJob(s.topic, "live", "backfill")
+	c.wantWindow(0, n)
+	if c.origins["backfill"] != seam {
+		t.Errorf("the topic has %v, want %d of the backfill", c.origins, seam)
+	}
+	t.Logf("e2e: proof, lanes: 6 in three processes, %d turns (%s), %d events, E2E_SEED=%d", kills, strings.Join(l.ways, ", "),
+		n, seed)
+}
+
+// laneCrew is the processes of a fleet, which come and go.
+type laneCrew struct {
+	s      *stage
+	random *rand.Rand
+	runs   [3]*program
+	ways   []string
+	deadly [3]bool // the process is to die at some point of the protocol
+}
+
+func (l *laneCrew) start(i int) {
+	l.s.t.Helper()
+	if l.deadly[i] = len(l.ways) > 0 && l.random.IntN(3) == 0; l.deadly[i] {
+		l.s.settings["PROOF_CRASH"] = nthOf(l.random, pick(l.random, points), 10)
+		defer delete(l.s.settings, "PROOF_CRASH")
+	}
+	l.runs[i] = l.s.bridgeNamed("")
+}
+
+// one has one of the processes end and start.
+func (l *laneCrew) one() {
+	l.s.t.Helper()
+	passes(time.Duration(l.random.Int64N(int64(300 * time.Millisecond))))
+	i := l.random.IntN(len(l.runs))
+	by := pick(l.random, []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM})
+	l.end(i, by)
+	l.ways = append(l.ways, by.String())
+	l.start(i)
+	l.restart()
+}
+
+// restart starts processes again that have died at a point.
+func (l *laneCrew) restart() {
+	l.s.t.Helper()
+	for i, run := range l.runs {
+		if l.deadly[i] && !run.running() {
+			l.ways = append(l.ways, "at a point")
+			l.deadly[i] = false
+			l.runs[i] = l.s.bridgeNamed("")
+		}
+	}
+}
+
+// end ends a process. One that is to die at a point may do so first.
+func (l *laneCrew) end(i int, by syscall.Signal) {
+	l.s.t.Helper()
+	l.runs[i].signal(by)
+	code := l.runs[i].wait(outageTimeout)
+	if died := code == -1 && (l.deadly[i] || by == syscall.SIGKILL); !died && code != 0 {
+		l.s.t.Fatalf("%s ended with exit code %d\n%s", l.runs[i].name, code, tail(l.runs[i].stderr()))
+	}
+}
+
+func (l *laneCrew) stop() {
+	l.s.t.Helper()
+	for i := range l.runs {
+		l.end(i, syscall.SIGTERM)
+	}
+}
