@@ -2,7 +2,6 @@ package exportapi
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/delay"
-	"exportbridge/bridge/exportapi/internal/grant"
+	"exportbridge/bridge/internal/grant"
 )
 
 // Auth is how requests authenticate.
@@ -116,11 +115,12 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", c.OAuth2ClientID != "")
 	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(c.OAuth2Scopes) > 0)
 	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(c.OAuth2Params) > 0)
-	if c.TLSCert != "" || c.TLSKey != "" {
-		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
-		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); "+
-			"for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, "+
-			"EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
+	p.Add(c.clientTLS().Validate())
+}
+
+func (c *Config) clientTLS() bridge.ClientTLS {
+	return bridge.ClientTLS{
+		Prefix: "EXPORT_TLS", Cert: c.TLSCert, Key: c.TLSKey, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile,
 	}
 }
 
