@@ -77,7 +77,7 @@ func parseProfile(file, text string) (profile, error) {
 }
 
 // openSecrets are settings that may contain a secret, but do not in a profile.
-var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS"}
+var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS", "KAFKA_SASL_OAUTH_PARAMS"}
 
 // ownOfDeployment are settings of the export that no service determines.
 var ownOfDeployment = []string{

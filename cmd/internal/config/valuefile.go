@@ -151,6 +151,12 @@ func (p place) rereadable() string {
 	return p.path
 }
 
+// tlsFiles returns the files of a CA, a client certificate and its key, "" for each that
+// cannot be read again.
+func tlsFiles(places map[string]place, prefix string) (ca, cert, key string) {
+	return places[prefix+"_CA"].rereadable(), places[prefix+"_CERT"].rereadable(), places[prefix+"_KEY"].rereadable()
+}
+
 // readableByAll reports whether every user of the machine can read a file. It ignores
 // secrets that a container engine mounts, whose default mode is 0444 or 0644 and which
 // only the container's processes see: those of Kubernetes, which are links into
