@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,4 +116,38 @@ func (mskLogin) Authenticate(ctx context.Context, host string) (sasl.Session, []
 			hint: "set AWS_REGION to the region of the Kafka cluster: the broker's name does not have it"}
 	}
 	return session, first, nil
+}
+
+// mskActions are the actions of IAM policies for the operations of ACLs, by resource:
+// docs.aws.amazon.com/msk/latest/developerguide/kafka-actions.html.
+var mskActions = map[string]string{
+	"topic Write": "WriteData", "topic Read": "ReadData", "topic Describe": "DescribeTopic", "topic Create": "CreateTopic",
+	"topic DescribeConfigs": "DescribeTopicDynamicConfiguration",
+	"group Read":            "AlterGroup", "group Describe": "DescribeGroup",
+	"transactional-id Write": "AlterTransactionalId", "transactional-id Describe": "DescribeTransactionalId",
+	"cluster IdempotentWrite": "Connect WriteDataIdempotently",
+}
+
+// statement returns the statement of an IAM policy for a right in the words of kafka-acls.sh.
+func statement(right string) string {
+	var operations []string
+	kind, name, prefixed := "cluster", "", ""
+	for words := strings.Fields(right); len(words) > 1; words = words[2:] {
+		switch words[0] {
+		case "--operation":
+			operations = append(operations, words[1])
+		case "--resource-pattern-type":
+			prefixed = "*"
+		default:
+			kind, name = strings.TrimPrefix(words[0], "--"), "/"+words[1]
+		}
+	}
+	var actions []string
+	for _, operation := range operations {
+		for action := range strings.FieldsSeq(mskActions[kind+" "+operation]) {
+			actions = append(actions, fmt.Sprintf("%q", "kafka-cluster:"+action))
+		}
+	}
+	return fmt.Sprintf(`{"Effect":"Allow","Action":[%s],"Resource":"arn:aws:kafka:<region>:<account>:%s/<cluster>/*%s%s"}`,
+		strings.Join(actions, ","), kind, name, prefixed)
 }

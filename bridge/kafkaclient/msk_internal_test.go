@@ -304,3 +304,30 @@ func TestMSKNothing(t *testing.T) {
 		t.Errorf("without a region: %v", f)
 	}
 }
+
+// TestMSKRights: each right that is asked for is a statement of an IAM policy.
+func TestMSKRights(t *testing.T) {
+	cfg := Config{SASLMechanism: "AWS_MSK_IAM"}
+	for right, want := range map[string]string{
+		cfg.GrantLogin():      `["kafka-cluster:Connect","kafka-cluster:WriteDataIdempotently"] cluster/<cluster>/*`,
+		cfg.GrantWrite("a.b"): `["kafka-cluster:WriteData","kafka-cluster:DescribeTopic"] topic/<cluster>/*/a.b`,
+		cfg.GrantRead("a"):    `["kafka-cluster:ReadData","kafka-cluster:DescribeTopicDynamicConfiguration"] topic/<cluster>/*/a`,
+		cfg.GrantCreate("a"):  `["kafka-cluster:CreateTopic"] topic/<cluster>/*/a`,
+		cfg.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group g."): `["kafka-cluster:AlterGroup",` +
+			`"kafka-cluster:DescribeGroup"] group/<cluster>/*/g.*`,
+		cfg.Grant("--operation Write --operation Describe --transactional-id x"): `["kafka-cluster:AlterTransactionalId",` +
+			`"kafka-cluster:DescribeTransactionalId"] transactional-id/<cluster>/*/x`,
+	} {
+		var s struct {
+			Effect, Resource string
+			Action           []string
+		}
+		if err := json.Unmarshal([]byte(right), &s); err != nil {
+			t.Fatalf("%s: %v", right, err)
+		}
+		actions := `["` + strings.Join(s.Action, `","`) + `"]`
+		if got := actions + " " + strings.TrimPrefix(s.Resource, "arn:aws:kafka:<region>:<account>:"); s.Effect != "Allow" || got != want {
+			t.Errorf("%s: got %s, want %s", right, got, want)
+		}
+	}
+}

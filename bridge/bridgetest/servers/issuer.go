@@ -97,7 +97,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		"iat": now.Unix(), "exp": now.Add(i.Life).Unix(),
 	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(map[string]any{
+	_ = json.NewEncoder(w).Encode(map[string]any{
 		"access_token": i.sign(claims), "token_type": "Bearer", "expires_in": int(i.Life.Seconds()),
 	})
 }
@@ -120,7 +120,7 @@ func (i *Issuer) sign(claims map[string]any) string {
 func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
 	number := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]any{
+	_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]any{
 		"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
 		"n": number(i.key.N), "e": number(big.NewInt(int64(i.key.E))),
 	}}})
