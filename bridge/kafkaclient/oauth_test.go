@@ -250,3 +250,20 @@ func TestValidateLogin(t *testing.T) {
 		}
 	}
 }
+
+// TestLogin describes logins without their secrets.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]kafkaclient.Config{
+		"":                         {},
+		"SCRAM-SHA-512 (user ann)": {SASLMechanism: "SCRAM-SHA-512", SASLUsername: "ann", SASLPassword: "hunter2"},
+		"OAUTHBEARER (token from KAFKA_SASL_PASSWORD)":      {SASLMechanism: "OAUTHBEARER", SASLPassword: "hunter2"},
+		"OAUTHBEARER (token from KAFKA_SASL_PASSWORD_FILE)": {SASLMechanism: "OAUTHBEARER", SASLPassword: "hunter2", SASLPasswordFile: "f"},
+		"OAUTHBEARER (token of client ann from login.example.com:8443)": {SASLMechanism: "OAUTHBEARER", SASLUsername: "ann",
+			SASLPassword: "hunter2", OAuthTokenURL: "https://login.example.com:8443/token?key=hunter2"},
+	} {
+		if got := c.Login(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

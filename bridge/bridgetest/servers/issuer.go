@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +53,9 @@ func StartIssuer(t testing.TB, secure bool) *Issuer {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /token", i.token)
 	mux.HandleFunc("GET /keys", i.keys)
-	if i.server = httptest.NewUnstartedServer(mux); secure {
+	i.server = httptest.NewUnstartedServer(mux)
+	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	if secure {
 		i.server.StartTLS()
 	} else {
 		i.server.Start()
@@ -91,19 +95,19 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.Issued = append(i.Issued, r.PostForm)
-	now := time.Now()
-	claims := map[string]any{
-		"iss": i.server.URL, "sub": "bridge", "aud": i.Audience, "jti": fmt.Sprint(len(i.Issued)), "scope": r.FormValue("scope"),
-		"iat": now.Unix(), "exp": now.Add(i.Life).Unix(),
-	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"access_token": i.sign(claims), "token_type": "Bearer", "expires_in": int(i.Life.Seconds()),
+		"access_token": i.Token(), "token_type": "Bearer", "expires_in": int(i.Life.Seconds()),
 	})
 }
 
-// sign returns a JWT.
-func (i *Issuer) sign(claims map[string]any) string {
+// Token returns a token, a JWT, without a request. The caller has the lock.
+func (i *Issuer) Token() string {
+	now := time.Now()
+	claims := map[string]any{
+		"iss": i.server.URL, "sub": "bridge", "aud": i.Audience, "jti": fmt.Sprint(now.UnixNano()),
+		"iat": now.Unix(), "exp": now.Add(i.Life).Unix(),
+	}
 	part := func(v any) string {
 		text, _ := json.Marshal(v) // maps of texts and numbers
 		return base64.RawURLEncoding.EncodeToString(text)
