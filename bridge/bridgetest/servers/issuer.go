@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -37,9 +38,13 @@ type Issuer struct {
 	// Issued are the forms of the requests that got a token.
 	Issued []map[string][]string
 
+	number int64
 	server *httptest.Server
 	key    *rsa.PrivateKey
 }
+
+// issuers counts those of the process.
+var issuers atomic.Int64
 
 // StartIssuer starts one for the length of the test, with TLS if secure. Its tokens are for
 // the audience kafka, for an hour.
@@ -49,9 +54,9 @@ func StartIssuer(t testing.TB, secure bool) *Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &Issuer{Audience: "kafka", Life: time.Hour, key: key}
+	i := &Issuer{Audience: "kafka", Life: time.Hour, key: key, number: issuers.Add(1)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /token", i.token)
+	mux.HandleFunc("POST /token/", i.token)
 	mux.HandleFunc("GET /keys", i.keys)
 	i.server = httptest.NewUnstartedServer(mux)
 	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
@@ -64,8 +69,9 @@ func StartIssuer(t testing.TB, secure bool) *Issuer {
 	return i
 }
 
-// TokenURL is where it issues tokens.
-func (i *Issuer) TokenURL() string { return i.server.URL + "/token" }
+// TokenURL is where it issues tokens. No other Issuer of the process has it, also not one
+// that later gets the same port: clients keep the token of a URL.
+func (i *Issuer) TokenURL() string { return fmt.Sprintf("%s/token/%d", i.server.URL, i.number) }
 
 // KeysURL is where it has its keys.
 func (i *Issuer) KeysURL() string { return i.server.URL + "/keys" }
