@@ -119,8 +119,9 @@ func (c *Config) tokenError(err error, secret string) error {
 		hint: "check KAFKA_SASL_OAUTH_TOKEN_URL, DNS and the firewall, and with TLS KAFKA_SASL_OAUTH_TLS_CA"}
 	words := err.Error()
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		words = strings.TrimSpace(fmt.Sprintf("%d %s %s", answer.Response.StatusCode, answer.ErrorCode, answer.ErrorDescription))
-		switch code := answer.Response.StatusCode; {
+		code := answer.Response.StatusCode
+		words = strings.TrimSpace(fmt.Sprintf("%d %s %s", code, answer.ErrorCode, answer.ErrorDescription))
+		switch {
 		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= 500:
 			e.hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
 			if seconds, err := strconv.Atoi(answer.Response.Header.Get("Retry-After")); err == nil && seconds > 0 {
