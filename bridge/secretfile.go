@@ -36,3 +36,11 @@ func ReadSecretFile(path string) (string, error) {
 	}
 	return strings.TrimRight(string(content), "\r\n"), nil
 }
+
+// Reread returns a value, or what its file contains now if it was read from one.
+func Reread(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	return ReadSecretFile(file)
+}

@@ -2,8 +2,9 @@ package cursorstore
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -23,10 +24,15 @@ type Config struct {
 	Username   string        `env:"REDIS_USERNAME" desc:"user name; overrides REDIS_URL" example:"exportbridge"`
 	Password   bridge.Secret `env:"REDIS_PASSWORD" secret:"yes" desc:"password; overrides REDIS_URL"`
 	TLSCA      string        `env:"REDIS_TLS_CA" desc:"trusted CA certificates (PEM) for rediss://; empty for the system's"`
+	TLSCert    string        `env:"REDIS_TLS_CERT" desc:"client certificate (PEM) for rediss://, for mutual TLS"`
+	TLSKey     bridge.Secret `env:"REDIS_TLS_KEY" secret:"yes" desc:"private key of the client certificate (PEM)"`
 	Timeout    time.Duration `env:"REDIS_TIMEOUT" desc:"timeout of one operation, retries included"`
 	Prefix     string        `env:"CURSOR_PREFIX" desc:"prefix of all keys" example:"exportbridge"`
 	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE" desc:"retention of committed cursors; operators' changes are kept"`
 
+	// PasswordFile, TLSCAFile, TLSCertFile and TLSKeyFile are the files that Password, TLSCA,
+	// TLSCert and TLSKey were read from, if any. They are reloaded for every connection.
+	PasswordFile, TLSCAFile, TLSCertFile, TLSKeyFile string
 	// Report, if not nil, is called after each operation on a stream's keys with
 	// nil if their server responded and takes writes, otherwise with the error. It
 	// must not block and may be called concurrently.
@@ -147,27 +153,37 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 			Mode: maintnotifications.ModeDisabled,
 		},
 	}
-	o.TLSConfig, err = c.tls(t)
-	p.Add(err)
-	o.Dialer = dial(o)
+	p.Add(c.useTLS(o, t))
+	if c.PasswordFile != "" {
+		o.CredentialsProviderContext = func(context.Context) (string, string, error) {
+			password, err := bridge.ReadSecretFile(c.PasswordFile)
+			if err != nil {
+				return "", "", fmt.Errorf("reload REDIS_PASSWORD_FILE: %w", err)
+			}
+			return o.Username, password, nil
+		}
+	}
 	return o, p.Err()
 }
 
-// tls returns nil for a URL without TLS. The dialer sets the server name of the
-// node it dials.
-func (c *Config) tls(t target) (*tls.Config, error) {
-	if !t.tls {
-		if c.TLSCA != "" {
-			return nil, bridge.Problemf("REDIS_TLS_CA", "needs TLS in REDIS_URL, for example rediss://localhost:6380/0")
-		}
-		return nil, nil
+// useTLS sets how o dials: with TLS if the URL says so. The dialer sets the server name of
+// the node it dials.
+func (c *Config) useTLS(o *redis.UniversalOptions, t target) error {
+	files := bridge.ClientTLS{
+		Prefix: "REDIS_TLS", CA: c.TLSCA, Cert: c.TLSCert, Key: c.TLSKey,
+		CAFile: c.TLSCAFile, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile,
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.TLSCA != "" {
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM([]byte(c.TLSCA)) {
-			return nil, bridge.Problemf("REDIS_TLS_CA", "holds no PEM certificate (-----BEGIN CERTIFICATE-----)")
-		}
+	var p bridge.Problems
+	secure := func() (*tls.Config, error) { return nil, nil }
+	if t.tls {
+		p.Add(files.Validate())
+		secure = files.Config
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // tells go-redis that there is TLS
+	} else {
+		const need = "needs TLS in REDIS_URL, for example rediss://localhost:6380/0"
+		p.Check(c.TLSCA == "", "REDIS_TLS_CA", need)
+		p.Check(c.TLSCert == "" && c.TLSKey == "", "REDIS_TLS_CERT", need)
 	}
-	return conf, nil
+	o.Dialer = dial(o.DialTimeout, secure)
+	return p.Err()
 }

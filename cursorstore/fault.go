@@ -132,6 +132,9 @@ func untrusted(err error) *bridge.Fault {
 		name      x509.HostnameError
 	)
 	f := &bridge.Fault{Class: bridge.Permanent, Code: "tls", Reason: bridge.ReasonConfig}
+	if file, ok := errors.AsType[*bridge.TLSFileError](err); ok { // which may be half replaced
+		return &bridge.Fault{Code: "tls", Hint: "check the file of " + file.Variable}
+	}
 	switch {
 	case errors.As(err, &record):
 		f.Hint = "the server does not use TLS at this address: use redis:// or the TLS port"
@@ -139,10 +142,18 @@ func untrusted(err error) *bridge.Fault {
 		f.Hint = "set REDIS_TLS_CA (or REDIS_TLS_CA_FILE) to the PEM certificate that signed the server's"
 	case errors.As(err, &name), errors.As(err, &cert):
 		f.Hint = "the server's certificate is not valid for the host in REDIS_URL"
+	case isAlert(err):
+		f.Hint = "the server rejected the client's side of TLS: check REDIS_TLS_CERT and REDIS_TLS_KEY"
 	default:
 		return nil
 	}
 	return f
+}
+
+// isAlert reports whether the server ended TLS: crypto/tls shows its alerts in no other way.
+func isAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
 }
 
 // foreign is the error of a key, or after a space a field of it, that holds a

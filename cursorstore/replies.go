@@ -2,10 +2,12 @@ package cursorstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -22,11 +24,17 @@ const (
 // errLargeReply is the error of an answer beyond the limits.
 var errLargeReply = errors.New("a value is larger than any that exportbridge writes")
 
-// dial returns go-redis's own dialer with bounded replies.
-func dial(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
+// dial returns go-redis's own dialer with bounded replies, and for each connection the TLS
+// settings that secure returns, nil for none.
+func dial(
+	timeout time.Duration, secure func() (*tls.Config, error),
+) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := plain(ctx, network, addr)
+		conf, err := secure()
+		if err != nil {
+			return nil, err
+		}
+		conn, err := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: conf})(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}

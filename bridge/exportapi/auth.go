@@ -2,7 +2,6 @@ package exportapi
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/delay"
-	"exportbridge/bridge/exportapi/internal/grant"
+	"exportbridge/bridge/internal/grant"
 )
 
 // Auth configures how requests authenticate.
@@ -116,11 +115,12 @@ func (a *Auth) check(p *bridge.Problems, servers serverRules) {
 	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", a.OAuth2ClientID != "")
 	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(a.OAuth2Scopes) > 0)
 	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(a.OAuth2Params) > 0)
-	if a.TLSCert != "" || a.TLSKey != "" {
-		_, err := tls.X509KeyPair([]byte(a.TLSCert), []byte(a.TLSKey.Reveal()))
-		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); "+
-			"for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, "+
-			"EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
+	p.Add(a.clientTLS().Validate())
+}
+
+func (a *Auth) clientTLS() bridge.ClientTLS {
+	return bridge.ClientTLS{
+		Prefix: "EXPORT_TLS", Cert: a.TLSCert, Key: a.TLSKey, CertFile: a.TLSCertFile, KeyFile: a.TLSKeyFile,
 	}
 }
 

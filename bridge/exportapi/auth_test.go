@@ -340,7 +340,7 @@ func TestClientCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := fetchAll(t, c, bridge.Position{}); err == nil ||
-		!strings.Contains(err.Error(), "reload the client certificate") {
+		!strings.Contains(err.Error(), "reload EXPORT_TLS_KEY_FILE") {
 		t.Errorf("no key file: %v", err)
 	}
 }

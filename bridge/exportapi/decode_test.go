@@ -17,7 +17,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/scan"
-	"exportbridge/bridge/exportapi/internal/secrets"
+	"exportbridge/bridge/internal/secrets"
 )
 
 func testDecoder(resource, key string) *pageDecoder {

@@ -22,8 +22,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/ratelimit"
 	"exportbridge/bridge/exportapi/internal/scan"
-	"exportbridge/bridge/exportapi/internal/secrets"
 	"exportbridge/bridge/exportapi/internal/stuck"
+	"exportbridge/bridge/internal/secrets"
 )
 
 // Values of bridge.Fault.Code beside HTTP statuses.

@@ -12,7 +12,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
 	"exportbridge/bridge/exportapi/internal/redirect"
-	"exportbridge/bridge/exportapi/internal/secrets"
+	"exportbridge/bridge/internal/secrets"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/params"
-	"exportbridge/bridge/exportapi/internal/secrets"
 	"exportbridge/bridge/exportapi/internal/share"
+	"exportbridge/bridge/internal/secrets"
 )
 
 // errStoredLeak is the error of a stored cursor that contains a credential.

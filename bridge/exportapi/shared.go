@@ -4,10 +4,11 @@ import (
 	"net/url"
 	"strings"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/ratelimit"
-	"exportbridge/bridge/exportapi/internal/secrets"
 	"exportbridge/bridge/exportapi/internal/share"
 	"exportbridge/bridge/exportapi/internal/transport"
+	"exportbridge/bridge/internal/secrets"
 )
 
 // Shared holds what the clients of a process share. The zero value is ready for use; it may
@@ -42,9 +43,7 @@ func connections(c *Config) transport.Settings {
 	if c.TLSCert != "" {
 		api, _ := url.Parse(c.URL) // validated
 		s.API = api.Scheme + "://" + api.Host
-		s.Certificate = transport.Certificate{
-			Cert: c.TLSCert, Key: c.TLSKey, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile,
-		}
+		s.Certificate = c.clientTLS()
 	}
 	return s
 }
@@ -56,7 +55,7 @@ func tokenConnections(c *Config) transport.Settings {
 	api, _ := url.Parse(c.URL)               // validated
 	issuer, _ := url.Parse(c.OAuth2TokenURL) // validated
 	if !strings.EqualFold(api.Hostname(), issuer.Hostname()) {
-		s.API, s.Certificate = "", transport.Certificate{}
+		s.API, s.Certificate = "", bridge.ClientTLS{}
 	}
 	return s
 }

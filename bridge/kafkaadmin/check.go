@@ -160,8 +160,8 @@ func secured(c *kafkaclient.Config) string {
 	if c.TLSEnabled {
 		how = append(how, "TLS")
 	}
-	if c.SASLMechanism != "" {
-		how = append(how, c.SASLMechanism)
+	if login := c.Login(); login != "" {
+		how = append(how, login)
 	}
 	if len(how) == 0 {
 		return ", without TLS and SASL"

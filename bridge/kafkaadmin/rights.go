@@ -14,6 +14,9 @@ type Rights struct {
 // topics.
 func (s *Stream) ACLs() []string {
 	var all []string
+	if login := s.GrantLogin(); login != "" {
+		all = append(all, login)
+	}
 	for _, topic := range s.Topics.Needed() {
 		all = append(all, s.GrantWrite(topic), s.GrantRead(topic))
 		if s.CreateTopics {

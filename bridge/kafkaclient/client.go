@@ -3,29 +3,18 @@ package kafkaclient
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/oauth"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"github.com/twmb/franz-go/plugin/kslog"
 
 	"exportbridge/bridge"
-)
-
-// The SASL mechanisms, as Kafka names them.
-const (
-	saslPlain    = "PLAIN"
-	saslScram256 = "SCRAM-SHA-256"
-	saslScram512 = "SCRAM-SHA-512"
-	saslOAuth    = "OAUTHBEARER"
 )
 
 // Time-outs measured to ride through the loss of one of three brokers, and
@@ -89,14 +78,11 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 		kgo.WithHooks(append([]kgo.Hook{c.monitor}, cfg.Hooks...)...),
 	}
 	if cfg.TLSEnabled {
-		conf, err := cfg.tlsConfig()
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, kgo.DialTLSConfig(conf))
+		opts = append(opts, kgo.Dialer(dialTLS(cfg.clientTLS(), cfg.TLSSkipVerify)))
 	}
 	if cfg.SASLMechanism != "" {
-		opts = append(opts, kgo.SASL(cfg.mechanism()))
+		mechanism, refused := cfg.mechanism()
+		opts = append(opts, kgo.SASL(mechanism), kgo.WithHooks(refusedLogins(refused)))
 	}
 	if cfg.Log != nil {
 		opts = append(opts, kgo.WithLogger(quiet{kslog.New(cfg.Log)}))
@@ -156,61 +142,27 @@ func answered(err error) bool {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok {
 		return f.Class == bridge.Permanent || f.Code != "error"
 	}
-	return IsAnswer(err)
+	return IsAnswer(err) && !errors.Is(err, kerr.SaslAuthenticationFailed) // an error of the connection
 }
 
-func (c *Config) tlsConfig() (*tls.Config, error) {
-	conf := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: c.TLSSkipVerify, //nolint:gosec // asked for by KAFKA_TLS_SKIP_VERIFY
+func (c *Config) clientTLS() bridge.ClientTLS {
+	return bridge.ClientTLS{
+		Prefix: "KAFKA_TLS", CA: c.TLSCA, Cert: c.TLSCert, Key: c.TLSKey,
+		CAFile: c.TLSCAFile, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile,
 	}
-	if c.TLSCA != "" {
-		conf.RootCAs = x509.NewCertPool()
-		conf.RootCAs.AppendCertsFromPEM([]byte(c.TLSCA))
-	}
-	if c.TLSCert != "" {
-		pair, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+}
+
+// dialTLS returns what dials with the certificates of that moment.
+func dialTLS(certificates bridge.ClientTLS, skipVerify bool) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conf, err := certificates.Config()
 		if err != nil {
-			return nil, fmt.Errorf("read KAFKA_TLS_CERT and KAFKA_TLS_KEY: %w", err)
+			return nil, err
 		}
-		conf.Certificates = []tls.Certificate{pair}
+		conf.InsecureSkipVerify = skipVerify // asked for by KAFKA_TLS_SKIP_VERIFY
+		d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: conf}
+		return d.DialContext(ctx, network, addr)
 	}
-	return conf, nil
-}
-
-func (c *Config) mechanism() sasl.Mechanism {
-	scramAuth := func(context.Context) (scram.Auth, error) {
-		pass, err := c.password()
-		return scram.Auth{User: c.SASLUsername, Pass: pass}, err
-	}
-	switch c.SASLMechanism {
-	case saslScram256:
-		return scram.Sha256(scramAuth)
-	case saslScram512:
-		return scram.Sha512(scramAuth)
-	case saslOAuth:
-		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
-			token, err := c.password()
-			return oauth.Auth{Token: token}, err
-		})
-	default:
-		return plain.Plain(func(context.Context) (plain.Auth, error) {
-			pass, err := c.password()
-			return plain.Auth{User: c.SASLUsername, Pass: pass}, err
-		})
-	}
-}
-
-// password returns the current password: connections use a rotated one.
-func (c *Config) password() (string, error) {
-	if c.SASLPasswordFile == "" {
-		return c.SASLPassword.Reveal(), nil
-	}
-	password, err := bridge.ReadSecretFile(c.SASLPasswordFile)
-	if err != nil {
-		return "", fmt.Errorf("read KAFKA_SASL_PASSWORD_FILE: %w", err)
-	}
-	return password, nil
 }
 
 // quiet lowers all messages of the Kafka client to debug level. It logs every

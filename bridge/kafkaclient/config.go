@@ -1,8 +1,6 @@
 package kafkaclient
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,22 +15,30 @@ import (
 
 // Config configures the connection to Kafka. Start from DefaultConfig.
 type Config struct {
-	Brokers       []string      `env:"KAFKA_BROKERS" desc:"bootstrap brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
-	ClientID      string        `env:"KAFKA_CLIENT_ID" desc:"client id in broker logs and quotas"`
-	Rack          string        `env:"KAFKA_RACK" desc:"client rack, to fetch from the closest replica" example:"eu-west-1a"`
-	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED" desc:"connect with TLS"`
-	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"trusted CA certificates (PEM); empty for the system's"`
-	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"client certificate (PEM), for mutual TLS"`
-	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"private key of the client certificate (PEM)"`
-	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"skip verification of broker certificates; for tests only"`
-	SASLMechanism string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" desc:"SASL mechanism; empty for no authentication"`
-	SASLUsername  string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM" example:"exportbridge"`
-	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
-	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, in clear text"`
-	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
+	Brokers         []string      `env:"KAFKA_BROKERS" desc:"bootstrap brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
+	ClientID        string        `env:"KAFKA_CLIENT_ID" desc:"client id in broker logs and quotas"`
+	Rack            string        `env:"KAFKA_RACK" desc:"client rack, to fetch from the closest replica" example:"eu-west-1a"`
+	TLSEnabled      bool          `env:"KAFKA_TLS_ENABLED" desc:"connect with TLS"`
+	TLSCA           string        `env:"KAFKA_TLS_CA" desc:"trusted CA certificates (PEM); empty for the system's"`
+	TLSCert         string        `env:"KAFKA_TLS_CERT" desc:"client certificate (PEM), for mutual TLS"`
+	TLSKey          bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"private key of the client certificate (PEM)"`
+	TLSSkipVerify   bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"skip verification of broker certificates; for tests only"`
+	SASLMechanism   string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER,AWS_MSK_IAM" desc:"SASL mechanism; empty for no authentication"`
+	SASLUsername    string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM; client ID for OAUTHBEARER with KAFKA_SASL_OAUTH_TOKEN_URL" example:"exportbridge"`
+	SASLPassword    bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password; for OAUTHBEARER the client secret, or without KAFKA_SASL_OAUTH_TOKEN_URL the token"`
+	OAuthTokenURL   string        `env:"KAFKA_SASL_OAUTH_TOKEN_URL" desc:"URL that issues tokens for OAUTHBEARER, by the client credentials grant" example:"https://login.example.com/oauth/token"`
+	OAuthScopes     []string      `env:"KAFKA_SASL_OAUTH_SCOPES" desc:"scopes of the token" example:"kafka"`
+	OAuthParams     []string      `env:"KAFKA_SASL_OAUTH_PARAMS" secret:"yes" desc:"further parameters of the token request" example:"audience=kafka"`
+	OAuthExtensions []string      `env:"KAFKA_SASL_OAUTH_EXTENSIONS" desc:"SASL extensions sent with the token" example:"logicalCluster=lkc-12345,identityPoolId=pool-abcd"`
+	OAuthTLSCA      string        `env:"KAFKA_SASL_OAUTH_TLS_CA" desc:"trusted CA certificates (PEM) of the token URL; empty for the system's"`
+	SASLInsecure    bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN, OAUTHBEARER and AWS_MSK_IAM without TLS, in clear text"`
+	MaxMessage      int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
 	// SASLPasswordFile is the file that SASLPassword was read from, if any. It
 	// is reloaded at every authentication, so that tokens can be rotated.
 	SASLPasswordFile string
+	// TLSCAFile, TLSCertFile, TLSKeyFile and OAuthTLSCAFile are the files that TLSCA, TLSCert,
+	// TLSKey and OAuthTLSCA were read from, if any. They are reloaded for every connection.
+	TLSCAFile, TLSCertFile, TLSKeyFile, OAuthTLSCAFile string
 	// Report, if not nil, is called with nil when Kafka is healthy, and with an
 	// error that names the broker when it is not. It is called within ten
 	// seconds of either, by the goroutine that waits for Kafka.
@@ -55,7 +61,7 @@ func DefaultConfig() Config {
 // record must always fit.
 const MinMessage = 16 << 10
 
-var mechanisms = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth}
+var mechanisms = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth, saslMSK}
 
 // Validate reports all problems of the settings, each with its variable and an
 // example.
@@ -108,34 +114,7 @@ func (c *Config) validateTLS(p *bridge.Problems) {
 		}
 		return
 	}
-	if c.TLSCA != "" {
-		p.Check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSCA)),
-			"KAFKA_TLS_CA", "contains no PEM certificate; for a file set KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
-	}
-	if c.TLSCert != "" || c.TLSKey != "" {
-		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
-		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a PEM key pair (%v); for files set "+
-			"KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
-	}
-}
-
-func (c *Config) validateSASL(p *bridge.Problems) {
-	p.OneOf("KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms...)
-	if c.SASLMechanism == "" {
-		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME",
-			"or KAFKA_SASL_PASSWORD is set without a mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
-		return
-	}
-	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD",
-		"is empty; for a file set KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
-	p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME",
-		"is empty, for example exportbridge")
-	exposed := c.SASLMechanism == saslPlain || c.SASLMechanism == saslOAuth
-	if exposed && !c.TLSEnabled && !c.SASLInsecure {
-		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM",
-			Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password in clear text; set KAFKA_TLS_ENABLED=true, "+
-				"or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
-	}
+	p.Add(c.clientTLS().Validate())
 }
 
 // CheckTopic checks a topic name by the brokers' rule.

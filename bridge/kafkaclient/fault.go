@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"strings"
 	"syscall"
@@ -16,8 +15,6 @@ import (
 
 	"exportbridge/bridge"
 )
-
-const loginHint = "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
 
 // Advise sets the advice of a Fault, and its hint if the program has a text for
 // it.
@@ -33,16 +30,20 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 		return f
 	}
 	f := &bridge.Fault{Class: bridge.Transient, Code: "error", Err: err}
+	if file, ok := errors.AsType[*bridge.TLSFileError](err); ok { // which may be half replaced
+		f.Code, f.Hint = "tls", "check the file of "+file.Variable
+		return f
+	}
+	if login, ok := errors.AsType[*loginError](err); ok {
+		login.explain(f)
+		return f
+	}
 	if c.answerFault(f, topic) || tlsFault(f) || protocolFault(f) {
 		return f
 	}
 	if _, ok := errors.AsType[*hangUpError](err); ok && c.SASLMechanism != "" {
 		f.Class, f.Reason, f.Code = bridge.Permanent, bridge.ReasonAuth, "sasl"
-		f.Hint = loginHint + "; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM"
-		return f
-	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "password", "check KAFKA_SASL_PASSWORD_FILE"
+		f.Hint = c.loginHint() + "; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM"
 		return f
 	}
 	f.Code, f.Hint = "network", c.networkHint(err)
@@ -88,7 +89,7 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 		// Brokers before 2.8 ask for it from every idempotent producer.
 		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster"))
 	case kerr.SaslAuthenticationFailed:
-		block(bridge.ReasonAuth, loginHint)
+		block(bridge.ReasonAuth, c.loginHint())
 	case kerr.IllegalSaslState:
 		block(bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM, or use the SASL port "+
 			"in KAFKA_BROKERS")
@@ -162,7 +163,7 @@ func (c *Config) closedHint() string {
 		tlsHint = "if the listener does not use TLS, set KAFKA_TLS_ENABLED=false"
 	}
 	if c.SASLMechanism != "" {
-		saslHint = "if it does not use SASL, unset KAFKA_SASL_MECHANISM; otherwise " + loginHint
+		saslHint = "if it does not use SASL, unset KAFKA_SASL_MECHANISM; otherwise " + c.loginHint()
 	}
 	return tlsHint + "; " + saslHint
 }

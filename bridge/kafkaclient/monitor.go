@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -58,6 +59,16 @@ func (e *hangUpError) Error() string {
 	return "the broker closed the connection during login: " + e.err.Error()
 }
 func (e *hangUpError) Unwrap() error { return e.err }
+
+// refusedLogins is a hook that is called when a broker refuses a login.
+type refusedLogins func()
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (refused refusedLogins) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if errors.Is(err, kerr.SaslAuthenticationFailed) {
+		refused()
+	}
+}
 
 // OnBrokerDisconnect records that pending requests will not be answered.
 func (c *connMonitor) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {

@@ -33,14 +33,25 @@ func KeyPartition(r *kgo.Record, n int) int { return byKey.Partition(r, n) }
 // the cluster's administrators to grant.
 
 // Grant returns the command that grants an ACL to KAFKA_SASL_USERNAME, or to a
-// placeholder.
+// placeholder. With AWS_MSK_IAM it returns the statement of an IAM policy.
 func (c *Config) Grant(right string) string {
+	if c.SASLMechanism == saslMSK {
+		return statement(right)
+	}
 	who := "<principal>"
 	if c.SASLUsername != "" {
 		who = c.SASLUsername
 	}
 	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal 'User:%s' %s",
 		strings.Join(c.Brokers, ","), who, right)
+}
+
+// GrantLogin returns what allows connecting, "" where a login suffices.
+func (c *Config) GrantLogin() string {
+	if c.SASLMechanism != saslMSK {
+		return ""
+	}
+	return c.Grant("--operation IdempotentWrite --cluster")
 }
 
 // GrantWrite returns the command that allows publishing to a topic.

@@ -60,6 +60,21 @@ func (c *Cluster) Stall(node int32) (release func()) {
 	return func() { released.Store(true) }
 }
 
+// Logins has each login end as decide says, which gets the client's first message. Without
+// it the cluster takes no part in SASL.
+func (c *Cluster) Logins(decide func(first []byte, answer *kmsg.SASLAuthenticateResponse)) {
+	c.ControlKey(kmsg.SASLHandshake.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return r.ResponseKind(), nil, true
+	})
+	c.ControlKey(kmsg.SASLAuthenticate.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		decide(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes, answer)
+		return answer, nil, true
+	})
+}
+
 // gate makes listeners that can be shut.
 type gate struct {
 	mu     sync.Mutex // guards all below

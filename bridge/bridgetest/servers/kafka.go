@@ -29,8 +29,10 @@ type KafkaOptions struct {
 	Brokers int
 	// TLS and SASL add a listener to each broker, see Kafka.SecureAddrs. SASL
 	// is PLAIN, SCRAM-SHA-256 and -512 for KafkaUser with KafkaPassword, and
-	// OAUTHBEARER with unsigned tokens.
+	// OAUTHBEARER with unsigned tokens, or with those of Issuer.
 	TLS, SASL bool
+	// Issuer, if not nil, issues the tokens of OAUTHBEARER, for the audience kafka.
+	Issuer *Issuer
 	// ClientCertificates makes the TLS listener ask for one.
 	ClientCertificates bool
 	// ACLs denies all that no ACL allows, but for clients of the plain

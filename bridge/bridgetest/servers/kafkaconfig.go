@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 const log4jProperties = `appender.out.type=Console
@@ -65,8 +66,11 @@ func (k *Kafka) newBroker(index int) (*broker, error) {
 	}
 	b.args = []string{
 		k.java, "-Xms256m", "-Xmx768m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=" + k.logConfig(),
-		"-cp", filepath.Join(k.jars, "*"), "kafka.Kafka", filepath.Join(b.dir, "server.properties"),
 	}
+	if issuer := k.options.Issuer; issuer != nil {
+		b.args = append(b.args, "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="+issuer.KeysURL())
+	}
+	b.args = append(b.args, "-cp", filepath.Join(k.jars, "*"), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
 	return b, nil
 }
 
@@ -170,6 +174,13 @@ func (k *Kafka) secure(p map[string]any, b *broker) {
 		p[listener+"scram-sha-256.sasl.jaas.config"] = security + "scram.ScramLoginModule required;"
 		p[listener+"scram-sha-512.sasl.jaas.config"] = security + "scram.ScramLoginModule required;"
 		p[listener+"oauthbearer.sasl.jaas.config"] = security + "oauthbearer.OAuthBearerLoginModule required;"
+		if issuer := k.options.Issuer; issuer != nil {
+			const bearer = listener + "oauthbearer."
+			p[bearer+"sasl.server.callback.handler.class"] = security + "oauthbearer.OAuthBearerValidatorCallbackHandler"
+			p[bearer+"sasl.oauthbearer.jwks.endpoint.url"] = issuer.KeysURL()
+			p[bearer+"sasl.oauthbearer.expected.audience"] = "kafka"
+			p[bearer+"connections.max.reauth.ms"] = time.Hour.Milliseconds() // or as long as the token
+		}
 	}
 }
 

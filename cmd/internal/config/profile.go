@@ -76,8 +76,8 @@ func parseProfile(file, text string) (profile, error) {
 	return p, parseEnv(file, text, inProfile(p.values))
 }
 
-// openSecrets are settings that may contain a secret, but may not in a profile.
-var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS"}
+// openSecrets are settings that may contain a secret, but do not in a profile.
+var openSecrets = []string{"EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_OAUTH2_PARAMS", "KAFKA_SASL_OAUTH_PARAMS"}
 
 // ownOfDeployment are settings of the export that depend on the deployment, not on the service.
 var ownOfDeployment = []string{

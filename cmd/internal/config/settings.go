@@ -112,7 +112,8 @@ var kafkaOrder = strings.Fields(`
 	KAFKA_BROKERS KAFKA_TOPIC KAFKA_DLQ_TOPIC KAFKA_RETENTION KAFKA_TIMESTAMP KAFKA_KEY KAFKA_CE_SOURCE
 	KAFKA_CE_TYPE_PREFIX KAFKA_COMPRESSION KAFKA_MAX_MESSAGE_BYTES KAFKA_CHECKPOINT_TOPIC KAFKA_TRANSACTION_TIMEOUT
 	KAFKA_CREATE_TOPICS KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_CLIENT_ID KAFKA_RACK KAFKA_TLS_ENABLED KAFKA_TLS_CA KAFKA_TLS_CERT KAFKA_TLS_KEY KAFKA_TLS_SKIP_VERIFY
-	KAFKA_SASL_MECHANISM KAFKA_SASL_USERNAME KAFKA_SASL_PASSWORD KAFKA_SASL_INSECURE KAFKA_DELIVERY`)
+	KAFKA_SASL_MECHANISM KAFKA_SASL_USERNAME KAFKA_SASL_PASSWORD KAFKA_SASL_OAUTH_TOKEN_URL KAFKA_SASL_OAUTH_SCOPES
+	KAFKA_SASL_OAUTH_PARAMS KAFKA_SASL_OAUTH_EXTENSIONS KAFKA_SASL_OAUTH_TLS_CA KAFKA_SASL_INSECURE KAFKA_DELIVERY`)
 
 // Settings are the complete, validated settings of a process.
 type Settings struct {
@@ -190,7 +191,9 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	s.HTTP.TokensFile = l.fill(&s.HTTP, "")["HTTP_TOKENS"].rereadable()
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
-		l.fill(&s.Cursor, "")
+		places := l.fill(&s.Cursor, "")
+		s.Cursor.PasswordFile = places["REDIS_PASSWORD"].rereadable()
+		s.Cursor.TLSCAFile, s.Cursor.TLSCertFile, s.Cursor.TLSKeyFile = tlsFiles(places, "REDIS_TLS")
 	}
 	if need == UsesAll {
 		s.TraceURL = l.traceURL(s)
@@ -310,8 +313,7 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 		}
 	}
 	st.Export.APIKeyFile = places[keyVariable].rereadable()
-	st.Export.TLSCertFile = places["EXPORT_TLS_CERT"].rereadable()
-	st.Export.TLSKeyFile = places["EXPORT_TLS_KEY"].rereadable()
+	_, st.Export.TLSCertFile, st.Export.TLSKeyFile = tlsFiles(places, "EXPORT_TLS")
 	if selected == defaultProfile {
 		l.chooseResource(st, places["EXPORT_RESOURCE"])
 	}
@@ -371,6 +373,8 @@ func (l *loader) fillKafka(st *Stream) {
 	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource, st.Kafka.TimePointer = st.Export.Resource, st.Export.TimePointer()
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
+	st.Kafka.TLSCAFile, st.Kafka.TLSCertFile, st.Kafka.TLSKeyFile = tlsFiles(places, "KAFKA_TLS")
+	st.Kafka.OAuthTLSCAFile = places["KAFKA_SASL_OAUTH_TLS_CA"].rereadable()
 	if st.Kafka.Topic == "" {
 		st.Kafka.Topic = defaultTopic(st.Name)
 	}

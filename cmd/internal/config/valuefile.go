@@ -152,6 +152,12 @@ func (p place) rereadable() string {
 	return p.path
 }
 
+// tlsFiles returns the files of a CA, a client certificate and its key, "" for each that
+// cannot be read again.
+func tlsFiles(places map[string]place, prefix string) (ca, cert, key string) {
+	return places[prefix+"_CA"].rereadable(), places[prefix+"_CERT"].rereadable(), places[prefix+"_KEY"].rereadable()
+}
+
 // readableByAll reports whether every user of the machine can read a file. It returns false
 // for secrets that a container engine mounts, which only processes of the container see:
 // those of Kubernetes, which are links into ..data, and those in /run/secrets. Their

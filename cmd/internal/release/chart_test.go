@@ -52,6 +52,7 @@ secrets:
   KAFKA_SASL_PASSWORD: {name: kafka, key: password}
   HTTP_ADMIN_TOKEN: null
 podAnnotations: {example.com/owner: team}
+serviceAccountAnnotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::123456789012:role/exportbridge"}
 nodeSelector: {kubernetes.io/arch: arm64}
 tolerations: [{key: dedicated, operator: Exists}]
 networkPolicy: {ports: [9443]}
@@ -332,6 +333,7 @@ func TestChartRefuses(t *testing.T) {
 		"image: {repository: ''}":                                       "repository",
 		"settings: {KAFKA_BROKERS: 'kafka:9093', EXPORT_URL: [a]}":      "EXPORT_URL",
 		"settings: {KAFKA_SASL_PASSWORD: abc, KAFKA_SASL_USERNAME: me}": "KAFKA_SASL_PASSWORD",
+		"settings: {REDIS_TLS_KEY: abc}":                                "REDIS_TLS_KEY",
 	} {
 		if _, err := render(t, values, "exportbridge"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that names %s", values, err, want)

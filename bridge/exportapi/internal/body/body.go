@@ -188,3 +188,12 @@ func Discard(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, drainLimit)
 	_ = body.Close()
 }
+
+// DropConnection closes the body of a 101, which is a bare connection: no time-out
+// ends a read of it.
+func DropConnection(resp *http.Response) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/share"
 )
@@ -31,7 +32,7 @@ type Settings struct {
 	Roots       string        // trusted certificates, see ParseRoots
 	Proxy       string        // Environment, or see ParseProxy
 	LinkLocal   bool          // allow addresses that serve instance metadata
-	Certificate Certificate
+	Certificate bridge.ClientTLS
 	API         string // scheme and host of the only server that gets the certificate
 }
 
@@ -84,9 +85,9 @@ func build(s Settings) *http.Transport {
 		MaxResponseHeaderBytes: 256 << 10,
 		Protocols:              &protocols,
 	}
-	if s.Certificate != (Certificate{}) {
+	if s.Certificate != (bridge.ClientTLS{}) {
 		t.DialTLSContext = dialFirst(dialer, t, s)
-		t.TLSClientConfig.GetClientCertificate = s.Certificate.load // through a proxy's tunnel
+		t.TLSClientConfig.GetClientCertificate = s.Certificate.Certificate // through a proxy's tunnel
 	}
 	switch proxy, _ := ParseProxy(s.Proxy); { // validated
 	case s.Proxy == Environment:
@@ -103,7 +104,7 @@ func dialFirst(
 	dialer *net.Dialer, t *http.Transport, s Settings,
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain, certified := t.TLSClientConfig.Clone(), t.TLSClientConfig.Clone()
-	certified.GetClientCertificate = s.Certificate.load
+	certified.GetClientCertificate = s.Certificate.Certificate
 	api, _ := url.Parse(s.API) // validated
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := tls.Dialer{NetDialer: dialer, Config: plain}

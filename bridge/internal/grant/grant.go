@@ -14,8 +14,6 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
-
-	"exportbridge/bridge/exportapi/internal/body"
 )
 
 const (
@@ -29,6 +27,8 @@ const (
 	// betweenForbidden is the shortest time between two renewals after a 403, which usually
 	// means a missing permission.
 	betweenForbidden = time.Minute
+	// maxAnswer bounds how much of a response is read, in bytes.
+	maxAnswer = 1 << 20
 )
 
 // Grant requests tokens and keeps the last one. Token and Forget may be called concurrently
@@ -48,7 +48,7 @@ type Grant struct {
 // New returns a grant without a token. timeout is that of each request.
 func New(cfg *clientcredentials.Config, transport http.RoundTripper, timeout time.Duration) *Grant {
 	return &Grant{cfg: cfg, timeout: timeout, http: &http.Client{
-		Transport: lenient{body.Whole{RoundTripper: transport}},
+		Transport: lenient{transport},
 		// A redirect would send the client secret to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -138,8 +138,10 @@ func inHeader(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// lenient supports servers that package oauth2 does not: some do not decode + in a form as
-// a space, others send JSON with the type of text.
+// lenient speaks to servers that package oauth2 does not: those that take + in
+// a form for itself, and those that call JSON text. It reads responses to their end, so
+// that a connection that breaks before it fails the request: package oauth2 keeps only the
+// text of that error.
 type lenient struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -159,9 +161,12 @@ func (l lenient) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(resp.Body) // in memory, see body.Whole
-	if err != nil {
-		return nil, err
+	defer resp.Body.Close()
+	var text []byte
+	if resp.StatusCode != http.StatusSwitchingProtocols { // a bare connection: no time-out ends a read of it
+		if text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+			return nil, err
+		}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {

@@ -1,0 +1,86 @@
+package kafkasink_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// TestCertificatesAreReadAgain: new connections of an open client use the CA, the certificate
+// and the key that the files have by then, and a file that does not fit passes.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	var server atomic.Pointer[tls.Config]
+	cluster := servers.EmbeddedKafka(t, kfake.TLS(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return server.Load(), nil
+	}}))
+	dir := t.TempDir()
+	cfg := kafkaclient.DefaultConfig()
+	cfg.Brokers, cfg.TLSEnabled = cluster.ListenAddrs(), true
+	cfg.TLSCAFile, cfg.TLSCertFile, cfg.TLSKeyFile = filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate := func(a *authority) {
+		cert, key := a.issue("client", nil)
+		write(cfg.TLSCAFile, a.pem)
+		write(cfg.TLSCertFile, cert)
+		write(cfg.TLSKeyFile, key)
+		cfg.TLSCA, cfg.TLSCert, cfg.TLSKey = a.pem, cert, bridge.Secret(key)
+	}
+	first, second := newAuthority(t), newAuthority(t)
+	rotate(first)
+	server.Store(first.serverTLS(net.IPv4(127, 0, 0, 1), true))
+	client, err := cfg.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ask := func() error {
+		cluster.Break()() // so that there is a new connection
+		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
+		defer cancel()
+		_, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	server.Store(second.serverTLS(net.IPv4(127, 0, 0, 1), true))
+	if f := client.Explain(ask(), ""); !strings.Contains(f.Hint, "KAFKA_TLS_CA") {
+		t.Errorf("before the files changed: %v, hint %q", f, f.Hint)
+	}
+	rotate(second)
+	if err := ask(); err != nil {
+		t.Errorf("with the new files: %v", err)
+	}
+	write(cfg.TLSKeyFile, "half")
+	f := client.Explain(ask(), "")
+	if kafkatest.AsFault(t, f, bridge.Transient, ""); f.Code != "tls" || !strings.Contains(f.Error(), "KAFKA_TLS_CERT") ||
+		!strings.Contains(f.Hint, "KAFKA_TLS_CERT") {
+		t.Errorf("half a key: %v, hint %q", f, f.Hint)
+	}
+	if err := os.Remove(cfg.TLSCAFile); err != nil {
+		t.Fatal(err)
+	}
+	f = client.Explain(ask(), "")
+	if kafkatest.AsFault(t, f, bridge.Transient, ""); !strings.Contains(f.Error(), "KAFKA_TLS_CA_FILE") || !strings.Contains(f.Hint, "KAFKA_TLS_CA_FILE") {
+		t.Errorf("no CA: %v, hint %q", f, f.Hint)
+	}
+}
