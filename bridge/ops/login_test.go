@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -206,7 +207,9 @@ func TestFeedOfARemovedToken(t *testing.T) {
 		s := newSite(cfg, func(parts *ops.Parts) {
 			parts.Log, parts.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler([]string{"events"}, false)
 		})
-		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/events", nil)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/api/v1/events", nil)
 		r.Header.Set("Authorization", "Bearer "+p.reader)
 		ended := make(chan int, 1)
 		go func() {
@@ -223,6 +226,11 @@ func TestFeedOfARemovedToken(t *testing.T) {
 		if err := os.WriteFile(cfg.TokensFile, []byte("# nobody"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		<-ended // or the test has a deadlock
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			leave()
+			t.Errorf("the feed has ended with %d only because its client left", <-ended)
+		}
 	})
 }
