@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net"
 	"strings"
@@ -9,15 +10,26 @@ import (
 	"exportbridge/bridge/ops/door"
 )
 
-// Config is the address of the server and its access control.
+const off = "off"
+
+// Config is the addresses of the server and its access control.
 type Config struct {
 	// Addr is host:port, or "off".
 	Addr string `env:"HTTP_ADDR" desc:"listen address of web UI, API, metrics and probes, or off"`
+	// ProbeAddr is host:port, or empty: then Addr serves probes and metrics without a token.
+	ProbeAddr string `env:"HTTP_PROBE_ADDR" desc:"listen address of probes and metrics alone, without TLS and tokens; HTTP_ADDR then requires a token for them as for all reading" example:":8081"`
+	// TLSCert and TLSKey serve Addr with TLS. TLSCertFile and TLSKeyFile are as in
+	// door.Pair.
+	TLSCert                 string        `env:"HTTP_TLS_CERT" desc:"certificate of HTTP_ADDR, with intermediate ones (PEM); serves TLS 1.2 or later; its file is read again"`
+	TLSKey                  bridge.Secret `env:"HTTP_TLS_KEY" secret:"yes" desc:"its private key (PEM); its file is read again"`
+	TLSCertFile, TLSKeyFile string
+	// TLSClientCA are the authorities that sign the certificates of clients.
+	TLSClientCA string `env:"HTTP_TLS_CLIENT_CA" desc:"require client certificates of these authorities (PEM) on HTTP_ADDR, besides tokens; requires HTTP_PROBE_ADDR"`
 	// AdminToken authorizes actions. Without it and Tokens, actions are restricted to
 	// localhost.
 	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; without tokens, actions are restricted to localhost"`
 	// Tokens are lines for door.Parse. With them, reading takes a token too.
-	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not"`
+	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.
 	TokensFile string
 	// AllowedHosts are the accepted Host names besides localhost, IP addresses and
@@ -35,19 +47,26 @@ type Config struct {
 func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080"} }
 
 // Off reports whether the server is disabled.
-func (c Config) Off() bool { return c.Addr == "off" }
+func (c Config) Off() bool { return c.Addr == off && c.ProbeAddr == "" }
+
+// TLS reports whether Addr is served with TLS.
+func (c Config) TLS() bool { return c.TLSCert != "" }
+
+func (c Config) pair() door.Pair {
+	return door.Pair{Cert: c.TLSCert, Key: c.TLSKey, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile}
+}
 
 // Local reports whether the server listens on localhost only.
 func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 
 // Unsafe lists the settings that disable a protection. HTTP_ADDR is one beyond localhost if
-// reading takes no token.
+// reading takes neither a token nor a client certificate.
 func (c Config) Unsafe() []string {
-	if c.Off() {
+	if c.Addr == off {
 		return nil
 	}
 	var list []string
-	if !c.Local() && c.Tokens == "" {
+	if !c.Local() && c.Tokens == "" && c.TLSClientCA == "" {
 		list = append(list, "HTTP_ADDR")
 	}
 	if c.ShowEvents && !c.Local() {
@@ -56,14 +75,34 @@ func (c Config) Unsafe() []string {
 	return list
 }
 
+func isAddr(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port != ""
+}
+
 // Validate returns all problems of the configuration.
 func (c Config) Validate() error {
 	var p bridge.Problems
 	add := func(variable, format string, args ...any) {
 		p.Add(bridge.Problem{Variable: variable, Message: variable + ": " + fmt.Sprintf(format, args...)})
 	}
-	if _, port, err := net.SplitHostPort(c.Addr); !c.Off() && (err != nil || port == "") {
+	if c.Addr != off && !isAddr(c.Addr) {
 		add("HTTP_ADDR", "%q is not an address, for example 127.0.0.1:8080, or off", c.Addr)
+	}
+	if c.ProbeAddr != "" && !isAddr(c.ProbeAddr) {
+		add("HTTP_PROBE_ADDR", "%q is not an address, for example :8081", c.ProbeAddr)
+	}
+	if c.TLS() || c.TLSKey != "" {
+		if _, err := c.pair().Parse(); err != nil {
+			add("HTTP_TLS_CERT", "with HTTP_TLS_KEY: %v", err)
+		}
+	}
+	switch {
+	case c.TLSClientCA == "":
+	case c.ProbeAddr == "" || !c.TLS():
+		add("HTTP_TLS_CLIENT_CA", "requires HTTP_TLS_CERT, and HTTP_PROBE_ADDR for probes, which have no certificate")
+	case !x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSClientCA)):
+		add("HTTP_TLS_CLIENT_CA", "has no certificate (PEM)")
 	}
 	token := c.AdminToken.Reveal()
 	switch {

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -53,5 +54,8 @@ func (c *connections) closeOldest(but net.Conn) {
 		}
 	}
 	delete(c.open, oldest)
+	if secured, ok := oldest.(*tls.Conn); ok {
+		oldest = secured.NetConn() // a client that does not read would delay the closing message of TLS
+	}
 	_ = oldest.Close() // its client reconnects
 }

@@ -229,8 +229,10 @@ func (c *Changes) None() bool {
 	return len(c.Process)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
 }
 
-// rereadSettings are read again from their files while a stream runs.
-var rereadSettings = []string{keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD"}
+// rereadSettings are read again from their files while a stream or the HTTP server runs.
+var rereadSettings = []string{
+	keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD", "HTTP_TOKENS", "HTTP_TLS_CERT", "HTTP_TLS_KEY",
+}
 
 // input is what determines the value of a variable for a stream.
 func (s sources) input(v *Variable, stream string) string {
