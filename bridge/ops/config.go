@@ -4,6 +4,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 
 	"exportbridge/bridge"
@@ -32,6 +35,13 @@ type Config struct {
 	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.
 	TokensFile string
+	// ProxyUserHeader is the header in which TrustedProxies, addresses and networks, name
+	// their users. All have the role ProxyRole. From others the header is ignored.
+	ProxyUserHeader string   `env:"HTTP_PROXY_USER_HEADER" desc:"header with the user's name, believed from HTTP_TRUSTED_PROXIES only; reading then requires a user or a token" example:"X-Forwarded-User"`
+	TrustedProxies  []string `env:"HTTP_TRUSTED_PROXIES" desc:"addresses and networks of the proxies that set HTTP_PROXY_USER_HEADER" example:"10.0.0.5,10.1.0.0/16"`
+	ProxyRole       string   `env:"HTTP_PROXY_ROLE" values:"read,act" desc:"what users that a proxy names may do"`
+	// AuditLog is a file, "-" for standard output, or empty for none.
+	AuditLog string `env:"HTTP_AUDIT_LOG" desc:"append actions and rejected requests as JSON lines to this file, or to standard output with -; an action whose line cannot be written is refused"`
 	// AllowedHosts are the accepted Host names besides localhost, IP addresses and
 	// the host of Addr. Web pages of these names may act even if a proxy changes
 	// Host.
@@ -44,7 +54,7 @@ type Config struct {
 }
 
 // DefaultConfig returns the defaults of all settings.
-func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080"} }
+func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080", ProxyRole: string(door.Read)} }
 
 // Off reports whether the server is disabled.
 func (c Config) Off() bool { return c.Addr == off && c.ProbeAddr == "" }
@@ -60,19 +70,54 @@ func (c Config) pair() door.Pair {
 func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 
 // Unsafe lists the settings that disable a protection. HTTP_ADDR is one beyond localhost if
-// reading takes neither a token nor a client certificate.
+// reading takes no token, no user of a proxy and no client certificate.
 func (c Config) Unsafe() []string {
 	if c.Addr == off {
 		return nil
 	}
 	var list []string
-	if !c.Local() && c.Tokens == "" && c.TLSClientCA == "" {
+	if !c.Local() && c.Tokens == "" && c.ProxyUserHeader == "" && c.TLSClientCA == "" {
 		list = append(list, "HTTP_ADDR")
 	}
 	if c.ShowEvents && !c.Local() {
 		list = append(list, "HTTP_SHOW_EVENTS")
 	}
 	return list
+}
+
+var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
+
+// checkProxy adds the problems of the proxy settings.
+func (c Config) checkProxy(add func(variable, format string, args ...any)) {
+	const header, proxies = "HTTP_PROXY_USER_HEADER", "HTTP_TRUSTED_PROXIES"
+	name := http.CanonicalHeaderKey(c.ProxyUserHeader)
+	switch {
+	case c.ProxyUserHeader == "" && len(c.TrustedProxies) > 0:
+		add(proxies, "requires %s", header)
+	case c.ProxyUserHeader == "":
+		return
+	case len(c.TrustedProxies) == 0:
+		add(header, "requires %s, for example 10.0.0.5", proxies)
+	case !headerName.MatchString(name), name == "Host", strings.HasPrefix(name, "Sec-"), slices.Contains(direct, name):
+		add(header, "%q is not a header that only a proxy sets, for example X-Forwarded-User", c.ProxyUserHeader)
+	}
+	if _, err := door.ParseProxies(c.TrustedProxies); err != nil {
+		add(proxies, "%v", err)
+	}
+	if role := door.Role(c.ProxyRole); role != door.Read && role != door.Act {
+		add("HTTP_PROXY_ROLE", "%q is not read or act", c.ProxyRole)
+	}
+}
+
+func (c Config) proxy() door.Proxy {
+	if c.ProxyUserHeader == "" {
+		return door.Proxy{}
+	}
+	from, err := door.ParseProxies(c.TrustedProxies)
+	if err != nil { // Validate returns it
+		from = nil
+	}
+	return door.Proxy{Header: c.ProxyUserHeader, From: from, Role: door.Role(c.ProxyRole)}
 }
 
 func isAddr(addr string) bool {
@@ -104,6 +149,7 @@ func (c Config) Validate() error {
 	case !x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSClientCA)):
 		add("HTTP_TLS_CLIENT_CA", "has no certificate (PEM)")
 	}
+	c.checkProxy(add)
 	token := c.AdminToken.Reveal()
 	switch {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):

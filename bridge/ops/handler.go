@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops/door"
 	"exportbridge/bridge/ops/metrics"
 )
 
@@ -42,6 +44,8 @@ type Parts struct {
 	Page http.Handler
 	// Logger logs actions and rejected requests.
 	Logger *slog.Logger
+	// Audit records them too. Listen opens that of Config.
+	Audit *door.Audit
 }
 
 const (
@@ -80,8 +84,8 @@ const denialRate = 100
 // Unknown Host names get 421, requests of other sites' pages 403, but for links to the
 // web UI. Actions require a token; without one they are restricted to localhost. With named
 // tokens, reading requires one too, but for probes, metrics and the files of the web UI.
-// An address that sends wrong tokens gets 429 for all but one of them a second; a right
-// token is accepted at once.
+// An address that has sent wrong tokens gets 429 for all but one token a second, also for a
+// right one that was not accepted from there before.
 //
 // With ProbeAddr, probes and metrics are as all reading is.
 func Handler(cfg Config, parts Parts) http.Handler {
@@ -157,6 +161,7 @@ func (h *handler) route(mux *http.ServeMux) {
 // without a token but for the open patterns.
 func (h *handler) secure(next *http.ServeMux, open []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.guard.proxy.Strip(r.Header, peerOf(r))
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -256,10 +261,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
-		_ = h.denials.Wait(r.Context()) // clients that leave are logged too
-		h.Metrics.Rejected(e.Status)
-		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
-			"status", e.Status, "error", e.Error(), "hint", e.Hint)
+		h.denied(r, e)
 	}
 	// Only a browser that opens a page lists HTML first.
 	if strings.HasPrefix(r.Header.Get("Accept"), "text/html") {
@@ -273,6 +275,19 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
+}
+
+// denied counts, logs and records a rejected request.
+func (h *handler) denied(r *http.Request, e *Error) {
+	_ = h.denials.Wait(r.Context()) // clients that leave are logged too
+	h.Metrics.Rejected(e.Status)
+	h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
+		"status", e.Status, "error", e.Error(), "hint", e.Hint)
+	entry := door.Record{Outcome: door.Denied, Status: e.Status, Error: e.Error()}
+	if r.Method == http.MethodPost {
+		entry.Action, entry.Stream, entry.Job = shorten(path.Base(r.URL.Path)), shorten(r.PathValue("stream")), shorten(r.PathValue("job"))
+	}
+	_ = h.record(senderOf(e.who, r), entry) // which logs an error
 }
 
 // shorten bounds a client's input in answers and the log.

@@ -46,7 +46,6 @@ const loginPeer = "10.1.2.3:4000"
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	bearer := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
 	with := func(name, value string) map[string]string { return map[string]string{name: value} }
 	const status, history, session = "GET /api/v1/status", "GET /api/v1/streams/events/history", "GET /api/v1/session"
 	hash := strings.Fields(p.lines)[2]

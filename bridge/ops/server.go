@@ -27,6 +27,7 @@ const (
 type Server struct {
 	main, probes *endpoint // each nil if it is off
 	certificate  *door.Certificate
+	audit        *door.Audit
 	stop         context.CancelFunc // cancels the requests
 }
 
@@ -51,6 +52,12 @@ func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 }
 
 func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) (err error) {
+	if cfg.AuditLog != "" {
+		if s.audit, err = door.OpenAudit(cfg.AuditLog); err != nil {
+			return err
+		}
+		parts.Audit = s.audit
+	}
 	var secure *tls.Config
 	if cfg.TLS() {
 		if s.certificate, err = door.NewCertificate(cfg.pair(), parts.Logger); err != nil {
@@ -62,13 +69,13 @@ func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) 
 		if s.main, err = bind(ctx, "HTTP_ADDR", cfg.Addr, secure); err != nil {
 			return err
 		}
-		s.main.http = newHTTP(requests, Handler(cfg, parts), parts.Logger)
+		s.main.http = newHTTP(requests, Handler(cfg, parts), cfg, parts.Logger)
 	}
 	if cfg.ProbeAddr != "" {
 		if s.probes, err = bind(ctx, "HTTP_PROBE_ADDR", cfg.ProbeAddr, nil); err != nil {
 			return err
 		}
-		s.probes.http = newHTTP(requests, probeHandler(cfg, parts), parts.Logger)
+		s.probes.http = newHTTP(requests, probeHandler(cfg, parts), cfg, parts.Logger)
 	}
 	return nil
 }
@@ -85,14 +92,14 @@ func bind(ctx context.Context, setting, addr string, secure *tls.Config) (*endpo
 	return &endpoint{listener: l}, nil
 }
 
-func newHTTP(requests context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
+func newHTTP(requests context.Context, handler http.Handler, cfg Config, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout,
 		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10,
 		ErrorLog:  slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-		ConnState: new(connections).changed,
+		ConnState: (&connections{proxy: cfg.proxy()}).changed,
 	}
 }
 
@@ -152,7 +159,7 @@ func (e *endpoint) serve(ctx context.Context, stop context.CancelFunc) error {
 	return fmt.Errorf("serve %s: %w", e.addr(), err)
 }
 
-// Close releases the addresses without serving.
+// Close releases the addresses and the audit log, whether or not Serve was called.
 func (s *Server) Close() error {
 	s.stop()
 	var errs []error
@@ -161,7 +168,7 @@ func (s *Server) Close() error {
 			errs = append(errs, e.listener.Close())
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.audit.Close())...)
 }
 
 // clients returns the authorities of HTTP_TLS_CLIENT_CA, nil for none.

@@ -183,8 +183,11 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 		},
 	}
 	var err error
-	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
+	p.server, err = ops.Listen(ctx, cfg, parts)
+	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return &ListenError{err}
+	} else if err != nil {
+		return err
 	}
 	p.logAccess(log, cfg)
 	return nil
