@@ -78,7 +78,8 @@ func TestAudit(t *testing.T) {
 	a := newAudited(t)
 	for _, ask := range []ask{
 		{line: pausePath, body: anyReason, header: bearer(a.actor)},
-		{line: pausePath, body: anyReason, peer: "10.9.0.7:1", header: map[string]string{"X-Remote-User": "carol@example.com"}},
+		{line: pausePath, body: anyReason, peer: "10.9.0.7:1",
+			header: map[string]string{"X-Remote-User": "carol@example.com"}},
 		{line: resume, body: `{"reason":"why","execute":true}`, header: bearer(rightToken)},
 		{line: resume, body: `{"reason":"why"}`, header: bearer(rightToken)},    // a plan
 		{line: pausePath, body: `{"reason":""}`, header: bearer(a.actor)},       // no action
@@ -93,11 +94,18 @@ func TestAudit(t *testing.T) {
 		a.do(ask)
 	}
 	const local, jobs = "127.0.0.1", "POST /api/v1/jobs/k3xq7a/resume"
+	paused := door.Record{
+		Outcome: door.Allowed, Address: local, Request: pausePath, Action: "pause", Stream: "events", Reason: "why",
+	}
+	byAlice, byCarol, byBob := paused, paused, paused
+	byAlice.Who, byAlice.Auth = "alice", door.ByToken
+	byCarol.Who, byCarol.Auth, byCarol.Address = "carol@example.com", door.ByProxy, "10.9.0.7"
+	byBob.Who, byBob.Auth, byBob.Outcome, byBob.Status, byBob.Reason = "bob", door.ByToken, door.Denied, 403, ""
 	want := []door.Record{
-		{Outcome: door.Allowed, Who: "alice", Auth: door.ByToken, Address: local, Request: pausePath, Action: "pause", Stream: "events", Reason: "why"},
-		{Outcome: door.Allowed, Who: "carol@example.com", Auth: door.ByProxy, Address: "10.9.0.7", Request: pausePath, Action: "pause", Stream: "events", Reason: "why"},
-		{Outcome: door.Allowed, Who: "admin", Auth: door.ByToken, Address: local, Request: jobs, Action: "resume", Job: "k3xq7a", Reason: "why"},
-		{Outcome: door.Denied, Who: "bob", Auth: door.ByToken, Address: local, Request: pausePath, Action: "pause", Stream: "events", Status: 403},
+		byAlice, byCarol,
+		{Outcome: door.Allowed, Who: "admin", Auth: door.ByToken, Address: local, Request: jobs, Action: "resume",
+			Job: "k3xq7a", Reason: "why"},
+		byBob,
 		{Outcome: door.Denied, Address: local, Request: status, Status: 401},
 		{Outcome: door.Denied, Address: local, Request: "GET /api/v1/session", Status: 401},
 		{Outcome: door.Denied, Address: local, Request: status, Status: 421},

@@ -285,7 +285,8 @@ func (h *handler) denied(r *http.Request, e *Error) {
 		"status", e.Status, "error", e.Error(), "hint", e.Hint)
 	entry := door.Record{Outcome: door.Denied, Status: e.Status, Error: e.Error()}
 	if r.Method == http.MethodPost {
-		entry.Action, entry.Stream, entry.Job = shorten(path.Base(r.URL.Path)), shorten(r.PathValue("stream")), shorten(r.PathValue("job"))
+		entry.Action = shorten(path.Base(r.URL.Path))
+		entry.Stream, entry.Job = shorten(r.PathValue("stream")), shorten(r.PathValue("job"))
 	}
 	_ = h.record(senderOf(e.who, r), entry) // which logs an error
 }

@@ -150,7 +150,8 @@ func TestTLS(t *testing.T) {
 		{"3 TLS 1.0", false, s.old(tls.VersionTLS10), get(status, bearer), "protocol version"},
 		{"4 HTTP/2 only", false, onlyHTTP2, get(status, bearer), "no application protocol"},
 		{"5 HTTP/2 with prior knowledge", false, s.tls(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "421"},
-		{"6 upgrade to HTTP/2", true, nil, get("/livez", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"), "200"},
+		{"6 upgrade to HTTP/2", true, nil,
+			get("/livez", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"), "200"},
 		{"7 metrics without a token", false, s.tls(), get("/metrics"), "401"},
 		{"8 readiness without a token", false, s.tls(), get("/readyz?verbose"), "401"},
 		{"9 liveness by its other name without a token", false, s.tls(), get("/ping"), "401"},
@@ -163,16 +164,20 @@ func TestTLS(t *testing.T) {
 		{"16 an absolute URL at the probes", true, nil, get("https://" + s.main + status), "404"},
 		{"17 CONNECT at the probes", true, nil, "CONNECT" + strings.TrimPrefix(get(s.main), "GET"), "404"},
 		{"18 TLS to the probes", true, s.tls(), get("/livez"), "first record does not look like a TLS handshake"},
-		{"19 DNS rebinding at the probes", true, nil, strings.Replace(get("/metrics"), "localhost", "evil.example", 1), "421"},
+		{"19 DNS rebinding at the probes", true, nil,
+			strings.Replace(get("/metrics"), "localhost", "evil.example", 1), "421"},
 		{"20 length and chunks", false, s.tls(), pause("Content-Length: 4", "Transfer-Encoding: chunked") + body, "411"},
 		{"21 two lengths", false, s.tls(), pause("Content-Length: 16", "Content-Length: 4") + anyReason, "400"},
 		{"22 an unknown transfer encoding", false, s.tls(), pause("Transfer-Encoding: xchunked") + body, "501"},
 		{"23 a space before the colon", false, s.tls(), pause("Transfer-Encoding : chunked") + body, "400"},
-		{"24 a folded header is one header", false, s.tls(), get(status, "Authorization: Bearer wrong-wrong-wrong", " "+s.reader), "401"},
-		{"25 a bare line feed in a header", false, s.tls(), get(status, "X: a\nAuthorization: Bearer wrong-wrong-wrong"), "401"},
+		{"24 a folded header is one header", false, s.tls(),
+			get(status, "Authorization: Bearer wrong-wrong-wrong", " "+s.reader), "401"},
+		{"25 a bare line feed in a header", false, s.tls(),
+			get(status, "X: a\nAuthorization: Bearer wrong-wrong-wrong"), "401"},
 		{"26 NUL in a header", false, s.tls(), get(status, bearer+"\x00"), "400"},
 		{"27 a huge header", false, s.tls(), get(status, bearer, "X: "+strings.Repeat("x", 32<<10)), "431"},
-		{"28 many headers", false, s.tls(), get(status, append(strings.Split(strings.Repeat("X: y,", 8000), ","), bearer)...), "431"},
+		{"28 many headers", false, s.tls(),
+			get(status, append(strings.Split(strings.Repeat("X: y,", 8000), ","), bearer)...), "431"},
 		{"29 slow headers", false, s.tls(), "GET " + status + " HTTP/1.1\r\n", "EOF"},
 		{"30 no handshake", false, nil, "", "EOF"},
 	} {
@@ -203,12 +208,13 @@ func TestTLS(t *testing.T) {
 func TestSmuggledRequest(t *testing.T) {
 	t.Parallel()
 	s := serveSecure(t, nil)
-	smuggled := "POST /api/v1/streams/events/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer " +
+	smuggled := pausePath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer " +
 		s.actor + "\r\nContent-Length: 16\r\n\r\n" + anyReason
 	for name, request := range map[string]string{
 		"chunks win": "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + fmt.Sprint(len(smuggled)+5) +
 			"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
-		"length wins": "GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 0\r\n\r\n" + smuggled,
+		"length wins": "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n" +
+			"Transfer-Encoding: identity\r\n\r\n" + smuggled,
 	} {
 		first, rest := s.send(t, s.main, s.tls(), request)
 		if len(s.control.orders) > 0 || strings.Contains(first, "200") || strings.Contains(rest, "HTTP/1.1 200") {

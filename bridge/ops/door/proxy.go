@@ -63,8 +63,8 @@ func (p Proxy) User(h http.Header) (Identity, error) {
 	case len(names) > 1:
 		return Identity{}, fmt.Errorf("the proxy sends %s %d times", p.Header, len(names))
 	case !userPattern.MatchString(names[0]):
-		return Identity{}, fmt.Errorf("%s from the proxy is not a letter or digit, then up to 127 letters, digits, and . _ @ + -",
-			p.Header)
+		const want = "a letter or digit, then up to 127 letters, digits, and . _ @ + -"
+		return Identity{}, fmt.Errorf("%s from the proxy is not %s", p.Header, want)
 	default:
 		return Identity{Name: names[0], Role: p.Role, By: ByProxy}, nil
 	}
