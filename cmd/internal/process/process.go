@@ -99,7 +99,7 @@ type Options struct {
 	Ports func(engine.Ports) engine.Ports
 }
 
-// ListenError means that the HTTP server could not bind its address.
+// ListenError means that the HTTP server could not bind an address or open its audit log.
 type ListenError struct{ err error }
 
 // Error implements error.
@@ -183,11 +183,8 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 		},
 	}
 	var err error
-	p.server, err = ops.Listen(ctx, cfg, parts)
-	if _, ok := errors.AsType[*net.OpError](err); ok {
+	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
 		return &ListenError{err}
-	} else if err != nil {
-		return err
 	}
 	p.logAccess(log, cfg)
 	return nil
