@@ -27,8 +27,39 @@ const (
 	ackTimeout = 20 * time.Second
 )
 
-// actor executes the action of a body on a stream or a job. who is the caller.
-type actor func(ctx context.Context, object, who string, body []byte) (any, error)
+// sender is who sends an action, and how history and log record him.
+type sender struct {
+	door.Identity
+	address, request string
+}
+
+func senderOf(who door.Identity, r *http.Request) sender {
+	return sender{who, callerOf(r), shorten(r.Method) + " " + shorten(r.URL.Path)}
+}
+
+// String returns http:NAME@ADDRESS, or http:ADDRESS.
+func (s sender) String() string {
+	if s.Name == "" {
+		return "http:" + s.address
+	}
+	return "http:" + s.Name + "@" + s.address
+}
+
+// record writes a record of a sender's request to the audit log.
+func (h *handler) record(who sender, r door.Record) error {
+	r.Time, r.Who, r.Auth, r.Address, r.Request = time.Now().UTC(), who.Name, who.By, who.address, who.request
+	err := h.Audit.Write(r)
+	if err != nil {
+		h.Logger.Error("audit log not written", "outcome", r.Outcome, "who", who.String(), "request", who.request,
+			"error", err.Error(), "hint", "check HTTP_AUDIT_LOG and its disk; meanwhile actions are refused")
+		return errorf(http.StatusServiceUnavailable, "check the log of the process",
+			"the audit log cannot be written; nothing was changed")
+	}
+	return nil
+}
+
+// actor executes the action of a body on a stream or a job.
+type actor func(ctx context.Context, object string, who sender, body []byte) (any, error)
 
 // objectOf returns the stream or the job in a request's path.
 type objectOf func(*http.Request) (string, error)
@@ -48,7 +79,7 @@ func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 			name, body, err = read(w, r, object)
 		}
 		if err == nil {
-			done, err = act(ctx, name, recorded(who, r), body)
+			done, err = act(ctx, name, senderOf(who, r), body)
 		}
 		if err != nil {
 			h.fail(w, r, err)
@@ -56,14 +87,6 @@ func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 		}
 		reply(w, http.StatusOK, done)
 	}
-}
-
-// recorded is the caller as history and log record it: http:NAME@ADDRESS, or http:ADDRESS.
-func recorded(who door.Identity, r *http.Request) string {
-	if who.Name == "" {
-		return "http:" + callerOf(r)
-	}
-	return "http:" + who.Name + "@" + callerOf(r)
 }
 
 // read returns the object and the body of a request.
@@ -89,7 +112,7 @@ type pauseRequest struct {
 	For    string `json:"for"`
 }
 
-func (h *handler) pause(ctx context.Context, stream, who string, body []byte) (any, error) {
+func (h *handler) pause(ctx context.Context, stream string, who sender, body []byte) (any, error) {
 	var req pauseRequest
 	if err := decode(body, &req); err != nil {
 		return nil, err
@@ -102,10 +125,10 @@ func (h *handler) pause(ctx context.Context, stream, who string, body []byte) (a
 		}
 	}
 	by := requestOf(who, req.Reason)
-	return h.do("pause", stream, by, func(c Controller) (control.Done, error) { return c.Pause(ctx, by, length) })
+	return h.do("pause", stream, who, by, func(c Controller) (control.Done, error) { return c.Pause(ctx, by, length) })
 }
 
-func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (any, error) {
+func (h *handler) resume(ctx context.Context, stream string, who sender, body []byte) (any, error) {
 	var req struct {
 		Reason string `json:"reason"`
 	}
@@ -113,11 +136,11 @@ func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (
 		return nil, err
 	}
 	by := requestOf(who, req.Reason)
-	return h.do("resume", stream, by, func(c Controller) (control.Done, error) { return c.Resume(ctx, by) })
+	return h.do("resume", stream, who, by, func(c Controller) (control.Done, error) { return c.Resume(ctx, by) })
 }
 
-func requestOf(who, reason string) control.Request {
-	return control.Request{Who: who, Reason: reason, Timeout: ackTimeout}
+func requestOf(who sender, reason string) control.Request {
+	return control.Request{Who: who.String(), Reason: reason, Timeout: ackTimeout}
 }
 
 // moveRequest is the body of a move.
@@ -132,7 +155,7 @@ type moveRequest struct {
 	AcceptSource string `json:"accept_source"`
 }
 
-func (h *handler) move(ctx context.Context, stream, who string, body []byte) (any, error) {
+func (h *handler) move(ctx context.Context, stream string, who sender, body []byte) (any, error) {
 	var req moveRequest
 	if err := decode(body, &req); err != nil {
 		return nil, err
@@ -167,7 +190,7 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	}
 	by := requestOf(who, req.Reason)
 	by.AcceptSource = req.AcceptSource
-	return h.do(string(kind), stream, by, func(c Controller) (control.Done, error) {
+	return h.do(string(kind), stream, who, by, func(c Controller) (control.Done, error) {
 		m, err := c.Plan(ctx, to)
 		if err == nil {
 			err = m.CheckEpoch(*req.BaseEpoch)
@@ -231,9 +254,9 @@ func unconfirmed(confirm, stream string) error {
 	return badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(confirm))
 }
 
-// do executes a change and logs it with its caller.
+// do records a change, executes it and logs it with its caller.
 func (h *handler) do(
-	action, stream string, by control.Request, change func(Controller) (control.Done, error),
+	action, stream string, who sender, by control.Request, change func(Controller) (control.Done, error),
 ) (any, error) {
 	if err := checkReason(by.Reason); err != nil {
 		return nil, err
@@ -243,11 +266,17 @@ func (h *handler) do(
 		return nil, err
 	}
 	log := h.Logger.With("stream", stream, "action", action, "who", by.Who, "reason", by.Reason)
+	entry := door.Record{Outcome: door.Allowed, Action: action, Stream: stream, Reason: by.Reason}
+	if err := h.record(who, entry); err != nil {
+		return nil, err // an action without its record must not happen
+	}
 	done, err := change(c)
 	h.details.invalidate(stream) // it may have been applied in spite of an error
 	h.glances.invalidate(stream)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
+		entry.Outcome, entry.Error = door.Failed, err.Error()
+		_ = h.record(who, entry)
 		return nil, steered(err)
 	}
 	a := done.Answer

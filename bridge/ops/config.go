@@ -1,25 +1,47 @@
 package ops
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops/door"
 )
 
-// Config is the address of the server and its access control.
+const off = "off"
+
+// Config is the addresses of the server and its access control.
 type Config struct {
 	// Addr is host:port, or "off".
 	Addr string `env:"HTTP_ADDR" desc:"listen address of web UI, API, metrics and probes, or off"`
+	// ProbeAddr is host:port, or empty: then Addr serves probes and metrics without a token.
+	ProbeAddr string `env:"HTTP_PROBE_ADDR" desc:"listen address of probes and metrics alone, without TLS and tokens; HTTP_ADDR then requires a token for them as for all reading" example:":8081"`
+	// TLSCert and TLSKey serve Addr with TLS. TLSCertFile and TLSKeyFile are as in
+	// door.Pair.
+	TLSCert                 string        `env:"HTTP_TLS_CERT" desc:"certificate of HTTP_ADDR, with intermediate ones (PEM); serves TLS 1.2 or later; its file is read again"`
+	TLSKey                  bridge.Secret `env:"HTTP_TLS_KEY" secret:"yes" desc:"its private key (PEM); its file is read again"`
+	TLSCertFile, TLSKeyFile string
+	// TLSClientCA are the authorities that sign the certificates of clients.
+	TLSClientCA string `env:"HTTP_TLS_CLIENT_CA" desc:"require client certificates of these authorities (PEM) on HTTP_ADDR, besides tokens; requires HTTP_PROBE_ADDR"`
 	// AdminToken authorizes actions. Without it and Tokens, actions are restricted to
 	// localhost.
 	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; without tokens, actions are restricted to localhost"`
 	// Tokens are lines for door.Parse. With them, reading takes a token too.
-	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not"`
+	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.
 	TokensFile string
+	// ProxyUserHeader is the header in which TrustedProxies, addresses and networks, name
+	// their users. All have the role ProxyRole. From others the header is ignored.
+	ProxyUserHeader string   `env:"HTTP_PROXY_USER_HEADER" desc:"header with the user's name, believed from HTTP_TRUSTED_PROXIES only; reading then requires a user or a token" example:"X-Forwarded-User"`
+	TrustedProxies  []string `env:"HTTP_TRUSTED_PROXIES" desc:"addresses and networks of the proxies that set HTTP_PROXY_USER_HEADER" example:"10.0.0.5,10.1.0.0/16"`
+	ProxyRole       string   `env:"HTTP_PROXY_ROLE" values:"read,act" desc:"what users that a proxy names may do"`
+	// AuditLog is a file, "-" for standard output, or empty for none.
+	AuditLog string `env:"HTTP_AUDIT_LOG" desc:"append actions and rejected requests as JSON lines to this file, or to standard output with -; an action whose line cannot be written is refused"`
 	// AllowedHosts are the accepted Host names besides localhost, IP addresses and
 	// the host of Addr. Web pages of these names may act even if a proxy changes
 	// Host.
@@ -32,22 +54,29 @@ type Config struct {
 }
 
 // DefaultConfig returns the defaults of all settings.
-func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080"} }
+func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080", ProxyRole: string(door.Read)} }
 
 // Off reports whether the server is disabled.
-func (c Config) Off() bool { return c.Addr == "off" }
+func (c Config) Off() bool { return c.Addr == off && c.ProbeAddr == "" }
+
+// TLS reports whether Addr is served with TLS.
+func (c Config) TLS() bool { return c.TLSCert != "" }
+
+func (c Config) pair() door.Pair {
+	return door.Pair{Cert: c.TLSCert, Key: c.TLSKey, CertFile: c.TLSCertFile, KeyFile: c.TLSKeyFile}
+}
 
 // Local reports whether the server listens on localhost only.
 func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 
 // Unsafe lists the settings that disable a protection. HTTP_ADDR is one beyond localhost if
-// reading takes no token.
+// reading takes no token, no user of a proxy and no client certificate.
 func (c Config) Unsafe() []string {
-	if c.Off() {
+	if c.Addr == off {
 		return nil
 	}
 	var list []string
-	if !c.Local() && c.Tokens == "" {
+	if !c.Local() && c.Tokens == "" && c.ProxyUserHeader == "" && c.TLSClientCA == "" {
 		list = append(list, "HTTP_ADDR")
 	}
 	if c.ShowEvents && !c.Local() {
@@ -56,15 +85,71 @@ func (c Config) Unsafe() []string {
 	return list
 }
 
+var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
+
+// checkProxy adds the problems of the proxy settings.
+func (c Config) checkProxy(add func(variable, format string, args ...any)) {
+	const header, proxies = "HTTP_PROXY_USER_HEADER", "HTTP_TRUSTED_PROXIES"
+	name := http.CanonicalHeaderKey(c.ProxyUserHeader)
+	switch {
+	case c.ProxyUserHeader == "" && len(c.TrustedProxies) > 0:
+		add(proxies, "requires %s", header)
+	case c.ProxyUserHeader == "":
+		return
+	case len(c.TrustedProxies) == 0:
+		add(header, "requires %s, for example 10.0.0.5", proxies)
+	case !headerName.MatchString(name), name == "Host", strings.HasPrefix(name, "Sec-"), slices.Contains(direct, name):
+		add(header, "%q is not a header that only a proxy sets, for example X-Forwarded-User", c.ProxyUserHeader)
+	}
+	if _, err := door.ParseProxies(c.TrustedProxies); err != nil {
+		add(proxies, "%v", err)
+	}
+	if role := door.Role(c.ProxyRole); role != door.Read && role != door.Act {
+		add("HTTP_PROXY_ROLE", "%q is not read or act", c.ProxyRole)
+	}
+}
+
+func (c Config) proxy() door.Proxy {
+	if c.ProxyUserHeader == "" {
+		return door.Proxy{}
+	}
+	from, err := door.ParseProxies(c.TrustedProxies)
+	if err != nil { // Validate returns it
+		from = nil
+	}
+	return door.Proxy{Header: c.ProxyUserHeader, From: from, Role: door.Role(c.ProxyRole)}
+}
+
+func isAddr(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port != ""
+}
+
 // Validate returns all problems of the configuration.
 func (c Config) Validate() error {
 	var p bridge.Problems
 	add := func(variable, format string, args ...any) {
 		p.Add(bridge.Problem{Variable: variable, Message: variable + ": " + fmt.Sprintf(format, args...)})
 	}
-	if _, port, err := net.SplitHostPort(c.Addr); !c.Off() && (err != nil || port == "") {
+	if c.Addr != off && !isAddr(c.Addr) {
 		add("HTTP_ADDR", "%q is not an address, for example 127.0.0.1:8080, or off", c.Addr)
 	}
+	if c.ProbeAddr != "" && !isAddr(c.ProbeAddr) {
+		add("HTTP_PROBE_ADDR", "%q is not an address, for example :8081", c.ProbeAddr)
+	}
+	if c.TLS() || c.TLSKey != "" {
+		if _, err := c.pair().Parse(); err != nil {
+			add("HTTP_TLS_CERT", "with HTTP_TLS_KEY: %v", err)
+		}
+	}
+	switch {
+	case c.TLSClientCA == "":
+	case c.ProbeAddr == "" || !c.TLS():
+		add("HTTP_TLS_CLIENT_CA", "requires HTTP_TLS_CERT, and HTTP_PROBE_ADDR for probes, which have no certificate")
+	case !x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSClientCA)):
+		add("HTTP_TLS_CLIENT_CA", "has no certificate (PEM)")
+	}
+	c.checkProxy(add)
 	token := c.AdminToken.Reveal()
 	switch {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):

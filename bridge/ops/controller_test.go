@@ -161,6 +161,10 @@ func (s *site) do(a ask) *httptest.ResponseRecorder {
 			r.Header.Del(name)
 		}
 	}
+	return s.serve(r)
+}
+
+func (s *site) serve(r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, r)
 	return w

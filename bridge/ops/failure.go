@@ -9,6 +9,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/ops/door"
 )
 
 // Error is an error with an HTTP status and a hint.
@@ -19,6 +20,8 @@ type Error struct {
 	Err error
 	// Hint is what to do; may be empty.
 	Hint string
+
+	who door.Identity // whose request was refused, if he is known
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// maxFeeds is the maximum number of connected clients.
-	maxFeeds = 32
+	// maxFeeds is the maximum number of connected clients, maxFeedsOfClient that of one
+	// address that is no trusted proxy.
+	maxFeeds, maxFeedsOfClient = 32, 16
 	// backlog is the maximum number of queued messages of a slow client.
 	backlog = 64
 
@@ -28,8 +29,8 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// seats are the open feeds, oldest first. A feed beyond maxFeeds ends the oldest feed of the
-// client with the most feeds, so that no client shuts out others.
+// seats are the open feeds, oldest first. If there are too many, a new feed ends the oldest
+// feed of the client with the most feeds, so that no client shuts out others.
 type seats struct {
 	mu    sync.Mutex // guards taken
 	taken []*seat
@@ -40,21 +41,26 @@ type seat struct {
 	end    func() // returns at once, and may be called until leave returns
 }
 
-// take adds a feed until leave is called.
-func (s *seats) take(from netip.Addr, end func()) (leave func()) {
+// take adds a feed until leave is called. limit is how many its client may have.
+func (s *seats) take(from netip.Addr, limit int, end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.taken) >= maxFeeds {
-		held, most := make(map[netip.Addr]int), 0
-		for _, other := range s.taken {
-			held[other.client]++
-			most = max(most, held[other.client])
-		}
-		oldest := slices.IndexFunc(s.taken, func(other *seat) bool { return held[other.client] == most })
+	own := &seat{clientOf(from), end}
+	held, most := make(map[netip.Addr]int), 0
+	for _, other := range s.taken {
+		held[other.client]++
+		most = max(most, held[other.client])
+	}
+	oldest := -1
+	if held[own.client] >= limit {
+		oldest = slices.IndexFunc(s.taken, func(other *seat) bool { return other.client == own.client })
+	} else if len(s.taken) >= maxFeeds {
+		oldest = slices.IndexFunc(s.taken, func(other *seat) bool { return held[other.client] == most })
+	}
+	if oldest >= 0 {
 		s.taken[oldest].end()
 		s.taken = slices.Delete(s.taken, oldest, oldest+1)
 	}
-	own := &seat{clientOf(from), end}
 	s.taken = append(s.taken, own)
 	return func() {
 		s.mu.Lock()
@@ -75,7 +81,11 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stream := http.NewResponseController(w)
-	defer h.feeds.take(peerOf(r), func() {
+	limit := maxFeedsOfClient
+	if h.guard.proxy.Trusts(peerOf(r)) {
+		limit = maxFeeds
+	}
+	defer h.feeds.take(peerOf(r), limit, func() {
 		cancel()
 		_ = stream.SetWriteDeadline(time.Now()) // the client may not read
 	})()

@@ -12,7 +12,7 @@ func TestSeats(t *testing.T) {
 	var s seats
 	var ended []string
 	take := func(from string) func() {
-		return s.take(netip.MustParseAddr(from), func() { ended = append(ended, from) })
+		return s.take(netip.MustParseAddr(from), maxFeeds, func() { ended = append(ended, from) })
 	}
 	take("10.0.0.1")
 	leave := take("10.0.0.1")
@@ -29,5 +29,19 @@ func TestSeats(t *testing.T) {
 	leave() // twice is once
 	if len(s.taken) != maxFeeds {
 		t.Errorf("%d feeds", len(s.taken))
+	}
+}
+
+// A client with too many feeds loses its own oldest one.
+func TestSeatsOfOneClient(t *testing.T) {
+	t.Parallel()
+	var s seats
+	var ended []int
+	s.take(netip.MustParseAddr("10.0.0.1"), maxFeedsOfClient, func() { t.Error("another client's feed ends") })
+	for i := range maxFeedsOfClient + 2 {
+		s.take(netip.MustParseAddr("10.0.0.2"), maxFeedsOfClient, func() { ended = append(ended, i) })
+	}
+	if want := []int{0, 1}; !slices.Equal(ended, want) {
+		t.Errorf("ended %v, want %v", ended, want)
 	}
 }

@@ -25,6 +25,7 @@ type guard struct {
 	login  bool        // reading requires one too
 	names  []string    // HTTP_ALLOWED_HOSTS, in lower case
 	own    string      // the host of HTTP_ADDR, as healthcheck names it
+	proxy  door.Proxy
 	log    *slog.Logger
 	guesses
 }
@@ -34,14 +35,15 @@ const admin = "admin"
 
 func newGuard(cfg Config, log *slog.Logger) *guard {
 	g := &guard{
-		tokens: make(door.Tokens), file: cfg.TokensFile, log: log,
-		locked: cfg.AdminToken != "" || cfg.Tokens != "", login: cfg.Tokens != "",
+		tokens: make(door.Tokens), file: cfg.TokensFile, proxy: cfg.proxy(), log: log,
+		login: cfg.Tokens != "" || cfg.ProxyUserHeader != "",
 	}
+	g.locked = g.login || cfg.AdminToken != ""
 	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file == "" { // Validate returns the error
 		g.tokens = named
 	}
 	if token := cfg.AdminToken.Reveal(); token != "" {
-		g.tokens.Add(token, door.Identity{Name: admin, Role: door.Act})
+		g.tokens.Add(token, door.Identity{Name: admin, Role: door.Act, By: door.ByToken})
 	}
 	for _, name := range cfg.AllowedHosts {
 		g.names = append(g.names, strings.ToLower(name))
@@ -79,8 +81,10 @@ func (g *guard) mayRead(r *http.Request) error {
 func (g *guard) mayAct(r *http.Request) (door.Identity, error) {
 	who, err := g.identify(r)
 	if err == nil && who.Role != door.Act {
-		err = errorf(http.StatusForbidden, "use a token with the role "+string(door.Act),
-			"the token of %s has the role %s, which may not act", who.Name, who.Role)
+		err = &Error{
+			Status: http.StatusForbidden, Hint: "use a token with the role " + string(door.Act), who: who,
+			Err: fmt.Errorf("%s has the role %s, which may not act", who.Name, who.Role),
+		}
 	}
 	return who, err
 }
@@ -89,7 +93,7 @@ func (g *guard) mayAct(r *http.Request) (door.Identity, error) {
 func (g *guard) identify(r *http.Request) (door.Identity, error) {
 	switch {
 	case !g.locked && isLocal(r):
-		return door.Identity{Role: door.Act}, nil
+		return door.Identity{Role: door.Act, By: door.ByLocal}, nil
 	case !g.locked:
 		from := callerOf(r)
 		if by := proxied(r); by != "" {
@@ -98,22 +102,33 @@ func (g *guard) identify(r *http.Request) (door.Identity, error) {
 		return door.Identity{}, errorf(http.StatusForbidden, "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
 			"actions are restricted to localhost without a token; the request is from %s", from)
 	}
-	authorization := r.Header.Get("Authorization")
-	if authorization == "" {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	bearer := strings.EqualFold(scheme, "Bearer")
+	if !bearer { // the scheme is none, or that between the client and the proxy
+		who, err := g.proxy.User(r.Header)
+		if err != nil {
+			return who, errorf(http.StatusForbidden, "correct the name that the proxy sends", "%w", err)
+		} else if who.Name != "" {
+			return who, nil
+		}
+	}
+	if scheme == "" {
 		return door.Identity{}, unauthorized("a token is required")
 	}
-	scheme, given, _ := strings.Cut(authorization, " ")
 	who, err := g.find(strings.TrimSpace(given))
+	if !bearer {
+		who = door.Identity{}
+	}
 	switch {
 	case err != nil:
 		return door.Identity{}, err
-	case who.Name != "" && strings.EqualFold(scheme, "Bearer"):
-		return who, nil
-	case g.allow(peerOf(r), time.Now()):
+	case g.mustWait(peerOf(r), who.Name, time.Now()):
+		return door.Identity{}, errorf(http.StatusTooManyRequests, "retry after a second",
+			"too many wrong tokens from %s", callerOf(r))
+	case who.Name == "":
 		return door.Identity{}, unauthorized("the token is wrong")
 	}
-	return door.Identity{}, errorf(http.StatusTooManyRequests, "send a right token, which is accepted at once",
-		"the token is wrong; too many wrong tokens from %s", callerOf(r))
+	return who, nil
 }
 
 // find returns the owner of a token, with an empty name for a wrong one. If the file cannot

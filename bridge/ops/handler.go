@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"path"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops/door"
 	"exportbridge/bridge/ops/metrics"
 )
 
@@ -42,6 +44,8 @@ type Parts struct {
 	Page http.Handler
 	// Logger logs actions and rejected requests.
 	Logger *slog.Logger
+	// Audit records them too. Listen opens that of Config.
+	Audit *door.Audit
 }
 
 const (
@@ -83,27 +87,48 @@ const denialRate = 100
 // Unknown Host names get 421, requests of other sites' pages 403, but for links to the
 // web UI. Actions require a token; without one they are restricted to localhost. With named
 // tokens, reading requires one too, but for probes, metrics and the files of the web UI.
-// An address that sends wrong tokens gets 429 for all but one of them a second; a right
-// token is accepted at once.
+// An address that has sent wrong tokens gets 429 for all but one token a second, also for a
+// right one that was not accepted from there before.
+//
+// With ProbeAddr, probes and metrics are as all reading is.
 func Handler(cfg Config, parts Parts) http.Handler {
+	h := newHandler(cfg, parts)
+	mux := http.NewServeMux()
+	h.routeProbes(mux)
+	h.route(mux)
+	if cfg.ProbeAddr == "" {
+		return h.secure(mux, slices.Concat(withoutLogin, probePatterns))
+	}
+	return h.secure(mux, withoutLogin)
+}
+
+// probeHandler returns the endpoints of ProbeAddr: probes and metrics.
+func probeHandler(cfg Config, parts Parts) http.Handler {
+	h := newHandler(cfg, parts)
+	mux := http.NewServeMux()
+	h.routeProbes(mux)
+	return h.secure(mux, slices.Concat(withoutLogin, probePatterns))
+}
+
+func newHandler(cfg Config, parts Parts) *handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &handler{
+	return &handler{
 		Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger),
 		denials: rate.NewLimiter(denialRate, denialRate),
 	}
-	mux := http.NewServeMux()
-	h.route(mux)
-	return h.secure(mux)
+}
+
+// routeProbes adds the handlers of probePatterns.
+func (h *handler) routeProbes(mux *http.ServeMux) {
+	measure := promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	for i, handle := range []http.HandlerFunc{h.live, h.live, h.ready, h.ready, measure.ServeHTTP} {
+		mux.HandleFunc(probePatterns[i], handle)
+	}
 }
 
 func (h *handler) route(mux *http.ServeMux) {
-	mux.HandleFunc("GET /livez", h.live)
-	mux.HandleFunc("GET /ping", h.live)
-	mux.HandleFunc("GET /readyz", h.ready)
-	mux.HandleFunc("GET /ready", h.ready)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc(apiRoot, h.unknown(mux))
 	mux.HandleFunc("GET /api/v1/session", h.session)
 	mux.HandleFunc("GET /api/v1/events", h.feed)
@@ -135,15 +160,23 @@ func (h *handler) route(mux *http.ServeMux) {
 	}
 }
 
-// secure sets the common headers and rejects unknown Host names and other sites.
-func (h *handler) secure(next *http.ServeMux) http.Handler {
+// secure sets the common headers and rejects unknown Host names, other sites, and requests
+// without a token but for the open patterns.
+func (h *handler) secure(next *http.ServeMux, open []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.guard.proxy.Strip(r.Header, peerOf(r))
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		if strings.HasPrefix(r.URL.Path, apiRoot) {
 			header.Set("Cache-Control", "no-store")
+		}
+		if len(r.TransferEncoding) > 0 {
+			// With Content-Length too, a proxy may take the rest for another request.
+			header.Set("Connection", "close")
+			h.fail(w, r, errorf(http.StatusLengthRequired, "send Content-Length", "chunked bodies are not accepted"))
+			return
 		}
 		if !h.guard.knowsHost(r.Host) {
 			h.fail(w, r, errorf(http.StatusMisdirectedRequest,
@@ -155,7 +188,7 @@ func (h *handler) secure(next *http.ServeMux) http.Handler {
 			h.fail(w, r, err)
 			return
 		}
-		if !slices.Contains(withoutLogin, pattern) {
+		if !slices.Contains(open, pattern) {
 			if err := h.guard.mayRead(r); err != nil {
 				h.fail(w, r, err)
 				return
@@ -167,9 +200,10 @@ func (h *handler) secure(next *http.ServeMux) http.Handler {
 
 // withoutLogin are the patterns that never require a token: the files of the web UI have no
 // data, and session tells it whether to ask for a token. No pattern is a 404 or 405.
-var withoutLogin = []string{
-	"", "GET /livez", "GET /ping", "GET /readyz", "GET /ready", "GET /metrics", "GET /api/v1/session", pageRoot,
-}
+var withoutLogin = []string{"", "GET /api/v1/session", pageRoot}
+
+// probePatterns are those of probes and metrics.
+var probePatterns = []string{"GET /livez", "GET /ping", "GET /readyz", "GET /ready", "GET /metrics"}
 
 func onlyLocal(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -230,10 +264,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
-		_ = h.denials.Wait(r.Context()) // clients that leave are logged too
-		h.Metrics.Rejected(e.Status)
-		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
-			"status", e.Status, "error", e.Error(), "hint", e.Hint)
+		h.denied(r, e)
 	}
 	// Only a browser that opens a page lists HTML first.
 	if strings.HasPrefix(r.Header.Get("Accept"), "text/html") {
@@ -247,6 +278,20 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
+}
+
+// denied counts, logs and records a rejected request.
+func (h *handler) denied(r *http.Request, e *Error) {
+	_ = h.denials.Wait(r.Context()) // clients that leave are logged too
+	h.Metrics.Rejected(e.Status)
+	h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
+		"status", e.Status, "error", e.Error(), "hint", e.Hint)
+	entry := door.Record{Outcome: door.Denied, Status: e.Status, Error: e.Error()}
+	if r.Method == http.MethodPost {
+		entry.Action = shorten(path.Base(r.URL.Path))
+		entry.Stream, entry.Job = shorten(r.PathValue("stream")), shorten(r.PathValue("job"))
+	}
+	_ = h.record(senderOf(e.who, r), entry) // which logs an error
 }
 
 // shorten bounds a client's input in answers and the log.

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/ops/door"
 )
 
 // Jobs plans backfills and replays, and runs them in this process, by the contract of
@@ -182,7 +183,7 @@ type jobPlan struct {
 }
 
 // startJob plans a job, or starts one that was planned.
-func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any, error) {
+func (h *handler) startJob(ctx context.Context, _ string, who sender, body []byte) (any, error) {
 	var q jobRequest
 	if err := decode(body, &q); err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any
 	if err := h.knowsStream(q.Stream); err != nil {
 		return nil, err
 	}
-	r, err := q.parse(who)
+	r, err := q.parse(who.String())
 	if err == nil {
 		err = checkReason(q.Reason)
 	}
@@ -217,7 +218,8 @@ func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any
 		return nil, errorf(http.StatusConflict, "plan again", "the plan has changed: the request or the settings differ")
 	}
 	job := plan.Job // Start may still use the plan after ctx has ended
-	return h.changeJob("start", who, q.Reason, func() (backfill.Job, error) { return job, h.Jobs.Start(ctx, plan) })
+	entry := door.Record{Action: "start", Stream: job.Stream, Job: job.ID, Reason: q.Reason}
+	return h.changeJob(who, entry, func() (backfill.Job, error) { return job, h.Jobs.Start(ctx, plan) })
 }
 
 // jobAction is the body of a resumption or cancellation.
@@ -226,19 +228,21 @@ type jobAction struct {
 	Execute bool   `json:"execute"`
 }
 
-func (h *handler) resumeJob(ctx context.Context, id, who string, body []byte) (any, error) {
-	return h.actOnJob("resume", who, body, func(q *jobAction) (backfill.Job, error) {
-		return h.Jobs.Resume(ctx, id, who, q.Execute)
+func (h *handler) resumeJob(ctx context.Context, id string, who sender, body []byte) (any, error) {
+	return h.actOnJob(who, door.Record{Action: "resume", Job: id}, body, func(q *jobAction) (backfill.Job, error) {
+		return h.Jobs.Resume(ctx, id, who.String(), q.Execute)
 	})
 }
 
-func (h *handler) cancelJob(ctx context.Context, id, who string, body []byte) (any, error) {
-	return h.actOnJob("cancel", who, body, func(q *jobAction) (backfill.Job, error) {
-		return h.Jobs.Cancel(ctx, backfill.Cancellation{ID: id, By: who, Why: q.Reason}, q.Execute)
+func (h *handler) cancelJob(ctx context.Context, id string, who sender, body []byte) (any, error) {
+	return h.actOnJob(who, door.Record{Action: "cancel", Job: id}, body, func(q *jobAction) (backfill.Job, error) {
+		return h.Jobs.Cancel(ctx, backfill.Cancellation{ID: id, By: who.String(), Why: q.Reason}, q.Execute)
 	})
 }
 
-func (h *handler) actOnJob(action, who string, body []byte, act func(*jobAction) (backfill.Job, error)) (any, error) {
+func (h *handler) actOnJob(
+	who sender, entry door.Record, body []byte, act func(*jobAction) (backfill.Job, error),
+) (any, error) {
 	var q jobAction
 	if err := decode(body, &q); err != nil {
 		return nil, err
@@ -250,16 +254,23 @@ func (h *handler) actOnJob(action, who string, body []byte, act func(*jobAction)
 		j, err := act(&q)
 		return jobIn(j.State, &j), jobFailure(err)
 	}
-	return h.changeJob(action, who, q.Reason, func() (backfill.Job, error) { return act(&q) })
+	entry.Reason = q.Reason
+	return h.changeJob(who, entry, func() (backfill.Job, error) { return act(&q) })
 }
 
-// changeJob executes a change and logs it with its caller.
-func (h *handler) changeJob(action, who, reason string, change func() (backfill.Job, error)) (any, error) {
+// changeJob records a change, executes it and logs it with its caller.
+func (h *handler) changeJob(who sender, entry door.Record, change func() (backfill.Job, error)) (any, error) {
+	entry.Outcome = door.Allowed
+	if err := h.record(who, entry); err != nil {
+		return nil, err // an action without its record must not happen
+	}
 	j, err := change()
-	action += " " + string(j.Kind)
-	log := h.Logger.With("stream", j.Stream, "action", action, "job", j.ID, "who", who, "reason", reason)
+	log := h.Logger.With("stream", j.Stream, "action", entry.Action+" "+string(j.Kind), "job", j.ID, "who", who.String(),
+		"reason", entry.Reason)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
+		entry.Outcome, entry.Error = door.Failed, err.Error()
+		_ = h.record(who, entry)
 		return nil, jobFailure(err)
 	}
 	log.Info("action done", "topic", j.Topic)

@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -45,7 +46,6 @@ const loginPeer = "10.1.2.3:4000"
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	bearer := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
 	with := func(name, value string) map[string]string { return map[string]string{name: value} }
 	const status, history, session = "GET /api/v1/status", "GET /api/v1/streams/events/history", "GET /api/v1/session"
 	hash := strings.Fields(p.lines)[2]
@@ -206,7 +206,9 @@ func TestFeedOfARemovedToken(t *testing.T) {
 		s := newSite(cfg, func(parts *ops.Parts) {
 			parts.Log, parts.Samples = ops.NewLogTail(slog.DiscardHandler), ops.NewSampler(false)
 		})
-		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/events", nil)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/api/v1/events", nil)
 		r.Header.Set("Authorization", "Bearer "+p.reader)
 		ended := make(chan int, 1)
 		go func() {
@@ -223,6 +225,11 @@ func TestFeedOfARemovedToken(t *testing.T) {
 		if err := os.WriteFile(cfg.TokensFile, []byte("# nobody"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		<-ended // or the test has a deadlock
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			leave()
+			t.Errorf("the feed has ended with %d only because its client left", <-ended)
+		}
 	})
 }

@@ -151,6 +151,11 @@ func TestConfig(t *testing.T) {
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"https://bridge"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"bridge:8080"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"*.example.com"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
+		{cfg: ops.Config{Addr: "off", ProbeAddr: ":8081"}},
+		{cfg: ops.Config{Addr: "off", ProbeAddr: "off"}, wrong: []string{"HTTP_PROBE_ADDR"}},
+		{cfg: ops.Config{Addr: "off", TLSCert: "x", TLSKey: "y"}, wrong: []string{"HTTP_TLS_CERT"}},
+		{cfg: ops.Config{Addr: "off", TLSKey: "y"}, wrong: []string{"HTTP_TLS_CERT"}},
+		{cfg: ops.Config{Addr: ":1", ProbeAddr: ":2", TLSClientCA: "x"}, wrong: []string{"HTTP_TLS_CLIENT_CA"}},
 		{cfg: ops.Config{Addr: "x", AdminToken: " ", AllowedHosts: []string{""}}, wrong: []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_ALLOWED_HOSTS"}},
 	} {
 		err := tc.cfg.Validate()
@@ -181,6 +186,9 @@ func TestUnsafe(t *testing.T) {
 		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: token, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_SHOW_EVENTS"}},
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_SHOW_EVENTS"}},
 		{ops.Config{Addr: "off", AdminToken: token, ShowEvents: true}, nil},
+		{ops.Config{Addr: "off", ProbeAddr: ":8081"}, nil},
+		{ops.Config{Addr: ":8080", ProbeAddr: ":8081"}, []string{"HTTP_ADDR"}},
+		{ops.Config{Addr: ":8080", ProbeAddr: ":8081", TLSClientCA: "x"}, nil},
 	} {
 		if got := tc.cfg.Unsafe(); !slices.Equal(got, tc.want) {
 			t.Errorf("%+v: %v, want %v", tc.cfg, got, tc.want)

@@ -38,9 +38,14 @@ type session struct {
 
 func (h *handler) session(w http.ResponseWriter, r *http.Request) {
 	who, refused := h.guard.identify(r)
-	if e, ok := errors.AsType[*Error](refused); ok && e.Status >= http.StatusTooManyRequests { // or 503
-		h.fail(w, r, refused)
-		return
+	if e, ok := errors.AsType[*Error](refused); ok {
+		if e.Status >= http.StatusTooManyRequests { // or 503
+			h.fail(w, r, refused)
+			return
+		}
+		if r.Header.Get("Authorization") != "" { // not the page's question whether a token is required
+			h.denied(r, e)
+		}
 	}
 	s := session{
 		Now: time.Now().UTC(), NeedsToken: h.guard.locked, Name: who.Name, Read: !h.guard.login || refused == nil,

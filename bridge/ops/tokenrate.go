@@ -9,32 +9,52 @@ import (
 )
 
 const (
-	// guessBurst wrong tokens of an address get 401, then one per guessInterval.
+	// guessBurst tokens of an address are tried, then one per guessInterval.
 	guessBurst    = 10
 	guessInterval = time.Second
-	// maxGuessers bounds the addresses in memory. With more addresses, some get a new
-	// burst.
+	// maxGuessers bounds the addresses in memory, and the accepted clients. With more
+	// addresses, some get a new burst.
 	maxGuessers = 1024
 )
 
-// guesses limits the rate of wrong tokens per address; an IPv6 address counts as its /64
-// network, the smallest that is assigned. A token cannot be guessed: a right one always
-// passes, since clients behind a proxy share an address, and the limit only spares the log.
+// guesses slows an address that sends wrong tokens; an IPv6 address counts as its /64 network,
+// the smallest that is assigned. An address that must wait does not learn whether a token is
+// right. Clients behind one proxy share its address: who was accepted from it before does not
+// wait.
 type guesses struct {
-	mu    sync.Mutex // guards wrong
-	wrong map[netip.Addr]*rate.Limiter
+	mu       sync.Mutex // guards all below
+	wrong    map[netip.Addr]*rate.Limiter
+	accepted map[visitor]struct{}
 }
 
-// allow reports whether an address may learn that its token is wrong.
-func (g *guesses) allow(from netip.Addr, now time.Time) bool {
+// visitor is the owner of a token at an address.
+type visitor struct {
+	from netip.Addr
+	name string
+}
+
+// mustWait reports whether the address must wait before it learns about a token. name is the
+// token's owner, empty if it is wrong.
+func (g *guesses) mustWait(from netip.Addr, name string, now time.Time) bool {
 	from = clientOf(from)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	limit := g.wrong[from]
-	if limit == nil {
-		limit = g.add(from)
+	limit, who := g.wrong[from], visitor{from, name}
+	if name == "" {
+		if limit == nil {
+			limit = rate.NewLimiter(rate.Every(guessInterval), guessBurst)
+			g.wrong = add(g.wrong, from, limit)
+		}
+		return !limit.AllowN(now, 1)
 	}
-	return limit.AllowN(now, 1)
+	if _, ok := g.accepted[who]; ok {
+		return false
+	}
+	if limit != nil && limit.TokensAt(now) < 1 {
+		return true
+	}
+	g.accepted = add(g.accepted, who, struct{}{})
+	return false
 }
 
 // clientOf returns the network of an IPv6 address, and an IPv4 address as it is.
@@ -46,16 +66,17 @@ func clientOf(from netip.Addr) netip.Addr {
 	return from
 }
 
-func (g *guesses) add(from netip.Addr) *rate.Limiter {
-	if g.wrong == nil {
-		g.wrong = make(map[netip.Addr]*rate.Limiter)
+// add adds to a map of maxGuessers entries at most.
+func add[K comparable, V any](to map[K]V, key K, value V) map[K]V {
+	if to == nil {
+		to = make(map[K]V)
 	}
-	for other := range g.wrong {
-		if len(g.wrong) < maxGuessers {
+	for other := range to {
+		if len(to) < maxGuessers {
 			break
 		}
-		delete(g.wrong, other)
+		delete(to, other)
 	}
-	g.wrong[from] = rate.NewLimiter(rate.Every(guessInterval), guessBurst)
-	return g.wrong[from]
+	to[key] = value
+	return to
 }

@@ -14,15 +14,22 @@ func TestGuessersAreBounded(t *testing.T) {
 	ip := netip.MustParseAddr("10.0.0.0")
 	for range 5 * maxGuessers {
 		ip = ip.Next()
-		g.allow(ip, now)
+		g.mustWait(ip, "", now)
 	}
 	if n := len(g.wrong); n > maxGuessers || n < maxGuessers/2 {
 		t.Errorf("%d addresses are stored, want at most %d", n, maxGuessers)
 	}
-	for range 2 * guessBurst {
-		g.allow(ip, now)
+	for range 5 * maxGuessers {
+		ip = ip.Next()
+		g.mustWait(ip, "alice", now)
 	}
-	if g.allow(ip, now) {
+	if n := len(g.accepted); n > maxGuessers {
+		t.Errorf("%d accepted clients are stored, want at most %d", n, maxGuessers)
+	}
+	for range 2 * guessBurst {
+		g.mustWait(ip, "", now)
+	}
+	if !g.mustWait(ip, "", now) {
 		t.Error("the last address is not slowed")
 	}
 }

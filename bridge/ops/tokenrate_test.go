@@ -11,8 +11,9 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// Wrong tokens are slowed for the address that sends them. The right token passes at
-// once: others may send wrong ones from the same address, behind one proxy.
+// An address that sends wrong tokens waits, and does not learn meanwhile that a token is
+// right. Who was accepted from there before does not wait: others may send wrong tokens from
+// the same address, behind one proxy.
 func TestGuessesAreSlowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,13 +24,23 @@ func TestGuessesAreSlowed(t *testing.T) {
 		}
 		const guesser, other, v6, v6neighbour, session = "10.0.0.1:1", "10.0.0.2:1", "[2001:db8::1]:1", "[2001:db8::2]:1",
 			"GET /api/v1/session"
+		for _, peer := range []string{guesser, v6} {
+			if w := try(session, peer, rightToken); w.Code != 200 {
+				t.Errorf("the right token from %s: %d %s", peer, w.Code, w.Body)
+			}
+		}
+		const newcomer = "10.0.0.3:1"
 		for i := range 10 {
+			wantRefusal(t, try(pausePath, newcomer, fmt.Sprint(i)), 401, "is wrong")
 			w := try(pausePath, guesser, fmt.Sprint(i))
 			wantRefusal(t, w, 401, "is wrong")
 			if after := w.Header().Get("Retry-After"); after != "" {
 				t.Errorf("Retry-After %s", after)
 			}
 			wantRefusal(t, try(pausePath, v6, fmt.Sprint(i)), 401, "is wrong")
+		}
+		for range 3 {
+			wantRefusal(t, try(pausePath, newcomer, rightToken), 429, "too many wrong tokens")
 		}
 		for range 3 { // neither answer changes the other
 			for _, peer := range []string{guesser, "10.0.0.1:2", v6, v6neighbour} {
@@ -52,6 +63,11 @@ func TestGuessesAreSlowed(t *testing.T) {
 		}
 		wantRefusal(t, try(pausePath, other, "x"), 401, "is wrong")
 		<-time.After(time.Second)
+		for range 2 {
+			if w := try(pausePath, newcomer, rightToken); w.Code != 200 {
+				t.Errorf("the right token from %s, a second later: %d %s", newcomer, w.Code, w.Body)
+			}
+		}
 		wantRefusal(t, try(pausePath, guesser, "x"), 401, "is wrong")
 		wantRefusal(t, try(pausePath, guesser, "x"), 429, "too many wrong tokens")
 	})

@@ -27,8 +27,8 @@ type Certificates struct {
 	serverStore string // key and certificate in one file, as Kafka wants it
 }
 
-// writeCertificates makes an authority and what it signs, in the folder dir.
-func writeCertificates(dir string) (*Certificates, error) {
+// WriteCertificates makes an authority and what it signs, in the folder dir.
+func WriteCertificates(dir string) (*Certificates, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make certificates: %w", err)

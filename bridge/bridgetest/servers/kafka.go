@@ -129,7 +129,7 @@ func (k *Kafka) prepare(ctx context.Context) (err error) {
 		k.ownsDir = true
 	}
 	if k.options.TLS {
-		if k.Certificates, err = writeCertificates(k.dir); err != nil {
+		if k.Certificates, err = WriteCertificates(k.dir); err != nil {
 			return err
 		}
 	}

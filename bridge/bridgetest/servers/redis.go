@@ -87,7 +87,7 @@ func (r *Redis) prepare() (err error) {
 		r.ownsDir = true
 	}
 	if r.options.TLS {
-		if r.Certificates, err = writeCertificates(r.dir); err != nil {
+		if r.Certificates, err = WriteCertificates(r.dir); err != nil {
 			return err
 		}
 	}

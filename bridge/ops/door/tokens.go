@@ -24,11 +24,22 @@ const (
 // MinToken is the length in bytes below which a token can be guessed: none is accepted.
 const MinToken = 16
 
+// Method is how a caller was recognized.
+type Method string
+
+// The methods.
+const (
+	ByToken Method = "token"
+	ByProxy Method = "proxy" // a trusted proxy named him
+	ByLocal Method = "local" // he is on this machine, where no token is set
+)
+
 // Identity is who sends a request. Name is empty for a client on this machine that needs no
 // token.
 type Identity struct {
 	Name string
 	Role Role
+	By   Method
 }
 
 // Tokens are identities by the SHA-256 of their tokens. A token is random, so that neither
@@ -61,7 +72,7 @@ func Parse(text string) (Tokens, error) {
 		if len(fields) != 3 {
 			return nil, fmt.Errorf("line %d has %d fields, want NAME ROLE HASH", n, len(fields))
 		}
-		who := Identity{fields[0], Role(fields[1])}
+		who := Identity{Name: fields[0], Role: Role(fields[1]), By: ByToken}
 		if err := who.check(); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}

@@ -11,7 +11,7 @@ import (
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	want := door.Identity{Name: "alice", Role: door.Act}
+	want := door.Identity{Name: "alice", Role: door.Act, By: door.ByToken}
 	token, line, err := door.New(want)
 	if err != nil || len(token) < 32 || strings.Contains(line, token) {
 		t.Fatalf("token of %d bytes, line %q, %v", len(token), line, err)

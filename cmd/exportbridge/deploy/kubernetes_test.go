@@ -143,8 +143,8 @@ func TestStatefulSet(t *testing.T) {
 		t.Error("BRIDGE_INSTANCE_ID is not the pod's name")
 	}
 	for name, probe := range map[string]*corev1.Probe{"/livez": main.LivenessProbe, "/readyz": main.ReadinessProbe} {
-		if probe.HTTPGet.Path != name || probe.HTTPGet.Port != intstr.FromString("http") {
-			t.Errorf("probe %v, want %s of port http", probe.HTTPGet, name)
+		if probe.HTTPGet.Path != name || probe.HTTPGet.Port != intstr.FromString("probes") {
+			t.Errorf("probe %v, want %s of port probes", probe.HTTPGet, name)
 		}
 	}
 	if main.StartupProbe.HTTPGet.Path != "/livez" {
@@ -211,12 +211,13 @@ func TestSelectors(t *testing.T) {
 	if set.Spec.ServiceName != service.Name || set.Spec.Template.Spec.ServiceAccountName != account.Name {
 		t.Errorf("the pods are of service %s and account %s", set.Spec.ServiceName, set.Spec.Template.Spec.ServiceAccountName)
 	}
-	port := set.Spec.Template.Spec.Containers[0].Ports[0]
-	if service.Spec.Ports[0].TargetPort != intstr.FromString(port.Name) || *policy.Spec.Ingress[0].Ports[0].Port != intstr.FromString(port.Name) {
-		t.Errorf("the container's port is %s", port.Name)
+	for i, port := range set.Spec.Template.Spec.Containers[0].Ports {
+		if service.Spec.Ports[i].TargetPort != intstr.FromString(port.Name) || *policy.Spec.Ingress[0].Ports[i].Port != intstr.FromString(port.Name) {
+			t.Errorf("the container's port is %s", port.Name)
+		}
 	}
-	if load[serviceMonitor](t, "monitoring/servicemonitor.yaml").Spec.Endpoints[0].Port != service.Spec.Ports[0].Name {
-		t.Error("the monitor reads another port than the service's")
+	if load[serviceMonitor](t, "monitoring/servicemonitor.yaml").Spec.Endpoints[0].Port != service.Spec.Ports[1].Name {
+		t.Error("the monitor reads another port than the service's for probes")
 	}
 	if len(policy.Spec.PolicyTypes) != 2 {
 		t.Errorf("the policy is about %v, want both ways", policy.Spec.PolicyTypes)

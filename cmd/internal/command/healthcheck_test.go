@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,6 +52,10 @@ func TestHealthcheck(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "", "0.0.0.0"} {
 		ask(map[string]string{"HTTP_ADDR": host + ":" + port}, cli.ExitOK, "")
 	}
+	nobody := servers.FreeAddress(t)
+	ask(map[string]string{"HTTP_ADDR": nobody, "HTTP_PROBE_ADDR": ":" + port}, cli.ExitOK, "")
+	ask(map[string]string{"HTTP_ADDR": "off", "HTTP_PROBE_ADDR": addr}, cli.ExitOK, "")
+	ask(map[string]string{"HTTP_PROBE_ADDR": "127.0.0.1:0"}, cli.ExitFailed, "HTTP_PROBE_ADDR has a random port")
 	ask(nil, cli.ExitOK, "", server.URL)
 	ask(nil, cli.ExitFailed, "302", server.URL+"/moved")
 	ask(nil, cli.ExitFailed, "404", server.URL+"/nothing")
@@ -63,6 +68,19 @@ func TestHealthcheck(t *testing.T) {
 	ready = http.StatusServiceUnavailable
 	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed,
 		"503 Service Unavailable: stream events: blocked (auth)\nTry: exportbridge status\n")
+	secure := httptest.NewUnstartedServer(mux)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	made, err := servers.WriteCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready = http.StatusOK
+	withTLS := map[string]string{"HTTP_ADDR": strings.TrimPrefix(secure.URL, "https://"), "HTTP_TLS_CERT_FILE": made.ServerCert,
+		"HTTP_TLS_KEY_FILE": made.ServerKey}
+	ask(withTLS, cli.ExitOK, "")
+	ask(nil, cli.ExitFailed, "certificate", secure.URL) // another server must prove its name
 	if got := runProgram(t, nil, "healthcheck", "a", "b"); got.code != cli.ExitUsage {
 		t.Errorf("two arguments: %+v", got)
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -133,7 +134,11 @@ func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.
 // RunError adds the exit code and the hint to the error of a run.
 func RunError(err error) error {
 	if listening, ok := errors.AsType[*process.ListenError](err); ok {
-		return cli.WrongUsage("choose another HTTP_ADDR, such as 127.0.0.1:0 or off", "%w", listening)
+		hint := "choose another address, such as 127.0.0.1:0, or HTTP_ADDR=off"
+		if _, ok := errors.AsType[*fs.PathError](err); ok {
+			hint = "name a file in HTTP_AUDIT_LOG that this user can write, or - for standard output"
+		}
+		return cli.WrongUsage(hint, "%w", listening)
 	}
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}

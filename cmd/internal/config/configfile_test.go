@@ -1,7 +1,9 @@
 package config
 
 import (
+	"crypto/sha256"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -137,8 +139,12 @@ func TestChanges(t *testing.T) {
 	dir := t.TempDir()
 	key, path := filepath.Join(dir, "key"), filepath.Join(dir, "streams.yaml")
 	load := func(secret, settings, streams string) *Settings {
-		for to, text := range map[string]string{key: secret, path: "settings: {EXPORT_API_KEY_FILE: key, EXPORT_START: -1h" +
-			settings + "}\nstreams:\n" + streams} {
+		tokens := fmt.Sprintf("alice read %x", sha256.Sum256([]byte(secret)))
+		for to, text := range map[string]string{
+			key: secret, filepath.Join(dir, "tokens"): tokens,
+			path: "settings: {EXPORT_API_KEY_FILE: key, HTTP_TOKENS_FILE: tokens, EXPORT_START: -1h" + settings +
+				"}\nstreams:\n" + streams,
+		} {
 			if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +161,7 @@ func TestChanges(t *testing.T) {
 		want                            Changes
 	}{
 		{"nothing", "sesame", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
-		{"a rotated key", "other", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
+		{"a rotated key and token", "other", "", "  users: {EXPORT_PAGE_SIZE: 7}\n  events:\n", Changes{}},
 		{"the same in another place", "sesame", ", EXPORT_PAGE_SIZE: 7", "  users:\n  events: {EXPORT_PAGE_SIZE: 1000}\n",
 			Changes{Changed: map[string][]string{"events": {"EXPORT_PAGE_SIZE"}}}},
 		{"streams", "sesame", "", "  users: {EXPORT_PAGE_SIZE: 8}\n  sessions:\n",

@@ -188,7 +188,9 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	if places := l.fill(&s.Process, ""); places[memoryVariable].kind == FromDefault {
 		s.Memory = memoryOf(l.memory)
 	}
-	s.HTTP.TokensFile = l.fill(&s.HTTP, "")["HTTP_TOKENS"].rereadable()
+	places := l.fill(&s.HTTP, "")
+	s.HTTP.TokensFile = places["HTTP_TOKENS"].rereadable()
+	s.HTTP.TLSCertFile, s.HTTP.TLSKeyFile = places["HTTP_TLS_CERT"].rereadable(), places["HTTP_TLS_KEY"].rereadable()
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
 		places := l.fill(&s.Cursor, "")

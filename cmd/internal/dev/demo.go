@@ -187,7 +187,11 @@ func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p 
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
 	if addr := p.Addr(); addr != nil {
-		fmt.Fprintf(w, "  web UI      http://%s%s\n", addr, note(addr.String() != demoHTTP &&
+		scheme := "http"
+		if s.HTTP.TLS() {
+			scheme = "https"
+		}
+		fmt.Fprintf(w, "  web UI      %s://%s%s\n", scheme, addr, note(addr.String() != demoHTTP &&
 			s.HTTP.Addr == embedded.FreePort(demoHTTP)))
 	}
 	suggest(w, s, v)

@@ -79,7 +79,7 @@ func TestE2ECompose(t *testing.T) {
 	simulator, shared, run, data := servers.FreeAddress(t), t.TempDir(), t.TempDir(), t.TempDir()
 	w := world{s, strings.NewReplacer(
 		"kafka:19092", backends.brokers, "redis://redis:6379/0", backends.redisURL,
-		"127.0.0.1:4000", simulator, "simulator:4000", simulator, ":4000", simulator, ":8080", s.ops,
+		"127.0.0.1:4000", simulator, "simulator:4000", simulator, ":4000", simulator, ":8080", s.ops, ":8081", servers.FreeAddress(t),
 		"/shared/", shared+"/", "/run/secrets", run, "/data", data,
 	)}
 	w.service(services["topics"]).wantExit(0, stepTimeout)
@@ -208,8 +208,10 @@ func TestE2EKubernetes(t *testing.T) {
 	}
 	s.topic = "export.events"
 	var running [2]*program
+	var probes [2]string // addresses
 	for i := range running {
 		name, addr := fmt.Sprintf("%s-%d", set.Metadata.Name, i), servers.FreeAddress(t)
+		probes[i] = servers.FreeAddress(t)
 		env := map[string]string{"EXPORT_URL": s.api}
 		maps.Copy(env, readSettings(t, "../../exportbridge/deploy/kubernetes/settings.env"))
 		env["KAFKA_TLS_ENABLED"] = "false" // as the servers here
@@ -220,7 +222,7 @@ func TestE2EKubernetes(t *testing.T) {
 		}
 		w := world{s, strings.NewReplacer(
 			"kafka:9093", backends.brokers, "rediss://redis:6379/0", backends.redisURL, "/etc/exportbridge", secrets,
-			":8080", addr,
+			":8080", addr, ":8081", probes[i],
 		)}
 		running[i] = w.container(env, false, main.Args...)
 	}
@@ -228,9 +230,9 @@ func TestE2EKubernetes(t *testing.T) {
 	eventually(t, time.Minute, "all events", func() bool { return published() >= n })
 	eventually(t, stepTimeout, "one owner",
 		func() bool { return running[0].metric("stream_owned")+running[1].metric("stream_owned") == 1 })
-	for i, p := range running {
+	for i := range running {
 		for _, probe := range []string{main.LivenessProbe.HTTPGet.Path, main.ReadinessProbe.HTTPGet.Path} {
-			if code, body := get(p.ops, probe); code != 200 {
+			if code, body := get(probes[i], probe); code != 200 {
 				t.Errorf("pod %d: %s answers %d %s", i, probe, code, body)
 			}
 		}

@@ -102,7 +102,7 @@ type Options struct {
 	Ports func(engine.Ports) engine.Ports
 }
 
-// ListenError means that the HTTP server could not bind its address.
+// ListenError means that the HTTP server could not bind an address or open its audit log.
 type ListenError struct{ err error }
 
 // Error implements error.
@@ -196,7 +196,7 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 
 // logAccess logs what clients of the HTTP server may do.
 func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
-	if cfg.AdminToken == "" && cfg.Tokens == "" && !cfg.Local() {
+	if cfg.AdminToken == "" && slices.Contains(cfg.Unsafe(), "HTTP_ADDR") {
 		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint,
 			"set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}
@@ -258,7 +258,7 @@ func (p *Process) thin(ctx context.Context) {
 	}
 }
 
-// Addr returns the address of the HTTP server, nil if there is none.
+// Addr returns the address of HTTP_ADDR, nil if it is off.
 func (p *Process) Addr() net.Addr {
 	if p.server == nil {
 		return nil

@@ -321,6 +321,8 @@ func TestChartRefuses(t *testing.T) {
 		"settings: {STREAM_USERS_EXPORT_API_KEY: abc}":                  "STREAM_USERS_EXPORT_API_KEY",
 		"settings: {REDIS_URL: 'redis://user:secret@redis'}":            "REDIS_URL",
 		"settings: {HTTP_ADDR: ':9090'}":                                "HTTP_ADDR",
+		"settings: {HTTP_PROBE_ADDR: ':9090'}":                          "HTTP_PROBE_ADDR",
+		"settings: {HTTP_TLS_KEY: abc}":                                 "HTTP_TLS_KEY",
 		"settings: {kafka_brokers: a}":                                  "kafka_brokers",
 		"settings: {EXPORT_PROXY: 'socks5://proxy'}":                    "EXPORT_PROXY",
 		"secrets: {REDIS_URL: {name: a}}":                               "REDIS_URL",

@@ -3,6 +3,7 @@ package setup
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -31,9 +32,9 @@ func NewHealthcheckCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck [URL]",
 		Short: "Check readiness of the local bridge",
-		Long: `Check readiness of the local bridge, at /readyz of HTTP_ADDR or at the URL. The
-exit code is 0 if it is ready; otherwise it is 1, with the reason on standard
-error. Made for container images without a shell.`,
+		Long: `Check readiness of the local bridge, at /readyz of HTTP_PROBE_ADDR, else of
+HTTP_ADDR, or at the URL. The exit code is 0 if it is ready; otherwise it is 1,
+with the reason on standard error. Made for container images without a shell.`,
 		Example: "  " + a.Name + " healthcheck\n" +
 			"  " + a.Name + " healthcheck http://127.0.0.1:8080/livez",
 		GroupID: cli.GroupSetup,
@@ -45,19 +46,27 @@ error. Made for container images without a shell.`,
 		if err != nil {
 			return cli.Errorf(cli.ExitFailed, a.Name+" healthcheck http://127.0.0.1:8080/readyz", "%w", err)
 		}
-		return askHealth(cmd.Context(), a.Name, target)
+		return askHealth(cmd.Context(), a.Name, target, len(args) == 0)
 	}
 	return cmd
 }
 
-// healthURL is the URL to request: the argument, or /readyz of HTTP_ADDR.
+// healthURL is the URL to request: the argument, or /readyz of HTTP_PROBE_ADDR or HTTP_ADDR.
 func healthURL(a *cli.App, args []string) (string, error) {
 	if len(args) == 0 {
 		s, err := a.Settings(0, nil)
 		if err != nil {
 			return "", err
 		}
-		return readyURL(s.HTTP.Addr)
+		switch {
+		case s.HTTP.ProbeAddr != "":
+			return readyURL("http", "HTTP_PROBE_ADDR", s.HTTP.ProbeAddr)
+		case s.HTTP.Off():
+			return "", errors.New("HTTP_ADDR is off: health endpoints are disabled")
+		case s.HTTP.TLS():
+			return readyURL("https", "HTTP_ADDR", s.HTTP.Addr)
+		}
+		return readyURL("http", "HTTP_ADDR", s.HTTP.Addr)
 	}
 	u, err := url.Parse(args[0])
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -69,17 +78,15 @@ func healthURL(a *cli.App, args []string) (string, error) {
 	return u.String(), nil
 }
 
-// readyURL is the readiness endpoint of a local server that listens at addr.
-func readyURL(addr string) (string, error) {
-	if addr == "off" {
-		return "", errors.New("HTTP_ADDR is off: health endpoints are disabled")
-	}
+// readyURL is the readiness endpoint of a local server that listens at the address of a
+// setting.
+func readyURL(scheme, setting, addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", fmt.Errorf("HTTP_ADDR: %w", err)
+		return "", fmt.Errorf("%s: %w", setting, err)
 	}
 	if port == "0" {
-		return "", errors.New("HTTP_ADDR has a random port: give the URL, such as http://127.0.0.1:8080/readyz")
+		return "", fmt.Errorf("%s has a random port: give the URL, such as http://127.0.0.1:8080/readyz", setting)
 	}
 	ip, err := netip.ParseAddr(host)
 	switch {
@@ -88,11 +95,13 @@ func readyURL(addr string) (string, error) {
 	case err == nil && ip.IsUnspecified():
 		host = "::1"
 	}
-	return "http://" + net.JoinHostPort(host, port) + "/readyz", nil
+	return scheme + "://" + net.JoinHostPort(host, port) + "/readyz", nil
 }
 
-// askHealth returns nil if the answer is 200. Its hints are for the program of this name.
-func askHealth(ctx context.Context, program, target string) error {
+// askHealth returns nil if the answer is 200. Its hints are for the program of this name. The
+// server of the settings is own: the names in its certificate need not include the address
+// at which it listens, and the request has no secret.
+func askHealth(ctx context.Context, program, target string, own bool) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
@@ -101,7 +110,7 @@ func askHealth(ctx context.Context, program, target string) error {
 	}
 	client := &http.Client{
 		// No proxy: the server is on this machine.
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: own}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := client.Do(req)

@@ -9,7 +9,7 @@ func TestReadyURL(t *testing.T) {
 		"[::]:8080": "http://[::1]:8080/readyz", "localhost:80": "http://localhost:80/readyz",
 		"[::1]:1": "http://[::1]:1/readyz",
 	} {
-		if got, err := readyURL(addr); got != want || err != nil {
+		if got, err := readyURL("http", "HTTP_ADDR", addr); got != want || err != nil {
 			t.Errorf("readyURL(%q) = %q, %v, want %q", addr, got, err, want)
 		}
 	}

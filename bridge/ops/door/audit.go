@@ -1,0 +1,120 @@
+package door
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Outcome is how a request ended.
+type Outcome string
+
+// The outcomes. Allowed is written before the action begins, Failed after it: without a
+// Failed, the action succeeded or the process ended.
+const (
+	Allowed Outcome = "allowed"
+	Denied  Outcome = "denied"
+	Failed  Outcome = "failed"
+)
+
+// Record is a line of the audit log. It has no query, header and body, which may hold
+// secrets.
+type Record struct {
+	Time    time.Time `json:"time"`
+	Outcome Outcome   `json:"outcome"`
+	Who     string    `json:"who,omitempty"`
+	Auth    Method    `json:"auth,omitempty"` // empty if nobody was recognized
+	Address string    `json:"address"`
+	Request string    `json:"request"` // method and path
+	Action  string    `json:"action,omitempty"`
+	Stream  string    `json:"stream,omitempty"`
+	Job     string    `json:"job,omitempty"`
+	Reason  string    `json:"reason,omitempty"` // of the caller
+	Status  int       `json:"status,omitempty"` // of a denied request
+	Error   string    `json:"error,omitempty"`
+}
+
+// Audit is a file of records, a line of JSON each. A nil Audit writes none.
+type Audit struct {
+	path string // empty for standard output
+
+	mu   sync.Mutex // guards all below
+	file *os.File
+	torn bool // the last line may lack its end
+}
+
+// OpenAudit opens the file at path for appending, and creates it for its owner alone; "-" is
+// standard output.
+func OpenAudit(path string) (*Audit, error) {
+	if path == "-" {
+		return &Audit{file: os.Stdout}, nil
+	}
+	a := &Audit{path: path}
+	if err := a.open(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Audit) open() error {
+	file, err := os.OpenFile(a.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open HTTP_AUDIT_LOG: %w", err)
+	}
+	if a.file != nil {
+		_ = a.file.Close() // it was renamed, and each of its lines is written
+	}
+	a.file, a.torn = file, false
+	return nil
+}
+
+// Write appends a record. When it returns nil, the operating system has the whole line.
+// A file that was renamed or removed is created again.
+func (a *Audit) Write(r Record) error {
+	if a == nil {
+		return nil
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write HTTP_AUDIT_LOG: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.follow(); err != nil {
+		return err
+	}
+	if a.torn {
+		line = append([]byte("\n"), line...)
+	}
+	_, err = a.file.Write(append(line, '\n'))
+	if a.torn = err != nil; a.torn {
+		return fmt.Errorf("write HTTP_AUDIT_LOG: %w", err)
+	}
+	return nil
+}
+
+// follow opens the file again if path is another one by now.
+func (a *Audit) follow() error {
+	if a.path == "" {
+		return nil
+	}
+	now, err := os.Stat(a.path)
+	if err == nil {
+		if was, err := a.file.Stat(); err == nil && os.SameFile(now, was) {
+			return nil
+		}
+	}
+	return a.open()
+}
+
+// Close closes the file.
+func (a *Audit) Close() error {
+	if a == nil || a.path == "" {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.file.Close()
+}
