@@ -30,6 +30,9 @@ var documentCodes = map[string]int{
 	// the stream's own
 	"exportbridge backfill --resume k3xq7a --execute":                           1,
 	"exportbridge backfill cancel k3xq7a --execute":                             1,
+	"exportbridge backfill pause k3xq7a --execute":                              1,
+	"exportbridge backfill resume k3xq7a --execute":                             1,
+	"exportbridge backfill watch k3xq7a":                                        1,
 	"exportbridge dlq show 0:17":                                                1,
 	`exportbridge pause --match 'acme-*' --reason "vendor migration" --execute`: 2,
 	"exportbridge dlq retry 0:17 2:4":                                           1,

@@ -229,7 +229,7 @@ func TestE2ETracesWithoutCollector(t *testing.T) {
 	s.settings["OTEL_EXPORTER_OTLP_PROTOCOL"] = "grpc"
 	run = s.run("--once")
 	run.wantExit(0, time.Minute)
-	if !bytes.Contains(run.stderr(), []byte("no traces: grpc")) {
+	if !bytes.Contains(run.stderr(), []byte("asks for grpc")) {
 		t.Error("nothing was said about the protocol")
 	}
 }

@@ -9,7 +9,7 @@ import (
 // streamCommand matches a command of a text that needs --stream where there are
 // several streams, with the flag if it has one.
 var streamCommand = regexp.MustCompile(`\bexportbridge (?:cursor ` +
-	`(?:export|history|import|reset|rewind|show)|backfill(?: list| cancel)?|` +
+	`(?:export|history|import|reset|rewind|show)|backfill(?: cancel| list| pause| resume| watch)?|` +
 	`dlq (?:list|retry|show)|replay|pause|resume|tail|verify)\b(?: --stream \S+)?`)
 
 // NameStream returns a text whose commands name the stream. NAME stands for one that
