@@ -84,7 +84,7 @@ func (voc *vocabulary) unknown(vars map[string]string) []string {
 // name that is not meant for this program.
 func (voc *vocabulary) explain(name string) string {
 	switch {
-	case voc.lookup(name) != nil:
+	case voc.lookup(name) != nil, name == "HTTP_PROXY": // every program of a machine may get that one
 		return ""
 	case strings.HasPrefix(name, "STREAM_"):
 		return voc.explainStream(name)
