@@ -20,7 +20,7 @@ import (
 type entry struct {
 	group Group
 	name  string
-	// staleAfter is how long a membership lives on whose process is gone.
+	// staleAfter is how long a dead process stays a member.
 	staleAfter time.Duration
 	// patience ends with Abandon.
 	patience context.Context
@@ -30,8 +30,8 @@ type entry struct {
 	// fenced: some member has taken over the instance id, and this process has
 	// not rejoined since.
 	fenced bool
-	// quiet is until when the cause is unknown: a delayed request of this
-	// process has the same effect, and expires after a session timeout.
+	// Until quiet, the fencing may be the effect of our own delayed request, which
+	// expires after a session timeout.
 	quiet time.Time
 }
 

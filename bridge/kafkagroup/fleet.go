@@ -25,8 +25,8 @@ const (
 	// slowDelay is how long a rejoin waits for the release of the other streams that
 	// move. A slow one does not hold up the rest.
 	slowDelay = 500 * time.Millisecond
-	// A second assignment in a row that answers another list is no coincidence: the
-	// rejoins slow down from staleDelay to maxStaleDelay.
+	// From the second outdated assignment in a row on, rejoins slow down, from staleDelay to
+	// maxStaleDelay.
 	staleDelay, maxStaleDelay = 5 * time.Second, time.Minute
 )
 
@@ -54,16 +54,18 @@ type Fleet struct {
 	last    *fleetMember // also when it is over
 	started bool         // run was started
 	asked   bool         // a seat waits since the last attempt to join failed for good
-	// reports counts what report was told, the last of which is health.
+	// reports counts the calls of reported; health is the last argument.
 	reports int
 	health  error
-	// rejoin is when to join again; zero is not. force: even if nothing has changed.
+	// rejoin is when to join again; zero: no rejoin is planned. force: even if nothing has
+	// changed.
 	rejoin time.Time
 	force  bool
 	moving int    // streams that are not released yet
-	stales int    // assignments in a row that answered another list
+	stales int    // outdated assignments in a row: they answer an earlier list
 	asks   []*ask // calls of Confirm
-	// unsaid were released since the last join, unheard before it.
+	// unsaid: released since the last join. unheard: released before it, and not yet
+	// confirmed by an assignment.
 	unsaid, unheard []*tenure
 	owners          map[units.Unit]string // who owns the streams, when last asked
 }
@@ -181,7 +183,8 @@ func (f *Fleet) serve(m *fleetMember, due bool) {
 	waits := false
 	for _, s := range f.seats {
 		held := f.state.State(s.unit) == units.Held
-		// A terminal may take a job over at any time, a stream's own group comes with a fence.
+		// A command with --here can take a job at any time, so check its lanes each time. A
+		// process of a stream's own group fences our session, so one check is enough.
 		if held && (!s.cleared || s.unit.IsLane()) && (due || !s.looked) {
 			look, s.looked = append(look, s), true
 		}

@@ -182,8 +182,8 @@ func (m *fleetMember) OnGroupManageError(err error) {
 	f.wakeRun()
 }
 
-// session returns how long the streams are still assigned although the coordinator does
-// not answer, and whether it does not. The caller holds fleet.mu.
+// session returns the time left of the session, and whether the coordinator is
+// unreachable. The caller holds fleet.mu.
 func (m *fleetMember) session() (left time.Duration, away bool) {
 	return m.fleet.group.SessionTimeout - time.Since(m.contact), m.away
 }
@@ -352,9 +352,9 @@ func closedSoon(ctx context.Context, c <-chan struct{}) bool {
 }
 
 // look asks whether the groups of single streams have members. A stream whose group
-// has none is cleared. From one whose group has, ownership is lost: this process keeps
-// it assigned and waits, since each process of the Fleet would find the same. It returns
-// a Fault for each stream of which it is not known.
+// has none is cleared. If the group has members, the stream is lost; it stays assigned
+// here, because any other process would find the same. look returns a Fault for each group
+// that could not be read.
 func (m *fleetMember) look(seats []*Seat) []error {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()
@@ -385,7 +385,7 @@ func (m *fleetMember) look(seats []*Seat) []error {
 func (m *fleetMember) probe() error {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()
-	// What the client could not do it keeps for somebody to poll.
+	// The client returns its errors only to a poll.
 	polled, done := context.WithCancel(ctx)
 	done()
 	m.client.PollFetches(polled)

@@ -88,11 +88,11 @@ type Group struct {
 // Name returns the group's name.
 func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
-// Members returns the owner of the stream and its standbys, in the stream's own group
-// and in that of a Fleet, of which those that run its lanes are members of a job. No members mean that no process runs the stream. A crashed
-// process is listed until its session times out. Errors are Faults; foreign
-// members are a Permanent one. Unresponsive brokers are not retried. It may be
-// called at any time.
+// Members returns the owner of the stream and its standbys, in the stream's own group and
+// in the Fleet's group. For a job, these are the processes that run its lanes. No members
+// mean that no process runs the stream. A crashed process is listed until its session times
+// out. Errors are Faults; foreign members are a Permanent one. Unresponsive brokers are not
+// retried. It may be called at any time.
 func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
 	client, release, err := g.Shared.Open(&g.Config)
 	if err != nil {

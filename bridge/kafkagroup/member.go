@@ -123,7 +123,7 @@ func (m *member) state() (*ownership, <-chan struct{}, error) {
 // probe describes the group, and reports the health of the coordinator. Its
 // error is Permanent.
 func (m *member) probe(ctx context.Context) error {
-	// What the client could not do it keeps for somebody to poll.
+	// The client returns its errors only to a poll.
 	polled, cancel := context.WithCancel(ctx)
 	cancel()
 	m.client.PollFetches(polled)
@@ -312,8 +312,8 @@ func (m *member) release(t *ownership) {
 	free := m.ownership == t
 	m.mu.Unlock()
 	if free {
-		// Nobody asked for it. The coordinator gives it to another member
-		// only when this one is gone.
+		// No rebalance is waiting for this release: only leaving the group frees the
+		// stream.
 		m.quit()
 		return
 	}

@@ -27,11 +27,11 @@ type Seat struct {
 	waiting bool    // in Acquire
 	closed  bool
 	seen    int // of fleet.reports
-	// looked: the stream's own group was asked for since the stream was assigned.
-	// cleared: it has no members. guard names one that it has.
+	// looked: the stream's own group was checked since the assignment. cleared: it was
+	// empty. guard is a member found in it.
 	looked, cleared bool
 	guard           string
-	problem         error // why that is not known, told once
+	problem         error // why that group could not be checked; told once
 }
 
 var _ bridge.Owner = (*Seat)(nil)

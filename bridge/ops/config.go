@@ -20,7 +20,7 @@ type Config struct {
 	// Addr is host:port, or "off".
 	Addr string `env:"HTTP_ADDR" desc:"listen address of web UI, API, metrics and probes, or off"`
 	// ProbeAddr is host:port, or empty: then Addr serves probes and metrics without a token.
-	ProbeAddr string `env:"HTTP_PROBE_ADDR" desc:"listen address of probes and metrics alone, without TLS and tokens; HTTP_ADDR then requires a token for them as for all reading" example:":8081"`
+	ProbeAddr string `env:"HTTP_PROBE_ADDR" desc:"listen address of probes and metrics alone, without TLS and tokens; on HTTP_ADDR, access to them is then as for reading the API" example:":8081"`
 	// TLSCert and TLSKey serve Addr with TLS. TLSCertFile and TLSKeyFile are as in
 	// door.Pair.
 	TLSCert                 string        `env:"HTTP_TLS_CERT" desc:"certificate of HTTP_ADDR, with intermediate ones (PEM); serves TLS 1.2 or later; its file is read again"`
@@ -28,9 +28,9 @@ type Config struct {
 	TLSCertFile, TLSKeyFile string
 	// TLSClientCA are the authorities that sign the certificates of clients.
 	TLSClientCA string `env:"HTTP_TLS_CLIENT_CA" desc:"require client certificates of these authorities (PEM) on HTTP_ADDR, besides tokens; requires HTTP_PROBE_ADDR"`
-	// AdminToken authorizes actions. Without it and Tokens, actions are restricted to
-	// localhost.
-	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; without tokens, actions are restricted to localhost"`
+	// AdminToken authorizes actions. Without it, Tokens and ProxyUserHeader, actions are
+	// restricted to localhost.
+	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if neither tokens nor HTTP_PROXY_USER_HEADER are set, actions are restricted to localhost"`
 	// Tokens are lines for door.Parse. With them, reading takes a token too.
 	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.

@@ -237,7 +237,7 @@ func inMillis(text, format string) bool {
 // newestFirst is the error of a list whose cursor leads to older events.
 func newestFirst(why string) *UnfollowableError {
 	return &UnfollowableError{
-		why + ": its cursor leads away from new events and cannot be followed",
+		why + ": its cursor leads to older events, not to new ones, and cannot be followed",
 		"ask for ascending order in the curl command, for example with order=asc or sort=timestamp, if the API has that; " +
 			"if it takes a start and an end, put both into the curl command, so that learn tries them",
 	}

@@ -1,8 +1,3 @@
-// Package process is the runtime of a bridge: it wires the streams of the settings,
-// runs them with metrics, traces and the HTTP server, logs, and reports progress to a
-// terminal and the service manager.
-//
-// It is not called runtime, which would hide the standard library's.
 package process
 
 import (

@@ -22,7 +22,7 @@ const logRepeated = "repeated"
 // folder is a slog.Handler that folds repeated messages. It prints the first few
 // messages of the same text, level and stream; at the end of the window it prints
 // the last one, with its own fields and a count. It prints all of componentHTTP:
-// behind the last caller others would hide.
+// folding would hide the other callers.
 type folder struct {
 	next  slog.Handler
 	owner string // values of the stream and component that With has set

@@ -18,8 +18,8 @@ func namesOf(s *config.Settings) []string {
 	return names
 }
 
-// unwired copies settings: wiring a stream changes them, and a job's or an operator's view
-// of Kafka does not count as that of its stream.
+// unwired copies settings for jobs and operators. Wiring a stream sets where its settings
+// report the health of Kafka; jobs and operators must not report there.
 func unwired(s *config.Settings) *config.Settings {
 	own := *s
 	own.Streams = slices.Clone(s.Streams)
@@ -36,8 +36,8 @@ func (p *Process) adopt(st *stream) {
 	}
 }
 
-// operate lets operators ask for the streams of the settings, which have not been wired, and
-// the process run their jobs.
+// operate serves the settings' streams, which are not wired yet, to operators and runs their
+// jobs.
 func (p *Process) operate(s *config.Settings) error {
 	planners, err := p.planners(unwired(s))
 	if err != nil {

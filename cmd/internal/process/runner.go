@@ -95,8 +95,8 @@ func (r *runner) run(settings <-chan loaded) error {
 	return errors.Join(errs...)
 }
 
-// startDue starts the streams that nothing is to end before: those that replace one wait
-// for it, all others for those that are removed, whose topic may be theirs now.
+// startDue starts each stream whose predecessor has ended; new streams wait for all removed
+// ones, which may use the same topic.
 func (r *runner) startDue() {
 	for _, st := range r.p.streams.list() {
 		switch {
@@ -152,8 +152,8 @@ func (r *runner) end(st *stream) {
 	}
 }
 
-// abandon ends the wait of a stream that is stopped for brokers that do not answer, unless
-// it finished.
+// abandon ends a stopped stream's wait for unreachable brokers, unless the stream has
+// finished.
 func abandon(ctx context.Context, finished <-chan struct{}, st *stream) {
 	select {
 	case <-ctx.Done():

@@ -165,9 +165,8 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	return s, nil
 }
 
-// redisReports returns the reporter of Redis for the health of each stream, nil for one
-// that is none of the process. The log has one outage, from the first stream's to the last
-// one's.
+// redisReports returns the reporter of Redis for the health of each stream. healthOf returns
+// nil for an unknown stream. The log shows one outage for all streams.
 func redisReports(log *slog.Logger, healthOf func(stream string) *bridge.Health) func(stream string, err error) {
 	said := logChanges(log, "redis")
 	var mu sync.Mutex // guards away, and orders the log's reports

@@ -117,7 +117,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	err = cli.Explain(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
 	saySkipped(a, &t.TopicReader)
 	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
-		return ctx.Err() // it has not shown all records
+		return ctx.Err() // interrupted before all N records
 	}
 	if err == nil && ctx.Err() == nil && t.shown == 0 {
 		fmt.Fprintf(a.Stderr, "no matching records in topic %s\n", t.Name)
@@ -301,8 +301,8 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 	return t.follow(ctx, spans)
 }
 
-// since drops older records: Kafka finds the first record of a time, and later records
-// may have earlier times.
+// since drops older records: Kafka returns the first offset at or after a time, and later
+// offsets can have earlier times.
 func since(at time.Time, show func(*kgo.Record) error) func(*kgo.Record) error {
 	return func(r *kgo.Record) error {
 		if r.Timestamp.Before(at) {

@@ -315,7 +315,7 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 	left := r.Missing
 	hint := "repeat the command with --repair"
 	switch {
-	case r.Position < r.To: // which may be all that is missing
+	case r.Position < r.To: // the missing events may all be after the position
 		hint = "choose a range that ends before the stream's position, " + bridge.BoundText(r.Position)
 	case !r.AtEnd:
 		hint = "repeat the command when exportbridge status shows the stream caught up"

@@ -82,9 +82,9 @@ Redis persistence, and which process owns each stream; and that each stream's
 checkpoint belongs to the settings. The command writes one key to Redis and
 removes it again.
 
-The first 100 items from EXPORT_START on are read as the bridge would read them,
-and the page that follows by its cursor, of EXPORT_PAGE_SIZE items. Up to four
-more requests tell the form of the list, and which settings follow it.
+check reads the first 100 items from EXPORT_START, then the next page
+(EXPORT_PAGE_SIZE items). Up to four more requests show how the list is paged
+and which settings fit.
 --sample N reads N, at most a page, and shows them: id, time, type, key and
 topic, in clear text.
 

@@ -21,7 +21,7 @@ func (s *sampler) form(ctx context.Context, pages ...exportapi.Sample) []finding
 		return nil
 	}
 	f := warn("the first "+cli.Counted(n, "item")+" are listed newest first: "+
-		"if all are, the cursor leads away from new events", exportapi.HintWindows)
+		"if all are, the cursor leads to older events, not to new ones", exportapi.HintWindows)
 	return []finding{f, s.ranges(ctx, pages[0].Items)}
 }
 

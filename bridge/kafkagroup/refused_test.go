@@ -1,0 +1,147 @@
+package kafkagroup_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup"
+)
+
+// TestGroupOfSomebodyElse has consumers in the group that are not bridges.
+func TestGroupOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ours     bool // they read our topic
+		balancer kgo.Opt
+		text     string
+	}{
+		"another topic":                 {false, kgo.Balancers(kgo.CooperativeStickyBalancer()), "client stranger"},
+		"another topic and protocol":    {false, kgo.Balancers(kgo.RangeBalancer()), "client stranger"},
+		"another protocol on our topic": {true, kgo.Balancers(kgo.RangeBalancer()), "INCONSISTENT_GROUP_PROTOCOL"},
+		"the newer protocol":            {true, kgo.ServerSideBalancer(), "client stranger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcesses(t, kafkatest.Brokers(t), staying)
+			topic := p.cfg.CheckpointTopic
+			if !c.ours {
+				topic = p.topic + ".theirs"
+				kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, topic, nil)
+			}
+			joined := make(chan struct{}, 100)
+			consumer(t, p.cfg, kgo.ConsumeTopics(topic), c.balancer, kgo.OnPartitionsAssigned(
+				func(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+					if len(added) > 0 {
+						joined <- struct{}{}
+					}
+				}))
+			kafkatest.Receive(t, joined, "the stranger to join")
+			wantRefused(t, p, bridge.ReasonOwner, c.text, "BRIDGE_GROUP")
+			if c.text == "client stranger" {
+				_, err := p.cfg.Members(t.Context())
+				kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+			}
+		})
+	}
+}
+
+func TestGroupRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		key        kmsg.Key
+		err        *kerr.Error
+		change     func(*kafkagroup.Group)
+		reason     bridge.Reason
+		text, hint string
+	}{
+		"no right to look": {key: kmsg.DescribeGroups, err: kerr.GroupAuthorizationFailed, reason: bridge.ReasonAuth,
+			text: "GROUP_AUTHORIZATION_FAILED", hint: "--operation Read --operation Describe --group"},
+		"no right to join": {key: kmsg.JoinGroup, err: kerr.GroupAuthorizationFailed, reason: bridge.ReasonAuth,
+			text: "GROUP_AUTHORIZATION_FAILED", hint: "--operation Read --operation Describe --group"},
+		"too many members": {key: kmsg.JoinGroup, err: kerr.GroupMaxSizeReached, reason: bridge.ReasonOwner,
+			text: "GROUP_MAX_SIZE_REACHED", hint: "group.max.size"},
+		"session too short": {change: func(c *kafkagroup.Group) { c.SessionTimeout = 2 * time.Second }, reason: bridge.ReasonConfig,
+			text: "INVALID_SESSION_TIMEOUT", hint: "BRIDGE_SESSION_TIMEOUT=2s"},
+		"no checkpoint topic": {change: func(c *kafkagroup.Group) { c.CheckpointTopic = "missing" }, reason: bridge.ReasonTopic,
+			text: "missing", hint: string(bridge.HintCheckpointTopicMissing)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addrs := kafkatest.Brokers(t)
+			if c.err != nil {
+				cluster := kafkatest.Fake(t)
+				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: c.err, Count: -1})
+				addrs = cluster.ListenAddrs()
+			}
+			p := newProcesses(t, addrs, staying)
+			if c.change != nil {
+				c.change(&p.cfg)
+			}
+			wantRefused(t, p, c.reason, c.text, c.hint)
+		})
+	}
+}
+
+// wantRefused checks that a process says why it cannot join the group. It is
+// not remembered: the next try may succeed.
+func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint string) {
+	t.Helper()
+	p.cfg.Report = func(err error) {
+		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Permanent {
+			t.Errorf("reported as Kafka being away: %v", err)
+		}
+	}
+	g := p.open("")
+	for range 2 {
+		_, err := tryAcquire(t, g)
+		f := kafkatest.AsFault(t, err, bridge.Permanent, reason)
+		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint+string(f.HintCode), hint) {
+			t.Errorf("fault %q with hint %q, want %q and %q", f, f.Hint, text, hint)
+		}
+		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Name()) {
+			t.Errorf("fault %q with hint %q does not name the group", f, f.Hint)
+		}
+	}
+}
+
+// TestStrangersJoinLater: a standby notices.
+func TestStrangersJoinLater(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
+	acquire(t, p.open(""))
+	b := p.open("")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tryAcquire(t, b)
+		failed <- err
+	}()
+	theirs := p.topic + ".theirs"
+	kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, theirs, nil)
+	consumer(t, p.cfg, kgo.ConsumeTopics(theirs), kgo.Balancers(kgo.CooperativeStickyBalancer()))
+	kafkatest.AsFault(t, kafkatest.Receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
+}
+
+func TestGroupMakesTheCheckpointTopic(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, kafkatest.Brokers(t), moving)
+	p.cfg.CheckpointTopic = p.topic + ".new"
+	p.cfg.Missing = func(context.Context, *kafkaclient.Client) error {
+		kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic, nil)
+		return nil
+	}
+	ownership := acquire(t, p.open(""))
+	if err := ownership.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm: %v", err)
+	}
+}
