@@ -74,7 +74,7 @@ func TestAuthProblems(t *testing.T) {
 			[]string{"EXPORT_AUTH_USER is set without EXPORT_AUTH=basic"}},
 		"oauth2, all missing": {
 			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_PARAMS": "audience"},
-			[]string{"EXPORT_OAUTH2_TOKEN_URL", "EXPORT_OAUTH2_CLIENT_ID", "EXPORT_OAUTH2_PARAMS"},
+			[]string{"EXPORT_OAUTH2_TOKEN_URL is not set", "EXPORT_OAUTH2_CLIENT_ID", "EXPORT_OAUTH2_PARAMS"},
 		},
 		"oauth2 in clear": {
 			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_TOKEN_URL": "http://login.example.com/t",
