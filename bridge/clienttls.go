@@ -37,16 +37,31 @@ var errNoCertificate = errors.New("contains no PEM certificate (-----BEGIN CERTI
 // Validate checks the texts. The error is of Problems.
 func (c ClientTLS) Validate() error {
 	var p Problems
-	ca, cert, key := c.Prefix+"_CA", c.Prefix+"_CERT", c.Prefix+"_KEY"
+	ca := c.Prefix + "_CA"
 	if _, err := roots(c.CA); err != nil {
 		p.Add(Problemf(ca, "%v; for a file set %s_FILE=/etc/exportbridge/ca.pem", err, ca))
 	}
-	if c.Cert != "" || c.Key != "" {
-		_, err := tls.X509KeyPair([]byte(c.Cert), []byte(c.Key.Reveal()))
-		p.Check(err == nil, cert, "and %s are not a PEM key pair (%v); for files set "+
-			"%s_FILE=/etc/exportbridge/client.pem, %[1]s_FILE=/etc/exportbridge/client.key", key, err, cert)
-	}
+	p.Add(CheckKeyPair(c.Prefix, c.Cert, c.Key))
 	return p.Err()
+}
+
+// CheckKeyPair returns the problem of a certificate and its key (PEM), nil if both are empty.
+// prefix is as in ClientTLS.
+func CheckKeyPair(prefix, cert string, key Secret) error {
+	certName, keyName := prefix+"_CERT", prefix+"_KEY"
+	switch {
+	case cert == "" && key == "":
+		return nil
+	case key == "":
+		return Problemf(keyName, "is not set, but %s is; set %s_FILE", certName, keyName)
+	case cert == "":
+		return Problemf(certName, "is not set, but %s is; set %s_FILE", keyName, certName)
+	}
+	if _, err := tls.X509KeyPair([]byte(cert), []byte(key.Reveal())); err != nil {
+		return Problemf(certName, "and %s are not a PEM key pair (%v); for files set "+
+			"%s_FILE=/etc/exportbridge/tls.pem, %[1]s_FILE=/etc/exportbridge/tls.key", keyName, err, certName)
+	}
+	return nil
 }
 
 // Config returns the settings of a new connection, from the files as they are now.

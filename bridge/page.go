@@ -69,8 +69,8 @@ const (
 	DefectNone      Defect = ""
 	DefectNotObject Defect = "not-an-object"
 	DefectTime      Defect = "bad-timestamp"
-	// DefectBadText is an item whose end is certain, with bytes that are no text: not
-	// UTF-8, control characters, unknown escapes, NaN.
+	// DefectBadText is an item whose end is certain, but which is not valid JSON: it has
+	// invalid UTF-8, control characters, unknown escapes or NaN.
 	DefectBadText  Defect = "bad-text"
 	DefectTooLarge Defect = "too-large"
 	DefectSharedID Defect = "shared-id"

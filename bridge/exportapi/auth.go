@@ -95,8 +95,12 @@ func (a *Auth) check(p *bridge.Problems, servers serverRules) {
 		p.Check(a.User != "" && printable(a.User) && !strings.Contains(a.User, ":"), "EXPORT_AUTH_USER",
 			"%q is not a user for EXPORT_AUTH=basic, for example exporter", a.User)
 	case authOAuth2:
-		_, err := servers.parse("EXPORT_OAUTH2_TOKEN_URL", a.OAuth2TokenURL, "https://login.example.com/oauth/token")
-		p.Add(err)
+		const variable, example = "EXPORT_OAUTH2_TOKEN_URL", "https://login.example.com/oauth/token"
+		p.Check(a.OAuth2TokenURL != "", variable, "is not set, but EXPORT_AUTH=oauth2 needs it, for example %s", example)
+		if a.OAuth2TokenURL != "" {
+			_, err := servers.parse(variable, a.OAuth2TokenURL, example)
+			p.Add(err)
+		}
 		p.Check(a.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID",
 			"is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
 		params, err := a.oauth2Params()

@@ -74,7 +74,7 @@ func TestAuthProblems(t *testing.T) {
 			[]string{"EXPORT_AUTH_USER is set without EXPORT_AUTH=basic"}},
 		"oauth2, all missing": {
 			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_PARAMS": "audience"},
-			[]string{"EXPORT_OAUTH2_TOKEN_URL", "EXPORT_OAUTH2_CLIENT_ID", "EXPORT_OAUTH2_PARAMS"},
+			[]string{"EXPORT_OAUTH2_TOKEN_URL is not set", "EXPORT_OAUTH2_CLIENT_ID", "EXPORT_OAUTH2_PARAMS"},
 		},
 		"oauth2 in clear": {
 			map[string]string{"EXPORT_AUTH": "oauth2", "EXPORT_OAUTH2_TOKEN_URL": "http://login.example.com/t",
@@ -88,7 +88,7 @@ func TestAuthProblems(t *testing.T) {
 		},
 		"oauth2 for nothing": {map[string]string{"EXPORT_OAUTH2_CLIENT_ID": "a"}, []string{"set without EXPORT_AUTH=oauth2"}},
 		"half a pair": {map[string]string{"EXPORT_TLS_CERT": "x"},
-			[]string{"EXPORT_TLS_CERT and EXPORT_TLS_KEY are not a PEM key pair"}},
+			[]string{"EXPORT_TLS_KEY is not set, but EXPORT_TLS_CERT is"}},
 	} {
 		cfg := config(t, tc.vars)
 		err := cfg.Validate()

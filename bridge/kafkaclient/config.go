@@ -31,7 +31,7 @@ type Config struct {
 	OAuthParams     []string      `env:"KAFKA_SASL_OAUTH_PARAMS" secret:"yes" desc:"further parameters of the token request" example:"audience=kafka"`
 	OAuthExtensions []string      `env:"KAFKA_SASL_OAUTH_EXTENSIONS" desc:"SASL extensions sent with the token" example:"logicalCluster=lkc-12345,identityPoolId=pool-abcd"`
 	OAuthTLSCA      string        `env:"KAFKA_SASL_OAUTH_TLS_CA" desc:"trusted CA certificates (PEM) of the token URL; empty for the system's"`
-	SASLInsecure    bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN, OAUTHBEARER and AWS_MSK_IAM without TLS, in clear text"`
+	SASLInsecure    bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, in clear text, and AWS_MSK_IAM without TLS"`
 	MaxMessage      int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
 	// SASLPasswordFile is the file that SASLPassword was read from, if any. It
 	// is reloaded at every authentication, so that tokens can be rotated.
@@ -108,9 +108,20 @@ func (c *Config) Tell(err error) {
 
 func (c *Config) validateTLS(p *bridge.Problems) {
 	if !c.TLSEnabled {
-		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" || c.TLSSkipVerify {
+		var set []string
+		for _, v := range []struct {
+			name  string
+			isSet bool
+		}{
+			{"CA", c.TLSCA != ""}, {"CERT", c.TLSCert != ""}, {"KEY", c.TLSKey != ""}, {"SKIP_VERIFY", c.TLSSkipVerify},
+		} {
+			if v.isSet {
+				set = append(set, "KAFKA_TLS_"+v.name)
+			}
+		}
+		if len(set) > 0 {
 			p.Add(bridge.Problem{Variable: "KAFKA_TLS_ENABLED",
-				Message: "KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true"})
+				Message: set[0] + " is set, but TLS is off; set KAFKA_TLS_ENABLED=true"})
 		}
 		return
 	}

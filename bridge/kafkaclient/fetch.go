@@ -49,8 +49,8 @@ type partition struct {
 	log   *Log
 	id    int32
 	limit int32 // bytes per fetch
-	// span is the range to read, at the next offset to fetch, and seen the end
-	// of the delivered records.
+	// span is the range to read, at is the next offset to fetch, seen the end of
+	// the delivered records.
 	span     Span
 	at, seen int64
 	// moved is when at last advanced; heard is the same, but throttling counts
@@ -102,9 +102,8 @@ func (p *partition) ask(ctx context.Context, from int64, again bool) (Chunk, err
 		return Chunk{}, err
 	}
 	req := kmsg.NewPtrFetchRequest()
-	// The partition's limit is the answer's: it is the only one. The embedded
-	// server leaves out which transactions were aborted where the answer's own
-	// limit ends it.
+	// Only the partition limit bounds the response: the embedded server omits
+	// aborted transactions if the response limit cuts it.
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(fetchWait.Milliseconds()), 1, math.MaxInt32
 	if !l.Uncommitted {
 		req.IsolationLevel = 1

@@ -48,9 +48,9 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 // errFirst ends a read at its first record.
 var errFirst = errors.New("the first record")
 
-// note sets what the bounds of the partitions say. A record that has expired is older
-// than the retention time, or, where the retention was longer since, or goes by size,
-// than what is kept first behind it.
+// note sets what the bounds of the partitions say. An expired record is older than the
+// retention time. If that time was raised since, or retention is by size, the record is
+// older than the first kept record.
 func (k *Kept) note(ctx context.Context, l Reader, spans map[int32]Span, s *Settings) error {
 	k.Whole = true
 	for id, span := range spans {

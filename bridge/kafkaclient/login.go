@@ -130,13 +130,14 @@ func (c *Config) validateSASL(p *bridge.Problems) {
 			"or KAFKA_SASL_PASSWORD is set without a mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
 		return
 	case saslMSK:
-		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME", "or KAFKA_SASL_PASSWORD is set, but "+
-			"KAFKA_SASL_MECHANISM=AWS_MSK_IAM takes credentials from AWS, for example AWS_ACCESS_KEY_ID; unset both")
+		c.validateMSK(p)
+		return
+	case saslOAuth:
+		c.validateClient(p)
 	default:
 		p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD",
 			"is empty; for a file set KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
-		p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth && c.OAuthTokenURL == "", "KAFKA_SASL_USERNAME",
-			"is empty, for example exportbridge")
+		p.Check(c.SASLUsername != "", "KAFKA_SASL_USERNAME", "is empty, for example exportbridge")
 	}
 	if !strings.HasPrefix(c.SASLMechanism, "SCRAM-") && !c.TLSEnabled && !c.SASLInsecure {
 		p.Add(bridge.Problemf("KAFKA_SASL_MECHANISM", "is %s, which sends the login in clear text; set "+
@@ -144,8 +145,32 @@ func (c *Config) validateSASL(p *bridge.Problems) {
 	}
 }
 
-// refusal is a broker's answer to a login that it refuses. kgo takes it for an error of the
-// protocol.
+// validateMSK checks the settings beside AWS_MSK_IAM, whose login is a signed request.
+func (c *Config) validateMSK(p *bridge.Problems) {
+	for _, v := range []struct{ name, value string }{
+		{"KAFKA_SASL_USERNAME", c.SASLUsername}, {"KAFKA_SASL_PASSWORD", c.SASLPassword.Reveal()},
+	} {
+		p.Check(v.value == "", v.name, "is set, but AWS_MSK_IAM takes credentials from AWS "+
+			"(AWS_ACCESS_KEY_ID and others); unset %s", v.name)
+	}
+	p.Check(c.TLSEnabled || c.SASLInsecure, "KAFKA_TLS_ENABLED",
+		"is false, but AWS_MSK_IAM requires TLS; set KAFKA_TLS_ENABLED=true")
+}
+
+// validateClient checks who requests tokens, or the token.
+func (c *Config) validateClient(p *bridge.Problems) {
+	secret := "token"
+	if c.OAuthTokenURL != "" {
+		secret = "client secret"
+		p.Check(c.SASLUsername != "", "KAFKA_SASL_USERNAME",
+			"is empty: set it to the client ID for KAFKA_SASL_OAUTH_TOKEN_URL")
+	}
+	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD", "is empty: set it to the %s; "+
+		"for a file set KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password", secret)
+}
+
+// refusal is the error of a login that a broker refuses. kgo's mechanisms report a refused
+// login as a protocol error.
 func refusal(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{kerr.SaslAuthenticationFailed}, args...)...)
 }

@@ -32,8 +32,8 @@ const (
 	failurePause = time.Second
 )
 
-// tokenSource gives the token of a login to all clients that log in so, and requests one at
-// a time.
+// tokenSource gives the token of a login to all clients with the same login, and requests
+// one token at a time.
 type tokenSource struct {
 	grant *grant.Grant // nil: the password is the token
 	turn  chan struct{}
@@ -165,8 +165,7 @@ func printable(text string) string {
 	return text
 }
 
-// oauthLogin is OAUTHBEARER. Package oauth takes the answer to a refused token for an error
-// of the protocol.
+// oauthLogin is OAUTHBEARER. Package oauth reports a refused token as a protocol error.
 type oauthLogin struct {
 	cfg    *Config
 	source *tokenSource
@@ -237,8 +236,9 @@ func (c *Config) oauthTLS() bridge.ClientTLS {
 
 func (c *Config) validateOAuth(p *bridge.Problems) {
 	if c.SASLMechanism != saslOAuth {
-		p.Check(c.OAuthTokenURL == "" && len(c.OAuthExtensions) == 0, "KAFKA_SASL_OAUTH_TOKEN_URL",
-			"or KAFKA_SASL_OAUTH_EXTENSIONS is set without KAFKA_SASL_MECHANISM=OAUTHBEARER; set it, or unset both")
+		const only = "requires KAFKA_SASL_MECHANISM=OAUTHBEARER"
+		p.Check(c.OAuthTokenURL == "", "KAFKA_SASL_OAUTH_TOKEN_URL", only)
+		p.Check(len(c.OAuthExtensions) == 0, "KAFKA_SASL_OAUTH_EXTENSIONS", only)
 	}
 	for i, extension := range c.OAuthExtensions {
 		name, value, ok := strings.Cut(extension, "=")

@@ -221,7 +221,7 @@ func TestValidateLogin(t *testing.T) {
 		"a password in the URL": {[]func(*kafkaclient.Config){oauth, func(c *kafkaclient.Config) { c.OAuthTokenURL = "https://a:b@login.example.com/t" }},
 			[]string{"KAFKA_SASL_OAUTH_TOKEN_URL"}},
 		"no client": {[]func(*kafkaclient.Config){oauth, func(c *kafkaclient.Config) { c.SASLUsername, c.SASLPassword = "", "" }},
-			[]string{"KAFKA_SASL_PASSWORD", "KAFKA_SASL_USERNAME"}},
+			[]string{"KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD"}},
 		"lists": {[]func(*kafkaclient.Config){oauth, func(c *kafkaclient.Config) {
 			c.OAuthParams, c.OAuthExtensions = []string{"a", "scope=x"}, []string{"a", "auth=x", "a1=b", "a=\x01"}
 		}}, []string{"KAFKA_SASL_OAUTH_EXTENSIONS", "KAFKA_SASL_OAUTH_EXTENSIONS", "KAFKA_SASL_OAUTH_EXTENSIONS",
@@ -233,7 +233,13 @@ func TestValidateLogin(t *testing.T) {
 		"MSK": {[]func(*kafkaclient.Config){func(c *kafkaclient.Config) { c.TLSEnabled, c.SASLMechanism = true, "AWS_MSK_IAM" }}, nil},
 		"MSK with a password": {[]func(*kafkaclient.Config){func(c *kafkaclient.Config) {
 			c.SASLMechanism, c.SASLPassword = "AWS_MSK_IAM", "p"
-		}}, []string{"KAFKA_SASL_USERNAME", "KAFKA_SASL_MECHANISM"}},
+		}}, []string{"KAFKA_SASL_PASSWORD", "KAFKA_TLS_ENABLED"}},
+		"MSK with a user": {[]func(*kafkaclient.Config){func(c *kafkaclient.Config) {
+			c.TLSEnabled, c.SASLMechanism, c.SASLUsername = true, "AWS_MSK_IAM", "u"
+		}}, []string{"KAFKA_SASL_USERNAME"}},
+		"extensions of another mechanism": {[]func(*kafkaclient.Config){oauth, func(c *kafkaclient.Config) {
+			c.SASLMechanism, c.OAuthTokenURL, c.OAuthExtensions = "PLAIN", "", []string{"a=b"}
+		}}, []string{"KAFKA_SASL_OAUTH_EXTENSIONS"}},
 	} {
 		c := kafkaclient.DefaultConfig()
 		for _, set := range test.set {

@@ -112,7 +112,7 @@ func (d *deadLetter) message(timePointer string, events *kafkaclient.Topic) stri
 	return cmp.Or(map[bridge.Defect]string{
 		bridge.DefectNotObject: "the item is not a JSON object",
 		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+timePointer, " at "),
-		bridge.DefectBadText:   "the item has bytes that are no text",
+		bridge.DefectBadText:   "the item has invalid UTF-8, a control character, an unknown escape or NaN",
 		bridge.DefectSharedID:  "another item of its page has the same id",
 	}[d.defect], string(d.defect))
 }

@@ -19,7 +19,7 @@ const off = "off"
 type Config struct {
 	// Addr is host:port, or "off".
 	Addr string `env:"HTTP_ADDR" desc:"listen address of web UI, API, metrics and probes, or off"`
-	// ProbeAddr is host:port, or empty: then Addr serves probes and metrics without a token.
+	// ProbeAddr is host:port. If empty, Addr serves probes and metrics without a token.
 	ProbeAddr string `env:"HTTP_PROBE_ADDR" desc:"listen address of probes and metrics alone, without TLS and tokens; on HTTP_ADDR, access to them is then as for reading the API" example:":8081"`
 	// TLSCert and TLSKey serve Addr with TLS. TLSCertFile and TLSKeyFile are as in
 	// door.Pair.
@@ -35,8 +35,8 @@ type Config struct {
 	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.
 	TokensFile string
-	// ProxyUserHeader is the header in which TrustedProxies, addresses and networks, name
-	// their users. All have the role ProxyRole. From others the header is ignored.
+	// TrustedProxies (addresses and networks) send the user's name in ProxyUserHeader. All
+	// users have the role ProxyRole. From other addresses the header is ignored.
 	ProxyUserHeader string   `env:"HTTP_PROXY_USER_HEADER" desc:"header with the user's name, believed from HTTP_TRUSTED_PROXIES only; reading then requires a user or a token" example:"X-Forwarded-User"`
 	TrustedProxies  []string `env:"HTTP_TRUSTED_PROXIES" desc:"addresses and networks of the proxies that set HTTP_PROXY_USER_HEADER" example:"10.0.0.5,10.1.0.0/16"`
 	ProxyRole       string   `env:"HTTP_PROXY_ROLE" values:"read,act" desc:"what users that a proxy names may do"`
@@ -109,6 +109,17 @@ func (c Config) checkProxy(add func(variable, format string, args ...any)) {
 	}
 }
 
+// checkClientCA adds the problems of TLSClientCA.
+func (c Config) checkClientCA(p *bridge.Problems) {
+	const clients = "HTTP_TLS_CLIENT_CA"
+	if c.TLSClientCA == "" {
+		return
+	}
+	p.Check(c.TLS(), clients, "requires HTTP_TLS_CERT")
+	p.Check(c.ProbeAddr != "", clients, "requires HTTP_PROBE_ADDR: probes have no client certificate")
+	p.Check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSClientCA)), clients, "has no certificate (PEM)")
+}
+
 func (c Config) proxy() door.Proxy {
 	if c.ProxyUserHeader == "" {
 		return door.Proxy{}
@@ -137,18 +148,10 @@ func (c Config) Validate() error {
 	if c.ProbeAddr != "" && !isAddr(c.ProbeAddr) {
 		add("HTTP_PROBE_ADDR", "%q is not an address, for example :8081", c.ProbeAddr)
 	}
-	if c.TLS() || c.TLSKey != "" {
-		if _, err := c.pair().Parse(); err != nil {
-			add("HTTP_TLS_CERT", "with HTTP_TLS_KEY: %v", err)
-		}
-	}
-	switch {
-	case c.TLSClientCA == "":
-	case c.ProbeAddr == "" || !c.TLS():
-		add("HTTP_TLS_CLIENT_CA", "requires HTTP_TLS_CERT, and HTTP_PROBE_ADDR for probes, which have no certificate")
-	case !x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSClientCA)):
-		add("HTTP_TLS_CLIENT_CA", "has no certificate (PEM)")
-	}
+	p.Check(c.ProbeAddr == "" || c.ProbeAddr != c.Addr || strings.HasSuffix(c.Addr, ":0"), "HTTP_PROBE_ADDR",
+		"is the same address as HTTP_ADDR; choose another, for example :8081")
+	p.Add(bridge.CheckKeyPair("HTTP_TLS", c.TLSCert, c.TLSKey))
+	c.checkClientCA(&p)
 	c.checkProxy(add)
 	token := c.AdminToken.Reveal()
 	switch {

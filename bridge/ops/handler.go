@@ -90,7 +90,7 @@ const denialRate = 100
 // An address that has sent wrong tokens gets 429 for all but one token a second, also for a
 // right one that was not accepted from there before.
 //
-// With ProbeAddr, probes and metrics are as all reading is.
+// If ProbeAddr is set, probes and metrics here need what reading needs.
 func Handler(cfg Config, parts Parts) http.Handler {
 	h := newHandler(cfg, parts)
 	mux := http.NewServeMux()

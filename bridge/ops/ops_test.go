@@ -153,9 +153,14 @@ func TestConfig(t *testing.T) {
 		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"*.example.com"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
 		{cfg: ops.Config{Addr: "off", ProbeAddr: ":8081"}},
 		{cfg: ops.Config{Addr: "off", ProbeAddr: "off"}, wrong: []string{"HTTP_PROBE_ADDR"}},
-		{cfg: ops.Config{Addr: "off", TLSCert: "x", TLSKey: "y"}, wrong: []string{"HTTP_TLS_CERT"}},
-		{cfg: ops.Config{Addr: "off", TLSKey: "y"}, wrong: []string{"HTTP_TLS_CERT"}},
-		{cfg: ops.Config{Addr: ":1", ProbeAddr: ":2", TLSClientCA: "x"}, wrong: []string{"HTTP_TLS_CLIENT_CA"}},
+		{cfg: ops.Config{Addr: "127.0.0.1:0", ProbeAddr: "127.0.0.1:0"}},
+		{cfg: ops.Config{Addr: ":1", ProbeAddr: ":1"}, wrong: []string{"HTTP_PROBE_ADDR is the same address as HTTP_ADDR"}},
+		{cfg: ops.Config{Addr: "off", TLSCert: "cert.pem", TLSKey: "y"},
+			wrong: []string{"HTTP_TLS_CERT and HTTP_TLS_KEY are not a PEM key pair", "set HTTP_TLS_CERT_FILE="}},
+		{cfg: ops.Config{Addr: "off", TLSKey: "y"}, wrong: []string{"HTTP_TLS_CERT is not set, but HTTP_TLS_KEY is"}},
+		{cfg: ops.Config{Addr: "off", TLSCert: "x"}, wrong: []string{"HTTP_TLS_KEY is not set, but HTTP_TLS_CERT is"}},
+		{cfg: ops.Config{Addr: ":1", ProbeAddr: ":2", TLSClientCA: "x"}, wrong: []string{"HTTP_TLS_CLIENT_CA requires HTTP_TLS_CERT"}},
+		{cfg: ops.Config{Addr: ":1", TLSClientCA: "x"}, wrong: []string{"HTTP_TLS_CLIENT_CA requires HTTP_PROBE_ADDR:"}},
 		{cfg: ops.Config{Addr: "x", AdminToken: " ", AllowedHosts: []string{""}}, wrong: []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_ALLOWED_HOSTS"}},
 	} {
 		err := tc.cfg.Validate()
@@ -163,7 +168,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v: %v", tc.cfg, err)
 		}
 		for _, name := range tc.wrong {
-			if !strings.Contains(err.Error(), name+":") {
+			if !strings.Contains(err.Error(), name) {
 				t.Errorf("%+v: %q does not name %s", tc.cfg, err, name)
 			}
 		}

@@ -31,6 +31,18 @@ type Server struct {
 	stop         context.CancelFunc // cancels the requests
 }
 
+// AddrError means that the address of a setting could not be bound.
+type AddrError struct {
+	Setting string // HTTP_ADDR or HTTP_PROBE_ADDR
+	err     error
+}
+
+// Error implements error.
+func (e *AddrError) Error() string { return fmt.Sprintf("listen on %s: %v", e.Setting, e.err) }
+
+// Unwrap returns the cause.
+func (e *AddrError) Unwrap() error { return e.err }
+
 // endpoint serves one address.
 type endpoint struct {
 	listener net.Listener
@@ -84,7 +96,7 @@ func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) 
 func bind(ctx context.Context, setting, addr string, secure *tls.Config) (*endpoint, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", setting, err)
+		return nil, &AddrError{setting, err}
 	}
 	if secure != nil {
 		l = tls.NewListener(l, secure)

@@ -27,7 +27,7 @@ type reader func(context.Context) (any, error)
 
 // shared answers the queries of one kind. One query at a time reads an answer, for all
 // waiting requests with the same key: memory and connections do not grow with the number of
-// clients. The read of a request's answer began after the request, or at most keep earlier.
+// clients. An answer is at most keep older than its request.
 type shared struct {
 	keep   time.Duration
 	places chan struct{} // full while maxWaiting requests wait or read

@@ -35,20 +35,25 @@ func (p *pausing) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.match, "match", "",
 		fmt.Sprintf("%s the streams whose names match `PATTERN`, such as 'acme-*'", p.kind))
 	cli.TakeExecute(cmd, &p.execute)
+	cmd.Flags().Lookup("execute").Usage = "with --all or --match: apply the change"
+	cmd.Flags().Lookup("dry-run").Usage = "with --all or --match: show the plan (default)"
 }
 
 func (p *pausing) run(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	many := p.all || given("match")
 	_, wrong := path.Match(p.match, "")
-	switch example := fmt.Sprintf("exportbridge %s --match 'acme-*' --execute", p.kind); {
+	switch example := fmt.Sprintf("exportbridge %s --match 'acme-*'", p.kind); {
 	case many && given("stream") || p.all && given("match"):
 		return cli.WrongUsage(example, "--stream, --all and --match are mutually exclusive")
 	case wrong != nil:
 		return cli.WrongUsage(example, "--match %q: %w", p.match, wrong)
 	case many:
 		return p.runMany(cmd.Context())
-	case given("execute") || given("dry-run"):
+	case given("execute"):
+		example = fmt.Sprintf("exportbridge %s", p.kind)
+		fallthrough
+	case given("dry-run"):
 		return cli.WrongUsage(example, "--execute and --dry-run require --all or --match: "+
 			"the %s of one stream takes effect at once", p.kind)
 	}

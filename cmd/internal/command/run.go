@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -134,11 +135,7 @@ func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.
 // RunError adds the exit code and the hint to the error of a run.
 func RunError(err error) error {
 	if listening, ok := errors.AsType[*process.ListenError](err); ok {
-		hint := "choose another address, such as 127.0.0.1:0, or HTTP_ADDR=off"
-		if _, ok := errors.AsType[*fs.PathError](err); ok {
-			hint = "name a file in HTTP_AUDIT_LOG that this user can write, or - for standard output"
-		}
-		return cli.WrongUsage(hint, "%w", listening)
+		return cli.WrongUsage(listenHint(err), "%w", listening)
 	}
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
@@ -158,4 +155,18 @@ func RunError(err error) error {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: hint}
 	}
 	return err
+}
+
+// listenHint is the remedy for the error of an address or of the audit log.
+func listenHint(err error) string {
+	if audit, ok := errors.AsType[*fs.PathError](err); ok {
+		if errors.Is(err, fs.ErrNotExist) {
+			return "create the directory " + filepath.Dir(audit.Path) + ", or name another file in HTTP_AUDIT_LOG"
+		}
+		return "name a file in HTTP_AUDIT_LOG that this user can write, or - for standard output"
+	}
+	if addr, ok := errors.AsType[*ops.AddrError](err); ok && addr.Setting == "HTTP_PROBE_ADDR" {
+		return "choose another HTTP_PROBE_ADDR, such as :8082"
+	}
+	return "choose another address, such as 127.0.0.1:0, or HTTP_ADDR=off"
 }

@@ -51,6 +51,10 @@ func TestRunEndsInItsLog(t *testing.T) {
 		{map[string]string{"LOG_FORMAT": "text"}, false, "EXPORT_API_KEY is not set", "config docs"},
 		{map[string]string{"LOG_FORMAT": "json", "EXPORT_API_KEY": "k", "HTTP_ADDR": taken.Addr().String()}, true,
 			"address already in use", "HTTP_ADDR"},
+		{map[string]string{"LOG_FORMAT": "json", "EXPORT_API_KEY": "k", "HTTP_ADDR": "off", "HTTP_PROBE_ADDR": taken.Addr().String()},
+			true, "address already in use", "choose another HTTP_PROBE_ADDR"},
+		{map[string]string{"LOG_FORMAT": "json", "EXPORT_API_KEY": "k", "HTTP_AUDIT_LOG": "/nonexist/dir/log"}, true,
+			"HTTP_AUDIT_LOG", "create the directory /nonexist/dir, or name another file in HTTP_AUDIT_LOG"},
 	} {
 		test.env["EXPORT_PAGESIZE"] = "5" // looks like a setting
 		got := runProgram(t, test.env, "run")

@@ -37,7 +37,11 @@ func (v *Variable) explain(text string, err error) error {
 	if len(shown) > 80 {
 		shown = shown[:77] + "..."
 	}
-	return v.withExample(fmt.Sprintf("%q %s", shown, err))
+	text = fmt.Sprintf("%q %s", shown, err)
+	if errors.Is(err, errNotOneOf) { // it lists the values
+		return errors.New(text)
+	}
+	return v.withExample(text)
 }
 
 func (v *Variable) withExample(text string) error {
@@ -99,8 +103,10 @@ func (v *Variable) checkValue(text string) error {
 	if len(v.Values) == 0 || slices.Contains(v.Values, text) {
 		return nil
 	}
-	return fmt.Errorf("is not one of: %s", strings.Join(v.Values, ", "))
+	return fmt.Errorf("%w: %s", errNotOneOf, strings.Join(v.Values, ", "))
 }
+
+var errNotOneOf = errors.New("is not one of")
 
 func numberError(err error) error {
 	switch {

@@ -240,7 +240,7 @@ func TestLoadProblems(t *testing.T) {
 			[]string{`EXPORT_END: "-1h" is another time at every start, so the window could not be resumed; write it out, for example 2026-11-21T11:00:00Z`},
 		},
 		{"delivery", []string{"KAFKA_DELIVERY=at-most-once"},
-			[]string{`KAFKA_DELIVERY: "at-most-once" is not one of: exactly-once, at-least-once, for example exactly-once`}},
+			[]string{`KAFKA_DELIVERY: "at-most-once" is not one of: exactly-once, at-least-once`}},
 		{
 			"a stream's file",
 			[]string{"STREAM_EVENTS_EXPORT_PATH_FILE=/none/such"},

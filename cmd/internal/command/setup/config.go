@@ -181,7 +181,7 @@ func newConfigEnvCommand(a *cli.App) *cobra.Command {
 		Use:   "env",
 		Short: "Print a commented .env file with all settings",
 		Long: `Print a commented .env file with all settings and their defaults: those of the
-profile, if EXPORT_PROFILE names one. Other settings are not printed.`,
+profile, if EXPORT_PROFILE names one. Values that you have set are not printed.`,
 		Example: `  exportbridge config env > .env
   exportbridge config env --export-profile generic > .env
   exportbridge config show --env-file .env`,

@@ -19,11 +19,16 @@ printed on standard error, once: give it to its owner. Its line for
 HTTP_TOKENS_FILE, with a hash in place of the token, is printed on standard
 output. The process reads the file again at each request: append a line to
 grant access, remove it to withdraw access. The history records the name.`,
-		Example: "  " + a.Name + " token alice --role act >>tokens",
+		Example: "  (umask 077; " + a.Name + " token alice --role act >>tokens)",
 		GroupID: cli.GroupSetup,
-		Args:    cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.WrongUsage(a.Name+" token alice", "a name is missing")
+			}
+			return cli.NoArgs(cmd, args[1:])
+		},
 	}
-	cmd.Flags().StringVar((*string)(&who.Role), "role", string(who.Role), "what its owner may do: read or act")
+	cmd.Flags().StringVar((*string)(&who.Role), "role", string(who.Role), "`ROLE` of its owner: read or act")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		who.Name = args[0]
 		token, line, err := door.New(who)
