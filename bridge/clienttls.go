@@ -71,7 +71,11 @@ func (c ClientTLS) Config() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if conf.RootCAs, err = roots(ca); err != nil {
+	conf.RootCAs, err = roots(ca)
+	if err == nil && conf.RootCAs == nil && c.CAFile != "" { // a file that is empty while it is replaced
+		err = errNoCertificate
+	}
+	if err != nil {
 		return nil, &TLSFileError{c.Prefix + "_CA", err}
 	}
 	if c.Cert != "" {

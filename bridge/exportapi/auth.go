@@ -256,7 +256,8 @@ func (c *credentials) authorize(ctx context.Context, now time.Time) (renewed boo
 	c.mu.Lock()
 	secret := c.secret.Reveal()
 	c.mu.Unlock()
-	return c.grant.Authorize(ctx, secret, now)
+	_, renewed, err = c.grant.Authorize(ctx, secret, now)
+	return renewed, err
 }
 
 // token returns the fault of a failed token request.

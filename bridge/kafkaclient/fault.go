@@ -89,6 +89,10 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 		// Brokers before 2.8 ask for it from every idempotent producer.
 		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster"))
 	case kerr.SaslAuthenticationFailed:
+		if token, ok := errors.AsType[*refusedToken](f.Err); ok && token.again {
+			f.Hint = "the bridge logs in again, with a new token"
+			return true
+		}
 		block(bridge.ReasonAuth, c.loginHint())
 	case kerr.IllegalSaslState:
 		block(bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM, or use the SASL port "+

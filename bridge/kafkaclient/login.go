@@ -2,6 +2,7 @@ package kafkaclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -66,7 +67,7 @@ func (c *Config) mechanism() (m sasl.Mechanism, refused func()) {
 		return scram.Sha512(scramAuth), func() {}
 	case saslOAuth:
 		source := c.tokens()
-		return oauthLogin{c, source}, source.refused
+		return oauthLogin{c, source}, source.refusedLogin
 	case saslMSK:
 		return mskLogin{}, msk.refused
 	}
@@ -82,6 +83,11 @@ func (c *Config) password() (string, error) {
 	if err != nil {
 		return "", &loginError{class: bridge.Permanent, code: "password", hint: "check KAFKA_SASL_PASSWORD_FILE",
 			err: fmt.Errorf("read KAFKA_SASL_PASSWORD_FILE: %w", err)}
+	}
+	if c.SASLPasswordFile != "" && strings.TrimSpace(password) == "" { // while it is replaced
+		return "", &loginError{class: bridge.Transient, code: "password",
+			hint: "write the password, token or secret into the file of KAFKA_SASL_PASSWORD_FILE",
+			err:  errors.New("read KAFKA_SASL_PASSWORD_FILE: the file is empty")}
 	}
 	return password, nil
 }

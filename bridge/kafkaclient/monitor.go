@@ -65,7 +65,7 @@ type refusedLogins func()
 
 // OnBrokerConnect implements kgo.HookBrokerConnect.
 func (refused refusedLogins) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if errors.Is(err, kerr.SaslAuthenticationFailed) {
+	if _, known := errors.AsType[*refusedToken](err); !known && errors.Is(err, kerr.SaslAuthenticationFailed) {
 		refused()
 	}
 }

@@ -3,7 +3,6 @@ package kafkaclient
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +29,11 @@ const (
 	maxWords = 300
 	// failurePause is the least time between a request for a token that failed and the next.
 	failurePause = time.Second
+	// refusalPause is that time after a permanent failure, unless the secret changes.
+	refusalPause = time.Minute
+	// newToken is how long a token is new: the refusal of a new one that never worked is
+	// not a matter of its age.
+	newToken = 10 * time.Second
 )
 
 // tokenSource gives the token of a login to all clients with the same login, and requests
@@ -38,9 +42,18 @@ type tokenSource struct {
 	grant *grant.Grant // nil: the password is the token
 	turn  chan struct{}
 
-	// The last request that failed; owned by who has the turn.
-	failed error
-	at     time.Time
+	// The last request that failed, its secret, and until when the failure holds; owned by
+	// who has the turn.
+	failed *loginError
+	with   string
+	until  time.Time
+
+	mu       sync.Mutex // guards the rest
+	token    string     // the last one
+	got      time.Time  // when it was requested
+	worked   bool       // a broker accepted it
+	replaced string     // the last token whose refusal another token may mend
+	refusals bool       // the last answer of a broker was a refusal
 }
 
 // tokenSources are those of the process, by login.
@@ -79,8 +92,8 @@ func (c *Config) tokens() *tokenSource {
 	return source
 }
 
-// token returns the token of a new connection.
-func (s *tokenSource) token(ctx context.Context, c *Config) (string, error) {
+// take returns the token of a new connection.
+func (s *tokenSource) take(ctx context.Context, c *Config) (string, error) {
 	secret, err := c.password()
 	if err != nil || s.grant == nil {
 		return secret, err
@@ -92,37 +105,97 @@ func (s *tokenSource) token(ctx context.Context, c *Config) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	if s.failed != nil && s.at.After(asked.Add(-failurePause)) { // meanwhile, or just before
-		return "", s.failed
+	if s.failed != nil && asked.Before(s.until) && (s.failed.class != bridge.Permanent || s.with == secret) {
+		failed := *s.failed
+		if failed.retryAfter > 0 {
+			failed.retryAfter = max(time.Until(s.until), time.Millisecond)
+		}
+		return "", &failed
 	}
-	_, err = s.grant.Authorize(ctx, secret, time.Now())
+	token, renewed, err := s.grant.Authorize(ctx, secret, time.Now())
 	if ctx.Err() != nil {
 		return "", ctx.Err() // this client is closed, the next one asks again
 	}
 	if s.failed = nil; err != nil {
-		s.failed, s.at = c.tokenError(err, secret), time.Now()
+		s.failed, s.with = c.tokenError(err, secret), secret
+		pause := max(failurePause, s.failed.retryAfter)
+		if s.failed.class == bridge.Permanent {
+			pause = refusalPause
+		}
+		s.until = time.Now().Add(pause)
 		return "", s.failed
 	}
-	return s.grant.Token().AccessToken, nil
+	if renewed {
+		s.mu.Lock()
+		s.token, s.got, s.worked = token.AccessToken, time.Now(), false
+		s.mu.Unlock()
+	}
+	return token.AccessToken, nil
 }
 
-// refused makes the next login ask for another token, once a minute.
-func (s *tokenSource) refused() {
-	if s.grant != nil {
-		s.grant.Reject(http.StatusForbidden, time.Now())
+// accepted notes that a broker accepted a token.
+func (s *tokenSource) accepted(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if token == s.token {
+		s.worked, s.refusals = true, false
 	}
 }
 
+// refused makes the next login ask for another token, once a minute. It reports whether the
+// next login may succeed: the token worked or is not new, and does not replace a refused one.
+func (s *tokenSource) refused(token string) (again bool) {
+	if s.grant == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case token == s.replaced: // for another client
+		return true
+	case token != s.token: // renewed meanwhile
+		return !s.refusals
+	}
+	old := s.worked || time.Since(s.got) >= newToken
+	if s.grant.Reject(http.StatusForbidden, time.Now()) && old && !s.refusals {
+		s.replaced, again = token, true
+	}
+	s.refusals = true
+	return again
+}
+
+// refusedLogin is refused for a refusal that does not name its token.
+func (s *tokenSource) refusedLogin() {
+	s.mu.Lock()
+	token := s.token
+	s.mu.Unlock()
+	s.refused(token)
+}
+
+// refusedToken is a broker's refusal of a token. If again is set, a login with another token
+// follows.
+type refusedToken struct {
+	err   error
+	again bool
+}
+
+func (e *refusedToken) Error() string { return e.err.Error() }
+
+func (e *refusedToken) Unwrap() error { return e.err }
+
+// Temporary tells kgo whether to retry.
+func (e *refusedToken) Temporary() bool { return e.again }
+
 // tokenError says why there is no token.
-func (c *Config) tokenError(err error, secret string) error {
+func (c *Config) tokenError(err error, secret string) *loginError {
 	e := &loginError{class: bridge.Transient, code: "token",
 		hint: "check KAFKA_SASL_OAUTH_TOKEN_URL, DNS and the firewall, and with TLS KAFKA_SASL_OAUTH_TLS_CA"}
-	words := err.Error()
+	code, words := "", err.Error()
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		code := answer.Response.StatusCode
-		words = strings.TrimSpace(fmt.Sprintf("%d %s %s", code, answer.ErrorCode, answer.ErrorDescription))
+		status := answer.Response.StatusCode
+		code, words = strconv.Itoa(status), strings.TrimSpace(answer.ErrorCode+" "+answer.ErrorDescription)
 		switch {
-		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= 500:
+		case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
 			e.hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
 			if seconds, err := strconv.Atoi(answer.Response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 				e.retryAfter = min(time.Duration(seconds)*time.Second, time.Hour)
@@ -136,9 +209,15 @@ func (c *Config) tokenError(err error, secret string) error {
 		e.class = bridge.Permanent
 		e.hint = "check KAFKA_SASL_OAUTH_TOKEN_URL: its answer is no token"
 	}
-	if secrets.NewFinder([]secrets.Secret{{Name: "KAFKA_SASL_PASSWORD", Value: secret}}).In(words) != "" {
-		words = "its answer repeats KAFKA_SASL_PASSWORD"
+	hidden := []secrets.Secret{{Name: "KAFKA_SASL_PASSWORD", Value: secret}}
+	for _, param := range c.OAuthParams {
+		_, value, _ := strings.Cut(param, "=")
+		hidden = append(hidden, secrets.Secret{Name: "KAFKA_SASL_OAUTH_PARAMS", Value: value})
 	}
+	if name := secrets.NewFinder(hidden).In(words); name != "" {
+		words = "its answer repeats " + name
+	}
+	words = strings.TrimSpace(code + " " + words)
 	e.err = fmt.Errorf("request a token from %s: %s", tokenHost(c.OAuthTokenURL), printable(words))
 	return e
 }
@@ -175,7 +254,7 @@ func (oauthLogin) Name() string { return saslOAuth }
 
 // Authenticate implements sasl.Mechanism.
 func (l oauthLogin) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
-	token, err := l.source.token(ctx, l.cfg)
+	token, err := l.source.take(ctx, l.cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,15 +264,19 @@ func (l oauthLogin) Authenticate(ctx context.Context, host string) (sasl.Session
 		auth.Extensions[name] = value
 	}
 	_, first, err := auth.AsMechanism().Authenticate(ctx, host)
-	return oauthSession{token}, first, err
+	return oauthSession{token, l.source}, first, err
 }
 
-type oauthSession struct{ token string }
+type oauthSession struct {
+	token  string
+	source *tokenSource
+}
 
 // Challenge implements sasl.Session. A broker that accepts the token has nothing to say
 // (RFC 7628, section 3.2.2).
 func (s oauthSession) Challenge(answer []byte) (done bool, next []byte, err error) {
 	if len(answer) == 0 {
+		s.source.accepted(s.token)
 		return true, nil, nil
 	}
 	var why struct{ Status, Scope string }
@@ -204,27 +287,19 @@ func (s oauthSession) Challenge(answer []byte) (done bool, next []byte, err erro
 	if why.Scope != "" {
 		text += ", it requires the scope " + printable(why.Scope)
 	}
-	return false, nil, refusal("%s%s", text, claims(s.token, time.Now()))
+	err = refusal("%s%s", text, claims(s.token, time.Now()))
+	return false, nil, &refusedToken{err, s.source.refused(s.token)}
 }
 
 // claims describes what brokers check in a token that is a JWT.
 func claims(token string, now time.Time) string {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	var c struct {
-		Issuer   string  `json:"iss"`
-		Audience any     `json:"aud"`
-		Expiry   float64 `json:"exp"`
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(text, &c) != nil {
+	c := grant.ReadClaims(token)
+	if c == nil {
 		return ""
 	}
 	audience, _ := json.Marshal(c.Audience) // was JSON
 	said := fmt.Sprintf("; the token has issuer %q, audience %s", printable(c.Issuer), printable(string(audience)))
-	if ended := now.Sub(time.Unix(int64(c.Expiry), 0)); c.Expiry > 0 && ended > 0 {
+	if ended := now.Sub(c.Ends()); !c.Ends().IsZero() && ended > 0 {
 		said += fmt.Sprintf(", and expired %s ago", ended.Round(time.Second))
 	}
 	return said

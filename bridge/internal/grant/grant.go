@@ -90,24 +90,30 @@ func (g *Grant) Reject(status int, now time.Time) bool {
 	return true
 }
 
-// Authorize requests a token if there is none or it expires soon, and reports whether the
-// token is new. If a renewal fails, the token is used until it expires.
-func (g *Grant) Authorize(ctx context.Context, secret string, now time.Time) (renewed bool, err error) {
+// Authorize returns a token, and reports whether it is new. It requests one if there is none
+// or it expires soon. If a renewal fails, the token is used until it expires. Without
+// expires_in, a JWT's exp is its expiry.
+func (g *Grant) Authorize(
+	ctx context.Context, secret string, now time.Time,
+) (token *oauth2.Token, renewed bool, err error) {
 	g.mu.Lock()
 	current, renewal := g.token, g.renewal
 	g.mu.Unlock()
 	if current != nil && (renewal.IsZero() || now.Before(renewal)) {
-		return false, nil
+		return current, false, nil
 	}
-	token, err := g.request(ctx, secret)
+	token, err = g.request(ctx, secret)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err != nil {
 		if current != nil && now.Before(current.Expiry) {
 			g.renewal = now.Add(retryRenewal)
-			return false, nil
+			return current, false, nil
 		}
-		return false, err
+		return nil, false, err
+	}
+	if !token.Expiry.After(now) {
+		token.Expiry = ReadClaims(token.AccessToken).Ends()
 	}
 	if !token.Expiry.After(now) { // unknown: the API rejects an expired token
 		token.Expiry = time.Time{}
@@ -116,7 +122,7 @@ func (g *Grant) Authorize(ctx context.Context, secret string, now time.Time) (re
 	if left := token.Expiry.Sub(now); !token.Expiry.IsZero() {
 		g.renewal = now.Add(max(left-min(left/4, maxLead), leastLife))
 	}
-	return true, nil
+	return token, true, nil
 }
 
 func (g *Grant) request(ctx context.Context, secret string) (*oauth2.Token, error) {

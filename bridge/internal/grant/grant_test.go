@@ -47,7 +47,7 @@ func TestReadsTokens(t *testing.T) {
 	} {
 		var form string
 		g := newGrant(tc.kind, tc.body, http.StatusOK, &form)
-		if _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil || g.Token().AccessToken != "t" ||
+		if _, _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil || g.Token().AccessToken != "t" ||
 			g.Token().Expiry.IsZero() {
 			t.Errorf("%s: %v, %v", name, g.Token(), err)
 		}
@@ -57,7 +57,7 @@ func TestReadsTokens(t *testing.T) {
 	}
 	var form string
 	g := newGrant("text/plain", `{"error":"invalid_scope"}`, http.StatusBadRequest, &form)
-	if _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.Contains(err.Error(), "invalid_scope") {
+	if _, _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.Contains(err.Error(), "invalid_scope") {
 		t.Errorf("a refusal as text: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestReject(t *testing.T) {
 			{time.Hour, http.StatusForbidden, true},
 		} {
 			<-time.After(step.after)
-			if _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil {
+			if _, _, err := g.Authorize(t.Context(), "s", time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			if got := g.Reject(step.status, time.Now()); got != step.want || (g.Token() == nil) != step.want {
@@ -103,7 +103,7 @@ func TestUselessTokens(t *testing.T) {
 	} {
 		var form string
 		g := newGrant("application/json", body, http.StatusOK, &form)
-		if _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.HasPrefix(err.Error(), "oauth2: ") ||
+		if _, _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.HasPrefix(err.Error(), "oauth2: ") ||
 			g.Token() != nil {
 			t.Errorf("%s: %v, %v", body, g.Token(), err)
 		}
@@ -121,7 +121,7 @@ func TestLifeOfTokens(t *testing.T) {
 			issued := 0
 			g := newGrant("application/json", `{"access_token":"t","expires_in":`+life+`}`, http.StatusOK, &form)
 			for began := time.Now(); time.Since(began) < 10*time.Minute; <-time.After(100 * time.Millisecond) {
-				renewed, err := g.Authorize(t.Context(), "s", time.Now())
+				_, renewed, err := g.Authorize(t.Context(), "s", time.Now())
 				if err != nil {
 					t.Fatal(err)
 				}
