@@ -190,7 +190,7 @@ func (l serverLog) Write(message []byte) (int, error) {
 	text := strings.TrimSpace(string(message))
 	rest, ok := strings.CutPrefix(text, "http: TLS handshake error from ")
 	if !ok {
-		l.Logger.Warn(text)
+		l.Logger.Warn("problem in the HTTP server", "error", text)
 		return len(message), nil
 	}
 	caller, reason, _ := strings.Cut(rest, ": ")

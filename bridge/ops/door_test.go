@@ -199,7 +199,8 @@ func serveDoor(t *testing.T, change func(*ops.Config)) *doorSite {
 	fake := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle}, turning: true}
 	s.parts = ops.Parts{
 		Metrics: metricsOf(fake), Streams: func() []ops.Stream { return []ops.Stream{fake} },
-		Logger: slog.New(slog.NewTextHandler(s.log, nil)), Controller: func(string) ops.Controller { return new(fakeController) },
+		Logger:     slog.New(slog.NewTextHandler(s.log, nil)),
+		Controller: func(string) ops.Controller { return new(fakeController) },
 	}
 	var err error
 	if s.Server, err = ops.Listen(t.Context(), cfg, s.parts); err != nil {
@@ -290,9 +291,11 @@ func TestStandbyWithoutAnOwner(t *testing.T) {
 		report control.Report
 		want   bridge.State
 	}{
-		"only standbys": {control.Report{MembersKnown: true, Members: []bridge.Member{{Process: "bridge-0"}}}, control.StateUnknown},
-		"nobody":        {control.Report{MembersKnown: true}, control.StateNone},
-		"servers away":  {control.Report{Unreachable: []string{"store", "sink"}}, control.StateUnknown},
+		"only standbys": {
+			control.Report{MembersKnown: true, Members: []bridge.Member{{Process: "bridge-0"}}}, control.StateUnknown,
+		},
+		"nobody":       {control.Report{MembersKnown: true}, control.StateNone},
+		"servers away": {control.Report{Unreachable: []string{"store", "sink"}}, control.StateUnknown},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(1)

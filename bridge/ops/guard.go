@@ -193,12 +193,13 @@ func (f *file) tokens(parse func(string) (door.Tokens, error)) (door.Tokens, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case trouble == f.trouble:
-	case trouble == "":
-		f.log.Info(f.setting + " readable again")
+	switch trouble {
+	case f.trouble:
+	case "":
+		f.log.Info("tokens readable again", "setting", f.setting)
 	default:
-		f.log.Error(f.setting+" unreadable", "error", trouble, "hint", "correct the file; it is read again")
+		f.log.Error("tokens unreadable", "setting", f.setting, "error", trouble,
+			"hint", "correct the file; it is read again")
 	}
 	f.trouble = trouble
 	return tokens, err
