@@ -46,11 +46,11 @@ func (s sender) String() string {
 }
 
 // record writes a record of a sender's request to the audit log.
-func (h *handler) record(who sender, r door.Record) error {
+func (p *Parts) record(who sender, r door.Record) error {
 	r.Time, r.Who, r.Auth, r.Address, r.Request = time.Now().UTC(), who.Name, who.By, who.address, who.request
-	err := h.Audit.Write(r)
+	err := p.Audit.Write(r)
 	if err != nil {
-		h.Logger.Error("audit log not written", "outcome", r.Outcome, "who", who.String(), "request", who.request,
+		p.Logger.Error("audit log not written", "outcome", r.Outcome, "who", who.String(), "request", who.request,
 			"error", err.Error(), "hint", "check HTTP_AUDIT_LOG and its disk; meanwhile actions are refused")
 		return errorf(http.StatusServiceUnavailable, "check the log of the process",
 			"the audit log cannot be written; nothing was changed")

@@ -31,6 +31,9 @@ type Config struct {
 	// AdminToken authorizes actions. Without it, Tokens and ProxyUserHeader, actions are
 	// restricted to localhost.
 	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if neither tokens nor HTTP_PROXY_USER_HEADER are set, actions are restricted to localhost"`
+	// AdminTokenFile is where AdminToken comes from, empty for none: each request that sends a
+	// token reads it again.
+	AdminTokenFile string
 	// Tokens are lines for door.Parse. With them, reading takes a token too.
 	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.

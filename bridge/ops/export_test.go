@@ -1,4 +1,6 @@
 package ops
 
-// MaxConnections is for the tests.
+// MaxConnections and ProbeHandler are for the tests.
 const MaxConnections = maxConnections
+
+var ProbeHandler = probeHandler

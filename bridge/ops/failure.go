@@ -21,7 +21,8 @@ type Error struct {
 	// Hint is what to do; may be empty.
 	Hint string
 
-	who door.Identity // whose request was refused, if he is known
+	who     door.Identity // whose request was refused, if he is known
+	refused bool          // the request was rejected, whatever the status
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

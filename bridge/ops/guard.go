@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -20,38 +22,45 @@ const localhost = "localhost"
 // guard authorizes requests.
 type guard struct {
 	tokens door.Tokens // those that do not change while the process runs
-	file   string      // of the other tokens: each request reads it again; may be empty
+	file   file        // of the other named tokens
+	admin  file        // of HTTP_ADMIN_TOKEN, unless it is in tokens
 	locked bool        // actions require a token, even from this machine
 	login  bool        // reading requires one too
 	names  []string    // HTTP_ALLOWED_HOSTS, in lower case
-	own    string      // the host of HTTP_ADDR, as healthcheck names it
+	own    []string    // the host of the address, as healthcheck names it
 	proxy  door.Proxy
-	log    *slog.Logger
 	guesses
 }
 
-// admin is the name of HTTP_ADMIN_TOKEN.
-const admin = "admin"
+// administrator is the owner of HTTP_ADMIN_TOKEN.
+var administrator = door.Identity{Name: "admin", Role: door.Act, By: door.ByToken}
 
 func newGuard(cfg Config, log *slog.Logger) *guard {
 	g := &guard{
-		tokens: make(door.Tokens), file: cfg.TokensFile, proxy: cfg.proxy(), log: log,
+		tokens: make(door.Tokens), proxy: cfg.proxy(),
+		file:  file{path: cfg.TokensFile, setting: "HTTP_TOKENS_FILE", log: log},
+		admin: file{path: cfg.AdminTokenFile, setting: "HTTP_ADMIN_TOKEN_FILE", log: log},
 		login: cfg.Tokens != "" || cfg.ProxyUserHeader != "",
 	}
 	g.locked = g.login || cfg.AdminToken != ""
-	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file == "" { // Validate returns the error
+	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file.path == "" { // Validate returns the error
 		g.tokens = named
 	}
-	if token := cfg.AdminToken.Reveal(); token != "" {
-		g.tokens.Add(token, door.Identity{Name: admin, Role: door.Act, By: door.ByToken})
+	if token := cfg.AdminToken.Reveal(); token != "" && g.admin.path == "" {
+		g.tokens.Add(token, administrator)
 	}
 	for _, name := range cfg.AllowedHosts {
 		g.names = append(g.names, strings.ToLower(name))
 	}
-	if host, _, err := net.SplitHostPort(cfg.Addr); err == nil {
-		g.own = strings.ToLower(host)
-	}
+	g.owns(cfg.Addr)
 	return g
+}
+
+// owns accepts the host of an address as Host name.
+func (g *guard) owns(addr string) {
+	if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+		g.own = append(g.own, strings.ToLower(host))
+	}
 }
 
 // knowsHost reports whether the Host header is accepted. Rejecting unknown names
@@ -65,7 +74,7 @@ func (g *guard) knowsHost(header string) bool {
 	if _, err := netip.ParseAddr(host); err == nil || host == localhost || strings.HasSuffix(host, "."+localhost) {
 		return true
 	}
-	return host != "" && host == g.own || slices.Contains(g.names, host)
+	return slices.Contains(g.own, host) || slices.Contains(g.names, host)
 }
 
 // mayRead returns nil if the caller may read.
@@ -131,28 +140,69 @@ func (g *guard) identify(r *http.Request) (door.Identity, error) {
 	return who, nil
 }
 
-// find returns the owner of a token, with an empty name for a wrong one. If the file cannot
-// be read, no token in it is accepted: a removed line must not stay valid.
+// find returns the owner of a token, with an empty name for a wrong one. If a file cannot be
+// read, no token in it is accepted: a removed line must not stay valid.
 func (g *guard) find(token string) (door.Identity, error) {
 	if who, ok := g.tokens.Find(token); ok {
 		return who, nil
 	}
-	if g.file == "" {
-		return door.Identity{}, nil
+	alone, wrong := g.admin.tokens(func(text string) (door.Tokens, error) {
+		tokens := make(door.Tokens)
+		tokens.Add(text, administrator)
+		return tokens, nil
+	})
+	named, err := g.file.tokens(door.Parse)
+	for _, tokens := range []door.Tokens{alone, named} {
+		if who, ok := tokens.Find(token); ok {
+			return who, nil
+		}
 	}
-	text, err := bridge.ReadSecretFile(g.file)
-	var named door.Tokens
-	if err == nil {
-		named, err = door.Parse(text)
-	}
-	if err != nil {
-		g.log.Error("HTTP_TOKENS_FILE unreadable", "error", err.Error(), "hint", "correct the file; it is read again")
-		return door.Identity{}, errorf(http.StatusServiceUnavailable, "check the log of the process", "the tokens cannot be read")
-	}
-	if who, ok := named.Find(token); ok {
-		return who, nil
+	if err = errors.Join(err, wrong); err != nil {
+		return door.Identity{}, &Error{
+			Status: http.StatusServiceUnavailable, Hint: "check the log of the process",
+			Err: errors.New("the tokens cannot be read"), refused: true,
+		}
 	}
 	return door.Identity{}, nil
+}
+
+// file is a file of tokens. It logs when the file becomes unreadable, and when it is readable
+// again.
+type file struct {
+	path    string // empty for none
+	setting string
+	log     *slog.Logger
+
+	mu      sync.Mutex // guards trouble
+	trouble string     // the last reading's error, empty for none
+}
+
+// tokens reads the file again, without a file no tokens.
+func (f *file) tokens(parse func(string) (door.Tokens, error)) (door.Tokens, error) {
+	if f.path == "" {
+		return nil, nil
+	}
+	text, err := bridge.ReadSecretFile(f.path)
+	var tokens door.Tokens
+	if err == nil {
+		tokens, err = parse(text)
+	}
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch trouble {
+	case f.trouble:
+	case "":
+		f.log.Info("tokens readable again", "setting", f.setting)
+	default:
+		f.log.Error("tokens unreadable", "setting", f.setting, "error", trouble,
+			"hint", "correct the file; it is read again")
+	}
+	f.trouble = trouble
+	return tokens, err
 }
 
 func unauthorized(text string) error {

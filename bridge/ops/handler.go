@@ -5,12 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/time/rate"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops/door"
@@ -46,6 +44,8 @@ type Parts struct {
 	Logger *slog.Logger
 	// Audit records them too. Listen opens that of Config.
 	Audit *door.Audit
+
+	denials *denials // of all addresses of a server
 }
 
 const (
@@ -65,13 +65,7 @@ type handler struct {
 	// glances has the short reports for briefs, details those of shown streams.
 	glances, details reportCache
 	briefs           briefCache
-	// denials limits the rate of rejected requests: each is logged.
-	denials *rate.Limiter
 }
-
-// denialRate is the number of rejected requests that are answered per second, and the
-// burst.
-const denialRate = 100
 
 // Handler returns the endpoints:
 //
@@ -105,6 +99,7 @@ func Handler(cfg Config, parts Parts) http.Handler {
 // probeHandler returns the endpoints of ProbeAddr: probes and metrics.
 func probeHandler(cfg Config, parts Parts) http.Handler {
 	h := newHandler(cfg, parts)
+	h.guard.owns(cfg.ProbeAddr)
 	mux := http.NewServeMux()
 	h.routeProbes(mux)
 	return h.secure(mux, slices.Concat(withoutLogin, probePatterns))
@@ -114,10 +109,11 @@ func newHandler(cfg Config, parts Parts) *handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &handler{
-		Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger),
-		denials: rate.NewLimiter(denialRate, denialRate),
+	h := &handler{Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger)}
+	if h.denials == nil {
+		h.denials = newDenials(parts)
 	}
+	return h
 }
 
 // routeProbes adds the handlers of probePatterns.
@@ -262,8 +258,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}
-	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
+	if e.refused || slices.Contains(rejections, e.Status) {
 		h.denied(r, e)
 	}
 	// Only a browser that opens a page lists HTML first.
@@ -279,23 +274,6 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
 }
-
-// denied counts, logs and records a rejected request.
-func (h *handler) denied(r *http.Request, e *Error) {
-	_ = h.denials.Wait(r.Context()) // clients that leave are logged too
-	h.Metrics.Rejected(e.Status)
-	h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path),
-		"status", e.Status, "error", e.Error(), "hint", e.Hint)
-	entry := door.Record{Outcome: door.Denied, Status: e.Status, Error: e.Error()}
-	if r.Method == http.MethodPost {
-		entry.Action = shorten(path.Base(r.URL.Path))
-		entry.Stream, entry.Job = shorten(r.PathValue("stream")), shorten(r.PathValue("job"))
-	}
-	_ = h.record(senderOf(e.who, r), entry) // which logs an error
-}
-
-// shorten bounds a client's input in answers and the log.
-func shorten(s string) string { return cut(s, 200) }
 
 // cut shortens a text to n bytes.
 func cut(s string, n int) string {

@@ -36,12 +36,15 @@ func TestRejectedRequests(t *testing.T) {
 		t.Errorf("%d rejected requests are logged, want 34:\n%s", n, &log)
 	}
 	const want = `
-# HELP exportbridge_http_rejected_total Rejected HTTP requests, by status: 401 and 429 (missing or wrong token), 403 (not local, or another site), 421 (unknown Host name).
+# HELP exportbridge_http_rejected_total Rejected HTTP requests, by status: 401 and 429 (missing or wrong token), 403 (not local, or another site), 411 (chunked body), 421 (unknown Host name), 503 (tokens cannot be read), tls (failed handshake).
 # TYPE exportbridge_http_rejected_total counter
 exportbridge_http_rejected_total{status="401"} 30
 exportbridge_http_rejected_total{status="403"} 1
+exportbridge_http_rejected_total{status="411"} 0
 exportbridge_http_rejected_total{status="421"} 1
 exportbridge_http_rejected_total{status="429"} 2
+exportbridge_http_rejected_total{status="503"} 0
+exportbridge_http_rejected_total{status="tls"} 0
 `
 	if err := testutil.GatherAndCompare(m, strings.NewReader(want), "exportbridge_http_rejected_total"); err != nil {
 		t.Error(err)

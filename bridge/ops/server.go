@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,6 +29,7 @@ type Server struct {
 	main, probes *endpoint // each nil if it is off
 	certificate  *door.Certificate
 	audit        *door.Audit
+	denials      *denials           // nil if listen failed before
 	stop         context.CancelFunc // cancels the requests
 }
 
@@ -70,6 +72,8 @@ func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) 
 		}
 		parts.Audit = s.audit
 	}
+	s.denials = newDenials(parts)
+	parts.denials = s.denials
 	var secure *tls.Config
 	if cfg.TLS() {
 		if s.certificate, err = door.NewCertificate(cfg.pair(), parts.Logger); err != nil {
@@ -81,13 +85,13 @@ func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) 
 		if s.main, err = bind(ctx, "HTTP_ADDR", cfg.Addr, secure); err != nil {
 			return err
 		}
-		s.main.http = newHTTP(requests, Handler(cfg, parts), cfg, parts.Logger)
+		s.main.http = newHTTP(requests, Handler(cfg, parts), cfg, parts)
 	}
 	if cfg.ProbeAddr != "" {
 		if s.probes, err = bind(ctx, "HTTP_PROBE_ADDR", cfg.ProbeAddr, nil); err != nil {
 			return err
 		}
-		s.probes.http = newHTTP(requests, probeHandler(cfg, parts), cfg, parts.Logger)
+		s.probes.http = newHTTP(requests, probeHandler(cfg, parts), cfg, parts)
 	}
 	return nil
 }
@@ -104,13 +108,13 @@ func bind(ctx context.Context, setting, addr string, secure *tls.Config) (*endpo
 	return &endpoint{listener: l}, nil
 }
 
-func newHTTP(requests context.Context, handler http.Handler, cfg Config, logger *slog.Logger) *http.Server {
+func newHTTP(requests context.Context, handler http.Handler, cfg Config, parts Parts) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout,
 		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10,
-		ErrorLog:  slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ErrorLog:  log.New(serverLog{parts}, "", 0),
 		ConnState: (&connections{proxy: cfg.proxy()}).changed,
 	}
 }
@@ -179,6 +183,9 @@ func (s *Server) Close() error {
 		if e != nil {
 			errs = append(errs, e.listener.Close())
 		}
+	}
+	if s.denials != nil {
+		s.denials.flush()
 	}
 	return errors.Join(append(errs, s.audit.Close())...)
 }

@@ -135,13 +135,20 @@ func (h *handler) glance(ctx context.Context) {
 }
 
 // merged returns the status of a stream in this process, completed by the cached report.
-// elsewhere is true if another process owns the stream and its status replaces own.
+// elsewhere is true if another process owns the stream and its status replaces own. If this
+// process stands by for an owner that does not report, Live is nil: its own calm state would
+// hide that nobody may run the stream.
 func merged(own *bridge.Status, cache *reportCache, now time.Time) (r control.Report, asked, elsewhere bool) {
 	r, asked = cache.last(own.Stream)
 	if !asked {
 		r = control.NewReport(own.Stream, own.Mode)
 	}
-	if elsewhere = !own.Leader && r.Live != nil && r.Live.Leader; !elsewhere {
+	elsewhere = !own.Leader && r.Live != nil && r.Live.Leader
+	switch {
+	case elsewhere:
+	case asked && !own.Leader && own.State == bridge.StateStandby:
+		r.Live = nil
+	default:
 		r.Live = own
 	}
 	r.LagSeconds, r.CaughtUpIn = 0, -1
@@ -194,8 +201,8 @@ func (h *handler) detailOf(s Stream, now time.Time) detail {
 	own := s.Status()
 	r, asked, elsewhere := merged(&own, &h.details, now)
 	return detail{
-		Report: r, Brief: r.Brief(now), Asked: asked, Elsewhere: elsewhere, ManyDead: control.ManyDead(r.Live),
-		EndDoubtful: r.Live.EndDoubtful(), Servers: own.Dependencies,
+		Report: r, Brief: r.Brief(now), Asked: asked, Elsewhere: elsewhere, Servers: own.Dependencies,
+		ManyDead: r.Live != nil && control.ManyDead(r.Live), EndDoubtful: r.Live != nil && r.Live.EndDoubtful(),
 	}
 }
 

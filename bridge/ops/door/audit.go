@@ -33,6 +33,7 @@ type Record struct {
 	Job     string    `json:"job,omitempty"`
 	Reason  string    `json:"reason,omitempty"` // of the caller
 	Status  int       `json:"status,omitempty"` // of a denied request
+	Count   int       `json:"count,omitempty"`  // of denied requests that have no line of their own
 	Error   string    `json:"error,omitempty"`
 }
 
@@ -66,8 +67,25 @@ func (a *Audit) open() error {
 	if a.file != nil {
 		_ = a.file.Close() // it was renamed, and each of its lines is written
 	}
-	a.file, a.torn = file, false
+	a.file, a.torn = file, tears(file)
 	return nil
+}
+
+// tears reports whether the last line of a file may lack its end: the process or the machine
+// may have stopped while it was written.
+func tears(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	written, err := os.Open(file.Name())
+	if err != nil {
+		return true // not known: an empty line does no harm
+	}
+	defer written.Close()
+	var last [1]byte
+	_, err = written.ReadAt(last[:], info.Size()-1)
+	return err != nil || last[0] != '\n'
 }
 
 // Write appends a record. When it returns nil, the operating system has the whole line.

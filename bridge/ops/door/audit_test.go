@@ -107,3 +107,30 @@ func TestAuditFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// After a restart, a torn last line ends before the next record.
+func TestTornLineOfAnEarlierProcess(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"who":"al`:            "{\"who\":\"al\n{",
+		"{\"who\":\"alice\"}\n": "{\"who\":\"alice\"}\n{",
+		"":                      "{",
+	} {
+		path := filepath.Join(t.TempDir(), "audit.jsonl")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, err := door.OpenAudit(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Write(door.Record{}); err != nil {
+			t.Fatal(err)
+		}
+		_ = a.Close() // each line is written
+		got, err := os.ReadFile(path)
+		if err != nil || !strings.HasPrefix(string(got), want) || strings.Count(string(got), "{") != strings.Count(want, "{") {
+			t.Errorf("%q became %q, %v", text, got, err)
+		}
+	}
+}

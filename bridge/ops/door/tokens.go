@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -88,12 +89,13 @@ func Parse(text string) (Tokens, error) {
 	return tokens, lines.Err()
 }
 
+// check names no value: it may be a token in the wrong place.
 func (i Identity) check() error {
 	switch {
 	case !namePattern.MatchString(i.Name):
-		return fmt.Errorf("name %.64q is not a letter, then up to 63 letters, digits, and . _ -", i.Name)
+		return errors.New("the name is not a letter, then up to 63 letters, digits, and . _ -")
 	case i.Role != Read && i.Role != Act:
-		return fmt.Errorf("role %.64q is not %s or %s", i.Role, Read, Act)
+		return fmt.Errorf("the role is not %s or %s", Read, Act)
 	}
 	return nil
 }

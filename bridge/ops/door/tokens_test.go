@@ -40,13 +40,13 @@ func TestWrongLines(t *testing.T) {
 	for text, want := range map[string]string{
 		"alice act":                                "line 1 has 2 fields",
 		"\nalice act " + hash + " x":               "line 2 has 4 fields",
-		"alice root " + hash:                       `role "root"`,
-		"alice Act " + hash:                        `role "Act"`,
+		"alice root " + hash:                       "line 1: the role",
+		"alice Act " + hash:                        "line 1: the role",
 		"alice act " + hash[1:]:                    "not a SHA-256",
 		"alice act " + hash + "00":                 "not a SHA-256",
 		"alice act " + strings.Repeat("zz", 32):    "not a SHA-256",
 		"10.0.0.1 act " + hash:                     "name",
-		"a\x1b[2J act " + hash:                     `name "a\x1b[2J"`,
+		"a\x1b[2J act " + hash:                     "line 1: the name",
 		"a\"b act " + hash:                         "name",
 		"a@10.0.0.1 act " + hash:                   "name",
 		strings.Repeat("a", 65) + " act " + hash:   "name",
@@ -55,6 +55,12 @@ func TestWrongLines(t *testing.T) {
 	} {
 		if tokens, err := door.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q: %v, %v, want %q", text, tokens, err, want)
+		}
+	}
+	const secret = "AKTOKENINTHEWRONGPLACE"
+	for _, text := range []string{secret + "! act " + hash, "1" + secret + " act " + hash, "alice " + secret + " " + hash} {
+		if _, err := door.Parse(text); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, who := range []door.Identity{{}, {Name: "a b", Role: door.Act}, {Name: "alice", Role: "admin"}} {

@@ -3,7 +3,6 @@ package metrics
 
 import (
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,9 +102,10 @@ func New(build Build, detail Detail, streams []string, statuses func() []bridge.
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "http_rejected_total",
 		Help: "Rejected HTTP requests, by status: 401 and 429 (missing or wrong token), " +
-			"403 (not local, or another site), 421 (unknown Host name).",
+			"403 (not local, or another site), 411 (chunked body), 421 (unknown Host name), " +
+			"503 (tokens cannot be read), tls (failed handshake).",
 	}, []string{"status"})
-	for _, status := range []string{"401", "403", "421", "429"} {
+	for _, status := range []string{"401", "403", "411", "421", "429", "503", "tls"} {
 		m.rejected.WithLabelValues(status)
 	}
 	m.unsafe = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -302,8 +302,8 @@ func (m *Metrics) Windows(stream string, byState map[string]int) {
 	}
 }
 
-// Rejected counts an HTTP request that was rejected with 401, 403, 421 or 429.
-func (m *Metrics) Rejected(status int) { m.rejected.WithLabelValues(strconv.Itoa(status)).Inc() }
+// Rejected counts a rejected HTTP request by its status, or "tls" for a failed handshake.
+func (m *Metrics) Rejected(status string) { m.rejected.WithLabelValues(status).Inc() }
 
 // Unsafe exposes an active setting that disables a protection, of the process if stream
 // is empty.

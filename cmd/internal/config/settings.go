@@ -189,7 +189,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 		s.Memory = memoryOf(l.memory)
 	}
 	places := l.fill(&s.HTTP, "")
-	s.HTTP.TokensFile = places["HTTP_TOKENS"].rereadable()
+	s.HTTP.TokensFile, s.HTTP.AdminTokenFile = places["HTTP_TOKENS"].rereadable(), places["HTTP_ADMIN_TOKEN"].rereadable()
 	s.HTTP.TLSCertFile, s.HTTP.TLSKeyFile = places["HTTP_TLS_CERT"].rereadable(), places["HTTP_TLS_KEY"].rereadable()
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()

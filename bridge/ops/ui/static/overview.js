@@ -99,7 +99,7 @@ function phrase(r, state, away) {
     case 'backoff': return `${away.length > 0 ? `${downText(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
     case 'blocked': return `Stopped without losing or skipping events. Resumes once the cause is fixed; next check ${wait(l)}.`;
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
-    case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
+    case 'standby': return 'This process does not run the stream, and takes over when nobody does. The owner is not known yet.';
     case 'starting': return 'Reading the checkpoint.';
     case 'ended': return `Ended: ${l.ended}.`;
     case 'stopped': return 'This process has stopped the stream.';
