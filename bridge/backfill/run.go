@@ -95,13 +95,18 @@ func (p *Planner) newRun(job Job, by string) *Run {
 	}
 }
 
-// setLimit gives the run a share of the job's rate limit.
+// setLimit gives the run a share of the job's rate limit. The limiter of a lane starts empty:
+// its first request waits, too, so that many lanes, or restarts of lanes, do not exceed the
+// limit.
 func (r *Run) setLimit(job *Job, share float64) {
 	limit := rate.Inf
 	if perSecond := cmp.Or(job.RateLimit, r.planner.RateLimit); perSecond > 0 {
 		limit = rate.Limit(perSecond * share)
 	}
-	r.limit.SetLimit(limit)
+	starts := r.lane != nil && r.limit.Limit() == rate.Inf
+	if r.limit.SetLimit(limit); starts {
+		r.limit.Allow()
+	}
 }
 
 // Do runs all windows to their end and returns the job in its last state. ErrCancelled
