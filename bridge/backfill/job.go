@@ -14,8 +14,8 @@ import (
 // versions.
 const Version = 2
 
-// listed is the version of a job whose windows list their ranges: a program that knows only
-// the API's cursors would send it theirs.
+// listed is the version of a job whose windows list their ranges: an older program would send
+// the stored position as a cursor.
 const listed = 2
 
 // Kind is the kind of a job, and the eb-origin header of its events.
@@ -36,16 +36,19 @@ const (
 	Done      State = "done"
 	Cancelled State = "cancelled"
 
-	// Interrupted is a running job that no process works on. It is never stored.
+	// Interrupted is a running job that no process works on until it is resumed. It is
+	// never stored.
 	Interrupted State = "interrupted"
+	// Waiting is a running job in lanes of which no process runs any yet. It is never stored.
+	Waiting State = "waiting"
 	// Paused is a running job that an operator paused. It is never stored.
 	Paused State = "paused"
 )
 
-// Job publishes a past range of a stream's export beside the stream. Its plan is
-// committed before the first window begins. Later, only the state, the results of the
-// windows, RateLimit, Parallel, Lanes, Paused and Revision change, until Tidy reduces the job. The JSON form is
-// frozen and versioned. Times are in milliseconds since the epoch.
+// Job publishes a past range of a stream's export beside the stream. Its plan is committed
+// before the first window begins. Later, only the state, the results of the windows,
+// RateLimit, Parallel, Lanes, Paused and Revision change, until Tidy reduces the job. The
+// JSON form is frozen and versioned. Times are in milliseconds since the epoch.
 type Job struct {
 	// Version is the format's version, ID the job's id.
 	Version int    `json:"v"`

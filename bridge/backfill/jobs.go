@@ -145,6 +145,11 @@ func (j *Job) sameBounds(other *Job) bool {
 	})
 }
 
+// Unknown is the error of a job that the stream does not have.
+func (j *Jobs) Unknown(id string) error {
+	return reject(Unknown, &Job{}, "stream %s has no job %s", j.stream, id)
+}
+
 // Hosts returns the processes of a fleet that can run lanes of the stream's jobs.
 func (j *Jobs) Hosts(ctx context.Context) ([]bridge.Member, error) { return j.log.Hosts(ctx) }
 
@@ -161,7 +166,7 @@ func (j *Jobs) Pause(ctx context.Context, c Cancellation, execute bool) (Job, er
 	return j.stop(ctx, c.ID, execute, func(have *Job) error {
 		switch {
 		case have.Version == 0:
-			return reject(Unknown, have, "job %s does not exist", c.ID)
+			return j.Unknown(c.ID)
 		case have.State != Running:
 			return reject(IsDone, have, "the job is %s; there is nothing to pause", have.State)
 		case !have.Paused:
@@ -179,7 +184,7 @@ func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, e
 	return j.stop(ctx, c.ID, execute, func(have *Job) error {
 		switch {
 		case have.Version == 0:
-			return reject(Unknown, have, "job %s does not exist", c.ID)
+			return j.Unknown(c.ID)
 		case have.State == Done:
 			return reject(IsDone, have, "the job is done; there is nothing to cancel")
 		case have.State != Cancelled:

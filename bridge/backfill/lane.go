@@ -11,8 +11,8 @@ import (
 // MaxLanes is the maximum number of lanes of a job.
 const MaxLanes = 256
 
-// Divide has a fleet run the job, in as many lanes as windows may run at a time. A job keeps
-// its lanes.
+// Divide has a fleet run the job, in as many lanes as windows may run at a time. It keeps the
+// lanes of a job that has some.
 func (j *Job) Divide() {
 	j.Lanes = cmp.Or(j.Lanes, min(j.AtOnce(), len(j.Windows), MaxLanes))
 }
@@ -44,8 +44,8 @@ func (j *Job) openLanes() (open []int) {
 	return open
 }
 
-// laneShare is a lane's share of the job's rate limit. Lanes only come to their end, so that
-// lanes that know of more open ones have less: together they never exceed the limit.
+// laneShare is a lane's share of the job's rate limit. Lanes are never added, so a lane with
+// outdated knowledge takes a smaller share: all lanes together do not exceed the limit.
 func (j *Job) laneShare() float64 { return 1 / float64(len(j.openLanes())) }
 
 // held is the Owner of the windows of a lane, which this process owns.

@@ -105,6 +105,16 @@ func (w *world) runs() int {
 	return w.running
 }
 
+// asked returns the number of requests to the API.
+func (w *world) asked() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.sources {
+		n += len(s.Asked())
+	}
+	return n
+}
+
 // await waits until the job is in a state.
 func (w *world) await(state backfill.State) {
 	w.t.Helper()
@@ -240,23 +250,15 @@ func TestLanesKeepTheLimit(t *testing.T) {
 		w.begin(plan)
 		f.start()
 		f.start()
-		asked := func() (n int) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			for _, s := range w.sources {
-				n += len(s.Asked())
-			}
-			return n
-		}
 		<-time.After(5 * time.Second)
 		for _, limit := range []float64{4, 2} {
 			if _, err := w.planner().HandOver(t.Context(), &backfill.Resumption{ID: "aaaaaa", RateLimit: &limit}); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(5 * time.Second)
-			before := asked()
+			before := w.asked()
 			<-time.After(10 * time.Second)
-			if n := asked() - before; n < int(8*limit) || n > int(10*limit)+4 {
+			if n := w.asked() - before; n < int(8*limit) || n > int(10*limit)+4 {
 				t.Errorf("%d requests in 10 s, with a limit of %g/s", n, limit)
 			}
 		}
@@ -282,6 +284,33 @@ func TestLaneFails(t *testing.T) {
 		w.mu.Unlock()
 		w.await(backfill.Done)
 		w.wantOnce(60)
+	})
+}
+
+// TestFirstRequestsKeepTheLimit: the first requests of many lanes, and of lanes that start
+// again, keep the limit of the job.
+func TestFirstRequestsKeepTheLimit(t *testing.T) {
+	inOwnWorld(t, 130, func(t *testing.T, w *world) {
+		f := newFleet(w)
+		plan := w.divided(120, 12, 12)
+		plan.RateLimit = 1. / 60
+		w.begin(plan)
+		m := f.start()
+		defer m.stop()
+		<-time.After(15 * time.Minute)
+		if n := w.asked(); n < 12 || n > 15 {
+			t.Errorf("%d requests in 15 minutes, at most one in a minute", n)
+		}
+		before := w.asked()
+		for range 60 {
+			<-time.After(9 * time.Second)
+			for lane := range 12 {
+				f.group(lane).Revoke()
+			}
+		}
+		if n := w.asked() - before; n > 9 {
+			t.Errorf("%d requests in nine minutes while lanes start again", n)
+		}
 	})
 }
 

@@ -17,11 +17,13 @@ type Listed struct {
 	LaneProcesses []string `json:"lane_processes,omitempty"`
 }
 
-// Status is the job's state, or Paused, or Interrupted.
+// Status is the job's state, or Paused, Waiting or Interrupted.
 func (l *Listed) Status() State {
 	switch {
 	case l.State == Running && l.Paused:
 		return Paused
+	case l.inFleet() && len(l.Processes) == 0:
+		return Waiting
 	case l.State == Running && len(l.Processes) == 0:
 		return Interrupted
 	}
@@ -69,7 +71,8 @@ func (l *Listed) CommittedProgress() Progress {
 }
 
 // CountWindows counts the windows of all jobs by state. An unfinished window has the state
-// of its job. age is as in List.
+// of its job; one of a Waiting job counts as Interrupted, since no process may ever run it.
+// age is as in List.
 func (j *Jobs) CountWindows(ctx context.Context, age time.Duration) (map[string]int, error) {
 	all, err := j.Overview(ctx, age)
 	if err != nil {
@@ -80,7 +83,11 @@ func (j *Jobs) CountWindows(ctx context.Context, age time.Duration) (map[string]
 		ended := all[i].Ended()
 		count[string(Done)] += ended
 		if open := len(all[i].Windows) - ended; open > 0 {
-			count[string(all[i].Status())] += open
+			state := all[i].Status()
+			if state == Waiting {
+				state = Interrupted
+			}
+			count[string(state)] += open
 		}
 	}
 	return count, nil

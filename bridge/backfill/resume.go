@@ -79,7 +79,7 @@ func (p *Planner) HandOver(ctx context.Context, r *Resumption) (Job, error) {
 	return p.goOn(ctx, r, &listed, (*Job).Divide)
 }
 
-// goOn commits that a job, which is as listed, goes on.
+// goOn commits the resumption of a job. listed is the job as List returned it.
 func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func(have *Job)) (Job, error) {
 	job, err := p.Jobs.change(ctx, r.ID, func(have Job) (Job, error) {
 		r.limit(&have)
@@ -150,7 +150,7 @@ func (j *Job) AtOnce() int { return cmp.Or(j.Parallel, min(len(j.Windows), Defau
 func (p *Planner) resumable(job *Job, r *Resumption) error {
 	switch {
 	case job.Version == 0:
-		return reject(Unknown, job, "stream %s has no job %s", p.Name(), r.ID)
+		return p.Jobs.Unknown(r.ID)
 	case r.Kind != "" && job.Kind != r.Kind:
 		return reject(OtherKind, job, "job %s is a %s", job.ID, job.Kind)
 	case job.State == Cancelled:
@@ -166,8 +166,8 @@ func (p *Planner) resumable(job *Job, r *Resumption) error {
 	return nil
 }
 
-// awaitFree waits until no process works on the job: an earlier join of the group could
-// take the job from its process.
+// awaitFree waits until no process works on the job: joining the group earlier could take
+// the job from the process that runs it.
 func (p *Planner) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 	said := false
 	tick := time.NewTicker(busyInterval)

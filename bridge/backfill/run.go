@@ -48,7 +48,8 @@ type Owner interface {
 type Setup struct {
 	Config engine.Config
 	Source bridge.Source
-	// Ranges returns what reads the window over the Source, where Planner.Windows is set.
+	// Ranges wraps the Source to list ranges. Only jobs of a stream that follows windows need
+	// it: the Source of one that follows a cursor reads ranges directly.
 	Ranges func(bridge.Source) bridge.Source
 	Sink   bridge.Sink
 	// Close closes both ports.
@@ -62,8 +63,8 @@ type Run struct {
 	by      string        // the operator, recorded in the job
 	owner   Owner         // acquires the job for this process; Do closes it
 	limit   *rate.Limiter // of all windows together
-	// lane is the lane that it runs, nil in a run of the whole job; over is the job once
-	// the lane's last window has ended it.
+	// lane is the lane that it runs, nil in a run of the whole job; over is the finished
+	// job, set by the run of a lane that ended its last window.
 	lane bridge.Ownership
 	over *Job
 	// maxWindows bounds the windows that run at a time, as the job's Parallel does; 0
@@ -95,13 +96,18 @@ func (p *Planner) newRun(job Job, by string) *Run {
 	}
 }
 
-// setLimit gives the run a share of the job's rate limit.
+// setLimit gives the run a share of the job's rate limit. The limiter of a lane starts empty:
+// its first request waits, too, so that many lanes, or restarts of lanes, do not exceed the
+// limit.
 func (r *Run) setLimit(job *Job, share float64) {
 	limit := rate.Inf
 	if perSecond := cmp.Or(job.RateLimit, r.planner.RateLimit); perSecond > 0 {
 		limit = rate.Limit(perSecond * share)
 	}
-	r.limit.SetLimit(limit)
+	starts := r.lane != nil && r.limit.Limit() == rate.Inf
+	if r.limit.SetLimit(limit); starts {
+		r.limit.Allow()
+	}
 }
 
 // Do runs all windows to their end and returns the job in its last state. ErrCancelled

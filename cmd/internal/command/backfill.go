@@ -30,10 +30,10 @@ Running processes with BRIDGE_OWNERSHIP=group carry the job out, in --parallel
 lanes that they share, and the command returns; "backfill watch" shows the
 progress. With --here, or without such processes, the job runs in this process.
 After an interruption or a crash, continue it with --resume; no event is lost or
-repeated. A resumed job keeps its --parallel and --rate-limit unless you pass
-new values. A window includes its start and
-excludes its end; order is kept within a window. If the API lists an event late,
-or changes its time, the event can be missing or published twice.
+repeated. "backfill resume --help" says what a new --parallel or --rate-limit
+changes. A window includes its start and excludes its end; order is kept within
+a window. If the API lists an event late, or changes its time, the event can be
+missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to -30d --windows 8
@@ -68,7 +68,9 @@ func newBackfillListCommand(a *cli.App) *cobra.Command {
 		Use:   "list",
 		Short: "List backfills and replays",
 		Long: `List the backfills and replays of a stream, oldest first, with the processes
-that run each. An interrupted job has none; "backfill resume" continues it.
+that run each. No process runs an interrupted job; "backfill resume" continues
+it. Running processes with BRIDGE_OWNERSHIP=group start a waiting job by
+themselves.
 
 Starting a job deletes the stored state of replays that ended more than 30 days
 ago; published events stay. Backfills stay listed, because their ranges count as
@@ -130,7 +132,7 @@ func boundText(ms int64) string {
 func (r *jobReport) note() string {
 	text := "by " + r.Who + byText("", r.Reason)
 	if r.RateLimit > 0 {
-		text += fmt.Sprintf("; limit %g/s", r.RateLimit)
+		text += "; limit " + rateText(r.RateLimit)
 	}
 	if r.TotalOutside > 0 {
 		text += "; " + records.OutsideNote(r.TotalOutside, r.TotalEvents)

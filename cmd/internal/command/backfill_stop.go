@@ -72,8 +72,14 @@ func (s *jobStop) command(a *cli.App, short, long string) *cobra.Command {
 // oneJob wants the id of a job as the only argument.
 func oneJob(verb string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 || !backfill.ValidID(args[0]) {
-			return cli.WrongUsage("exportbridge backfill list", "%s expects one job id, not %q", verb, args)
+		const list = "exportbridge backfill list"
+		switch {
+		case len(args) == 0:
+			return cli.WrongUsage(list, "a job id is missing: exportbridge backfill %s ID", verb)
+		case len(args) > 1:
+			return cli.WrongUsage(list, "%d arguments, want one job id: exportbridge backfill %s ID", len(args), verb)
+		case !backfill.ValidID(args[0]):
+			return cli.WrongUsage(list, "%q is not a job id, for example k3xq7a", args[0])
 		}
 		return nil
 	}
@@ -83,7 +89,7 @@ func (s *jobStop) print(a *cli.App, r *jobReport) error {
 	verb, end := s.past+" with", "; "+s.last
 	if !r.Executed {
 		verb = "has"
-		end = fmt.Sprintf(", %d events\n  dry run: nothing was changed. Add --execute to %s.", r.TotalEvents, s.verb)
+		end = fmt.Sprintf(", %s\n  dry run: nothing was changed. Add --execute to %s.", cli.Counted(r.TotalEvents, "event"), s.verb)
 	} else if s.verb == "pause" {
 		end = "; " + a.Advice(fmt.Sprintf(s.last, r.ID), "")
 	}
@@ -99,8 +105,9 @@ func newBackfillResumeCommand(a *cli.App) *cobra.Command {
 		Short: "Resume a backfill or replay",
 		Long: `Resume a paused or interrupted backfill or replay, as backfill --resume does:
 running processes with BRIDGE_OWNERSHIP=group carry it out, or this process with
---here or without them. The job keeps its --parallel and --rate-limit unless you
-pass new values; a job keeps the number of its lanes.
+--here or without them. A new --rate-limit applies within seconds, but not to
+requests that already wait. A new --parallel does not change a job in lanes; it
+applies with --here, and to a job that has run in one process.
 
 Without --execute, the command is a dry run.`,
 		Example: "  exportbridge backfill resume k3xq7a --execute",
@@ -114,7 +121,7 @@ Without --execute, the command is a dry run.`,
 	a.TakeWide(cmd)
 	cli.TakeStream(cmd, &o.stream)
 	o.flags = cmd.Flags()
-	o.takeLimits(cmd)
+	o.takeLimits(cmd, "(default: the job's)", "(default: the job's)")
 	o.takeHere(cmd)
 	cli.TakeExecute(cmd, &o.execute)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

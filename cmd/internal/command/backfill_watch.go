@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -29,8 +28,8 @@ func newBackfillWatchCommand(a *cli.App) *cobra.Command {
 		Use:   "watch ID",
 		Short: "Show the progress of a backfill or replay",
 		Long: `Show the progress of a backfill or replay, and which process runs which of its
-lanes, until the job is done or stops. Ctrl-C ends the command, not
-the job. With --json, the command prints the job once.`,
+lanes, until the job is done or stops. Ctrl-C ends the command, not the job.
+With --json, the command prints the job once.`,
 		Example: "  exportbridge backfill watch k3xq7a",
 		Args:    oneJob("watch"),
 	}
@@ -75,7 +74,7 @@ func (w *jobWatch) look(ctx context.Context) (*jobReport, error) {
 	}
 	i := slices.IndexFunc(all, func(l backfill.Listed) bool { return l.ID == w.id })
 	if i < 0 {
-		return nil, cli.Errorf(cli.ExitFailed, "exportbridge backfill list", "job %s does not exist", w.id)
+		return nil, jobError(w.jobs.Unknown(w.id))
 	}
 	report := reportOf(&all[i].Job)
 	report.Executed, report.Listed = true, all[i]
@@ -111,21 +110,22 @@ func (w *jobWatch) follow(ctx context.Context, line io.Writer) error {
 	for {
 		r := w.now.Load()
 		state := r.Status()
-		if r.State != backfill.Running || state == backfill.Paused || state == backfill.Interrupted && r.Lanes == 0 {
+		if state != backfill.Running && state != backfill.Waiting {
 			return w.end(r)
 		}
 		now := lanesText(r.LaneProcesses)
 		if now == "" && len(r.Processes) > 0 {
 			now = r.Processes[0].String() + " runs the job"
 		} else if now == "" {
-			now = "no process runs the job"
+			now = "waiting for a process; processes look for jobs every 3 s"
 		}
 		if now != said {
 			fmt.Fprintf(line, "  %s\n", process.Printable(now))
 			said = now
 		}
 		if bridge.Sleep(ctx, jobWatchInterval); ctx.Err() != nil {
-			return &cli.Error{Code: cli.ExitInterrupted, Err: errors.New("interrupted; the job goes on")}
+			fmt.Fprintf(line, "  stopped watching; job %s continues\n", w.id)
+			return nil
 		}
 		next, err := w.look(ctx)
 		if ctx.Err() == nil && err != nil {
@@ -139,7 +139,7 @@ func (w *jobWatch) follow(ctx context.Context, line io.Writer) error {
 
 // end prints how the job ended.
 func (w *jobWatch) end(r *jobReport) error {
-	_, err := fmt.Fprintf(w.app.Stdout, "  %s %s: %s with %d of %s done, %s\n", r.Kind, r.ID, stateText(&r.Listed),
+	_, err := fmt.Fprintf(w.app.Stdout, "  %s %s: %s: %d of %s, %s\n", r.Kind, r.ID, stateText(&r.Listed),
 		r.WindowsDone, cli.Counted(len(r.Windows), "window"), cli.Counted(r.TotalEvents, "event"))
 	switch {
 	case err != nil:

@@ -42,8 +42,9 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.StringVar(&o.from, "from", "", "inclusive start `TIME` of the range")
 	f.StringVar(&o.to, "to", "", "exclusive end `TIME` of the range, not after now")
 	f.IntVar(&o.request.Windows, "windows", 0,
-		"split the range into `N` equal windows (default: the value of --parallel, or 1)")
-	o.takeLimits(cmd)
+		"split the range into `N` equal windows (default: 1, or N of --parallel if given)")
+	o.takeLimits(cmd, fmt.Sprintf("(default: all, up to %d)", backfill.DefaultParallel),
+		"(default half of EXPORT_RATE_LIMIT)")
 	f.Var(cli.Parsed(&o.request.Reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
 	f.StringVar(&o.resume, "resume", "", "resume job `ID`")
 	cli.OfferLookup(cmd, "resume", func(ctx context.Context) ([]string, error) {
@@ -53,11 +54,11 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	cli.TakeExecute(cmd, &o.execute)
 }
 
-func (o *jobOptions) takeLimits(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&o.request.Parallel, "parallel", 0, fmt.Sprintf(
-		"read `N` windows at a time (default: as many as there are windows, up to %d)", backfill.DefaultParallel))
+// takeLimits adds the flags of the limits, with their defaults.
+func (o *jobOptions) takeLimits(cmd *cobra.Command, parallel, rate string) {
+	cmd.Flags().IntVar(&o.request.Parallel, "parallel", 0, "read `N` windows at a time "+parallel)
 	cmd.Flags().StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, "+
-		"such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+		"such as 10/s, 600/m or 100/h "+rate)
 }
 
 func (o *jobOptions) takeHere(cmd *cobra.Command) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, bridge.BoundText(j.From),
 			bridge.BoundText(j.To))},
 		{"into", topic},
-		{"windows", windowsText(j)},
+		{"windows", windowsText(j, p.here)},
 		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), pageSize, j.Resource)},
 		{"guarantee", "exactly-once; ordered within a window. The stream's cursor is unaffected"},
 	}
@@ -96,11 +97,17 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	return err
 }
 
-func windowsText(j *backfill.Job) string {
+// windowsText describes the windows of a job, and how many run at a time. here is as --here:
+// the job leaves its lanes.
+func windowsText(j *backfill.Job, here bool) string {
 	n, w := len(j.Windows), &j.Windows[0]
 	length := cli.RoundDuration(time.Duration(w.To-w.From) * time.Millisecond)
 	if n == 1 {
 		return "1, of " + length
+	}
+	if j.Lanes > 0 && !here {
+		return fmt.Sprintf("%d of %s each, in %s, at most %d lanes at a time in a process", n, length,
+			cli.Counted(j.Lanes, "lane"), process.LaneCapacity)
 	}
 	return fmt.Sprintf("%d of %s each, %d at a time", n, length, min(j.AtOnce(), n))
 }
@@ -109,7 +116,20 @@ func limitText(perSecond float64) string {
 	if perSecond == 0 {
 		return "unlimited (EXPORT_RATE_LIMIT is not set)"
 	}
-	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " per second for all windows"
+	return "at most " + rateText(perSecond) + " for all windows"
+}
+
+// rateText is a rate as in --rate-limit, in the first unit in which it is at least 1, with at
+// most three digits of a fraction.
+func rateText(perSecond float64) string {
+	n, unit := perSecond, "/s"
+	switch { // 0.9999: 1/60 is not exact
+	case perSecond*60 < 0.9999:
+		n, unit = perSecond*3600, "/h"
+	case perSecond < 0.9999:
+		n, unit = perSecond*60, "/m"
+	}
+	return strconv.FormatFloat(math.Round(n*1000)/1000, 'f', -1, 64) + unit
 }
 
 // report prints the result of a job that is done. took is 0 if the job was done before the

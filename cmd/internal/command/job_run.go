@@ -137,7 +137,7 @@ func jobAnew(j *backfill.Job) string {
 	if j.Kind == backfill.Backfill {
 		flag = " --allow-overlap" // its published events stay
 	}
-	return fmt.Sprintf("start a new job for the remaining windows in exportbridge backfill list --json: "+
+	return fmt.Sprintf("exportbridge backfill list --json shows the remaining windows; start a new job for them: "+
 		"exportbridge %s --from ... --to ...%s", j.Kind, flag)
 }
 

@@ -28,6 +28,17 @@ func TestProgressText(t *testing.T) {
 	}
 }
 
+func TestRateText(t *testing.T) {
+	t.Parallel()
+	for want, perSecond := range map[string]float64{
+		"1/m": 1. / 60, "1.667/s": 100. / 60, "10/s": 10, "1.5/s": 1.5, "20/h": 20. / 3600, "1/h": 1. / 3600, "0.5/h": 0.5 / 3600,
+	} {
+		if got := rateText(perSecond); got != want {
+			t.Errorf("%g per second is %s, want %s", perSecond, got, want)
+		}
+	}
+}
+
 // TestJobErrors: each error of a job has an exit code and a hint.
 func TestJobErrors(t *testing.T) {
 	t.Parallel()

@@ -156,9 +156,9 @@ func TestE2EReplay(t *testing.T) {
 	}
 	s.settings["EXPORT_RATE_LIMIT"] = "3000/m"
 	p, _ = s.command(0, bounds...)
-	s.wantSaid(p, "at most 25 per second for all windows")
+	s.wantSaid(p, "at most 25/s for all windows")
 	p, _ = s.command(0, append(bounds, "--rate-limit", "2/s")...)
-	s.wantSaid(p, "at most 2 per second for all windows")
+	s.wantSaid(p, "at most 2/s for all windows")
 	delete(s.settings, "EXPORT_RATE_LIMIT")
 	p, took := s.command(0, append(bounds, "--execute", "--json")...)
 	one := s.jobOf(p)
@@ -259,9 +259,9 @@ func TestE2EJobEnds(t *testing.T) {
 			t.Errorf("the list shows %+v of a job that was interrupted", all[len(all)-1])
 		}
 		s.wantWindows("interrupted")
-		s.wantSaid(p, "at most 15 per second for all windows", "2 at a time")
+		s.wantSaid(p, "at most 15/s for all windows", "2 at a time")
 		p, _ = s.command(0, "replay", "--resume", id, "--rate-limit", "1000/s", "--parallel", "4", "--execute")
-		s.wantSaid(p, "at most 1000 per second for all windows", "4 at a time")
+		s.wantSaid(p, "at most 1000/s for all windows", "4 at a time")
 		p, _ = s.command(0, "backfill", "list", "--json")
 		s.wantSaid(p, `"rate_limit": 1000`, `"parallel": 4`)
 		s.readJob(s.topic+".replay."+id, "replay").wantWindow(0, s.firstAt(n-1))
@@ -313,7 +313,7 @@ func TestE2EJobKeepsItsLimits(t *testing.T) {
 	run.wantExit(130, stepTimeout)
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_RATE_LIMIT"] = "1000", "5000/s"
 	p, _ := s.command(0, "replay", "--resume", id)
-	s.wantSaid(p, "at most 10 per second for all windows", "1 at a time", "20 events per page")
+	s.wantSaid(p, "at most 10/s for all windows", "1 at a time", "20 events per page")
 	p, _ = s.command(0, "backfill", "list")
 	s.wantSaid(p, "limit 10/s")
 	left := (n - s.jobs()[0].TotalEvents) / page

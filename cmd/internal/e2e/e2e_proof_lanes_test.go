@@ -46,7 +46,7 @@ func TestE2EProofLanes(t *testing.T) {
 	watch := s.start("backfill", "watch", id)
 	eventually(t, 2*outageTimeout, "the job to be done", func() bool { l.restart(); return !watch.running() })
 	watch.wantExit(0, stepTimeout)
-	s.wantSaid(watch, " runs lane", "done with 12 of 12 windows done")
+	s.wantSaid(watch, " runs lane", "done: 12 of 12 windows")
 	l.stop()
 	c := s.readJob(s.topic, "live", "backfill")
 	c.wantWindow(0, n)

@@ -11,8 +11,8 @@ import (
 	"exportbridge/bridge/backfill"
 )
 
-// laneCapacity is how many lanes of jobs the process runs at a time.
-const laneCapacity = backfill.HostedWindows
+// LaneCapacity is how many lanes of jobs the process runs at a time.
+const LaneCapacity = backfill.HostedWindows
 
 const (
 	// jobsInterval is the maximum age of the metrics of backfills and replays. Each

@@ -184,7 +184,7 @@ func (p *Process) planners(s *config.Settings) ([]*backfill.Planner, error) {
 		st := &s.Streams[i]
 		st.Export.Shared, st.Engine.Budget = &p.exports, p.budget
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
-		st.LimitPages(len(s.Streams) + backfill.HostedWindows + laneCapacity)
+		st.LimitPages(len(s.Streams) + backfill.HostedWindows + LaneCapacity)
 		log := p.log.With(logStream, st.Name)
 		planner, err := JobPlanner(s, st, &p.jobLogs, log)
 		if err != nil {

@@ -29,7 +29,7 @@ func (p *Process) ownerOf(st *config.Stream) (owner, error) {
 		shared := *group
 		shared.Log = p.log.With(logComponent, "kafka")
 		if p.options.Limits == (engine.Limits{}) {
-			shared.LaneCapacity = laneCapacity
+			shared.LaneCapacity = LaneCapacity
 		}
 		p.fleet = shared.Fleet()
 	}

@@ -54,8 +54,8 @@ export class Jobs extends Listing {
         j.note ? el('div', { class: 'trouble' }, j.note) : null,
         j.trouble ? el('div', { class: 'trouble' }, j.trouble) : null),
       el('td', { class: 'end' }, el('span', { class: 'acts' },
-        ['interrupted', 'paused'].includes(j.state) ? this.button(j, 'resume', 'Resume…') : null,
-        ['running', 'interrupted', 'paused'].includes(j.state) ? this.button(j, 'cancel', 'Cancel…') : null)));
+        ['interrupted', 'waiting', 'paused'].includes(j.state) ? this.button(j, 'resume', 'Resume…') : null,
+        ['running', 'interrupted', 'waiting', 'paused'].includes(j.state) ? this.button(j, 'cancel', 'Cancel…') : null)));
   }
 
   button(job, action, label) {
