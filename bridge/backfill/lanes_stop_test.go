@@ -83,7 +83,9 @@ type denying struct {
 	deny atomic.Bool
 }
 
-func (d *denying) Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
+func (d *denying) Records(
+	ctx context.Context, age time.Duration,
+) (plans, checkpoints map[string]*kgo.Record, err error) {
 	if d.deny.Load() && age > 0 {
 		return nil, nil, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Err: errors.New("denied")}
 	}
