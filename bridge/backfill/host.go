@@ -96,7 +96,7 @@ func (h *Host) carryOut(ctx context.Context, j *hosted) {
 	h.mu.Unlock()
 	j.begun <- nil
 	job, err := run.Do(ctx)
-	if err != nil && !errors.Is(err, ErrCancelled) {
+	if err != nil && !errors.Is(err, ErrCancelled) && !errors.Is(err, ErrPaused) {
 		h.mu.Lock()
 		h.troubles = append(h.troubles[max(0, len(h.troubles)+1-keptTroubles):], trouble{j.id, err.Error()})
 		h.mu.Unlock()

@@ -189,6 +189,7 @@ func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, e
 			return reject(IsDone, have, "the job is done; there is nothing to cancel")
 		case have.State != Cancelled:
 			have.State, have.Changed, have.By, have.Why = Cancelled, time.Now().UnixMilli(), c.By, c.Why
+			have.Paused = false
 		}
 		return nil
 	})
@@ -224,6 +225,7 @@ const (
 	OtherSource   Reason = "other-source"   // the stream has another source now
 	OtherPlan     Reason = "other-plan"     // the plan was deleted or has other windows
 	InUse         Reason = "in-use"         // another process works on it
+	WasPaused     Reason = "paused"         // someone paused it while the resumption waited
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
 	Busy          Reason = "busy"           // the process runs its maximum of windows
 	NoBounds      Reason = "no-bounds"      // the API has no such ranges

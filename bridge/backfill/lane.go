@@ -84,6 +84,9 @@ func (r *Run) runLane(ctx context.Context, lane int) error {
 		if err := r.runWindow(ctx, n); err != nil && ctx.Err() == nil {
 			return err
 		}
+		if r.left {
+			return nil
+		}
 	}
 	if len(left) > 0 || r.job.Ended() < len(r.job.Windows) || ctx.Err() != nil {
 		return nil

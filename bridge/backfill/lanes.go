@@ -15,8 +15,9 @@ const (
 	lanesInterval = 3 * time.Second
 	// laneRetry is how long a lane that stopped early is left to other processes.
 	laneRetry = 30 * time.Second
-	// deniedRetry applies where listing the jobs fails permanently, as without permission.
-	deniedRetry = 30 * time.Minute
+	// deniedRetry applies where listing the jobs fails permanently, as without permission:
+	// brokers log each refusal.
+	deniedRetry = 30 * time.Second
 )
 
 // Lanes runs lanes of jobs in a process of a fleet, those that the fleet assigns to it: it
@@ -40,6 +41,12 @@ type laneKey struct {
 	lane, lanes int
 }
 
+// denial is why the jobs of a stream could not be listed, and when to list them again.
+type denial struct {
+	why   string
+	until time.Time
+}
+
 // laneRun is a lane that this process offers.
 type laneRun struct {
 	stop context.CancelFunc
@@ -54,8 +61,8 @@ func NewLanes(planners []*Planner, stopped func(stream, job string, lane int, er
 	}
 }
 
-// SetPlanners changes the streams. Lanes of other streams stop; lanes that run go on as they
-// were planned.
+// SetPlanners changes the streams, and has their jobs listed at once. Lanes of other streams
+// stop; lanes that run go on as they were planned.
 func (l *Lanes) SetPlanners(planners []*Planner) {
 	l.mu.Lock()
 	l.planners = planners
@@ -72,7 +79,7 @@ func (l *Lanes) Run(ctx context.Context) {
 	defer running.Wait()
 	tick := time.NewTicker(lanesInterval)
 	defer tick.Stop()
-	denied := make(map[string]time.Time) // by stream
+	denied := make(map[string]denial) // by stream
 	for {
 		l.look(ctx, denied, func(key laneKey) context.CancelFunc {
 			lane, stop := context.WithCancel(ctx)
@@ -87,13 +94,14 @@ func (l *Lanes) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-l.wake:
+			clear(denied)
 		}
 	}
 }
 
 // look lists the jobs, stops the lanes that are not to run any more, and starts those that
 // are to be offered from now on.
-func (l *Lanes) look(ctx context.Context, denied map[string]time.Time, start func(laneKey) context.CancelFunc) {
+func (l *Lanes) look(ctx context.Context, denied map[string]denial, start func(laneKey) context.CancelFunc) {
 	wanted, unknown := l.list(ctx, denied)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,20 +122,26 @@ func (l *Lanes) look(ctx context.Context, denied map[string]time.Time, start fun
 
 // list returns the lanes that are to run, with their jobs, and the streams whose jobs it
 // could not list.
-func (l *Lanes) list(ctx context.Context, denied map[string]time.Time) (wanted map[laneKey]*Job, unknown map[string]bool) {
+func (l *Lanes) list(ctx context.Context, denied map[string]denial) (wanted map[laneKey]*Job, unknown map[string]bool) {
 	l.mu.Lock()
 	planners := l.planners
 	l.mu.Unlock()
 	wanted, unknown = make(map[laneKey]*Job), make(map[string]bool)
 	for _, p := range planners {
-		if unknown[p.Name()] = time.Now().Before(denied[p.Name()]); unknown[p.Name()] {
+		was := denied[p.Name()]
+		if unknown[p.Name()] = time.Now().Before(was.until); unknown[p.Name()] {
 			continue
 		}
 		jobs, err := p.Jobs.List(ctx, lanesInterval/2)
 		fault, ok := errors.AsType[*bridge.Fault](err)
-		if unknown[p.Name()] = err != nil; ok && fault.Class == bridge.Permanent && ctx.Err() == nil {
-			denied[p.Name()] = time.Now().Add(deniedRetry)
-			l.stopped(p.Name(), "", 0, err)
+		switch unknown[p.Name()] = err != nil; {
+		case err == nil:
+			delete(denied, p.Name())
+		case ok && fault.Class == bridge.Permanent && ctx.Err() == nil:
+			denied[p.Name()] = denial{err.Error(), time.Now().Add(deniedRetry)}
+			if err.Error() != was.why {
+				l.stopped(p.Name(), "", 0, err)
+			}
 		}
 		for i := range jobs {
 			if !jobs[i].inFleet() {
@@ -141,19 +155,27 @@ func (l *Lanes) list(ctx context.Context, denied map[string]time.Time) (wanted m
 	return wanted, unknown
 }
 
-// serve offers a lane and runs it whenever the fleet assigns it to this process, until
-// nothing of it is left, or it is stopped.
+// serve offers a lane until nothing of it is left, it is stopped, or this process cannot
+// acquire it. Then others can have the lane for a while, before look offers it anew.
 func (l *Lanes) serve(ctx context.Context, key laneKey) {
 	defer l.withdraw(key)
 	p := l.planner(key.stream)
 	if p == nil {
 		return
 	}
-	owner, err := p.Lane(key.job, key.lane)
-	if err != nil {
+	if err := l.offer(ctx, p, key); err != nil {
 		l.stopped(key.stream, key.job, key.lane, err)
 		bridge.Sleep(ctx, laneRetry)
-		return
+	}
+}
+
+// offer offers a lane and runs it whenever the fleet assigns it to this process. A lane that
+// stops early is offered again after laneRetry. An error means that this process cannot
+// acquire the lane.
+func (l *Lanes) offer(ctx context.Context, p *Planner, key laneKey) error {
+	owner, err := p.Lane(key.job, key.lane)
+	if err != nil {
+		return err
 	}
 	defer func() {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
@@ -162,19 +184,23 @@ func (l *Lanes) serve(ctx context.Context, key laneKey) {
 	}()
 	for ctx.Err() == nil {
 		grant, err := owner.Acquire(ctx)
-		over := false
-		if err == nil {
-			over, err = l.runLane(ctx, key, grant)
-			grant.Release()
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil
+		case err != nil:
+			return err
 		}
+		over, err := l.runLane(ctx, key, grant)
+		grant.Release()
 		switch {
 		case over || ctx.Err() != nil:
-			return
+			return nil
 		case err != nil:
 			l.stopped(key.stream, key.job, key.lane, err)
 			bridge.Sleep(ctx, laneRetry)
 		}
 	}
+	return nil
 }
 
 // planner returns the Planner of a stream, nil if there is none any more.

@@ -49,39 +49,76 @@ func (p *Planner) Resumable(ctx context.Context, r *Resumption) (Job, error) {
 }
 
 // Resume has the job run in one process, the caller's: it takes the job from the fleet, waits
-// until no process works on it and commits the new limits. It returns the job as Jobs.List
-// does.
+// until no process works on it and commits the new limits. After an error the fleet has the job
+// as before, unless Kafka was unreachable. Resume returns the job as Jobs.List does.
 func (p *Planner) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	listed, err := p.Resumable(ctx, r)
-	alone := func(have *Job) { have.Lanes = 0 }
-	if err == nil && listed.Lanes > 0 {
-		_, err = p.goOn(ctx, r, &listed, alone)
-	}
-	if err == nil {
-		err = p.awaitFree(ctx, &listed, r)
-	}
 	if err != nil {
 		return Job{}, err
 	}
-	return p.goOn(ctx, r, &listed, alone)
+	alone := func(have *Job) { have.Lanes = 0 }
+	if listed.Lanes == 0 {
+		return p.goOnFree(ctx, r, &listed, alone)
+	}
+	// Without this permission the lanes' processes are not seen.
+	if _, err := p.Jobs.log.Lanes(ctx, r.ID, listed.Lanes); err != nil {
+		return Job{}, err
+	}
+	taken, err := p.goOn(ctx, r, &listed, alone)
+	if err != nil {
+		return Job{}, err
+	}
+	before := listed
+	listed.Revision = taken.Revision
+	job, err := p.goOnFree(ctx, r, &listed, alone)
+	if err != nil {
+		p.giveBack(ctx, &before, taken.Revision)
+	}
+	return job, err
+}
+
+// goOnFree is goOn once no process works on the job.
+func (p *Planner) goOnFree(ctx context.Context, r *Resumption, listed *Job, how func(have *Job)) (Job, error) {
+	if err := p.awaitFree(ctx, listed, r); err != nil {
+		return Job{}, err
+	}
+	return p.goOn(ctx, r, listed, how)
+}
+
+// giveBack gives a job that the revision taken has taken from the fleet back to it, unless
+// somebody else has resumed the job since. It commits even if ctx has ended.
+func (p *Planner) giveBack(ctx context.Context, before *Job, taken int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeGrace)
+	defer cancel()
+	_, _ = p.Jobs.change(ctx, before.ID, func(have Job) (Job, error) {
+		if have.Lanes == 0 && have.State == Running && (have.Revision == taken || have.Paused) {
+			have.Lanes, have.Paused = before.Lanes, before.Paused || have.Paused
+			have.Revision++
+		}
+		return have, nil
+	})
 }
 
 // HandOver has a fleet run the job in lanes, in place of Resume. The new limits hold at once
 // if the fleet runs it already.
 func (p *Planner) HandOver(ctx context.Context, r *Resumption) (Job, error) {
 	listed, err := p.Resumable(ctx, r)
-	if err == nil && listed.Lanes == 0 {
-		err = p.awaitFree(ctx, &listed, r)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Job{}, err
+	case listed.Lanes == 0:
+		return p.goOnFree(ctx, r, &listed, (*Job).Divide)
 	}
 	return p.goOn(ctx, r, &listed, (*Job).Divide)
 }
 
-// goOn commits the resumption of a job. listed is the job as List returned it.
+// goOn commits the resumption of a job. listed is the job as List returned it: goOn rejects a
+// job that was paused since.
 func (p *Planner) goOn(ctx context.Context, r *Resumption, listed *Job, how func(have *Job)) (Job, error) {
 	job, err := p.Jobs.change(ctx, r.ID, func(have Job) (Job, error) {
+		if have.State == Running && have.Paused && have.Revision > listed.Revision {
+			return have, reject(WasPaused, &have, "job %s was paused%s meanwhile", have.ID, have.ByWhom())
+		}
 		r.limit(&have)
 		how(&have)
 		have.Paused = false

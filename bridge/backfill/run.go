@@ -64,9 +64,11 @@ type Run struct {
 	owner   Owner         // acquires the job for this process; Do closes it
 	limit   *rate.Limiter // of all windows together
 	// lane is the lane that it runs, nil in a run of the whole job; over is the finished
-	// job, set by the run of a lane that ended its last window.
+	// job, set by the run of a lane that ended its last window. left: the lane is not to run
+	// any more.
 	lane bridge.Ownership
 	over *Job
+	left bool
 	// maxWindows bounds the windows that run at a time, as the job's Parallel does; 0
 	// is no bound.
 	maxWindows int
@@ -291,8 +293,12 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 		}
 		return nil
 	})
-	if err == nil && r.lane != nil && job.State == Done {
-		r.over = &job
+	if err == nil && r.lane != nil {
+		if job.State == Done {
+			r.over = &job
+		}
+		// Lanes sees it earlier, unless it cannot list the jobs.
+		r.left = !job.inFleet() || job.Lanes != r.job.Lanes
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // see above
@@ -349,6 +355,7 @@ func (r *Run) done(ctx context.Context) (Job, error) {
 func (r *Run) finish(have *Job) {
 	if have.State == Running && have.Ended() == len(have.Windows) {
 		have.State, have.Changed, have.By, have.Why = Done, time.Now().UnixMilli(), r.by, ""
+		have.Paused = false
 	}
 }
 

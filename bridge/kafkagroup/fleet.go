@@ -124,7 +124,8 @@ func (f *Fleet) run() {
 
 func (f *Fleet) join() (*fleetMember, error) {
 	f.mu.Lock()
-	size := len(f.state.Offer())
+	f.shedLanes()
+	size := f.state.Size()
 	f.mu.Unlock()
 	if size > units.MaxOffer {
 		return nil, &bridge.Fault{

@@ -3,8 +3,11 @@ package kafkagroup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -33,12 +36,29 @@ func (f *Fleet) Lane(g *Group, n int) (*Seat, error) {
 			lanes++
 		}
 	}
-	if lanes >= listedLanes {
+	s := f.seatOf(g, units.Lane(g.Stream, n))
+	if lanes >= listedLanes || f.state.Size(s.unit) > units.MaxOffer {
 		return nil, ErrManyLanes
 	}
-	s := f.seatOf(g, units.Lane(g.Stream, n))
 	s.sit()
 	return s, nil
+}
+
+// shedLanes takes lanes off the list until it fits, since a process with too long a list runs
+// no stream. Their Acquire returns ErrManyLanes. The caller holds mu.
+func (f *Fleet) shedLanes() {
+	for u, s := range f.seats {
+		switch {
+		case f.state.Size() <= units.MaxOffer:
+			return
+		case !u.IsLane() || s.tenure != nil:
+			continue
+		}
+		f.state.Remove(u)
+		delete(f.seats, u)
+		s.problem = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Err: ErrManyLanes}
+		poke(s.wake)
+	}
 }
 
 // lanes returns the units of a job's lanes.
@@ -67,21 +87,28 @@ func (g *Group) Lanes(ctx context.Context, n int) ([]bridge.Member, error) {
 }
 
 // LaneHosts returns the processes of a Fleet that can run lanes of jobs of g's stream. During
-// a rebalance it waits.
+// a rebalance it waits; none is an error then, a Transient Fault.
 func (g *Group) LaneHosts(ctx context.Context) ([]bridge.Member, error) {
 	var hosts []bridge.Member
+	unknown := false
 	err := g.askFleet(ctx, func(all []listed) {
 		for i := range all {
+			unknown = unknown || all[i].unknown
 			if _, lists := all[i].claim(units.Stream(g.Stream)); lists && all[i].offer.Capacity > 0 {
 				hosts = append(hosts, all[i].Member)
 			}
 		}
 	})
+	if err == nil && unknown && len(hosts) == 0 {
+		err = &bridge.Fault{Class: bridge.Transient, Reason: bridge.ReasonOwner,
+			Err: fmt.Errorf("group %s is rebalancing: what its processes can run is unknown", g.fleetName())}
+	}
 	return hosts, err
 }
 
 // askFleet calls read with the members of the Fleet. It waits for the end of a rebalance,
-// which hides what the members list.
+// which hides what the members list. A user who may not describe the group of the Fleet does not
+// know that there is none: that is an error.
 func (g *Group) askFleet(ctx context.Context, read func([]listed)) error {
 	client, err := g.Open()
 	if err != nil {
@@ -92,10 +119,14 @@ func (g *Group) askFleet(ctx context.Context, read func([]listed)) error {
 	defer cancel()
 	until := time.Now().Add(probeTimeout)
 	for {
-		all, err := g.fleet(asking, client)
+		all, err := membersOf(asking, client, g.fleetName())
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, kerr.GroupAuthorizationFailed):
+			fault := g.fault(err, client)
+			fault.Hint = g.Grant("--operation Describe --group " + g.fleetName())
+			return fault
 		case err != nil:
 			return g.fault(err, client)
 		case !slices.ContainsFunc(all, func(l listed) bool { return l.unknown }), time.Now().After(until):

@@ -296,9 +296,10 @@ var refusals = map[backfill.Reason]string{
 	backfill.OtherResource: "correct EXPORT_RESOURCE",
 	backfill.OtherSource: "correct EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials, " +
 		"or start a new job",
-	backfill.InUse:    "wait until that process stops, or ends the job",
-	backfill.Overlaps: `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
-	backfill.NoBounds: "correct these settings, if the API has bounds",
+	backfill.InUse:     "wait until that process stops, or ends the job",
+	backfill.WasPaused: "resume the job again to end the pause",
+	backfill.Overlaps:  `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
+	backfill.NoBounds:  "correct these settings, if the API has bounds",
 	backfill.Busy: "retry when one of them is done, lower parallel, " +
 		"or run exportbridge backfill or replay in another process",
 }

@@ -228,6 +228,7 @@ func TestJobFailures(t *testing.T) {
 		{refused(backfill.Unknown), 404, "/api/v1/jobs"},
 		{refused(backfill.IsDone), 409, ""},
 		{refused(backfill.InUse), 409, "wait until that process stops, or ends the job"},
+		{refused(backfill.WasPaused), 409, "resume the job again to end the pause"},
 		{refused(backfill.Overlaps), 409,
 			`choose another range, or "allow_overlap": true publishes it again, with the same ce_id`},
 		{refused(backfill.NoBounds), 409, "correct these settings, if the API has bounds"},

@@ -71,6 +71,25 @@ func (m *Member) State(u Unit) State {
 
 // Offer returns the encoded offer to join with. Apply expects its answer.
 func (m *Member) Offer() []byte {
+	o := m.offer()
+	encoded := o.Append(nil)
+	m.sent, m.sentSum, m.given = o, crc32.ChecksumIEEE(encoded), nil
+	return encoded
+}
+
+// Size returns the size of the encoded offer with some more units.
+func (m *Member) Size(more ...Unit) int {
+	o := m.offer()
+	for _, u := range more {
+		if m.units[u] == nil {
+			o.Claims = append(o.Claims, Claim{Unit: u})
+		}
+	}
+	o.sort()
+	return len(o.Append(nil))
+}
+
+func (m *Member) offer() Offer {
 	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program, Capacity: m.Capacity}
 	o.Claims = make([]Claim, 0, len(m.units))
 	if m.joined {
@@ -79,10 +98,12 @@ func (m *Member) Offer() []byte {
 	for hash, u := range m.units {
 		o.Claims = append(o.Claims, Claim{hash, u.claimed()})
 	}
+	o.sort()
+	return o
+}
+
+func (o *Offer) sort() {
 	slices.SortFunc(o.Claims, func(a, b Claim) int { return cmp.Compare(a.Unit, b.Unit) })
-	encoded := o.Append(nil)
-	m.sent, m.sentSum, m.given = o, crc32.ChecksumIEEE(encoded), nil
-	return encoded
 }
 
 // Changed reports whether the group should know something that the last Offer did not

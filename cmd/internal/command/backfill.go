@@ -140,7 +140,7 @@ func (r *jobReport) note() string {
 	if r.State == backfill.Cancelled {
 		text += "; cancelled" + r.ByWhom()
 	}
-	if r.Paused {
+	if r.Status() == backfill.Paused {
 		text += "; paused" + r.ByWhom()
 	}
 	if lanes := lanesText(r.LaneProcesses); lanes != "" {

@@ -29,7 +29,10 @@ func newBackfillPauseCommand(a *cli.App) *cobra.Command {
 		stop: (*backfill.Jobs).Pause}
 	return s.command(a, "Pause a backfill or replay",
 		`Pause a backfill or replay. Its processes commit the open transactions and stop
-within seconds. "backfill resume" continues it; no event is lost or repeated.`)
+within seconds. "backfill resume" continues it; no event is lost or repeated.
+
+A process of a version without this command, which runs the job with --here or
+by HTTP, goes on: stop that process, or cancel the job.`)
 }
 
 func (s *jobStop) command(a *cli.App, short, long string) *cobra.Command {

@@ -13,24 +13,40 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// hosts returns the processes that can run the job in lanes, none if it is to run here.
-func (p *jobPlan) hosts(ctx context.Context) []bridge.Member {
+// hosts returns the processes that can run the job in lanes, none if it is to run here. A job
+// that has lanes is not taken from a fleet that may run it: then unknown processes are an error.
+func (p *jobPlan) hosts(ctx context.Context, hasLanes bool) ([]bridge.Member, error) {
 	if p.here || !p.execute {
-		return nil
+		return nil, nil
 	}
 	hosts, err := p.beside.Jobs.Hosts(ctx)
 	switch {
+	case err != nil && hasLanes:
+		return nil, hostsUnknown(err)
 	case err != nil:
 		fmt.Fprintf(p.app.Stderr, "  the job runs here: the processes that could run it are unknown: %v\n", err)
 	case len(hosts) == 0:
 		fmt.Fprintln(p.app.Stderr, "  the job runs here: no process with BRIDGE_OWNERSHIP=group runs the stream")
 	}
-	return hosts
+	return hosts, nil
+}
+
+// hostsUnknown says how to resume a job whose processes cannot be looked up. Without the
+// permission to do so, --here cannot take the job from them either.
+func hostsUnknown(err error) error {
+	hint := "add --here to run the job in this process"
+	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.Permanent && fault.Hint != "" {
+		hint = fault.Hint
+	}
+	return cli.Errorf(cli.ExitFailed, hint, "the processes that could run the job are unknown: %w", err)
 }
 
 // begin commits the plan, and runs the job or hands it over.
 func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
-	hosts := p.hosts(ctx)
+	hosts, err := p.hosts(ctx, false)
+	if err != nil {
+		return err
+	}
 	if len(hosts) > 0 {
 		plan.Job.Divide()
 	}
@@ -79,14 +95,18 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	if p.parallelGiven {
 		r.Parallel = &p.request.Parallel
 	}
-	hosts, resume := p.hosts(ctx), p.beside.Resumable
-	switch {
-	case len(hosts) > 0:
-		resume = p.beside.HandOver
-	case p.execute:
-		resume = p.beside.Resume
+	var hosts []bridge.Member
+	p.job, err = p.beside.Resumable(ctx, r)
+	if err == nil && p.execute {
+		resume := p.beside.Resume
+		if hosts, err = p.hosts(ctx, p.job.Lanes > 0); err != nil {
+			return err
+		}
+		if len(hosts) > 0 {
+			resume = p.beside.HandOver
+		}
+		p.job, err = resume(ctx, r)
 	}
-	p.job, err = resume(ctx, r)
 	if refused, ok := errors.AsType[*backfill.RejectedError](err); ok && refused.Reason == backfill.IsDone {
 		p.job = refused.Job
 		return p.report(0)
@@ -125,6 +145,8 @@ func jobError(err error) error {
 		return cli.Boundless(err)
 	case backfill.Overlaps:
 		e.Hint = "choose another range, or add --allow-overlap to publish it again, with the same ce_id"
+	case backfill.WasPaused:
+		e.Hint = fmt.Sprintf("to end the pause: exportbridge backfill resume %s --execute", j.ID)
 	case backfill.InUse:
 		e.Code, e.Hint = cli.ExitNotOwner, "wait for that process or stop it"
 	}

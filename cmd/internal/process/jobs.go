@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -69,13 +70,12 @@ func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 // cannot be listed.
 func (p *Process) logLane(stream, job string, lane int, err error) {
 	log := p.log.With(logStream, stream)
-	fault, ok := errors.AsType[*bridge.Fault](err)
-	hint := ""
-	if ok {
-		hint = fault.Hint
+	hint := JobHint(err, &backfill.Job{ID: job})
+	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
+		hint = cmp.Or(hint, fault.Hint)
 	}
 	if job == "" {
-		log.Info("jobs not run in lanes", logError, err, logHint, hint)
+		log.Warn("jobs not run in lanes", logError, err, logHint, hint)
 		return
 	}
 	log.Warn("lane of a job stopped; retrying", "job", job, "lane", lane+1, logError, err, logHint, hint)
