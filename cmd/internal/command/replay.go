@@ -19,11 +19,11 @@ topic is <topic>.replay.<id>, created with the settings of the stream's topic.
 Running processes with BRIDGE_OWNERSHIP=group carry the job out, in --parallel
 lanes that they share, and the command returns. With --here, or without such
 processes, the job runs in this process. After an interruption or a crash,
-continue it with --resume; no event is lost or repeated. "backfill resume --help"
-says what a new --parallel or --rate-limit changes. The commands below
-"backfill" show and stop replays, too. A window includes its start and excludes
-its end; order is kept within a window. If the API lists an event late, or
-changes its time, the event can be missing or published twice.
+continue it with --resume; no event is lost or repeated. The help of
+"backfill resume" says what a new --parallel or --rate-limit changes. The
+commands below "backfill" show and stop replays, too. A window includes its
+start and excludes its end; order is kept within a window. If the API lists an
+event late, or changes its time, the event can be missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge replay --from -2h --to now

@@ -30,7 +30,7 @@ func TestE2EProofLanes(t *testing.T) {
 	eventually(t, outageTimeout, "the stream to be published", func() bool { return s.committed(s.topic) >= n-seam })
 	p, _ := s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(seam), "--windows", "12", "--parallel", "6",
 		"--rate-limit", "50/s", "--execute")
-	s.wantSaid(p, "handed over to 3 processes", "6 at a time")
+	s.wantSaid(p, "handed over to 3 processes", "in 6 lanes")
 	id := s.jobs()[0].ID
 	for range kills {
 		had := s.committed(s.topic + ".checkpoints.jobs")
