@@ -102,8 +102,7 @@ func (l *laneCrew) restart() {
 // end ends a process. One that is to die at a point may do so first.
 func (l *laneCrew) end(i int, by syscall.Signal) {
 	l.s.t.Helper()
-	l.runs[i].signal(by)
-	code := l.runs[i].wait(outageTimeout)
+	code := l.runs[i].end(by)
 	if died := code == -1 && (l.deadly[i] || by == syscall.SIGKILL); !died && code != 0 {
 		l.s.t.Fatalf("%s ended with exit code %d\n%s", l.runs[i].name, code, tail(l.runs[i].stderr()))
 	}

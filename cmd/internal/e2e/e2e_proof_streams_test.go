@@ -286,8 +286,7 @@ func (c *crowd) one() {
 func (c *crowd) end(i int, by syscall.Signal) {
 	c.s.t.Helper()
 	p := &c.slots[i]
-	p.run.signal(by)
-	code := p.run.wait(outageTimeout)
+	code := p.run.end(by)
 	if died := code == -1 && (p.at != "" || by == syscall.SIGKILL); !died && (code != 0 || by == syscall.SIGKILL) {
 		c.s.t.Fatalf("%s ended with exit code %d\n%s", p.run.name, code, tail(p.run.stderr()))
 	}

@@ -33,6 +33,17 @@ func (s *stage) bridgeNamed(id string) *program {
 	return s.run()
 }
 
+// end sends a signal to a bridge and returns its exit code. SIGTERM waits for the first line
+// of the log: it kills a bridge that does not handle signals yet.
+func (p *program) end(by syscall.Signal) int {
+	p.t.Helper()
+	if by == syscall.SIGTERM {
+		eventually(p.t, outageTimeout, p.name+" to log", func() bool { return len(p.stderr()) > 0 || !p.running() })
+	}
+	p.signal(by)
+	return p.wait(outageTimeout)
+}
+
 // inState reports whether a bridge is in the state.
 func (p *program) inState(state string) bool {
 	return p.metric("state", fmt.Sprintf("state=%q", state)) >= 1

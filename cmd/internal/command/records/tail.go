@@ -69,8 +69,7 @@ commits no offsets.
 	a.TakeSettings(cmd)
 	a.TakeWide(cmd)
 	flags := cmd.Flags()
-	flags.IntVarP(&o.n, "num", "n", tailRecords, "print `N` records and exit; without -n, print the newest 10 and follow")
-	flags.Lookup("num").DefValue = "0" // its text has the default
+	flags.IntVarP(&o.n, "num", "n", tailRecords, "print `N` records and exit; without -n, print the newest and follow")
 	flags.StringVarP(&o.from, "offset", "o", "", "begin `AT`: start, end, -N or @TIME")
 	cli.Offer(cmd, "offset", "start", "end")
 	flags.StringVarP(&o.format, "format", "f", "", "print each record in `FORMAT`")
