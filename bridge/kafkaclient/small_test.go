@@ -80,9 +80,13 @@ func TestNewestHoldsFew(t *testing.T) {
 		value := fmt.Sprint(r.Offset)
 		taken = append(taken, weak.Make(&value))
 		if len(taken)%500 == 0 {
-			runtime.GC()
-			if held := len(slices.DeleteFunc(slices.Clone(taken),
-				func(p weak.Pointer[string]) bool { return p.Value() == nil })); held > 2*n+2 {
+			held := size
+			for try := 0; try < 5 && held > 2*n+2; try++ { // a collection may find some in a stack that it interrupts
+				runtime.GC()
+				held = len(slices.DeleteFunc(slices.Clone(taken),
+					func(p weak.Pointer[string]) bool { return p.Value() == nil }))
+			}
+			if held > 2*n+2 {
 				t.Errorf("holds %d values after %d", held, len(taken))
 			}
 		}
