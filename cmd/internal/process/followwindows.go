@@ -8,7 +8,7 @@ import (
 )
 
 // followWindows has a stream list its export by windows, if that is set.
-func (p *Process) followWindows(st *config.Stream, ports *engine.Ports) {
+func followWindows(st *config.Stream, ports *engine.Ports) {
 	if !st.Windows.Windows() {
 		return
 	}

@@ -154,7 +154,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
-	p.followWindows(st, &ports)
+	followWindows(st, &ports)
 	if p.options.Ports != nil {
 		ports = p.options.Ports(ports)
 	}
