@@ -15,30 +15,19 @@ import (
 
 // Config configures the connection to Kafka. Start from DefaultConfig.
 type Config struct {
-	Brokers         []string      `env:"KAFKA_BROKERS" desc:"bootstrap brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
-	ClientID        string        `env:"KAFKA_CLIENT_ID" desc:"client id in broker logs and quotas"`
-	Rack            string        `env:"KAFKA_RACK" desc:"client rack, to fetch from the closest replica" example:"eu-west-1a"`
-	TLSEnabled      bool          `env:"KAFKA_TLS_ENABLED" desc:"connect with TLS"`
-	TLSCA           string        `env:"KAFKA_TLS_CA" desc:"trusted CA certificates (PEM); empty for the system's"`
-	TLSCert         string        `env:"KAFKA_TLS_CERT" desc:"client certificate (PEM), for mutual TLS"`
-	TLSKey          bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"private key of the client certificate (PEM)"`
-	TLSSkipVerify   bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"skip verification of broker certificates; for tests only"`
-	SASLMechanism   string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER,AWS_MSK_IAM" desc:"SASL mechanism; empty for no authentication"`
-	SASLUsername    string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM; client ID for OAUTHBEARER with KAFKA_SASL_OAUTH_TOKEN_URL" example:"exportbridge"`
-	SASLPassword    bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password; for OAUTHBEARER the client secret, or without KAFKA_SASL_OAUTH_TOKEN_URL the token"`
-	OAuthTokenURL   string        `env:"KAFKA_SASL_OAUTH_TOKEN_URL" desc:"URL that issues tokens for OAUTHBEARER, by the client credentials grant" example:"https://login.example.com/oauth/token"`
-	OAuthScopes     []string      `env:"KAFKA_SASL_OAUTH_SCOPES" desc:"scopes of the token" example:"kafka"`
-	OAuthParams     []string      `env:"KAFKA_SASL_OAUTH_PARAMS" secret:"yes" desc:"further parameters of the token request" example:"audience=kafka"`
-	OAuthExtensions []string      `env:"KAFKA_SASL_OAUTH_EXTENSIONS" desc:"SASL extensions sent with the token" example:"logicalCluster=lkc-12345,identityPoolId=pool-abcd"`
-	OAuthTLSCA      string        `env:"KAFKA_SASL_OAUTH_TLS_CA" desc:"trusted CA certificates (PEM) of the token URL; empty for the system's"`
-	SASLInsecure    bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, in clear text, and AWS_MSK_IAM without TLS"`
-	MaxMessage      int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
-	// SASLPasswordFile is the file that SASLPassword was read from, if any. It
-	// is reloaded at every authentication, so that tokens can be rotated.
-	SASLPasswordFile string
-	// TLSCAFile, TLSCertFile, TLSKeyFile and OAuthTLSCAFile are the files that TLSCA, TLSCert,
-	// TLSKey and OAuthTLSCA were read from, if any. They are reloaded for every connection.
-	TLSCAFile, TLSCertFile, TLSKeyFile, OAuthTLSCAFile string
+	Brokers       []string      `env:"KAFKA_BROKERS" desc:"bootstrap brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
+	ClientID      string        `env:"KAFKA_CLIENT_ID" desc:"client id in broker logs and quotas"`
+	Rack          string        `env:"KAFKA_RACK" desc:"client rack, to fetch from the closest replica" example:"eu-west-1a"`
+	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED" desc:"connect with TLS"`
+	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"trusted CA certificates (PEM); empty for the system's"`
+	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"client certificate (PEM), for mutual TLS"`
+	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"private key of the client certificate (PEM)"`
+	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"skip verification of broker certificates; for tests only"`
+	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
+	// TLSCAFile, TLSCertFile and TLSKeyFile are the files that TLSCA, TLSCert and TLSKey were
+	// read from, if any. They are reloaded for every connection.
+	TLSCAFile, TLSCertFile, TLSKeyFile string
+	SASL
 	// Report, if not nil, is called with nil when Kafka is healthy, and with an
 	// error that names the broker when it is not. It is called within ten
 	// seconds of either, by the goroutine that waits for Kafka.
@@ -61,8 +50,6 @@ func DefaultConfig() Config {
 // record must always fit.
 const MinMessage = 16 << 10
 
-var mechanisms = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth, saslMSK}
-
 // Validate reports all problems of the settings, each with its variable and an
 // example.
 func (c *Config) Validate() error {
@@ -78,7 +65,7 @@ func (c *Config) Validate() error {
 		"must be %d to %d bytes, for example 1MB", MinMessage, maxBatch)
 	p.Check(c.ClientID != "", "KAFKA_CLIENT_ID", "is empty, for example exportbridge")
 	c.validateTLS(p)
-	c.validateSASL(p)
+	c.SASL.validate(p, c.TLSEnabled)
 	return p.Err()
 }
 

@@ -26,7 +26,7 @@ func TestUnsafe(t *testing.T) {
 			t.Errorf("%q, TLS %t: %q, want %q", tc.brokers, tc.tls, got, tc.want)
 		}
 	}
-	c := kafkaclient.Config{TLSSkipVerify: true, SASLInsecure: true}
+	c := kafkaclient.Config{TLSSkipVerify: true, SASL: kafkaclient.SASL{SASLInsecure: true}}
 	if got := c.Unsafe(); !slices.Equal(got, []string{"KAFKA_TLS_SKIP_VERIFY", "KAFKA_SASL_INSECURE"}) {
 		t.Errorf("%q", got)
 	}

@@ -51,7 +51,8 @@ func numbered(asked int) string {
 }
 
 func oauthClient() *Config {
-	return &Config{SASLMechanism: saslOAuth, OAuthTokenURL: "https://login.example.com/t", SASLUsername: "a", SASLPassword: "b"}
+	return &Config{SASL: SASL{SASLMechanism: saslOAuth, OAuthTokenURL: "https://login.example.com/t", SASLUsername: "a",
+		SASLPassword: "b"}}
 }
 
 // TestTokenIsDroppedMeanwhile: a broker may refuse the token of one client while another
@@ -64,7 +65,7 @@ func TestTokenIsDroppedMeanwhile(t *testing.T) {
 	for range 8 {
 		clients.Go(func() {
 			for time.Now().Before(end) {
-				if token, err := s.take(t.Context(), c); err != nil || token == "" {
+				if token, err := s.take(t.Context(), &c.SASL); err != nil || token == "" {
 					t.Errorf("token %q, %v", token, err)
 				}
 			}
@@ -89,7 +90,7 @@ func TestTokenWithoutLife(t *testing.T) {
 		}}
 		s, c := e.source(), oauthClient()
 		for range 60 {
-			token, err := s.take(t.Context(), c)
+			token, err := s.take(t.Context(), &c.SASL)
 			if err != nil || strings.Contains(claims(token, time.Now()), "expired") {
 				t.Fatalf("%s, %v", claims(token, time.Now()), err)
 			}
@@ -121,7 +122,7 @@ func TestFailedTokenRequests(t *testing.T) {
 			e := &endpoint{code: test.code, retryAfter: test.retryAfter, body: func(int) string { return `{"error":"no"}` }}
 			s, c := e.source(), oauthClient()
 			for began := time.Now(); time.Since(began) < test.in; <-time.After(100 * time.Millisecond) {
-				_, err := s.take(t.Context(), c)
+				_, err := s.take(t.Context(), &c.SASL)
 				f := c.Fault(err, "")
 				if left := 600*time.Second - time.Since(began)%(600*time.Second); test.retryAfter != "" && f.RetryAfter != left {
 					t.Fatalf("%s: retry after %s, want %s", name, f.RetryAfter, left)
@@ -131,7 +132,7 @@ func TestFailedTokenRequests(t *testing.T) {
 				t.Errorf("%s: %d requests in %s, want %d", name, e.asked, test.in, test.want)
 			}
 			if c.SASLPassword = "another"; test.code == http.StatusUnauthorized {
-				if _, _ = s.take(t.Context(), c); e.asked != test.want+1 {
+				if _, _ = s.take(t.Context(), &c.SASL); e.asked != test.want+1 {
 					t.Errorf("%s: another secret is not used", name)
 				}
 			}
@@ -155,7 +156,7 @@ func TestTokenThatWorked(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e, c := &endpoint{code: http.StatusOK, body: numbered}, oauthClient()
-			l := oauthLogin{c, e.source()}
+			l := oauthLogin{&c.SASL, e.source()}
 			answer := func(answer []byte) func() *bridge.Fault {
 				session, _, err := l.Authenticate(t.Context(), "")
 				if err != nil {
@@ -219,7 +220,7 @@ func TestParameterIsRepeated(t *testing.T) {
 	}}
 	c := oauthClient()
 	c.OAuthParams = []string{"audience=kafka", "api_key=" + key}
-	_, err := e.source().take(t.Context(), c)
+	_, err := e.source().take(t.Context(), &c.SASL)
 	if err == nil || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "400 its answer repeats KAFKA_SASL_OAUTH_PARAMS") {
 		t.Error(err)
 	}
@@ -239,7 +240,7 @@ func TestEmptyPasswordFile(t *testing.T) {
 			c.SASLMechanism = mechanism
 			m, _ := c.mechanism()
 			if mechanism == saslOAuth {
-				m = oauthLogin{c, e.source()}
+				m = oauthLogin{&c.SASL, e.source()}
 			}
 			_, _, err := m.Authenticate(context.Background(), "")
 			if err == nil {

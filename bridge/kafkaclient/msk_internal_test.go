@@ -307,7 +307,7 @@ func TestMSKNothing(t *testing.T) {
 
 // TestMSKRights: each right that is asked for is a statement of an IAM policy.
 func TestMSKRights(t *testing.T) {
-	cfg := Config{SASLMechanism: "AWS_MSK_IAM"}
+	cfg := Config{SASL: SASL{SASLMechanism: "AWS_MSK_IAM"}}
 	for right, want := range map[string]string{
 		cfg.GrantLogin():      `["kafka-cluster:Connect","kafka-cluster:WriteDataIdempotently"] cluster/<cluster>/*`,
 		cfg.GrantWrite("a.b"): `["kafka-cluster:WriteData","kafka-cluster:DescribeTopic"] topic/<cluster>/*/a.b`,

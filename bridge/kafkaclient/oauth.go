@@ -63,26 +63,26 @@ var tokenSources = struct {
 }{of: make(map[string]*tokenSource)}
 
 // tokens returns the process's source of the token of a valid configuration.
-func (c *Config) tokens() *tokenSource {
-	if c.OAuthTokenURL == "" {
+func (s *SASL) tokens() *tokenSource {
+	if s.OAuthTokenURL == "" {
 		return &tokenSource{}
 	}
 	login := fmt.Sprintf("%q", []string{
-		c.OAuthTokenURL, c.SASLUsername, cmp.Or(c.SASLPasswordFile, c.SASLPassword.Reveal()),
-		strings.Join(c.OAuthScopes, " "), strings.Join(c.OAuthParams, " "), cmp.Or(c.OAuthTLSCAFile, c.OAuthTLSCA),
+		s.OAuthTokenURL, s.SASLUsername, cmp.Or(s.SASLPasswordFile, s.SASLPassword.Reveal()),
+		strings.Join(s.OAuthScopes, " "), strings.Join(s.OAuthParams, " "), cmp.Or(s.OAuthTLSCAFile, s.OAuthTLSCA),
 	})
 	tokenSources.mu.Lock()
 	defer tokenSources.mu.Unlock()
 	source := tokenSources.of[login]
 	if source == nil {
 		params := url.Values{}
-		for _, param := range c.OAuthParams {
+		for _, param := range s.OAuthParams {
 			name, value, _ := strings.Cut(param, "=")
 			params.Add(name, value)
 		}
-		dial := dialTLS(c.oauthTLS(), false)
+		dial := dialTLS(s.oauthTLS(), false)
 		source = &tokenSource{turn: make(chan struct{}, 1), grant: grant.New(&clientcredentials.Config{
-			ClientID: c.SASLUsername, TokenURL: c.OAuthTokenURL, Scopes: c.OAuthScopes, EndpointParams: params,
+			ClientID: s.SASLUsername, TokenURL: s.OAuthTokenURL, Scopes: s.OAuthScopes, EndpointParams: params,
 		}, &http.Transport{
 			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, DialTLSContext: dial,
 			DisableKeepAlives: true, // a token lasts longer than an idle connection
@@ -93,8 +93,8 @@ func (c *Config) tokens() *tokenSource {
 }
 
 // take returns the token of a new connection.
-func (s *tokenSource) take(ctx context.Context, c *Config) (string, error) {
-	secret, err := c.password()
+func (s *tokenSource) take(ctx context.Context, login *SASL) (string, error) {
+	secret, err := login.password()
 	if err != nil || s.grant == nil {
 		return secret, err
 	}
@@ -117,7 +117,7 @@ func (s *tokenSource) take(ctx context.Context, c *Config) (string, error) {
 		return "", ctx.Err() // this client is closed, the next one asks again
 	}
 	if s.failed = nil; err != nil {
-		s.failed, s.with = c.tokenError(err, secret), secret
+		s.failed, s.with = login.tokenError(err, secret), secret
 		pause := max(failurePause, s.failed.retryAfter)
 		if s.failed.class == bridge.Permanent {
 			pause = refusalPause
@@ -187,7 +187,7 @@ func (e *refusedToken) Unwrap() error { return e.err }
 func (e *refusedToken) Temporary() bool { return e.again }
 
 // tokenError says why there is no token.
-func (c *Config) tokenError(err error, secret string) *loginError {
+func (s *SASL) tokenError(err error, secret string) *loginError {
 	e := &loginError{class: bridge.Transient, code: "token",
 		hint: "check KAFKA_SASL_OAUTH_TOKEN_URL, DNS and the firewall, and with TLS KAFKA_SASL_OAUTH_TLS_CA"}
 	code, words := "", err.Error()
@@ -210,7 +210,7 @@ func (c *Config) tokenError(err error, secret string) *loginError {
 		e.hint = "check KAFKA_SASL_OAUTH_TOKEN_URL: its answer is no token"
 	}
 	hidden := []secrets.Secret{{Name: "KAFKA_SASL_PASSWORD", Value: secret}}
-	for _, param := range c.OAuthParams {
+	for _, param := range s.OAuthParams {
 		_, value, _ := strings.Cut(param, "=")
 		hidden = append(hidden, secrets.Secret{Name: "KAFKA_SASL_OAUTH_PARAMS", Value: value})
 	}
@@ -218,7 +218,7 @@ func (c *Config) tokenError(err error, secret string) *loginError {
 		words = "its answer repeats " + name
 	}
 	words = strings.TrimSpace(code + " " + words)
-	e.err = fmt.Errorf("request a token from %s: %s", tokenHost(c.OAuthTokenURL), printable(words))
+	e.err = fmt.Errorf("request a token from %s: %s", tokenHost(s.OAuthTokenURL), printable(words))
 	return e
 }
 
@@ -246,7 +246,7 @@ func printable(text string) string {
 
 // oauthLogin is OAUTHBEARER. Package oauth reports a refused token as a protocol error.
 type oauthLogin struct {
-	cfg    *Config
+	cfg    *SASL
 	source *tokenSource
 }
 
@@ -305,39 +305,39 @@ func claims(token string, now time.Time) string {
 	return said
 }
 
-func (c *Config) oauthTLS() bridge.ClientTLS {
-	return bridge.ClientTLS{Prefix: "KAFKA_SASL_OAUTH_TLS", CA: c.OAuthTLSCA, CAFile: c.OAuthTLSCAFile}
+func (s *SASL) oauthTLS() bridge.ClientTLS {
+	return bridge.ClientTLS{Prefix: "KAFKA_SASL_OAUTH_TLS", CA: s.OAuthTLSCA, CAFile: s.OAuthTLSCAFile}
 }
 
-func (c *Config) validateOAuth(p *bridge.Problems) {
-	if c.SASLMechanism != saslOAuth {
+func (s *SASL) validateOAuth(p *bridge.Problems) {
+	if s.SASLMechanism != saslOAuth {
 		const only = "requires KAFKA_SASL_MECHANISM=OAUTHBEARER"
-		p.Check(c.OAuthTokenURL == "", "KAFKA_SASL_OAUTH_TOKEN_URL", only)
-		p.Check(len(c.OAuthExtensions) == 0, "KAFKA_SASL_OAUTH_EXTENSIONS", only)
+		p.Check(s.OAuthTokenURL == "", "KAFKA_SASL_OAUTH_TOKEN_URL", only)
+		p.Check(len(s.OAuthExtensions) == 0, "KAFKA_SASL_OAUTH_EXTENSIONS", only)
 	}
-	for i, extension := range c.OAuthExtensions {
+	for i, extension := range s.OAuthExtensions {
 		name, value, ok := strings.Cut(extension, "=")
 		letters := !strings.ContainsFunc(name, func(r rune) bool { return r|0x20 < 'a' || r|0x20 > 'z' })
 		p.Check(ok && name != "" && letters && name != "auth" && value == printable(value), "KAFKA_SASL_OAUTH_EXTENSIONS",
 			"has no name=value as extension %d, with letters as the name, for example logicalCluster=lkc-12345", i+1)
 	}
-	if c.OAuthTokenURL == "" {
-		p.Check(len(c.OAuthScopes) == 0 && len(c.OAuthParams) == 0 && c.OAuthTLSCA == "", "KAFKA_SASL_OAUTH_TOKEN_URL",
+	if s.OAuthTokenURL == "" {
+		p.Check(len(s.OAuthScopes) == 0 && len(s.OAuthParams) == 0 && s.OAuthTLSCA == "", "KAFKA_SASL_OAUTH_TOKEN_URL",
 			"is empty, but KAFKA_SASL_OAUTH_SCOPES, KAFKA_SASL_OAUTH_PARAMS or KAFKA_SASL_OAUTH_TLS_CA is set, "+
 				"for example https://login.example.com/oauth/token")
 		return
 	}
-	u, err := url.Parse(c.OAuthTokenURL)
+	u, err := url.Parse(s.OAuthTokenURL)
 	valid := err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == ""
 	p.Check(valid && (u.Scheme == "https" || u.Scheme == "http" && bridge.Loopback(u.Hostname())),
 		"KAFKA_SASL_OAUTH_TOKEN_URL", "must be an https URL without user and fragment; http only on this machine, "+
 			"for example https://login.example.com/oauth/token")
-	for i, param := range c.OAuthParams {
+	for i, param := range s.OAuthParams {
 		name, _, ok := strings.Cut(param, "=")
 		p.Check(ok && name != "", "KAFKA_SASL_OAUTH_PARAMS",
 			"has no name=value as parameter %d, for example audience=kafka", i+1)
 		p.Check(name != "scope" && name != "grant_type", "KAFKA_SASL_OAUTH_PARAMS",
 			"has %s; scopes belong into KAFKA_SASL_OAUTH_SCOPES, and the grant is client_credentials", name)
 	}
-	p.Add(c.oauthTLS().Validate())
+	p.Add(s.oauthTLS().Validate())
 }

@@ -260,7 +260,7 @@ func TestValidateLogin(t *testing.T) {
 // TestLogin describes logins without their secrets.
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]kafkaclient.Config{
+	for want, c := range map[string]kafkaclient.SASL{
 		"":                         {},
 		"SCRAM-SHA-512 (user ann)": {SASLMechanism: "SCRAM-SHA-512", SASLUsername: "ann", SASLPassword: "hunter2"},
 		"OAUTHBEARER (token from KAFKA_SASL_PASSWORD)":      {SASLMechanism: "OAUTHBEARER", SASLPassword: "hunter2"},
