@@ -271,8 +271,7 @@ func (h *handler) do(
 		return nil, err // an action without its record must not happen
 	}
 	done, err := change(c)
-	h.details.invalidate(stream) // it may have been applied in spite of an error
-	h.glances.invalidate(stream)
+	h.watched.invalidate(stream) // it may have been applied in spite of an error
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
 		entry.Outcome, entry.Error = door.Failed, err.Error()

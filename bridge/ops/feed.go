@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -74,7 +75,7 @@ func (s *seats) take(from netip.Addr, limit int, end func()) (leave func()) {
 // disconnects, is too slow, the stream is removed, or the server stops.
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	shown := r.URL.Query().Get("stream")
-	if shown != "" && h.named(shown) == nil {
+	if shown != "" && h.watched.named(shown) == nil {
 		h.fail(w, r, h.unknownStream(shown))
 		return
 	}
@@ -91,7 +92,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
-	c := &caller{to: w, stream: stream, shown: shown}
+	c := &caller{to: w, stream: stream, shown: shown, watched: h.watched, mayRead: h.guard.mayRead}
 	if c.write("retry: 2000\n\n") != nil {
 		return
 	}
@@ -105,26 +106,26 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var watching sync.WaitGroup
-	h.watch(ctx, &watching, shown)
-	h.tell(r.WithContext(ctx), c, logs, samples)
+	h.watched.watch(ctx, &watching, shown)
+	c.tell(r.WithContext(ctx), logs, samples)
 	cancel()
 	watching.Wait()
 }
 
 // tell sends events until the feed ends, or its client may not read any more.
-func (h *handler) tell(r *http.Request, c *caller, logs <-chan LogEntry, samples <-chan Sample) {
+func (c *caller) tell(r *http.Request, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
 	defer ping.Stop()
-	ctx, err := r.Context(), h.sendStatus(c, time.Now())
+	ctx, err := r.Context(), c.sendStatus(time.Now())
 	for err == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-status.C:
-			err = h.sendStatus(c, now)
+			err = c.sendStatus(now)
 		case <-ping.C:
-			if err = h.guard.mayRead(r); err == nil {
+			if err = c.mayRead(r); err == nil {
 				err = c.write(": ping\n\n")
 			}
 		case entry, ok := <-logs:
@@ -144,6 +145,9 @@ type caller struct {
 	stream *http.ResponseController
 	shown  string // the stream of the client's page; empty for none
 
+	watched *watcher
+	mayRead func(*http.Request) error
+
 	briefs   map[string]control.Brief // the last ones sent; nil before the first
 	briefsAt time.Time
 	detail   []byte // the last one sent
@@ -159,16 +163,19 @@ type briefs struct {
 	Removed []string        `json:"removed,omitempty"`
 }
 
+// errRemoved ends the feed of a page whose stream was removed.
+var errRemoved = errors.New("the stream was removed")
+
 // sendStatus sends the changed briefs, and the detail of the stream shown.
-func (h *handler) sendStatus(c *caller, now time.Time) error {
-	if err := c.sendBriefs(h.briefsOf(now), now); err != nil || c.shown == "" {
+func (c *caller) sendStatus(now time.Time) error {
+	if err := c.sendBriefs(c.watched.briefsOf(now), now); err != nil || c.shown == "" {
 		return err
 	}
-	shown := h.named(c.shown)
+	shown := c.watched.named(c.shown)
 	if shown == nil {
-		return h.unknownStream(c.shown)
+		return errRemoved
 	}
-	return c.sendDetail(h.detailOf(shown, now), now)
+	return c.sendDetail(c.watched.detailOf(shown, now), now)
 }
 
 // sendBriefs sends the briefs that have changed, or none if nothing has been sent for some

@@ -59,12 +59,10 @@ const (
 // handler answers all requests.
 type handler struct {
 	Parts
-	config Config
-	guard  *guard
-	feeds  seats
-	// glances has the short reports for briefs, details those of shown streams.
-	glances, details reportCache
-	briefs           briefCache
+	config  Config
+	guard   *guard
+	feeds   seats
+	watched *watcher
 }
 
 // Handler returns the endpoints:
@@ -109,7 +107,8 @@ func newHandler(cfg Config, parts Parts) *handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &handler{Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger)}
+	h := &handler{Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger),
+		watched: &watcher{streams: parts.Streams, controller: parts.Controller}}
 	if h.denials == nil {
 		h.denials = newDenials(parts)
 	}

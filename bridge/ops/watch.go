@@ -91,10 +91,28 @@ func (c *reportCache) refresh(ctx context.Context, stream string, read func(cont
 	r.report, r.at = report, at
 }
 
+// watcher has what feeds show of the streams, for all feeds.
+type watcher struct {
+	streams    func() []Stream
+	controller func(stream string) Controller // may be nil
+	// glances has the short reports for briefs, details those of shown streams.
+	glances, details reportCache
+
+	mu     sync.Mutex // guards all below
+	at     time.Time
+	briefs []control.Brief // never changed
+}
+
+// invalidate has the reports of a stream read again.
+func (w *watcher) invalidate(stream string) {
+	w.details.invalidate(stream)
+	w.glances.invalidate(stream)
+}
+
 // watch refreshes the reports that a feed needs until ctx ends: the details of the stream
 // shown, if any, and the state of all streams that this process does not own.
-func (h *handler) watch(ctx context.Context, watching *sync.WaitGroup, shown string) {
-	if h.Controller == nil {
+func (w *watcher) watch(ctx context.Context, watching *sync.WaitGroup, shown string) {
+	if w.controller == nil {
 		return
 	}
 	repeat := func(read func()) {
@@ -107,29 +125,29 @@ func (h *handler) watch(ctx context.Context, watching *sync.WaitGroup, shown str
 	}
 	if shown != "" {
 		repeat(func() {
-			if c := h.Controller(shown); c != nil {
-				h.details.refresh(ctx, shown, c.Status)
+			if c := w.controller(shown); c != nil {
+				w.details.refresh(ctx, shown, c.Status)
 			}
 		})
 	}
-	repeat(func() { h.glance(ctx) })
+	repeat(func() { w.glance(ctx) })
 }
 
 // glance refreshes the state of all streams that this process does not own.
-func (h *handler) glance(ctx context.Context) {
+func (w *watcher) glance(ctx context.Context) {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	places := make(chan struct{}, readsAtOnce)
-	for _, s := range h.Streams() {
+	for _, s := range w.streams() {
 		own := s.Status()
-		c := h.Controller(own.Stream)
+		c := w.controller(own.Stream)
 		if own.Leader || c == nil {
 			continue
 		}
 		places <- struct{}{}
 		reading.Go(func() {
 			defer func() { <-places }()
-			h.glances.refresh(ctx, own.Stream, c.Glance)
+			w.glances.refresh(ctx, own.Stream, c.Glance)
 		})
 	}
 }
@@ -156,29 +174,21 @@ func merged(own *bridge.Status, cache *reportCache, now time.Time) (r control.Re
 	return r, asked, elsewhere
 }
 
-// briefCache has the briefs of all streams, for all feeds.
-type briefCache struct {
-	mu     sync.Mutex // guards all below
-	at     time.Time
-	briefs []control.Brief // never changed
-}
-
 // briefsOf returns the briefs of all streams, at most briefsKept old.
-func (h *handler) briefsOf(now time.Time) []control.Brief {
-	b := &h.briefs
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if now.Sub(b.at) < briefsKept {
-		return b.briefs
+func (w *watcher) briefsOf(now time.Time) []control.Brief {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(w.at) < briefsKept {
+		return w.briefs
 	}
-	streams := h.Streams()
-	b.at, b.briefs = now, make([]control.Brief, len(streams))
+	streams := w.streams()
+	w.at, w.briefs = now, make([]control.Brief, len(streams))
 	for i, s := range streams {
 		own := s.Status()
-		r, _, _ := merged(&own, &h.glances, now)
-		b.briefs[i] = r.Brief(now)
+		r, _, _ := merged(&own, &w.glances, now)
+		w.briefs[i] = r.Brief(now)
 	}
-	return b.briefs
+	return w.briefs
 }
 
 // detail is all that the process knows of the stream shown.
@@ -197,9 +207,9 @@ type detail struct {
 	Servers map[string]bridge.Dependency `json:"servers,omitempty"`
 }
 
-func (h *handler) detailOf(s Stream, now time.Time) detail {
+func (w *watcher) detailOf(s Stream, now time.Time) detail {
 	own := s.Status()
-	r, asked, elsewhere := merged(&own, &h.details, now)
+	r, asked, elsewhere := merged(&own, &w.details, now)
 	return detail{
 		Report: r, Brief: r.Brief(now), Asked: asked, Elsewhere: elsewhere, Servers: own.Dependencies,
 		ManyDead: r.Live != nil && control.ManyDead(r.Live), EndDoubtful: r.Live != nil && r.Live.EndDoubtful(),
@@ -207,8 +217,8 @@ func (h *handler) detailOf(s Stream, now time.Time) detail {
 }
 
 // named returns a stream by name, nil for an unknown one.
-func (h *handler) named(stream string) Stream {
-	all := h.Streams()
+func (w *watcher) named(stream string) Stream {
+	all := w.streams()
 	i := slices.IndexFunc(all, func(s Stream) bool { return s.Status().Stream == stream })
 	if i < 0 {
 		return nil
