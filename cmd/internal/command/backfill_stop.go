@@ -13,20 +13,21 @@ import (
 // jobStop is a command that stops a job.
 type jobStop struct {
 	verb, past string
-	last       string // of its answer, about the job with an id
+	last       func(id string) string // of its answer
 	stop       func(*backfill.Jobs, context.Context, backfill.Cancellation, bool) (backfill.Job, error)
 }
 
 func newBackfillCancelCommand(a *cli.App) *cobra.Command {
-	s := jobStop{verb: "cancel", past: "cancelled", last: "published events stay", stop: (*backfill.Jobs).Cancel}
+	s := jobStop{verb: "cancel", past: "cancelled", last: func(string) string { return "published events stay" },
+		stop: (*backfill.Jobs).Cancel}
 	return s.command(a, "Cancel a backfill or replay",
 		`Cancel a backfill or replay. Its processes commit the open transactions and stop
 within seconds; the job cannot be resumed. Published events stay.`)
 }
 
 func newBackfillPauseCommand(a *cli.App) *cobra.Command {
-	s := jobStop{verb: "pause", past: "paused", last: "to continue: exportbridge backfill resume %s --execute",
-		stop: (*backfill.Jobs).Pause}
+	s := jobStop{verb: "pause", past: "paused", stop: (*backfill.Jobs).Pause,
+		last: func(id string) string { return "to continue: exportbridge backfill resume " + id + " --execute" }}
 	return s.command(a, "Pause a backfill or replay",
 		`Pause a backfill or replay. Its processes commit the open transactions and stop
 within seconds. "backfill resume" continues it; no event is lost or repeated.
@@ -89,12 +90,10 @@ func oneJob(verb string) cobra.PositionalArgs {
 }
 
 func (s *jobStop) print(a *cli.App, r *jobReport) error {
-	verb, end := s.past+" with", "; "+s.last
+	verb, end := s.past+" with", "; "+a.Advice(s.last(r.ID), "")
 	if !r.Executed {
 		verb = "has"
 		end = fmt.Sprintf(", %s\n  dry run: nothing was changed. Add --execute to %s.", cli.Counted(r.TotalEvents, "event"), s.verb)
-	} else if s.verb == "pause" {
-		end = "; " + a.Advice(fmt.Sprintf(s.last, r.ID), "")
 	}
 	_, err := fmt.Fprintf(a.Stdout, "  %s %s %s %d of %s done%s\n",
 		r.Kind, r.ID, verb, r.WindowsDone, cli.Counted(len(r.Windows), "window"), end)
