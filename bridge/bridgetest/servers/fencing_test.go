@@ -151,9 +151,7 @@ func testFencing(t *testing.T, p *proxied) {
 			<-time.After(10 * time.Millisecond)
 		}
 		late := kerr.InvalidTxnState
-		if i := slices.IndexFunc(apiVersions(t, p).ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool {
-			return k.ApiKey == int16(kmsg.EndTxn) && k.MaxVersion < 5
-		}); i >= 0 {
+		if servers.MaxVersion(t, p.Addrs(), kmsg.EndTxn) < 5 {
 			late = kerr.ProducerFenced // before Kafka 4
 		}
 		wantErr(t, "commit", slow.end(t, true), late)

@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // impatient clients give up soon, so that tests of it are short.
@@ -167,37 +168,25 @@ func testLateCommit(t *testing.T, p *proxied) {
 // session's next transaction. What epochs prevent from transaction.version 2 on,
 // nothing prevents below it.
 func testLateRepetition(t *testing.T, p *proxied) {
-	strict := transactionVersion(t, p) >= 2
+	cfg := kafkaclient.DefaultConfig()
+	cfg.Brokers = p.Addrs()
+	asking, err := cfg.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asking.Close()
+	version, err := asking.TransactionVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	visible, reply := lateRepetition(t, p)
 	want, answer := []string{"first", "half"}, error(nil)
-	if strict {
+	if version >= kafkaclient.StrictTransactions {
 		want, answer = []string{"first"}, kerr.ProducerFenced
 	}
 	if !errors.Is(reply, answer) || !slices.Equal(visible, want) {
 		t.Errorf("the late commit was answered %v and committed are %v, want %v and %v", reply, visible, answer, want)
 	}
-}
-
-// transactionVersion returns what the brokers' feature transaction.version is set to.
-func transactionVersion(t *testing.T, p *proxied) int16 {
-	t.Helper()
-	features := apiVersions(t, p).FinalizedFeatures
-	i := slices.IndexFunc(features, func(f kmsg.ApiVersionsResponseFinalizedFeature) bool {
-		return f.Name == "transaction.version"
-	})
-	if i < 0 {
-		return 0
-	}
-	return features[i].MaxVersionLevel
-}
-
-func apiVersions(t *testing.T, p *proxied) *kmsg.ApiVersionsResponse {
-	t.Helper()
-	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client(t, p.Addrs()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return versions
 }
 
 func TestLateRepetitionBelowVersion2(t *testing.T) {

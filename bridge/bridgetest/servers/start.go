@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // launchTimeout bounds a launch, the first download of Kafka included.
@@ -60,6 +63,27 @@ func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
 	}
 	t.Cleanup(func() { finish(t, k.Logs, k.Close) })
 	return k
+}
+
+// MaxVersion returns the newest version of a request that the brokers take.
+func MaxVersion(t testing.TB, brokers []string, of kmsg.Key) int16 {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range versions.ApiKeys {
+		if k.ApiKey == of.Int16() {
+			return k.MaxVersion
+		}
+	}
+	t.Fatalf("the brokers take no %s request", of.Name())
+	return 0
 }
 
 // StartRedis starts redis-server, or takes the one that TEST_REDIS_URL names,
