@@ -33,15 +33,19 @@ func (s *stage) bridgeNamed(id string) *program {
 	return s.run()
 }
 
-// end sends a signal to a bridge and returns its exit code. SIGTERM waits for the first line
-// of the log: it kills a bridge that does not handle signals yet.
-func (p *program) end(by syscall.Signal) int {
+// end ends a bridge by SIGKILL or SIGTERM, and wants exit code 0 after the latter. A deadly
+// bridge is to die at a point of the protocol, and may do so first. SIGTERM waits for the
+// first line of the log: it kills a bridge that does not handle signals yet.
+func (p *program) end(by syscall.Signal, deadly bool) {
 	p.t.Helper()
 	if by == syscall.SIGTERM {
 		eventually(p.t, outageTimeout, p.name+" to log", func() bool { return len(p.stderr()) > 0 || !p.running() })
 	}
 	p.signal(by)
-	return p.wait(outageTimeout)
+	code := p.wait(outageTimeout)
+	if died := code == -1 && (deadly || by == syscall.SIGKILL); !died && (code != 0 || by == syscall.SIGKILL) {
+		p.t.Fatalf("%s ended with exit code %d\n%s", p.name, code, tail(p.stderr()))
+	}
 }
 
 // inState reports whether a bridge is in the state.
