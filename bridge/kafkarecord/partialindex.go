@@ -29,7 +29,7 @@ func (p *Published) PartialIndex(
 	}
 	defer client.Close()
 	of := p.cfg.Naming.sourcesOf(source)
-	h := newPublishedIndex(false)
+	h := newPublishedIndex(false, p.cfg.Redacted)
 	l := client.Log(p.cfg.Topics.Events, [16]byte{})
 	// A record may have the time of its publishing.
 	spans, err := spansAfter(ctx, l, from.Add(-FutureLimit))

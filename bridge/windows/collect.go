@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+	"unsafe"
 
 	"exportbridge/bridge"
 )
@@ -94,6 +95,10 @@ func (c *collector) collect(p *bridge.Page) error {
 			}
 		}
 		kept.cost = int64(len(block)) + itemCost
+		if s := e.Sums; s != nil { // alone: the sums of a page are one block of memory
+			own := *s
+			kept.event.Sums, kept.cost = &own, kept.cost+int64(unsafe.Sizeof(own))
+		}
 		c.items, c.bytes = append(c.items, kept), c.bytes+kept.cost
 		switch {
 		case c.bytes <= c.most:
