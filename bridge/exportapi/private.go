@@ -16,9 +16,25 @@ type private struct {
 	id, values bool
 }
 
-// newPrivate returns nil if no rules are set.
+// Redacted names the rules for private data, as the header eb-redacted of records does. It
+// is empty without rules, and if they are not valid.
+func (c *Config) Redacted() string {
+	h := newPrivate(c)
+	switch {
+	case h == nil || h.Label == "":
+		return ""
+	case h.id:
+		return h.Label + idsChanged
+	}
+	return h.Label
+}
+
+// idsChanged is kafkarecord.IDsChanged.
+const idsChanged = "+ids"
+
+// newPrivate returns nil if no rules are set, or if they are not valid.
 func newPrivate(cfg *Config) *private {
-	rules, _ := cfg.Private.Compile() // validated
+	rules, _ := cfg.Private.Compile()
 	if rules == nil {
 		return nil
 	}

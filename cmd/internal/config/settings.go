@@ -68,12 +68,12 @@ const (
 // keyVariable names the setting of the API key.
 const keyVariable = "EXPORT_API_KEY"
 
-// exportSecrets returns a value for each secret of the export, and for the client
+// exportSecrets returns a value for each secret of the export and its events, and for the client
 // certificate. A command that sends no request to the API has these in their place.
 func exportSecrets() map[string]string {
 	unused := map[string]string{"EXPORT_TLS_CERT": "unused"}
 	for _, v := range variables() {
-		if v.Secret && v.group() == "EXPORT" {
+		if v.Secret && (v.group() == "EXPORT" || v.group() == "EVENT") {
 			unused[v.Name] = "unused"
 		}
 	}
@@ -89,7 +89,7 @@ var variables = sync.OnceValue(func() []Variable {
 	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig()) {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
-	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG"}
+	groups := []string{"EXPORT", "EVENT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG"}
 	slices.SortStableFunc(vars, func(a, b Variable) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group())),
@@ -284,6 +284,7 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 		l.add(profileVariable, chosen.describe(profileVariable)+": "+err.Error())
 	}
 	st.Export = exportapi.DefaultConfig()
+	st.Export.Private.Stream = st.Name
 	places := l.fill(&st.Export, st.Name)
 	if places[pageVariable].kind == FromDefault {
 		st.PageMemory = l.memory
@@ -365,6 +366,7 @@ func (l *loader) fillKafka(st *Stream) {
 	st.Kafka = kafkastream.DefaultConfig()
 	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource, st.Kafka.TimePointer = st.Export.Resource, st.Export.TimePointer()
+	st.Kafka.Redacted = st.Export.Redacted()
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
 	st.Kafka.TLSCAFile, st.Kafka.TLSCertFile, st.Kafka.TLSKeyFile = tlsFiles(places, "KAFKA_TLS")
 	st.Kafka.OAuthTLSCAFile = places["KAFKA_SASL_OAUTH_TLS_CA"].rereadable()

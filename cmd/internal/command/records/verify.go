@@ -177,7 +177,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
 		EmptyPages: st.Engine.EmptyPages, FetchTimeout: st.Engine.FetchTimeout, Unmarked: st.Kafka.Headers == "none",
-		By: cli.Operator(),
+		By: cli.Operator(), Redacted: st.Kafka.Redacted,
 	}, ports)
 	if err != nil {
 		return verifyError(err)
@@ -268,6 +268,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.Moved:        "repeat the command",
 	reconcile.TopicMade:    "repeat the command",
 	reconcile.UnknownMark:  "upgrade exportbridge",
+	reconcile.OtherRules:   "compare a range that was published under today's rules, or replay into a new topic",
 	reconcile.CursorCycle:  "report it to the operator of the API, or try a smaller range",
 }
 
