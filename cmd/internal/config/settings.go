@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkarecord"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -490,6 +491,8 @@ func (st *Stream) checkWindows() error {
 		"must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
 	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW",
 		"is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
+	p.Check(!strings.HasSuffix(st.Kafka.Redacted, kafkarecord.IDsChanged), "EVENT_HASH",
+		"must not change ids with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
 	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS",
 		"must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
 	return p.Err()

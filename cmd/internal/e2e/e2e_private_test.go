@@ -116,13 +116,20 @@ func TestE2EPrivate(t *testing.T) {
 	if got := results(s.retry(1, "--all", "--execute")); got["cannot be published"] != 1 {
 		t.Errorf("the item is as it was: %v", got)
 	}
+	s.settings["EVENT_DROP"] = "/context"
+	if got := results(s.retry(0, "--all", "--execute")); got["published"] != 1 {
+		t.Errorf("with a rule that suits the item: %v", got)
+	}
+	if got := s.verify(0, from, to); got.Held != n || got.Missing != 0 || got.Extra != 0 || got.Again != 0 {
+		t.Errorf("%+v, want all held", got)
+	}
 
 	write(line("k2", keys[1]))
-	s.run("--once").wantExit(4, time.Minute)
+	s.run("--once").wantExit(5, time.Minute)
 	delete(s.settings, "EVENT_DROP")
 	delete(s.settings, "EVENT_HASH")
 	delete(s.settings, "EVENT_HASH_KEY_FILE")
-	s.run("--once").wantExit(4, time.Minute)
+	s.run("--once").wantExit(5, time.Minute)
 }
 
 // redactsTo reports whether an item is what the rules leave of one of n events.
