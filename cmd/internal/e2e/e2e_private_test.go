@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/exportapi/exportsim"
@@ -37,6 +36,16 @@ func redacted(t *testing.T, item, key []byte) (want map[string]any) {
 		want["userId"] = base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	}
 	return want
+}
+
+// encoded returns an item with sorted members.
+func encoded(t *testing.T, item map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // TestE2EPrivate: events without ids are published once each while rules are turned on and a
@@ -73,6 +82,12 @@ func TestE2EPrivate(t *testing.T) {
 	s.truth.SetStock(n)
 	s.finish()
 
+	known := make(map[string]bool) // what an event becomes, with each key
+	for i := range n {
+		for _, key := range keys {
+			known[encoded(t, redacted(t, s.truth.Event(i), key))+string(key)] = true
+		}
+	}
 	found := 0
 	s.eachRecord(s.topic, func(r *kgo.Record) {
 		h := make(map[string]string)
@@ -89,10 +104,10 @@ func TestE2EPrivate(t *testing.T) {
 			if err := json.Unmarshal(r.Value, &got); err != nil {
 				t.Fatal(err)
 			}
-			if got["userId"] != string(r.Key) || h["ce_subject"] != string(r.Key) || bytes.Contains(r.Value, []byte("shop.example")) {
+			if got["userId"] != string(r.Key) || h["ce_subject"] != string(r.Key) {
 				t.Errorf("record with key %q and subject %q: %s", r.Key, h["ce_subject"], r.Value)
 			}
-			if !s.redactsTo(t, got, key, n) {
+			if !known[encoded(t, got)+string(key)] {
 				t.Errorf("no event becomes %s", r.Value)
 			}
 		}
@@ -130,14 +145,4 @@ func TestE2EPrivate(t *testing.T) {
 	delete(s.settings, "EVENT_HASH")
 	delete(s.settings, "EVENT_HASH_KEY_FILE")
 	s.run("--once").wantExit(5, time.Minute)
-}
-
-// redactsTo reports whether an item is what the rules leave of one of n events.
-func (s *stage) redactsTo(t *testing.T, item map[string]any, key []byte, n int) bool {
-	for i := range n {
-		if event := s.truth.Event(i); cmp.Equal(redacted(t, event, key), item) {
-			return true
-		}
-	}
-	return false
 }
