@@ -30,7 +30,7 @@ type Config struct {
 	TLSClientCA string `env:"HTTP_TLS_CLIENT_CA" desc:"require client certificates of these authorities (PEM) on HTTP_ADDR, besides tokens; requires HTTP_PROBE_ADDR"`
 	// AdminToken authorizes actions. Without it, and if reading takes no token, actions are
 	// restricted to localhost.
-	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if no tokens, HTTP_OIDC_ISSUER and HTTP_PROXY_USER_HEADER are set, actions are restricted to localhost; its file is read again at each request"`
+	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if neither tokens, HTTP_OIDC_ISSUER nor HTTP_PROXY_USER_HEADER are set, actions are restricted to localhost; its file is read again at each request"`
 	// AdminTokenFile is where AdminToken comes from, empty for none: each request that sends a
 	// token reads it again.
 	AdminTokenFile string

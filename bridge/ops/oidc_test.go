@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"strings"
 	"testing"
@@ -51,9 +52,7 @@ func TestOIDCLogin(t *testing.T) {
 	viewer, operator := claims{"roles": []string{"viewer"}}, claims{"roles": "operator"}
 	with := func(more claims) string {
 		all := claims{"roles": []string{"operator"}}
-		for name, value := range more {
-			all[name] = value
-		}
+		maps.Copy(all, more)
 		return sign(issuer, nil, all)
 	}
 	head := func(header claims) string { return sign(issuer, header, operator) }

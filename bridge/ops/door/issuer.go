@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -160,8 +159,8 @@ func (i *Issuer) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {
 		var key jose.JSONWebKey
-		// A key of another kind, and one for encryption, are for other purposes.
-		if json.Unmarshal(text, &key) == nil && key.Valid() && key.IsPublic() && key.Use != "enc" {
+		// A key of a kind that is not known, and a secret one, are for other purposes.
+		if json.Unmarshal(text, &key) == nil && key.Valid() {
 			keys = append(keys, key)
 		}
 	}
@@ -193,29 +192,29 @@ func (i *Issuer) get(ctx context.Context, from string, into any) error {
 // attempt is the verification of one signature. It implements oidc.KeySet.
 type attempt struct {
 	keys    []jose.JSONWebKey
-	unknown bool // no key has the token's id, so that newer keys may
+	unknown bool // no key has the token's id, or the token has none: a newer key may fit
 	signed  bool
 }
 
 var errSignature = errors.New("the signature is wrong")
 
-// VerifySignature implements oidc.KeySet. A key for another algorithm does not count.
+// VerifySignature implements oidc.KeySet.
 func (a *attempt) VerifySignature(_ context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
 		return nil, err
 	}
-	header := jws.Signatures[0].Header
-	fits := slices.DeleteFunc(slices.Clone(a.keys), func(key jose.JSONWebKey) bool {
-		return header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm
-	})
-	for _, key := range fits {
+	id := jws.Signatures[0].Header.KeyID
+	a.unknown = true
+	for _, key := range a.keys {
+		if id != "" && key.KeyID != id {
+			continue
+		}
 		if payload, err := jws.Verify(key); err == nil {
-			a.signed = true
+			a.signed, a.unknown = true, false
 			return payload, nil
 		}
+		a.unknown = id == ""
 	}
-	known := func(key jose.JSONWebKey) bool { return key.KeyID == header.KeyID }
-	a.unknown = header.KeyID == "" || !slices.ContainsFunc(a.keys, known)
 	return nil, errSignature
 }
