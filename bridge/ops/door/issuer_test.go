@@ -1,10 +1,12 @@
 package door_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +22,8 @@ func TestIssuerKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := door.DefaultOIDC()
 		cfg.Issuer, cfg.Audience, cfg.ReadRoles = server.URL(), "kafka", []string{"viewer"}
-		issuer := door.NewIssuer(cfg, slog.New(slog.DiscardHandler))
+		var log bytes.Buffer
+		issuer := door.NewIssuer(cfg, slog.New(slog.NewTextHandler(&log, nil)))
 		token := func() string {
 			server.Lock()
 			defer server.Unlock()
@@ -80,6 +83,9 @@ func TestIssuerKeys(t *testing.T) {
 		want("the issuer is away for long", last, "bridge", nil)
 		stop()
 		<-ended
+		if away, back := strings.Count(log.String(), "unreadable"), strings.Count(log.String(), "read again"); away != 2 || back != 1 {
+			t.Errorf("%d outages, %d ends, want 2 and 1:\n%s", away, back, log.String())
+		}
 	})
 }
 
