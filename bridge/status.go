@@ -274,6 +274,9 @@ func (h *Health) Snapshot() map[string]Dependency {
 	return maps.Clone(h.seen)
 }
 
+// MaxLanes is the maximum number of lanes of a job.
+const MaxLanes = 256
+
 // Member is a process in a stream's group, as the group coordinator reports it.
 type Member struct {
 	// Process is its name, as in its checkpoints; empty if unknown, for example during

@@ -182,6 +182,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	places := l.fill(&s.HTTP, "")
 	s.HTTP.TokensFile, s.HTTP.AdminTokenFile = places["HTTP_TOKENS"].rereadable(), places["HTTP_ADMIN_TOKEN"].rereadable()
 	s.HTTP.TLSCertFile, s.HTTP.TLSKeyFile = places["HTTP_TLS_CERT"].rereadable(), places["HTTP_TLS_KEY"].rereadable()
+	s.HTTP.OIDC.TLSCAFile = places["HTTP_OIDC_TLS_CA"].rereadable()
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
 		places := l.fill(&s.Cursor, "")
