@@ -220,7 +220,7 @@ func (a *Attestor) compare(ctx context.Context, from, to int64) (r *reconcile.Re
 		if !ok {
 			return r, "", err
 		}
-		rejected = refused.Error()
+		rejected = string(refused.Reason)
 	}
 	r, err = a.Compare(ctx, from, to, reconcile.Compare)
 	return r, rejected, err

@@ -51,7 +51,8 @@ type Record struct {
 	// EndedEmpty is true if empty pages ended the listing, and the API has never marked its
 	// end: more events may follow.
 	EndedEmpty bool `json:"ended_empty,omitempty"`
-	// Unrepaired is why missing events were not repaired, if that was asked for.
+	// Unrepaired is the reconcile.Reason why missing events were not repaired, if that was asked
+	// for.
 	Unrepaired string `json:"repair_rejected,omitempty"`
 	// At is when the period was compared, By the process that did it.
 	At time.Time `json:"attested_at"`
