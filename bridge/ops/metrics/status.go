@@ -46,7 +46,7 @@ func newStatusCollector(build Build, perStream bool, statuses func() []bridge.St
 		pages:      desc("prefetched_pages", "Pages fetched but not yet acknowledged by Kafka.", "stream"),
 		bytes:      desc("prefetched_bytes", "Bytes fetched but not yet acknowledged by Kafka.", "stream"),
 		storeLag:   desc("cursor_store_lag_pages", "Committed pages not yet written to Redis.", "stream", "store"),
-		attested: desc("attested_timestamp_seconds", "End of the last attested period.", "stream"),
+		attested:   desc("attested_timestamp_seconds", "End of the last attested period.", "stream"),
 		attestMissing: desc("attested_missing_events",
 			"Events of the last attested period that were missing in the topic.", "stream"),
 	}

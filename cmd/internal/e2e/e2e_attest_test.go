@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -89,7 +91,7 @@ func TestE2EAttest(t *testing.T) {
 	api := s.serveAltered(hiding(func(i int) bool { return i%100 == 50 }))
 	s.finish()
 	api.serve(asServed)
-	bridge := s.run()
+	running := s.run()
 	first := s.awaitAttested(1)[0]
 	if first.Seq != 1 || !first.From.Equal(yesterday) || !first.To.Equal(today) || first.Listed != n ||
 		first.Held != n-gap || first.Missing != gap || first.Digest != s.digestOf(n) || first.Previous != "" {
@@ -102,15 +104,15 @@ func TestE2EAttest(t *testing.T) {
 	day := []string{"--from", yesterday.Format(time.RFC3339), "--to", today.Format(time.RFC3339), "--verify"}
 	p, _ := s.command(3, append([]string{"attest"}, day...)...)
 	s.wantSaid(p, "10 events were missing")
-	bridge.kill()
+	running.kill()
 
 	s.settings["BRIDGE_ATTEST"] = "1h"
 	if time.Now().UTC().Hour() == 0 {
 		s.settings["BRIDGE_ATTEST"] = "1m"
 	}
-	bridge = s.run()
+	running = s.run()
 	s.awaitAttested(2)
-	bridge.stop()
+	running.stop()
 	if got := s.attests("--verify"); len(got.Breaks) > 0 || got.Records[1].Previous != first.Hash ||
 		!got.Records[1].From.Equal(today) {
 		t.Errorf("the chain goes on with %+v", got)
@@ -160,12 +162,12 @@ func TestE2EAttestRepair(t *testing.T) {
 	api := s.serveAltered(hiding(hidden))
 	s.finish()
 	api.serve(asServed)
-	bridge := s.run()
+	running := s.run()
 	first := s.awaitAttested(1)[0]
 	if first.Listed != n || first.Held != n-gap || first.Missing != 0 || first.Repaired != gap {
 		t.Errorf("the record is %+v, want %d of %d repaired", first, gap, n)
 	}
-	bridge.stop()
+	running.stop()
 	s.wantRepaired(n, hidden, func(i int) []byte { return s.truth.Event(i) })
 	if got := s.attests("--verify"); len(got.Breaks) > 0 {
 		t.Errorf("the chain is broken: %+v", got.Breaks)
@@ -185,21 +187,31 @@ func TestE2EAttestCrashes(t *testing.T) {
 	first.kill()
 	s.settings["BRIDGE_ATTEST"] = "1m" // today has many such periods
 	s.settings["BRIDGE_SESSION_TIMEOUT"] = "6s"
-	second := s.bridgeNamed("second")
-	for round := range 8 {
-		first = s.bridgeNamed("first")
-		time.Sleep(time.Duration(rand.IntN(4000)) * time.Millisecond) // somewhere in the work
-		first.kill()
-		if round%3 == 2 {
-			second.kill()
-			second = s.bridgeNamed("second")
-		}
+	const kills = 8
+	running := map[string]*program{"a": s.bridgeNamed("a"), "b": s.bridgeNamed("b")}
+	for range kills {
+		var owner string
+		eventually(t, 2*time.Minute, "another record", func() bool {
+			for name, p := range running {
+				if bytes.Contains(p.stderr(), []byte("period attested")) {
+					owner = name
+				}
+			}
+			return owner != ""
+		})
+		bridge.Sleep(t.Context(), rand.N(time.Second)) // in the work on one of the next records
+		running[owner].kill()
+		running[owner] = s.bridgeNamed(owner)
 	}
-	eventually(t, 2*time.Minute, "a record after the last kill", func() bool { return len(s.attests().Records) > 1 })
-	second.stop()
+	for _, p := range running {
+		p.stop()
+	}
 	got := s.attests("--verify")
 	if len(got.Breaks) > 0 {
 		t.Errorf("the chain of %d records is broken: %+v", len(got.Records), got.Breaks)
+	}
+	if len(got.Records) <= kills {
+		t.Errorf("%d records after %d kills", len(got.Records), kills)
 	}
 	for i := range got.Records[1:] {
 		if r := got.Records[i+1]; r.Seq != i+2 || !r.From.Equal(today.Add(time.Duration(i)*time.Minute)) {
