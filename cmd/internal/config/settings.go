@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/attest"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkastream"
@@ -102,7 +103,7 @@ var variables = sync.OnceValue(func() []Variable {
 func streamParts() []any {
 	return []any{
 		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(),
-		kafkastream.DefaultConfig(),
+		kafkastream.DefaultConfig(), attest.DefaultConfig(),
 	}
 }
 
@@ -131,6 +132,7 @@ type Stream struct {
 	Kafka  kafkastream.Config
 	// Windows has the windows of time by which the export is followed, if it is.
 	Windows windows.Config
+	Attest  attest.Config
 
 	PageMemory int64 // Sources.Memory, which limits pages; 0 if EXPORT_MAX_RESPONSE_BYTES is set
 }
@@ -268,6 +270,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	}
 	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
+	st.Kafka.Attested = st.Attest.On()
 	if need&UsesKafka != 0 {
 		l.take(kafka.problems)
 	}
@@ -355,6 +358,8 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 		l.addf("EXPORT_CURSOR_IN", "%s: late and deleted items move others to another page, so a number is no cursor; "+
 			"set EXPORT_FOLLOW=windows, with EXPORT_START_PARAM and EXPORT_END_PARAM", st.Export.CursorIn)
 	}
+	st.Attest = attest.DefaultConfig()
+	l.fill(&st.Attest, st.Name)
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
 		st.Engine.Origin.End = l.windowEnd(window.End, places, now)
@@ -472,11 +477,40 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		if st.Windows.Windows() {
 			p.Add(st.checkWindows())
 		}
+		p.Add(st.checkAttest())
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())
 	}
 	return p
+}
+
+// checkAttest reports the settings of the attestation that are wrong, or do not fit the others.
+func (st *Stream) checkAttest() error {
+	var p bridge.Problems
+	p.Add(st.Attest.Validate())
+	limited := exportapi.Config{RateLimit: st.Attest.RateLimit}
+	_, err := limited.Rate()
+	p.Check(err == nil && st.Attest.RateLimit != "", "BRIDGE_ATTEST_RATE_LIMIT",
+		"%q is no rate, for example 1/s", st.Attest.RateLimit)
+	if !st.Attest.On() {
+		return p.Err()
+	}
+	unlisted := cmp.Or(st.Export.Bounded(), st.Export.Starts())
+	p.Check(unlisted == nil, "BRIDGE_ATTEST", "lists past periods again, but %v; set it to 0", unlisted)
+	p.Check(!st.Export.Undated(), "BRIDGE_ATTEST",
+		"compares periods, but EXPORT_ITEM_TIME says that items have no time; set it to 0")
+	p.Check(st.Engine.Origin.End == 0, "BRIDGE_ATTEST",
+		"must be 0 with EXPORT_END, where the stream ends; exportbridge verify compares a range")
+	return p.Err()
+}
+
+// AttestDelay is how long after the end of a period an event of the period may still come.
+func (st *Stream) AttestDelay() time.Duration {
+	if st.Windows.Windows() {
+		return st.Windows.Reach()
+	}
+	return st.Engine.Overlap
 }
 
 // checkWindows reports the settings that do not fit windows.
