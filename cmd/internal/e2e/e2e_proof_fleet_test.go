@@ -24,11 +24,12 @@ func TestE2EProofFleet(t *testing.T) {
 	seam := s.firstAt(s.config.Events / 2)
 	s.settings["EXPORT_START"] = s.timeOf(seam)
 	does := []string{"killed", "killed", "killed", "stopped", "paused", "reloaded", "reloaded", "kind changed"}
-	c := newCrowd(s, slices.Sorted(maps.Keys(paths)), seed, does...)
+	older := ""
 	if from := os.Getenv("E2E_UPGRADE_FROM"); from != "" {
-		c.older, c.does = buildOf(t, from), append(does, "replaced", "replaced")
+		older, does = buildOf(t, from), append(does, "replaced", "replaced")
 	}
-	c.reached = 30 * n
+	c := newCrowd(s, slices.Sorted(maps.Keys(paths)), seed, does...)
+	c.older, c.reached = older, 30*n
 	c.awaitFlow()
 	j := &jobs{c: c, from: s.timeOf(0), to: s.timeOf(seam), left: slices.Clone(c.names)}
 	began := time.Now()

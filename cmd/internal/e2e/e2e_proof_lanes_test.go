@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"strings"
 	"testing"
 
 	"exportbridge/bridge/exportapi/exportsim"
@@ -17,14 +18,15 @@ func TestE2EProofLanes(t *testing.T) {
 	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: n})
 	seam := s.firstAt(n - 200)
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(seam)
-	s.settings["BRIDGE_OWNERSHIP"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "group", shortSession.String()
+	s.settings["BRIDGE_OWNERSHIP"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "group", manySession.String()
 	s.simulate()
 	c := newCrowd(s, []string{"events"}, seed, "killed", "killed", "stopped")
 	eventually(t, outageTimeout, "the stream to be published", func() bool { return s.committed(s.topic) >= n-seam })
 	p, _ := s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(seam), "--windows", "12", "--parallel", "6",
-		"--rate-limit", "50/s", "--execute")
+		"--rate-limit", "5/s", "--execute") // it lasts longer than the turns
 	s.wantSaid(p, "handed over to 3 processes", "in 6 lanes")
 	id := s.jobs()[0].ID
+	watch := s.start("backfill", "watch", id)
 	c.reached = 10
 	for range kills {
 		had := s.committed(s.topic + ".checkpoints.jobs")
@@ -34,15 +36,19 @@ func TestE2EProofLanes(t *testing.T) {
 		})
 		c.one()
 	}
+	eventually(t, outageTimeout, "the command to see lanes", func() bool {
+		c.restart()
+		return strings.Contains(string(watch.stderr()), " runs lane")
+	})
 	p, _ = s.command(0, "backfill", "pause", id, "--reason", "a test", "--execute")
 	s.wantSaid(p, "paused with", "backfill resume "+id)
-	p, _ = s.command(1, "backfill", "watch", id)
-	s.wantSaid(p, "the job was paused by ")
-	s.wantSaid(c.steadily("backfill", "resume", id, "--execute"), "handed over to")
-	watch := s.start("backfill", "watch", id)
+	watch.wantExit(1, outageTimeout)
+	s.wantSaid(watch, "the job was paused by ")
+	s.wantSaid(c.steadily("backfill", "resume", id, "--rate-limit", "50/s", "--execute"), "handed over to")
+	watch = s.start("backfill", "watch", id)
 	eventually(t, 2*outageTimeout, "the job to be done", func() bool { c.restart(); return !watch.running() })
 	watch.wantExit(0, stepTimeout)
-	s.wantSaid(watch, " runs lane", "done: 12 of 12 windows")
+	s.wantSaid(watch, "done: 12 of 12 windows")
 	c.stop()
 	all := s.readJob(s.topic, "live", "backfill")
 	all.wantWindow(0, n)
