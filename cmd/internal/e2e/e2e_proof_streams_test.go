@@ -67,6 +67,7 @@ func shareStreams(t *testing.T, n int) (*stage, map[string]string) {
 	for stream := range paths {
 		s.settings[streamVariable(stream, "KAFKA_TOPIC")] = s.topicOf(stream)
 	}
+	s.settings["BRIDGE_STREAMS"] = strings.Join(slices.Sorted(maps.Keys(paths)), ",")
 	s.simulate()
 	return s, paths
 }
@@ -78,7 +79,6 @@ const manySession = 3 * time.Second
 func scriptStreams(s *stage) {
 	t := s.t
 	t.Helper()
-	s.settings["BRIDGE_STREAMS"] = "events,sessions,users"
 	first := s.bridgeNamed("a")
 	s.awaitFlow(first)
 	second := s.bridgeNamed("b")
@@ -153,7 +153,6 @@ func (s *stage) compareAll(paths map[string]string, startOf func(stream string) 
 			s.eachItem(paths[stream], query, func(item json.RawMessage) { there[key] = append(there[key], item) })
 		}
 	}
-	s.settings["BRIDGE_STREAMS"] = strings.Join(names, ",")
 	s.finish()
 	for _, stream := range names {
 		items := there[queries[stream]]
