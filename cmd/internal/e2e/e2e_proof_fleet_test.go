@@ -84,7 +84,7 @@ func (j *jobs) look() bool {
 		id := handedOver.FindStringSubmatch(said)
 		switch {
 		case id != nil:
-			j.run = s.start("backfill", "watch", id[1])
+			j.run = s.start("backfill", "watch", "--stream", j.done[len(j.done)-1], id[1])
 			return false
 		case code != 0:
 			s.t.Fatalf("%s ended with exit code %d\n%s", j.run.name, code, said)
