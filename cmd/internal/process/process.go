@@ -64,6 +64,8 @@ type Process struct {
 	exports exportapi.Shared  // by the clients of all streams and jobs
 	budget  *engine.Budget    // of the pages of all streams and jobs
 	starts  *engine.Starts    // of the sessions of all streams
+	// kafkaOutage logs what a stream reports of Kafka.
+	kafkaOutage func(stream string, err error)
 	// settings are those that the streams run with; after New owned by runner.
 	settings *config.Settings
 	// outdated is as in stream, of the process.
@@ -134,6 +136,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
 	s.Cursor.Report = redisReports(log, p.streams.healthOf)
+	p.kafkaOutage = logOutages(log, "kafka", func(stream string) bool { return p.streams.named(stream) != nil })
 	var err error
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
