@@ -215,6 +215,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	l.check(found)
 	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
+	l.checkFleet(s.Streams, need)
 	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC",
 		func(st *Stream) string { return defaultTopic(st.Name) })
 	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC",

@@ -66,6 +66,8 @@ type Process struct {
 	starts  *engine.Starts    // of the sessions of all streams
 	// attesting has room for the comparisons of all attestations.
 	attesting chan struct{}
+	// kafkaOutage logs what a stream reports of Kafka.
+	kafkaOutage func(stream string, err error)
 	// settings are those that the streams run with; after New owned by runner.
 	settings *config.Settings
 	// outdated is as in stream, of the process.
@@ -137,6 +139,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
 	s.Cursor.Report = redisReports(log, p.streams.healthOf)
+	p.kafkaOutage = logOutages(log, "kafka", func(stream string) bool { return p.streams.named(stream) != nil })
 	var err error
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
