@@ -21,9 +21,14 @@ func Compile(text string) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read JSON: %w", err)
 	}
+	switch document.(type) {
+	case bool, map[string]any:
+	default:
+		return nil, errors.New("a schema is an object, true or false")
+	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noFiles{})
-	const name = "schema:events"
+	const name = "schema:///events"
 	if err := compiler.AddResource(name, document); err != nil {
 		return nil, err
 	}
@@ -39,7 +44,7 @@ func Compile(text string) (*Schema, error) {
 type noFiles struct{}
 
 func (noFiles) Load(url string) (any, error) {
-	return nil, fmt.Errorf("the schema refers to %s; put that below its $defs", url)
+	return nil, fmt.Errorf("%s is not in the file; put it below $defs", url)
 }
 
 // Difference is what an event and the schema differ in. It contains no value of the event.
