@@ -19,7 +19,7 @@ import (
 func Commands(a *cli.App) []*cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "schema",
-		Short:   "Infer and check the JSON Schema of events",
+		Short:   "Infer, check and register the JSON Schema of events",
 		Example: "  exportbridge schema infer",
 		GroupID: cli.GroupPosition,
 		Args:    cli.NoSubcommand,
@@ -27,7 +27,7 @@ func Commands(a *cli.App) []*cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.AddCommand(newInferCommand(a), newCheckCommand(a), newTypesCommand(a))
+	cmd.AddCommand(newInferCommand(a), newCheckCommand(a), newTypesCommand(a), newRegisterCommand(a))
 	return []*cobra.Command{newAsyncAPICommand(a), cmd}
 }
 
