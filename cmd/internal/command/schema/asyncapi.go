@@ -47,10 +47,10 @@ code. The command contacts no server.`,
 		if err != nil {
 			return cli.WrongUsage("correct EVENT_SCHEMA_FILE", "%w", err)
 		}
-		text, err := document.YAML()
 		if *asJSON {
-			text, err = document.JSON()
+			return printJSON(a, output, document)
 		}
+		text, err := document.YAML()
 		if err != nil {
 			return err
 		}

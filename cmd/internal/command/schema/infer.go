@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -48,12 +47,8 @@ func runInfer(ctx context.Context, a *cli.App, s *sample, output *cli.Output) er
 		return cli.Errorf(cli.ExitFailed, "exportbridge status", "topic %s has no events", s.topic.Name)
 	}
 	title := "Event of topic " + s.topic.Name
-	var text bytes.Buffer
 	comment := "inferred from " + cli.Counted(events.Events, "record")
-	if err := cli.PrintJSON(&text, events.Schema(title, comment)); err != nil {
-		return err
-	}
-	if err := a.PrintTo(output, text.String()); err != nil {
+	if err := printJSON(a, output, events.Schema(title, comment)); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.Stderr, comment)

@@ -3,6 +3,7 @@
 package schema
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -29,6 +30,18 @@ func Commands(a *cli.App) []*cobra.Command {
 	}
 	cmd.AddCommand(newInferCommand(a), newCheckCommand(a), newTypesCommand(a), newRegisterCommand(a))
 	return []*cobra.Command{newAsyncAPICommand(a), cmd}
+}
+
+// printJSON writes a JSON document to an output, where it is exact.
+func printJSON(a *cli.App, to *cli.Output, document any) error {
+	if !to.Named() {
+		return cli.PrintJSON(a.Stdout, document)
+	}
+	var text bytes.Buffer
+	if err := cli.PrintJSON(&text, document); err != nil {
+		return err
+	}
+	return a.PrintTo(to, text.String())
 }
 
 // sampled is the number of records that the commands read.
