@@ -23,6 +23,7 @@ import (
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/windows"
+	"exportbridge/cmd/internal/contract"
 	"exportbridge/cursorstore"
 )
 
@@ -87,10 +88,10 @@ func Variables() []Variable { return slices.Clone(variables()) }
 // variables reads the structs once: each command has a flag for each setting.
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
-	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig()) {
+	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig(), contract.Registry{}) {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
-	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG"}
+	groups := []string{"EXPORT", "EVENT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG", "SCHEMA"}
 	slices.SortStableFunc(vars, func(a, b Variable) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group())),
@@ -103,15 +104,16 @@ var variables = sync.OnceValue(func() []Variable {
 func streamParts() []any {
 	return []any{
 		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(),
-		kafkastream.DefaultConfig(), attest.DefaultConfig(),
+		kafkastream.DefaultConfig(), attest.DefaultConfig(), contract.Config{},
 	}
 }
 
 // Settings are the complete, validated settings of a process.
 type Settings struct {
 	Process
-	HTTP   ops.Config
-	Cursor cursorstore.Config
+	HTTP     ops.Config
+	Cursor   cursorstore.Config
+	Registry contract.Registry
 
 	Streams  []Stream
 	TraceURL string // URL of the collector of traces, "" for none
@@ -131,8 +133,9 @@ type Stream struct {
 	Export exportapi.Config
 	Kafka  kafkastream.Config
 	// Windows has the windows of time by which the export is followed, if it is.
-	Windows windows.Config
-	Attest  attest.Config
+	Windows  windows.Config
+	Attest   attest.Config
+	Contract contract.Config
 
 	PageMemory int64 // Sources.Memory, which limits pages; 0 if EXPORT_MAX_RESPONSE_BYTES is set
 }
@@ -185,6 +188,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	s.HTTP.TokensFile, s.HTTP.AdminTokenFile = places["HTTP_TOKENS"].rereadable(), places["HTTP_ADMIN_TOKEN"].rereadable()
 	s.HTTP.TLSCertFile, s.HTTP.TLSKeyFile = places["HTTP_TLS_CERT"].rereadable(), places["HTTP_TLS_KEY"].rereadable()
 	s.HTTP.OIDC.TLSCAFile = places["HTTP_OIDC_TLS_CA"].rereadable()
+	l.fill(&s.Registry, "")
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
 		places := l.fill(&s.Cursor, "")
@@ -272,6 +276,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
 	st.Kafka.Attested = st.Attest.On()
+	kafka.fill(&st.Contract, name)
 	if need&UsesKafka != 0 {
 		l.take(kafka.problems)
 	}
@@ -443,6 +448,7 @@ func (l *loader) instant(name, text string, places map[string]place, now time.Ti
 // validate validates the settings that all streams share.
 func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	p.Add(s.HTTP.Validate())
+	p.Add(s.Registry.Validate())
 	p.Check(s.Memory > 0, memoryVariable, "must be above 0, for example %s", formatBytes(defaultProcess.Memory))
 	if need&UsesCursor != 0 {
 		p.Add(s.Cursor.Validate())
@@ -482,6 +488,7 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())
+		p.Add(st.Contract.Validate())
 	}
 	return p
 }

@@ -81,8 +81,8 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 	}
 }
 
-// saySkipped reports offsets that were deleted during the read.
-func saySkipped(a *cli.App, t *kafkaclient.TopicReader) {
+// SaySkipped reports offsets that were deleted during the read.
+func SaySkipped(a *cli.App, t *kafkaclient.TopicReader) {
 	if t.Skipped > 0 {
 		fmt.Fprintf(a.Stderr, "topic %s: %s deleted during the read\n", t.Name, are(t.Skipped, "offset", "was", "were"))
 	}
@@ -209,7 +209,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if err != nil {
 		return letterError(err)
 	}
-	saySkipped(a, l.TopicReader)
+	SaySkipped(a, l.TopicReader)
 	all := make([]shownLetter, len(found))
 	for i := range found {
 		all[i] = l.shown(&found[i], marks)

@@ -175,8 +175,8 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err != nil {
 		return verifyError(err)
 	}
-	saySkipped(a, events)
-	saySkipped(a, dead.TopicReader)
+	SaySkipped(a, events)
+	SaySkipped(a, dead.TopicReader)
 	if err := o.print(a, found); err != nil {
 		return err
 	}
