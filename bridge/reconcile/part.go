@@ -204,9 +204,10 @@ func (p *part) readPage(page *bridge.Page) error {
 	for i := range page.Events {
 		e := &page.Events[i]
 		p.id = e.AppendRecordID(p.id[:0])
-		name, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
-		if s := e.Sums; s != nil && eventName(s.WasRecord) != name {
-			p.was[s.WasRecord] = name
+		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
+		name := named
+		if s := e.Sums; s != nil && eventName(s.WasRecord) != named {
+			p.was[s.WasRecord] = named
 		}
 		if e.ID != nil {
 			name = p.share(name, sum)
@@ -218,6 +219,7 @@ func (p *part) readPage(page *bridge.Page) error {
 		}
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
+			p.found.Digest.add(Digest(named))
 			if e.Time == bridge.NoTime {
 				p.found.Undated++
 			} else if (&bridge.Origin{Start: p.From, End: p.To}).Outside(e) {
