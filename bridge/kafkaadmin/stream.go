@@ -49,9 +49,15 @@ func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (kafkacl
 		if c, ok := gone[t.Name]; ok {
 			return topics, s.vanishedError(t.Name, c)
 		}
+		if s.CreateTopics && !t.Exists {
+			return topics, t.Unknown()
+		}
 		if err := s.CanPublish(t); err != nil {
 			return topics, err
 		}
+	}
+	if s.CreateTopics && !topics.Checkpoints.Exists {
+		return topics, topics.Checkpoints.Unknown()
 	}
 	return topics, s.CanCheckpoint(topics.Checkpoints)
 }
