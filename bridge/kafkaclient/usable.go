@@ -90,7 +90,8 @@ func (c *Config) missing(t *Topic, advice bridge.Hint) *bridge.Fault {
 // asked last does not know yet. It is retried: under load that takes seconds.
 func (t *Topic) Unknown() *bridge.Fault {
 	return &bridge.Fault{
-		Class: bridge.Transient, Code: "unknown_topic_or_partition", Err: fmt.Errorf("topic %s: a broker does not know it yet", t.Name),
+		Class: bridge.Transient, Code: "unknown_topic_or_partition",
+		Err: fmt.Errorf("topic %s exists, but a broker does not know it yet", t.Name),
 	}
 }
 

@@ -448,7 +448,7 @@ func TestFleetSize(t *testing.T) {
 	p.cfg.FleetMembers = 200
 	most := p.cfg.MaxStreams()
 	seats := p.fleet("", streamNames(most+1)...)
-	for n := range kafkagroup.MaxLanes {
+	for n := range bridge.MaxLanes {
 		if _, err := seats[0].Fleet().Lane(p.jobGroup("s0", "job"), n); err != nil {
 			t.Fatal(err)
 		}

@@ -14,13 +14,9 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-const (
-	// MaxLanes is the maximum number of lanes of a job.
-	MaxLanes = 256
-	// listedLanes bounds the lanes that a process lists, of all jobs: they take about 3 KB
-	// of memberBytes.
-	listedLanes = 512
-)
+// listedLanes bounds the lanes that a process lists, of all jobs: they take about 3 KB of
+// memberBytes.
+const listedLanes = 512
 
 // ErrManyLanes means that this process lists as many lanes as it may.
 var ErrManyLanes = errors.New("the process lists too many lanes of jobs")

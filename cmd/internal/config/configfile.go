@@ -247,7 +247,7 @@ func (c *Changes) None() bool {
 var rereadSettings = []string{
 	keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD", "KAFKA_TLS_CA", "KAFKA_TLS_CERT",
 	"KAFKA_TLS_KEY", "KAFKA_SASL_OAUTH_TLS_CA", "REDIS_PASSWORD", "REDIS_TLS_CA", "REDIS_TLS_CERT", "REDIS_TLS_KEY",
-	"HTTP_ADMIN_TOKEN", "HTTP_TOKENS", "HTTP_TLS_CERT", "HTTP_TLS_KEY",
+	"HTTP_ADMIN_TOKEN", "HTTP_TOKENS", "HTTP_TLS_CERT", "HTTP_TLS_KEY", "HTTP_OIDC_TLS_CA",
 }
 
 // input returns the text that decides the value of a variable for a stream.

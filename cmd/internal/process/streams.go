@@ -25,6 +25,7 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  owner
 	store  *cursorstore.Store
+	attest *attestation // nil if off
 	// windows counts the windows of its jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 	// shutdown is its BRIDGE_SHUTDOWN_TIMEOUT.
@@ -44,6 +45,10 @@ func (st *stream) Status() bridge.Status {
 	if w := st.outdated.Load(); w != nil {
 		s.Warnings = append(slices.Clip(s.Warnings), *w)
 	}
+	if st.attest != nil && s.Leader {
+		s.Attested = st.attest.Status()
+		s.Warnings = append(slices.Clip(s.Warnings), s.Attested.Warnings(st.name)...)
+	}
 	return s
 }
 
@@ -54,6 +59,9 @@ func (st *stream) close() {
 	_ = st.owner.Close(context.Background()) // it has left, unless it never ran
 	st.sink.Close()
 	st.api.Close()
+	if st.attest != nil {
+		st.attest.api.Close()
+	}
 }
 
 // streams are the streams of a process, those that wait for a predecessor included. Only
@@ -159,6 +167,10 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	if s.bridge, err = engine.New(st.Engine, ports); err != nil {
 		s.close()
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+	}
+	if s.attest, err = p.attest(st, s, log); err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
