@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/config/streamsfile"
 )
 
@@ -188,8 +190,9 @@ func (s *Settings) Changes(to *Settings) Changes {
 	for _, part := range streamParts() {
 		ofStreams = append(ofStreams, variablesOf(reflect.ValueOf(part))...)
 	}
+	ofFleet := s.ofFleet()
 	for _, v := range variables() {
-		ofStream := slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
+		ofStream := !ofFleet[v.Name] && slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
 		if !ofStream && v.Name != streamsVariable && s.src.input(&v, "") != to.src.input(&v, "") {
 			c.Process = append(c.Process, v.Name)
 		}
@@ -206,13 +209,24 @@ func (s *Settings) Changes(to *Settings) Changes {
 		}
 		delete(before, name)
 		for _, v := range ofStreams {
-			if s.src.input(&v, name) != to.src.input(&v, name) {
+			if !ofFleet[v.Name] && s.src.input(&v, name) != to.src.input(&v, name) {
 				c.Changed[name] = append(c.Changed[name], v.Name)
 			}
 		}
 	}
 	c.Removed = slices.Sorted(maps.Keys(before))
 	return c
+}
+
+// ofFleet are the variables of the one membership in a group that all streams share, if they do.
+func (s *Settings) ofFleet() map[string]bool {
+	shared := make(map[string]bool)
+	if len(s.Streams) > 0 && s.Streams[0].Kafka.OwnedBy == kafkagroup.OwnedByGroup {
+		for _, v := range variablesOf(reflect.ValueOf(kafkastream.DefaultConfig())) {
+			shared[v.Name] = !v.stream
+		}
+	}
+	return shared
 }
 
 // Restarted lists the streams that changed, each with the variables that differ.
