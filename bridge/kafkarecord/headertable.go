@@ -21,7 +21,7 @@ type Header struct {
 // EventHeaders returns the headers of the records of events with BRIDGE_HEADERS=cloudevents.
 func EventHeaders() []Header {
 	return []Header{
-		{Name: HeaderSpecVersion, Always: true, Values: []string{"1.0"}, Meaning: "version of the CloudEvents specification"},
+		{Name: HeaderSpecVersion, Always: true, Values: []string{"1.0"}, Meaning: "version of CloudEvents"},
 		{Name: HeaderID, Always: true, Minimal: true, Meaning: "the event's id, or a hash of its bytes if it has none; " +
 			"unique together with ce_source, and the same each time the event is published"},
 		{Name: HeaderSource, Always: true, Form: "uri-reference", Meaning: "the export that the event comes from"},
