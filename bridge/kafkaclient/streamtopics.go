@@ -7,6 +7,8 @@ type Topics struct {
 	Events, DeadLetters, Checkpoints string
 	// Jobs holds the plans of jobs and the checkpoints of their windows.
 	Jobs string
+	// Attest has the records of the stream's attestation.
+	Attest string
 }
 
 // Published lists the topics of events and dead letters.
@@ -15,8 +17,10 @@ func (t Topics) Published() []string { return named(t.Events, t.DeadLetters) }
 // Needed lists the topics that the stream requires.
 func (t Topics) Needed() []string { return named(t.Events, t.DeadLetters, t.Checkpoints) }
 
-// All also lists the topic that the first job creates.
-func (t Topics) All() []string { return named(t.Events, t.DeadLetters, t.Checkpoints, t.Jobs) }
+// All also lists the topics that the first job and the first attestation create.
+func (t Topics) All() []string {
+	return named(t.Events, t.DeadLetters, t.Checkpoints, t.Jobs, t.Attest)
+}
 
 func named(all ...string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
@@ -25,7 +29,7 @@ func named(all ...string) []string {
 // Described are a stream's described topics by role, nil where unused or not
 // requested.
 type Described struct {
-	Events, DeadLetters, Checkpoints, Jobs *Topic
+	Events, DeadLetters, Checkpoints, Jobs, Attest *Topic
 }
 
 // Describe assigns described topics to their roles.
@@ -41,6 +45,8 @@ func (t Topics) Describe(found []Topic, err error) (Described, error) {
 			d.Checkpoints = f
 		case t.Jobs:
 			d.Jobs = f
+		case t.Attest:
+			d.Attest = f
 		}
 	}
 	return d, err

@@ -113,12 +113,6 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
 }
 
-// retried returns a function that reports whether a retry has published a letter.
-func (l *letters) retried(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
-	marks, err := kafkasink.Marks(ctx, l.stream.Kafka.Wired(), kafkasink.JobDLQ)
-	return func(letter *deadletter.DeadLetter) bool { return !l.RetriedAt(marks, letter).IsZero() }, err
-}
-
 // shownLetter is the JSON form of a dead letter.
 type shownLetter struct {
 	Letter  string        `json:"letter"`
