@@ -96,7 +96,7 @@ func TestSchemaRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"schema check":                             "error: EVENT_SCHEMA_FILE is not set for stream events\nTry: exportbridge schema infer -o",
+		"schema check":                             "EVENT_SCHEMA_FILE is not set for stream events\nTry: exportbridge schema infer",
 		"schema infer -n 0":                        "-n 0 is below 1",
 		"schema check -n -1":                       "-n -1 is below 1",
 		"schema types -n 0":                        "-n 0 is below 1",
