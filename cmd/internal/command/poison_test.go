@@ -164,7 +164,7 @@ func TestPoison(t *testing.T) {
 		{"backfill list", true}, {"backfill cancel aaaaaa", false},
 		{"backfill watch aaaaaa", false}, {"backfill pause aaaaaa", false}, {"backfill resume aaaaaa", false},
 		{"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
-		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
+		{"attest", false}, {"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
 		{"topics plan", false}, {"topics create", false},
 		{"learn -- curl -H X-Bad:1 " + w.env["EXPORT_URL"] + "/events", true},
 		{"healthcheck " + health.URL, true}, {"run --once " + bad, true}, {"run --once --log-format text " + bad, true},
