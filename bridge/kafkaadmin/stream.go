@@ -2,9 +2,7 @@ package kafkaadmin
 
 import (
 	"context"
-	"fmt"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -64,6 +62,5 @@ func (s *Stream) unlessNew(t *kafkaclient.Topic, err error) error {
 	if err == nil || t.Exists || !s.CreateTopics {
 		return err
 	}
-	return &bridge.Fault{Class: bridge.Transient, Code: "unknown_topic_or_partition",
-		Err: fmt.Errorf("topic %s exists, but a broker does not know it yet", t.Name)}
+	return t.Unknown()
 }

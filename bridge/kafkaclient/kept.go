@@ -40,7 +40,7 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 		if err != nil {
 			return err
 		}
-		return k.note(ctx, l, spans, &topics[0].Settings)
+		return k.Note(ctx, l, spans, &topics[0].Settings)
 	})
 	return k, err
 }
@@ -48,10 +48,10 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 // errFirst ends a read at its first record.
 var errFirst = errors.New("the first record")
 
-// note sets what the bounds of the partitions say. An expired record is older than the
+// Note sets what the bounds of the partitions say. An expired record is older than the
 // retention time. If that time was raised since, or retention is by size, the record is
 // older than the first kept record.
-func (k *Kept) note(ctx context.Context, l Reader, spans map[int32]Span, s *Settings) error {
+func (k *Kept) Note(ctx context.Context, l Reader, spans map[int32]Span, s *Settings) error {
 	k.Whole = true
 	for id, span := range spans {
 		if span.From == 0 {
@@ -80,10 +80,4 @@ func (k *Kept) note(ctx context.Context, l Reader, spans map[int32]Span, s *Sett
 		}
 	}
 	return nil
-}
-
-// KeptOf is TopicReader.Kept of a topic that is read otherwise.
-func KeptOf(ctx context.Context, id string, l Reader, spans map[int32]Span, s Settings) (Kept, error) {
-	k := Kept{ID: id}
-	return k, k.note(ctx, l, spans, &s)
 }

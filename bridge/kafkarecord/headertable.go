@@ -21,7 +21,7 @@ type Header struct {
 // EventHeaders returns the headers of the records of events with BRIDGE_HEADERS=cloudevents.
 func EventHeaders() []Header {
 	return []Header{
-		{Name: HeaderSpecVersion, Always: true, Values: []string{"1.0"}, Meaning: "version of the CloudEvents specification"},
+		{Name: HeaderSpecVersion, Always: true, Values: []string{"1.0"}, Meaning: "version of CloudEvents"},
 		{Name: HeaderID, Always: true, Minimal: true, Meaning: "the event's id, or a hash of its bytes if it has none; " +
 			"unique together with ce_source, and the same each time the event is published"},
 		{Name: HeaderSource, Always: true, Form: "uri-reference", Meaning: "the export that the event comes from"},
@@ -33,8 +33,8 @@ func EventHeaders() []Header {
 		{Name: HeaderOrigin, Always: true, Minimal: true, Values: Origins, Meaning: "how the event was published: " +
 			"live, by the stream; rewind, by the stream, after the topic already held the event; replay or backfill, by such " +
 			"a job; repair, by a retry of a dead letter or by a repair of verify"},
-		{Name: HeaderTraceparent, Minimal: true, Rare: true, Meaning: "W3C trace context of the publish; absent if the page " +
-			"is not traced"},
+		{Name: HeaderTraceparent, Minimal: true, Rare: true, Meaning: "W3C trace context of the publish; absent if the " +
+			"page is not traced"},
 		{Name: HeaderLate, Minimal: true, Rare: true, Form: "integer", Meaning: "milliseconds from the event to the " +
 			"window of time that listed it; absent if the event was not late"},
 	}

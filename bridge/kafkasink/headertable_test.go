@@ -23,7 +23,8 @@ func TestHeaderTables(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	events := func() *bridge.Page {
 		p := page(
-			bridge.Event{Raw: []byte(`{"n":1}`), ID: []byte("1"), Key: []byte("k"), Subject: []byte("k"), Type: []byte("t"), Time: at},
+			bridge.Event{Raw: []byte(`{"n":1}`), ID: []byte("1"), Key: []byte("k"), Subject: []byte("k"), Type: []byte("t"),
+				Time: at},
 			bridge.Event{Raw: []byte(`{"n":2}`), Time: bridge.NoTime, Late: time.Second},
 			bridge.Event{Raw: []byte(`{"n":3}`), ID: []byte("3"), Subject: []byte("k"), Time: at, Defect: bridge.DefectBadText,
 				Late: time.Second},

@@ -195,23 +195,24 @@ func TestNoSession(t *testing.T) {
 	kafkatest.AsFault(t, err, bridge.Transient, "")
 }
 
-// TestNewTopicSpreads: brokers learn of a new topic one after the other, and a
-// new stream waits for them.
+// TestNewTopicSpreads: brokers learn of a new topic one after the other, under load after
+// seconds, and a new stream waits for them.
 func TestNewTopicSpreads(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t)
+	const tries = 8
 	var unknown atomic.Int32
 	c.ControlKey(kmsg.DescribeConfigs.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		// The broker that created the topics was asked about some; this is another one.
-		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > 2 {
+		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > tries {
 			return nil, nil, false
 		}
 		return withoutConfigs(req, kerr.UnknownTopicOrPartition), nil, true
 	})
 	recovered(t, config(t, c.ListenAddrs()))
-	if n := unknown.Load(); n <= 2 {
-		t.Errorf("%d requests for all topics, want more than 2", n)
+	if n := unknown.Load(); n <= tries {
+		t.Errorf("%d requests for all topics, want more than %d", n, tries)
 	}
 }
 

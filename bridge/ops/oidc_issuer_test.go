@@ -143,8 +143,7 @@ func TestOIDCIssuerAway(t *testing.T) {
 	}
 }
 
-// The process starts while the issuer is away, and learns its keys later. A feed, and the
-// tokens of an address that guesses, are as with named tokens.
+// The server starts while the issuer is away, and says so before anybody sends a token.
 func TestOIDCStartWithoutIssuer(t *testing.T) {
 	t.Parallel()
 	issuer := servers.StartIssuer(t, false)

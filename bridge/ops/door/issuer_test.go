@@ -88,29 +88,3 @@ func TestIssuerKeys(t *testing.T) {
 		}
 	})
 }
-
-// A client that leaves does not wait for the issuer.
-func TestIssuerLeaver(t *testing.T) {
-	t.Parallel()
-	server := servers.StartIssuer(t, false)
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	server.Discovered = func(http.ResponseWriter, *http.Request) { <-release }
-	cfg := door.DefaultOIDC()
-	cfg.Issuer, cfg.Audience, cfg.ReadRoles = server.URL(), "kafka", []string{"viewer"}
-	issuer := door.NewIssuer(cfg, slog.New(slog.DiscardHandler))
-	token := server.Token()
-	asking := make(chan error, 1)
-	go func() {
-		_, err := issuer.Identify(t.Context(), token)
-		asking <- err
-	}()
-	ctx, leave := context.WithTimeout(t.Context(), time.Second)
-	defer leave()
-	if _, err := issuer.Identify(ctx, token); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, door.ErrNoKeys) {
-		t.Error(err)
-	}
-	if err := <-asking; !errors.Is(err, door.ErrNoKeys) {
-		t.Error(err)
-	}
-}

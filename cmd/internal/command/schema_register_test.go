@@ -40,7 +40,8 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	var body struct{ Schema, SchemaType string }
-	if err := json.NewDecoder(req.Body).Decode(&body); err != nil || body.SchemaType != "JSON" || !json.Valid([]byte(body.Schema)) {
+	if err := json.NewDecoder(req.Body).Decode(&body); err != nil || body.SchemaType != "JSON" ||
+		!json.Valid([]byte(body.Schema)) {
 		r.t.Errorf("%s %s: %v: %+v", req.Method, req.URL, err, body)
 	}
 	subject := strings.Split(req.URL.Path, "/")[2]

@@ -30,7 +30,9 @@ func schemaWorld(t *testing.T, n int) (env map[string]string, client *kgo.Client
 	}
 	all[0].Value = []byte(`{"id":"0","total":0,"first":true}`)
 	produce(t, client, all...)
-	produce(t, client, &kgo.Record{Topic: "export.events", Partition: 0, Key: []byte("k"), Timestamp: firstEvent}) // a tombstone
+	tombstone := eventRecord(0, 0, "k", "")
+	tombstone.Value = nil
+	produce(t, client, tombstone)
 	return map[string]string{"KAFKA_BROKERS": addr}, client
 }
 
@@ -94,7 +96,7 @@ func TestSchemaRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"schema check":                             "error: EVENT_SCHEMA_FILE is not set for stream events\nTry: exportbridge schema infer -o",
+		"schema check":                             "EVENT_SCHEMA_FILE is not set for stream events\nTry: exportbridge schema infer",
 		"schema infer -n 0":                        "-n 0 is below 1",
 		"schema check -n -1":                       "-n -1 is below 1",
 		"schema types -n 0":                        "-n 0 is below 1",
@@ -104,7 +106,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"asyncapi --event-schema 3":                "a schema is an object",
 		"asyncapi --set EVENT_SCHEMA_FILE=" + file: "#a",
 	} {
-		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) {
+		if got := runProgram(t, env, strings.Fields(args)...); got.code != cli.ExitUsage ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v, want %q", args, got, want)
 		}
 	}
@@ -153,7 +156,8 @@ func TestSchemaFollow(t *testing.T) {
 		t.Fatalf("stderr is %s, want %q", text.String(), want)
 	}
 	await("0@0: /first is not in the schema\n")
-	produce(t, client, eventRecord(1, 5, "k", `{"id":"5","total":5,"first":1}`), eventRecord(1, 6, "k", `{"id":6,"total":6}`))
+	produce(t, client, eventRecord(1, 5, "k", `{"id":"5","total":5,"first":1}`),
+		eventRecord(1, 6, "k", `{"id":6,"total":6}`))
 	await("1@2: /id is number, want string\n")
 	cancel()
 	for range lines { // the verdict

@@ -147,7 +147,8 @@ func TestDocumentOfSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := d.Components.Messages
-	if h := messages["any"].Headers; len(h.Properties) != 11 || len(h.Required) != 7 || h.Properties["eb-late"].Pattern == "" {
+	if h := messages["any"].Headers; len(h.Properties) != 11 || len(h.Required) != 7 ||
+		h.Properties["eb-late"].Pattern == "" {
 		t.Errorf("cloudevents: %+v", h)
 	}
 	if h := messages["a_b-c"].Headers; len(h.Properties) != 4 || cmp.Diff(h.Required,

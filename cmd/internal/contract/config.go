@@ -20,8 +20,8 @@ func (c *Config) Validate() error {
 		return nil
 	}
 	if _, err := Compile(c.Schema); err != nil {
-		return bridge.Problemf("EVENT_SCHEMA", "is not a JSON Schema: %v; for a file set EVENT_SCHEMA_FILE=events.schema.json",
-			err)
+		return bridge.Problemf("EVENT_SCHEMA", "is not a JSON Schema: %v; for a file set "+
+			"EVENT_SCHEMA_FILE=events.schema.json", err)
 	}
 	return nil
 }

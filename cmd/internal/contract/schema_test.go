@@ -128,12 +128,15 @@ func inferred(t rapid.TB, events ...string) string {
 
 func TestInfer(t *testing.T) {
 	t.Parallel()
-	got := inferred(t, `{"id": "1", "n": 1, "tags": [], "deep": {"a": null}, "lines": [{"sku": "a"}, {"sku": "b", "n": 1.5}]}`,
+	got := inferred(t, `{"id": "1", "n": 1, "tags": [], "deep": {"a": null},
+	  "lines": [{"sku": "a"}, {"sku": "b", "n": 1.5}]}`,
 		`{"id": "2", "n": 2.5, "tags": ["x"], "deep": {"a": true, "b": 1}, "extra": {}}`)
 	want := `{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {
 	  "id": {"type": "string"}, "n": {"type": "number"}, "tags": {"type": "array", "items": {"type": "string"}},
-	  "deep": {"type": "object", "properties": {"a": {"type": ["boolean", "null"]}, "b": {"type": "integer"}}, "required": ["a"]},
-	  "lines": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}, "sku": {"type": "string"}},
+	  "deep": {"type": "object", "properties": {"a": {"type": ["boolean", "null"]},
+	    "b": {"type": "integer"}}, "required": ["a"]},
+	  "lines": {"type": "array", "items": {"type": "object",
+	    "properties": {"n": {"type": "number"}, "sku": {"type": "string"}},
 	    "required": ["sku"]}},
 	  "extra": {"type": "object"}}, "required": ["deep", "id", "n", "tags"]}`
 	var a, b any

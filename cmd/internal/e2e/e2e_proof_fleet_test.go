@@ -32,6 +32,7 @@ func TestE2EProofFleet(t *testing.T) {
 	c.older, c.reached = older, 30*n
 	c.awaitFlow()
 	j := &jobs{c: c, from: s.timeOf(0), to: s.timeOf(seam), left: slices.Clone(c.names)}
+	j.look()
 	began := time.Now()
 	for c.killed() < kills {
 		c.turn()

@@ -45,8 +45,8 @@ func shareStreams(t *testing.T, n int) (*stage, map[string]string) {
 	} else {
 		v = startServers(t, owned{quick: true})
 	}
-	s := proofStage(t, v, exportsim.Config{Events: 60_000 / n, Rate: 1200 / float64(n), Latency: 5 * time.Millisecond,
-		APIKey: "right"})
+	s := proofStage(t, v, exportsim.Config{Events: min(60_000/n, 6000), Rate: 1200 / float64(n),
+		Latency: 5 * time.Millisecond, APIKey: "right"})
 	s.settings["EXPORT_API_KEY"], s.settings["BRIDGE_SESSION_TIMEOUT"] = "right", shortSession.String()
 	if many {
 		s.settings["BRIDGE_SESSION_TIMEOUT"], s.settings["EXPORT_POLL_INTERVAL"] = manySession.String(), "500ms"
