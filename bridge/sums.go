@@ -61,7 +61,8 @@ func appendSumID(to []byte, sum [sha256.Size]byte) []byte {
 // items have no such record id.
 func SumsOfRecord(id []byte) *Sums {
 	var s Sums
-	if n, err := recordIDEncoding.Decode(s.Keyed[:], id[:min(len(id), recordIDEncoding.EncodedLen(16))]); err != nil || n != 16 {
+	sum := id[:min(len(id), recordIDEncoding.EncodedLen(16))]
+	if n, err := recordIDEncoding.Decode(s.Keyed[:], sum); err != nil || n != 16 {
 		return nil
 	}
 	s.Name = Identity(s.Keyed[:12])

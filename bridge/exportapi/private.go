@@ -103,7 +103,7 @@ func (c *Config) checkPrivate(p *bridge.Problems) {
 	}
 	refuse := func(why string, hashes bool, pointers ...string) {
 		for _, at := range pointers {
-			if r := rules.Touching(at); r != nil && !(hashes && r.Hashes(at)) {
+			if r := rules.Touching(at); r != nil && (!hashes || !r.Hashes(at)) {
 				p.Check(false, r.Variable, "%s changes %s, %s", r.Pointer, at, why)
 			}
 		}

@@ -34,7 +34,9 @@ func TestPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &p.Events[0]
-	for name, text := range map[string][]byte{"raw": e.Raw, "id": e.ID, "key": e.Key, "type": e.Type, "subject": e.Subject} {
+	for name, text := range map[string][]byte{
+		"raw": e.Raw, "id": e.ID, "key": e.Key, "type": e.Type, "subject": e.Subject,
+	} {
 		if len(text) == 0 || bytes.Contains(text, []byte("secret")) {
 			t.Errorf("%s is %q", name, text)
 		}
@@ -97,7 +99,8 @@ func TestPrivateKeepsIdentities(t *testing.T) {
 	for i := range after {
 		was, ok := after[i].WasIdentity()
 		if !ok || was != before[i].Identity() || after[i].Identity() == was {
-			t.Errorf("item %d: identity %x before, %x known from then, %x now", i, before[i].Identity(), was, after[i].Identity())
+			t.Errorf("item %d: identity %x before, %x known from then, %x now",
+				i, before[i].Identity(), was, after[i].Identity())
 		}
 		if !after[i].HasRecordID(string(before[i].AppendRecordID(nil)), 256) {
 			t.Errorf("item %d: its old record id is unknown", i)

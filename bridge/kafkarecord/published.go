@@ -329,7 +329,7 @@ func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 
 func (p *publishedIndex) addLetter(r *kgo.Record) {
 	item, keyed := p.item(r)
-	if sub, ok := ReadSubstitute(r); ok && !(keyed && p.byKey) { // its sum is that of any rules
+	if sub, ok := ReadSubstitute(r); ok && (!keyed || !p.byKey) { // its sum is that of any rules
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
 			return // nothing identifies the item

@@ -37,7 +37,8 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 		}
 	}
 	rec := b.deadLetter(made, l)
-	if l.defect == bridge.DefectTooLarge || l.event.Withheld() || recordSize(&rec) > topics.DeadLetters.Settings.MaxMessage {
+	if l.defect == bridge.DefectTooLarge || l.event.Withheld() ||
+		recordSize(&rec) > topics.DeadLetters.Settings.MaxMessage {
 		rec = smallDeadLetter(topics.DeadLetters, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)

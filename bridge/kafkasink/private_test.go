@@ -36,7 +36,8 @@ func TestPrivateRecords(t *testing.T) {
 			}
 		}
 	}
-	none := config(t, []string{"127.0.0.1:1"}, withHeaders("none"), func(c *kafkastream.Config) { c.Redacted = "rules/k1" })
+	none := config(t, []string{"127.0.0.1:1"}, withHeaders("none"),
+		func(c *kafkastream.Config) { c.Redacted = "rules/k1" })
 	if err := none.Validate(); err == nil {
 		t.Error("records without headers are accepted, which cannot name their rules")
 	}
