@@ -147,11 +147,11 @@ func TestDocumentOfSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := d.Components.Messages
-	if h := messages["any"].Headers; len(h.Properties) != 11 || len(h.Required) != 7 ||
+	if h := messages["any"].Headers; len(h.Properties) != 12 || len(h.Required) != 7 ||
 		h.Properties["eb-late"].Pattern == "" {
 		t.Errorf("cloudevents: %+v", h)
 	}
-	if h := messages["a_b-c"].Headers; len(h.Properties) != 4 || cmp.Diff(h.Required,
+	if h := messages["a_b-c"].Headers; len(h.Properties) != 5 || cmp.Diff(h.Required,
 		[]string{"ce_id", "eb-stream", "eb-origin"}) != "" {
 		t.Errorf("minimal: %+v", h)
 	}
