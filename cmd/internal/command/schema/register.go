@@ -104,6 +104,8 @@ func (r *registration) run(ctx context.Context, registry *sr.Client, text string
 	schema := sr.Schema{Schema: text, Type: sr.TypeJSON}
 	found, err := registry.LookupSchema(ctx, r.Subject, schema)
 	switch refused, _ := errors.AsType[*sr.ResponseError](err); {
+	case err == nil && found.Version < 1:
+		return fmt.Errorf("look up subject %s: the answer has no version", r.Subject)
 	case err == nil:
 		r.State, r.ID, r.Version = "registered", found.ID, found.Version
 		return nil
@@ -152,7 +154,7 @@ func registryError(err error) error {
 	switch status := refused.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		code, hint = cli.ExitRefused, "check SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD_FILE"
-	case status < http.StatusInternalServerError:
+	case status < http.StatusInternalServerError && status != http.StatusTooManyRequests:
 		code, hint = cli.ExitRefused, "check SCHEMA_REGISTRY_URL and the schema"
 	default:
 		hint = "repeat the command"
