@@ -247,17 +247,24 @@ func embedded(text, at string) (any, error) {
 	}
 	object := schema.(map[string]any) // else Compile had rejected it
 	delete(object, "$id")             // references begin at the document
-	newer := false
+	dialect, _ := object["$schema"].(string)
+	version := "2020-12"
+	for _, draft := range []string{"draft-04", "2019-09"} {
+		if strings.Contains(dialect, draft) {
+			version = draft
+		}
+	}
+	other := version == "draft-04"
 	_ = walk(object, func(part map[string]any) error {
-		newer = newer || usesNewer(part)
+		other = other || usesNewer(part)
 		return nil
 	})
-	if newer {
+	if other {
 		at += "/schema"
 	}
 	err := walk(object, func(part map[string]any) error { return moveRef(part, at) })
-	if err != nil || newer {
-		return map[string]any{"schemaFormat": "application/schema+json;version=2020-12", "schema": object}, err
+	if err != nil || other {
+		return map[string]any{"schemaFormat": "application/schema+json;version=" + version, "schema": object}, err
 	}
 	delete(object, "$schema")
 	return object, nil
@@ -300,7 +307,7 @@ var mapsOfSchemas = []string{
 // newer are the keywords that the schemas of AsyncAPI, which extend draft 7, lack.
 var newer = []string{
 	"prefixItems", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired", "minContains",
-	"maxContains", "$anchor", "$dynamicAnchor", "$dynamicRef",
+	"maxContains", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef",
 }
 
 // usesNewer reports whether a schema, without those within it, is not one of AsyncAPI too.

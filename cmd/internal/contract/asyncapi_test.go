@@ -54,6 +54,8 @@ func streamsOfAllKinds() []Stream {
 			  "$defs": {"a": {"type": "string"}}}`},
 		{Name: "any-dead-letter", Topic: "export.other", Key: "none", Headers: "none",
 			Schema: `{"properties": {"$anchor": {"const": {"prefixItems": 1}}}}`},
+		{Name: "older", Topic: "export.older", Key: "none", Headers: "none",
+			Schema: `{"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 0, "exclusiveMinimum": true}`},
 	}
 }
 
@@ -167,7 +169,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
 		t.Error("only the stream without KAFKA_KEY=none has a key")
 	}
-	if c := d.Channels["export.shared"]; len(d.Channels) != 6 || len(c.Messages) != 2 {
+	if c := d.Channels["export.shared"]; len(d.Channels) != 7 || len(c.Messages) != 2 {
 		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
 	}
 	want := map[string]any{
@@ -182,10 +184,14 @@ func TestDocumentOfSettings(t *testing.T) {
 	if newer["schemaFormat"] != "application/schema+json;version=2020-12" || newer["schema"].(map[string]any)["$id"] != nil {
 		t.Errorf("schema with newer keywords: %v", newer)
 	}
+	if older := d.Components.Schemas["older"].(map[string]any); older["schemaFormat"] !=
+		"application/schema+json;version=draft-04" {
+		t.Errorf("schema of draft 4: %v", older)
+	}
 	if older := d.Components.Schemas["any-dead-letter"].(map[string]any); older["schemaFormat"] != nil {
 		t.Errorf("names and values that read like newer keywords: %v", older)
 	}
-	if len(messages) != 7 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
+	if len(messages) != 8 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
 		t.Errorf("a stream and dead letters of another one share a name: %v", messages)
 	}
 }
