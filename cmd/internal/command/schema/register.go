@@ -37,12 +37,12 @@ func newRegisterCommand(a *cli.App) *cobra.Command {
 		Use:   "register",
 		Short: "Register the JSON Schema in a schema registry",
 		Long: `Register the JSON Schema in EVENT_SCHEMA_FILE in the schema registry of
-SCHEMA_REGISTRY_URL, with the subject TOPIC-value. Without --execute, show whether
-the registry has the schema, and whether it would accept it.
+SCHEMA_REGISTRY_URL, with the subject TOPIC-value. Without --execute, show
+whether the registry has the schema, and whether it would accept it.
 
-Records carry no schema id, so deserializers that expect one cannot read them: the
-registry documents the events. The exit code is 5 if the registry refuses the
-schema.`,
+Records carry no schema id, so deserializers that expect one cannot read them:
+the registry documents the events. The exit code is 5 if the registry refuses
+the schema.`,
 		Example: `  exportbridge schema register
   exportbridge schema register --execute`,
 		Args: cli.NoArgs,
