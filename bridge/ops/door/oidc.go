@@ -102,7 +102,8 @@ func (i *Issuer) Identify(ctx context.Context, token string) (Identity, error) {
 	a := &attempt{keys: i.known()}
 	verified, err := i.verify(ctx, a, token)
 	if a.unknown {
-		_ = i.fetch(ctx) // which logs its error
+		// It logs its error. A client that leaves does not end an attempt for others.
+		_ = i.fetch(ctx, context.WithoutCancel(ctx))
 		if ctx.Err() != nil {
 			return Identity{}, ctx.Err()
 		}
