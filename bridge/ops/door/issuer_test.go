@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -130,7 +129,7 @@ func TestIssuerKeyKinds(t *testing.T) {
 			server.Unlock()
 			cfg := door.DefaultOIDC()
 			cfg.Issuer, cfg.Audience, cfg.ReadRoles = keys.URL, "kafka", []string{"viewer"}
-			issuer := door.NewIssuer(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
+			issuer := door.NewIssuer(cfg, slog.New(slog.DiscardHandler))
 			if who, err := issuer.Identify(t.Context(), token); !errors.Is(err, tc.failure) || (who.Name == "bridge") != (err == nil) {
 				t.Errorf("%+v, %v, want %v", who, err, tc.failure)
 			}
