@@ -63,7 +63,9 @@ func TestOIDCClaims(t *testing.T) {
 		claims     claims
 		want       string // who acted, or the error
 	}{
-		"a path":            {"realm_access.roles", "sub", claims{"realm_access": claims{"roles": []string{"a", "operator"}}}, "http:bridge@10.1.2.3"},
+		"a path": {"realm_access.roles", "sub", claims{"realm_access": claims{"roles": []string{"a", "operator"}}}, "http:bridge@10.1.2.3"},
+		"a client with dots": {"resource_access.a.example.roles", "sub", claims{"resource_access": claims{
+			"a": claims{}, "a.example": claims{"roles": "operator"}}}, "http:bridge@10.1.2.3"},
 		"a name with dots":  {role, "sub", claims{role: "admin"}, "http:bridge@10.1.2.3"},
 		"scopes":            {"scope", "sub", claims{"scope": "openid operator"}, "http:bridge@10.1.2.3"},
 		"an address":        {"roles", "email", claims{"roles": "admin", "email": "ann@example.com", "email_verified": true}, "http:ann@example.com@10.1.2.3"},

@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,8 @@ const (
 	keysTimeout = 5 * time.Second
 	// maxDocument bounds an answer of the issuer, in bytes.
 	maxDocument = 1 << 20
+	// maxRSA bounds an RSA key, in bits.
+	maxRSA = 8 << 10
 )
 
 // algorithms are those with a public key. Without them in the list, "none" and HMAC with the
@@ -86,7 +89,7 @@ func NewIssuer(cfg OIDC, log *slog.Logger) *Issuer {
 func (i *Issuer) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := keysInterval
-		if i.fetch(ctx) != nil {
+		if i.fetch(ctx, ctx) != nil {
 			pause = keysRetry
 		}
 		bridge.Sleep(ctx, pause)
@@ -99,9 +102,10 @@ func (i *Issuer) known() []jose.JSONWebKey {
 	return i.keys
 }
 
-// fetch asks for the keys, unless somebody did shortly before, and returns the error of the
-// last attempt. After a failure the last keys stay in use.
-func (i *Issuer) fetch(ctx context.Context) error {
+// fetch asks for the keys until asking ends, unless somebody did shortly before, and returns the
+// error of the last attempt. ctx ends the wait for another attempt. After a failure the last
+// keys stay in use.
+func (i *Issuer) fetch(ctx, asking context.Context) error {
 	select {
 	case i.turn <- struct{}{}:
 		defer func() { <-i.turn }()
@@ -111,13 +115,14 @@ func (i *Issuer) fetch(ctx context.Context) error {
 	if !i.tried.IsZero() && time.Since(i.tried) < keysPause {
 		return i.err
 	}
-	// A client that leaves does not end an attempt for others.
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
+	limited, cancel := context.WithTimeout(asking, keysTimeout)
 	defer cancel()
+	keys, err := i.ask(limited)
+	if asking.Err() != nil { // the server stops
+		return asking.Err()
+	}
 	before := i.err
-	var keys []jose.JSONWebKey
-	keys, i.err = i.ask(asking)
-	i.tried = time.Now()
+	i.tried, i.err = time.Now(), err
 	switch {
 	case i.err == nil:
 		i.mu.Lock()
@@ -159,8 +164,7 @@ func (i *Issuer) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {
 		var key jose.JSONWebKey
-		// A key of a kind that is not known, and a secret one, are for other purposes.
-		if json.Unmarshal(text, &key) == nil && key.Valid() {
+		if json.Unmarshal(text, &key) == nil && verifies(&key) {
 			keys = append(keys, key)
 		}
 	}
@@ -168,6 +172,14 @@ func (i *Issuer) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, fmt.Errorf("%s has no public key for signatures", document.Keys)
 	}
 	return keys, nil
+}
+
+// verifies reports whether a key is a public one for signatures. Anybody can send tokens for
+// it: with a longer RSA key, each would take seconds to verify.
+func verifies(key *jose.JSONWebKey) bool {
+	modulus, isRSA := key.Key.(*rsa.PublicKey)
+	return key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") &&
+		(!isRSA || modulus.N.BitLen() <= maxRSA)
 }
 
 func (i *Issuer) get(ctx context.Context, from string, into any) error {

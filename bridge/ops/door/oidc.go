@@ -102,7 +102,8 @@ func (i *Issuer) Identify(ctx context.Context, token string) (Identity, error) {
 	a := &attempt{keys: i.known()}
 	verified, err := i.verify(ctx, a, token)
 	if a.unknown {
-		_ = i.fetch(ctx) // which logs its error
+		// It logs its error. A client that leaves does not end an attempt for others.
+		_ = i.fetch(ctx, context.WithoutCancel(ctx))
 		if ctx.Err() != nil {
 			return Identity{}, ctx.Err()
 		}
@@ -180,14 +181,19 @@ func (o *OIDC) owner(claims map[string]any) (Identity, error) {
 	return who, nil
 }
 
-// claim returns a claim by its name, or by a path with dots; nil for none.
+// claim returns a claim by its name, or by a path with dots; nil for none. The names on the path
+// can have dots too, as those of clients do.
 func claim(claims any, path string) any {
 	object, _ := claims.(map[string]any)
 	if value, ok := object[path]; ok {
 		return value
 	}
-	if outer, inner, ok := strings.Cut(path, "."); ok {
-		return claim(object[outer], inner)
+	for at := range path {
+		if path[at] == '.' {
+			if value := claim(object[path[:at]], path[at+1:]); value != nil {
+				return value
+			}
+		}
 	}
 	return nil
 }

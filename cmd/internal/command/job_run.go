@@ -13,41 +13,31 @@ import (
 	"exportbridge/cmd/internal/process"
 )
 
-// hosts returns the processes that can run the job in lanes, none if it is to run here. A job
-// that has lanes is not taken from a fleet that may run it: then unknown processes are an error.
-func (p *jobPlan) hosts(ctx context.Context, hasLanes bool) ([]bridge.Member, error) {
+// hosts returns how many processes can run the job in lanes, and whether they are to. A job that
+// has lanes keeps them without --here: its processes can be away for a moment.
+func (p *jobPlan) hosts(ctx context.Context, hasLanes bool) (n int, inLanes bool) {
 	if p.here || !p.execute {
-		return nil, nil
+		return 0, false
 	}
 	hosts, err := p.beside.Jobs.Hosts(ctx)
-	switch {
-	case err != nil && hasLanes:
-		return nil, hostsUnknown(err)
-	case err != nil:
-		fmt.Fprintf(p.app.Stderr, "  the job runs here: the processes that could run it are unknown: %v\n", err)
-	case len(hosts) == 0:
-		fmt.Fprintln(p.app.Stderr, "  the job runs here: no process with BRIDGE_OWNERSHIP=group runs the stream")
+	if err == nil && len(hosts) > 0 {
+		return len(hosts), true
 	}
-	return hosts, nil
-}
-
-// hostsUnknown says how to resume a job whose processes cannot be looked up. Without the
-// permission to do so, --here cannot take the job from them either.
-func hostsUnknown(err error) error {
-	hint := "add --here to run the job in this process"
-	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.Permanent && fault.Hint != "" {
-		hint = fault.Hint
+	where, why := "runs here", "no process with BRIDGE_OWNERSHIP=group runs the stream"
+	if hasLanes {
+		where = "keeps its lanes without --here"
 	}
-	return cli.Errorf(cli.ExitFailed, hint, "the processes that could run the job are unknown: %w", err)
+	if err != nil {
+		why = fmt.Sprintf("the processes that could run it are unknown: %v", err)
+	}
+	fmt.Fprintf(p.app.Stderr, "  the job %s: %s\n", where, why)
+	return 0, hasLanes
 }
 
 // begin commits the plan, and runs the job or hands it over.
 func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
-	hosts, err := p.hosts(ctx, false)
-	if err != nil {
-		return err
-	}
-	if len(hosts) > 0 {
+	hosts, inLanes := p.hosts(ctx, false)
+	if inLanes {
 		plan.Job.Divide()
 	}
 	if p.job, err = p.beside.Begin(ctx, plan); err != nil {
@@ -65,8 +55,8 @@ func (p *jobPlan) begin(ctx context.Context, plan *backfill.Plan) (err error) {
 }
 
 // start runs a committed job, unless other processes do.
-func (p *jobPlan) start(ctx context.Context, hosts []bridge.Member) error {
-	if len(hosts) == 0 {
+func (p *jobPlan) start(ctx context.Context, hosts int) error {
+	if p.job.Lanes == 0 {
 		p.announce()
 		return p.carryOut(ctx)
 	}
@@ -75,11 +65,11 @@ func (p *jobPlan) start(ctx context.Context, hosts []bridge.Member) error {
 		report.Executed = true
 		return cli.PrintJSON(p.app.Stdout, report)
 	}
-	to := "one process"
-	if len(hosts) > 1 {
-		to = fmt.Sprintf("%d processes", len(hosts))
+	to := ""
+	if hosts > 0 {
+		to = " to " + cli.Counted(hosts, "process")
 	}
-	last := fmt.Sprintf("job %s; handed over to %s. To see the progress: exportbridge backfill watch %[1]s", p.job.ID, to)
+	last := fmt.Sprintf("job %s; handed over%s. To see the progress: exportbridge backfill watch %[1]s", p.job.ID, to)
 	return p.write(p.app.Stdout, p.app.Advice(last, ""))
 }
 
@@ -95,14 +85,11 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	if p.parallelGiven {
 		r.Parallel = &p.request.Parallel
 	}
-	var hosts []bridge.Member
+	hosts, inLanes := 0, false
 	p.job, err = p.beside.Resumable(ctx, r)
 	if err == nil && p.execute {
 		resume := p.beside.Resume
-		if hosts, err = p.hosts(ctx, p.job.Lanes > 0); err != nil {
-			return err
-		}
-		if len(hosts) > 0 {
+		if hosts, inLanes = p.hosts(ctx, p.job.Lanes > 0); inLanes {
 			resume = p.beside.HandOver
 		}
 		p.job, err = resume(ctx, r)

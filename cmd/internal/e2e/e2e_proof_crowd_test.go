@@ -235,18 +235,3 @@ func (c *crowd) awaitFlow() {
 		return all
 	})
 }
-
-// steadily runs a command to its end, again while a rebalance hides the processes.
-func (c *crowd) steadily(args ...string) (p *program) {
-	c.s.t.Helper()
-	eventually(c.s.t, 2*outageTimeout, "the group to be stable", func() bool {
-		c.restart()
-		p = c.s.start(args...)
-		code := p.wait(outageTimeout)
-		if code != 0 && !strings.Contains(string(p.stderr()), "is rebalancing") {
-			c.s.t.Fatalf("%s ended with exit code %d\n%s", p.name, code, tail(p.stderr()))
-		}
-		return code == 0
-	})
-	return p
-}
