@@ -183,7 +183,7 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 			return from, to, settledInterval, nil
 		}
 	}
-	live, err := reconcile.Position(ctx, a.Live, time.Now().UnixMilli())
+	live, read, err := reconcile.Position(ctx, a.Live, time.Now().UnixMilli())
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -195,7 +195,7 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 		to = a.floor(settled)
 		from = to - a.Period.Milliseconds()
 	}
-	if live.Zero() || to > settled || last == nil && from < max(1, live.Origin.Start) {
+	if !read || live.Zero() || to > settled || last == nil && from < max(1, live.Origin.Start) {
 		return from, to, settledInterval, nil
 	}
 	return from, to, 0, nil

@@ -28,6 +28,7 @@ type world struct {
 	marks    map[string][]byte
 	session  int // of the newest Ledger
 	position time.Time
+	behind   bool // the stream has not reached the end of the export
 	windows  *bridge.Listing
 	missing  []int64 // by comparison, then none
 	compared []string
@@ -142,7 +143,7 @@ func (l live) Running(context.Context) (bool, error) { return true, nil }
 func (l live) Status(context.Context) (bridge.Status, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return bridge.Status{Leader: true, CaughtUp: true, Position: l.position}, true
+	return bridge.Status{Leader: true, CaughtUp: !l.behind, Position: l.position}, true
 }
 
 func (l live) Backfills(context.Context) ([]reconcile.Backfill, error) { return nil, nil }
@@ -288,6 +289,19 @@ func TestSettles(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.windows = &bridge.Listing{Floor: time.Now().UnixMilli()}
 		w.run(5*time.Hour, w.attestor("a")) // whose windows may list again what is after 0:15
+		w.chain(1)
+	})
+}
+
+// TestBehind: the position of a stream that is behind proves nothing, because an event may be
+// far ahead of its neighbours.
+func TestBehind(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.behind = true
+		w.run(5*time.Hour, w.attestor("a"))
+		w.chain(0)
+		w.behind = false
+		w.run(time.Minute, w.attestor("a"))
 		w.chain(1)
 	})
 }
