@@ -336,6 +336,7 @@ func TestChecks(t *testing.T) {
 			"all are gone":         {nil, "record 5, which was the last one, is missing"},
 			"one twice":            {append([]string{values[0]}, values...), "record 1 is there more than once"},
 			"another period":       {append([]string{values[0], strings.Replace(values[1], `"from":"`, `"from":"1`, 1)}, values[2:]...), "no record of the stream"},
+			"a control character":  {append(values[:last:last], strings.Replace(values[last], `"previous":"`, `"previous":"\u001b]0;`, 1)), `record 5 says "\x1b]0;`},
 			"no JSON":              {append([]string{"x"}, values...), "no record of the stream"},
 		} {
 			topic := fakelog.New("export.events.attest", 1)

@@ -87,7 +87,7 @@ func (c *Chain) Check(marks map[string][]byte) []Break {
 		case r.Seq > want:
 			add(want, "records %d to %d are missing", want, r.Seq-1)
 		case before != nil && r.Previous != before.Hash:
-			add(before.Seq, "record %d has the hash %.12s, but record %d says %.12s: one of them was changed",
+			add(before.Seq, "record %d has the hash %.12s, but record %d says %.12q: one of them was changed",
 				before.Seq, before.Hash, r.Seq, r.Previous)
 		case before == nil && r.Previous != "":
 			add(r.Seq, "record %d says that it is not the first one", r.Seq)
