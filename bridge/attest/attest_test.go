@@ -44,7 +44,8 @@ func newWorld(t *testing.T) *world {
 // attestor returns an attestor of hours, in a process of that name.
 func (w *world) attestor(by string) *attest.Attestor {
 	return &attest.Attestor{
-		Config: attest.Config{Period: time.Hour}, Stream: "events", By: by, Delay: 10 * time.Minute, Confirm: time.Minute,
+		Config: attest.Config{Period: time.Hour}, Stream: "events", Topic: "export.events", By: by,
+		Delay: 10 * time.Minute, Confirm: time.Minute,
 		Ports: attest.Ports{
 			Owned: func() bool { return true }, Live: live{w}, Compare: w.compare, Open: w.open,
 			Marks: func(context.Context) (map[string][]byte, error) {
@@ -176,7 +177,7 @@ func (w *world) chain(n int) []attest.Link {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if breaks := c.Check(w.marks); len(breaks) > 0 || len(c.Records) != n {
+	if breaks := c.Check(w.marks["export.events"]); len(breaks) > 0 || len(c.Records) != n {
 		w.t.Errorf("%d records, want %d, with the breaks %v", len(c.Records), n, breaks)
 	}
 	return c.Records
@@ -293,6 +294,26 @@ func TestSettles(t *testing.T) {
 	})
 }
 
+// TestOtherTopic: each topic has a chain of its own, which goes on when the stream returns to
+// the topic.
+func TestOtherTopic(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.run(time.Minute, w.attestor("a"))
+		first := w.topic
+		other := w.attestor("a")
+		other.Topic, w.topic = "other.events", fakelog.New("other.events.attest", 1)
+		w.run(90*time.Minute, other)
+		c, err := attest.Read(t.Context(), w.topic, "events")
+		if breaks := c.Check(w.marks["other.events"]); err != nil || len(breaks) > 0 || len(c.Records) != 2 {
+			t.Errorf("%d records of the other topic: %v, %v", len(c.Records), breaks, err)
+		}
+		w.topic = first
+		w.chain(1)
+		w.run(90*time.Minute, w.attestor("a"))
+		w.chain(4)
+	})
+}
+
 // TestBehind: the position of a stream that is behind proves nothing, because an event may be
 // far ahead of its neighbours.
 func TestBehind(t *testing.T) {
@@ -348,7 +369,7 @@ func TestChecks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := fmt.Sprint(c.Check(w.marks)); tc.want == "" && got != "[]" || !strings.Contains(got, tc.want) {
+			if got := fmt.Sprint(c.Check(w.marks["export.events"])); tc.want == "" && got != "[]" || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: %s, want %q", name, got, tc.want)
 			}
 		}

@@ -116,7 +116,7 @@ func runAttest(ctx context.Context, a *cli.App, o *attestOptions) error {
 	}
 	report := attestReport{Stream: st.Name, Topic: kafka.Topic, Records: chain.Between(from, to)}
 	if o.verify {
-		report.Breaks = append(chain.Check(marks), chain.Uncovered(from, to)...)
+		report.Breaks = append(chain.Check(marks[st.Kafka.Topic]), chain.Uncovered(from, to)...)
 	}
 	if err := o.print(a, &report); err != nil {
 		return err
