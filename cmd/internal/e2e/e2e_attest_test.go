@@ -203,7 +203,8 @@ func TestE2EAttestCrashes(t *testing.T) {
 		running[owner].kill()
 		running[owner] = s.bridgeNamed(owner)
 	}
-	for _, p := range running {
+	for _, p := range running { // a signal before that ends the process at once
+		eventually(t, stepTimeout, "a start", func() bool { return bytes.Contains(p.stderr(), []byte("stream starts")) })
 		p.stop()
 	}
 	got := s.attests("--verify")
