@@ -20,8 +20,6 @@ const (
 	settledInterval = 10 * time.Second
 	// retryInterval is the time between two attempts after an error.
 	retryInterval = time.Minute
-	// headMark names the mark with the value of the last record.
-	headMark = "head"
 )
 
 // Ledger publishes the records. Only one process at a time has a Ledger: a later one fences
@@ -56,8 +54,9 @@ type Ports struct {
 type Attestor struct {
 	Config
 	Ports
-	// Stream is the stream's name, By names the process.
-	Stream, By string
+	// Stream is the stream's name, Topic the topic of its events, By names the process. The
+	// mark with the value of the last record has the name of Topic: each topic has a chain.
+	Stream, Topic, By string
 	// Delay is how long after the end of a period an event of the period may still come: a
 	// stream has passed the period when its position is that much later.
 	Delay time.Duration
@@ -143,7 +142,7 @@ func (a *Attestor) step(ctx context.Context) (time.Duration, error) {
 // take takes over the last record, by the marks. Without a mark it is the last record of the
 // topic: the topic of the marks was lost.
 func (a *Attestor) take(ctx context.Context, marks map[string][]byte) error {
-	head, ok := marks[headMark]
+	head, ok := marks[a.Topic]
 	if !ok {
 		var err error
 		if head, err = a.Last(ctx); err != nil {
@@ -183,7 +182,7 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 			return from, to, settledInterval, nil
 		}
 	}
-	live, err := reconcile.Position(ctx, a.Live, time.Now().UnixMilli())
+	live, read, err := reconcile.Position(ctx, a.Live, time.Now().UnixMilli())
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -195,7 +194,7 @@ func (a *Attestor) next(ctx context.Context) (from, to int64, wait time.Duration
 		to = a.floor(settled)
 		from = to - a.Period.Milliseconds()
 	}
-	if live.Zero() || to > settled || last == nil && from < max(1, live.Origin.Start) {
+	if !read || live.Zero() || to > settled || last == nil && from < max(1, live.Origin.Start) {
 		return from, to, settledInterval, nil
 	}
 	return from, to, 0, nil
@@ -251,7 +250,7 @@ func (a *Attestor) commit(ctx context.Context, report *reconcile.Report, rejecte
 		return err
 	}
 	value := page.Events[0].Raw
-	if _, err = ledger.Publish(ctx, page, headMark, value); err != nil {
+	if _, err = ledger.Publish(ctx, page, a.Topic, value); err != nil {
 		return fmt.Errorf("publish record %d: %w", made.Seq, err)
 	}
 	if a.Attested != nil {

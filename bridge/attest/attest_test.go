@@ -28,6 +28,7 @@ type world struct {
 	marks    map[string][]byte
 	session  int // of the newest Ledger
 	position time.Time
+	behind   bool // the stream has not reached the end of the export
 	windows  *bridge.Listing
 	missing  []int64 // by comparison, then none
 	compared []string
@@ -43,7 +44,8 @@ func newWorld(t *testing.T) *world {
 // attestor returns an attestor of hours, in a process of that name.
 func (w *world) attestor(by string) *attest.Attestor {
 	return &attest.Attestor{
-		Config: attest.Config{Period: time.Hour}, Stream: "events", By: by, Delay: 10 * time.Minute, Confirm: time.Minute,
+		Config: attest.Config{Period: time.Hour}, Stream: "events", Topic: "export.events", By: by,
+		Delay: 10 * time.Minute, Confirm: time.Minute,
 		Ports: attest.Ports{
 			Owned: func() bool { return true }, Live: live{w}, Compare: w.compare, Open: w.open,
 			Marks: func(context.Context) (map[string][]byte, error) {
@@ -142,7 +144,7 @@ func (l live) Running(context.Context) (bool, error) { return true, nil }
 func (l live) Status(context.Context) (bridge.Status, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return bridge.Status{Leader: true, CaughtUp: true, Position: l.position}, true
+	return bridge.Status{Leader: true, CaughtUp: !l.behind, Position: l.position}, true
 }
 
 func (l live) Backfills(context.Context) ([]reconcile.Backfill, error) { return nil, nil }
@@ -175,7 +177,7 @@ func (w *world) chain(n int) []attest.Link {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if breaks := c.Check(w.marks); len(breaks) > 0 || len(c.Records) != n {
+	if breaks := c.Check(w.marks["export.events"]); len(breaks) > 0 || len(c.Records) != n {
 		w.t.Errorf("%d records, want %d, with the breaks %v", len(c.Records), n, breaks)
 	}
 	return c.Records
@@ -292,6 +294,39 @@ func TestSettles(t *testing.T) {
 	})
 }
 
+// TestOtherTopic: each topic has a chain of its own, which goes on when the stream returns to
+// the topic.
+func TestOtherTopic(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.run(time.Minute, w.attestor("a"))
+		first := w.topic
+		other := w.attestor("a")
+		other.Topic, w.topic = "other.events", fakelog.New("other.events.attest", 1)
+		w.run(90*time.Minute, other)
+		c, err := attest.Read(t.Context(), w.topic, "events")
+		if breaks := c.Check(w.marks["other.events"]); err != nil || len(breaks) > 0 || len(c.Records) != 2 {
+			t.Errorf("%d records of the other topic: %v, %v", len(c.Records), breaks, err)
+		}
+		w.topic = first
+		w.chain(1)
+		w.run(90*time.Minute, w.attestor("a"))
+		w.chain(4)
+	})
+}
+
+// TestBehind: the position of a stream that is behind proves nothing, because an event may be
+// far ahead of its neighbours.
+func TestBehind(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.behind = true
+		w.run(5*time.Hour, w.attestor("a"))
+		w.chain(0)
+		w.behind = false
+		w.run(time.Minute, w.attestor("a"))
+		w.chain(1)
+	})
+}
+
 // TestChecks: each way to change a chain is found.
 func TestChecks(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -322,6 +357,7 @@ func TestChecks(t *testing.T) {
 			"all are gone":         {nil, "record 5, which was the last one, is missing"},
 			"one twice":            {append([]string{values[0]}, values...), "record 1 is there more than once"},
 			"another period":       {append([]string{values[0], strings.Replace(values[1], `"from":"`, `"from":"1`, 1)}, values[2:]...), "no record of the stream"},
+			"a control character":  {append(values[:last:last], strings.Replace(values[last], `"previous":"`, `"previous":"\u001b]0;`, 1)), `record 5 says "\x1b]0;`},
 			"no JSON":              {append([]string{"x"}, values...), "no record of the stream"},
 		} {
 			topic := fakelog.New("export.events.attest", 1)
@@ -333,7 +369,7 @@ func TestChecks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := fmt.Sprint(c.Check(w.marks)); tc.want == "" && got != "[]" || !strings.Contains(got, tc.want) {
+			if got := fmt.Sprint(c.Check(w.marks["export.events"])); tc.want == "" && got != "[]" || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: %s, want %q", name, got, tc.want)
 			}
 		}

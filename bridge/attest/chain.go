@@ -64,9 +64,9 @@ func Read(ctx context.Context, l Log, stream string) (*Chain, error) {
 	return c, err
 }
 
-// Check returns where the chain is broken. marks are those of a Ledger before Read: they
-// show whether the last records are missing.
-func (c *Chain) Check(marks map[string][]byte) []Break {
+// Check returns where the chain is broken. head is the value of the mark of the last record
+// before Read, nil if there is no mark: it shows whether the last records are missing.
+func (c *Chain) Check(head []byte) []Break {
 	all := slices.Clone(c.unread)
 	add := func(seq int64, format string, args ...any) {
 		all = append(all, Break{seq, fmt.Sprintf(format, args...)})
@@ -87,7 +87,7 @@ func (c *Chain) Check(marks map[string][]byte) []Break {
 		case r.Seq > want:
 			add(want, "records %d to %d are missing", want, r.Seq-1)
 		case before != nil && r.Previous != before.Hash:
-			add(before.Seq, "record %d has the hash %.12s, but record %d says %.12s: one of them was changed",
+			add(before.Seq, "record %d has the hash %.12s, but record %d says %.12q: one of them was changed",
 				before.Seq, before.Hash, r.Seq, r.Previous)
 		case before == nil && r.Previous != "":
 			add(r.Seq, "record %d says that it is not the first one", r.Seq)
@@ -98,19 +98,18 @@ func (c *Chain) Check(marks map[string][]byte) []Break {
 		}
 		before = r
 	}
-	return append(all, c.checkHead(marks)...)
+	return append(all, c.checkHead(head)...)
 }
 
 // checkHead compares the chain with the mark of its last record.
-func (c *Chain) checkHead(marks map[string][]byte) []Break {
-	value, ok := marks[headMark]
+func (c *Chain) checkHead(value []byte) []Break {
 	head, err := decode(value)
 	switch {
 	case err != nil:
 		return []Break{{0, "the mark of the last record cannot be read: " + err.Error()}}
-	case !ok && len(c.Records) == 0:
+	case head == nil && len(c.Records) == 0:
 		return nil
-	case !ok || head == nil:
+	case head == nil:
 		return []Break{{0, "the mark of the last record is missing: records after the last one may be missing too"}}
 	}
 	i := slices.IndexFunc(c.Records, func(l Link) bool { return l.Seq == head.Seq })

@@ -24,7 +24,7 @@ const (
 	// JobVerify publishes missing events.
 	JobVerify = "repair"
 	// JobAttest publishes the records of the stream's attestation, with a Config of
-	// OfAttest. Their mark has the last record.
+	// OfAttest. The mark of a topic of events has its last record.
 	JobAttest = "attest"
 )
 

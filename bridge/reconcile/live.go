@@ -28,12 +28,15 @@ func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
 // Position returns the newest checkpoint of a stream. If a range up to to, in milliseconds
 // since the epoch, ends after its position, the position is the one that the owner reports.
-func Position(ctx context.Context, l LiveStream, to int64) (bridge.Checkpoint, error) {
-	live, err := bridge.Newest(ctx, l)
-	if err == nil {
-		readOn(ctx, l, &live, to)
+// read reports whether the stream has read everything before Settled: the position of a
+// stream that is behind is only the greatest event time, and earlier events may follow.
+func Position(ctx context.Context, l LiveStream, to int64) (live bridge.Checkpoint, read bool, err error) {
+	if live, err = bridge.Newest(ctx, l); err != nil {
+		return live, false, err
 	}
-	return live, err
+	readOn(ctx, l, &live, to)
+	s, ok := l.Status(ctx)
+	return live, live.Listing != nil || atEnd(&live) || ok && s.CaughtUp, nil
 }
 
 // readOn advances the live position to the one that the owner reports, if the range ends

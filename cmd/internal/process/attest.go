@@ -53,8 +53,8 @@ func (p *Process) attest(st *config.Stream, s *stream, log *slog.Logger) (*attes
 	live := NewLiveStream(&own, func(context.Context) (bridge.Status, bool) { return s.bridge.Status(), true })
 	w := &attestPorts{Stream: &own, api: api, live: live, turns: p.attesting}
 	return &attestation{api: api, Attestor: &attest.Attestor{
-		Config: st.Attest, Stream: st.Name, By: st.Engine.Owner, Delay: st.AttestDelay(),
-		Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
+		Config: st.Attest, Stream: st.Name, Topic: st.Kafka.Topic, By: st.Engine.Owner,
+		Delay: st.AttestDelay(), Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
 		Ports: attest.Ports{
 			Owned: func() bool { return s.bridge.Status().Leader }, Live: live,
 			Compare: w.compare, Marks: w.marks, Last: w.last, Open: w.open,

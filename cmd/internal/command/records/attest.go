@@ -36,8 +36,9 @@ missing. --json shows all fields, with a digest over the ids of the events.
 --verify checks that each record has the hash of the record before, that no
 record and no period between the first and the last record is missing, and that
 the records cover the range from --from to --to. It always reads the whole
-topic. The exit code is 1 if one of these checks fails, and 3 if all succeed but
-events of the range are missing.`,
+topic. The exit code is 1 if one of these checks fails, 3 if all succeed but
+events of the range are missing, and 6 if a period may have more events than the
+API listed.`,
 		Example: `  exportbridge attest --from -7d
   exportbridge attest --from 2026-11-01 --to 2026-11-02 --verify`,
 		GroupID: cli.GroupPosition,
@@ -116,7 +117,7 @@ func runAttest(ctx context.Context, a *cli.App, o *attestOptions) error {
 	}
 	report := attestReport{Stream: st.Name, Topic: kafka.Topic, Records: chain.Between(from, to)}
 	if o.verify {
-		report.Breaks = append(chain.Check(marks), chain.Uncovered(from, to)...)
+		report.Breaks = append(chain.Check(marks[st.Kafka.Topic]), chain.Uncovered(from, to)...)
 	}
 	if err := o.print(a, &report); err != nil {
 		return err
@@ -147,7 +148,8 @@ func (o *attestOptions) print(a *cli.App, r *attestReport) error {
 	return a.PrintTable(rows)
 }
 
-// verdict is the error of a chain that is broken, or of missing events.
+// verdict is the error of a chain that is broken, of missing events, or of a listing without
+// an end.
 func (r *attestReport) verdict() error {
 	if len(r.Breaks) > 0 {
 		text := r.Breaks[0].Text
@@ -158,16 +160,22 @@ func (r *attestReport) verdict() error {
 			"topic %s does not prove the range: %s", r.Topic, text)
 	}
 	var missing int64
-	var first *attest.Link
+	var first, cut *attest.Link
 	for i := range r.Records {
 		if l := &r.Records[i]; l.Missing > 0 {
 			missing += l.Missing
 			if first == nil {
 				first = l
 			}
+		} else if l.EndedEmpty && cut == nil {
+			cut = l
 		}
 	}
-	if missing == 0 {
+	switch {
+	case missing == 0 && cut != nil:
+		return cli.Errorf(cli.ExitEmptyEnd, cli.EngineHints[bridge.HintEmptyEnd],
+			"empty pages ended the listing of record %d: its period may have more events", cut.Seq)
+	case missing == 0:
 		return nil
 	}
 	return cli.Errorf(cli.ExitCheck, fmt.Sprintf("exportbridge verify --from %s --to %s", first.From.Format(time.RFC3339),

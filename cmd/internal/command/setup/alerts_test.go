@@ -163,6 +163,15 @@ var alertCases = []alertCase{
 		map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x40 0x1000"}, "1h", nil},
 	{"a dead letter", map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "0x20 1x1000"},
 		"8m", []string{"DeadLetters ticket"}},
+	{"the last attested period lacks events", map[string]string{
+		`attested_missing_events{stream="events"}`:                           "0x20 2x1000",
+		`stream_warning{instance="a",stream="events",code="attest_missing"}`: "_x20 1x1000",
+	}, "2h", []string{"EventsMissing ticket"}},
+	{"each attested period is complete",
+		map[string]string{`attested_missing_events{stream="events"}`: "0x600"}, "2h", nil},
+	{"no period is attested for two hours",
+		map[string]string{`stream_warning{instance="a",stream="events",code="attest_failed"}`: "1x600"}, "2h",
+		[]string{"Warning ticket"}},
 
 	{"the key is refused", map[string]string{`source_requests_total{stream="events",code="401"}`: "0+0.25x600"}, "15m",
 		[]string{"AuthRejected page"}},
@@ -348,6 +357,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 			Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
 			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}},
 			Warnings:     []bridge.Warning{{Code: bridge.StuckFullPage}},
+			Attested:     &bridge.Attested{Seq: 1},
 		}}
 	})
 	m.CountLosses("events", func() int64 { return 0 })
