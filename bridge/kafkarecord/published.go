@@ -85,8 +85,12 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 		return err
 	}
 	defer client.Close()
-	_, err = p.spansSince(ctx, client, client.Log(p.cfg.Topics.Events, [16]byte{}), since)
-	return err
+	for _, topic := range p.cfg.Topics.OfEvents() {
+		if _, err := p.spansSince(ctx, client, client.Log(topic, [16]byte{}), since); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errIndexTooLarge ends the reading of more events than memory holds.
@@ -101,7 +105,7 @@ func (p *Published) buildIndex(
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
 		spans, err := p.spansSince(ctx, client, l, since)
-		if kafkaclient.IsMissing(err) && topic != p.cfg.Topics.Events {
+		if kafkaclient.IsMissing(err) && !p.cfg.Topics.HasEvents(topic) {
 			continue // no dead letter yet
 		}
 		if err == nil {
@@ -137,7 +141,7 @@ func (p *Published) buildIndex(
 func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	switch {
 	case !p.isOurs(r):
-	case r.Topic == p.cfg.Topics.Events:
+	case p.cfg.Topics.HasEvents(r.Topic):
 		h.add(r)
 	default:
 		h.addLetter(r)
@@ -210,7 +214,7 @@ func (p *Published) spansAfterEnds(
 		span := kafkaclient.Span{From: all.From, To: max(all.From, ends[id])}
 		if int(id) < len(from) && all.From <= from[id] {
 			span.From = from[id]
-		} else if int(id) < len(from) && l.Topic() == p.cfg.Topics.Events {
+		} else if int(id) < len(from) && p.cfg.Topics.HasEvents(l.Topic()) {
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "look-back",
 				Hint: "raise retention.ms of the topic; to go on: exportbridge cursor reset --to-datetime TIME --execute, " +
