@@ -170,5 +170,5 @@ func (p *Published) isOurs(r *kgo.Record) bool {
 	if stream, ok := headerOf(r, HeaderStream); ok {
 		return string(stream) == p.cfg.Stream
 	}
-	return p.cfg.Topics.HasEvents(r.Topic) && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
+	return r.Topic != p.cfg.Topics.DeadLetters && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
 }

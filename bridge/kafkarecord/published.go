@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -101,12 +102,12 @@ func (p *Published) buildIndex(
 ) (*publishedIndex, error) {
 	h := newPublishedIndex(since.ByKey)
 	of := p.cfg.Naming.sourcesOf(source)
-	for _, topic := range p.cfg.Topics.Published() {
+	for _, topic := range p.published(since.Topics) {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
 		spans, err := p.spansSince(ctx, client, l, since)
 		if kafkaclient.IsMissing(err) && !p.cfg.Topics.HasEvents(topic) {
-			continue // no dead letter yet
+			continue // no dead letter yet, or a former topic was deleted
 		}
 		if err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {
@@ -137,14 +138,25 @@ func (p *Published) buildIndex(
 	return h, nil
 }
 
+// published returns the topics of events and dead letters, and former topics of events.
+func (p *Published) published(known []bridge.TopicState) []string {
+	all := p.cfg.Topics.Published()
+	for i := range known {
+		if t := &known[i]; !t.DeadLetters && !slices.Contains(all, t.Name) {
+			all = append(all, t.Name)
+		}
+	}
+	return all
+}
+
 // takeHeld remembers a record if it is the stream's.
 func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	switch {
 	case !p.isOurs(r):
-	case p.cfg.Topics.HasEvents(r.Topic):
-		h.add(r)
-	default:
+	case r.Topic == p.cfg.Topics.DeadLetters:
 		h.addLetter(r)
+	default:
+		h.add(r)
 	}
 	if h.len() > maxIndexed {
 		return errIndexTooLarge

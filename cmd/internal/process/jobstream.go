@@ -63,7 +63,8 @@ func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, er
 	j.Topic = cmp.Or(j.Topic, kafkaadmin.ReplayTopic(w.Kafka.Topic, j.ID))
 	for i := range w.all.Streams {
 		k := &w.all.Streams[i].Kafka
-		if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, j.Topic) {
+		own := append([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, k.Routes().Topics...)
+		if slices.Contains(own, j.Topic) {
 			return false, backfill.Invalid("topic", "belongs to stream %s", w.all.Streams[i].Name)
 		}
 	}
