@@ -10,7 +10,8 @@ import (
 
 // Kept says which of its records a topic still has.
 type Kept struct {
-	// ID is the topic's id, empty if the brokers have none.
+	// ID is the topic's id, empty if the brokers have none. Of several topics it is that of
+	// the first, and all others are summed up: Whole if all are, Expired if one is.
 	ID string
 	// Whole is true if every partition begins at its first offset: nothing was
 	// deleted.
@@ -30,19 +31,22 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 		return Kept{}, err
 	}
 	defer client.Close()
-	topics, err := client.Describe(ctx, r.Name)
+	topics, err := client.Describe(ctx, append([]string{r.Name}, r.Further...)...)
 	if err != nil {
 		return Kept{}, err
 	}
-	k := Kept{ID: topics[0].State(false).ID}
-	err = r.with(func(l *Log) error {
+	all := Kept{ID: topics[0].State(false).ID, Whole: true}
+	err = r.with(func(l *Log, base int32) error {
 		spans, err := l.Bounds(ctx)
 		if err != nil {
 			return err
 		}
-		return k.note(ctx, l, spans, &topics[0].Settings)
+		var k Kept
+		err = k.note(ctx, l, spans, &topics[base/topicStep].Settings)
+		all.Whole, all.Expired, all.From = all.Whole && k.Whole, all.Expired || k.Expired, max(all.From, k.From)
+		return err
 	})
-	return k, err
+	return all, err
 }
 
 // errFirst ends a read at its first record.

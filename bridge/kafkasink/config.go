@@ -153,7 +153,7 @@ func (c *Config) checkRoutes(p *bridge.Problems) {
 	const example = "order.*=export.orders,/region=eu-*:export.eu"
 	routes, err := bridge.ParseRoutes(c.RouteText, c.Topic)
 	if err != nil {
-		p.Check(false, "KAFKA_ROUTES", "%w, for example %s", err, example)
+		p.Check(false, "KAFKA_ROUTES", "%v, for example %s", err, example)
 		return
 	}
 	for _, rule := range routes.Rules {

@@ -53,12 +53,12 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 			return spans, kafkaclient.Since(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
 		}
 		if c.Waiting != nil && time.Since(began) > settleQuiet {
-			c.Waiting(fmt.Errorf("open transaction on partition %d of topic %s", open, l.Topic()))
+			c.Waiting(fmt.Errorf("open transaction on partition %d of topic %s", kafkaclient.PartitionIn(open), l.Topic()))
 		}
 		bridge.Sleep(limited, settleInterval)
 		if err := limited.Err(); err != nil {
 			return nil, fmt.Errorf("wait for the open transaction on partition %d of topic %s: %w",
-				open, l.Topic(), err)
+				kafkaclient.PartitionIn(open), l.Topic(), err)
 		}
 	}
 }
