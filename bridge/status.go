@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -134,9 +135,46 @@ type Status struct {
 	// mode.
 	StoreLagPages int64 `json:"store_lag_pages"`
 
+	// Attested is the last attested period; nil if the stream is not attested, or if it is
+	// unknown.
+	Attested *Attested `json:"attested,omitempty"`
+
 	// Dependencies are keyed by DependencySource, DependencySink and
 	// DependencyStore. A standby does not use the source.
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
+}
+
+// Attested is the last attested period of a stream.
+type Attested struct {
+	// Seq is the number of the record, 0 if there is none. The other fields are the record's.
+	Seq     int64     `json:"seq"`
+	From    time.Time `json:"from,omitzero"`
+	To      time.Time `json:"to,omitzero"`
+	Listed  int64     `json:"listed"`
+	Missing int64     `json:"missing"`
+	// Error is why the next period is not attested, empty if nothing is wrong. Hint is what
+	// to do.
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// Warnings are the doubts that an attestation casts on a stream.
+func (a *Attested) Warnings(stream string) (all []Warning) {
+	if a == nil {
+		return nil
+	}
+	if a.Missing > 0 {
+		from, to := a.From.Format(time.RFC3339), a.To.Format(time.RFC3339)
+		all = append(all, Warning{
+			Code: WarningAttestMissing,
+			Text: fmt.Sprintf("%d of %d events from %s to %s are missing in the topic", a.Missing, a.Listed, from, to),
+			Hint: fmt.Sprintf("exportbridge verify --stream %s --from %s --to %s --repair", stream, from, to),
+		})
+	}
+	if a.Error != "" {
+		all = append(all, Warning{WarningAttestFailed, "the next period is not attested: " + a.Error, a.Hint})
+	}
+	return all
 }
 
 // Codes of Warning, beside StuckFullPage and StuckOlder.
@@ -148,6 +186,10 @@ const (
 	WarningStart = "future_start"
 	// WarningGap: events may be missing, see Listing.Gap.
 	WarningGap = "gap"
+	// WarningAttestMissing: the last attested period lacks events. WarningAttestFailed: the
+	// next period is not attested.
+	WarningAttestMissing = "attest_missing"
+	WarningAttestFailed  = "attest_failed"
 	// WarningKeyless: none of the events of this run has a key.
 	WarningKeyless = "keyless"
 )
@@ -274,6 +316,9 @@ func (h *Health) Snapshot() map[string]Dependency {
 	defer h.mu.Unlock()
 	return maps.Clone(h.seen)
 }
+
+// MaxLanes is the maximum number of lanes of a job.
+const MaxLanes = 256
 
 // Member is a process in a stream's group, as the group coordinator reports it.
 type Member struct {

@@ -102,7 +102,7 @@ func startRedis(t *testing.T, args ...string) string {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	launch(t, "unix", socket, append([]string{
-		"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes", "--shutdown-timeout", "0",
+		"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
 	}, args...)...)
 	return socket
 }

@@ -263,8 +263,8 @@ func decodeJob(value []byte) (j Job, err error) {
 		err = errors.New("not a job")
 	case j.RateLimit < 0 || j.Parallel < 0 || j.PageSize < 0 || j.Lanes < 0:
 		err = errors.New("a negative limit")
-	case j.Lanes > MaxLanes:
-		err = fmt.Errorf("%d lanes exceed %d, upgrade exportbridge", j.Lanes, MaxLanes)
+	case j.Lanes > bridge.MaxLanes:
+		err = fmt.Errorf("%d lanes exceed %d, upgrade exportbridge", j.Lanes, bridge.MaxLanes)
 	}
 	return j, err
 }

@@ -8,13 +8,10 @@ import (
 	"exportbridge/bridge"
 )
 
-// MaxLanes is the maximum number of lanes of a job.
-const MaxLanes = 256
-
 // Divide has a fleet run the job, in as many lanes as windows may run at a time. It keeps the
 // lanes of a job that has some.
 func (j *Job) Divide() {
-	j.Lanes = cmp.Or(j.Lanes, min(j.AtOnce(), len(j.Windows), MaxLanes))
+	j.Lanes = cmp.Or(j.Lanes, min(j.AtOnce(), len(j.Windows), bridge.MaxLanes))
 }
 
 // inFleet reports whether a fleet is to run the job.

@@ -77,7 +77,7 @@ func (f *follower) drain(hard context.Context) {
 		ctx, cancel := context.WithTimeout(hard, drainTimeout)
 		defer cancel()
 		if err := f.heartbeat(ctx); err != nil {
-			f.log.Warn("final commit failed", "error", err.Error())
+			f.log.Debug("final heartbeat failed", "error", err.Error())
 		}
 	}
 	f.log.Info("stream stopped", "checkpoint", f.committed.Version.String(),

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/delay"
+	"exportbridge/bridge/internal/delay"
 	"exportbridge/bridge/internal/grant"
 )
 
@@ -266,7 +266,7 @@ func (f *faults) token(at bridge.Position, err error) *bridge.Fault {
 	if !ok {
 		fault := &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonAuth,
 			Err: errors.New(f.clean(at, unquoted(err)))}
-		if !strings.HasPrefix(err.Error(), "oauth2: ") { // the prefix marks a response without a token
+		if !grant.IsAnswer(err) {
 			fault = f.connection(at, err, fmt.Sprintf("no token within %s", f.cfg.Timeout))
 		}
 		fault.Err = fmt.Errorf("request a token from %s: %w", f.tokenHost(), fault.Err)

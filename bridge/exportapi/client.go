@@ -16,7 +16,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
-	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/memory"
 	"exportbridge/bridge/exportapi/internal/ratelimit"
@@ -24,6 +23,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/stuck"
 	"exportbridge/bridge/exportapi/internal/timeline"
 	"exportbridge/bridge/exportapi/internal/transport"
+	"exportbridge/bridge/internal/delay"
 )
 
 // Client reads one resource of one export API. It implements bridge.Source.

@@ -17,12 +17,12 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
-	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/ratelimit"
 	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/internal/stuck"
+	"exportbridge/bridge/internal/delay"
 	"exportbridge/bridge/internal/secrets"
 )
 

@@ -109,6 +109,9 @@ func (c *check) all(ctx context.Context) {
 	if c.topics.Jobs != nil {
 		c.jobs()
 	}
+	if c.topics.Attest != nil {
+		c.attest()
+	}
 	c.transactions(ctx)
 }
 
@@ -297,6 +300,23 @@ func (c *check) jobs() {
 		return
 	}
 	c.add(LevelOK, "", "topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))
+}
+
+// attest checks the topic of the attestation, without which the stream runs too.
+func (c *check) attest() {
+	switch t := c.topics.Attest; {
+	case t.Exists:
+		if err := c.CanPublish(t); err != nil {
+			f := c.Fault(err, t.Name)
+			c.add(LevelWarn, f.Hint, "attestation: %s", f.Error())
+			return
+		}
+		c.add(LevelOK, "", "topic %s: %s, for the attestation", t.Name, sizeText(t))
+	case c.CreateTopics:
+		c.add(LevelInfo, "", "topic %s does not exist; the first attestation will create it", t.Name)
+	default:
+		c.add(LevelWarn, "exportbridge topics create --execute", "topic %s does not exist: nothing is attested", t.Name)
+	}
 }
 
 // transactions checks the stream's transactional id and transaction.version.

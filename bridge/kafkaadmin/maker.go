@@ -42,9 +42,12 @@ func (m *maker) compacted(name string) bool {
 // factor, 0 if unknown.
 func (m *maker) wanted(name string, replicas int) PlannedTopic {
 	t := PlannedTopic{Name: name, Replication: m.layout.Replication}
-	if m.compacted(name) {
+	switch {
+	case m.compacted(name):
 		t.Partitions, t.Configs = kafkaclient.CheckpointPartitions, checkpointConfigs()
-	} else {
+	case name == m.topics.Attest: // a chain of few records: none may be deleted
+		t.Partitions, t.Configs = 1, map[string]string{"cleanup.policy": "delete", "retention.ms": "-1"}
+	default:
 		retention, _ := parseRetention(m.layout.Retention) // Validate has seen it
 		millis := int64(-1)
 		if retention != kafkaclient.ForEver {

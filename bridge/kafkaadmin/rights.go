@@ -23,7 +23,26 @@ func (s *Stream) ACLs() []string {
 			all = append(all, s.GrantCreate(topic))
 		}
 	}
-	return append(all, s.Rights.Transactions, s.Rights.Group)
+	all = append(all, s.Rights.Transactions, s.Rights.Group)
+	if attest := s.Topics.Attest; attest != "" {
+		all = append(all, s.GrantWrite(attest), s.GrantRead(attest))
+		if s.CreateTopics {
+			all = append(all, s.GrantCreate(attest))
+		}
+		all = append(all, s.marksACLs()...)
+	}
+	return all
+}
+
+// marksACLs returns the grants of the topic of jobs and of its transactions, which hold the
+// marks of repairs.
+func (s *Stream) marksACLs() []string {
+	topic := s.Topics.Jobs
+	return []string{
+		s.GrantWrite(topic), s.GrantRead(topic), s.GrantCreate(topic),
+		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic +
+			"." + s.Name + "."),
+	}
 }
 
 // JobACLs returns the additional grants of replay, backfill and repairs, which
@@ -32,15 +51,10 @@ func (s *Stream) JobACLs() []string {
 	if s.Topics.Jobs == "" {
 		return nil
 	}
-	topic, replays := s.Topics.Jobs, ReplayTopic(s.Topics.Events, "")
-	return []string{
-		s.GrantWrite(topic), s.GrantRead(topic), s.GrantCreate(topic),
-		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation " +
-			"Create --resource-pattern-type prefixed --topic " + replays),
-		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic +
-			"." + s.Name + "."),
-		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.Rights.JobGroups),
-	}
+	return append(s.marksACLs(),
+		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation "+
+			"Create --resource-pattern-type prefixed --topic "+ReplayTopic(s.Topics.Events, "")),
+		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group "+s.Rights.JobGroups))
 }
 
 // ReplayTopic is the default topic of a replay.

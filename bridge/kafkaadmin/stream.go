@@ -49,9 +49,18 @@ func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (kafkacl
 		if c, ok := gone[t.Name]; ok {
 			return topics, s.vanishedError(t.Name, c)
 		}
-		if err := s.CanPublish(t); err != nil {
+		if err := s.unlessNew(t, s.CanPublish(t)); err != nil {
 			return topics, err
 		}
 	}
-	return topics, s.CanCheckpoint(topics.Checkpoints)
+	return topics, s.unlessNew(topics.Checkpoints, s.CanCheckpoint(topics.Checkpoints))
+}
+
+// unlessNew returns the fault of a topic. Ready has created one that is missing nevertheless: it
+// can be used when the broker that was asked knows it.
+func (s *Stream) unlessNew(t *kafkaclient.Topic, err error) error {
+	if err == nil || t.Exists || !s.CreateTopics {
+		return err
+	}
+	return t.Unknown()
 }

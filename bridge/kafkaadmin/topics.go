@@ -2,8 +2,10 @@ package kafkaadmin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -20,12 +22,13 @@ type TopicPlan struct {
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
-	// Name is the topic's name. Role is "events", "dead letters", "checkpoints" or
-	// "jobs".
+	// Name is the topic's name. Role is "events", "dead letters", "checkpoints", "jobs" or
+	// "attestation".
 	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
-	// OnDemand is true for the job topic: the first job creates it.
+	// OnDemand is true for the job topic, which the first job creates, and for the topic of
+	// the attestation, which the bridge creates if it may.
 	OnDemand bool `json:"on_demand,omitempty"`
 	// Partitions, Replication and Configs are those of an existing topic, or
 	// those it will be created with. Replication -1 is the brokers' default.
@@ -88,7 +91,7 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 	add := func(role string, state *kafkaclient.Topic) {
 		if state != nil {
 			t := m.planned(state, replicas)
-			t.Role, t.OnDemand = role, state == topics.Jobs
+			t.Role, t.OnDemand = role, state == topics.Jobs || state == topics.Attest
 			plan.Topics = append(plan.Topics, t)
 		}
 	}
@@ -98,6 +101,7 @@ func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPla
 	add("dead letters", topics.DeadLetters)
 	add("checkpoints", topics.Checkpoints)
 	add("jobs", topics.Jobs)
+	add("attestation", topics.Attest)
 	return plan, nil
 }
 
@@ -127,6 +131,27 @@ func (s *Stream) createMissing(ctx context.Context, client *kafkaclient.Client) 
 // Make creates topics of the stream. Errors are Kafka's.
 func (s *Stream) Make(ctx context.Context, client *kafkaclient.Client, names ...string) error {
 	return s.maker(client).make(ctx, names...)
+}
+
+// EnsureAttest creates the topic of the attestation if it is missing and the stream creates
+// topics. Errors are Faults.
+func (s *Stream) EnsureAttest(ctx context.Context) error {
+	_, err := kafkaclient.With(ctx, &s.Config, s.Topics.Attest,
+		func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
+			topics, err := client.Describe(ctx, s.Topics.Attest)
+			switch {
+			case err != nil || topics[0].Exists:
+				return struct{}{}, err
+			case !s.CreateTopics:
+				return struct{}{}, &bridge.Fault{
+					Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
+					Err:  fmt.Errorf("topic %s does not exist", s.Topics.Attest),
+					Hint: "exportbridge topics create --execute",
+				}
+			}
+			return struct{}{}, s.Make(ctx, client, s.Topics.Attest)
+		})
+	return err
 }
 
 // MakeCheckpoints creates the checkpoint topic of a new stream.

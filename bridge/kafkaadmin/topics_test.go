@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkastream"
 )
 
@@ -269,5 +270,38 @@ func TestPlanAsksForItsTopics(t *testing.T) {
 	}
 	if n := all.Load(); n != 0 {
 		t.Errorf("%d requests for all topics", n)
+	}
+}
+
+// TestReadyBeforeAllBrokersKnow: a stream whose topics have been created waits for a broker
+// that does not know them yet.
+func TestReadyBeforeAllBrokersKnow(t *testing.T) {
+	t.Parallel()
+	cluster := servers.EmbeddedKafka(t, kfake.NumBrokers(1))
+	cfg := config(t, cluster.ListenAddrs())
+	s := needs(cfg)
+	late := atomic.Bool{}
+	late.Store(true)
+	cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		asked := r.(*kmsg.MetadataRequest).Topics
+		if !late.Load() || len(asked) < len(s.Topics.Needed()) { // as where it waits for those created
+			return nil, nil, false
+		}
+		resp := r.ResponseKind().(*kmsg.MetadataResponse)
+		for _, topic := range asked {
+			unknown := kmsg.NewMetadataResponseTopic()
+			unknown.Topic, unknown.ErrorCode = topic.Topic, kerr.UnknownTopicOrPartition.Code
+			resp.Topics = append(resp.Topics, unknown)
+		}
+		return resp, nil, true
+	})
+	_, err := kafkaclient.With(t.Context(), &s.Config, "", s.Ready)
+	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !strings.Contains(f.Error(), cfg.Topic) {
+		t.Errorf("%v, want the topic %s", f, cfg.Topic)
+	}
+	late.Store(false)
+	if _, err := kafkaclient.With(t.Context(), &s.Config, "", s.Ready); err != nil {
+		t.Errorf("once the broker knows them: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 			return err
 		}
 		var k Kept
-		err = k.note(ctx, l, spans, &topics[base/topicStep].Settings)
+		err = k.Note(ctx, l, spans, &topics[base/topicStep].Settings)
 		all.Whole, all.Expired, all.From = all.Whole && k.Whole, all.Expired || k.Expired, max(all.From, k.From)
 		return err
 	})
@@ -52,10 +52,10 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 // errFirst ends a read at its first record.
 var errFirst = errors.New("the first record")
 
-// note sets what the bounds of the partitions say. An expired record is older than the
+// Note sets what the bounds of the partitions say. An expired record is older than the
 // retention time. If that time was raised since, or retention is by size, the record is
 // older than the first kept record.
-func (k *Kept) note(ctx context.Context, l Reader, spans map[int32]Span, s *Settings) error {
+func (k *Kept) Note(ctx context.Context, l Reader, spans map[int32]Span, s *Settings) error {
 	k.Whole = true
 	for id, span := range spans {
 		if span.From == 0 {
@@ -84,10 +84,4 @@ func (k *Kept) note(ctx context.Context, l Reader, spans map[int32]Span, s *Sett
 		}
 	}
 	return nil
-}
-
-// KeptOf is TopicReader.Kept of a topic that is read otherwise.
-func KeptOf(ctx context.Context, id string, l Reader, spans map[int32]Span, s Settings) (Kept, error) {
-	k := Kept{ID: id}
-	return k, k.note(ctx, l, spans, &s)
 }

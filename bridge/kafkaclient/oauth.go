@@ -20,6 +20,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/delay"
 	"exportbridge/bridge/internal/grant"
 	"exportbridge/bridge/internal/secrets"
 )
@@ -197,15 +198,13 @@ func (s *SASL) tokenError(err error, secret string) *loginError {
 		switch {
 		case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
 			e.hint = "if it persists, report it to the operator of the token endpoint: the failure is on its side"
-			if seconds, err := strconv.Atoi(answer.Response.Header.Get("Retry-After")); err == nil && seconds > 0 {
-				e.retryAfter = min(time.Duration(seconds)*time.Second, time.Hour)
-			}
+			e.retryAfter = delay.RetryAfter(answer.Response.Header, time.Now())
 		default:
 			e.class = bridge.Permanent
 			e.hint = "check KAFKA_SASL_OAUTH_TOKEN_URL, KAFKA_SASL_USERNAME (the client ID), KAFKA_SASL_PASSWORD (its " +
 				"secret), KAFKA_SASL_OAUTH_SCOPES and KAFKA_SASL_OAUTH_PARAMS"
 		}
-	} else if strings.HasPrefix(words, "oauth2: ") { // an answer that is no token
+	} else if grant.IsAnswer(err) {
 		e.class = bridge.Permanent
 		e.hint = "check KAFKA_SASL_OAUTH_TOKEN_URL: its answer is no token"
 	}

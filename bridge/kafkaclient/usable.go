@@ -86,6 +86,15 @@ func (c *Config) missing(t *Topic, advice bridge.Hint) *bridge.Fault {
 	return c.Advise(f, advice)
 }
 
+// Unknown is the fault of a topic that was created or found, but that the broker which was
+// asked last does not know yet. It is retried: under load that takes seconds.
+func (t *Topic) Unknown() *bridge.Fault {
+	return &bridge.Fault{
+		Class: bridge.Transient, Code: "unknown_topic_or_partition",
+		Err: fmt.Errorf("topic %s exists, but a broker does not know it yet", t.Name),
+	}
+}
+
 func forbidden(t *Topic, what, grant string) *bridge.Fault {
 	return unusable(bridge.ReasonAuth, "topic_authorization_failed", grant, "topic %s: no permission to %s", t.Name, what)
 }

@@ -124,6 +124,9 @@ func (e *entry) findTopic(ctx context.Context, client *kafkaclient.Client) error
 	if err != nil {
 		return err
 	}
+	if e.group.Missing != nil && !topics[0].Exists {
+		return topics[0].Unknown()
+	}
 	return e.group.CanCheckpoint(&topics[0])
 }
 

@@ -50,6 +50,7 @@ type Fleet struct {
 	mu      sync.Mutex // guards all below; never held while waiting
 	state   units.Member
 	seats   map[units.Unit]*Seat
+	lanes   int          // how many seats are of lanes
 	member  *fleetMember // nil while this process is not in the group
 	last    *fleetMember // also when it is over
 	started bool         // run was started
@@ -85,7 +86,7 @@ func (g *Group) Fleet() *Fleet {
 }
 
 // Owner returns the bridge.Owner of a stream, which the caller closes. A second Owner of a
-// stream may Acquire once the first one is closed.
+// stream may Acquire once the first one is closed, one beyond MaxStreams once another is.
 func (f *Fleet) Owner(g *Group) (*Seat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +94,7 @@ func (f *Fleet) Owner(g *Group) (*Seat, error) {
 	if first := f.seats[s.unit]; first != nil && first.group.Stream != g.Stream {
 		return nil, fmt.Errorf("streams %s and %s have the same hash: rename one", first.group.Stream, g.Stream)
 	}
-	s.sit()
+	_ = s.sit() // else Acquire does, once there is room
 	return s, nil
 }
 
@@ -123,17 +124,6 @@ func (f *Fleet) run() {
 }
 
 func (f *Fleet) join() (*fleetMember, error) {
-	f.mu.Lock()
-	f.shedLanes()
-	size := f.state.Size()
-	f.mu.Unlock()
-	if size > units.MaxOffer {
-		return nil, &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "fleet_size",
-			Hint: "run some of the streams in another process, or set BRIDGE_OWNERSHIP=stream",
-			Err:  fmt.Errorf("group %s: the list of streams has %d bytes, which exceeds %d", f.name, size, units.MaxOffer),
-		}
-	}
 	if err := f.admit(f.ctx); err != nil {
 		return nil, err
 	}

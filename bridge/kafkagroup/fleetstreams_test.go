@@ -440,16 +440,28 @@ func TestFleetCoordinatorAway(t *testing.T) {
 	kafkatest.Receive(t, waiting, "the stream again").Release()
 }
 
-// TestFleetSize: more streams than Kafka carries are refused, with what to do.
+// TestFleetSize: more streams than Kafka carries are refused, with what to do, until there is room.
+// Lanes take none.
 func TestFleetSize(t *testing.T) {
 	t.Parallel()
-	p := &processes{t: t, names: make(map[bridge.Owner]string)}
-	p.cfg.Config, p.cfg.Membership = kafkaclient.DefaultConfig(), kafkagroup.DefaultMembership()
-	_, err := p.fleet("", streamNames(7000)...)[0].Acquire(t.Context())
-	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok || fault.Code != "fleet_size" || fault.Class != bridge.Permanent || !strings.Contains(fault.Hint, "BRIDGE_OWNERSHIP") {
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
+	p.cfg.FleetMembers = 200
+	most := p.cfg.MaxStreams()
+	seats := p.fleet("", streamNames(most+1)...)
+	for n := range bridge.MaxLanes {
+		if _, err := seats[0].Fleet().Lane(p.jobGroup("s0", "job"), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := seats[most].Acquire(t.Context())
+	fault := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
+	if fault.Code != "fleet_size" || !strings.Contains(err.Error(), "BRIDGE_FLEET_MEMBERS is 200") {
 		t.Errorf("acquire: %v", err)
 	}
+	if err := seats[0].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.Receive(t, begin(t, seats[most]), "the stream that there is room for").Release()
 	f := p.cfg.Fleet()
 	p.cfg.Stream = "events"
 	first, err := f.Owner(&p.cfg)

@@ -1,6 +1,7 @@
 package kafkagroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type Membership struct {
 	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share streams; a stream's consumer group is <group>.<stream>"`
 	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
 	OwnedBy        string        `env:"BRIDGE_OWNERSHIP" values:"group,stream" desc:"group: one consumer group, <group>.FLEET, shares the streams; stream: each stream has a consumer group of its own"`
+	FleetMembers   int           `env:"BRIDGE_FLEET_MEMBERS" desc:"with BRIDGE_OWNERSHIP=group: the largest number of processes in the group at a time, during a rolling update too; the more there are, the fewer streams each may have: 5,213 with 32"`
 	// InstanceID makes this process a static member, which gets its streams
 	// back at once after a crash; empty is none.
 	InstanceID string
@@ -49,12 +51,25 @@ const (
 
 // DefaultMembership returns the default of every setting.
 func DefaultMembership() Membership {
-	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByStream}
+	return Membership{
+		Group: "exportbridge", SessionTimeout: 10 * time.Second, OwnedBy: OwnedByStream, FleetMembers: defaultMembers,
+	}
 }
 
 const (
 	minSession = time.Second
 	maxSession = 5 * time.Minute
+	// groupRecord is the default of message.max.bytes. Kafka keeps what all members of a
+	// group list, and are assigned, in one record.
+	groupRecord = 1 << 20
+	// memberBytes is what a member needs of the record besides its streams: its names and
+	// addresses, and listedLanes.
+	memberBytes = 4 << 10
+	// streamBytes is the maximum that a stream needs of it: 5 for the hash, 2 bits for its
+	// state, 1 for the assignment.
+	streamBytes    = 5.5
+	defaultMembers = 32
+	maxMembers     = 200
 )
 
 // Validate reports all problems, each with its variable and an example.
@@ -65,7 +80,27 @@ func (m *Membership) Validate() error {
 		"BRIDGE_SESSION_TIMEOUT", "must be %s to %s, for example 10s", minSession, maxSession)
 	p.Check(m.OwnedBy == OwnedByGroup || m.OwnedBy == OwnedByStream,
 		"BRIDGE_OWNERSHIP", "is %q, not group or stream", m.OwnedBy)
+	p.Check(m.FleetMembers >= 1 && m.FleetMembers <= maxMembers,
+		"BRIDGE_FLEET_MEMBERS", "must be 1 to %d, for example %d", maxMembers, defaultMembers)
 	return p.Err()
+}
+
+// MaxStreams returns how many streams a process may have in a Fleet of FleetMembers: as many
+// as fit its share of the group's record.
+func (m *Membership) MaxStreams() int {
+	share := groupRecord / cmp.Or(m.FleetMembers, defaultMembers)
+	return int(float64(share-memberBytes) / streamBytes)
+}
+
+// CheckStreams returns a Problem if a process of a Fleet cannot have so many streams.
+func (m *Membership) CheckStreams(n int) error {
+	most := m.MaxStreams()
+	if n <= most {
+		return nil
+	}
+	return bridge.Problemf("BRIDGE_FLEET_MEMBERS", "is %d: each of so many processes can have %d streams, not %d; set it "+
+		"to the largest number of processes in the group, or divide the streams among several BRIDGE_GROUPs",
+		m.FleetMembers, most, n)
 }
 
 // Group is the consumer group of the processes that can run a stream.

@@ -14,13 +14,9 @@ import (
 	"exportbridge/bridge/kafkagroup/units"
 )
 
-const (
-	// MaxLanes is the maximum number of lanes of a job.
-	MaxLanes = 256
-	// listedLanes bounds the lanes that a process lists, of all jobs: they take about 3 KB
-	// of units.MaxOffer, which the streams need.
-	listedLanes = 512
-)
+// listedLanes bounds the lanes that a process lists, of all jobs: they take about 3 KB of
+// memberBytes.
+const listedLanes = 512
 
 // ErrManyLanes means that this process lists as many lanes as it may.
 var ErrManyLanes = errors.New("the process lists too many lanes of jobs")
@@ -30,35 +26,12 @@ var ErrManyLanes = errors.New("the process lists too many lanes of jobs")
 func (f *Fleet) Lane(g *Group, n int) (*Seat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	lanes := 0
-	for u := range f.seats {
-		if u.IsLane() {
-			lanes++
-		}
-	}
-	s := f.seatOf(g, units.Lane(g.Stream, n))
-	if lanes >= listedLanes || f.state.Size(s.unit) > units.MaxOffer {
+	if f.lanes >= listedLanes {
 		return nil, ErrManyLanes
 	}
-	s.sit()
+	s := f.seatOf(g, units.Lane(g.Stream, n))
+	_ = s.sit() // as in Owner
 	return s, nil
-}
-
-// shedLanes takes lanes off the list until it fits, since a process with too long a list runs
-// no stream. Their Acquire returns ErrManyLanes. The caller holds mu.
-func (f *Fleet) shedLanes() {
-	for u, s := range f.seats {
-		switch {
-		case f.state.Size() <= units.MaxOffer:
-			return
-		case !u.IsLane() || s.tenure != nil:
-			continue
-		}
-		f.state.Remove(u)
-		delete(f.seats, u)
-		s.problem = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Err: ErrManyLanes}
-		poke(s.wake)
-	}
 }
 
 // lanes returns the units of a job's lanes.

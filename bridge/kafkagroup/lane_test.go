@@ -88,7 +88,7 @@ func TestManyLanes(t *testing.T) {
 	p.cfg.Membership = kafkagroup.DefaultMembership()
 	f, listed := p.cfg.Fleet(), 0
 	for job := range 3 {
-		for n := range kafkagroup.MaxLanes {
+		for n := range bridge.MaxLanes {
 			if _, err := f.Lane(p.jobGroup("events", fmt.Sprint("job", job)), n); err == nil {
 				listed++
 			} else if !errors.Is(err, kafkagroup.ErrManyLanes) {

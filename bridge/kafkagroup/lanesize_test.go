@@ -1,54 +1,42 @@
 package kafkagroup_test
 
 import (
-	"context"
+	"cmp"
 	"errors"
-	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkagroup/units"
 )
 
-// TestManyStreamsFirst: lanes never make the list of a process so long that its streams cannot
-// join the group, whichever are added first.
-func TestManyStreamsFirst(t *testing.T) {
+// TestRecordFits: the lists and assignments of FleetMembers processes, each with as many
+// streams and lanes as it may have, fit into the group's record.
+func TestRecordFits(t *testing.T) {
 	t.Parallel()
-	names := streamNames(5900)
-	for name, first := range map[string]int{"streams first": len(names), "lanes first": 1} {
-		p := &processes{t: t, names: make(map[bridge.Owner]string)}
-		p.cfg.Config, p.cfg.Membership = kafkaclient.DefaultConfig(), kafkagroup.DefaultMembership()
-		seats := p.fleet("", names[:first]...)
-		f, lanes := seats[0].Fleet(), 0
-		for i := range 512 {
-			_, err := f.Lane(p.jobGroup("s0", fmt.Sprint("job", i/256)), i%256)
-			if err == nil {
-				lanes++
-			} else if !errors.Is(err, kafkagroup.ErrManyLanes) {
-				t.Fatal(err)
-			}
+	for _, members := range []int{1, 2, 32, 200} {
+		cfg := kafkagroup.Membership{FleetMembers: members}
+		o := units.Offer{Process: strings.Repeat("p", 128), Program: strings.Repeat("v", 128)}
+		for _, name := range streamNames(cfg.MaxStreams()) {
+			o.Claims = append(o.Claims, units.Claim{Unit: units.Stream(name)})
 		}
-		for _, stream := range names[first:] {
-			g := p.cfg
-			g.Stream = stream
-			if _, err := f.Owner(&g); err != nil {
-				t.Fatal(err)
-			}
+		for n := range 512 {
+			o.Claims = append(o.Claims, units.Claim{Unit: units.Lane("job", n)})
 		}
-		if full := lanes < 512; lanes == 0 || full != (first > 1) {
-			t.Errorf("%s: %d lanes", name, lanes)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		_, err := seats[0].Acquire(ctx)
-		cancel()
-		if kafkaclient.IsPermanent(err) {
-			t.Errorf("%s: stream s0: %v", name, err)
+		slices.SortFunc(o.Claims, func(a, b units.Claim) int { return cmp.Compare(a.Unit, b.Unit) })
+		list := o.Append(nil)
+		answer := units.Answer(list, &o, make([]bool, len(o.Claims)))
+		answer.Generation, answer.Planned = math.MaxInt32, math.MaxInt32
+		const addresses = 700 // member id, client id, host, topic and protocol
+		if size := len(list) + len(answer.Append(nil)) + addresses; size*members > 1<<20 {
+			t.Errorf("%d processes of %d streams need %d bytes each", members, cfg.MaxStreams(), size)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (g *Group) inFleet(ctx context.Context, client *kafkaclient.Client) ([]brid
 	all, err := g.fleet(ctx, client)
 	ours := []units.Unit{units.Stream(g.Stream)}
 	if g.ofJob() {
-		ours = g.lanes(MaxLanes)
+		ours = g.lanes(bridge.MaxLanes)
 	}
 	var members []bridge.Member
 	for i := range all {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,16 +134,37 @@ func TestStrangersJoinLater(t *testing.T) {
 	kafkatest.AsFault(t, kafkatest.Receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
 }
 
+// TestGroupMakesTheCheckpointTopic: a broker that does not know the new topic for seconds does
+// not block the stream.
 func TestGroupMakesTheCheckpointTopic(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, kafkatest.Brokers(t), moving)
+	c := kafkatest.Fake(t)
+	p := newProcesses(t, c.ListenAddrs(), moving)
 	p.cfg.CheckpointTopic = p.topic + ".new"
+	var unknown atomic.Int32
+	c.ControlKey(kmsg.DescribeConfigs.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if unknown.Add(1) > 8 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
+			answer := kmsg.NewDescribeConfigsResponseResource()
+			answer.ResourceType, answer.ResourceName, answer.ErrorCode = r.ResourceType, r.ResourceName, kerr.UnknownTopicOrPartition.Code
+			resp.Resources = append(resp.Resources, answer)
+		}
+		return resp, nil, true
+	})
+	create := sync.OnceFunc(func() { kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic, nil) })
 	p.cfg.Missing = func(context.Context, *kafkaclient.Client) error {
-		kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic, nil)
+		create()
 		return nil
 	}
 	ownership := acquire(t, p.open(""))
 	if err := ownership.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm: %v", err)
+	}
+	if n := unknown.Load(); n <= 8 {
+		t.Errorf("%d requests for the topic, want more", n)
 	}
 }

@@ -67,13 +67,25 @@ func (s *Seat) acquire(ctx context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// sit puts the stream on the list of the process, and reports whether it is there: another
-// Owner of the stream may not be closed yet. The caller holds fleet.mu.
-func (s *Seat) sit() bool {
-	if s.fleet.state.Add(s.unit) {
-		s.fleet.seats[s.unit] = s
+// sit puts the stream, or lane, on the list of the process unless it is there. The caller holds
+// fleet.mu.
+func (s *Seat) sit() error {
+	f := s.fleet
+	switch first := f.seats[s.unit]; {
+	case first == s:
+		return nil
+	case first != nil:
+		return errSeatTaken
+	case s.unit.IsLane():
+		f.lanes++
+	default:
+		if err := f.group.CheckStreams(len(f.seats) - f.lanes + 1); err != nil {
+			return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "fleet_size", Err: err}
+		}
 	}
-	return s.fleet.seats[s.unit] == s
+	f.state.Add(s.unit)
+	f.seats[s.unit] = s
+	return nil
 }
 
 // ask says that this process wants the stream.
@@ -84,8 +96,8 @@ func (s *Seat) ask() error {
 	if s.closed {
 		return errGroupClosed
 	}
-	if !s.sit() {
-		return errSeatTaken
+	if err := s.sit(); err != nil {
+		return err
 	}
 	s.waiting, s.seen, f.asked = true, f.reports, true
 	if f.state.Want(s.unit, true); !f.started {
@@ -200,6 +212,9 @@ func (s *Seat) Close(ctx context.Context) error {
 	defer f.mu.Unlock()
 	f.state.Remove(s.unit)
 	delete(f.seats, s.unit)
+	if s.unit.IsLane() {
+		f.lanes--
+	}
 	f.changed()
 	return nil
 }

@@ -30,6 +30,8 @@ type Config struct {
 	// the commit. It must not block, may be called concurrently, and must not
 	// keep the record: its memory is reused.
 	Sampled func(*kgo.Record)
+	// Attested is set if the stream's past periods are attested, in AttestTopic.
+	Attested bool
 	// Known, if not nil, returns the stream's checkpoint stored outside of Kafka, or
 	// bridge.ErrNoCheckpoint. It is called when a topic is missing. After any other error
 	// the topic is not created.
@@ -131,6 +133,11 @@ func (c *Config) Validate() error {
 	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s",
 		c.Topic, c.Topic)
 	c.checkRoutes(p)
+	if attest := AttestTopic(c.Topic); c.Attested {
+		kafkaclient.CheckTopic(p, "BRIDGE_ATTEST", attest, "export.events.attest")
+		p.Check(!slices.Contains([]string{c.DeadTopic(), c.CheckpointTopic}, attest), "BRIDGE_ATTEST",
+			"publishes records to topic %s, which KAFKA_DLQ_TOPIC or KAFKA_CHECKPOINT_TOPIC names too", attest)
+	}
 	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example %s",
 		c.Key, bridge.PointerLike(c.Key))
 	p.Check(c.Source == "" || uriReference.MatchString(c.Source) && len(c.Source) <= 1000, "KAFKA_CE_SOURCE",
@@ -240,6 +247,9 @@ func (c *Config) Topics() kafkaclient.Topics {
 	}
 	if c.Part == nil { // jobs have none
 		t.Jobs = JobsTopic(c.CheckpointTopic)
+		if c.Attested {
+			t.Attest = AttestTopic(c.Topic)
+		}
 	}
 	return t
 }

@@ -13,9 +13,8 @@ import (
 	"exportbridge/bridge/kafkarecord"
 )
 
-// maxHeaders is how many headers an event's record has at most, without
-// kafkarecord.HeaderTraceparent and kafkarecord.HeaderLate.
-const maxHeaders = 9
+// maxHeaders is how many headers an event's record has at most, without those that are rare.
+var maxHeaders = len(slices.DeleteFunc(kafkarecord.EventHeaders(), func(h kafkarecord.Header) bool { return h.Rare }))
 
 // builder builds the records of pages. Owned by the Sink's caller.
 type builder struct {

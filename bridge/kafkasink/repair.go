@@ -23,7 +23,21 @@ const (
 	JobDLQ = "dlq"
 	// JobVerify publishes missing events.
 	JobVerify = "repair"
+	// JobAttest publishes the records of the stream's attestation, with a Config of
+	// OfAttest. Their mark has the last record.
+	JobAttest = "attest"
 )
+
+// AttestTopic returns the name of the topic with the attestation of a topic's streams.
+func AttestTopic(topic string) string { return topic + ".attest" }
+
+// OfAttest returns the configuration of the Repair for JobAttest.
+func (c *Config) OfAttest() Config {
+	own := *c
+	own.Topic, own.Attested, own.Sampled = AttestTopic(c.Topic), false, nil
+	own.Headers, own.TypePrefix, own.Timestamp = headersCloudEvents, "exportbridge", timestampPublish
+	return own
+}
 
 // repairTries bounds the attempts of a publication in doubt.
 const repairTries = 3
@@ -104,6 +118,9 @@ func Marks(ctx context.Context, cfg Config, job string) (map[string][]byte, erro
 func newRepair(cfg Config, job string) (*Repair, error) {
 	cfg.job, cfg.Mode = job, bridge.ExactlyOnce
 	cfg.Part = &Part{Stream: cfg.Stream, Origin: "repair"}
+	if job == JobAttest {
+		cfg.Part.Origin = job
+	}
 	cfg.CheckpointTopic = JobsTopic(cfg.CheckpointTopic)
 	// An event that cannot be published stays a dead letter, and is reported.
 	cfg.OnBadEvent, cfg.Known = stopStream, nil

@@ -118,10 +118,7 @@ func (t *topics) measure(ctx context.Context) error {
 		return err
 	}
 	for _, r := range t.reaches {
-		r.start, r.ends = 0, nil
-		for _, b := range bounds[r.topic.Name] {
-			r.start += b.From
-		}
+		r.start, r.ends = startOf(bounds[r.topic.Name]), nil
 		r.grow(bounds[r.topic.Name])
 	}
 	return nil
@@ -158,8 +155,20 @@ func (t *topics) refresh(ctx context.Context) error {
 	bounds, _ := t.client.Bounds(ctx, namesOf(t.Published())...) // none after an error
 	for _, r := range t.reaches {
 		r.grow(bounds[r.topic.Name])
+		if lost := startOf(bounds[r.topic.Name]) - r.start; lost > 0 && r.topic != t.DeadLetters && r.topic.Settings.KeepsAll() {
+			// The next session compares the topic with the checkpoint, and blocks.
+			return goneTopic(fmt.Errorf("topic %s starts %d offsets later than before, although its retention is unlimited",
+				r.topic.Name, lost))
+		}
 	}
 	return nil
+}
+
+func startOf(bounds map[int32]kafkaclient.Span) (sum int64) {
+	for _, b := range bounds {
+		sum += b.From
+	}
+	return sum
 }
 
 func namesOf(topics []*kafkaclient.Topic) []string {

@@ -2,6 +2,7 @@ package kafkasink_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -194,23 +195,62 @@ func TestNoSession(t *testing.T) {
 	kafkatest.AsFault(t, err, bridge.Transient, "")
 }
 
-// TestNewTopicSpreads: brokers learn of a new topic one after the other, and a
-// new stream waits for them.
+// TestNewTopicSpreads: brokers learn of a new topic one after the other, under load after
+// seconds, and a new stream waits for them.
 func TestNewTopicSpreads(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t)
+	const tries = 8
 	var unknown atomic.Int32
 	c.ControlKey(kmsg.DescribeConfigs.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		// The broker that created the topics was asked about some; this is another one.
-		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > 2 {
+		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > tries {
 			return nil, nil, false
 		}
 		return withoutConfigs(req, kerr.UnknownTopicOrPartition), nil, true
 	})
 	recovered(t, config(t, c.ListenAddrs()))
-	if n := unknown.Load(); n <= 2 {
-		t.Errorf("%d requests for all topics, want more than 2", n)
+	if n := unknown.Load(); n <= tries {
+		t.Errorf("%d requests for all topics, want more than %d", n, tries)
+	}
+}
+
+// TestRecordsDeletedMeanwhile: a running session notices that somebody deleted records, if no
+// retention explains it. The next session finds what the checkpoint lacks.
+func TestRecordsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for retention, noticed := range map[string]bool{"-1": true, "8760h": false} {
+		for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+			cfg, s := ready(t, func(c *kafkastream.Config) { c.Retention, c.Mode = retention, mode })
+			if _, err := s.Topics(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := publish(t, s, page(event("a", "u"), event("b", "v")))
+			if _, err := idle(t, cfg, s); err != nil {
+				t.Errorf("%s, %s: %v before records are deleted", retention, mode, err)
+			}
+			truncate(t, cfg)
+			_, err := idle(t, cfg, s)
+			if !noticed {
+				if err != nil {
+					t.Errorf("%s, %s: %v", retention, mode, err)
+				}
+				continue
+			}
+			kafkatest.AsFault(t, err, bridge.Transient, "")
+			if err := tryRecover(t, s); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+				t.Fatal(err)
+			}
+			found, err := s.Topics(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			fault := bridge.TopicsLost(bridge.Checkpoint{Topics: before.Topics, Events: 2}, found)
+			if fault == nil || !strings.Contains(fault.Error(), "although its retention is unlimited") {
+				t.Errorf("%s, %s: the loss is %v", retention, mode, fault)
+			}
+		}
 	}
 }
 

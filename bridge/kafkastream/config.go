@@ -70,6 +70,9 @@ func (c *Config) OfWindow(w kafkasink.Window) Config {
 	return (&cluster{c.Membership, c.Layout}).ofPart(c.Config.OfWindow(w))
 }
 
+// OfAttest returns the configuration of the stream's attestation.
+func (c *Config) OfAttest() Config { return Config{c.Membership, c.Layout, c.Config.OfAttest()} }
+
 // History returns the reader of the stream's checkpoints.
 func (c *Config) History() *kafkasink.CheckpointHistory { return kafkasink.NewHistory(c.Wired()) }
 

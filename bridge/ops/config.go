@@ -28,16 +28,18 @@ type Config struct {
 	TLSCertFile, TLSKeyFile string
 	// TLSClientCA are the authorities that sign the certificates of clients.
 	TLSClientCA string `env:"HTTP_TLS_CLIENT_CA" desc:"require client certificates of these authorities (PEM) on HTTP_ADDR, besides tokens; requires HTTP_PROBE_ADDR"`
-	// AdminToken authorizes actions. Without it, Tokens and ProxyUserHeader, actions are
+	// AdminToken authorizes actions. Without it, and if reading takes no token, actions are
 	// restricted to localhost.
-	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if neither tokens nor HTTP_PROXY_USER_HEADER are set, actions are restricted to localhost"`
+	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if neither tokens, HTTP_OIDC_ISSUER nor HTTP_PROXY_USER_HEADER are set, actions are restricted to localhost; its file is read again at each request"`
 	// AdminTokenFile is where AdminToken comes from, empty for none: each request that sends a
 	// token reads it again.
 	AdminTokenFile string
 	// Tokens are lines for door.Parse. With them, reading takes a token too.
-	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set"`
+	Tokens bridge.Secret `env:"HTTP_TOKENS" secret:"yes" desc:"named tokens, a line each: name, role (read or act) and hash, from exportbridge token; reading requires one too, probes and metrics do not unless HTTP_PROBE_ADDR is set; its file is read again at each request"`
 	// TokensFile is where Tokens comes from, empty for none: each request reads it again.
 	TokensFile string
+	// OIDC are the tokens of an issuer. With them, reading takes a token too.
+	OIDC door.OIDC
 	// TrustedProxies (addresses and networks) send the user's name in ProxyUserHeader. All
 	// users have the role ProxyRole. From other addresses the header is ignored.
 	ProxyUserHeader string   `env:"HTTP_PROXY_USER_HEADER" desc:"header with the user's name, believed from HTTP_TRUSTED_PROXIES only; reading then requires a user or a token" example:"X-Forwarded-User"`
@@ -57,7 +59,9 @@ type Config struct {
 }
 
 // DefaultConfig returns the defaults of all settings.
-func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080", ProxyRole: string(door.Read)} }
+func DefaultConfig() Config {
+	return Config{Addr: "127.0.0.1:8080", ProxyRole: string(door.Read), OIDC: door.DefaultOIDC()}
+}
 
 // Off reports whether the server is disabled.
 func (c Config) Off() bool { return c.Addr == off && c.ProbeAddr == "" }
@@ -72,14 +76,17 @@ func (c Config) pair() door.Pair {
 // Local reports whether the server listens on localhost only.
 func (c Config) Local() bool { return bridge.LoopbackAddr(c.Addr) }
 
+// login reports whether reading takes a token, or a user of a proxy.
+func (c Config) login() bool { return c.Tokens != "" || c.ProxyUserHeader != "" || c.OIDC.Issuer != "" }
+
 // Unsafe lists the settings that disable a protection. HTTP_ADDR is one beyond localhost if
-// reading takes no token, no user of a proxy and no client certificate.
+// reading takes no login and no client certificate.
 func (c Config) Unsafe() []string {
 	if c.Addr == off {
 		return nil
 	}
 	var list []string
-	if !c.Local() && c.Tokens == "" && c.ProxyUserHeader == "" && c.TLSClientCA == "" {
+	if !c.Local() && !c.login() && c.TLSClientCA == "" {
 		list = append(list, "HTTP_ADDR")
 	}
 	if c.ShowEvents && !c.Local() {
@@ -156,6 +163,7 @@ func (c Config) Validate() error {
 	p.Add(bridge.CheckKeyPair("HTTP_TLS", c.TLSCert, c.TLSKey))
 	c.checkClientCA(&p)
 	c.checkProxy(add)
+	p.Add(c.OIDC.Validate())
 	token := c.AdminToken.Reveal()
 	switch {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,10 +25,11 @@ type guard struct {
 	tokens door.Tokens // those that do not change while the process runs
 	file   file        // of the other named tokens
 	admin  file        // of HTTP_ADMIN_TOKEN, unless it is in tokens
-	locked bool        // actions require a token, even from this machine
-	login  bool        // reading requires one too
-	names  []string    // HTTP_ALLOWED_HOSTS, in lower case
-	own    []string    // the host of the address, as healthcheck names it
+	issuer *door.Issuer
+	locked bool     // actions require a token, even from this machine
+	login  bool     // reading requires one too
+	names  []string // HTTP_ALLOWED_HOSTS, in lower case
+	own    []string // the host of the address, as healthcheck names it
 	proxy  door.Proxy
 	guesses
 }
@@ -35,12 +37,12 @@ type guard struct {
 // administrator is the owner of HTTP_ADMIN_TOKEN.
 var administrator = door.Identity{Name: "admin", Role: door.Act, By: door.ByToken}
 
-func newGuard(cfg Config, log *slog.Logger) *guard {
+func newGuard(cfg Config, log *slog.Logger, issuer *door.Issuer) *guard {
 	g := &guard{
-		tokens: make(door.Tokens), proxy: cfg.proxy(),
+		tokens: make(door.Tokens), proxy: cfg.proxy(), issuer: issuer,
 		file:  file{path: cfg.TokensFile, setting: "HTTP_TOKENS_FILE", log: log},
 		admin: file{path: cfg.AdminTokenFile, setting: "HTTP_ADMIN_TOKEN_FILE", log: log},
-		login: cfg.Tokens != "" || cfg.ProxyUserHeader != "",
+		login: cfg.login(),
 	}
 	g.locked = g.login || cfg.AdminToken != ""
 	if named, err := door.Parse(cfg.Tokens.Reveal()); err == nil && g.file.path == "" { // Validate returns the error
@@ -124,25 +126,36 @@ func (g *guard) identify(r *http.Request) (door.Identity, error) {
 	if scheme == "" {
 		return door.Identity{}, unauthorized("a token is required")
 	}
-	who, err := g.find(strings.TrimSpace(given))
-	if !bearer {
-		who = door.Identity{}
+	var who door.Identity
+	var err error
+	if bearer {
+		who, err = g.find(r.Context(), strings.TrimSpace(given))
 	}
 	switch {
-	case err != nil:
+	case err != nil && failure(err).Status >= http.StatusInternalServerError: // nobody knows whether the token is right
 		return door.Identity{}, err
-	case g.mustWait(peerOf(r), who.Name, time.Now()):
+	case g.mustWait(peerOf(r), nameOf(who, err), time.Now()):
 		return door.Identity{}, errorf(http.StatusTooManyRequests, "retry after a second",
 			"too many wrong tokens from %s", callerOf(r))
+	case err != nil:
+		return door.Identity{}, err
 	case who.Name == "":
 		return door.Identity{}, unauthorized("the token is wrong")
 	}
 	return who, nil
 }
 
+// nameOf returns the name of a token's owner, whether or not he is refused.
+func nameOf(who door.Identity, err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.who.Name
+	}
+	return who.Name
+}
+
 // find returns the owner of a token, with an empty name for a wrong one. If a file cannot be
 // read, no token in it is accepted: a removed line must not stay valid.
-func (g *guard) find(token string) (door.Identity, error) {
+func (g *guard) find(ctx context.Context, token string) (door.Identity, error) {
 	if who, ok := g.tokens.Find(token); ok {
 		return who, nil
 	}
@@ -157,13 +170,34 @@ func (g *guard) find(token string) (door.Identity, error) {
 			return who, nil
 		}
 	}
+	if who, err := g.issuer.Identify(ctx, token); err != nil || who.Name != "" {
+		return who, unidentified(err)
+	}
 	if err = errors.Join(err, wrong); err != nil {
-		return door.Identity{}, &Error{
-			Status: http.StatusServiceUnavailable, Hint: "check the log of the process",
-			Err: errors.New("the tokens cannot be read"), refused: true,
-		}
+		return door.Identity{}, unavailable(errors.New("the tokens cannot be read"))
 	}
 	return door.Identity{}, nil
+}
+
+// unidentified adds the status to an error of a door.Issuer.
+func unidentified(err error) error {
+	if errors.Is(err, door.ErrNoKeys) {
+		return unavailable(err)
+	}
+	refused, ok := errors.AsType[*door.RefusedError](err)
+	if !ok {
+		return err
+	}
+	status := http.StatusForbidden
+	if refused.Who.Name == "" {
+		status = http.StatusUnauthorized
+	}
+	return &Error{Status: status, Err: err, Hint: refused.Hint, who: refused.Who}
+}
+
+// unavailable is the refusal of a token that may be right.
+func unavailable(err error) error {
+	return &Error{Status: http.StatusServiceUnavailable, Hint: "check the log of the process", Err: err, refused: true}
 }
 
 // file is a file of tokens. It logs when the file becomes unreadable, and when it is readable

@@ -45,7 +45,8 @@ type Parts struct {
 	// Audit records them too. Listen opens that of Config.
 	Audit *door.Audit
 
-	denials *denials // of all addresses of a server
+	denials *denials     // of all addresses of a server
+	issuer  *door.Issuer // of HTTP_OIDC_ISSUER
 }
 
 const (
@@ -78,7 +79,7 @@ type handler struct {
 //
 // Unknown Host names get 421, requests of other sites' pages 403, but for links to the
 // web UI. Actions require a token; without one they are restricted to localhost. With named
-// tokens, reading requires one too, but for probes, metrics and the files of the web UI.
+// tokens or those of an issuer, reading requires one too, but for probes, metrics and the files of the web UI.
 // An address that has sent wrong tokens gets 429 for all but one token a second, also for a
 // right one that was not accepted from there before.
 //
@@ -107,7 +108,10 @@ func newHandler(cfg Config, parts Parts) *handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &handler{Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger),
+	if parts.issuer == nil {
+		parts.issuer = door.NewIssuer(cfg.OIDC, parts.Logger)
+	}
+	h := &handler{Parts: parts, config: cfg, guard: newGuard(cfg, parts.Logger, parts.issuer),
 		watched: &watcher{streams: parts.Streams, controller: parts.Controller}}
 	if h.denials == nil {
 		h.denials = newDenials(parts)

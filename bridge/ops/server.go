@@ -28,6 +28,7 @@ const (
 type Server struct {
 	main, probes *endpoint // each nil if it is off
 	certificate  *door.Certificate
+	issuer       *door.Issuer
 	audit        *door.Audit
 	denials      *denials           // nil if listen failed before
 	stop         context.CancelFunc // cancels the requests
@@ -73,7 +74,8 @@ func (s *Server) listen(ctx, requests context.Context, cfg Config, parts Parts) 
 		parts.Audit = s.audit
 	}
 	s.denials = newDenials(parts)
-	parts.denials = s.denials
+	s.issuer = door.NewIssuer(cfg.OIDC, parts.Logger)
+	parts.denials, parts.issuer = s.denials, s.issuer
 	var secure *tls.Config
 	if cfg.TLS() {
 		if s.certificate, err = door.NewCertificate(cfg.pair(), parts.Logger); err != nil {
@@ -149,6 +151,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	if s.certificate != nil {
 		all.Go(func() { s.certificate.Watch(ctx) })
+	}
+	if s.issuer != nil && s.main != nil {
+		all.Go(func() { s.issuer.Watch(ctx) })
 	}
 	all.Wait()
 	return errors.Join(errs[:]...)

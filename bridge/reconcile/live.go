@@ -26,15 +26,24 @@ const (
 // has read everything that was listed at the checkpoint's position time.
 func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
+// Position returns the newest checkpoint of a stream. If a range up to to, in milliseconds
+// since the epoch, ends after its position, the position is the one that the owner reports.
+func Position(ctx context.Context, l LiveStream, to int64) (bridge.Checkpoint, error) {
+	live, err := bridge.Newest(ctx, l)
+	if err == nil {
+		readOn(ctx, l, &live, to)
+	}
+	return live, err
+}
+
 // readOn advances the live position to the one that the owner reports, if the range ends
 // after it: a quiet stream commits its position only every 5 minutes. A stream that has
 // caught up has committed everything that was listed at the position that it reports.
-func (c *comparison) readOn(ctx context.Context) {
-	live := &c.start
-	if live.Zero() || c.To <= live.Settled() {
+func readOn(ctx context.Context, l LiveStream, live *bridge.Checkpoint, to int64) {
+	if live.Zero() || to <= live.Settled() {
 		return
 	}
-	s, ok := c.Live.Status(ctx)
+	s, ok := l.Status(ctx)
 	if ok && s.Leader && s.CaughtUp && s.Version.Epoch == live.Epoch {
 		live.PositionTime = max(live.PositionTime, s.Position.UnixMilli())
 	}

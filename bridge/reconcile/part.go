@@ -183,7 +183,8 @@ func (p *part) readPage(page *bridge.Page) error {
 	for i := range page.Events {
 		e := &page.Events[i]
 		p.id = e.AppendRecordID(p.id[:0])
-		name, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
+		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
+		name := named
 		if e.ID != nil {
 			name = p.share(name, sum)
 		}
@@ -198,6 +199,7 @@ func (p *part) readPage(page *bridge.Page) error {
 			if c.dropped {
 				p.found.Dropped++
 			}
+			p.found.Digest.add(Digest(named))
 			if e.Time == bridge.NoTime {
 				p.found.Undated++
 			} else if (&bridge.Origin{Start: p.From, End: p.To}).Outside(e) {

@@ -132,6 +132,8 @@ type Report struct {
 	API     int64 `json:"api_events"`
 	Held    int64 `json:"topic_events"`
 	Missing int64 `json:"missing"`
+	// Digest is of the events that API counts.
+	Digest Digest `json:"digest"`
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
 	// Deleted counts the absent events that retention may have deleted: they are not
@@ -203,7 +205,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.readOn(ctx)
+	readOn(ctx, c.Live, &c.start, c.To)
 	c.pages.marksEnd = c.start.MarksEnd || ports.Ranges != nil
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
@@ -255,6 +257,7 @@ func (c *comparison) run(ctx context.Context) error {
 
 // add adds the counts of a part.
 func (r *Report) add(p *Report) {
+	r.Digest.add(p.Digest)
 	r.API, r.Held, r.Missing = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing
 	r.DeadLettered += p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1

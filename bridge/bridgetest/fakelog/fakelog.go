@@ -60,7 +60,8 @@ func (l *Log) Kept(ctx context.Context) (kafkaclient.Kept, error) {
 	l.mu.Lock()
 	id, keeps := l.id, l.keeps
 	l.mu.Unlock()
-	return kafkaclient.KeptOf(ctx, id, l, spans, keeps)
+	k := kafkaclient.Kept{ID: id}
+	return k, k.Note(ctx, l, spans, &keeps)
 }
 
 // Append adds records to a partition, committed or, while a transaction is open

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,8 +26,8 @@ const (
 	IssuerSecret = "s3cr:t/+%"
 )
 
-// Issuer is an OAuth2 server of a test: it issues tokens by the client credentials grant,
-// and has the keys that verify them. Its fields may be changed under Lock.
+// Issuer is an OAuth2 and OpenID Connect server of a test: it issues tokens by the client
+// credentials grant, and has the keys that verify them. Its fields may be changed under Lock.
 type Issuer struct {
 	sync.Mutex
 	// Audience is that of tokens.
@@ -37,10 +38,15 @@ type Issuer struct {
 	Answer http.HandlerFunc
 	// Issued are the forms of the requests that got a token.
 	Issued []map[string][]string
+	// Asked counts the requests for the discovery document.
+	Asked int
+	// Discovered, if not nil, answers them.
+	Discovered http.HandlerFunc
 
 	number int64
 	server *httptest.Server
 	key    *rsa.PrivateKey
+	keyID  int
 }
 
 // issuers counts those of the process.
@@ -50,14 +56,12 @@ var issuers atomic.Int64
 // the audience kafka, for an hour.
 func StartIssuer(t testing.TB, secure bool) *Issuer {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := &Issuer{Audience: "kafka", Life: time.Hour, key: key, number: issuers.Add(1)}
+	i := &Issuer{Audience: "kafka", Life: time.Hour, number: issuers.Add(1)}
+	i.Rotate()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /token/", i.token)
 	mux.HandleFunc("GET /keys", i.keys)
+	mux.HandleFunc("GET /.well-known/openid-configuration", i.discover)
 	i.server = httptest.NewUnstartedServer(mux)
 	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
 	if secure {
@@ -72,6 +76,9 @@ func StartIssuer(t testing.TB, secure bool) *Issuer {
 // TokenURL is where it issues tokens. No other Issuer of the process has it, also not one
 // that later gets the same port: clients keep the token of a URL.
 func (i *Issuer) TokenURL() string { return fmt.Sprintf("%s/token/%d", i.server.URL, i.number) }
+
+// URL names it.
+func (i *Issuer) URL() string { return i.server.URL }
 
 // KeysURL is where it has its keys.
 func (i *Issuer) KeysURL() string { return i.server.URL + "/keys" }
@@ -108,17 +115,17 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 }
 
 // Token returns a token, a JWT, without a request. The caller has the lock.
-func (i *Issuer) Token() string {
+func (i *Issuer) Token() string { return i.Sign(nil, nil) }
+
+// Sign returns a token with headers and claims in place of the usual ones, nil for none. The
+// caller has the lock.
+func (i *Issuer) Sign(headers, claims map[string]any) string {
 	now := time.Now()
-	claims := map[string]any{
-		"iss": i.server.URL, "sub": "bridge", "aud": i.Audience, "jti": fmt.Sprint(now.UnixNano()),
-		"iat": now.Unix(), "exp": now.Add(i.Life).Unix(),
-	}
-	part := func(v any) string {
-		text, _ := json.Marshal(v) // maps of texts and numbers
-		return base64.RawURLEncoding.EncodeToString(text)
-	}
-	text := part(map[string]any{"alg": "RS256", "typ": "JWT", "kid": "1"}) + "." + part(claims)
+	text := part(map[string]any{"alg": "RS256", "typ": "JWT", "kid": strconv.Itoa(i.keyID)}, headers) + "." +
+		part(map[string]any{
+			"iss": i.server.URL, "sub": "bridge", "aud": i.Audience, "jti": fmt.Sprint(now.UnixNano()),
+			"iat": now.Unix(), "exp": now.Add(i.Life).Unix(),
+		}, claims)
 	digest := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, digest[:])
 	if err != nil {
@@ -127,11 +134,47 @@ func (i *Issuer) Token() string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
+// part encodes a part of a token.
+func part(members, changed map[string]any) string {
+	for name, value := range changed {
+		if members[name] = value; value == nil {
+			delete(members, name)
+		}
+	}
+	text, _ := json.Marshal(members) // texts, numbers and lists
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// Rotate replaces the key. The caller has the lock.
+func (i *Issuer) Rotate() {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err) // the system has no random numbers
+	}
+	i.key, i.keyID = key, i.keyID+1
+}
+
+// Public is the key that verifies tokens. The caller has the lock.
+func (i *Issuer) Public() *rsa.PublicKey { return &i.key.PublicKey }
+
+func (i *Issuer) discover(w http.ResponseWriter, r *http.Request) {
+	i.Lock()
+	defer i.Unlock()
+	if i.Asked++; i.Discovered != nil {
+		i.Discovered(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.server.URL, "jwks_uri": i.KeysURL()})
+}
+
 func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
+	i.Lock()
+	defer i.Unlock()
 	number := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]any{
-		"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
+		"kty": "RSA", "use": "sig", "alg": "RS256", "kid": strconv.Itoa(i.keyID),
 		"n": number(i.key.N), "e": number(big.NewInt(int64(i.key.E))),
 	}}})
 }

@@ -134,10 +134,17 @@ func (g *Grant) request(ctx context.Context, secret string) (*oauth2.Token, erro
 		err = failed.Err // the fault names the host
 	}
 	if err == nil && (!inHeader(token.AccessToken) || !inHeader(token.Type())) {
-		err = errors.New("oauth2: the token has characters that no header Authorization can have")
+		err = errors.New(answerPrefix + "the token has characters that no header Authorization can have")
 	}
 	return token, err
 }
+
+// answerPrefix begins the errors of package oauth2 about an answer.
+const answerPrefix = "oauth2: "
+
+// IsAnswer reports whether an error of Authorize, which is no oauth2.RetrieveError, means that
+// the server has answered with something else than a token.
+func IsAnswer(err error) bool { return strings.HasPrefix(err.Error(), answerPrefix) }
 
 // inHeader reports whether a text is one word of printable ASCII.
 func inHeader(text string) bool {

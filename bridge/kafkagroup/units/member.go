@@ -77,18 +77,6 @@ func (m *Member) Offer() []byte {
 	return encoded
 }
 
-// Size returns the size of the encoded offer with some more units.
-func (m *Member) Size(more ...Unit) int {
-	o := m.offer()
-	for _, u := range more {
-		if m.units[u] == nil {
-			o.Claims = append(o.Claims, Claim{Unit: u})
-		}
-	}
-	o.sort()
-	return len(o.Append(nil))
-}
-
 func (m *Member) offer() Offer {
 	o := Offer{Generation: -1, Flags: m.flags, Process: m.Process, Program: m.Program, Capacity: m.Capacity}
 	o.Claims = make([]Claim, 0, len(m.units))
@@ -98,12 +86,8 @@ func (m *Member) offer() Offer {
 	for hash, u := range m.units {
 		o.Claims = append(o.Claims, Claim{hash, u.claimed()})
 	}
-	o.sort()
-	return o
-}
-
-func (o *Offer) sort() {
 	slices.SortFunc(o.Claims, func(a, b Claim) int { return cmp.Compare(a.Unit, b.Unit) })
+	return o
 }
 
 // Changed reports whether the group should know something that the last Offer did not

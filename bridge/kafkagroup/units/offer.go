@@ -86,11 +86,7 @@ const flagAgain = 1
 
 const (
 	version = 1
-	// MaxOffer bounds the encoded Offer. Kafka stores the offers and assignments of
-	// a group in one record, which brokers bound to 1 MB: 32 members of this size
-	// fit.
-	MaxOffer = 28 << 10
-	maxName  = 128
+	maxName = 128
 )
 
 var (

@@ -14,7 +14,7 @@ type statusCollector struct {
 	perStream bool
 	statuses  func() []bridge.Status
 	buildInfo, owned, state, blocked, warning, epoch, up, position, lastEvent,
-	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag *prometheus.Desc
+	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag, attested, attestMissing *prometheus.Desc
 }
 
 func newStatusCollector(build Build, perStream bool, statuses func() []bridge.Status) *statusCollector {
@@ -46,6 +46,9 @@ func newStatusCollector(build Build, perStream bool, statuses func() []bridge.St
 		pages:      desc("prefetched_pages", "Pages fetched but not yet acknowledged by Kafka.", "stream"),
 		bytes:      desc("prefetched_bytes", "Bytes fetched but not yet acknowledged by Kafka.", "stream"),
 		storeLag:   desc("cursor_store_lag_pages", "Committed pages not yet written to Redis.", "stream", "store"),
+		attested:   desc("attested_timestamp_seconds", "End of the last attested period.", "stream"),
+		attestMissing: desc("attested_missing_events",
+			"Events of the last attested period that were missing in the topic.", "stream"),
 	}
 }
 
@@ -78,6 +81,10 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
 			gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
 			gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)
+			if a := s.Attested; a != nil && a.Seq > 0 {
+				gauge(c.attested, seconds(a.To), s.Stream)
+				gauge(c.attestMissing, float64(a.Missing), s.Stream)
+			}
 			for _, w := range s.Warnings {
 				gauge(c.warning, 1, s.Stream, w.Code)
 			}

@@ -223,10 +223,13 @@ func replace(name, text string) error {
 	return nil
 }
 
-// Counted returns a number with its noun: "1 topic", "2 topics".
+// Counted returns a number with its noun: "1 topic", "2 topics", "2 processes".
 func Counted[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if strings.HasSuffix(what, "s") {
+		what += "e"
 	}
 	return humanize.Comma(int64(n)) + " " + what + "s"
 }

@@ -52,6 +52,18 @@ func TestPrintFields(t *testing.T) {
 }
 
 // TestWidth: only a terminal cuts, unless --wide is given.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 processes", 1: "1 process", 1200: "1,200 processes"} {
+		if got := Counted(n, "process"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := Counted(2, "topic"); got != "2 topics" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestWidth(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

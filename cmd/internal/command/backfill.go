@@ -143,10 +143,8 @@ func (r *jobReport) note() string {
 	if r.Status() == backfill.Paused {
 		text += "; paused" + r.ByWhom()
 	}
-	if lanes := lanesText(r.LaneProcesses); lanes != "" {
-		text += "; " + lanes
-	} else if len(r.Processes) > 0 {
-		text += "; " + r.Processes[0].String() + " runs it"
+	if runs := runsText(&r.Listed); runs != "" {
+		text += "; " + runs
 	}
 	return text
 }

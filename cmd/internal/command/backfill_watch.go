@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -113,12 +114,7 @@ func (w *jobWatch) follow(ctx context.Context, line io.Writer) error {
 		if state != backfill.Running && state != backfill.Waiting {
 			return w.end(r)
 		}
-		now := lanesText(r.LaneProcesses)
-		if now == "" && len(r.Processes) > 0 {
-			now = r.Processes[0].String() + " runs the job"
-		} else if now == "" {
-			now = "waiting for a process; processes look for jobs every 3 s"
-		}
+		now := cmp.Or(runsText(&r.Listed), "waiting for a process; processes look for jobs every 3 s")
 		if now != said {
 			fmt.Fprintf(line, "  %s\n", process.Printable(now))
 			said = now
@@ -156,11 +152,11 @@ func (w *jobWatch) end(r *jobReport) error {
 	return cli.Errorf(cli.ExitFailed, hint, "the job was interrupted: no process runs it")
 }
 
-// lanesText describes which process runs which lanes, empty if none runs any. Lanes count
-// from 1.
-func lanesText(processes []string) string {
+// runsText describes which process runs a job, or which of its lanes; empty if none runs any.
+// Lanes count from 1.
+func runsText(l *backfill.Listed) string {
 	lanes, names := make(map[string][]string), []string{}
-	for n, name := range processes {
+	for n, name := range l.LaneProcesses {
 		if name == "" {
 			continue
 		}
@@ -168,6 +164,13 @@ func lanesText(processes []string) string {
 			names = append(names, name)
 		}
 		lanes[name] = append(lanes[name], strconv.Itoa(n+1))
+	}
+	switch {
+	case len(l.Processes) == 0 || len(names) > 0:
+	case l.Lanes > 0:
+		return "a rebalance hides which processes run its lanes"
+	default:
+		return l.Processes[0].String() + " runs the job"
 	}
 	slices.Sort(names)
 	for i, name := range names {

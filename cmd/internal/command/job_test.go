@@ -39,6 +39,23 @@ func TestRateText(t *testing.T) {
 	}
 }
 
+// TestRunsText: a process that may run lanes is not said to run the job.
+func TestRunsText(t *testing.T) {
+	t.Parallel()
+	member := []bridge.Member{{ClientID: "pod-0", Host: "h"}}
+	for want, l := range map[string]backfill.Listed{
+		"":                                   {LaneProcesses: []string{"", ""}},
+		"a runs lanes 1, 3; b runs lane 2":   {Processes: member, LaneProcesses: []string{"a", "b", "a"}},
+		member[0].String() + " runs the job": {Processes: member},
+		"a rebalance hides which processes run its lanes": {
+			Job: backfill.Job{Lanes: 2}, Processes: member, LaneProcesses: []string{"", ""}},
+	} {
+		if got := runsText(&l); got != want {
+			t.Errorf("%+v: %q, want %q", l, got, want)
+		}
+	}
+}
+
 // TestJobErrors: each error of a job has an exit code and a hint.
 func TestJobErrors(t *testing.T) {
 	t.Parallel()

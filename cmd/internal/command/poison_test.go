@@ -166,6 +166,8 @@ func TestPoison(t *testing.T) {
 		{"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
 		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true},
 		{"topics plan", false}, {"topics create", false},
+		{"schema types", true}, {"schema infer", false}, {"schema check --event-schema {}", false},
+		{"schema register --event-schema {} --schema-registry-url " + health.URL, true},
 		{"learn -- curl -H X-Bad:1 " + w.env["EXPORT_URL"] + "/events", true},
 		{"healthcheck " + health.URL, true}, {"run --once " + bad, true}, {"run --once --log-format text " + bad, true},
 		// the last: it moves the stream
@@ -190,7 +192,7 @@ func TestPoison(t *testing.T) {
 		}
 	}
 	// Their output does not contain text of servers, or is for programs.
-	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "token", "cursor export"}
+	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "token", "cursor export", "asyncapi"}
 	for _, cmd := range everyCommand(Program.Root()) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 		tested := !cmd.Runnable() || cmd.HasSubCommands()

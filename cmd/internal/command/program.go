@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command/records"
+	"exportbridge/cmd/internal/command/schema"
 	"exportbridge/cmd/internal/command/setup"
 )
 
@@ -30,7 +31,7 @@ transaction, and Redis keeps a copy of the cursor.`,
 		{ID: cli.GroupPosition, Title: "Inspect and control:"},
 	},
 	Commands: func(a *cli.App) []*cobra.Command {
-		return append(slices.Concat(setup.Commands(a), records.Commands(a)),
+		return append(slices.Concat(setup.Commands(a), records.Commands(a), schema.Commands(a)),
 			newRunCommand(a),
 			newStatusCommand(a),
 			newCursorCommand(a),

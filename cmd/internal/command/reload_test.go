@@ -312,18 +312,24 @@ func (l *lines) wantHandovers(t *testing.T, stream string) {
 // is corrected.
 func TestReloadMistake(t *testing.T) {
 	t.Parallel()
-	const good = "settings: {EXPORT_PAGE_SIZE: 10}\nstreams:\n  steady:\n  other:\n"
+	const good = "settings: {EXPORT_PAGE_SIZE: 10, BRIDGE_OWNERSHIP: group, BRIDGE_FLEET_MEMBERS: 200}\n" +
+		"streams:\n  steady:\n  other:\n"
 	r := startReloading(t, 1000, good)
 	const reload = "config_last_reload_successful"
 	if n := r.metric(reload); n != 1 {
 		t.Errorf("%s is %d at the start", reload, n)
 	}
 	restart := strings.Replace(good, "}", ", HTTP_ALLOWED_HOSTS: example.com}", 1)
+	many := good
+	for n := range 207 {
+		many += fmt.Sprintf("  s%d:\n", n)
+	}
 	for bad, want := range map[string]string{
 		"streams:\n  steady: {EXPORT_PAGE_SIZE: many}\n": r.path + `:2:30: EXPORT_PAGE_SIZE: \"many\" is not`,
 		"streams: [": r.path + ":1:1: is not YAML",
 		restart:      "HTTP_ALLOWED_HOSTS changed, which requires a restart of the process",
 		"streams:\n": r.path + ":1:1: names no stream",
+		many:         r.path + ":1:81: BRIDGE_FLEET_MEMBERS is 200: each of so many processes can have 208 streams, not 209",
 	} {
 		r.reload(bad, "settings not reloaded")
 		if r.log.count(want) != 1 {

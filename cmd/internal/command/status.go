@@ -197,6 +197,10 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("published", humanize.Comma(s.Live.Published)+" events by this owner since its start")
 		}
 		add("end", contractText(s.Live.Contract))
+		if done := s.Live.Attested; done != nil && done.Seq > 0 {
+			add("attested", fmt.Sprintf("up to %s: record %d, %s events, %s missing", done.To.UTC().Format(time.RFC3339),
+				done.Seq, humanize.Comma(done.Listed), humanize.Comma(done.Missing)))
+		}
 		for _, w := range s.Live.Warnings {
 			add("warning", w.Text)
 			add("try", w.Hint)

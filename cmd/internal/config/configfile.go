@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/config/streamsfile"
 )
 
@@ -188,8 +190,9 @@ func (s *Settings) Changes(to *Settings) Changes {
 	for _, part := range streamParts() {
 		ofStreams = append(ofStreams, variablesOf(reflect.ValueOf(part))...)
 	}
+	ofFleet := s.ofFleet()
 	for _, v := range variables() {
-		ofStream := slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
+		ofStream := !ofFleet[v.Name] && slices.ContainsFunc(ofStreams, func(o Variable) bool { return o.Name == v.Name })
 		if !ofStream && v.Name != streamsVariable && s.src.input(&v, "") != to.src.input(&v, "") {
 			c.Process = append(c.Process, v.Name)
 		}
@@ -206,13 +209,24 @@ func (s *Settings) Changes(to *Settings) Changes {
 		}
 		delete(before, name)
 		for _, v := range ofStreams {
-			if s.src.input(&v, name) != to.src.input(&v, name) {
+			if !ofFleet[v.Name] && s.src.input(&v, name) != to.src.input(&v, name) {
 				c.Changed[name] = append(c.Changed[name], v.Name)
 			}
 		}
 	}
 	c.Removed = slices.Sorted(maps.Keys(before))
 	return c
+}
+
+// ofFleet are the variables of the one membership in a group that all streams share, if they do.
+func (s *Settings) ofFleet() map[string]bool {
+	shared := make(map[string]bool)
+	if len(s.Streams) > 0 && s.Streams[0].Kafka.OwnedBy == kafkagroup.OwnedByGroup {
+		for _, v := range variablesOf(reflect.ValueOf(kafkastream.DefaultConfig())) {
+			shared[v.Name] = !v.stream
+		}
+	}
+	return shared
 }
 
 // Restarted lists the streams that changed, each with the variables that differ.
@@ -233,7 +247,7 @@ func (c *Changes) None() bool {
 var rereadSettings = []string{
 	keyVariable, "EXPORT_TLS_CERT", "EXPORT_TLS_KEY", "KAFKA_SASL_PASSWORD", "KAFKA_TLS_CA", "KAFKA_TLS_CERT",
 	"KAFKA_TLS_KEY", "KAFKA_SASL_OAUTH_TLS_CA", "REDIS_PASSWORD", "REDIS_TLS_CA", "REDIS_TLS_CERT", "REDIS_TLS_KEY",
-	"HTTP_ADMIN_TOKEN", "HTTP_TOKENS", "HTTP_TLS_CERT", "HTTP_TLS_KEY",
+	"HTTP_ADMIN_TOKEN", "HTTP_TOKENS", "HTTP_TLS_CERT", "HTTP_TLS_KEY", "HTTP_OIDC_TLS_CA",
 }
 
 // input returns the text that decides the value of a variable for a stream.

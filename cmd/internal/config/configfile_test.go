@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,7 +156,8 @@ func TestChanges(t *testing.T) {
 		}
 		return s
 	}
-	base := load("sesame", "", "  events:\n  users: {EXPORT_PAGE_SIZE: 7}\n")
+	const two = "  events:\n  users: {EXPORT_PAGE_SIZE: 7}\n"
+	base := load("sesame", "", two)
 	for _, test := range []struct {
 		name, secret, settings, streams string
 		want                            Changes
@@ -176,6 +178,11 @@ func TestChanges(t *testing.T) {
 		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
+	}
+	const group = ", BRIDGE_OWNERSHIP: group"
+	got := load("sesame", group, two).Changes(load("sesame", group+", KAFKA_CLIENT_ID: x, KAFKA_CREATE_TOPICS: false", two))
+	if want := []string{"KAFKA_CREATE_TOPICS", "KAFKA_CLIENT_ID"}; !slices.Equal(got.Process, want) || len(got.Changed) > 0 {
+		t.Errorf("the membership that all streams share changes as %+v", got)
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/attest"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/bridge/windows"
+	"exportbridge/cmd/internal/contract"
 	"exportbridge/cursorstore"
 )
 
@@ -86,10 +88,10 @@ func Variables() []Variable { return slices.Clone(variables()) }
 // variables reads the structs once: each command has a flag for each setting.
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
-	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig()) {
+	for _, part := range append(streamParts(), cursorstore.DefaultConfig(), defaultProcess, ops.DefaultConfig(), contract.Registry{}) {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
-	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG"}
+	groups := []string{"EXPORT", "EVENT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "METRICS", "LOG", "SCHEMA"}
 	slices.SortStableFunc(vars, func(a, b Variable) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group())),
@@ -102,15 +104,16 @@ var variables = sync.OnceValue(func() []Variable {
 func streamParts() []any {
 	return []any{
 		defaultProfile, exportapi.DefaultConfig(), defaultWindow, windows.DefaultConfig(), engine.DefaultConfig(),
-		kafkastream.DefaultConfig(),
+		kafkastream.DefaultConfig(), attest.DefaultConfig(), contract.Config{},
 	}
 }
 
 // Settings are the complete, validated settings of a process.
 type Settings struct {
 	Process
-	HTTP   ops.Config
-	Cursor cursorstore.Config
+	HTTP     ops.Config
+	Cursor   cursorstore.Config
+	Registry contract.Registry
 
 	Streams  []Stream
 	TraceURL string // URL of the collector of traces, "" for none
@@ -130,7 +133,9 @@ type Stream struct {
 	Export exportapi.Config
 	Kafka  kafkastream.Config
 	// Windows has the windows of time by which the export is followed, if it is.
-	Windows windows.Config
+	Windows  windows.Config
+	Attest   attest.Config
+	Contract contract.Config
 
 	PageMemory int64 // Sources.Memory, which limits pages; 0 if EXPORT_MAX_RESPONSE_BYTES is set
 }
@@ -182,6 +187,8 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	places := l.fill(&s.HTTP, "")
 	s.HTTP.TokensFile, s.HTTP.AdminTokenFile = places["HTTP_TOKENS"].rereadable(), places["HTTP_ADMIN_TOKEN"].rereadable()
 	s.HTTP.TLSCertFile, s.HTTP.TLSKeyFile = places["HTTP_TLS_CERT"].rereadable(), places["HTTP_TLS_KEY"].rereadable()
+	s.HTTP.OIDC.TLSCAFile = places["HTTP_OIDC_TLS_CA"].rereadable()
+	l.fill(&s.Registry, "")
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
 		places := l.fill(&s.Cursor, "")
@@ -212,6 +219,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	l.check(found)
 	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
+	l.checkFleet(s.Streams, need)
 	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC",
 		func(st *Stream) string { return defaultTopic(st.Name) })
 	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC",
@@ -267,6 +275,8 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	}
 	kafka := &loader{src: l.src, stream: name}
 	kafka.fillKafka(&st)
+	st.Kafka.Attested = st.Attest.On()
+	kafka.fill(&st.Contract, name)
 	if need&UsesKafka != 0 {
 		l.take(kafka.problems)
 	}
@@ -354,6 +364,8 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 		l.addf("EXPORT_CURSOR_IN", "%s: late and deleted items move others to another page, so a number is no cursor; "+
 			"set EXPORT_FOLLOW=windows, with EXPORT_START_PARAM and EXPORT_END_PARAM", st.Export.CursorIn)
 	}
+	st.Attest = attest.DefaultConfig()
+	l.fill(&st.Attest, st.Name)
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
 		st.Engine.Origin.End = l.windowEnd(window.End, places, now)
@@ -453,6 +465,7 @@ func (l *loader) instant(name, text string, places map[string]place, now time.Ti
 // validate validates the settings that all streams share.
 func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	p.Add(s.HTTP.Validate())
+	p.Add(s.Registry.Validate())
 	p.Check(s.Memory > 0, memoryVariable, "must be above 0, for example %s", formatBytes(defaultProcess.Memory))
 	if need&UsesCursor != 0 {
 		p.Add(s.Cursor.Validate())
@@ -488,11 +501,41 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		if st.Windows.Windows() {
 			p.Add(st.checkWindows())
 		}
+		p.Add(st.checkAttest())
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())
+		p.Add(st.Contract.Validate())
 	}
 	return p
+}
+
+// checkAttest reports the settings of the attestation that are wrong, or do not fit the others.
+func (st *Stream) checkAttest() error {
+	var p bridge.Problems
+	p.Add(st.Attest.Validate())
+	limited := exportapi.Config{RateLimit: st.Attest.RateLimit}
+	_, err := limited.Rate()
+	p.Check(err == nil && st.Attest.RateLimit != "", "BRIDGE_ATTEST_RATE_LIMIT",
+		"%q is no rate, for example 1/s", st.Attest.RateLimit)
+	if !st.Attest.On() {
+		return p.Err()
+	}
+	unlisted := cmp.Or(st.Export.Bounded(), st.Export.Starts())
+	p.Check(unlisted == nil, "BRIDGE_ATTEST", "lists past periods again, but %v; set it to 0", unlisted)
+	p.Check(!st.Export.Undated(), "BRIDGE_ATTEST",
+		"compares periods, but EXPORT_ITEM_TIME says that items have no time; set it to 0")
+	p.Check(st.Engine.Origin.End == 0, "BRIDGE_ATTEST",
+		"must be 0 with EXPORT_END, where the stream ends; exportbridge verify compares a range")
+	return p.Err()
+}
+
+// AttestDelay is how long after the end of a period an event of the period may still come.
+func (st *Stream) AttestDelay() time.Duration {
+	if st.Windows.Windows() {
+		return st.Windows.Reach()
+	}
+	return st.Engine.Overlap
 }
 
 // checkWindows reports the settings that do not fit windows.

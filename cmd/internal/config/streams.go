@@ -5,6 +5,9 @@ import (
 	"os"
 	"regexp"
 	"slices"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkagroup"
 )
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -57,6 +60,16 @@ func (l *loader) checkTwins(streams []Stream, need Uses) {
 			}
 		}
 	}
+}
+
+// checkFleet rejects more streams than a process can have in its group.
+func (l *loader) checkFleet(streams []Stream, need Uses) {
+	if need&UsesKafka == 0 || len(streams) == 0 || streams[0].Kafka.OwnedBy != kafkagroup.OwnedByGroup {
+		return
+	}
+	var p bridge.Problems
+	p.Add(streams[0].Kafka.CheckStreams(len(streams)))
+	l.check(map[string]bridge.Problems{"": p})
 }
 
 func (st *Stream) sameSource(other *Stream) bool {

@@ -11,8 +11,8 @@ import (
 // An unknown name with one of ownPrefixes is a mistake. Other programs use sharedPrefixes
 // too: an unknown name with one of them is reported only if a setting has a similar name.
 var (
-	ownPrefixes    = []string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
-	sharedPrefixes = []string{"KAFKA_", "HTTP_", "METRICS_", "LOG_"}
+	ownPrefixes    = []string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_", "EVENT_"}
+	sharedPrefixes = []string{"KAFKA_", "HTTP_", "METRICS_", "LOG_", "SCHEMA_"}
 )
 
 // nearEnough is the largest number of typing mistakes in a name that counts as misspelt.

@@ -91,6 +91,9 @@ func TestDocumentLinks(t *testing.T) {
 	}
 }
 
+// deduplicates is in the code of the consumer that prints each event once.
+const deduplicates = "INSERT OR IGNORE"
+
 // TestE2EConsumers runs the consumers of the documents as they stand there, on a
 // topic that also has events that were never committed.
 func TestE2EConsumers(t *testing.T) {
@@ -98,11 +101,10 @@ func TestE2EConsumers(t *testing.T) {
 	if !servers.Real(t) {
 		t.Skip("their clients are made for the real servers")
 	}
-	const n = 500
-	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 500})
 	s.simulate()
 	s.finish()
-	s.abortOne()
+	s.produceAgain(kgo.TryAbort)
 	for _, client := range []struct {
 		language string
 		command  func(t *testing.T, dir, code string) *exec.Cmd
@@ -113,41 +115,67 @@ func TestE2EConsumers(t *testing.T) {
 			t.Parallel()
 			var code string
 			for _, block := range documentBlocks(t, client.language) {
-				if regexp.MustCompile("(?i)read_?committed").MatchString(block) {
-					code = strings.NewReplacer("localhost:9092", s.servers.brokers, "export.events", s.topic, "my-service",
-						s.topic+client.language).Replace(block)
+				if regexp.MustCompile("(?i)read_?committed").MatchString(block) && !strings.Contains(block, deduplicates) {
+					code = block
 				}
 			}
-			dir := t.TempDir()
-			p := &program{t: t, name: client.language, base: filepath.Join(dir, "out"), cmd: client.command(t, dir, code),
-				done: make(chan struct{})}
-			p.cmd.SysProcAttr = endsWithUs()
-			p.start()
-			eventually(t, outageTimeout, fmt.Sprint(n, " events"),
-				func() bool { return bytes.Count(p.stdout(), []byte("\n")) >= n || !p.running() })
-			passes(pollInterval) // what is too much comes now
-			p.kill()
-			seen := make(map[string]int)
-			for line := range bytes.Lines(p.stdout()) {
-				i, ok := exportsim.IndexOf(line[bytes.IndexByte(line, '{'):])
-				if !ok || !bytes.Contains(line, []byte(exportsim.EventID(s.config.Seed, i))) {
-					t.Errorf("it printed %.200s", line)
-				}
-				seen[exportsim.EventID(s.config.Seed, i)]++
-			}
-			if len(seen) != n || bytes.Count(p.stdout(), []byte("\n")) != n {
-				t.Errorf("it printed %d lines of %d events, want %d\n%s", bytes.Count(p.stdout(), []byte("\n")), len(seen), n,
-					tail(p.stderr()))
-			}
+			s.consume(t, client.language, code, client.command)
 		})
 	}
 }
 
-// abortOne leaves an event in the topic that was never committed.
-func (s *stage) abortOne() {
+// TestE2EDeduplicate runs the consumer of the documents that prints each event once, on a topic
+// that has one of them twice.
+func TestE2EDeduplicate(t *testing.T) {
+	t.Parallel()
+	if !servers.Real(t) {
+		t.Skip("its client is made for the real servers")
+	}
+	blocks := documentBlocks(t, "python")
+	i := slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, deduplicates) })
+	if i < 0 {
+		t.Fatalf("no consumer has %s", deduplicates)
+	}
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 100})
+	s.simulate()
+	s.finish()
+	s.produceAgain(kgo.TryCommit)
+	s.consume(t, "deduplicate", blocks[i], runPython)
+}
+
+// consume runs the code of a consumer, which prints each event of the stage once.
+func (s *stage) consume(t *testing.T, name, code string, command func(t *testing.T, dir, code string) *exec.Cmd) {
+	t.Helper()
+	n := s.config.Events
+	dir := t.TempDir()
+	code = strings.NewReplacer("localhost:9092", s.servers.brokers, "export.events", s.topic, "my-service", s.topic+name,
+		"events.db", filepath.Join(dir, "events.db")).Replace(code)
+	p := &program{t: t, name: name, base: filepath.Join(dir, "out"), cmd: command(t, dir, code), done: make(chan struct{})}
+	p.cmd.SysProcAttr = endsWithUs()
+	p.start()
+	eventually(t, outageTimeout, fmt.Sprint(n, " events"),
+		func() bool { return bytes.Count(p.stdout(), []byte("\n")) >= n || !p.running() })
+	passes(pollInterval) // what is too much comes now
+	p.kill()
+	seen := make(map[string]int)
+	for line := range bytes.Lines(p.stdout()) {
+		i, ok := exportsim.IndexOf(line[bytes.IndexByte(line, '{'):])
+		if !ok || !bytes.Contains(line, []byte(exportsim.EventID(s.config.Seed, i))) {
+			t.Errorf("it printed %.200s", line)
+		}
+		seen[exportsim.EventID(s.config.Seed, i)]++
+	}
+	if len(seen) != n || bytes.Count(p.stdout(), []byte("\n")) != n {
+		t.Errorf("it printed %d lines of %d events, want %d\n%s", bytes.Count(p.stdout(), []byte("\n")), len(seen), n,
+			tail(p.stderr()))
+	}
+}
+
+// produceAgain produces an event that the topic already has, and ends its transaction.
+func (s *stage) produceAgain(end kgo.TransactionEndTry) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...),
-		kgo.TransactionalID(s.topic+".aborted"), kgo.DefaultProduceTopic(s.topic))
+		kgo.TransactionalID(s.topic+".again"), kgo.DefaultProduceTopic(s.topic))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -155,12 +183,13 @@ func (s *stage) abortOne() {
 	if err := client.BeginTransaction(); err != nil {
 		s.t.Fatal(err)
 	}
-	record := &kgo.Record{Value: s.truth.Event(0),
-		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(exportsim.EventID(s.config.Seed, 0))}}}
+	id := exportsim.EventID(s.config.Seed, 0)
+	record := &kgo.Record{Value: s.truth.Event(0), Headers: []kgo.RecordHeader{
+		{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte(s.recordsByID()[id][0].source)}}}
 	if err := client.ProduceSync(s.t.Context(), record).FirstErr(); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := client.EndTransaction(s.t.Context(), kgo.TryAbort); err != nil {
+	if err := client.EndTransaction(s.t.Context(), end); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -39,7 +39,8 @@ var documentCodes = map[string]int{
 }
 
 // documentFiles are the files that the documents' commands write and read.
-var documentFiles = []string{"events.cursor", "exportbridge.rules.yml", "exportbridge.json"}
+var documentFiles = []string{"events.cursor", "exportbridge.rules.yml", "exportbridge.json", "asyncapi.yaml",
+	"events.schema.json"}
 
 // TestDocumentCommands gives the commands of the documents, in their order, to a
 // stream that runs.
@@ -100,8 +101,9 @@ func words(line string) []string {
 func (s *stage) give(line string, args []string) {
 	s.t.Helper()
 	for i, arg := range args {
-		if slices.Contains(documentFiles, arg) {
-			args[i] = filepath.Join(s.dir, arg)
+		value := strings.LastIndexByte(arg, '=') + 1
+		if slices.Contains(documentFiles, arg[value:]) {
+			args[i] = arg[:value] + filepath.Join(s.dir, arg[value:])
 		}
 	}
 	switch {

@@ -25,6 +25,8 @@ import (
 //	TEST_REAL=1 E2E_ZOMBIES=30 go test -run TestE2EProofZombies -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_ZOMBIES=10 go test -run TestE2EProofPair -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_UPGRADE=100 go test -run TestE2EProofUpgrade -timeout 1h -v ./cmd/internal/e2e
+//	TEST_REAL=1 E2E_STREAMS=50 E2E_KILLS=200 E2E_UPGRADE_FROM=f54da5f2 \
+//	go test -run TestE2EProofFleet -timeout 3h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_ROUNDS=300 go test -run TestE2EProofProxy -timeout 1h -v ./cmd/internal/e2e
 //	TEST_REAL=1 E2E_MINUTES=10 go test -run TestE2EProofCluster -timeout 1h -v ./cmd/internal/e2e
 //	E2E_MINUTES=10 go test -run TestE2EProofRest -timeout 1h -v ./cmd/internal/e2e

@@ -148,7 +148,9 @@ func buildOf(t *testing.T, commit string) string {
 	for _, args := range [][]string{
 		{"git", "-C", strings.TrimSpace(string(root)), "archive", "-o", archive, commit},
 		{"tar", "-x", "-f", archive, "-C", dir},
-		{"go", "build", "-C", dir, "-pgo=off", "-tags", "proof", "-ldflags", "-s -w", "-o", path, "./cmd/exportbridge"},
+		// The cache knows a second build by -trimpath, which leaves the folder out.
+		{"go", "build", "-C", dir, "-trimpath", "-pgo=off", "-tags", "proof", "-ldflags", "-s -w", "-o", path,
+			"./cmd/exportbridge"},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("build the program of commit %s: %v: %v\n%s", commit, args, err, out)

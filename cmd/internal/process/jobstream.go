@@ -145,7 +145,8 @@ func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), logChanges(log, "kafka")
+	said := logChanges(log, "kafka")
+	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), func(err error) { said(err) }
 	sink, err := kafka.Sink()
 	if err != nil {
 		api.Close()

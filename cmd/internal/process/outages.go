@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,12 +16,12 @@ import (
 const flapping = 30 * time.Second
 
 // logChanges returns a reporter that logs once when a server fails and once when it
-// recovers. The engine logs failures of the API.
-func logChanges(log *slog.Logger, server string) func(error) {
+// recovers, the latter with more fields. The engine logs failures of the API.
+func logChanges(log *slog.Logger, server string) func(err error, more ...any) {
 	var mu sync.Mutex // guards all below
 	var away, back time.Time
 	var silent bool // the server is flapping
-	return func(err error) {
+	return func(err error, more ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -48,9 +49,51 @@ func logChanges(log *slog.Logger, server string) func(error) {
 			log.Warn("server unreachable; retrying", fields...)
 		case err == nil && !away.IsZero():
 			if !silent {
-				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
+				log.Info("server recovered", append([]any{"server", server,
+					"after", time.Since(away).Round(time.Millisecond).String()}, more...)...)
 			}
 			away, back = time.Time{}, time.Now()
 		}
+	}
+}
+
+// logOutages returns a reporter of a server for all streams, which the log shows one outage
+// for: when the first stream fails, and when the last one recovers, with the number of
+// streams that had failed. has reports whether the process has a stream.
+func logOutages(log *slog.Logger, server string, has func(stream string) bool) func(stream string, err error) {
+	said := logChanges(log, server)
+	var mu sync.Mutex // guards all below, and orders the log's messages
+	away, failed := make(map[string]struct{}), make(map[string]struct{})
+	return func(stream string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if delete(away, stream); err != nil {
+			away[stream], failed[stream] = struct{}{}, struct{}{}
+		}
+		maps.DeleteFunc(away, func(stream string, _ struct{}) bool { return !has(stream) }) // removed
+		switch {
+		case err != nil:
+			said(err)
+		case len(away) == 0:
+			said(nil, "streams", len(failed))
+			clear(failed)
+		}
+	}
+}
+
+// kafkaReports returns the reporter of Kafka for a stream. A topic or a right that a stream
+// lacks is no outage of Kafka, which is the same for all streams.
+func kafkaReports(log *slog.Logger, stream string, outage func(stream string, err error)) func(error) {
+	rejected := logChanges(log.With(logStream, stream), "kafka")
+	return func(err error) {
+		fault, ok := errors.AsType[*bridge.Fault](err)
+		switch {
+		case ok && fault.Class == bridge.Permanent:
+			rejected(err)
+			err = nil
+		case err == nil:
+			rejected(nil)
+		}
+		outage(stream, err)
 	}
 }

@@ -64,6 +64,10 @@ type Process struct {
 	exports exportapi.Shared  // by the clients of all streams and jobs
 	budget  *engine.Budget    // of the pages of all streams and jobs
 	starts  *engine.Starts    // of the sessions of all streams
+	// attesting has room for the comparisons of all attestations.
+	attesting chan struct{}
+	// kafkaOutage logs what a stream reports of Kafka.
+	kafkaOutage func(stream string, err error)
 	// settings are those that the streams run with; after New owned by runner.
 	settings *config.Settings
 	// outdated is as in stream, of the process.
@@ -114,7 +118,8 @@ func (l *ListenError) Unwrap() error { return l.err }
 // New wires the parts of a process. It starts nothing and contacts no server:
 // unreachable servers are retried while running.
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
-	p := &Process{options: o, budget: engine.NewBudget(s.Memory), starts: engine.NewStarts(), settings: s}
+	p := &Process{options: o, budget: engine.NewBudget(s.Memory), starts: engine.NewStarts(), settings: s,
+		attesting: make(chan struct{}, attestedAtOnce)}
 	log, names := o.Log, namesOf(s)
 	p.metrics = metrics.New(o.Build, s.MetricsDetail, names, p.streams.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -134,6 +139,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
 	s.Cursor.Report = redisReports(log, p.streams.healthOf)
+	p.kafkaOutage = logOutages(log, "kafka", func(stream string) bool { return p.streams.named(stream) != nil })
 	var err error
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err

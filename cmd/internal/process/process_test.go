@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -180,5 +181,42 @@ func TestEndWithin(t *testing.T) {
 			}
 			<-time.After(2 * c.took) // what hangs ends
 		})
+	}
+}
+
+// TestKafkaReports: the log has one outage of Kafka for all streams, and each stream that Kafka
+// rejects.
+func TestKafkaReports(t *testing.T) {
+	t.Parallel()
+	const streams = 1000
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	outage := logOutages(log, "kafka", func(string) bool { return true })
+	reports := make([]func(error), streams)
+	for i := range reports {
+		reports[i] = kafkaReports(log, fmt.Sprint("s", i), outage)
+	}
+	away, denied := errors.New("refused"), &bridge.Fault{Class: bridge.Permanent, Err: errors.New("no right")}
+	all := func(err error) {
+		for _, report := range reports {
+			report(err)
+		}
+	}
+	for _, step := range []struct {
+		do   func()
+		want string // the lines
+	}{
+		{func() { reports[7](denied) }, `level=WARN msg="connection rejected; retrying" stream=s7 server=kafka error="no right"`},
+		{func() { all(away); all(away) }, `level=WARN msg="server unreachable; retrying" server=kafka error=refused`},
+		{func() { reports[7](denied) }, ""},
+		{func() { all(nil) }, `level=INFO msg="server recovered" stream=s7 server=kafka after=0s` + "\n" +
+			`level=INFO msg="server recovered" server=kafka after=0s streams=1000`},
+	} {
+		out.Reset()
+		step.do()
+		got := regexp.MustCompile(`(?m)^time=\S+ |(after=)\S+|\n$`).ReplaceAllString(out.String(), "$1")
+		if want := strings.ReplaceAll(step.want, "after=0s", "after="); got != want {
+			t.Errorf("the log has\n%s, want\n%s", got, want)
+		}
 	}
 }

@@ -117,6 +117,10 @@ func (r *runner) start(st *stream) {
 	r.running++
 	finished := make(chan struct{})
 	r.group.Go(func() { abandon(ctx, finished, st) })
+	var attesting sync.WaitGroup
+	if st.attest != nil {
+		attesting.Go(func() { st.attest.Run(ctx) })
+	}
 	r.group.Go(func() {
 		err := st.bridge.Run(ctx)
 		if err != nil {
@@ -124,10 +128,11 @@ func (r *runner) start(st *stream) {
 		}
 		st.leave(r.p.log)
 		close(finished)
+		stop()
+		attesting.Wait()
 		if st.gone.Load() {
 			r.p.release(st)
 		}
-		stop()
 		st.run.err = err // before the loop receives the stream
 		r.ended <- st
 	})

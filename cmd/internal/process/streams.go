@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +25,7 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  owner
 	store  *cursorstore.Store
+	attest *attestation // nil if off
 	// windows counts the windows of its jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 	// shutdown is its BRIDGE_SHUTDOWN_TIMEOUT.
@@ -46,6 +45,10 @@ func (st *stream) Status() bridge.Status {
 	if w := st.outdated.Load(); w != nil {
 		s.Warnings = append(slices.Clip(s.Warnings), *w)
 	}
+	if st.attest != nil && s.Leader {
+		s.Attested = st.attest.Status()
+		s.Warnings = append(slices.Clip(s.Warnings), s.Attested.Warnings(st.name)...)
+	}
 	return s
 }
 
@@ -56,6 +59,9 @@ func (st *stream) close() {
 	_ = st.owner.Close(context.Background()) // it has left, unless it never ran
 	st.sink.Close()
 	st.api.Close()
+	if st.attest != nil {
+		st.attest.api.Close()
+	}
 }
 
 // streams are the streams of a process, those that wait for a predecessor included. Only
@@ -123,7 +129,7 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 	st.Export.Shared = &p.exports
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	st.Export.Warn = warnOnce(log)
-	said, kafka := logChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
+	said, kafka := kafkaReports(p.log, st.Name, p.kafkaOutage), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
 	st.Kafka.Log = log.With(logComponent, "kafka")
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.DeadTopic())
@@ -162,29 +168,21 @@ func (p *Process) wire(st *config.Stream) (*stream, error) {
 		s.close()
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
+	if s.attest, err = p.attest(st, s, log); err != nil {
+		s.close()
+		return nil, err
+	}
 	return s, nil
 }
 
 // redisReports returns the reporter of Redis for the health of each stream. healthOf returns
-// nil for an unknown stream. The log shows one outage for all streams.
+// nil for an unknown stream.
 func redisReports(log *slog.Logger, healthOf func(stream string) *bridge.Health) func(stream string, err error) {
-	said := logChanges(log, "redis")
-	var mu sync.Mutex // guards away, and orders the log's reports
-	away := make(map[string]struct{})
+	outage := logOutages(log, "redis", func(stream string) bool { return healthOf(stream) != nil })
 	return func(stream string, err error) {
-		health := healthOf(stream)
-		if health == nil { // a job's
-			return
-		}
-		health.Reporter(bridge.DependencyStore)(err)
-		mu.Lock()
-		defer mu.Unlock()
-		if delete(away, stream); err != nil {
-			away[stream] = struct{}{}
-		}
-		maps.DeleteFunc(away, func(stream string, _ struct{}) bool { return healthOf(stream) == nil }) // removed
-		if err != nil || len(away) == 0 {
-			said(err)
+		if health := healthOf(stream); health != nil { // else a job's
+			health.Reporter(bridge.DependencyStore)(err)
+			outage(stream, err)
 		}
 	}
 }

@@ -336,6 +336,8 @@ func TestChartRefuses(t *testing.T) {
 		"settings: {KAFKA_BROKERS: 'kafka:9093', EXPORT_URL: [a]}":      "EXPORT_URL",
 		"settings: {KAFKA_SASL_PASSWORD: abc, KAFKA_SASL_USERNAME: me}": "KAFKA_SASL_PASSWORD",
 		"settings: {REDIS_TLS_KEY: abc}":                                "REDIS_TLS_KEY",
+		"settings: {STREAM_A_EXPORT_OAUTH2_PARAMS: a=b}":                "EXPORT_OAUTH2_PARAMS",
+		"settings: {KAFKA_SASL_OAUTH_PARAMS: a=b}":                      "KAFKA_SASL_OAUTH_PARAMS",
 	} {
 		if _, err := render(t, values, "exportbridge"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that names %s", values, err, want)

@@ -81,8 +81,8 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 	}
 }
 
-// saySkipped reports offsets that were deleted during the read.
-func saySkipped(a *cli.App, t *kafkaclient.TopicReader) {
+// SaySkipped reports offsets that were deleted during the read.
+func SaySkipped(a *cli.App, t *kafkaclient.TopicReader) {
 	if t.Skipped > 0 {
 		fmt.Fprintf(a.Stderr, "topic %s: %s deleted during the read\n", t.Name, are(t.Skipped, "offset", "was", "were"))
 	}
@@ -111,12 +111,6 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	}
 	reader := &kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Patience: usualPatience}
 	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
-}
-
-// retried returns a function that reports whether a retry has published a letter.
-func (l *letters) retried(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
-	marks, err := kafkasink.Marks(ctx, l.stream.Kafka.Wired(), kafkasink.JobDLQ)
-	return func(letter *deadletter.DeadLetter) bool { return !l.RetriedAt(marks, letter).IsZero() }, err
 }
 
 // shownLetter is the JSON form of a dead letter.
@@ -215,7 +209,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if err != nil {
 		return letterError(err)
 	}
-	saySkipped(a, l.TopicReader)
+	SaySkipped(a, l.TopicReader)
 	all := make([]shownLetter, len(found))
 	for i := range found {
 		all[i] = l.shown(&found[i], marks)

@@ -116,7 +116,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	if read(); err != nil {
 		return letterError(err)
 	}
-	saySkipped(a, l.TopicReader)
+	SaySkipped(a, l.TopicReader)
 	out, count := []deadletter.Retried{}, make(map[deadletter.Outcome]int)
 	err = retryEach(ctx, a, l, places, &deadletter.Retry{
 		Topic: &l.Topic, Source: api, Ranges: process.Ranges(st, api), FetchTimeout: st.Engine.FetchTimeout,

@@ -14,5 +14,6 @@ func Commands(a *cli.App) []*cobra.Command {
 		newTailCommand(a),
 		newDLQCommand(a),
 		newVerifyCommand(a),
+		newAttestCommand(a),
 	}
 }

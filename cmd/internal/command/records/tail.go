@@ -18,7 +18,9 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkastream"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -115,7 +117,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 		t.left = o.n
 	}
 	err = cli.Explain(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
-	saySkipped(a, &t.TopicReader)
+	SaySkipped(a, &t.TopicReader)
 	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
 		return ctx.Err() // interrupted before all N records
 	}
@@ -168,24 +170,35 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*tailer, error) 
 				strings.Join(append([]string{kafka.Topic}, further...), ", "))
 		}
 	}
+	reader, err := OpenTopic(ctx, a, s, &kafka, setting)
+	if err != nil {
+		return nil, err
+	}
+	return &tailer{
+		TopicReader: *reader, keep: o.keep(), out: bufio.NewWriterSize(process.Exact(a.Stdout), 64<<10), left: -1,
+	}, nil
+}
+
+// OpenTopic returns a reader of kafka.Topic, whose name is from a setting or a flag. The topic
+// must exist.
+func OpenTopic(
+	ctx context.Context, a *cli.App, s *config.Settings, kafka *kafkastream.Config, setting string,
+) (*kafkaclient.TopicReader, error) {
 	there, err := topicExists(ctx, &kafka.Config.Config, kafka.Topic)
 	if err != nil {
 		return nil, err
 	}
 	if !there {
-		setting = cli.WithSimilar(ctx, &kafka.Config.Config, setting, kafka.Topic)
-		hint := cli.MissingTopic(setting)
-		if o.topic != "" {
-			hint = "check " + setting + "; the stream's topics: exportbridge topics plan"
+		named := cli.WithSimilar(ctx, &kafka.Config.Config, setting, kafka.Topic)
+		hint := cli.MissingTopic(named)
+		if strings.HasPrefix(setting, "--") {
+			hint = "check " + named + "; the stream's topics: exportbridge topics plan"
 		}
 		return nil, cli.Errorf(cli.ExitFailed, hint, "topic %s does not exist", kafka.Topic)
 	}
-	// While tail follows the topic, the client's warnings report an unreachable Kafka.
+	// While a command follows the topic, the client's warnings report an unreachable Kafka.
 	kafka.Log = process.NewLogger(a.Stderr, &s.Process, a.Environ)
-	return &tailer{
-		TopicReader: kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: sayWaiting(a)},
-		keep:        o.keep(), out: bufio.NewWriterSize(process.Exact(a.Stdout), 64<<10), left: -1,
-	}, nil
+	return &kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: sayWaiting(a)}, nil
 }
 
 // topicExists reports whether a topic exists.
@@ -208,7 +221,7 @@ func (o *tailOptions) keep() func(*kgo.Record) bool {
 		if len(o.types) == 0 {
 			return true
 		}
-		full := recordType(r)
+		full := TypeOf(r)
 		return full != "" && (slices.Contains(o.types, full) || slices.Contains(o.types, shortType(full)))
 	}
 }
@@ -304,7 +317,7 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return t.follow(ctx, spans)
+	return Follow(ctx, &t.TopicReader, spans, t.show, t.flush)
 }
 
 // since drops older records: Kafka returns the first offset at or after a time, and later

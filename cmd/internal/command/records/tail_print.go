@@ -61,7 +61,7 @@ func recordLine(r *kgo.Record, meta bool) string {
 	}
 	parts := []string{
 		r.Timestamp.UTC().Format(recordTime), fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
-		cmp.Or(shortType(recordType(r)), "-"), cmp.Or(header(r, kafkarecord.HeaderOrigin), "-"),
+		cmp.Or(shortType(TypeOf(r)), "-"), cmp.Or(header(r, kafkarecord.HeaderOrigin), "-"),
 	}
 	if wrong := header(r, kafkarecord.HeaderErrorMessage); wrong != "" {
 		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkarecord.HeaderReason), wrong))
@@ -96,9 +96,9 @@ func header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// recordType is the full type of a record, from its header or else from the event; "" if
+// TypeOf is the full type of a record, from its header or else from the event; "" if
 // it has none.
-func recordType(r *kgo.Record) string {
+func TypeOf(r *kgo.Record) string {
 	if full := header(r, kafkarecord.HeaderType); full != "" {
 		return full
 	}

@@ -30,8 +30,12 @@ func (t *tailer) begin(ctx context.Context, spans map[int32]kafkaclient.Span, fr
 	return nil
 }
 
-// follow shows the records after the spans, without end.
-func (t *tailer) follow(ctx context.Context, spans map[int32]kafkaclient.Span) error {
+// Follow calls show for the records after the spans, without end, and settle after each batch
+// of them.
+func Follow(
+	ctx context.Context, t *kafkaclient.TopicReader, spans map[int32]kafkaclient.Span, show func(*kgo.Record) error,
+	settle func() error,
+) error {
 	from := make(map[int32]kgo.Offset, len(spans))
 	for id, s := range spans {
 		from[id] = kgo.NewOffset().At(s.To)
@@ -56,11 +60,11 @@ func (t *tailer) follow(ctx context.Context, spans map[int32]kafkaclient.Span) e
 			}
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
-			if err := t.show(it.Next()); err != nil {
+			if err := show(it.Next()); err != nil {
 				return err
 			}
 		}
-		if err := t.flush(); err != nil {
+		if err := settle(); err != nil {
 			return err
 		}
 	}

@@ -15,21 +15,14 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkasink"
-	"exportbridge/bridge/kafkastream"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
-	"exportbridge/cursorstore"
 )
 
-const (
-	// comparedAtOnce is the default --batch, which takes about 150 MB.
-	comparedAtOnce = 1_000_000
-	// lateByDefault is the default --late-threshold.
-	lateByDefault = time.Minute
-)
+// comparedAtOnce is the default --batch, which takes about 150 MB.
+const comparedAtOnce = 1_000_000
 
 // verifyOptions are the flags of verify.
 type verifyOptions struct {
@@ -42,7 +35,7 @@ type verifyOptions struct {
 }
 
 func newVerifyCommand(a *cli.App) *cobra.Command {
-	o := verifyOptions{late: lateByDefault}
+	o := verifyOptions{late: process.LateByDefault}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare a past range of the export with the topic",
@@ -154,7 +147,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return err
 	}
 	defer redis.Close()
-	live := &liveStream{st.Kafka.History(), st.Kafka, redis.Stream(st.Name)}
+	store := redis.Stream(st.Name)
 	events, err := eventReader(ctx, st)
 	if err != nil {
 		return err
@@ -164,27 +157,27 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		return err
 	}
 	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
-	ports := reconcile.Ports{
-		Source: api, Ranges: process.Ranges(st, api), Topic: events, Live: live,
-		Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
-		Compared: sayCompared(a),
+	c := process.Comparison{
+		Stream: st, API: api, Events: events, Waiting: sayWaiting(a), Compared: sayCompared(a),
+		Live: process.NewLiveStream(st, func(ctx context.Context) (bridge.Status, bool) {
+			s, ok, err := store.Status(ctx)
+			return s, ok && err == nil // while Redis is unreachable, the position in Kafka counts
+		}),
 		AwaitingEnd: func() {
 			fmt.Fprintf(a.Stderr, "waiting for stream %s to catch up: its events have no ingestion time\n", st.Name)
 		},
 	}
 	if !dead.Missing {
-		ports.DeadLetters, ports.Retried = dead.TopicReader, dead.retried
+		c.Dead = dead.TopicReader
 	}
-	found, err := reconcile.Run(ctx, reconcile.Config{
-		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
-		EmptyPages: st.Engine.EmptyPages, FetchTimeout: st.Engine.FetchTimeout, Unmarked: st.Kafka.Headers == "none",
-		By: cli.Operator(),
-	}, ports)
+	found, err := c.Run(ctx, reconcile.Config{
+		From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late, By: cli.Operator(),
+	})
 	if err != nil {
 		return verifyError(err)
 	}
-	saySkipped(a, events)
-	saySkipped(a, dead.TopicReader)
+	SaySkipped(a, events)
+	SaySkipped(a, dead.TopicReader)
 	if err := o.print(a, found); err != nil {
 		return err
 	}
@@ -207,53 +200,6 @@ func (o *verifyOptions) mode() reconcile.Mode {
 		return reconcile.Rehearse
 	}
 	return reconcile.Compare
-}
-
-// publisher returns a function that begins the repair, or its rehearsal.
-func (o *verifyOptions) publisher(
-	kafka kafkastream.Config, report func(error),
-) func(context.Context) (reconcile.Publisher, error) {
-	begin := kafkasink.Rehearse
-	if o.execute {
-		begin = kafkasink.OpenRepair
-	}
-	kafka.Report = report
-	return func(ctx context.Context) (reconcile.Publisher, error) {
-		return begin(ctx, kafka.Wired(), kafkasink.JobVerify)
-	}
-}
-
-// membersTimeout bounds the lookup of the stream's group.
-const membersTimeout = 10 * time.Second
-
-// liveStream implements reconcile.LiveStream.
-type liveStream struct {
-	*kafkasink.CheckpointHistory
-	kafka kafkastream.Config
-	store *cursorstore.Store
-}
-
-// Status is unknown while Redis is unreachable: then the position in Kafka counts.
-func (l *liveStream) Status(ctx context.Context) (bridge.Status, bool) {
-	s, ok, err := l.store.Status(ctx)
-	return s, ok && err == nil
-}
-
-func (l *liveStream) Running(ctx context.Context) (bool, error) {
-	asking, cancel := context.WithTimeout(ctx, membersTimeout)
-	defer cancel()
-	members, err := l.kafka.Ownership().Members(asking)
-	return len(members) > 0, err
-}
-
-func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
-	all, err := backfill.NewJobs(l.kafka.Jobs(new(kafkasink.JobLogs)), l.kafka.Stream).List(ctx, 0)
-	for i := range all {
-		if j := &all[i]; j.Kind == backfill.Backfill && j.State == backfill.Running && j.Topic == l.kafka.Topic {
-			open = append(open, reconcile.Backfill{ID: j.ID, From: j.From, To: j.To})
-		}
-	}
-	return open, err
 }
 
 // verifyHints are the hints of refused comparisons and repairs.

@@ -80,6 +80,9 @@ type cell struct {
 	codec string      // empty is the default
 	// windows is how many windows a backfill reads at a time; 0 is no backfill.
 	windows int
+	// members is how many processes of a fleet share the lanes of a backfill; 0 is a backfill
+	// in the command's process.
+	members int
 	without omitted
 	// redisFar puts Redis farRoundTrip away.
 	redisFar bool
@@ -110,6 +113,7 @@ func (c cell) String() string {
 		}
 	}
 	add(c.windows > 0, cli.Counted(c.windows, "window"))
+	add(c.members > 0, fmt.Sprintf("a fleet of %d", c.members))
 	add(c.kafka != pathDirect, string(c.kafka))
 	add(c.work == workBridge && c.mode == bridge.AtLeastOnce, string(c.mode))
 	add(c.codec != "", c.codec)

@@ -164,7 +164,7 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures flee
 		_, writeErr := member.stderr.WriteTo(b.progress) // warnings
 		err = errors.Join(err, writeErr)
 	}()
-	if err := f.awaitCaughtUp(ctx, member); err != nil {
+	if err := awaitCaughtUp(ctx, member, f.streams); err != nil {
 		return figures, err
 	}
 	took := time.Since(began)
@@ -192,14 +192,14 @@ func (f *fleet) phase(ctx context.Context, b *bench, env []string) (figures flee
 	return figures, err
 }
 
-// awaitCaughtUp waits until all streams have caught up.
-func (f *fleet) awaitCaughtUp(ctx context.Context, member *server) error {
+// awaitCaughtUp waits until so many streams have caught up.
+func awaitCaughtUp(ctx context.Context, member *server, streams int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, fleetTimeout,
 		fmt.Errorf("the streams have not caught up within %s", fleetTimeout))
 	defer cancel()
 	for {
 		seen, err := scrape(ctx, member.addr)
-		if err != nil || int(seen.sums["exportbridge_caught_up"]) == f.streams {
+		if err != nil || int(seen.sums["exportbridge_caught_up"]) == streams {
 			return err
 		}
 		if pause(ctx, scrapePause) != nil {

@@ -50,3 +50,17 @@ func TestBenchFleetUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchLanes: processes of a fleet share a backfill.
+func TestBenchLanes(t *testing.T) {
+	t.Parallel()
+	got, _ := benchReport(t, "--pages", "1", "--rounds", "1", "fleet_scaling")
+	if len(got.Rows) != 1 || got.Rows[0].Value <= 0 {
+		t.Errorf("rows %+v", got.Rows)
+	}
+	for _, m := range got.Measurements {
+		if m.Events != fleetWindows*lanePage || m.Requests < 2*fleetWindows {
+			t.Errorf("%+v", m)
+		}
+	}
+}

@@ -36,9 +36,11 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 		return b.refetch(ctx, c, name)
 	case c.growing:
 		return b.age(ctx, c, name)
+	case c.members > 0:
+		return b.lanes(ctx, c, name)
 	}
 	if m, err = b.drain(ctx, c, name); err == nil && c.writes() {
-		err = b.verify(ctx, c, name)
+		err = b.holds(ctx, name, c.pages*pageEvents)
 	}
 	return m, err
 }
@@ -46,12 +48,12 @@ func (b *bench) run(ctx context.Context, c cell) (m measurement, err error) {
 // newName returns a name for the topics, keys and groups of one run.
 func newName() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
 
-// verify checks that the topic has at least as many offsets as the cell has
-// events. Reading the records would take longer than the measured run.
-func (b *bench) verify(ctx context.Context, c cell, name string) error {
+// holds checks that the topic has at least as many offsets as there are events. Reading
+// the records would take longer than the measured run.
+func (b *bench) holds(ctx context.Context, name string, events int) error {
 	offsets, err := b.backend.offsets(ctx, name)
-	if want := int64(c.pages * pageEvents); err == nil && offsets < want {
-		err = fmt.Errorf("kafka has %d records of %d events", offsets, want)
+	if err == nil && offsets < int64(events) {
+		err = fmt.Errorf("kafka has %d records of %d events", offsets, events)
 	}
 	return err
 }
@@ -112,9 +114,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 	}
 	used := max(0, b.brokerCPU()-before)
 	var end partEnd
-	var job struct {
-		Changed int64 `json:"changed"` // milliseconds since the epoch
-	}
+	var job jobState
 	report := any(&end)
 	if c.work == workBackfill {
 		report = &job

@@ -72,9 +72,10 @@ const (
 	// A run of a second mostly shows its start and end.
 	quickPages = 4 // at 5 ms
 	slowPages  = 3 // each end of a run waits for two commits
-	// mostWindows is the largest number of windows of a backfill. With it, each
-	// window has --pages pages.
-	mostWindows = 8
+	// mostWindows is the largest number of windows that a process reads at a time, fleetWindows
+	// that of a job of a fleet. With it, each window has --pages pages.
+	mostWindows  = 8
+	fleetWindows = 24
 )
 
 // The export of the freshness rows.
@@ -239,7 +240,18 @@ func (p *planner) windowRows() []row {
 			cells: []cell{backfill(1), backfill(r.windows)}, value: wallShare,
 		})
 	}
-	return rows
+	alone := cell{
+		work: workBackfill, api: ms(200), pages: fleetWindows * p.pages, mode: bridge.ExactlyOnce,
+		windows: fleetWindows, members: 1,
+	}
+	three := alone
+	three.members = 3
+	return append(rows, row{
+		name:  "fleet_scaling_3",
+		about: "time of a backfill of 24 windows in the lanes of one process / of three, 200 ms",
+		unit:  unitTimes, direction: atLeast, goal: 2.8,
+		cells: []cell{alone, three}, value: wallShare,
+	})
 }
 
 // memoryRows measure the peak memory of the bridge.

@@ -81,6 +81,7 @@ func TestBenchValues(t *testing.T) {
 		"metrics_overhead":               {wall(3, 2), 0.5},
 		"naive_speedup_5":                {wall(9, 2), 4.5},
 		"seq_speedup_20":                 {wall(3, 2), 1.5},
+		"fleet_scaling_3":                {wall(6, 2), 3},
 		"allocs_per_event": {[]measurement{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}},
 			0.1},
 		"split_allocs_per_page":       {[]measurement{{PageAllocs: 3}}, 3},

@@ -1,0 +1,369 @@
+package attest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/attest"
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/reconcile"
+)
+
+// world is a stream with its attestation topic, whose time is that of a synctest bubble.
+type world struct {
+	t     *testing.T
+	topic *fakelog.Log
+
+	mu       sync.Mutex // guards all below
+	marks    map[string][]byte
+	session  int // of the newest Ledger
+	position time.Time
+	windows  *bridge.Listing
+	missing  []int64 // by comparison, then none
+	compared []string
+	// lose has the next publication fail after it was persisted, or before.
+	lose, refuse bool
+	rejects      bool // repairs
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, topic: fakelog.New("export.events.attest", 1), marks: make(map[string][]byte), position: time.Now()}
+}
+
+// attestor returns an attestor of hours, in a process of that name.
+func (w *world) attestor(by string) *attest.Attestor {
+	return &attest.Attestor{
+		Config: attest.Config{Period: time.Hour}, Stream: "events", By: by, Delay: 10 * time.Minute, Confirm: time.Minute,
+		Ports: attest.Ports{
+			Owned: func() bool { return true }, Live: live{w}, Compare: w.compare, Open: w.open,
+			Marks: func(context.Context) (map[string][]byte, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return maps.Clone(w.marks), nil
+			},
+			Last: w.last,
+		},
+	}
+}
+
+func (w *world) last(ctx context.Context) (value []byte, err error) {
+	spans, err := w.topic.Bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return value, w.topic.Read(ctx, spans, func(r *kgo.Record) error {
+		value = r.Value
+		return nil
+	})
+}
+
+func (w *world) compare(_ context.Context, from, to int64, mode reconcile.Mode) (*reconcile.Report, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.compared = append(w.compared, fmt.Sprintf("%s %v", time.UnixMilli(from).UTC().Format(time.TimeOnly), mode))
+	r := &reconcile.Report{Stream: "events", Topic: "export.events", From: from, To: to, API: 5, Held: 5}
+	if len(w.missing) > 0 {
+		r.Missing, w.missing = w.missing[0], w.missing[1:]
+		r.Held -= r.Missing
+	}
+	if mode == reconcile.Repair && w.rejects {
+		return nil, &reconcile.RejectedError{Reason: reconcile.BackfillOpen}
+	}
+	if mode == reconcile.Repair {
+		r.Repair = &reconcile.Repaired{Events: r.Missing}
+	}
+	return r, nil
+}
+
+// ledger implements attest.Ledger as kafkasink.Repair does.
+type ledger struct {
+	*world
+	session int
+	known   map[string][]byte
+}
+
+func (w *world) open(context.Context) (attest.Ledger, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.session++
+	return &ledger{w, w.session, maps.Clone(w.marks)}, nil
+}
+
+func (l *ledger) Marks() map[string][]byte { return l.known }
+func (l *ledger) Close()                   {}
+
+func (l *ledger) Publish(_ context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != l.world.session {
+		return bridge.Receipt{}, bridge.ErrFenced
+	}
+	if l.refuse {
+		l.refuse = false
+		return bridge.Receipt{}, errors.New("refused")
+	}
+	e := &page.Events[0]
+	l.topic.Append(0, &kgo.Record{Key: e.Key, Value: e.Raw})
+	l.marks[mark] = value
+	if l.lose {
+		l.lose = false
+		return bridge.Receipt{}, errors.New("unknown outcome")
+	}
+	return bridge.Receipt{Published: 1}, nil
+}
+
+// live is the stream, whose position is given.
+type live struct{ *world }
+
+func (l live) checkpoint() bridge.Checkpoint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bridge.Checkpoint{Format: 1, Stream: "events", Kind: bridge.KindData, PositionTime: l.position.UnixMilli(),
+		Listing: l.windows}
+}
+
+func (l live) Walk(_ context.Context, visit func(bridge.Checkpoint) bool) error {
+	visit(l.checkpoint())
+	return nil
+}
+
+func (l live) Running(context.Context) (bool, error) { return true, nil }
+
+func (l live) Status(context.Context) (bridge.Status, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bridge.Status{Leader: true, CaughtUp: true, Position: l.position}, true
+}
+
+func (l live) Backfills(context.Context) ([]reconcile.Backfill, error) { return nil, nil }
+
+// follow moves the position with the time.
+func (w *world) follow(ctx context.Context) {
+	for ; ctx.Err() == nil; bridge.Sleep(ctx, time.Second) {
+		w.mu.Lock()
+		w.position = time.Now()
+		w.mu.Unlock()
+	}
+}
+
+// run runs attestors for a time while the stream is caught up.
+func (w *world) run(length time.Duration, all ...*attest.Attestor) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), length)
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { w.follow(ctx) })
+	for _, a := range all {
+		group.Go(func() { a.Run(ctx) })
+	}
+}
+
+// chain reads the records. The chain must be unbroken, and have n of them.
+func (w *world) chain(n int) []attest.Link {
+	w.t.Helper()
+	c, err := attest.Read(w.t.Context(), w.topic, "events")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if breaks := c.Check(w.marks); len(breaks) > 0 || len(c.Records) != n {
+		w.t.Errorf("%d records, want %d, with the breaks %v", len(c.Records), n, breaks)
+	}
+	return c.Records
+}
+
+// inWorld runs a test in a bubble, whose time begins at 0:15.
+func inWorld(t *testing.T, f func(*world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bridge.Sleep(t.Context(), 15*time.Minute)
+		f(newWorld(t))
+	})
+}
+
+// TestPeriods: each period has one record, after its delay, and the first is the last whole
+// one.
+func TestPeriods(t *testing.T) {
+	inWorld(t, func(w *world) {
+		began := time.Now().Truncate(time.Hour)
+		a := w.attestor("a")
+		w.run(5*time.Hour+30*time.Minute, a)
+		all := w.chain(6) // the hour before midnight, and those that begin at 0 to 4
+		for i := range all {
+			r := &all[i]
+			if !r.From.Equal(began.Add(time.Duration(i-1)*time.Hour)) || r.To.Sub(r.From) != time.Hour || r.Listed != 5 ||
+				r.At.Before(r.To.Add(10*time.Minute)) && i > 0 || r.Topic != "export.events" {
+				t.Errorf("record %d is %+v", i, r)
+			}
+		}
+		if s := a.Status(); s == nil || s.Seq != 6 || !s.To.Equal(all[5].To) || s.Error != "" {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+// TestDoubt: after an unknown outcome, a failure, and beside another process, each period has
+// one record.
+func TestDoubt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.attestor("a"), w.attestor("b")
+		w.run(90*time.Minute, a, b) // records 1 and 2
+		w.lose = true
+		w.run(time.Hour, a, b)
+		w.refuse = true
+		w.run(time.Hour, a, b)
+		w.chain(4)
+		w.run(12*time.Hour, a, b)
+		w.chain(16)
+	})
+}
+
+// TestConfirm: events are missing only if a second comparison lacks them too. A repair
+// follows only if that is set, and a rejected one leaves them missing.
+func TestConfirm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		missing         []int64
+		repair, rejects bool
+		left, repaired  int64
+		unrepaired      bool
+		compares        int
+		second          reconcile.Mode
+	}{
+		"none":                  {compares: 1},
+		"published meanwhile":   {missing: []int64{2}, compares: 2},
+		"missing":               {missing: []int64{2, 2}, left: 2, compares: 2},
+		"repaired":              {missing: []int64{2, 2}, repair: true, repaired: 2, compares: 2, second: reconcile.Repair},
+		"a repair was rejected": {missing: []int64{2, 2, 2}, repair: true, rejects: true, left: 2, unrepaired: true, compares: 3, second: reconcile.Repair},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.missing, w.rejects = tc.missing, tc.rejects
+				a := w.attestor("a")
+				a.Repair = tc.repair
+				w.run(30*time.Minute, a)
+				r := w.chain(1)[0]
+				if r.Missing != tc.left || r.Repaired != tc.repaired || (r.Unrepaired != "") != tc.unrepaired ||
+					len(w.compared) != tc.compares || r.Listed != r.Held+r.Missing+r.Repaired {
+					t.Errorf("the record is %+v after %v", r, w.compared)
+				}
+				if tc.compares > 1 && w.compared[1] != fmt.Sprint("23:00:00 ", tc.second) {
+					t.Errorf("the second comparison is %s", w.compared[1])
+				}
+				if got := len(a.Status().Warnings("events")); got != min(1, int(tc.left)) {
+					t.Errorf("%d warnings", got)
+				}
+			})
+		})
+	}
+}
+
+// TestOtherPeriod: the chain has no gap where BRIDGE_ATTEST changes, nor where the marks were
+// lost.
+func TestOtherPeriod(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.run(90*time.Minute, w.attestor("a")) // up to 1:00
+		clear(w.marks)
+		longer := w.attestor("a")
+		longer.Period = 2 * time.Hour
+		w.run(3*time.Hour, longer) // 1:00 to 2:00, 2:00 to 4:00
+		all := w.chain(4)
+		if from, to := all[3].From.Hour(), all[3].To.Hour(); from != 2 || to != 4 {
+			t.Errorf("the last record is of %d to %d", from, to)
+		}
+	})
+}
+
+// TestSettles: a period is not attested before its stream has passed it.
+func TestSettles(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.windows = &bridge.Listing{Floor: time.Now().UnixMilli()}
+		w.run(5*time.Hour, w.attestor("a")) // whose windows may list again what is after 0:15
+		w.chain(1)
+	})
+}
+
+// TestChecks: each way to change a chain is found.
+func TestChecks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.run(4*time.Hour, w.attestor("a"))
+		w.chain(5)
+		spans, err := w.topic.Bounds(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values []string
+		if err := w.topic.Read(t.Context(), spans, func(r *kgo.Record) error {
+			values = append(values, string(r.Value))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		last := len(values) - 1
+		for name, tc := range map[string]struct {
+			values []string
+			want   string
+		}{
+			"unchanged":            {values, ""},
+			"another number":       {append([]string{strings.Replace(values[0], `"listed":5`, `"listed":4`, 1)}, values[1:]...), "record 1 has the hash"},
+			"the last was changed": {append(values[:last:last], strings.Replace(values[last], `"listed":5`, `"listed":4`, 1)), "it differs from its mark"},
+			"the first is gone":    {values[1:], "record 1 is missing"},
+			"two are gone":         {append([]string{values[0]}, values[3:]...), "records 2 to 3 are missing"},
+			"the last is gone":     {values[:last], "record 5, which was the last one, is missing"},
+			"all are gone":         {nil, "record 5, which was the last one, is missing"},
+			"one twice":            {append([]string{values[0]}, values...), "record 1 is there more than once"},
+			"another period":       {append([]string{values[0], strings.Replace(values[1], `"from":"`, `"from":"1`, 1)}, values[2:]...), "no record of the stream"},
+			"no JSON":              {append([]string{"x"}, values...), "no record of the stream"},
+		} {
+			topic := fakelog.New("export.events.attest", 1)
+			for _, value := range tc.values {
+				topic.Append(0, &kgo.Record{Key: []byte("events"), Value: []byte(value)})
+			}
+			topic.Append(0, &kgo.Record{Key: []byte("users"), Value: []byte("of another stream")})
+			c, err := attest.Read(t.Context(), topic, "events")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(c.Check(w.marks)); tc.want == "" && got != "[]" || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: %s, want %q", name, got, tc.want)
+			}
+		}
+		c, _ := attest.Read(t.Context(), w.topic, "events")
+		if got := fmt.Sprint(c.Check(nil)); !strings.Contains(got, "the mark of the last record is missing") {
+			t.Errorf("without a mark: %s", got)
+		}
+	})
+}
+
+// TestUncovered: a range is covered only by the records of all of it.
+func TestUncovered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		midnight := time.Now().Truncate(time.Hour)
+		w.run(2*time.Hour, w.attestor("a")) // from an hour before midnight to 2:00
+		c, err := attest.Read(t.Context(), w.topic, "events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hour := func(n int) int64 { return midnight.Add(time.Duration(n) * time.Hour).UnixMilli() }
+		for _, tc := range []struct {
+			from, to       int64
+			shown, missing int
+		}{
+			{0, 0, 3, 0}, {hour(-1), hour(2), 3, 0}, {hour(0), hour(1), 1, 0}, {hour(0) + 1, hour(1) + 1, 2, 0},
+			{hour(-2), hour(0), 1, 1}, {hour(1), hour(3), 1, 1}, {hour(-2), hour(3), 3, 2}, {hour(4), hour(5), 0, 1},
+		} {
+			if got := c.Uncovered(tc.from, tc.to); len(got) != tc.missing || len(c.Between(tc.from, tc.to)) != tc.shown {
+				t.Errorf("%v: %v, %d records", tc, got, len(c.Between(tc.from, tc.to)))
+			}
+		}
+	})
+}

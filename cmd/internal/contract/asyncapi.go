@@ -1,0 +1,337 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge/kafkarecord"
+)
+
+// Stream is what a Document says of a stream.
+type Stream struct {
+	Name, Topic string
+	// DeadTopic is the dead-letter topic; empty leaves it out.
+	DeadTopic string
+	// Key is the JSON pointer to the record key, or none. Headers is the value of
+	// BRIDGE_HEADERS.
+	Key, Headers string
+	// Late reports whether the stream marks late events.
+	Late bool
+	// Schema is the JSON Schema of the events, empty for any.
+	Schema string
+}
+
+// Cluster is what a Document says of Kafka.
+type Cluster struct {
+	Brokers []string
+	TLS     bool
+}
+
+// Document is an AsyncAPI 3 document. Its JSON form is the document.
+type Document struct {
+	AsyncAPI           string               `json:"asyncapi"`
+	Info               info                 `json:"info"`
+	DefaultContentType string               `json:"defaultContentType"`
+	Servers            map[string]server    `json:"servers"`
+	Channels           map[string]channel   `json:"channels"`
+	Operations         map[string]operation `json:"operations"`
+	Components         components           `json:"components"`
+}
+
+type info struct {
+	Title       string `json:"title"`
+	Version     string `json:"version"`
+	Description string `json:"description"`
+}
+
+type server struct {
+	Host     string `json:"host"`
+	Protocol string `json:"protocol"`
+}
+
+type channel struct {
+	Address  string               `json:"address"`
+	Messages map[string]reference `json:"messages"`
+	Bindings kafkaBinding         `json:"bindings"`
+}
+
+type operation struct {
+	Action   string      `json:"action"`
+	Channel  reference   `json:"channel"`
+	Messages []reference `json:"messages"`
+}
+
+type components struct {
+	Messages map[string]message `json:"messages"`
+	Schemas  map[string]any     `json:"schemas,omitempty"`
+}
+
+type message struct {
+	Title       string       `json:"title"`
+	Description string       `json:"description"`
+	ContentType string       `json:"contentType,omitempty"`
+	Headers     *headers     `json:"headers,omitempty"`
+	Payload     any          `json:"payload"`
+	Bindings    kafkaBinding `json:"bindings"`
+}
+
+type headers struct {
+	Type       string            `json:"type"`
+	Required   []string          `json:"required,omitempty"`
+	Properties map[string]header `json:"properties"`
+}
+
+type header struct {
+	Type        string   `json:"type"`
+	Description string   `json:"description"`
+	Enum        []string `json:"enum,omitempty"`
+	Format      string   `json:"format,omitempty"`
+	Pattern     string   `json:"pattern,omitempty"`
+}
+
+type kafkaBinding struct {
+	Kafka binding `json:"kafka"`
+}
+
+type binding struct {
+	Topic   string `json:"topic,omitempty"`
+	Key     *key   `json:"key,omitempty"`
+	Version string `json:"bindingVersion"`
+}
+
+type key struct {
+	Type        []string `json:"type"`
+	Description string   `json:"description"`
+}
+
+type reference struct {
+	Ref string `json:"$ref"`
+}
+
+// anything is the schema true, which the schema of AsyncAPI rejects as a payload.
+var anything = struct{}{}
+
+const bindingVersion = "0.5.0"
+
+// about describes what all streams have in common.
+const about = `Topics that exportbridge publishes. Read them with isolation.level=read_committed. ` +
+	`Records of one key are in the order of the export. Deduplicate by ce_id together with ce_source. ` +
+	`The timestamp of a record is the event time, or the publish time where the topic would not keep the event; ` +
+	`it can go back. The value of a header is text in UTF-8.`
+
+// NewDocument describes streams of one cluster.
+func NewDocument(streams []Stream, kafka Cluster) (*Document, error) {
+	d := &Document{
+		AsyncAPI: "3.0.0", Info: info{"exportbridge", "1.0.0", about}, DefaultContentType: "application/json",
+		Servers: make(map[string]server), Channels: make(map[string]channel), Operations: make(map[string]operation),
+		Components: components{Messages: make(map[string]message), Schemas: make(map[string]any)},
+	}
+	protocol := "kafka"
+	if kafka.TLS {
+		protocol = "kafka-secure"
+	}
+	for i, broker := range kafka.Brokers {
+		d.Servers[fmt.Sprintf("kafka-%d", i+1)] = server{broker, protocol}
+	}
+	for i := range streams {
+		if err := d.describe(&streams[i]); err != nil {
+			return nil, fmt.Errorf("stream %s: %w", streams[i].Name, err)
+		}
+	}
+	return d, nil
+}
+
+func (d *Document) describe(s *Stream) error {
+	payload := any(anything)
+	if s.Schema != "" {
+		schema, err := embedded(s.Schema, "#/components/schemas/"+s.Name)
+		if err != nil {
+			return err
+		}
+		d.Components.Schemas[s.Name] = schema
+		payload = reference{"#/components/schemas/" + s.Name}
+	}
+	d.add(s.Name, s.Topic, message{
+		Title: "Event of stream " + s.Name, ContentType: d.DefaultContentType,
+		Description: "The value is the event as the API sent it, byte for byte.",
+		Headers:     describeHeaders(s.headers(nil)), Payload: payload, Bindings: s.key(),
+	})
+	if s.DeadTopic != "" {
+		d.add(s.Name+"-dead-letter", s.DeadTopic, message{
+			Title: "Dead letter of stream " + s.Name,
+			Description: "An item that could not be published. The value is the item as the API sent it, which may not be " +
+				"JSON, or a JSON object with its size, hash and place if it is too large for the topic.",
+			Headers: describeHeaders(s.headers(kafkarecord.DeadLetterHeaders())), Payload: anything, Bindings: s.key(),
+		})
+	}
+	return nil
+}
+
+// add adds a message and its operation to the channel of a topic, which streams may share.
+func (d *Document) add(name, topic string, m message) {
+	d.Components.Messages[name] = m
+	c, ok := d.Channels[topic]
+	if !ok {
+		c = channel{
+			Address: topic, Messages: make(map[string]reference),
+			Bindings: kafkaBinding{binding{Topic: topic, Version: bindingVersion}},
+		}
+		d.Channels[topic] = c
+	}
+	c.Messages[name] = reference{"#/components/messages/" + name}
+	at := "#/channels/" + topic
+	d.Operations["publish-"+name] = operation{"send", reference{at}, []reference{{at + "/messages/" + name}}}
+}
+
+func (s *Stream) key() kafkaBinding {
+	b := binding{Version: bindingVersion}
+	if s.Key != "none" {
+		b.Key = &key{[]string{"string", "null"},
+			"The value at " + s.Key + " of the event, as text. An event without it has a record without a key."}
+	}
+	return kafkaBinding{b}
+}
+
+// headers returns the headers of the stream's records. Those of dead letters, which are
+// cut where an item is too large, have letter too.
+func (s *Stream) headers(letter []kafkarecord.Header) []kafkarecord.Header {
+	all := letter
+	for _, h := range kafkarecord.EventHeaders() {
+		named := s.Headers == "cloudevents" || s.Headers == "minimal" && h.Minimal
+		if letter != nil { // by this header the bridge finds the stream's dead letters
+			h.Always = h.Name == kafkarecord.HeaderStream
+			named = named || h.Always
+		}
+		if named && (h.Name != kafkarecord.HeaderLate || s.Late) {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// describeHeaders returns the schema of headers, nil for none.
+func describeHeaders(all []kafkarecord.Header) *headers {
+	if len(all) == 0 {
+		return nil
+	}
+	h := &headers{Type: "object", Properties: make(map[string]header)}
+	for i := range all {
+		of := header{Type: "string", Description: all[i].Meaning, Enum: all[i].Values, Format: all[i].Form}
+		if of.Format == "integer" {
+			of.Format, of.Pattern = "", "^[0-9]+$"
+		}
+		h.Properties[all[i].Name] = of
+		if all[i].Always {
+			h.Required = append(h.Required, all[i].Name)
+		}
+	}
+	return h
+}
+
+// embedded returns a JSON Schema as a part of a document, where it stands at a pointer.
+func embedded(text, at string) (any, error) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var schema any
+	if err := decoder.Decode(&schema); err != nil {
+		return nil, fmt.Errorf("read the schema: %w", err)
+	}
+	switch schema {
+	case true:
+		return anything, nil
+	case false:
+		return map[string]any{"not": anything}, nil
+	}
+	newer := usesNewer(schema)
+	if newer {
+		at += "/schema"
+	}
+	if err := moveRefs(schema, at, false); err != nil {
+		return nil, err
+	}
+	if !newer {
+		object := schema.(map[string]any) // else Compile had rejected it
+		delete(object, "$schema")
+		delete(object, "$id")
+		return object, nil
+	}
+	return map[string]any{"schemaFormat": "application/schema+json;version=2020-12", "schema": schema}, nil
+}
+
+// newer are the keywords that the schemas of AsyncAPI, which extend draft 7, lack.
+var newer = []string{
+	"prefixItems", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired", "minContains",
+	"maxContains", "$anchor", "$dynamicAnchor", "$dynamicRef",
+}
+
+// usesNewer reports whether a schema is not one of AsyncAPI too. Those tools read that know
+// no other format.
+func usesNewer(schema any) bool {
+	switch schema := schema.(type) {
+	case map[string]any:
+		if _, ok := schema["$ref"].(string); ok && len(schema) > 1 { // draft 7 ignores the others
+			return true
+		}
+		for keyword, part := range schema {
+			if slices.Contains(newer, keyword) || usesNewer(part) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(schema, usesNewer)
+	}
+	return false
+}
+
+// moveRefs has the references within a schema begin at a pointer: in a document, # is the
+// document. names is whether the members of the schema are names, and not keywords.
+func moveRefs(schema any, at string, names bool) error {
+	switch schema := schema.(type) {
+	case map[string]any:
+		if ref, ok := schema["$ref"].(string); ok {
+			if ref != "#" && !strings.HasPrefix(ref, "#/") {
+				return fmt.Errorf("the schema refers to %s; a document needs a pointer such as #/$defs/name", ref)
+			}
+			schema["$ref"] = at + ref[1:]
+		}
+		for name, part := range schema {
+			if !names && slices.Contains([]string{"const", "enum", "default", "examples"}, name) { // they hold values
+				continue
+			}
+			if err := moveRefs(part, at, !names && slices.Contains(mapsOfSchemas, name)); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, part := range schema {
+			if err := moveRefs(part, at, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mapsOfSchemas are the keywords with a schema for each name.
+var mapsOfSchemas = []string{"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+
+// JSON returns the document as indented JSON.
+func (d *Document) JSON() (string, error) {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(d)
+	return text.String(), err
+}
+
+// YAML returns the document as YAML.
+func (d *Document) YAML() (string, error) {
+	text, err := d.JSON()
+	if err != nil {
+		return "", err
+	}
+	return yamlOf(strings.NewReader(text))
+}

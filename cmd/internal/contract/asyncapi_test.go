@@ -1,0 +1,196 @@
+package contract
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+)
+
+// official is the schema of AsyncAPI 3.0.0, by the AsyncAPI Initiative.
+func official(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	file, err := os.Open("testdata/asyncapi-3.0.0.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("http://asyncapi.com/3.0.0", document); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("http://asyncapi.com/3.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+const orderSchema = `{"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://a.example/order",
+  "type": "object", "properties": {"total": {"$ref": "#/$defs/money"}, "next": {"$ref": "#"},
+  "default": {"$ref": "#/$defs/money"}, "kind": {"const": {"$ref": "#/x"}}}, "$defs": {"money": {"type": "number"}}}`
+
+// streamsOfAllKinds are streams that differ in all that a document says.
+func streamsOfAllKinds() []Stream {
+	return []Stream{
+		{Name: "any", Topic: "export.any", DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
+		{Name: "a_b-c", Topic: "export.shared", Key: "none", Headers: "minimal", Schema: orderSchema},
+		{Name: "bare", Topic: "export.shared", DeadTopic: "dlq.x", Key: "/a~1b", Headers: "none", Schema: "true"},
+		{Name: "newer", Topic: "export.newer", Key: "/id", Headers: "none",
+			Schema: `{"prefixItems": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "string"}}}`},
+	}
+}
+
+// A document is valid by the official schema, in YAML as in JSON.
+func TestDocumentIsValid(t *testing.T) {
+	t.Parallel()
+	schema := official(t)
+	for name, streams := range map[string][]Stream{"one": streamsOfAllKinds()[:1], "all": streamsOfAllKinds()} {
+		d, err := NewDocument(streams, Cluster{Brokers: []string{"a:9092", "b:9093"}, TLS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := d.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+		inYAML, err := d.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := yaml.YAMLToJSON([]byte(inYAML))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got any
+		_ = json.Unmarshal([]byte(text), &want) // both were read before
+		_ = json.Unmarshal(back, &got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: YAML differs from JSON (-JSON +YAML):\n%s", name, diff)
+		}
+		resolve(t, got, got)
+	}
+	for _, broken := range []string{`{"asyncapi": "3.0.0"}`, strings.Replace(documentText(t), `"send"`, `"sends"`, 1)} {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(broken))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if schema.Validate(value) == nil {
+			t.Errorf("valid, though it is no document: %.60s", broken)
+		}
+	}
+}
+
+// resolve fails the test if a reference in a part of a document leads nowhere.
+func resolve(t *testing.T, document, part any) {
+	t.Helper()
+	switch part := part.(type) {
+	case map[string]any:
+		if ref, ok := part["$ref"].(string); ok && ref != "#/x" { // that one is a value
+			at := document
+			for step := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+				within, _ := at.(map[string]any)
+				if at, ok = within[step]; !ok {
+					t.Errorf("%s leads nowhere", ref)
+					break
+				}
+			}
+		}
+		for _, inner := range part {
+			resolve(t, document, inner)
+		}
+	case []any:
+		for _, inner := range part {
+			resolve(t, document, inner)
+		}
+	}
+}
+
+func documentText(t *testing.T) string {
+	t.Helper()
+	d, err := NewDocument(streamsOfAllKinds(), Cluster{Brokers: []string{"a:9092"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := d.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// What a stream's settings change in its message.
+func TestDocumentOfSettings(t *testing.T) {
+	t.Parallel()
+	d, err := NewDocument(streamsOfAllKinds(), Cluster{Brokers: []string{"a:9092"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := d.Components.Messages
+	if h := messages["any"].Headers; len(h.Properties) != 11 || len(h.Required) != 7 ||
+		h.Properties["eb-late"].Pattern == "" {
+		t.Errorf("cloudevents: %+v", h)
+	}
+	if h := messages["a_b-c"].Headers; len(h.Properties) != 4 || cmp.Diff(h.Required,
+		[]string{"ce_id", "eb-stream", "eb-origin"}) != "" {
+		t.Errorf("minimal: %+v", h)
+	}
+	if messages["bare"].Headers != nil {
+		t.Errorf("none: %+v", messages["bare"].Headers)
+	}
+	if h := messages["bare-dead-letter"].Headers; len(h.Properties) != 7 || len(h.Required) != 6 {
+		t.Errorf("dead letters without headers: %+v", h)
+	}
+	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
+		t.Error("only the stream without KAFKA_KEY=none has a key")
+	}
+	if c := d.Channels["export.shared"]; len(d.Channels) != 5 || len(c.Messages) != 2 {
+		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
+	}
+	want := map[string]any{
+		"total": ref("#/components/schemas/a_b-c/$defs/money"), "next": ref("#/components/schemas/a_b-c"),
+		"default": ref("#/components/schemas/a_b-c/$defs/money"), "kind": map[string]any{"const": ref("#/x")},
+	}
+	order := d.Components.Schemas["a_b-c"].(map[string]any)
+	if diff := cmp.Diff(want, order["properties"]); diff != "" || order["$id"] != nil || order["$schema"] != nil {
+		t.Errorf("schema: %v (-want +got)\n%s", order, diff)
+	}
+	newer := d.Components.Schemas["newer"].(map[string]any)
+	if newer["schemaFormat"] != "application/schema+json;version=2020-12" {
+		t.Errorf("schema with newer keywords: %v", newer)
+	}
+}
+
+// A reference that a reader of the document cannot follow is an error.
+func TestDocumentRefs(t *testing.T) {
+	t.Parallel()
+	for _, ref := range []string{"#money", "https://a.example/order#/$defs/money"} {
+		schema := strings.Replace(orderSchema, "#/$defs/money", ref, 1)
+		_, err := NewDocument([]Stream{{Name: "a", Topic: "a", Key: "none", Schema: schema}}, Cluster{})
+		if err == nil || !strings.Contains(err.Error(), ref) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+}
+
+func ref(to string) any { return map[string]any{"$ref": to} }

@@ -1,0 +1,261 @@
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// Schema is a compiled JSON Schema of events. It can be used concurrently.
+type Schema struct{ root *jsonschema.Schema }
+
+// Compile reads a JSON Schema: of draft 2020-12, unless it names another one. The schema
+// refers to no other file.
+func Compile(text string) (*Schema, error) {
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read JSON: %w", err)
+	}
+	switch document.(type) {
+	case bool, map[string]any:
+	default:
+		return nil, errors.New("a schema is an object, true or false")
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(noFiles{})
+	const name = "schema:///events"
+	if err := compiler.AddResource(name, document); err != nil {
+		return nil, err
+	}
+	root, err := compiler.Compile(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{root}, nil
+}
+
+// noFiles rejects references to other files: a command would read them from another folder
+// than the next one, or from the network.
+type noFiles struct{}
+
+func (noFiles) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s is not in the file; put it below $defs", url)
+}
+
+// Difference is what an event and the schema differ in. It contains no value of the event.
+type Difference struct {
+	// Pointer is a JSON pointer, with * for the items of an array and for names that the
+	// schema does not list.
+	Pointer string `json:"pointer"`
+	Text    string `json:"difference"`
+}
+
+// Place is the pointer, or words for the whole event.
+func (d *Difference) Place() string { return cmp.Or(d.Pointer, "the event") }
+
+// Compare returns the differences of an event: where it breaks the schema, and its members
+// that the schema does not mention. An object whose schema lists no members, or allows others
+// in so many words, may have any.
+func (s *Schema) Compare(event []byte) []Difference {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(event))
+	if err != nil {
+		return []Difference{{"", "is not JSON"}}
+	}
+	c := comparison{root: s.root, value: value}
+	if broken, ok := errors.AsType[*jsonschema.ValidationError](s.root.Validate(value)); ok {
+		c.addBroken(broken)
+	}
+	c.addUnknown([]*jsonschema.Schema{s.root}, value, "")
+	return c.found
+}
+
+// comparison is the comparison of one event.
+type comparison struct {
+	root  *jsonschema.Schema
+	value any
+	found []Difference
+}
+
+func (c *comparison) add(pointer, text string) {
+	for _, d := range c.found {
+		if d.Pointer == pointer && d.Text == text {
+			return // of another item of an array
+		}
+	}
+	c.found = append(c.found, Difference{pointer, text})
+}
+
+// addBroken adds what breaks the schema. Of alternatives, it adds that none fits.
+func (c *comparison) addBroken(e *jsonschema.ValidationError) {
+	at := c.pointer(e.InstanceLocation)
+	switch why := e.ErrorKind.(type) {
+	case *kind.Type:
+		c.add(at, "is "+why.Got+", want "+strings.Join(why.Want, " or "))
+	case *kind.Required:
+		for _, name := range why.Missing {
+			c.add(at+"/"+escape.Replace(name), "is missing")
+		}
+	case *kind.AdditionalProperties:
+		for _, name := range why.Properties {
+			c.add(at+"/"+escape.Replace(name), unknown)
+		}
+	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains:
+		c.add(at, "breaks "+keywordOf(e))
+	default:
+		if len(e.Causes) == 0 {
+			c.add(at, "breaks "+keywordOf(e))
+		}
+		for _, cause := range e.Causes {
+			c.addBroken(cause)
+		}
+	}
+}
+
+// unknown is the difference of a member that the schema does not mention.
+const unknown = "is not in the schema"
+
+func keywordOf(e *jsonschema.ValidationError) string {
+	if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
+		return path[0]
+	}
+	return "the schema"
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// pointer returns the pointer of a Difference.
+func (c *comparison) pointer(location []string) string {
+	var pointer strings.Builder
+	schemas, value := []*jsonschema.Schema{c.root}, c.value
+	for _, step := range location {
+		name := "*"
+		switch within := value.(type) {
+		case map[string]any:
+			var listed bool
+			if schemas, listed = memberOf(schemas, step); listed || len(schemas) == 0 {
+				name = escape.Replace(step)
+			}
+			value = within[step]
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(step, &i); err != nil || i >= len(within) {
+				return pointer.String()
+			}
+			schemas, value = itemOf(schemas, i), within[i]
+		}
+		pointer.WriteString("/" + name)
+	}
+	return pointer.String()
+}
+
+// addUnknown adds the members of a value that none of its schemas mentions.
+func (c *comparison) addUnknown(schemas []*jsonschema.Schema, value any, at string) {
+	switch value := value.(type) {
+	case map[string]any:
+		if !closed(schemas) {
+			return
+		}
+		for name, part := range value {
+			parts, listed := memberOf(schemas, name)
+			here := at + "/" + escape.Replace(name)
+			if len(parts) == 0 {
+				c.add(here, unknown)
+				continue
+			}
+			if !listed {
+				here = at + "/*"
+			}
+			c.addUnknown(parts, part, here)
+		}
+	case []any:
+		for i, part := range value {
+			c.addUnknown(itemOf(schemas, i), part, at+"/*")
+		}
+	}
+}
+
+// applied returns the schemas with all that they apply to the same value.
+func applied(schemas []*jsonschema.Schema) []*jsonschema.Schema {
+	var all []*jsonschema.Schema
+	seen := make(map[*jsonschema.Schema]bool)
+	var take func(...*jsonschema.Schema)
+	take = func(some ...*jsonschema.Schema) {
+		for _, s := range some {
+			if s == nil || seen[s] {
+				continue
+			}
+			seen[s] = true
+			all = append(all, s)
+			take(s.Ref, s.RecursiveRef, s.If, s.Then, s.Else)
+			take(s.AllOf...)
+			take(s.AnyOf...)
+			take(s.OneOf...)
+			for _, dependent := range s.DependentSchemas {
+				take(dependent)
+			}
+			if s.DynamicRef != nil {
+				take(s.DynamicRef.Ref)
+			}
+		}
+	}
+	take(schemas...)
+	return all
+}
+
+// closed reports whether the schemas list members and none of them allows others.
+func closed(schemas []*jsonschema.Schema) bool {
+	lists := false
+	for _, s := range applied(schemas) {
+		if s.AdditionalProperties == true || s.UnevaluatedProperties != nil {
+			return false
+		}
+		lists = lists || len(s.Properties)+len(s.PatternProperties) > 0 || s.AdditionalProperties != nil
+	}
+	return lists
+}
+
+// memberOf returns the schemas of a member, and whether one lists its name.
+func memberOf(schemas []*jsonschema.Schema, name string) (of []*jsonschema.Schema, listed bool) {
+	for _, s := range applied(schemas) {
+		if part, ok := s.Properties[name]; ok {
+			of, listed = append(of, part), true
+			continue
+		}
+		for pattern, part := range s.PatternProperties {
+			if pattern.MatchString(name) {
+				of = append(of, part)
+			}
+		}
+		if part, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
+			of = append(of, part)
+		}
+	}
+	return of, listed
+}
+
+// itemOf returns the schemas of an item of an array.
+func itemOf(schemas []*jsonschema.Schema, i int) (of []*jsonschema.Schema) {
+	for _, s := range applied(schemas) {
+		before, _ := s.Items.([]*jsonschema.Schema)
+		before = append(before, s.PrefixItems...)
+		rest := s.Items2020
+		if part, ok := s.Items.(*jsonschema.Schema); ok {
+			rest = part
+		}
+		if part, ok := s.AdditionalItems.(*jsonschema.Schema); ok {
+			rest = part
+		}
+		switch {
+		case i < len(before):
+			of = append(of, before[i])
+		case rest != nil:
+			of = append(of, rest)
+		}
+	}
+	return of
+}

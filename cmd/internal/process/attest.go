@@ -1,0 +1,156 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/attest"
+	"exportbridge/bridge/engine"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/reconcile"
+	"exportbridge/cmd/internal/config"
+)
+
+const (
+	// attestedAtOnce is how many streams of a process compare a period at a time,
+	// attestedEvents how many events each holds, at about 150 bytes an event.
+	attestedAtOnce = 4
+	attestedEvents = 100_000
+	// attestPatience is how long a partition may be silent while a topic is read.
+	attestPatience = time.Minute
+)
+
+// attestation is the attestation of one stream, with the ports of its attest.Attestor.
+type attestation struct {
+	*attest.Attestor
+	api *exportapi.Client
+}
+
+// attest returns the attestation of a stream, nil if that is off or the run is bounded.
+func (p *Process) attest(st *config.Stream, s *stream, log *slog.Logger) (*attestation, error) {
+	if !st.Attest.On() {
+		return nil, nil
+	}
+	if p.options.Limits != (engine.Limits{}) {
+		log.Info("a bounded run attests nothing (BRIDGE_ATTEST)")
+		return nil, nil
+	}
+	export := st.Export
+	export.Beside, export.RateLimit, export.Report, export.Waited = true, st.Attest.RateLimit, nil, nil
+	api, err := exportapi.New(export)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
+	}
+	own := *st
+	own.Kafka.Report = nil // the outage of a reader of past periods is no outage of the stream
+	live := NewLiveStream(&own, func(context.Context) (bridge.Status, bool) { return s.bridge.Status(), true })
+	w := &attestPorts{Stream: &own, api: api, live: live, turns: p.attesting}
+	return &attestation{api: api, Attestor: &attest.Attestor{
+		Config: st.Attest, Stream: st.Name, By: st.Engine.Owner, Delay: st.AttestDelay(),
+		Confirm: 2*st.Engine.PollIntervalMax + 5*time.Second,
+		Ports: attest.Ports{
+			Owned: func() bool { return s.bridge.Status().Leader }, Live: live,
+			Compare: w.compare, Marks: w.marks, Last: w.last, Open: w.open,
+			Attested: func(r *attest.Record) {
+				log.Info("period attested", "from", r.From, "to", r.To, "events", r.Listed, "missing", r.Missing,
+					"repaired", r.Repaired)
+			},
+			Failed: logFailures(log),
+		},
+	}}, nil
+}
+
+// logFailures returns a reporter that logs an error once, until another one or none follows.
+func logFailures(log *slog.Logger) func(error) {
+	last := ""
+	return func(err error) {
+		if err == nil {
+			last = ""
+			return
+		}
+		if err.Error() != last {
+			last = err.Error()
+			log.Warn("period not attested; retrying", logError, err)
+		}
+	}
+}
+
+// attestPorts are the ports of an attest.Attestor.
+type attestPorts struct {
+	*config.Stream
+	api   *exportapi.Client
+	live  *LiveStream
+	turns chan struct{} // has room for the comparisons of the process
+}
+
+// compare implements attest.Ports.Compare. The streams of a process take turns.
+func (w *attestPorts) compare(ctx context.Context, from, to int64, mode reconcile.Mode) (*reconcile.Report, error) {
+	select {
+	case w.turns <- struct{}{}:
+		defer func() { <-w.turns }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c := &Comparison{Stream: w.Stream, API: w.api, Live: w.live, Events: w.reader(w.Kafka.Topic)}
+	there, err := w.Kafka.Exists(ctx, w.Kafka.DeadTopic())
+	if err != nil {
+		return nil, err
+	}
+	if there {
+		c.Dead = w.reader(w.Kafka.DeadTopic())
+	}
+	return c.Run(ctx, reconcile.Config{
+		From: from, To: to, Mode: mode, Batch: attestedEvents, LateThreshold: LateByDefault, By: "attest",
+	})
+}
+
+func (w *attestPorts) reader(topic string) *kafkaclient.TopicReader {
+	return &kafkaclient.TopicReader{Open: w.Kafka.Open, Name: topic, Patience: attestPatience, Small: true}
+}
+
+// marks implements attest.Ports.Marks.
+func (w *attestPorts) marks(ctx context.Context) (map[string][]byte, error) {
+	cfg := w.Kafka.OfAttest()
+	return kafkasink.Marks(ctx, cfg.Wired(), kafkasink.JobAttest)
+}
+
+// last implements attest.Ports.Last.
+func (w *attestPorts) last(ctx context.Context) ([]byte, error) {
+	topic := kafkasink.AttestTopic(w.Kafka.Topic)
+	there, err := w.Kafka.Exists(ctx, topic)
+	if err != nil || !there {
+		return nil, err
+	}
+	l := w.reader(topic)
+	spans, err := l.Bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := kafkaclient.Newest(ctx, l, spans, 1, func(r *kgo.Record) ([]byte, bool) {
+		return r.Value, string(r.Key) == w.Name
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// open implements attest.Ports.Open.
+func (w *attestPorts) open(ctx context.Context) (attest.Ledger, error) {
+	if err := w.Kafka.Needs().EnsureAttest(ctx); err != nil {
+		return nil, err
+	}
+	cfg := w.Kafka.OfAttest()
+	ledger, err := kafkasink.OpenRepair(ctx, cfg.Wired(), kafkasink.JobAttest)
+	if err != nil {
+		return nil, err
+	}
+	return ledger, nil
+}
