@@ -11,8 +11,9 @@ import (
 // Kept says which of its records a topic still has.
 type Kept struct {
 	// ID is the topic's id, empty if the brokers have none. Of several topics it is that of
-	// the first, and all others are summed up: Whole if all are, Expired if one is.
-	ID string
+	// the first, and Further has the other ids. The fields below sum all topics up: Whole is
+	// true if all are, Expired if one is.
+	ID, Further string
 	// Whole is true if every partition begins at its first offset: nothing was
 	// deleted.
 	Whole bool
@@ -22,6 +23,9 @@ type Kept struct {
 	// From is the time from which on no record has expired, in milliseconds since the
 	// epoch; 0 if none has.
 	From int64
+	// Uneven is true if one of several topics has Expired records and their retention
+	// differs: a record before From that is missing need not have expired.
+	Uneven bool
 }
 
 // Kept asks for the topic's settings and for the first record of each partition.
@@ -36,6 +40,12 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 		return Kept{}, err
 	}
 	all := Kept{ID: topics[0].State(false).ID, Whole: true}
+	differ := false
+	for i := range topics[1:] {
+		t := &topics[1+i]
+		all.Further += t.State(false).ID + " "
+		differ = differ || !t.Settings.keepsLike(&topics[0].Settings)
+	}
 	err = r.with(func(l *Log, base int32) error {
 		spans, err := l.Bounds(ctx)
 		if err != nil {
@@ -46,6 +56,7 @@ func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
 		all.Whole, all.Expired, all.From = all.Whole && k.Whole, all.Expired || k.Expired, max(all.From, k.From)
 		return err
 	})
+	all.Uneven = differ && all.Expired
 	return all, err
 }
 

@@ -260,7 +260,7 @@ func (p *part) count() map[eventName]int32 {
 			continue
 		case c.dropped: // but published before the route was set, or not
 			continue
-		case c.missing() > 0 && p.kept.Expired && c.at < p.kept.From:
+		case c.missing() > 0 && p.kept.Expired && !p.kept.Uneven && c.at < p.kept.From:
 			p.found.Deleted += int64(c.missing())
 		case c.missing() > 0:
 			missing[name] = c.missing()

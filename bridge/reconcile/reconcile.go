@@ -211,6 +211,9 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
 	}
+	if c.kept.Uneven && c.From < c.kept.From {
+		return nil, c.notKept("the topics keep events for different times: only from %s on do all keep them")
+	}
 	if cfg.Mode != Compare {
 		if err := c.repairable(ctx); err != nil {
 			return nil, err

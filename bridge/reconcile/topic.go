@@ -63,11 +63,11 @@ func (c *comparison) settled(ctx context.Context, l deadletter.Log, from int64) 
 	}
 }
 
-// keep asks what the topic keeps, and rejects a recreated topic: the marks and the records
+// keep asks what the topics keep, and rejects a recreated topic: the marks and the records
 // read so far are of the deleted one.
 func (c *comparison) keep(ctx context.Context) error {
 	kept, err := c.Topic.Kept(ctx)
-	if err == nil && kept.ID != c.kept.ID {
+	if err == nil && (kept.ID != c.kept.ID || kept.Further != c.kept.Further) {
 		err = reject(TopicMade, "topic %s was recreated meanwhile", c.Topic.Topic())
 	}
 	c.kept = kept

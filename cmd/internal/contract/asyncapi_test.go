@@ -46,7 +46,7 @@ const orderSchema = `{"$schema": "https://json-schema.org/draft/2020-12/schema",
 // streamsOfAllKinds are streams that differ in all that a document says.
 func streamsOfAllKinds() []Stream {
 	return []Stream{
-		{Name: "any", Topic: "export.any", DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
+		{Name: "any", Topic: "export.any", Routed: []string{"export.orders", "export.shared"}, DeadTopic: "dlq.export.any", Key: "/userId", Headers: "cloudevents", Late: true},
 		{Name: "a_b-c", Topic: "export.shared", Key: "none", Headers: "minimal", Schema: orderSchema},
 		{Name: "bare", Topic: "export.shared", DeadTopic: "dlq.x", Key: "/a~1b", Headers: "none", Schema: "true"},
 		{Name: "newer", Topic: "export.newer", Key: "/id", Headers: "none",

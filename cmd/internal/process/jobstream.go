@@ -42,7 +42,8 @@ func JobPlanner(s *config.Settings, st *config.Stream, logs *kafkasink.JobLogs, 
 		SessionTimeout: st.Kafka.SessionTimeout,
 		Live:           st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
 		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(), Windows: st.Windows.Windows(),
-		Owner: func(id string) backfill.Owner { return plans.Owner(id) },
+		Routed: len(st.Export.Routes.Topics) > 0,
+		Owner:  func(id string) backfill.Owner { return plans.Owner(id) },
 	}, nil
 }
 
