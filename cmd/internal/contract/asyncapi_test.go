@@ -164,7 +164,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
 		t.Error("only the stream without KAFKA_KEY=none has a key")
 	}
-	if c := d.Channels["export.shared"]; len(d.Channels) != 5 || len(c.Messages) != 2 {
+	if c := d.Channels["export.shared"]; len(d.Channels) != 6 || len(c.Messages) != 3 {
 		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
 	}
 	want := map[string]any{

@@ -113,6 +113,9 @@ func TestE2EProofRoutes(t *testing.T) {
 		if twice := total.twice(); lost > 0 || mode == bridge.ExactlyOnce && twice > 0 {
 			t.Errorf("%d of %d events are not in their topic, %d records are copies", lost, n, twice)
 		}
+		if copies := s.copies(kills * 8 * 100); mode == bridge.AtLeastOnce && total.twice() > copies {
+			t.Errorf("%d records are copies, at most %d were in flight", total.twice(), copies)
+		}
 		for topic, c := range in {
 			if c.records == 0 {
 				t.Errorf("topic %s is empty", topic)
