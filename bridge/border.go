@@ -36,13 +36,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func BorderPrefix(id []byte) uint32 { return crc32.Checksum(id, castagnoli) }
 
 // NewBorderItem returns the BorderItem of an item with an id.
-func NewBorderItem(e *Event) (b BorderItem) {
-	raw, id := sha256.Sum256(e.Raw), e.Identity()
-	var both [len(id) + len(raw)]byte
-	sum := sha256.Sum256(append(append(both[:0], id[:]...), raw[:]...))
-	binary.BigEndian.PutUint32(b[:4], BorderPrefix(e.ID))
-	copy(b[4:], sum[:])
-	return b
+func NewBorderItem(e *Event) BorderItem {
+	if e.Sums != nil {
+		return e.Sums.Border
+	}
+	return borderItem(BorderPrefix(e.ID), e.Identity(), sha256.Sum256(e.Raw))
 }
 
 // Prefix returns the first 4 bytes; see BorderPrefix.

@@ -41,6 +41,9 @@ const (
 	PartPageSize = "size"
 	PartParam    = "param."
 	PartHeader   = "header."
+	// PartIdentity begins the name of the key of identities, whose value is empty. It is no
+	// part of the request, but the identities of a checkpoint depend on it.
+	PartIdentity = "identity."
 )
 
 const (
@@ -134,7 +137,8 @@ func (f Fingerprint) Changed(g Fingerprint, cursor string) (c RequestChange) {
 		a, had := was[name]
 		b, has := now[name]
 		switch {
-		case a.value == b.value, name == PartPageSize && !counts:
+		case had && has && a.value == b.value, name == PartPageSize && !counts:
+		case strings.HasPrefix(name, PartIdentity) && !had: // a first key: plain identities are known too
 		case name == PartHost, name == PartAuth,
 			(!had || a.value == byNameOnly) && (!has || b.value == byNameOnly),
 			(!had || a.preset) && (!has || b.preset):
@@ -153,6 +157,9 @@ func partText(name string) string {
 	}
 	if rest, ok := strings.CutPrefix(name, PartHeader); ok {
 		return "header " + rest
+	}
+	if strings.HasPrefix(name, PartIdentity) {
+		return "key of identities (first line of EVENT_HASH_KEY)"
 	}
 	switch name {
 	case PartCursor:

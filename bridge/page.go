@@ -31,7 +31,8 @@ type Position struct {
 // Event is one item of a page. Its slices point into the page's body and are valid until
 // the page is released.
 type Event struct {
-	// Raw is the item, byte for byte as received.
+	// Raw is the item, byte for byte as received, or what the rules for private data leave of
+	// it. It is nil if a rule could not be applied; see Withheld.
 	Raw []byte
 	// ID is the event's own id, Key the record key, Type the payload's type, Subject
 	// the user that the event is about. Each is nil if the item has none.
@@ -57,6 +58,9 @@ type Event struct {
 	// Route is RouteDrop, or the place in Routes.Topics, from 1, of the topic that gets
 	// the event; 0 is the default topic. An unreadable item has no route.
 	Route uint8
+	// Sums identify the item if there are rules for private data, otherwise nil. They do not
+	// point into the page.
+	Sums *Sums
 }
 
 // NoTime is the Time of an event without a time: an open session, a user that was never
@@ -77,19 +81,26 @@ const (
 	DefectBadText  Defect = "bad-text"
 	DefectTooLarge Defect = "too-large"
 	DefectSharedID Defect = "shared-id"
+	// DefectPrivate is an item to which a rule for private data cannot be applied with
+	// certainty.
+	DefectPrivate Defect = "private-data"
 )
 
-// Unreadable reports whether the Source could not read the item.
+// Unreadable reports whether the Source could not read the item as the settings say.
 func (d Defect) Unreadable() bool {
-	return d == DefectNotObject || d == DefectTime || d == DefectBadText
+	return d == DefectNotObject || d == DefectTime || d == DefectBadText || d == DefectPrivate
 }
 
 // Identity identifies an item across requests: 12 bytes of the SHA-256 of its id, or of
-// its bytes if it has no id. The chance of a collision within a full page is about 6e-24.
+// its bytes if it has no id; with rules for private data see Sums. The chance of a collision
+// within a full page is about 6e-24.
 type Identity [12]byte
 
 // Identity returns the event's identity.
 func (e *Event) Identity() Identity {
+	if e.Sums != nil {
+		return e.Sums.Name
+	}
 	named := e.Raw
 	if e.ID != nil {
 		named = e.ID
@@ -101,13 +112,16 @@ func (e *Event) Identity() Identity {
 var recordIDEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // AppendRecordID appends the id of the event's record (ce_id), which never changes: the
-// event's own id, else the first 128 bits of the SHA-256 of its bytes in base32.
+// event's own id, else the first 128 bits of Sums.Keyed, or of the SHA-256 of its bytes, in
+// base32.
 func (e *Event) AppendRecordID(to []byte) []byte {
 	if e.ID != nil {
 		return append(to, e.ID...)
 	}
-	sum := sha256.Sum256(e.Raw)
-	return recordIDEncoding.AppendEncode(to, sum[:16])
+	if e.Sums != nil {
+		return appendSumID(to, e.Sums.Keyed)
+	}
+	return appendSumID(to, sha256.Sum256(e.Raw))
 }
 
 // SourceIdentity is the tenant in the metadata of a page. The zero value means that the
@@ -255,7 +269,7 @@ func (p *Page) Digest() uint64 {
 	var h maphash.Hash
 	h.SetSeed(digestSeed)
 	for i := 0; i < n; i += step {
-		_, _ = h.Write(p.Events[i].Raw)
+		_, _ = h.Write(p.Events[i].Form())
 	}
 	return h.Sum64() ^ uint64(n)
 }

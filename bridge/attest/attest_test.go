@@ -367,3 +367,15 @@ func TestUncovered(t *testing.T) {
 		}
 	})
 }
+
+// TestFirst: the first period is over for as long as events of it may come.
+func TestFirst(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.attestor("a")
+		a.Delay = 20 * time.Minute
+		w.run(time.Minute, a) // at 0:15
+		if r := w.chain(1)[0]; r.To.Hour() != 23 {
+			t.Errorf("the first period ends at %s", r.To)
+		}
+	})
+}

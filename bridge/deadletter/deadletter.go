@@ -2,8 +2,6 @@ package deadletter
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/url"
 	"slices"
@@ -23,7 +21,7 @@ const keptID = 256
 // Reasons are the possible values of DeadLetter.Reason.
 var Reasons = []string{
 	string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText),
-	string(bridge.DefectTooLarge), string(bridge.DefectSharedID),
+	string(bridge.DefectTooLarge), string(bridge.DefectSharedID), string(bridge.DefectPrivate),
 }
 
 // Place is the partition and offset of a dead letter.
@@ -82,11 +80,14 @@ type DeadLetter struct {
 	// Headers are the record's headers without personal data: those about the failure,
 	// ce_type, ce_time and ce_source. List sets them.
 	Headers map[string]string
-	// Cursor and SHA256, the hash of the item in hexadecimal, are set if Whole is false.
+	// Cursor and SHA256, Event.Sum of the item, are set if Whole is false.
 	// CursorLost is true if the cursor was too long to be kept.
 	Cursor     string
 	CursorLost bool
 	SHA256     string
+	// Redacted names the rules for private data that were applied to the item, empty for
+	// none.
+	Redacted string
 
 	index string // the header HeaderIndex
 }
@@ -115,6 +116,8 @@ func Read(r *kgo.Record) DeadLetter {
 			l.CursorHash = value
 		case kafkarecord.HeaderIndex:
 			l.index = value
+		case kafkarecord.HeaderRedacted:
+			l.Redacted = value
 		}
 	}
 	l.Index, _ = strconv.Atoi(l.index) // 0 if another program wrote the record
@@ -159,10 +162,8 @@ func identityOf(source string) bridge.SourceIdentity {
 // Names reports whether an event is the item of a dead letter without bytes, and whether
 // the item's bytes are unchanged.
 func (l *DeadLetter) Names(e *bridge.Event) (same, unchanged bool) {
-	id := e.AppendRecordID(nil)
-	if string(id[:min(len(id), keptID)]) != l.ID {
+	if !e.HasRecordID(l.ID, keptID) {
 		return false, false
 	}
-	sum := sha256.Sum256(e.Raw)
-	return true, l.SHA256 == hex.EncodeToString(sum[:])
+	return true, e.HasSum(l.SHA256)
 }

@@ -50,7 +50,7 @@ func itemOf(e *bridge.Event, l *DeadLetter) string {
 	text := "id " + string(e.ID)
 	switch {
 	case e.ID != nil && l.Reason == bridge.DefectSharedID:
-		text += fmt.Sprintf(" form %x", sha256.Sum256(e.Raw))
+		text += " form " + e.Sum()
 	case e.ID == nil:
 		text = fmt.Sprintf("at %s %s %s", l.CursorHash, l.index, e.AppendRecordID(nil))
 	}

@@ -20,8 +20,11 @@ const loadedAtOnce = 64
 // Source is the export API.
 type Source interface {
 	bridge.Source
-	// DecodeItem returns a page with a single item, given as bytes.
+	// DecodeItem returns a page with a single item, given as bytes. DecodeRecord does so for
+	// the value of a record with this ce_id, to which the rules for private data were
+	// applied.
 	DecodeItem(item []byte) (*bridge.Page, error)
+	DecodeRecord(value []byte, id string) (*bridge.Page, error)
 }
 
 // Publisher publishes events beside the live stream, with a mark in the same
@@ -79,6 +82,8 @@ type Retry struct {
 	// Elsewhere is not empty if the settings request another list than the live stream:
 	// see bridge.RequestChange. Then no page is fetched.
 	Elsewhere []string
+	// Redacted names the rules for private data that the Source applies, empty for none.
+	Redacted string
 	// FetchTimeout is how long a call of the Source may take; see engine.Config.
 	FetchTimeout time.Duration
 	// By is the operator, recorded in the marks.
@@ -185,7 +190,14 @@ func (e *unusable) Error() string { return e.why }
 func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, note string, err error) {
 	switch {
 	case l.Whole:
-		page, err = r.Source.DecodeItem(l.Item)
+		switch l.Redacted {
+		case "":
+			page, err = r.Source.DecodeItem(l.Item)
+		case r.Redacted:
+			page, err = r.Source.DecodeRecord(l.Item, l.ID)
+		default:
+			return nil, "", &unusable{"it was written under other rules for private data"}
+		}
 		if err != nil {
 			return nil, "", &unusable{"its bytes are not an item: " + err.Error()}
 		}

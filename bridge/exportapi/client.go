@@ -49,7 +49,8 @@ type Client struct {
 	stuck    stuck.Page
 
 	// Owned by the goroutine that calls Decode.
-	order timeline.Order
+	order   timeline.Order
+	private *private // nil without rules for private data
 }
 
 var _ bridge.Source = (*Client)(nil)
@@ -81,6 +82,7 @@ func New(cfg Config) (*Client, error) {
 	c.faults = faults{cfg: &c.cfg, urls: urls, auth: c.auth, reader: &c.reader,
 		hidden: c.requests.secrets(), withheld: c.requests.credentials}
 	c.pages.init(&c.cfg, &c.requests, &c.faults, c.decoders.V)
+	c.private = newPrivate(&c.cfg)
 	c.recycle = func(p *bridge.Page) {
 		c.memory.Give(memory.Page{Body: p.Body, Events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
@@ -117,8 +119,16 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 	return page, err
 }
 
-// Decode implements bridge.Source.
+// Decode implements bridge.Source. Then it applies the rules for private data.
 func (c *Client) Decode(p *bridge.Page) error {
+	err := c.decode(p)
+	if err == nil && c.private != nil {
+		c.private.hide(p, c.decoders.V)
+	}
+	return err
+}
+
+func (c *Client) decode(p *bridge.Page) error {
 	var fault *bridge.Fault
 	if len(p.Events) == 0 { // otherwise Fetch decoded the page to find the cursor
 		fault = c.pages.decode(p)
@@ -138,11 +148,29 @@ func (c *Client) Decode(p *bridge.Page) error {
 	return nil
 }
 
-// DecodeItem decodes the bytes of one item into a page. It must not run concurrently with
-// Decode. The page need not be released.
+// DecodeItem decodes the bytes of one item into a page, and applies the rules for private
+// data. It must not run concurrently with Decode. The page need not be released.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
+	page, err := c.decodeItem(item)
+	if err == nil && c.private != nil {
+		c.private.hide(page, c.decoders.V)
+	}
+	return page, err
+}
+
+// DecodeRecord is DecodeItem for the value of a record with this ce_id, to which the rules
+// were applied.
+func (c *Client) DecodeRecord(value []byte, id string) (*bridge.Page, error) {
+	page, err := c.decodeItem(value)
+	if err == nil && page.Events[0].ID == nil {
+		page.Events[0].Sums = bridge.SumsOfRecord([]byte(id))
+	}
+	return page, err
+}
+
+func (c *Client) decodeItem(item []byte) (*bridge.Page, error) {
 	page := &bridge.Page{Body: pageAround(c.cfg.ItemsField, item)}
-	if err := c.Decode(page); err != nil {
+	if err := c.decode(page); err != nil {
 		return nil, err
 	}
 	if len(page.Events) != 1 || !bytes.Equal(page.Events[0].Raw, item) {

@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/transport"
+	"exportbridge/bridge/exportapi/redact"
 )
 
 // maxPageSize is the default of EXPORT_MAX_PAGE_SIZE.
@@ -45,6 +46,8 @@ type Config struct {
 	AnyOrder bool
 	// KeepItems makes Sample return the bytes of the items.
 	KeepItems bool
+	// Private has the rules for private data.
+	Private redact.Config
 	// Beside marks a client of a job, which runs beside the streams. See Shared.
 	Beside bool
 
@@ -114,6 +117,7 @@ func (c *Config) Validate() error {
 	p.Add(err)
 	c.checkRequests(&p, headers)
 	c.SourceMapping.check(&p, headers)
+	c.checkPrivate(&p)
 	return p.Err()
 }
 

@@ -23,6 +23,10 @@ func (m *mapping) diagnose(e *bridge.Event) (why, remedy string) {
 		return "it has bytes that are not text: not UTF-8, a control character, an unknown escape, or NaN",
 			"have it repaired at its origin; it is published as a dead letter"
 	}
+	if e.Defect == bridge.DefectPrivate {
+		return "a rule for private data cannot be applied with certainty: a member occurs twice, or a value on its way is " +
+			"of another kind", "set EVENT_DROP, EVENT_HASH and EVENT_MASK to pointers that suit all items"
+	}
 	at, format := m.pointersOf(m.resource).times, timeFormats[m.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || guess.Plausible(e.Time)) {
 		return "", ""

@@ -68,6 +68,9 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(),
 			Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
 	}
+	if rules, err := c.Private.Compile(); err == nil && rules != nil {
+		parts = append(parts, bridge.RequestPart{Name: bridge.PartIdentity + rules.IdentityKeyID})
+	}
 	static, _ := c.static() // validated
 	var values []param
 	for _, p := range static {

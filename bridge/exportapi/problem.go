@@ -24,12 +24,12 @@ const (
 )
 
 // describe returns the status of a response, and what its body says as JSON or plain text.
-// It never includes a body of another type.
+// It never includes a body of another type, and none if there are rules for private data.
 func (f *faults) describe(at bridge.Position, resp *http.Response) string {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	plain := media == "text/plain"
-	if err != nil || !plain && !isJSON(media) {
+	if err != nil || !plain && !isJSON(media) || f.cfg.Private.Set() {
 		return status
 	}
 	// A part of the body is good enough: only the status decides.

@@ -43,3 +43,22 @@ func TestRoute(t *testing.T) {
 		p.Release()
 	}
 }
+
+// TestRouteOfChangedItem: a route compares what the rules for private data leave of an item.
+func TestRouteOfChangedItem(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, map[string]string{"EXPORT_URL": "http://127.0.0.1:1", "EVENT_DROP": "/region",
+		"EVENT_HASH_KEY": "k1 YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE="})
+	routes, err := bridge.ParseRoutes("/region=eu-*:a,x=b", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Routes = routes
+	p, err := connect(t, cfg).DecodeItem([]byte(`{"timestamp":1,"payload":{"type":"x"},"region":"eu-1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Events[0].Route; got != 2 {
+		t.Errorf("route %d, want 2", got)
+	}
+}

@@ -80,7 +80,7 @@ func (i Inspector) Sample(ctx context.Context, at bridge.Position, size int) (Sa
 		e := &page.Events[n]
 		item := SampledItem{
 			ID: string(e.ID), Type: string(e.Type), Subject: string(e.Subject), Key: string(e.Key),
-			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, Route: e.Route, digest: sha256.Sum256(e.Raw),
+			Time: e.Time, Ingested: c.IngestedAt(e.Raw), Defect: e.Defect, Route: e.Route, digest: sha256.Sum256(e.Form()),
 		}
 		if c.cfg.KeepItems {
 			item.Raw = bytes.Clone(e.Raw)

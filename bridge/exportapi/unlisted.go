@@ -81,7 +81,7 @@ func (r *pageReader) elsewhere(object map[string]any) string {
 // inPage returns the fault of an error that the API sends with status 200.
 func (f *faults) inPage(at bridge.Position, said string) *bridge.Fault {
 	text := "200 with an error in place of a page"
-	if said = f.clean(at, said); said != "" {
+	if said = f.clean(at, said); said != "" && !f.cfg.Private.Set() {
 		text = said + ": " + text
 	}
 	return &bridge.Fault{Code: codeDecode, Err: errors.New(text),

@@ -29,6 +29,11 @@ type found[T any] struct {
 func Newest[T any](
 	ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) (T, bool),
 ) ([]T, error) {
+	var total int64
+	for _, s := range spans {
+		total += max(0, s.To-s.From)
+	}
+	n = int(min(int64(n), total))
 	newest := make(map[int32][]found[T]) // per partition, the newest n
 	todo := maps.Clone(spans)
 	for size := int64(n); ; size *= windowGrowth {

@@ -3,6 +3,7 @@ package kafkaclient_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -65,6 +66,18 @@ func (everything) Read(_ context.Context, all map[int32]kafkaclient.Span, visit 
 		}
 	}
 	return nil
+}
+
+// A number beyond all records asks for all of them.
+func TestNewestOfAll(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int64{0, 1, 9} {
+		all, err := kafkaclient.Newest(t.Context(), everything{}, spans{0: {0, size}}, math.MaxInt,
+			func(r *kgo.Record) (int64, bool) { return r.Offset, true })
+		if err != nil || int64(len(all)) != size {
+			t.Errorf("%v of %d, %v", all, size, err)
+		}
+	}
 }
 
 // Newest holds 2n values, however many records it reads: in a shared topic those that

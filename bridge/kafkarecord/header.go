@@ -15,6 +15,7 @@ const (
 	HeaderOrigin      = "eb-origin"
 	HeaderTraceparent = "traceparent" // only of pages that are traced
 	HeaderLate        = "eb-late"     // only of late events: Event.Late in milliseconds
+	HeaderRedacted    = "eb-redacted" // only with rules for private data: their name
 )
 
 // The headers that a dead letter has beside those of its event.

@@ -37,6 +37,8 @@ func EventHeaders() []Header {
 			"page is not traced"},
 		{Name: HeaderLate, Minimal: true, Rare: true, Form: "integer", Meaning: "milliseconds from the event to the " +
 			"window of time that listed it; absent if the event was not late"},
+		{Name: HeaderRedacted, Minimal: true, Rare: true, Meaning: "name of the rules for private data that changed " +
+			"the value, and of their key; absent without such rules"},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // is an update, which no reader has seen.
 func TestHeldIsByBytes(t *testing.T) {
 	t.Parallel()
-	h := newPublishedIndex(false)
+	h := newPublishedIndex(false, "")
 	record := func(value string, headers ...kgo.RecordHeader) {
 		h.add(&kgo.Record{Value: []byte(value), Headers: headers})
 	}

@@ -30,7 +30,7 @@ func (p *Published) PartialIndex(
 	}
 	defer client.Close()
 	of := p.cfg.Naming.sourcesOf(source)
-	h := newPublishedIndex(false)
+	h := newPublishedIndex(false, p.cfg.Redacted)
 	for _, topic := range p.cfg.Topics.OfEvents() {
 		l := client.Log(topic, [16]byte{})
 		// A record may have the time of its publishing.

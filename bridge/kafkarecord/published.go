@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,6 +34,16 @@ type Config struct {
 	// Unnamed is set if records have no headers, Part if the stream is a part of another
 	// stream, whose records are not its own.
 	Unnamed, Part bool
+	// Redacted names the rules for private data, empty for none.
+	Redacted string
+}
+
+// IDsChanged ends the name of rules that change the ids of items.
+const IDsChanged = "+ids"
+
+// SameIDs reports whether records under two rules, by their names, have the same ids.
+func SameIDs(a, b string) bool {
+	return a == b || !strings.HasSuffix(a, IDsChanged) && !strings.HasSuffix(b, IDsChanged)
 }
 
 // Published reads the stream's events and dead letters in its topics. It
@@ -97,10 +108,13 @@ func (p *Published) Covers(ctx context.Context, since bridge.Since) error {
 // errIndexTooLarge ends the reading of more events than memory holds.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
+// errOtherIDs ends the reading of records that cannot be compared with items.
+var errOtherIDs = errors.New("of other rules for private data, with ids that today's rules do not make")
+
 func (p *Published) buildIndex(
 	ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity,
 ) (*publishedIndex, error) {
-	h := newPublishedIndex(since.ByKey)
+	h := newPublishedIndex(since.ByKey, p.cfg.Redacted)
 	of := p.cfg.Naming.sourcesOf(source)
 	for _, topic := range p.published(since.Topics) {
 		l := client.Log(topic, [16]byte{})
@@ -124,6 +138,11 @@ func (p *Published) buildIndex(
 				Hint: "lower EXPORT_LOOK_BACK, or the range of EXPORT_LATE",
 				Err:  fmt.Errorf("topic %s holds more than %d events of the look-back, %w", p.cfg.Topics.Events, maxIndexed, err),
 			}
+		case errors.Is(err, errOtherIDs):
+			return nil, p.cfg.Advise(&bridge.Fault{
+				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
+				Err: fmt.Errorf("topic %s holds events since %s %w", topic, since.Time.UTC().Format(time.RFC3339), err),
+			}, bridge.HintOverlapTooLong)
 		case errors.Is(err, errIndexTooLarge):
 			return nil, p.cfg.Advise(&bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
@@ -158,7 +177,10 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	default:
 		h.add(r)
 	}
-	if h.len() > maxIndexed {
+	switch {
+	case h.otherIDs:
+		return errOtherIDs
+	case h.len() > maxIndexed:
 		return errIndexTooLarge
 	}
 	return nil
@@ -276,10 +298,16 @@ type publishedIndex struct {
 	// letter. An item in both was a dead letter first and was published from that.
 	events, letters map[fingerprint]int32
 	byKey           bool // items are known by their bridge.ItemKey instead
+	// redacted names the rules for private data. Records under other rules are known by
+	// their ids, since their bytes say nothing: foreign is set if there are any, otherIDs if
+	// their ids say nothing either.
+	redacted          string
+	foreign, otherIDs bool
 }
 
-func newPublishedIndex(byKey bool) *publishedIndex {
-	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey}
+func newPublishedIndex(byKey bool, redacted string) *publishedIndex {
+	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32), byKey: byKey,
+		redacted: redacted}
 }
 
 func (p *publishedIndex) len() int { return len(p.events) + len(p.letters) }
@@ -289,10 +317,10 @@ func (p *publishedIndex) add(r *kgo.Record) {
 	p.events[item]++
 }
 
-// item names the item of a record. keyed is true if the name is the item's key. A dead
+// item names the item of a record. keyed is true if the name is not made of its bytes. A dead
 // letter with a long id has no key, nor has a record without the headers of CloudEvents.
 func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
-	var id, at, spec []byte
+	var id, at, spec, redacted []byte
 	for i := range r.Headers {
 		switch r.Headers[i].Key {
 		case HeaderID:
@@ -301,17 +329,23 @@ func (p *publishedIndex) item(r *kgo.Record) (item fingerprint, keyed bool) {
 			at = r.Headers[i].Value
 		case HeaderSpecVersion:
 			spec = r.Headers[i].Value
+		case HeaderRedacted:
+			redacted = r.Headers[i].Value
 		}
 	}
-	if p.byKey && id != nil && spec != nil {
+	switch {
+	case p.byKey && id != nil && spec != nil:
 		return fingerprint(bridge.ItemKeyOf(id, at)), true
+	case redacted != nil && string(redacted) != p.redacted:
+		p.foreign, p.otherIDs = true, p.otherIDs || !SameIDs(string(redacted), p.redacted)
+		return fingerprintOf(append([]byte(foreignID), id...)), true
 	}
 	return fingerprintOf(r.Value), false
 }
 
 func (p *publishedIndex) addLetter(r *kgo.Record) {
 	item, keyed := p.item(r)
-	if sub, ok := ReadSubstitute(r); ok && !keyed {
+	if sub, ok := ReadSubstitute(r); ok && (!keyed || !p.byKey) { // its sum is that of any rules
 		sum, err := hex.DecodeString(sub.SHA256)
 		if err != nil {
 			return // nothing identifies the item
@@ -323,7 +357,28 @@ func (p *publishedIndex) addLetter(r *kgo.Record) {
 
 // Match implements bridge.PublishedIndex.
 func (p *publishedIndex) Match(e *bridge.Event) bool {
-	return p.byKey && p.match(e, fingerprint(e.ItemKey())) || p.match(e, fingerprintOf(e.Raw))
+	if p.byKey && (p.match(e, fingerprint(e.ItemKey())) || p.matchWasKey(e)) || p.match(e, fingerprintOf(e.Raw)) {
+		return true
+	}
+	if e.Sums == nil {
+		return false
+	}
+	return p.match(e, fingerprint(e.Sums.Plain[:16])) || p.match(e, fingerprint(e.Sums.Keyed[:16])) ||
+		p.foreign && p.match(e, fingerprintOf(e.AppendRecordID([]byte(foreignID))))
+}
+
+// foreignID begins the name of a record by its id. No item begins so.
+const foreignID = "\x00id "
+
+// matchWasKey is Match by the key that an item without an id had before there were rules for
+// private data.
+func (p *publishedIndex) matchWasKey(e *bridge.Event) bool {
+	if e.Sums == nil || e.ID != nil {
+		return false
+	}
+	was := *e
+	was.Sums = &bridge.Sums{Keyed: e.Sums.Plain}
+	return p.match(e, fingerprint(was.ItemKey()))
 }
 
 func (p *publishedIndex) match(e *bridge.Event, item fingerprint) bool {

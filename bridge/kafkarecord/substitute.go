@@ -3,7 +3,6 @@ package kafkarecord
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"strconv"
@@ -45,10 +44,4 @@ func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
 func (s *Substitute) Encode() []byte {
 	b, _ := json.Marshal(s) // strings and numbers always encode
 	return b
-}
-
-// SumOf returns the SHA-256 of an item as a Substitute has it.
-func SumOf(item []byte) string {
-	sum := sha256.Sum256(item)
-	return hex.EncodeToString(sum[:])
 }

@@ -38,6 +38,9 @@ type Config struct {
 	Known func(context.Context) (bridge.Checkpoint, error)
 	// TimePointer is where an item's time is, for the messages of dead letters.
 	TimePointer string
+	// Redacted names the rules for private data that were applied to the events, empty for
+	// none: the value of the header eb-redacted.
+	Redacted string
 	// Cluster is required; package kafkastream has it.
 	Cluster Cluster
 	// job names the job of a Repair; empty for the stream itself.
@@ -151,6 +154,8 @@ func (c *Config) Validate() error {
 	p.OneOf("KAFKA_TIMESTAMP", c.Timestamp, "event", timestampPublish)
 	p.OneOf("KAFKA_COMPRESSION", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	p.OneOf("BRIDGE_HEADERS", c.Headers, headersCloudEvents, headersMinimal, headersNone)
+	p.Check(c.Redacted == "" || c.Headers != headersNone, "BRIDGE_HEADERS",
+		"must be cloudevents or minimal with EVENT_DROP, EVENT_HASH or EVENT_MASK: a header names the rules")
 	p.OneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, "dlq", divertAll, stopStream)
 	p.OneOf("BRIDGE_ON_EXPIRED", c.OnExpired, "publish-time", stopStream)
 	return p.Err()
@@ -219,7 +224,7 @@ func (c *Config) StopsExpired() bool { return c.OnExpired == stopStream }
 func (c *Config) Records() kafkarecord.Config {
 	return kafkarecord.Config{
 		Config: c.Config, Stream: c.Stream, Topics: c.Topics(), Naming: c.naming(),
-		Unnamed: c.Headers == headersNone, Part: c.Part != nil,
+		Unnamed: c.Headers == headersNone, Part: c.Part != nil, Redacted: c.Redacted,
 	}
 }
 

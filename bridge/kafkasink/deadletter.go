@@ -37,7 +37,8 @@ func (b *builder) divert(made *builtPage, l deadLetter) error {
 		}
 	}
 	rec := b.deadLetter(made, l)
-	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > made.letters.Settings.MaxMessage {
+	if l.defect == bridge.DefectTooLarge || l.event.Withheld() ||
+		recordSize(&rec) > made.letters.Settings.MaxMessage {
 		rec = smallDeadLetter(made.letters, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)
@@ -77,8 +78,8 @@ func (b *builder) deadLetter(made *builtPage, l deadLetter) kgo.Record {
 	}
 }
 
-// smallDeadLetter returns a dead letter that fits any usable topic: without
-// long headers, and with a substitute for the item.
+// smallDeadLetter returns a dead letter without long headers, and with a substitute for the
+// item: it fits any usable topic, and has none of the item's private data.
 func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Record {
 	if len(rec.Key) > maxKeptHeader {
 		rec.Key = nil
@@ -92,7 +93,7 @@ func smallDeadLetter(to *kafkaclient.Topic, l deadLetter, rec kgo.Record) kgo.Re
 	rec.Headers = kept
 	id := l.event.AppendRecordID(nil)
 	sub := kafkarecord.Substitute{
-		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: kafkarecord.SumOf(l.event.Raw),
+		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: l.event.Sum(),
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
 	rec.Value = sub.Encode()
@@ -113,6 +114,8 @@ func (d *deadLetter) message(timePointer string) string {
 		bridge.DefectTime:      strings.TrimSuffix("the item has no readable time at "+timePointer, " at "),
 		bridge.DefectBadText:   "the item has invalid UTF-8, a control character, an unknown escape or NaN",
 		bridge.DefectSharedID:  "another item of its page has the same id",
+		bridge.DefectPrivate: "a rule of EVENT_DROP, EVENT_HASH or EVENT_MASK cannot be applied with certainty: " +
+			"a member occurs twice, or a value on its way is of another kind; the item is not kept",
 	}[d.defect], string(d.defect))
 }
 

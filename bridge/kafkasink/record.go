@@ -19,7 +19,7 @@ var maxHeaders = len(slices.DeleteFunc(kafkarecord.EventHeaders(), func(h kafkar
 // builder builds the records of pages. Owned by the Sink's caller.
 type builder struct {
 	cfg       Config
-	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
+	constants struct{ specVersion, contentType, stream, live, rewind, redacted kgo.RecordHeader }
 	typeOf    string // ce_type, or its part before the event's type
 	naming    kafkarecord.Naming
 
@@ -58,6 +58,7 @@ func newBuilder(cfg Config) builder {
 	b.constants.stream = header(kafkarecord.HeaderStream, cfg.Stream)
 	b.constants.live = header(kafkarecord.HeaderOrigin, origin)
 	b.constants.rewind = header(kafkarecord.HeaderOrigin, "rewind")
+	b.constants.redacted = header(kafkarecord.HeaderRedacted, cfg.Redacted)
 	switch {
 	case cfg.TypePrefix != "":
 		b.typeOf = cfg.TypePrefix
@@ -103,6 +104,9 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 		return 0
 	}
 	most := maxHeaders
+	if b.cfg.Redacted != "" {
+		most++
+	}
 	if page.Traceparent != "" {
 		b.trace = kgo.RecordHeader{Key: kafkarecord.HeaderTraceparent, Value: []byte(page.Traceparent)}
 		most++
@@ -205,6 +209,9 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 			b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: kafkarecord.HeaderSubject, Value: slices.Clip(ev.Subject)})
 		}
 		b.to.headers = append(b.to.headers, b.constants.contentType, b.constants.stream, b.origin(ev))
+	}
+	if b.cfg.Redacted != "" {
+		b.to.headers = append(b.to.headers, b.constants.redacted)
 	}
 	if b.trace.Key != "" {
 		b.to.headers = append(b.to.headers, b.trace)

@@ -37,6 +37,8 @@ const (
 	TopicMade Reason = "topic-made"
 	// UnknownMark: a newer version of the program repaired the stream.
 	UnknownMark Reason = "unknown-mark"
+	// OtherRules: records under other rules for private data cannot be compared.
+	OtherRules Reason = "other-rules"
 	// CursorCycle: the API returned a cursor of the range again.
 	CursorCycle Reason = "cursor-cycle"
 )

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -65,6 +66,10 @@ type part struct {
 	since int64
 	// shared are the ids that several events have, which are counted separately.
 	shared map[eventName]bool
+	// was has the names of events by the names from before there were rules for private data.
+	was map[eventName]eventName
+	// unlike is set by a record under other rules whose name does not identify its event.
+	unlike bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -75,9 +80,29 @@ func formName(of eventName, sum uint32) eventName {
 	return nameOf(binary.BigEndian.AppendUint32(of[:], sum))
 }
 
+// recordName returns the name of the event of a record with this id and value.
+func (p *part) recordName(id, value []byte, r *kgo.Record) eventName {
+	rules := deadletter.Header(r, kafkarecord.HeaderRedacted)
+	if rules != p.Redacted {
+		n := nameOf(id)
+		p.unlike = p.unlike || p.shared[cmp.Or(p.was[n], n)] || rules != "" && !kafkarecord.SameIDs(rules, p.Redacted)
+	}
+	return p.nameOf(id, value)
+}
+
+// comparable returns an error if unlike is set.
+func (p *part) comparable() error {
+	if !p.unlike {
+		return nil
+	}
+	return reject(OtherRules, "the topic has events of the range under other rules for private data: "+
+		"their ids, or the bytes of events that share an id, differ")
+}
+
 // nameOf returns the name of an event with a record id.
 func (p *part) nameOf(id, value []byte) eventName {
 	n := nameOf(id)
+	n = cmp.Or(p.was[n], n)
 	if p.shared[n] {
 		return formName(n, crc32.Checksum(value, castagnoli))
 	}
@@ -104,7 +129,7 @@ func (p *part) share(n eventName, sum uint32) eventName {
 func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, error) {
 	p := &part{
 		comparison: c, begin: begin, end: end, since: begin,
-		events: make(map[eventName]copies), shared: make(map[eventName]bool),
+		events: make(map[eventName]copies), shared: make(map[eventName]bool), was: make(map[eventName]eventName),
 	}
 	if err := c.pages.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
@@ -154,7 +179,7 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.read(ctx, p.Topic, spans, p.readRecord); err != nil {
+	if err := cmp.Or(p.read(ctx, p.Topic, spans, p.readRecord), p.comparable()); err != nil {
 		return nil, err
 	}
 	if err := p.keep(ctx); err != nil { // after the read, which retention may have overtaken
@@ -185,6 +210,9 @@ func (p *part) readPage(page *bridge.Page) error {
 		p.id = e.AppendRecordID(p.id[:0])
 		named, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
 		name := named
+		if s := e.Sums; s != nil && eventName(s.WasRecord) != named {
+			p.was[s.WasRecord] = named
+		}
 		if e.ID != nil {
 			name = p.share(name, sum)
 		}
@@ -223,16 +251,16 @@ func (p *part) readPage(page *bridge.Page) error {
 // readRecord counts a record of the topic.
 func (p *part) readRecord(r *kgo.Record) {
 	id := []byte(deadletter.Header(r, kafkarecord.HeaderID))
-	name := p.nameOf(id, r.Value)
+	name := p.recordName(id, r.Value, r)
 	c, known := p.events[name]
 	if !known {
 		var when int64
 		if id, when = p.recordOf(r); when < p.begin || when >= p.end {
-			if c, known = p.events[p.nameOf(id, r.Value)]; !known {
+			if c, known = p.events[p.recordName(id, r.Value, r)]; !known {
 				return
 			}
 		}
-		name = p.nameOf(id, r.Value)
+		name = p.recordName(id, r.Value, r)
 		if c = p.events[name]; c.api == 0 && !p.Unmarked && p.isUnmarked(r) {
 			return // possibly of another program
 		}
@@ -284,12 +312,13 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 	dead, lost := make(map[eventName]int32), make(map[eventName]bool)
 	err = p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
 		l := deadletter.Read(r)
-		name := p.nameOf(p.deadLetterID(r), l.Item)
+		name := p.recordName(p.deadLetterID(r), l.Item, r)
 		if missing[name] > 0 {
 			dead[name]++
 			lost[name] = lost[name] || !p.kept.Expired && p.retried != nil && p.retried(&l)
 		}
 	})
+	err = cmp.Or(err, p.comparable())
 	for name, n := range dead {
 		if lost[name] {
 			continue

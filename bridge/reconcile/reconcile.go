@@ -56,6 +56,8 @@ type Config struct {
 	Unmarked bool
 	// By is the operator, recorded in the marks.
 	By string
+	// Redacted names the rules for private data that the Source applies, empty for none.
+	Redacted string
 }
 
 // Source is the export API.

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+	"unsafe"
 
 	"exportbridge/bridge"
 )
@@ -51,6 +52,25 @@ func (d *digest) add(k bridge.ItemKey) {
 // itemCost is the memory of an item beside its bytes, as in the engine's prefetcher.
 const itemCost = 800
 
+// detach copies what the item shares with its page, and sets the cost.
+func (i *item) detach() {
+	e := &i.event
+	block := make([]byte, 0, len(e.Raw)+len(e.ID)+len(e.Key)+len(e.Type)+len(e.Subject))
+	for _, text := range []*[]byte{&e.Raw, &e.ID, &e.Key, &e.Type, &e.Subject} {
+		if *text != nil {
+			from := len(block)
+			block = append(block, *text...)
+			*text = block[from:len(block):len(block)]
+		}
+	}
+	i.cost = int64(len(block)) + itemCost
+	if e.Sums != nil {
+		own := *e.Sums
+		e.Sums = &own
+		i.cost += int64(unsafe.Sizeof(own))
+	}
+}
+
 // collect copies the new items of a page.
 func (c *collector) collect(p *bridge.Page) error {
 	for i := range p.Events {
@@ -84,16 +104,7 @@ func (c *collector) collect(p *bridge.Page) error {
 				continue
 			}
 		}
-		block := make([]byte, 0, len(e.Raw)+len(e.ID)+len(e.Key)+len(e.Type)+len(e.Subject))
-		for _, text := range []*[]byte{&kept.event.Raw, &kept.event.ID, &kept.event.Key, &kept.event.Type,
-			&kept.event.Subject} {
-			if *text != nil {
-				from := len(block)
-				block = append(block, *text...)
-				*text = block[from:len(block):len(block)]
-			}
-		}
-		kept.cost = int64(len(block)) + itemCost
+		kept.detach()
 		c.items, c.bytes = append(c.items, kept), c.bytes+kept.cost
 		switch {
 		case c.bytes <= c.most:

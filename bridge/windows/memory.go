@@ -45,12 +45,12 @@ var seed = maphash.MakeSeed()
 // One of them keeps k for ever, whichever is listed first, the other gets a key of its own.
 func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, sum uint32) {
 	if m.byBytes {
-		return bridge.ItemKeyOf(e.Raw, nil), 0
+		return bridge.ItemKeyOf(e.Form(), nil), 0
 	}
 	if e.ID == nil {
 		return k, 0
 	}
-	sum = uint32(maphash.Bytes(seed, e.Raw)) //nolint:gosec // as many bits as there is room for
+	sum = uint32(maphash.Bytes(seed, e.Form())) //nolint:gosec // as many bits as there is room for
 	first, again := m.sums[k]
 	switch {
 	case !again:
@@ -61,7 +61,7 @@ func (m *memory) keyOf(e *bridge.Event, k bridge.ItemKey) (own bridge.ItemKey, s
 		m.others[other{k, sum}] = struct{}{}
 	}
 	if _, is := m.others[other{k, sum}]; is {
-		return bridge.ItemKeyOf(k[:], e.Raw), sum
+		return bridge.ItemKeyOf(k[:], e.Form()), sum
 	}
 	return k, sum
 }

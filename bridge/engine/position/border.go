@@ -40,13 +40,18 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 		bit := border[i].Prefix() & (64*uint32(len(filter)) - 1)
 		filter[bit/64] |= 1 << (bit % 64)
 	}
+	may := func(prefix uint32) bool {
+		bit := prefix & (64*uint32(len(filter)) - 1)
+		return filter[bit/64]&(1<<(bit%64)) != 0
+	}
+	has := func(item bridge.BorderItem) bool { return may(item.Prefix()) && slices.Contains(border, item) }
 	for i := range p.Events {
 		e := &p.Events[i]
 		if e.ID == nil {
 			continue
 		}
-		bit := bridge.BorderPrefix(e.ID) & (64*uint32(len(filter)) - 1)
-		if filter[bit/64]&(1<<(bit%64)) != 0 && slices.Contains(border, bridge.NewBorderItem(e)) {
+		if e.Sums == nil && may(bridge.BorderPrefix(e.ID)) && has(bridge.NewBorderItem(e)) ||
+			e.Sums != nil && (has(e.Sums.Border) || has(e.Sums.WasBorder)) {
 			e.AtBorder = true
 			r.Items++
 		}
@@ -150,7 +155,7 @@ func FirstItems(p *bridge.Page) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for i := range p.Events[:min(firstItems, len(p.Events))] {
-		_, _ = h.Write(p.Events[i].Raw)
+		_, _ = h.Write(p.Events[i].Form())
 	}
 	return h.Sum64()
 }

@@ -119,7 +119,10 @@ func (at *Position) Shows(p *bridge.Page) bool {
 
 func (at *Position) listsTail(p *bridge.Page) bool {
 	return len(at.Tail) > 0 && slices.ContainsFunc(p.Events,
-		func(e bridge.Event) bool { return slices.Contains(at.Tail, e.Identity()) })
+		func(e bridge.Event) bool {
+			was, ok := e.WasIdentity()
+			return slices.Contains(at.Tail, e.Identity()) || ok && slices.Contains(at.Tail, was)
+		})
 }
 
 // Take moves over one page: it checks that the page belongs to the stream, drops and

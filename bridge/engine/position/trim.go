@@ -123,10 +123,10 @@ func (t *trimming) sift(p *bridge.Page, divert bool, r *Findings) bridge.Tail {
 	seen := make(bridge.Tail, 0, len(p.Events))
 	kept := p.Events[:0]
 	for _, e := range p.Events {
-		id := e.Identity()
-		seen = append(seen, id)
+		seen = append(seen, e.Identity())
+		id := t.nameOf(&e)
 		is := formOf(id, &e)
-		recognized := e.Shared && known[string(e.Raw)]
+		recognized := e.Shared && known[string(e.Form())]
 		if !recognized && (t.left[id] == 0 || t.carries && e.AtBorder) {
 			kept = append(kept, e)
 			if e.ID != nil && t.last {
@@ -155,12 +155,22 @@ func (t *trimming) sift(p *bridge.Page, divert bool, r *Findings) bridge.Tail {
 	return seen
 }
 
+// nameOf returns the identity under which an item is in t.left: that from before there were
+// rules for private data, if only that one is there.
+func (t *trimming) nameOf(e *bridge.Event) bridge.Identity {
+	id := e.Identity()
+	if was, ok := e.WasIdentity(); ok && t.left[id] == 0 && t.left[was] > 0 {
+		return was
+	}
+	return id
+}
+
 // formOf returns the form of an item with an id.
 func formOf(id bridge.Identity, e *bridge.Event) form {
 	if e.ID == nil {
 		return form{}
 	}
-	return form{id, maphash.Bytes(seed, e.Raw)}
+	return form{id, maphash.Bytes(seed, e.Form())}
 }
 
 // recognize removes the page's items that share their id from t.left, if their forms are
@@ -172,10 +182,10 @@ func (t *trimming) recognize(p *bridge.Page) map[string]bool {
 		if !e.Shared || t.carries && e.AtBorder {
 			continue
 		}
-		id := e.Identity()
+		id := t.nameOf(e)
 		if t.left[id] > 0 && t.has(formOf(id, e)) {
 			t.left[id]--
-			known[string(e.Raw)] = true
+			known[string(e.Form())] = true
 		}
 	}
 	return known
@@ -274,7 +284,7 @@ func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 		e := &p.Events[i]
 		if e.ID != nil {
 			if one := first(kept, e.ID); one != nil {
-				if bytes.Equal(one.Raw, e.Raw) || t.twin(slots, kept, e) {
+				if bytes.Equal(one.Form(), e.Form()) || t.twin(slots, kept, e) {
 					continue
 				}
 				one.Shared, e.Shared, shares = true, true, true
@@ -294,9 +304,9 @@ func (t *scratch) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 // twin reports whether an item whose id another item has came earlier with the same
 // bytes. There may be many such items, so the table has them by their bytes.
 func (t *scratch) twin(slots []int32, kept []bridge.Event, e *bridge.Event) bool {
-	i := int(maphash.Bytes(seed, e.Raw)) & (len(slots) - 1)
+	i := int(maphash.Bytes(seed, e.Form())) & (len(slots) - 1)
 	for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {
-		if one := &kept[slots[i]-1]; bytes.Equal(one.Raw, e.Raw) && bytes.Equal(one.ID, e.ID) {
+		if one := &kept[slots[i]-1]; bytes.Equal(one.Form(), e.Form()) && bytes.Equal(one.ID, e.ID) {
 			return true
 		}
 	}

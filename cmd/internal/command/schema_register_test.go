@@ -3,6 +3,7 @@ package command
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -120,11 +121,21 @@ func TestSchemaRegister(t *testing.T) {
 			t.Errorf("%s %s: dry run is %t", step.schema, step.args, dry)
 		}
 	}
-	for status, code := range map[int]int{302: cli.ExitRefused, 404: cli.ExitRefused, 503: cli.ExitFailed} {
+	for status, code := range map[int]int{
+		302: cli.ExitRefused, 404: cli.ExitRefused, 422: cli.ExitRefused, 429: cli.ExitFailed, 503: cli.ExitFailed,
+	} {
 		r.fail = status
 		got := runProgram(t, env, "schema", "register", "--execute")
 		if got.code != code || len(got.stderr) > 1000 || !strings.Contains(got.stderr, fmt.Sprint("answered ", status)) {
 			t.Errorf("%d: %+v", status, got)
 		}
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status": "up"}`)
+	}))
+	t.Cleanup(other.Close)
+	if got := runProgram(t, env, "schema", "register", "--schema-registry-url", other.URL); got.code != cli.ExitFailed ||
+		got.stdout != "" || !strings.Contains(got.stderr, "check SCHEMA_REGISTRY_URL") {
+		t.Errorf("a server that is no registry: %+v", got)
 	}
 }

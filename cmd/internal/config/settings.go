@@ -70,12 +70,12 @@ const (
 // keyVariable names the setting of the API key.
 const keyVariable = "EXPORT_API_KEY"
 
-// exportSecrets returns a value for each secret of the export, and for the client
+// exportSecrets returns a value for each secret of the export and its events, and for the client
 // certificate. A command that sends no request to the API has these in their place.
 func exportSecrets() map[string]string {
 	unused := map[string]string{"EXPORT_TLS_CERT": "unused"}
 	for _, v := range variables() {
-		if v.Secret && v.group() == "EXPORT" {
+		if v.Secret && (v.group() == "EXPORT" || v.group() == "EVENT") {
 			unused[v.Name] = "unused"
 		}
 	}
@@ -294,6 +294,7 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 		l.add(profileVariable, chosen.describe(profileVariable)+": "+err.Error())
 	}
 	st.Export = exportapi.DefaultConfig()
+	st.Export.Private.Stream = st.Name
 	places := l.fill(&st.Export, st.Name)
 	if places[pageVariable].kind == FromDefault {
 		st.PageMemory = l.memory
@@ -377,6 +378,7 @@ func (l *loader) fillKafka(st *Stream) {
 	st.Kafka = kafkastream.DefaultConfig()
 	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource, st.Kafka.TimePointer = st.Export.Resource, st.Export.TimePointer()
+	st.Kafka.Redacted = st.Export.Redacted()
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
 	st.Kafka.TLSCAFile, st.Kafka.TLSCertFile, st.Kafka.TLSKeyFile = tlsFiles(places, "KAFKA_TLS")
 	st.Kafka.OAuthTLSCAFile = places["KAFKA_SASL_OAUTH_TLS_CA"].rereadable()
@@ -460,97 +462,4 @@ func (l *loader) instant(name, text string, places map[string]place, now time.Ti
 		l.add(name, places[name].describe(name)+": "+err.Error())
 	}
 	return ms
-}
-
-// validate validates the settings that all streams share.
-func (s *Settings) validate(need Uses) (p bridge.Problems) {
-	p.Add(s.HTTP.Validate())
-	p.Add(s.Registry.Validate())
-	p.Check(s.Memory > 0, memoryVariable, "must be above 0, for example %s", formatBytes(defaultProcess.Memory))
-	if need&UsesCursor != 0 {
-		p.Add(s.Cursor.Validate())
-	}
-	return p
-}
-
-// validate validates the settings of a stream.
-func (st *Stream) validate(need Uses) (p bridge.Problems) {
-	if need&UsesExport != 0 {
-		p.Add(st.Engine.Validate())
-		p.Add(st.Export.Validate())
-		if need&WithoutKey != 0 {
-			unused := exportSecrets()
-			p = slices.DeleteFunc(p, func(wrong bridge.Problem) bool { return unused[wrong.Variable] != "" })
-		}
-		p.Check(!st.Export.Undated() || st.Engine.OnInvalidCursor != "time", "EXPORT_ON_INVALID_CURSOR",
-			"is time, but EXPORT_ITEM_TIME says that items have no time to restart from, for example previous")
-		o := st.Engine.Origin
-		p.Check(o.End == 0 || o.Start < o.End, "EXPORT_END", "must be after EXPORT_START")
-		noEnd, noStart := st.Export.Bounded(), st.Export.Starts()
-		p.Check(o.End == 0 || noEnd == nil, "EXPORT_END", "is set, but %v", noEnd)
-		p.Check(o.Start == 0 || noStart == nil || st.Windows.Windows(), "EXPORT_START",
-			"is set, but %v; set EXPORT_START=earliest", noStart)
-		if !st.Windows.Windows() && noStart == nil {
-			asked := st.Export.Refuse(bridge.Position{Start: o.Start, End: o.End})
-			p.Check(asked == nil, "EXPORT_PARAMS", "must suit a stream by its cursor, but %v; set EXPORT_START to a time, "+
-				"give each of {start} and {end} a parameter of its own, or set EXPORT_FOLLOW=windows, whose requests have both",
-				asked)
-		}
-		p.Check(st.Engine.OnInvalidCursor != "time" || noStart == nil, "EXPORT_ON_INVALID_CURSOR", "is time, but %v", noStart)
-		p.Add(st.Windows.Validate())
-		if st.Windows.Windows() {
-			p.Add(st.checkWindows())
-		}
-		p.Add(st.checkAttest())
-	}
-	if need&UsesKafka != 0 {
-		p.Add(st.Kafka.Validate())
-		p.Add(st.Contract.Validate())
-	}
-	return p
-}
-
-// checkAttest reports the settings of the attestation that are wrong, or do not fit the others.
-func (st *Stream) checkAttest() error {
-	var p bridge.Problems
-	p.Add(st.Attest.Validate())
-	limited := exportapi.Config{RateLimit: st.Attest.RateLimit}
-	_, err := limited.Rate()
-	p.Check(err == nil && st.Attest.RateLimit != "", "BRIDGE_ATTEST_RATE_LIMIT",
-		"%q is no rate, for example 1/s", st.Attest.RateLimit)
-	if !st.Attest.On() {
-		return p.Err()
-	}
-	unlisted := cmp.Or(st.Export.Bounded(), st.Export.Starts())
-	p.Check(unlisted == nil, "BRIDGE_ATTEST", "lists past periods again, but %v; set it to 0", unlisted)
-	p.Check(!st.Export.Undated(), "BRIDGE_ATTEST",
-		"compares periods, but EXPORT_ITEM_TIME says that items have no time; set it to 0")
-	p.Check(st.Kafka.RouteText == "", "BRIDGE_ATTEST",
-		"must be 0 with KAFKA_ROUTES: periods are compared with KAFKA_TOPIC alone; exportbridge verify compares all topics")
-	p.Check(st.Engine.Origin.End == 0, "BRIDGE_ATTEST",
-		"must be 0 with EXPORT_END, where the stream ends; exportbridge verify compares a range")
-	return p.Err()
-}
-
-// AttestDelay is how long after the end of a period an event of the period may still come.
-func (st *Stream) AttestDelay() time.Duration {
-	if st.Windows.Windows() {
-		return st.Windows.Reach()
-	}
-	return st.Engine.Overlap
-}
-
-// checkWindows reports the settings that do not fit windows.
-func (st *Stream) checkWindows() error {
-	var p bridge.Problems
-	refused := st.Export.Refuse(st.Windows.Range(1, 2))
-	p.Check(refused == nil, "EXPORT_FOLLOW", "is windows, but %v", refused)
-	p.Check(st.Engine.Origin.Start != 0, "EXPORT_START", "must be a time with EXPORT_FOLLOW=windows, for example -90d")
-	p.Check(st.Engine.Origin.End == 0, "EXPORT_END",
-		"must be empty with EXPORT_FOLLOW=windows; exportbridge backfill publishes a range")
-	p.Check(!st.Export.Undated(), "EXPORT_FOLLOW",
-		"is windows, but EXPORT_ITEM_TIME says that items have no time to sort them by")
-	p.Check(st.Kafka.Headers == "cloudevents", "BRIDGE_HEADERS",
-		"must be cloudevents with EXPORT_FOLLOW=windows: records are recognized by ce_id and ce_time")
-	return p.Err()
 }

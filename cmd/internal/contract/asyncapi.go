@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -162,10 +163,10 @@ func (d *Document) describe(s *Stream) error {
 	}
 	d.add(s.Name, s.Topic, event)
 	for i, topic := range s.Routed {
-		d.add(fmt.Sprintf("%s-route-%d", s.Name, i+1), topic, event)
+		d.add(fmt.Sprintf("%s.route-%d", s.Name, i+1), topic, event)
 	}
 	if s.DeadTopic != "" {
-		d.add(s.Name+"-dead-letter", s.DeadTopic, message{
+		d.add(s.Name+".dead-letter", s.DeadTopic, message{ // a stream has no dot in its name
 			Title: "Dead letter of stream " + s.Name,
 			Description: "An item that could not be published. The value is the item as the API sent it, which may not be " +
 				"JSON, or a JSON object with its size, hash and place if it is too large for the topic.",
@@ -250,69 +251,53 @@ func embedded(text, at string) (any, error) {
 	case false:
 		return map[string]any{"not": anything}, nil
 	}
-	newer := usesNewer(schema)
-	if newer {
+	object := schema.(map[string]any) // else Compile had rejected it
+	delete(object, "$id")             // references begin at the document
+	dialect, _ := object["$schema"].(string)
+	version := "2020-12"
+	for _, draft := range []string{"draft-04", "2019-09"} {
+		if strings.Contains(dialect, draft) {
+			version = draft
+		}
+	}
+	other := version == "draft-04"
+	_ = walk(object, func(part map[string]any) error {
+		other = other || usesNewer(part)
+		return nil
+	})
+	if other {
 		at += "/schema"
 	}
-	if err := moveRefs(schema, at, false); err != nil {
-		return nil, err
+	err := walk(object, func(part map[string]any) error { return moveRef(part, at) })
+	if err != nil || other {
+		return map[string]any{"schemaFormat": "application/schema+json;version=" + version, "schema": object}, err
 	}
-	if !newer {
-		object := schema.(map[string]any) // else Compile had rejected it
-		delete(object, "$schema")
-		delete(object, "$id")
-		return object, nil
-	}
-	return map[string]any{"schemaFormat": "application/schema+json;version=2020-12", "schema": schema}, nil
+	delete(object, "$schema")
+	return object, nil
 }
 
-// newer are the keywords that the schemas of AsyncAPI, which extend draft 7, lack.
-var newer = []string{
-	"prefixItems", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired", "minContains",
-	"maxContains", "$anchor", "$dynamicAnchor", "$dynamicRef",
-}
-
-// usesNewer reports whether a schema is not one of AsyncAPI too. Those tools read that know
-// no other format.
-func usesNewer(schema any) bool {
+// walk calls visit with a schema and with the schemas within it.
+func walk(schema any, visit func(map[string]any) error) error {
 	switch schema := schema.(type) {
 	case map[string]any:
-		if _, ok := schema["$ref"].(string); ok && len(schema) > 1 { // draft 7 ignores the others
-			return true
+		if err := visit(schema); err != nil {
+			return err
 		}
 		for keyword, part := range schema {
-			if slices.Contains(newer, keyword) || usesNewer(part) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(schema, usesNewer)
-	}
-	return false
-}
-
-// moveRefs has the references within a schema begin at a pointer: in a document, # is the
-// document. names is whether the members of the schema are names, and not keywords.
-func moveRefs(schema any, at string, names bool) error {
-	switch schema := schema.(type) {
-	case map[string]any:
-		if ref, ok := schema["$ref"].(string); ok {
-			if ref != "#" && !strings.HasPrefix(ref, "#/") {
-				return fmt.Errorf("the schema refers to %s; a document needs a pointer such as #/$defs/name", ref)
-			}
-			schema["$ref"] = at + ref[1:]
-		}
-		for name, part := range schema {
-			if !names && slices.Contains([]string{"const", "enum", "default", "examples"}, name) { // they hold values
+			if slices.Contains([]string{"const", "enum", "default", "examples"}, keyword) { // they hold values
 				continue
 			}
-			if err := moveRefs(part, at, !names && slices.Contains(mapsOfSchemas, name)); err != nil {
+			parts := []any{part}
+			if named, ok := part.(map[string]any); ok && slices.Contains(mapsOfSchemas, keyword) {
+				parts = slices.Collect(maps.Values(named))
+			}
+			if err := walk(parts, visit); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for _, part := range schema {
-			if err := moveRefs(part, at, false); err != nil {
+			if err := walk(part, visit); err != nil {
 				return err
 			}
 		}
@@ -320,8 +305,39 @@ func moveRefs(schema any, at string, names bool) error {
 	return nil
 }
 
-// mapsOfSchemas are the keywords with a schema for each name.
-var mapsOfSchemas = []string{"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+// mapsOfSchemas are the keywords whose members are names, and not keywords.
+var mapsOfSchemas = []string{
+	"properties", "patternProperties", "dependencies", "dependentSchemas", "dependentRequired", "$defs", "definitions",
+}
+
+// newer are the keywords that the schemas of AsyncAPI, which extend draft 7, lack.
+var newer = []string{
+	"prefixItems", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired", "minContains",
+	"maxContains", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef",
+}
+
+// usesNewer reports whether a schema, without those within it, is not one of AsyncAPI too.
+// Those tools read that know no other format.
+func usesNewer(schema map[string]any) bool {
+	_, refers := schema["$ref"].(string)
+	return refers && len(schema) > 1 || // draft 7 ignores the others
+		slices.ContainsFunc(newer, func(keyword string) bool { _, ok := schema[keyword]; return ok })
+}
+
+// moveRef has a reference within the schema of the events begin at a pointer: in a document,
+// # is the document.
+func moveRef(schema map[string]any, at string) error {
+	if id, ok := schema["$id"].(string); ok {
+		return fmt.Errorf("a part of the schema has the $id %s; remove it, and refer to the part by a pointer", id)
+	}
+	if ref, ok := schema["$ref"].(string); ok {
+		if ref != "#" && !strings.HasPrefix(ref, "#/") {
+			return fmt.Errorf("the schema refers to %s; a document needs a pointer such as #/$defs/name", ref)
+		}
+		schema["$ref"] = at + ref[1:]
+	}
+	return nil
+}
 
 // JSON returns the document as indented JSON.
 func (d *Document) JSON() (string, error) {

@@ -50,7 +50,12 @@ func streamsOfAllKinds() []Stream {
 		{Name: "a_b-c", Topic: "export.shared", Key: "none", Headers: "minimal", Schema: orderSchema},
 		{Name: "bare", Topic: "export.shared", DeadTopic: "dlq.x", Key: "/a~1b", Headers: "none", Schema: "true"},
 		{Name: "newer", Topic: "export.newer", Key: "/id", Headers: "none",
-			Schema: `{"prefixItems": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "string"}}}`},
+			Schema: `{"$id": "https://a.example/newer", "prefixItems": [{"$ref": "#/$defs/a"}],
+			  "$defs": {"a": {"type": "string"}}}`},
+		{Name: "any-dead-letter", Topic: "export.other", Key: "none", Headers: "none",
+			Schema: `{"properties": {"$anchor": {"const": {"prefixItems": 1}}}}`},
+		{Name: "older", Topic: "export.older", Key: "none", Headers: "none",
+			Schema: `{"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 0, "exclusiveMinimum": true}`},
 	}
 }
 
@@ -147,24 +152,24 @@ func TestDocumentOfSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := d.Components.Messages
-	if h := messages["any"].Headers; len(h.Properties) != 11 || len(h.Required) != 7 ||
+	if h := messages["any"].Headers; len(h.Properties) != 12 || len(h.Required) != 7 ||
 		h.Properties["eb-late"].Pattern == "" {
 		t.Errorf("cloudevents: %+v", h)
 	}
-	if h := messages["a_b-c"].Headers; len(h.Properties) != 4 || cmp.Diff(h.Required,
+	if h := messages["a_b-c"].Headers; len(h.Properties) != 5 || cmp.Diff(h.Required,
 		[]string{"ce_id", "eb-stream", "eb-origin"}) != "" {
 		t.Errorf("minimal: %+v", h)
 	}
 	if messages["bare"].Headers != nil {
 		t.Errorf("none: %+v", messages["bare"].Headers)
 	}
-	if h := messages["bare-dead-letter"].Headers; len(h.Properties) != 7 || len(h.Required) != 6 {
+	if h := messages["bare.dead-letter"].Headers; len(h.Properties) != 7 || len(h.Required) != 6 {
 		t.Errorf("dead letters without headers: %+v", h)
 	}
 	if messages["a_b-c"].Bindings.Kafka.Key != nil || messages["any"].Bindings.Kafka.Key == nil {
 		t.Error("only the stream without KAFKA_KEY=none has a key")
 	}
-	if c := d.Channels["export.shared"]; len(d.Channels) != 6 || len(c.Messages) != 3 {
+	if c := d.Channels["export.shared"]; len(d.Channels) != 8 || len(c.Messages) != 3 {
 		t.Errorf("%d channels, the shared one with %d messages", len(d.Channels), len(c.Messages))
 	}
 	want := map[string]any{
@@ -176,14 +181,29 @@ func TestDocumentOfSettings(t *testing.T) {
 		t.Errorf("schema: %v (-want +got)\n%s", order, diff)
 	}
 	newer := d.Components.Schemas["newer"].(map[string]any)
-	if newer["schemaFormat"] != "application/schema+json;version=2020-12" {
+	if newer["schemaFormat"] != "application/schema+json;version=2020-12" || newer["schema"].(map[string]any)["$id"] != nil {
 		t.Errorf("schema with newer keywords: %v", newer)
+	}
+	if older := d.Components.Schemas["older"].(map[string]any); older["schemaFormat"] !=
+		"application/schema+json;version=draft-04" {
+		t.Errorf("schema of draft 4: %v", older)
+	}
+	if older := d.Components.Schemas["any-dead-letter"].(map[string]any); older["schemaFormat"] != nil {
+		t.Errorf("names and values that read like newer keywords: %v", older)
+	}
+	if len(messages) != 10 || messages["any.dead-letter"].Headers == nil || messages["any-dead-letter"].Headers != nil {
+		t.Errorf("a stream and dead letters of another one share a name: %v", messages)
 	}
 }
 
 // A reference that a reader of the document cannot follow is an error.
 func TestDocumentRefs(t *testing.T) {
 	t.Parallel()
+	part := strings.Replace(orderSchema, `{"money": {`, `{"money": {"$id": "money", `, 1)
+	if _, err := NewDocument([]Stream{{Name: "a", Topic: "a", Key: "none", Schema: part}}, Cluster{}); err == nil ||
+		!strings.Contains(err.Error(), "$id money") {
+		t.Errorf("$id of a part: %v", err)
+	}
 	for _, ref := range []string{"#money", "https://a.example/order#/$defs/money"} {
 		schema := strings.Replace(orderSchema, "#/$defs/money", ref, 1)
 		_, err := NewDocument([]Stream{{Name: "a", Topic: "a", Key: "none", Schema: schema}}, Cluster{})

@@ -66,7 +66,7 @@ func (s *Schema) Compare(event []byte) []Difference {
 	if err != nil {
 		return []Difference{{"", "is not JSON"}}
 	}
-	c := comparison{root: s.root, value: value}
+	c := comparison{root: s.root, value: value, known: make(map[Difference]bool)}
 	if broken, ok := errors.AsType[*jsonschema.ValidationError](s.root.Validate(value)); ok {
 		c.addBroken(broken)
 	}
@@ -79,15 +79,15 @@ type comparison struct {
 	root  *jsonschema.Schema
 	value any
 	found []Difference
+	known map[Difference]bool // those in found: items of an array have the same ones
 }
 
 func (c *comparison) add(pointer, text string) {
-	for _, d := range c.found {
-		if d.Pointer == pointer && d.Text == text {
-			return // of another item of an array
-		}
+	d := Difference{pointer, text}
+	if !c.known[d] {
+		c.known[d] = true
+		c.found = append(c.found, d)
 	}
-	c.found = append(c.found, Difference{pointer, text})
 }
 
 // addBroken adds what breaks the schema. Of alternatives, it adds that none fits.

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -204,7 +205,7 @@ func TestE2EAttestCrashes(t *testing.T) {
 		running[owner] = s.bridgeNamed(owner)
 	}
 	for _, p := range running {
-		p.stop()
+		p.end(syscall.SIGTERM, false)
 	}
 	got := s.attests("--verify")
 	if len(got.Breaks) > 0 {

@@ -28,6 +28,8 @@ var documentCodes = map[string]int{
 	`exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`:                      1, // not so old
 	"exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8 --execute": 1,
 	// the stream's own
+	"exportbridge attest --from -7d":                                            1,
+	"exportbridge attest --from 2026-11-01 --to 2026-11-02 --verify":            1,
 	"exportbridge backfill --resume k3xq7a --execute":                           1,
 	"exportbridge backfill cancel k3xq7a --execute":                             1,
 	"exportbridge backfill pause k3xq7a --execute":                              1,

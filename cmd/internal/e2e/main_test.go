@@ -1,11 +1,17 @@
 package e2e_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -40,7 +46,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"rc": rc},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"rc": rc, "until": until},
 	})
 }
 
@@ -63,5 +69,37 @@ func rc(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// until runs a program of this test binary until a line of its stderr matches, and interrupts
+// it. The program must end without an error:
+//
+//	until 'session started' exportbridge-dev demo
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until pattern program [args...]")
+	}
+	path, err := os.Executable()
+	ts.Check(err)
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args, cmd.Dir, cmd.Stdout = args[1:], ts.MkAbs("."), ts.Stdout()
+	pipe, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	found := false
+	for lines := bufio.NewScanner(io.TeeReader(pipe, ts.Stderr())); lines.Scan(); {
+		if !found && pattern.Match(lines.Bytes()) {
+			found = true
+			ts.Check(cmd.Process.Signal(os.Interrupt))
+		}
+	}
+	ts.Check(cmd.Wait())
+	if !found {
+		ts.Fatalf("no line matches %s", pattern)
 	}
 }

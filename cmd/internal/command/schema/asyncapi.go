@@ -14,8 +14,8 @@ func newAsyncAPICommand(a *cli.App) *cobra.Command {
 		Use:   "asyncapi",
 		Short: "Print an AsyncAPI document of the topics",
 		Long: `Print an AsyncAPI 3 document of the streams as configured: topics, record keys,
-headers and the JSON Schema of EVENT_SCHEMA_FILE, for consumers and generators of
-code. The command contacts no server.`,
+headers and the JSON Schema of EVENT_SCHEMA_FILE, for consumers and code
+generators. The command contacts no server.`,
 		Example: `  exportbridge asyncapi -o asyncapi.yaml
   exportbridge asyncapi --event-schema "$(cat order.schema.json)" --json`,
 		GroupID: cli.GroupPosition,

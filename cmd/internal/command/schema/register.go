@@ -37,12 +37,12 @@ func newRegisterCommand(a *cli.App) *cobra.Command {
 		Use:   "register",
 		Short: "Register the JSON Schema in a schema registry",
 		Long: `Register the JSON Schema in EVENT_SCHEMA_FILE in the schema registry of
-SCHEMA_REGISTRY_URL, with the subject TOPIC-value. Without --execute, show whether
-the registry has the schema, and whether it would accept it.
+SCHEMA_REGISTRY_URL, with the subject TOPIC-value. Without --execute, show
+whether the registry has the schema, and whether it would accept it.
 
-Records carry no schema id, so deserializers that expect one cannot read them: the
-registry documents the events. The exit code is 5 if the registry refuses the
-schema.`,
+Records carry no schema id, so deserializers that expect one cannot read them:
+the registry documents the events. The exit code is 5 if the registry refuses
+the schema.`,
 		Example: `  exportbridge schema register
   exportbridge schema register --execute`,
 		Args: cli.NoArgs,
@@ -107,6 +107,8 @@ func (r *registration) run(ctx context.Context, registry *sr.Client, text string
 	schema := sr.Schema{Schema: text, Type: sr.TypeJSON}
 	found, err := registry.LookupSchema(ctx, r.Subject, schema)
 	switch refused, _ := errors.AsType[*sr.ResponseError](err); {
+	case err == nil && found.Version < 1:
+		return fmt.Errorf("look up subject %s: the answer has no version", r.Subject)
 	case err == nil:
 		r.State, r.ID, r.Version = "registered", found.ID, found.Version
 		return nil
@@ -155,7 +157,7 @@ func registryError(err error) error {
 	switch status := refused.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		code, hint = cli.ExitRefused, "check SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD_FILE"
-	case status < http.StatusInternalServerError:
+	case status < http.StatusInternalServerError && status != http.StatusTooManyRequests:
 		code, hint = cli.ExitRefused, "check SCHEMA_REGISTRY_URL and the schema"
 	default:
 		hint = "repeat the command"

@@ -60,12 +60,14 @@ func (s *sample) types(ctx context.Context, a *cli.App) ([]seenType, error) {
 		return nil, err
 	}
 	all, n := []seenType{}, 0
+	index := make(map[string]int) // in all
 	err := s.read(ctx, func(r *kgo.Record) {
 		n++
 		name := records.TypeOf(r)
-		i := slices.IndexFunc(all, func(t seenType) bool { return t.Type == name })
-		if i < 0 {
+		i, known := index[name]
+		if !known {
 			i = len(all)
+			index[name] = i
 			all = append(all, seenType{Type: name})
 		}
 		all[i].Records++

@@ -1,0 +1,120 @@
+package exportapi
+
+import (
+	"slices"
+	"strings"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/redact"
+)
+
+// private applies the rules for private data to the items of a client.
+type private struct {
+	*redact.Redactor
+	// id is set if a rule changes the ids of items, values if one changes any value of an
+	// event.
+	id, values bool
+}
+
+// Redacted names the rules for private data, as the header eb-redacted of records does. It
+// is empty without rules, and if they are not valid.
+func (c *Config) Redacted() string {
+	h := newPrivate(c)
+	switch {
+	case h == nil || h.Label == "":
+		return ""
+	case h.id:
+		return h.Label + idsChanged
+	}
+	return h.Label
+}
+
+// idsChanged is kafkarecord.IDsChanged.
+const idsChanged = "+ids"
+
+// newPrivate returns nil if no rules are set, or if they are not valid.
+func newPrivate(cfg *Config) *private {
+	rules, _ := cfg.Private.Compile()
+	if rules == nil {
+		return nil
+	}
+	touches := func(pointers ...string) bool {
+		return slices.ContainsFunc(pointers, func(at string) bool { return at != "" && rules.Touching(at) != nil })
+	}
+	at := cfg.pointersOf(cfg.Resource)
+	h := &private{Redactor: redact.NewRedactor(rules), id: touches(at.ids...)}
+	h.values = h.id || touches(at.types...) || touches(at.subjects...) || touches(cfg.keyPointer()) ||
+		slices.ContainsFunc(cfg.Routes.Rules, func(r bridge.Route) bool { return touches(r.Pointer) })
+	return h
+}
+
+// hide applies the rules to the items of a page. An item with uncertain private data keeps
+// no bytes and no values, apart from an id that no rule changes.
+func (h *private) hide(p *bridge.Page, with *decoders) {
+	d := with.borrow()
+	defer with.giveBack(d)
+	d.item.extra = 0
+	sums := make([]bridge.Sums, len(p.Events))
+	out := make([]byte, 0, len(p.Body)+len(p.Body)/8)
+	for i := range p.Events {
+		e := &p.Events[i]
+		sums[i] = h.Sums(e.Raw, e.ID, h.id)
+		e.Sums = &sums[i]
+		from := len(out)
+		err := redact.ErrUncertain
+		if e.Defect != bridge.DefectBadText && e.Defect != bridge.DefectNotObject {
+			if out, err = h.Apply(out, e.Raw); err != nil {
+				e.Defect = bridge.DefectPrivate
+			}
+		}
+		if err != nil {
+			e.Raw, e.Key, e.Type, e.Subject, e.Route = nil, nil, nil, nil, 0
+			if h.id {
+				e.ID = nil
+			}
+			continue
+		}
+		e.Raw = out[from:len(out):len(out)]
+		if h.values {
+			d.reread(e)
+		}
+	}
+	p.Extra += d.item.extra + int64(cap(out))
+}
+
+// reread sets the event's values, apart from its time, by its changed bytes. A hash of what
+// is no id is no id either.
+func (d *pageDecoder) reread(e *bridge.Event) {
+	d.scan.Reset(e.Raw)
+	defer d.scan.Reset(nil)
+	_, _ = d.item.Read(&d.scan, 0) // valid, as it was
+	var now bridge.Event
+	d.item.fill(&now)
+	if e.ID != nil {
+		e.ID = now.ID
+	}
+	e.Key, e.Type, e.Subject, e.Route = now.Key, now.Type, now.Subject, now.Route
+}
+
+// checkPrivate reports the rules that do not fit the mapping.
+func (c *Config) checkPrivate(p *bridge.Problems) {
+	rules, err := c.Private.Compile()
+	if p.Add(err); rules == nil {
+		return
+	}
+	refuse := func(why string, hashes bool, pointers ...string) {
+		for _, at := range pointers {
+			if r := rules.Touching(at); r != nil && (!hashes || !r.Hashes(at)) {
+				p.Check(false, r.Variable, "%s changes %s, %s", r.Pointer, at, why)
+			}
+		}
+	}
+	at := c.pointersOf(c.Resource)
+	refuse("which identifies items; use EVENT_HASH="+strings.Join(at.ids, ",")+", or another EXPORT_ITEM_ID",
+		true, at.ids...)
+	refuse("by which the stream knows its position; choose another EXPORT_ITEM_TIME", false, at.times...)
+	refuse("by which the stream knows late items; set EXPORT_ITEM_INGESTED=none", false, at.ingested...)
+	if c.cursorIn() == inLastItem {
+		refuse("which is the next cursor", false, "/"+strings.TrimPrefix(c.CursorField, "/"))
+	}
+}

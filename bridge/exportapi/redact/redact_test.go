@@ -1,0 +1,204 @@
+package redact_test
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/redact"
+)
+
+// Two keys of 32 bytes each.
+var (
+	first  = "k1 " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
+	second = "k2 " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 32))
+)
+
+func redactor(t testing.TB, c redact.Config) *redact.Redactor {
+	t.Helper()
+	if c.Keys == "" {
+		c.Keys = bridge.Secret(first)
+	}
+	rules, err := c.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return redact.NewRedactor(rules)
+}
+
+// hashOf is the hash of a text with the first key.
+func hashOf(text string) string {
+	h := hmac.New(sha256.New, bytes.Repeat([]byte{1}, 32))
+	h.Write([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// TestApply: a rule changes its value, and nothing else changes, white space included.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	drop := func(at ...string) redact.Config { return redact.Config{Drop: at} }
+	hash := func(at ...string) redact.Config { return redact.Config{Hash: at} }
+	mask := func(at ...string) redact.Config { return redact.Config{Mask: at} }
+	for name, tc := range map[string]struct {
+		rules      redact.Config
+		item, want string
+	}{
+		"first":         {drop("/a"), `{ "a" : 1 , "b" : 2 }`, `{ "b" : 2 }`},
+		"middle":        {drop("/b"), `{"a":1, "b" :2 ,"c":3}`, `{"a":1 ,"c":3}`},
+		"last":          {drop("/b"), "{\"a\":1,\n\"b\":2\n}", "{\"a\":1\n}"},
+		"only":          {drop("/a"), `{ "a":1 }`, `{  }`},
+		"all":           {drop("/a", "/b"), `{"a":1,"b":2}`, `{}`},
+		"outer":         {drop("/a", "/c"), `{"a":1,"b":2,"c":3}`, `{"b":2}`},
+		"inner":         {drop("/a/b"), `{"x":0,"a":{"b":{"c":[1,{}]},"d":1.50},"y":"\u0041"}`, `{"x":0,"a":{"d":1.50},"y":"\u0041"}`},
+		"in both":       {drop("/a", "/b/c"), `{"a":1,"b":{"c":1,"d":2}}`, `{"b":{"d":2}}`},
+		"absent":        {drop("/a/b", "/c"), `{"d": 1}`, `{"d": 1}`},
+		"null":          {drop("/a/b"), `{"a":null}`, `{"a":null}`},
+		"empty":         {drop("/a/b", "/c/d", "/e/*/f"), `{"a":"","c":[ ],"e":{}}`, `{"a":"","c":[ ],"e":{}}`},
+		"escaped name":  {drop("/a~1b/~0c"), `{"\u0061/b":{"\u007ec":1,"c":2}}`, `{"\u0061/b":{"c":2}}`},
+		"empty name":    {drop("/a/"), `{"a":{"":1,"b":2}}`, `{"a":{"b":2}}`},
+		"elements":      {drop("/a/*/b"), `{"a":[{"b":1},{"c":2,"b":3},null]}`, `{"a":[{},{"c":2},null]}`},
+		"nested arrays": {hash("/a/*/*"), `{"a":[["x"],[]]}`, `{"a":[["` + hashOf("x") + `"],[]]}`},
+		"hash":          {hash("/a", "/b"), `{"a":"x","b":12.0}`, `{"a":"` + hashOf("x") + `","b":"` + hashOf("12.0") + `"}`},
+		"hash escaped":  {hash("/a"), `{"a":"\u0078\n"}`, `{"a":"` + hashOf("x\n") + `"}`},
+		"hash nothing":  {hash("/a", "/b"), `{"a":null,"b":""}`, `{"a":null,"b":""}`},
+		"last 4":        {mask("/a:last4"), `{"a":"4111111111111234"}`, `{"a":"************1234"}`},
+		"half":          {mask("/a:last4"), `{"a":"12345"}`, `{"a":"***45"}`},
+		"none":          {mask("/a:last4"), `{"a":"1"}`, `{"a":"*"}`},
+		"mask all":      {mask("/a"), `{"a":"1234567890"}`, `{"a":"**********"}`},
+		"mask number":   {mask("/a:last4"), `{"a":12345678}`, `{"a":"****5678"}`},
+		"mask escaped":  {mask("/a:last4"), `{"a":"öäüß\"\\\u0001\n"}`, `{"a":"****\"\\\u0001\u000a"}`},
+	} {
+		got, err := redactor(t, tc.rules).Apply([]byte("before"), []byte(tc.item))
+		if err != nil || string(got) != "before"+tc.want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, tc.want)
+		}
+	}
+}
+
+// TestUncertain: an item in which a rule may have missed something is refused, and appends
+// nothing.
+func TestUncertain(t *testing.T) {
+	t.Parallel()
+	rules := redact.Config{Drop: []string{"/a", "/c/d", "/l/*/x"}, Hash: []string{"/h"}, Mask: []string{"/m"}}
+	for _, item := range []string{
+		`{"a":1,"a":2}`, `{"\u0061":1,"b":3,"a":2}`, // twice
+		`{"c":{"d":1},"c":{}}`,
+		`{"c":"{\"d\":1}"}`, `{"c":1}`, `{"c":false}`, `{"c":[{"d":1}]}`, // no object
+		`{"l":{"x":1}}`, `{"l":"x"}`, `{"l":[1]}`, `{"l":[["x"]]}`, // no array of objects
+		`{"h":{}}`, `{"h":[1]}`, `{"m":{}}`, `{"m":true}`, // no text
+		`{"h":"\ud800"}`, `{"m":"\ud800x"}`, `{"\udc00a":1}`, `{"c":{"d\ud800":1}}`, // inexact
+		`[1]`, `"x"`,
+	} {
+		got, err := redactor(t, rules).Apply([]byte("before"), []byte(item))
+		if err == nil || string(got) != "before" {
+			t.Errorf("%s: %s, %v; want an error", item, got, err)
+		}
+	}
+}
+
+// TestCompile: rules that overlap, that cannot be read or that lack a key are refused.
+func TestCompile(t *testing.T) {
+	t.Parallel()
+	keys := func(text string) redact.Config { return redact.Config{Drop: []string{"/a"}, Keys: bridge.Secret(text)} }
+	rules := func(c redact.Config) redact.Config { c.Keys = bridge.Secret(first); return c }
+	for want, c := range map[string]redact.Config{
+		"EVENT_HASH_KEY is required":           {Drop: []string{"/a"}},
+		"EVENT_HASH_KEY line 1 is not an id":   keys("k1"),
+		"EVENT_HASH_KEY line 2 is not an id":   keys(first + "\nk2 !"),
+		"the key has 3 bytes, fewer than 32":   keys("k1 AAAA"),
+		"another line has the same id":         keys(first + "\n" + first),
+		`EVENT_DROP "a": a JSON pointer must`:  rules(redact.Config{Drop: []string{"a"}}),
+		`EVENT_DROP "": a rule cannot select`:  rules(redact.Config{Drop: []string{""}}),
+		`"/*": an item is an object`:           rules(redact.Config{Drop: []string{"/*"}}),
+		"drop the array itself":                rules(redact.Config{Drop: []string{"/a/*"}}),
+		"overlaps with /a of EVENT_DROP":       rules(redact.Config{Drop: []string{"/a"}, Hash: []string{"/a/b"}}),
+		"overlaps with /a/*/b of EVENT_HASH":   rules(redact.Config{Hash: []string{"/a/*/b"}, Mask: []string{"/a"}}),
+		"for an array, or for an object":       rules(redact.Config{Drop: []string{"/a/*/b"}, Hash: []string{"/a/b/c"}}),
+		"EVENT_MASK \"/a:last5\": only :last4": rules(redact.Config{Mask: []string{"/a:last5"}}),
+	} {
+		if _, err := c.Compile(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if r, err := new(redact.Config).Compile(); r != nil || err != nil {
+		t.Errorf("no settings: %v, %v; want neither rules nor an error", r, err)
+	}
+}
+
+// TestNames: the label changes with rules and with the key of hashes, the key of identities
+// with the first line and the stream.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	names := func(keys string, c redact.Config) (label, identity string) {
+		c.Keys = bridge.Secret(keys)
+		r := redactor(t, c)
+		return r.Label, r.IdentityKeyID
+	}
+	hash := redact.Config{Hash: []string{"/b", "/a"}}
+	label, identity := names(first, hash)
+	if again, _ := names(first, redact.Config{Hash: []string{"/a", "/b"}}); again != label {
+		t.Errorf("the order of the rules changes the label: %s, %s", label, again)
+	}
+	if rotated, same := names(first+"\n"+second, hash); rotated == label || same != identity {
+		t.Errorf("a new key: label %s, identity %s; want another label than %s, and %s", rotated, same, label, identity)
+	}
+	if _, other := names(second+"\n"+first, hash); other == identity {
+		t.Error("another first key has the same name")
+	}
+	if _, other := names(first, redact.Config{Stream: "x", Hash: hash.Hash}); other == identity {
+		t.Error("another stream has the same key of identities")
+	}
+	dropped, _ := names(first, redact.Config{Drop: []string{"/a"}})
+	if same, _ := names(second, redact.Config{Drop: []string{"/a"}}); same != dropped {
+		t.Error("without hashes the key changes the label")
+	}
+	if masked, _ := names(first, redact.Config{Mask: []string{"/a"}}); masked == dropped {
+		t.Error("drop and mask have one label")
+	}
+	if none, id := names(first, redact.Config{}); none != "" || id != identity {
+		t.Errorf("a key alone: label %q, identity %s; want none and %s", none, id, identity)
+	}
+}
+
+// TestSums: no stored sum is made with SHA-256 alone, and no change of the rules changes one.
+func TestSums(t *testing.T) {
+	t.Parallel()
+	item, id := []byte(`{"ip":"10.0.0.1"}`), []byte("id")
+	r := redactor(t, redact.Config{Drop: []string{"/ip"}})
+	plain := sha256.Sum256(item)
+	for _, id := range [][]byte{nil, id} {
+		s := r.Sums(item, id, true)
+		if s.Name == s.WasName || s.Keyed == s.Plain || s.Border == s.WasBorder && id != nil || s.Plain != plain {
+			t.Errorf("id %q: %+v, want other sums than without a key", id, s)
+		}
+		e := bridge.Event{Raw: item, ID: id}
+		if s.WasName != e.Identity() || id != nil && s.WasBorder != bridge.NewBorderItem(&e) {
+			t.Errorf("id %q: %+v, want the sums from before in Was", id, s)
+		}
+		record := sha256.Sum256(e.AppendRecordID(nil))
+		if s.WasRecord != [16]byte(record[:16]) {
+			t.Errorf("id %q: record %x, want %x", id, s.WasRecord, record[:16])
+		}
+		rotated := redactor(t, redact.Config{Hash: []string{"/ip"}, Keys: bridge.Secret(first + "\n" + second)})
+		if again := rotated.Sums(item, id, true); again != s {
+			t.Errorf("id %q: other rules and a new key make %+v of %+v", id, again, s)
+		}
+	}
+	e := bridge.Event{Raw: []byte(`{}`)}
+	s := r.Sums(item, nil, false)
+	e.Sums = &s
+	if read := bridge.SumsOfRecord(e.AppendRecordID(nil)); read == nil || read.Name != s.Name {
+		t.Errorf("%+v of the record's id, want the identity %x", read, s.Name)
+	}
+	if s := bridge.SumsOfRecord([]byte("not a sum")); s != nil {
+		t.Errorf("%+v of another id, want none", s)
+	}
+	if e.Sum() != hex.EncodeToString(s.Keyed[:]) || !e.HasSum(hex.EncodeToString(plain[:])) {
+		t.Error("the sum of an item is not the one with the key, or that from before is not its own")
+	}
+}

@@ -1,0 +1,218 @@
+package redact
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"hash"
+	"unicode/utf8"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/scan"
+)
+
+// ErrUncertain means that a rule may not have found what it is for: a member occurs twice,
+// a name or text does not decode exactly, or a value is of another kind than expected.
+var ErrUncertain = errors.New("a rule cannot be applied with certainty")
+
+// Redactor applies rules to items. One goroutine at a time may use it.
+type Redactor struct {
+	*Rules
+	scan             scan.Scanner
+	hashes, identity hash.Hash
+	scratch          []byte // the memory of a text, and of a hash
+
+	// The item that Apply works on: out has what precedes done.
+	out  []byte
+	done int
+}
+
+// NewRedactor returns a Redactor for rules.
+func NewRedactor(r *Rules) *Redactor {
+	return &Redactor{Rules: r, hashes: hmac.New(sha256.New, r.hashKey), identity: hmac.New(sha256.New, r.identityKey)}
+}
+
+// Apply appends an item without its private data. The item is valid JSON. On an error,
+// which is ErrUncertain, dst is returned as it was.
+func (r *Redactor) Apply(dst, item []byte) ([]byte, error) {
+	if len(r.all) == 0 {
+		return append(dst, item...), nil
+	}
+	r.scan.Reset(item)
+	defer func() { r.scan.Reset(nil); r.out = nil }()
+	r.out, r.done = dst, 0
+	i := scan.SkipSpace(item, 0)
+	if r.scan.KindAt(i) != scan.Object {
+		return dst, ErrUncertain
+	}
+	if _, ok := r.object(i, r.root); !ok {
+		return dst, ErrUncertain
+	}
+	return append(r.out, item[r.done:]...), nil
+}
+
+// object applies the rules on the members of the object at i.
+func (r *Redactor) object(i int, n *node) (end int, ok bool) {
+	i, step := r.scan.Open(i)
+	first, before := i, i // the first member, and the end of the member before
+	var seen uint64       // the children of n
+	kept := false         // a member, so far
+	for step == scan.More {
+		start := i
+		name, after, ok := r.scan.Name(i)
+		if !ok {
+			return after, false
+		}
+		at, ok := n.find(name)
+		if !ok || at >= 0 && seen>>at&1 != 0 {
+			return after, false
+		}
+		if i, ok = scan.SkipColon(r.scan.Body, after); !ok {
+			return i, false
+		}
+		if at >= 0 {
+			seen |= 1 << at
+		}
+		switch {
+		case at >= 0 && n.children[at].action == drop:
+			if i, ok = r.scan.Skip(i); ok && kept {
+				r.cut(before, i) // with the comma before it
+			}
+		default:
+			if !kept {
+				r.cut(first, start)
+			}
+			kept = true
+			if at < 0 {
+				i, ok = r.scan.Skip(i)
+			} else {
+				i, ok = r.value(i, n.children[at])
+			}
+		}
+		if !ok {
+			return i, false
+		}
+		before = i
+		i, step = r.scan.Next(i, '}')
+	}
+	if !kept {
+		r.cut(first, before)
+	}
+	return i, step == scan.Ended
+}
+
+// value applies the rules on a value that is kept.
+func (r *Redactor) value(i int, n *node) (end int, ok bool) {
+	if n.action != descend {
+		return r.replace(i, n)
+	}
+	switch kind := r.scan.KindAt(i); {
+	case kind == scan.Object && n.each == nil:
+		return r.object(i, n)
+	case kind == scan.Array && n.each != nil:
+		i, step := r.scan.Open(i)
+		for step == scan.More {
+			if i, ok = r.value(i, n.each); !ok {
+				return i, false
+			}
+			i, step = r.scan.Next(i, ']')
+		}
+		return i, step == scan.Ended
+	}
+	v, end, ok := r.scan.Read(i)
+	return end, ok && isEmpty(v)
+}
+
+// isEmpty reports whether a value of an unexpected kind has nothing in it. Some programs
+// write objects without members so.
+func isEmpty(v scan.Value) bool {
+	switch v.Kind {
+	case scan.Null:
+		return true
+	case scan.String:
+		return len(v.Raw) == 0
+	case scan.Array, scan.Object:
+		inside := scan.SkipSpace(v.Raw, 1)
+		return inside == len(v.Raw)-1
+	}
+	return false
+}
+
+// replace replaces a value by its hash, or masks it. Null and an empty string stay.
+func (r *Redactor) replace(i int, n *node) (end int, ok bool) {
+	v, end, ok := r.scan.Read(i)
+	switch {
+	case !ok:
+		return end, false
+	case v.Kind == scan.Null, v.Kind == scan.String && len(v.Raw) == 0:
+		return end, true
+	case v.Kind == scan.Object, v.Kind == scan.Array, v.Kind == scan.Boolean && n.action == masked:
+		return end, false
+	}
+	text := v.Raw
+	if v.Kind == scan.Escaped {
+		if text, ok = scan.AppendUnescaped(r.scratch[:0], v.Raw); !ok {
+			return end, false
+		}
+		r.scratch = text[:0]
+	}
+	r.cut(i, end)
+	r.out = append(r.out, '"')
+	if n.action == hashed {
+		r.out = base64.RawURLEncoding.AppendEncode(r.out, r.sum(r.hashes, text))
+	} else {
+		r.out = appendMasked(r.out, text, n.keep)
+	}
+	r.out = append(r.out, '"')
+	return end, true
+}
+
+// cut leaves out a part of the item, which comes after all that was cut before.
+func (r *Redactor) cut(from, to int) {
+	if from < to {
+		r.out = append(r.out, r.scan.Body[r.done:from]...)
+		r.done = to
+	}
+}
+
+// sum returns the HMAC of a text, valid until the next call.
+func (r *Redactor) sum(h hash.Hash, text []byte) []byte {
+	h.Reset()
+	_, _ = h.Write(text)
+	r.scratch = h.Sum(r.scratch[:0])
+	return r.scratch
+}
+
+// appendMasked appends a text inside a JSON string, with an asterisk for each character but
+// the last ones: keep, at most half.
+func appendMasked(to, text []byte, keep int) []byte {
+	all := utf8.RuneCount(text)
+	hidden := all - min(keep, all/2)
+	for _, c := range string(text) {
+		switch hidden--; {
+		case hidden >= 0:
+			to = append(to, '*')
+		case c == '"' || c == '\\':
+			to = append(to, '\\', byte(c))
+		case c < ' ':
+			const digits = "0123456789abcdef"
+			to = append(to, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		default:
+			to = utf8.AppendRune(to, c)
+		}
+	}
+	return to
+}
+
+// Sums returns the sums of an item as it was received. id is its id, nil if it has none;
+// secret is set if a rule changes the id.
+func (r *Redactor) Sums(item, id []byte, secret bool) bridge.Sums {
+	keyed := [sha256.Size]byte(r.sum(r.identity, item))
+	var name *bridge.Identity
+	if id != nil && secret {
+		n := bridge.Identity(r.sum(r.identity, id)[:len(bridge.Identity{})])
+		name = &n
+	}
+	return bridge.NewSums(keyed, sha256.Sum256(item), id, name)
+}

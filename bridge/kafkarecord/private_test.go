@@ -1,0 +1,52 @@
+package kafkarecord
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// TestHeldUnderOtherRules: records of today's rules and of none are known by their bytes,
+// others by their ids, withheld items by their sums.
+func TestHeldUnderOtherRules(t *testing.T) {
+	t.Parallel()
+	sums := bridge.NewSums([32]byte{1}, [32]byte(sumOf("raw")), nil, nil)
+	e := bridge.Event{Raw: []byte("changed"), Sums: &sums}
+	id := string(e.AppendRecordID(nil))
+	for name, tc := range map[string]struct {
+		value, id, rules string
+		want             bool
+	}{
+		"today's rules":                 {"changed", "x", "today", true},
+		"today's rules, other bytes":    {"other", id, "today", false},
+		"no rules":                      {"raw", "x", "", true},
+		"no rules, other bytes":         {"other", id, "", false},
+		"other rules, its id":           {"other", id, "before/k1", true},
+		"other rules, another id":       {"changed", "x", "before/k1", false},
+		"other rules that change ids":   {"changed", id, "before" + IDsChanged, true},
+		"other rules, the bytes before": {"raw", "x", "before/k1", false},
+	} {
+		h := newPublishedIndex(false, "today")
+		headers := []kgo.RecordHeader{{Key: HeaderID, Value: []byte(tc.id)}}
+		if tc.rules != "" {
+			headers = append(headers, kgo.RecordHeader{Key: HeaderRedacted, Value: []byte(tc.rules)})
+		}
+		h.add(&kgo.Record{Value: []byte(tc.value), Headers: headers})
+		if got := h.Match(&e); got != tc.want {
+			t.Errorf("%s: held %v, want %v", name, got, tc.want)
+		}
+		if want := tc.rules == "before"+IDsChanged; h.otherIDs != want {
+			t.Errorf("%s: ids differ: %v, want %v", name, h.otherIDs, want)
+		}
+	}
+}
+
+func sumOf(text string) []byte {
+	e := bridge.Event{Raw: []byte(text)}
+	var sum [32]byte
+	_, _ = hex.Decode(sum[:], []byte(e.Sum()))
+	return sum[:]
+}
